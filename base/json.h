@@ -1,0 +1,51 @@
+/* JSON over cJSON, with what cJSON lacks: exact integers, case-sensitive look-ups, a depth limit, and
+ * strings that hold U+0000.
+ *
+ * U+0000: before cJSON sees the text, the escape \u0000 is rewritten to the two bytes C0 80 (which valid
+ * UTF-8 never contains, and the input is checked to be valid UTF-8); json_string turns them back, and
+ * json_print writes them as \u0000 again. So use these functions for every string. */
+#ifndef DUET_BASE_JSON_H
+#define DUET_BASE_JSON_H
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+enum { JSON_DEPTH_MAX = 64 };
+
+/* Parses exactly one JSON value from [text, text+n) (white space around it allowed). ERR_FORMAT with
+ * "malformed JSON at byte N" style reasons (line and column for multi-line text), "nested too deeply",
+ * "not valid UTF-8", "lone surrogate". *out is freed with cJSON_Delete. */
+int json_parse(cJSON **out, const char *text, size_t n);
+
+/* Reads and parses a whole file (at most 1 GiB). Errors begin with the path. */
+int json_parse_file(cJSON **out, const char *path);
+
+/* Member of an object by its exact name; NULL if `object` is no object or has no such member, or the
+ * member is JSON null. */
+const cJSON *json_get(const cJSON *object, const char *name);
+
+/* The string's bytes appended to `out` (U+0000 restored); false if `item` is no string. */
+bool json_string(const cJSON *item, struct buf *out);
+
+/* Exact integers only: no fraction, |value| <= 2^53. false otherwise. */
+bool json_int(const cJSON *item, int64_t *out);
+bool json_number(const cJSON *item, double *out); /* finite numbers only */
+bool json_bool(const cJSON *item, bool *out);
+
+/* Typed members with a default when absent; ERR_FORMAT naming the member if it has another type or lies
+ * outside [min, max]. */
+int json_get_int(const cJSON *object, const char *name, int64_t def, int64_t min, int64_t max, int64_t *out);
+int json_get_number(const cJSON *object, const char *name, double def, double *out);
+int json_get_bool(const cJSON *object, const char *name, bool def, bool *out);
+
+/* Makes a cJSON string item from bytes (may hold NUL). Invalid UTF-8 is replaced by U+FFFD. */
+cJSON *json_make_string(const char *bytes, size_t n);
+
+/* Prints on one line, without a newline at the end. */
+void json_print(const cJSON *item, struct buf *out);
+
+#endif

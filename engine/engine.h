@@ -1,0 +1,135 @@
+/* duet's public API: an engine owns a target, perhaps a draft, one memory pool, two graph sets and the round.
+ *
+ * Use: engine_create; engine_open a sequence; engine_generate to append ids and start an answer; engine_step until the
+ * answer's callback has seen its end; again engine_generate for the next turn; engine_close. Everything runs on the
+ * calling thread; callbacks run inside engine_step.
+ *
+ * The text is distributed exactly as if the target alone had been sampled. At temperature 0 it is byte-equal to plain
+ * decoding. After engine_create nothing is allocated on the device and nothing is captured (EXACT buckets excepted). */
+#ifndef DUET_ENGINE_ENGINE_H
+#define DUET_ENGINE_ENGINE_H
+
+#include "base/progress.h"
+#include "graphs/graph_set.h"
+#include "model/config.h"
+#include "model/tokenizer.h"
+#include "sampler/sampler.h"
+#include "verify/stats.h"
+
+struct engine;
+struct sequence;
+
+struct engine_options {
+    const char *target; /* directory */
+    const char *draft;  /* directory; NULL: plain decoding */
+    const char *device; /* NULL: "auto" */
+    int threads;        /* 0: all */
+    int k;              /* drafted tokens a round, 0..K_MAX */
+    int k_max;          /* buffers and graphs; 0: k */
+    int max_batch;      /* 0: 1 */
+    int context;        /* 0: min(the pair's limits, 8192, what fits) */
+    enum graph_mode graphs;
+    enum bucket_policy buckets;
+    int pipeline; /* rounds in flight, 1 or 2; 0: 2 where the device is asynchronous, else 1 */
+    struct progress progress;
+};
+
+/* Loads both models, plans and allocates the pool, captures the graphs, seals. */
+int engine_create(struct engine **out, const struct engine_options *);
+void engine_destroy(struct engine *);
+
+/* The memory plan without loading weights or allocating: one slice a line (`inspect --memory`). */
+struct memory_plan {
+    struct pool_slice_info *slices; /* [count], freed by memory_plan_free */
+    int count;
+    uint64_t total_bytes, mapped_bytes; /* mapped: weights read in place from the file */
+    int context, pages;
+};
+int engine_plan(struct memory_plan *out, const struct engine_options *);
+void memory_plan_free(struct memory_plan *);
+
+struct engine_info {
+    int context;         /* usable positions of a sequence */
+    bool context_capped; /* the default was cut because memory did not allow more */
+    int vocab;           /* ids of a prompt lie in [0, vocab) */
+    int k, k_max, max_batch;
+    uint64_t pool_bytes;
+    const char *device;
+};
+struct engine_info engine_info(const struct engine *);
+const struct model_config *engine_config(const struct engine *);
+const struct tokenizer *engine_tokenizer(const struct engine *); /* NULL: no tokenizer.json (ids in, ids out) */
+
+/* K of the rounds to come, 0..k_max. Sequences catch up by themselves. ERR_USAGE past k_max or without a draft. */
+int engine_set_k(struct engine *, int k);
+
+/* --- sequences ------------------------------------------------------------------------------------------ */
+
+/* Takes a slot and pages for min(context, reserve_tok) + k_max + 1 positions. ERR_BUSY when none are free now. Never
+ * evicted. */
+int engine_open(struct engine *, int reserve_tok, struct sequence **out);
+void engine_close(struct engine *, struct sequence *); /* also in mid-answer */
+
+enum finish { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_ERROR };
+
+/* The tokens of one round, given to the callback in order. */
+struct token_block {
+    const int32_t *tokens;
+    int count;          /* >= 0; an end id, if any, is the last one */
+    int accepted;       /* the first `accepted` were proposed by the draft */
+    bool ended;         /* the last token is an end id */
+    enum finish finish; /* FINISH_NONE: more to come */
+    /* For the callback to set: keep only the first `keep` (0..count, default count) and, if keep < count or `stop`, end
+     * the answer there. What is not kept is in no history and no statistics but `cut`. */
+    int keep;
+    bool stop;
+};
+typedef void (*token_fn)(void *user, struct token_block *);
+
+struct generation {
+    int max_tokens; /* >= 1 */
+    struct sampling sampling;
+    uint64_t seed; /* Philox key */
+    bool ignore_end;
+    token_fn on_tokens;
+    void *user;
+};
+
+/* Appends ids [n] to the history and starts an answer. The history must hold at least one token then.
+ * ERR_LIMIT (sentence with "context" and both lengths) if history + n + 1 token does not fit, ERR_FORMAT for an id outside
+ * the vocabulary, ERR_USAGE while an answer is running: in all these cases nothing changes. */
+int engine_generate(struct engine *, struct sequence *, const int32_t *ids, int n, const struct generation *);
+
+/* Ends a running answer now; what the callback has seen stays. */
+void engine_stop(struct engine *, struct sequence *);
+bool engine_is_running(const struct sequence *);
+
+/* Cuts the history to its first n tokens (undo): a length, no work. ERR_USAGE while an answer is running. */
+int engine_truncate(struct engine *, struct sequence *, int n);
+const int32_t *engine_tokens(const struct sequence *, int *n);
+/* Statistics of this sequence since engine_open or engine_reset_stats. */
+const struct acceptance *engine_sequence_stats(const struct sequence *);
+void engine_reset_sequence_stats(struct sequence *);
+
+/* One step: enqueues the next round for the running answers and collects finished rounds; callbacks run here.
+ * *running = answers still running. ERR_DEVICE ends the run; a numeric error ends its sequence with FINISH_ERROR. */
+int engine_step(struct engine *, int *running);
+
+/* --- reports ---------------------------------------------------------------------------------------------- */
+
+const struct acceptance *engine_stats(const struct engine *); /* all sequences since creation */
+
+struct engine_counts {
+    uint64_t rounds;
+    struct stream_counts stream;
+    struct graph_set_counts draft, target;
+    int64_t host_us; /* time spent in enqueueing rounds */
+    uint64_t device_allocations;
+};
+struct engine_counts engine_counts(const struct engine *);
+/* The documented launches of one round at K: graph launches and eager launches. */
+void engine_launches(const struct engine *, int k, int *graph_launches, int *kernel_launches);
+/* Both sets, for `inspect --graphs`; which: 0 draft, 1 target; NULL where there is none. */
+const struct graph_set *engine_graphs(const struct engine *, int which);
+
+#endif

@@ -1,0 +1,24 @@
+/* Token ids to shown text, as they come: streaming detokenisation, stop strings, hold-back.
+ *
+ * Text is held back while it may begin a stop string or is half a UTF-8 character. When a stop string is found the text
+ * ends before it, and `text_stream_push` says how many ids of the block belong to the answer (up to and with the one that
+ * completed the stop string). Not thread-safe. */
+#ifndef DUET_ENGINE_TEXT_H
+#define DUET_ENGINE_TEXT_H
+
+#include "base/buf.h"
+#include "model/tokenizer.h"
+
+struct text_stream;
+
+/* `stops` [count] are copied; empty strings are ignored. skip_special as in tokenizer_decode. Allocates. */
+int text_stream_create(const struct tokenizer *, const char *const *stops, const size_t *stop_lens, int count,
+                       struct text_stream **out);
+void text_stream_free(struct text_stream *);
+
+/* Feeds one id; appends what may be shown to `out`; *stopped = a stop string is complete (no more pushes then). */
+int text_stream_push(struct text_stream *, int32_t id, struct buf *out, bool *stopped);
+/* End of the answer: appends what was held back. */
+int text_stream_finish(struct text_stream *, struct buf *out);
+
+#endif

@@ -1,0 +1,85 @@
+/* The graphs of one model, keyed by (role, batch, q_len).
+ *
+ * A set owns capture (largest bucket first: warm up eagerly, capture, keep), the choice of the bucket for
+ * a number of live rows, and replay. What a graph does is the caller's `build` function, which submits the
+ * ops of one key to a stream; the same function is the eager path of --graphs off. The caller pads the
+ * batch to its bucket with the dummy sequence (slot 0).
+ *
+ * Modes: GRAPHS_ON replays recordings; GRAPHS_OFF calls build each time; GRAPHS_DEBUG goes through capture
+ * and replay with one break around everything, so that every op runs eagerly and a debugger can step in.
+ *
+ * Policies: POW2 (default) and STEP8 capture all their buckets at start-up; EXACT captures a batch on first
+ * use and evicts the least recently used beyond `exact_max`: the one stated exception to "no capture after
+ * start-up". */
+#ifndef DUET_GRAPHS_GRAPH_SET_H
+#define DUET_GRAPHS_GRAPH_SET_H
+
+#include "base/progress.h"
+#include "graphs/device.h"
+#include "graphs/pool.h"
+
+enum graph_role { GRAPH_DRAFT_FIRST, GRAPH_DRAFT_STEP, GRAPH_VERIFY, GRAPH_DECODE, GRAPH_ROLES };
+enum graph_mode { GRAPHS_ON, GRAPHS_OFF, GRAPHS_DEBUG };
+enum bucket_policy { BUCKETS_POW2, BUCKETS_STEP8, BUCKETS_EXACT };
+
+const char *graph_role_name(enum graph_role); /* "draft_first", ... */
+
+struct graph_key {
+    enum graph_role role;
+    int batch; /* rows of the bucket, padding included */
+    int q_len; /* tokens a row */
+};
+
+/* Submits the work of `key` to `stream`: once per warm-up, once per capture, once per eager call. */
+typedef int (*graph_build_fn)(void *user, struct stream *stream, struct graph_key key);
+
+struct graph_set_options {
+    const char *name; /* "draft", "target": for progress and reports */
+    enum graph_mode mode;
+    enum bucket_policy policy;
+    int max_batch; /* 1..256 */
+    int exact_max; /* EXACT: recordings kept; 0: 32 */
+    graph_build_fn build;
+    void *user;
+    const struct pool *pool; /* its generation is stored in each graph and checked at replay */
+    struct stream *stream;   /* captures and warm-ups run here */
+    struct progress progress;
+};
+
+struct graph_set;
+
+/* Copies the options. Nothing is captured yet. Allocates. */
+int graph_set_create(struct graph_set **out, const struct graph_set_options *);
+void graph_set_destroy(struct graph_set *);
+
+/* The smallest bucket that holds `batch` rows: the one function that gives the shape to capture and the
+ * shape to replay. 1 <= batch <= max_batch; the largest bucket is max_batch itself. */
+int graph_set_bucket(const struct graph_set *, int batch);
+
+/* Declares that (role, q_len) will be replayed at every bucket. Before graph_set_capture. */
+int graph_set_add(struct graph_set *, enum graph_role role, int q_len);
+
+/* Captures all declared keys at all buckets, largest first (nothing for OFF or EXACT). Allocates,
+ * synchronises. */
+int graph_set_capture(struct graph_set *);
+
+/* Replays the graph of `key` (key.batch is a bucket). In mode ON a key that was not captured runs eagerly
+ * and is counted as a fallback. ERR_INTERNAL if the pool's generation changed since the capture. */
+int graph_set_launch(struct graph_set *, struct graph_key key, struct stream *stream);
+
+struct graph_info {
+    struct graph_key key;
+    int segments, nodes;
+    float capture_ms;
+    size_t bytes; /* from our own counters */
+    uint64_t replays;
+};
+int graph_set_count(const struct graph_set *);
+struct graph_info graph_set_info(const struct graph_set *, int index); /* in order of capture */
+
+struct graph_set_counts {
+    uint64_t replays, eager_fallbacks, captures, evictions;
+};
+struct graph_set_counts graph_set_counts(const struct graph_set *);
+
+#endif

@@ -1,0 +1,22 @@
+/* The page allocator: which pages of the KV arena belong to which slot. Host bookkeeping alone.
+ *
+ * Both models share page numbers: a page table row serves the target's and the draft's cache. Page 0 is the dummy
+ * page of padding rows and is never handed out. Rollback is a length, never a page. */
+#ifndef DUET_MODEL_KV_PAGES_H
+#define DUET_MODEL_KV_PAGES_H
+
+#include <stdint.h>
+
+struct kv_pages;
+
+int kv_pages_create(struct kv_pages **out, int pages); /* pages in all, page 0 included; allocates */
+void kv_pages_destroy(struct kv_pages *);
+int kv_pages_free_count(const struct kv_pages *);
+static inline int kv_pages_for(int64_t tokens, int page) {
+    return (int)((tokens + page - 1) / page);
+}
+/* Takes `count` pages, ascending, all or none: ERR_BUSY if fewer are free. */
+int kv_pages_take(struct kv_pages *, int count, int32_t *out);
+void kv_pages_give(struct kv_pages *, int count, const int32_t *pages);
+
+#endif

@@ -1,0 +1,66 @@
+/* A model: configuration, weights, KV cache, scratch, and the forward pass.
+ *
+ * Lifetime: model_open (files only) -> model_layout on a plan, then on the real pool -> model_upload -> any number
+ * of model_forward. Belongs to one thread. */
+#ifndef DUET_MODEL_MODEL_H
+#define DUET_MODEL_MODEL_H
+
+#include "base/progress.h"
+#include "graphs/pool.h"
+#include "model/config.h"
+#include "model/ops.h"
+
+struct model;
+
+/* Sizes that the engine decides. */
+struct model_limits {
+    int max_rows;       /* T of the largest pass */
+    int pages;          /* P, page 0 included */
+    int rope_positions; /* context and slack */
+};
+
+enum logits_rows { LOGITS_NONE, LOGITS_LAST, LOGITS_ALL };
+
+/* Reads and validates config and tensors of DIR; every tensor's shape and type is checked, unknown tensors are
+ * refused by name. Allocates (heap). `name` ("target", "draft") prefixes slice names. */
+int model_open(struct model **out, const char *dir, const char *name, struct device *device);
+void model_close(struct model *);
+const struct model_config *model_get_config(const struct model *);
+int64_t model_parameters(const struct model *);
+uint64_t model_weight_bytes(const struct model *); /* as stored in the files */
+/* Bytes that one row's pass reads from the weights (embedding counted only where it is the head). */
+uint64_t model_step_bytes(const struct model *);
+uint64_t model_kv_bytes_per_token(const struct model *);
+
+/* Cuts weights (where the device does not read the mapped file), KV pages, rope table, scratch. */
+int model_layout(struct model *, const struct model_limits *, struct pool *);
+/* Copies weights (CUDA), fills the rope table. Synchronises. */
+int model_upload(struct model *, struct stream *, const struct progress *);
+
+/* Submits one pass over `rows`; logits [batch or T, vocab rows of the file] f32 device, NULL with LOGITS_NONE.
+ * Capturable; neither allocates nor synchronises. With LOGITS_NONE the last layer stops after its K and V. */
+int model_forward(struct model *, struct stream *, const struct rows *, enum logits_rows, float *logits);
+
+/* Ingests tokens[first..last) (host memory, absolute positions) of one slot in chunks cut at absolute multiples of
+ * PREFILL_CHUNK, without logits. Staging is pinned and reused after its event. */
+enum { PREFILL_CHUNK = 256 };
+struct prefill_buffers {
+    int32_t *tokens, *positions; /* [PREFILL_CHUNK] device */
+    int32_t *slot;               /* [1] device */
+    void *staging;               /* pinned: 2 * (2 * PREFILL_CHUNK + 1) int32, used in turn */
+    struct event *staged[2];
+    int turn;
+    const int32_t *page_table; /* device */
+    int32_t pages_per_slot;
+};
+int prefill_create(struct prefill_buffers *, struct device *); /* pinned memory and events; allocates */
+void prefill_destroy(struct prefill_buffers *, struct device *);
+int prefill_layout(struct prefill_buffers *, struct pool *);
+int model_prefill(struct model *, struct stream *, struct prefill_buffers *, int32_t slot, const int32_t *tokens,
+                  int first, int last);
+
+/* For tests: layer l's cache. */
+struct kv_layer model_kv(const struct model *, int layer);
+const struct weight *model_head(const struct model *); /* lm_head or tied embedding [V, D] */
+
+#endif

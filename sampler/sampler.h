@@ -1,0 +1,163 @@
+/* The eager sampler: temperature, top-k, top-p, min-p, draws, and the rejection rule.
+ *
+ * It runs as ordinary launches between graph replays, and owns the state of every sequence that changes
+ * from round to round (struct slot), in device memory, so that the host never has to wait for a round
+ * before it enqueues the next.
+ *
+ * Distributions. p_target and p_draft are always the filtered, normalised f32 distribution: divide logits by
+ * the temperature, softmax, keep the top_k most probable (ties: lower id first), of these (renormalised) the
+ * smallest set of most probable whose sum reaches top_p, of these all with p >= min_p * max p; renormalise.
+ * Temperature 0 is one-hot at the argmax (lowest id on a tie). Both models' logits go through the same
+ * parameters. The vector that a draft token was drawn from is the vector stored as p_draft.
+ * p_target covers ids [0, vocab_target) (the target's own map; padding ids past it are masked); p_draft covers
+ * [0, vocab_draft) and is 0 beyond.
+ *
+ * Rule (Leviathan et al. 2023, Chen et al. 2023): accept d if u < p_target(d) / p_draft(d); at the first
+ * rejection draw from max(p_target - p_draft, 0) normalised (from p_target if that sums to 0); if all K are
+ * accepted draw the bonus from the last p_target.
+ *
+ * Draws: exponential race, argmax p_i / E_i, lowest id on a tie, E_i = -log1p(-(x_i + 0.5) 2^-32), x_i the
+ * Philox word of id i. Acceptance: u = (x >> 8) 2^-24. Keys and streams: base/philox.h. Subsequence of a draw
+ * is the absolute position of the token that it decides: d_j (j = 1..K) and its acceptance are at n - 1 + j,
+ * where n is the committed length; residual or bonus after a accepted tokens at n + a.
+ *
+ * Errors inside: a non-finite logit in a row that matters for a live slot sets SLOT_ERROR for that slot alone
+ * and emits nothing in that round.
+ *
+ * No function here allocates or synchronises. Pointers in structs are device memory unless marked. */
+#ifndef DUET_SAMPLER_SAMPLER_H
+#define DUET_SAMPLER_SAMPLER_H
+
+#include "base/philox.h"
+#include "graphs/device.h"
+#include "graphs/pool.h"
+
+enum { K_MAX = 63 };
+
+struct sampling {
+    float temperature; /* >= 0 */
+    float top_p;       /* (0, 1]; 1 = off */
+    float min_p;       /* [0, 1); 0 = off */
+    int32_t top_k;     /* >= 0; 0 = off */
+};
+
+/* ERR_USAGE with the name, the value and the range of the first bad field. */
+int sampling_check(const struct sampling *);
+
+enum slot_status {
+    SLOT_IDLE = 0,   /* no sequence, or the dummy: emits nothing */
+    SLOT_LIVE = 1,   /* takes part in rounds */
+    SLOT_END = 2,    /* an end id was emitted (it is the last token) */
+    SLOT_LENGTH = 3, /* length == limit */
+    SLOT_ERROR = 4,  /* non-finite logits */
+};
+
+/* State of one sequence, device memory [slots]. Slot 0 is the dummy sequence (always SLOT_IDLE, length 1).
+ * The host writes a whole slot by an ordered copy when a sequence starts an answer; after that only
+ * sampler_accept writes it. Any status but SLOT_LIVE freezes the slot. */
+struct slot {
+    int32_t length;  /* n: committed tokens; >= 1 */
+    int32_t last[2]; /* t[n-2] (or -1 when n = 1), t[n-1]: the last one is pending, in no cache */
+    int32_t limit;   /* stop when length reaches this */
+    int32_t status;
+    int32_t serial; /* of the request; copied into every record */
+    int32_t ignore_end;
+    struct sampling sampling;
+    uint64_t key; /* Philox key */
+};
+
+/* What one graph row did in one round; a pinned ring brings these to the host. */
+struct round_record {
+    int32_t slot, serial;
+    int32_t live;              /* was the slot SLOT_LIVE when the round began? if not, the rest is 0 */
+    int32_t status;            /* after the round */
+    int32_t k;                 /* drafted tokens that the round offered this row: K, or 0 past the draft's limit */
+    int32_t emitted;           /* tokens committed, end id included */
+    int32_t accepted;          /* of these, accepted draft tokens */
+    int32_t rejected;          /* 1 if a rejection was evaluated and its replacement emitted */
+    int32_t evaluated;         /* accepted + rejected: positions tested up to the last emitted token */
+    int32_t length;            /* after the round */
+    float overlap_sum;         /* sum over evaluated positions of sum_i min(p_target, p_draft) */
+    int32_t tokens[K_MAX + 1]; /* [emitted] */
+};
+
+/* The persistent buffers of the round. S slots (max_batch + 1), B rows of the largest bucket. */
+struct sampler_buffers {
+    int32_t slots, max_batch, k_max;
+    int32_t vocab_target, vocab_draft;   /* common map sizes as above; vocab_draft 0 without a draft */
+    int32_t target_stride, draft_stride; /* floats between rows of the models' logits (padded vocabularies) */
+    int32_t draft_positions;             /* the draft's own position limit */
+
+    struct slot *slot; /* [S] */
+    int32_t *row_slot; /* [B] slot of each graph row; rows past the live ones are 0 */
+    int32_t *end_ids;  /* [end_count] */
+    int32_t end_count;
+
+    int32_t *draft_tokens;       /* [B, 2] input of DRAFT_FIRST (two a row) and of DRAFT_STEP (one a row, packed [B]) */
+    int32_t *draft_positions_in; /* [B, 2] alike */
+    int32_t *drafted;            /* [S, k_max] d_1..d_K */
+    float *draft_logits;         /* [B, draft_stride] output of the draft graphs */
+    float *p_draft;              /* [S, k_max, vocab_draft] indexed by slot, never by row */
+
+    int32_t *target_tokens;       /* [B, K+1] packed with the round's own K */
+    int32_t *target_positions;    /* [B, K+1] */
+    float *target_logits;         /* [B, K+1, target_stride] */
+    float *p_target;              /* [B, K+1, vocab_target] scratch */
+    struct round_record *records; /* [B] device */
+};
+
+/* Cuts all buffers from `pool` (also a plan). The five sizes of `b` and end_count must be set. */
+int sampler_layout(struct sampler_buffers *b, struct pool *pool);
+
+/* --- the four launches of a round; each works on the first `batch` rows of row_slot ------------------- */
+
+struct sampler_load {
+    struct sampler_buffers b;
+    int32_t batch, k;
+};
+struct sampler_draw {
+    struct sampler_buffers b;
+    int32_t batch, index; /* index i = 0..K-1 draws d_{i+1} */
+};
+struct sampler_accept {
+    struct sampler_buffers b;
+    int32_t batch, k;
+};
+
+struct sampler_ops {
+    /* Inside DRAFT_FIRST: draft_tokens [batch, 2] = (t[n-2], t[n-1]) at positions (n-2, n-1). With n = 1 the
+     * first row is id 0 at position -1. Ids past the draft's map become 0. k is not used. */
+    int (*load_pending)(struct stream *, const struct sampler_load *);
+    /* Eager, one launch: p_draft[slot, index] from draft_logits, drafted[slot, index] drawn from it, and the
+     * input of the next DRAFT_STEP: draft_tokens[b] (packed [batch]) = d, position n + index. */
+    int (*draw)(struct stream *, const struct sampler_draw *);
+    /* Inside VERIFY (k = K) and DECODE (k = 0): target_tokens [batch, k+1] = (t[n-1], d_1..d_k) at n-1... */
+    int (*load_block)(struct stream *, const struct sampler_load *);
+    /* Eager: p_target from target_logits, the rule, the slot's new state, records[0..batch). A row whose
+     * drafted positions would pass draft_positions uses k = 0 for itself (plain draw). At most three launches. */
+    int (*accept)(struct stream *, const struct sampler_accept *);
+};
+
+const struct sampler_ops *sampler_host(void);
+const struct sampler_ops *sampler_cuda(void); /* NULL in a build without CUDA */
+static inline const struct sampler_ops *sampler_for(const struct device *d) {
+    return device_kind(d) == DEVICE_CUDA ? sampler_cuda() : sampler_host();
+}
+
+/* The documented launch counts of a round, for tests and reports: eager kernel launches at K on this device. */
+int sampler_launches(const struct device *, int k);
+
+/* --- the distribution itself, for tests and reports (host memory) -------------------------------------- */
+
+/* Writes the filtered, normalised distribution of `logits` [vocab] to p [vocab]. ERR_NUMERIC for a non-finite
+ * logit. Uses `scratch` [vocab] of int32. */
+int sampling_distribution(const struct sampling *, const float *logits, int vocab, float *p, int32_t *scratch);
+/* The exponential race over p [vocab]; -1 if every p is 0. */
+int sampling_draw(const float *p, int vocab, uint64_t key, uint64_t position, enum philox_purpose);
+
+/* Philox key of record n of a run with --seed S (S mixed with n, below 2^53 so that JSON numbers hold it). */
+uint64_t seed_for_record(uint64_t run_seed, uint64_t record);
+/* A seed from the system's randomness, below 2^53. */
+uint64_t seed_random(void);
+
+#endif

@@ -1,0 +1,23 @@
+/* What every suite shares: where test data lie, and checks that print duet's own sentence. */
+#ifndef DUET_TESTS_SUPPORT_H
+#define DUET_TESTS_SUPPORT_H
+
+#include <check.h>
+#include <stdbool.h>
+
+#include "base/err.h"
+
+/* The call returned 0; prints err_message otherwise. */
+#define ck_ok(call) ck_assert_msg((call) == 0, "%s: %s", #call, err_message())
+
+/* Path below the shared test data ($DUET_SHARED, else ../shared beside the checkout), or NULL where there is none: the
+ * test should return after saying so with skip(). The result is a static buffer, four in turn. */
+const char *shared_path(const char *relative);
+/* Path below assets/ of the checkout; always there. */
+const char *asset_path(const char *relative);
+/* Prints "skipped: CLAIM (REASON)" once; the caller returns. */
+void skip(const char *reason);
+/* A fresh temporary directory, removed at exit of the process that made it. Static buffer. */
+const char *temp_dir(void);
+
+#endif
