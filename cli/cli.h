@@ -1,0 +1,101 @@
+/* What the commands share. cli/ is the only code that prints, exits and reads the environment.
+ *
+ * stdout carries results alone. On stderr: errors always (one line each, "duet: ..."); notes, banners and bars only
+ * where it is a terminal and --quiet was not given. */
+#ifndef DUET_CLI_CLI_H
+#define DUET_CLI_CLI_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "base/progress.h"
+#include "cli/options.h"
+#include "engine/engine.h"
+
+#define DUET_VERSION "0.1.0"
+
+enum exit_status { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_INTERRUPTED = 130 };
+
+/* --- the commands; each returns the exit status ------------------------------------------------------- */
+
+int chat_main(const struct options *);
+int batch_main(const struct options *);
+int inspect_main(const struct options *);
+int tokenize_main(const struct options *);
+int bench_main(const struct options *);
+
+/* --- errors, notes, colour (terminal.c) --------------------------------------------------------------- */
+
+void terminal_init(const struct options *); /* main calls it once: --quiet, NO_COLOR, which streams are terminals */
+
+/* Prints "duet: SENTENCE" once, after clearing a progress bar. cli_fail prints err_message() and returns the exit status
+ * of `rc`: STATUS_USAGE for ERR_USAGE, else STATUS_FAILED. */
+void cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int cli_fail(int rc);
+/* One line on stderr, "duet: ...", only where stderr is a terminal and not --quiet. */
+void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+bool terminal_is_tty(int fd);    /* 0, 1, 2 */
+int terminal_columns(void);      /* 80 where unknown */
+bool terminal_has_color(int fd); /* a terminal, NO_COLOR unset or empty, TERM not "dumb" */
+bool terminal_has_unicode(void); /* the locale's character set is UTF-8 */
+bool terminal_is_quiet(void);
+
+enum style { STYLE_RESET, STYLE_DIM, STYLE_BOLD, STYLE_RED, STYLE_GREEN, STYLE_YELLOW, STYLE_CYAN };
+const char *terminal_style(int fd, enum style); /* the escape sequence, "" without colour */
+
+/* --- progress bar on stderr (terminal.c) -------------------------------------------------------------- */
+
+/* The callback for engine_options.progress. Draws nothing unless stderr is a terminal and not --quiet. */
+struct progress progress_bar(void);
+/* Draws one: "what [#####     ] 12/40 TAIL", at most ten a second and always at done == total. `tail` may be NULL. */
+void progress_draw(const char *what, int64_t done, int64_t total, const char *tail);
+void progress_clear(void); /* erases it; before any other line on stderr (cli_error and cli_note do it) */
+
+/* --- Ctrl-C (signals.c) --------------------------------------------------------------------------------- */
+
+/* SIGNALS_EXIT: Ctrl-C ends the program at once with status 130 after writing the message (while models load).
+ * SIGNALS_FLAG: Ctrl-C sets the flag; blocking reads return EINTR. SIGPIPE is ignored from the first call on. */
+enum signal_mode { SIGNALS_EXIT, SIGNALS_FLAG };
+void signals_set(enum signal_mode);
+void signals_set_message(const char *line); /* of SIGNALS_EXIT; copied; default "duet: interrupted" */
+bool signals_interrupted(void);
+void signals_clear(void);
+
+/* --- models and the engine (models.c) ------------------------------------------------------------------- */
+
+struct models {
+    char *target, *draft; /* directories; draft NULL: plain decoding */
+    bool embedded;        /* the pair of assets/ */
+};
+
+/* --target, --draft (a directory, or ORG/NAME in the local Hugging Face cache), or the embedded pair. `draft` is NULL for
+ * --target alone (noted once) and where K and K_max are 0. */
+int models_resolve(struct models *out, const struct options *);
+void models_free(struct models *);
+/* One model by the same rules: what `inspect DIR` takes. *out is freed by the caller. */
+int models_find(const char *name, char **out);
+
+/* Fills engine_options: k and k_max (0 without a draft; default k_max: max(k, 8) in chat, k elsewhere), max_batch (1 in
+ * chat), context, device, threads, graphs, buckets, and the progress bar. Points into `m` and `o`. */
+void engine_options_set(struct engine_options *out, const struct options *o, const struct models *m);
+
+/* Resolves, creates the engine, clears the bar, and notes a capped context. `m` must outlive the engine. */
+int engine_start(struct engine **out, struct models *m, const struct options *o);
+
+/* --- --alpha-report (report.c) ----------------------------------------------------------------------------- */
+
+struct alpha_report {
+    bool wanted;
+    const char *path; /* NULL: text alone */
+    FILE *file;
+};
+/* Opens FILE, before the models load. */
+int alpha_report_open(struct alpha_report *, const struct options *);
+/* At the end of the run: the table to stderr, the object to FILE. Closes it; a failed write is an error. */
+int alpha_report_write(struct alpha_report *, const struct engine *);
+void alpha_report_close(struct alpha_report *); /* without writing */
+
+#endif

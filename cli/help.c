@@ -1,0 +1,149 @@
+/* Usage, help and the man page, made from the option table. */
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/options.h"
+
+enum { HELP_COLUMN = 30, HELP_WIDTH = 100 };
+
+/* Prints `text` in lines of at most HELP_WIDTH columns, all but the first indented; `column` is where it starts. */
+static void print_wrapped(FILE *out, const char *text, int column, int indent) {
+    int at = column;
+    while (*text) {
+        int n = (int)strcspn(text, " ");
+        if (at > indent && at + 1 + n > HELP_WIDTH) {
+            fprintf(out, "\n%*s", indent, "");
+            at = indent;
+        } else if (at > indent) {
+            fputc(' ', out);
+            at++;
+        }
+        fprintf(out, "%.*s", n, text);
+        at += n;
+        text += n;
+        while (*text == ' ') text++;
+    }
+    fputc('\n', out);
+}
+
+/* "-k, --k N", "--alpha-report[=FILE.json]" */
+static void format_name(const struct option_row *row, struct buf *out) {
+    if (row->letter) buf_printf(out, "-%c, ", row->letter);
+    buf_printf(out, "--%s", row->name);
+    if (!row->argument) return;
+    buf_printf(out, row->type == OPTION_OPTIONAL_TEXT ? "[=%s]" : " %s", row->argument);
+}
+
+/* The sentence with range and default. */
+static void format_help(const struct option_row *row, struct buf *out) {
+    buf_puts(out, row->help);
+    bool plain_range = row->range && row->type != OPTION_SEED && !strstr(row->range, "inf") &&
+                       !strstr(row->range, "2147483647") && !strstr(row->range, "16777216");
+    if (plain_range) buf_printf(out, "; %s", row->range);
+    const char *shown = row->shown ? row->shown : row->value;
+    if (shown) buf_printf(out, " (default: %s)", shown);
+}
+
+static void print_option(FILE *out, const struct option_row *row) {
+    struct buf name = {0}, help = {0};
+    buf_printf(&name, row->letter ? "  " : "      ");
+    format_name(row, &name);
+    format_help(row, &help);
+    if (name.len + 2 > HELP_COLUMN) {
+        fprintf(out, "%s\n%*s", buf_text(&name), HELP_COLUMN, "");
+    } else {
+        fprintf(out, "%-*s", HELP_COLUMN, buf_text(&name));
+    }
+    print_wrapped(out, buf_text(&help), HELP_COLUMN, HELP_COLUMN);
+    buf_free(&name);
+    buf_free(&help);
+}
+
+void help_print_usage(FILE *out) {
+    fputs("usage: duet COMMAND [OPTION]...\n\n", out);
+    for (int c = COMMAND_NONE + 1; c < COMMANDS; c++)
+        fprintf(out, "  %-10s%s\n", command_table[c].name, command_table[c].summary);
+    fputs("\nduet COMMAND --help shows the options of a command.\n", out);
+}
+
+void help_print(FILE *out, enum command c) {
+    if (c == COMMAND_NONE) {
+        help_print_usage(out);
+        fputc('\n', out);
+        print_wrapped(out, command_table[c].detail, 0, 0);
+    } else {
+        fprintf(out, "usage: duet %s %s\n\n", command_table[c].name, command_table[c].arguments);
+        print_wrapped(out, command_table[c].detail, 0, 0);
+    }
+    fputs("\nOptions:\n", out);
+    for (int i = 0; i < option_count; i++)
+        if (option_table[i].commands & 1u << c && !option_table[i].hidden) print_option(out, &option_table[i]);
+}
+
+/* --- the man page --------------------------------------------------------------------------------------- */
+
+/* Text for roff: hyphens and backslashes escaped, no control line at the start. */
+static void print_roff(FILE *out, const char *text) {
+    if (*text == '.' || *text == '\'') fputs("\\&", out);
+    for (; *text; text++) {
+        if (*text == '-')
+            fputs("\\-", out);
+        else if (*text == '\\')
+            fputs("\\e", out);
+        else
+            fputc(*text, out);
+    }
+}
+
+static void print_man_option(FILE *out, const struct option_row *row) {
+    struct buf text = {0};
+    format_name(row, &text);
+    fputs(".TP\n\\fB", out);
+    print_roff(out, buf_text(&text));
+    fputs("\\fR\n", out);
+    buf_clear(&text);
+    format_help(row, &text);
+    print_roff(out, buf_text(&text));
+    const char *separator = ".\nOf ";
+    bool everywhere = (row->commands & ON_ALL) == ON_ALL;
+    for (int c = COMMAND_NONE + 1; c < COMMANDS && !everywhere; c++) {
+        if (!(row->commands & 1u << c)) continue;
+        fprintf(out, "%s%s", separator, command_table[c].name);
+        separator = ", ";
+    }
+    fputs(".\n", out);
+    buf_free(&text);
+}
+
+static void print_man_tail(FILE *out) {
+    fputs(".SH EXIT STATUS\n"
+          "0 if all went well, 1 if something failed, 2 for a usage error, 130 when interrupted.\n"
+          ".SH ENVIRONMENT\n"
+          ".TP\n\\fBDUET_ASSETS\\fR\nDirectory of the embedded pair (\\fItarget\\fR and \\fIdraft\\fR in it).\n"
+          ".TP\n\\fBHF_HOME\\fR\nWhere the local Hugging Face cache lies (its \\fIhub\\fR); ~/.cache/huggingface if "
+          "unset.\n"
+          ".TP\n\\fBNO_COLOR\\fR\nIf set and not empty, no colours.\n",
+          out);
+}
+
+void help_print_man(FILE *out) {
+    fputs(".TH DUET 1 \"\" \"duet " DUET_VERSION "\"\n.SH NAME\nduet \\- ", out);
+    fprintf(out, "%s\n.SH SYNOPSIS\n", command_table[COMMAND_NONE].summary);
+    for (int c = COMMAND_NONE + 1; c < COMMANDS; c++) {
+        fprintf(out, ".B duet %s\n", command_table[c].name);
+        print_roff(out, command_table[c].arguments);
+        fputs("\n.br\n", out);
+    }
+    fputs(".SH DESCRIPTION\n", out);
+    print_roff(out, command_table[COMMAND_NONE].detail);
+    fputs("\n.SH COMMANDS\n", out);
+    for (int c = COMMAND_NONE + 1; c < COMMANDS; c++) {
+        fprintf(out, ".TP\n.B %s\n%s. ", command_table[c].name, command_table[c].summary);
+        print_roff(out, command_table[c].detail);
+        fputc('\n', out);
+    }
+    fputs(".SH OPTIONS\n", out);
+    for (int i = 0; i < option_count; i++)
+        if (!option_table[i].hidden) print_man_option(out, &option_table[i]);
+    print_man_tail(out);
+}

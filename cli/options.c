@@ -1,0 +1,304 @@
+/* The command line: commands, options, values and their ranges. */
+#include "cli/options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+/* --- values --------------------------------------------------------------------------------------------- */
+
+/* "[0, 1)": is x inside? */
+static bool in_range(const char *range, double x) {
+    char *end;
+    double low = strtod(range + 1, &end);
+    double high = strtod(end + 1, &end);
+    bool above = range[0] == '[' ? x >= low : x > low;
+    return above && (*end == ']' ? x <= high : x < high);
+}
+
+static int refuse(const struct option_row *row, const char *label, const char *value, const char *expected) {
+    return err_set(ERR_USAGE, "%s: '%s' is not %s%s%s", label, value, expected, row->range ? " in " : "",
+                   row->range ? row->range : "");
+}
+
+static int parse_int(const struct option_row *row, const char *label, const char *value, void *out) {
+    char *end;
+    errno = 0;
+    long long x = strtoll(value, &end, 10);
+    if (end == value || *end || errno || !in_range(row->range, (double)x))
+        return refuse(row, label, value, "a whole number");
+    *(int *)out = (int)x;
+    return 0;
+}
+
+static int parse_number(const struct option_row *row, const char *label, const char *value, void *out) {
+    char *end;
+    double x = strtod(value, &end);
+    if (end == value || *end || !isfinite((float)x) || !in_range(row->range, (float)x))
+        return refuse(row, label, value, "a number");
+    *(float *)out = (float)x;
+    return 0;
+}
+
+static int parse_seed(const struct option_row *row, const char *label, const char *value, void *out) {
+    char *end;
+    errno = 0;
+    unsigned long long x = strtoull(value, &end, 10);
+    if (*value < '0' || *value > '9' || *end || errno) return refuse(row, label, value, "a whole number");
+    *(uint64_t *)out = x;
+    return 0;
+}
+
+/* Index of `value` among "a|b|c", or -1. */
+static int choice_index(const char *choices, const char *value) {
+    size_t n = strlen(value);
+    for (int i = 0;; i++) {
+        size_t len = strcspn(choices, "|");
+        if (len == n && memcmp(choices, value, n) == 0) return i;
+        if (!choices[len]) return -1;
+        choices += len + 1;
+    }
+}
+
+static int parse_choice(const struct option_row *row, const char *label, const char *value, int *index) {
+    *index = choice_index(row->choices, value);
+    if (*index < 0) return err_set(ERR_USAGE, "%s: '%s' is not one of %s", label, value, row->choices);
+    return 0;
+}
+
+static int add_text(const struct option_row *row, struct options *o, const char *label, const char *value) {
+    const char **texts = (const char **)((char *)o + row->offset);
+    int *count = (int *)((char *)o + row->flag_offset);
+    if (*count == STOPS_MAX) return err_set(ERR_USAGE, "%s: given more than %d times", label, STOPS_MAX);
+    texts[(*count)++] = value;
+    return 0;
+}
+
+/* `value` is NULL for a flag, and for an optional value that was not given. */
+static int set_value(const struct option_row *row, struct options *o, const char *label, const char *value) {
+    void *out = (char *)o + row->offset;
+    int index;
+    switch (row->type) {
+    case OPTION_FLAG:
+        *(int *)out = 1;
+        return 0;
+    case OPTION_INT:
+        return parse_int(row, label, value, out);
+    case OPTION_NUMBER:
+        return parse_number(row, label, value, out);
+    case OPTION_SEED:
+        return parse_seed(row, label, value, out);
+    case OPTION_OPTIONAL_TEXT:
+        *(int *)((char *)o + row->flag_offset) = 1; /* fall through */
+    case OPTION_TEXT:
+        *(const char **)out = value;
+        return 0;
+    case OPTION_CHOICE:
+        return parse_choice(row, label, value, (int *)out);
+    case OPTION_WORD:
+        TRY(parse_choice(row, label, value, &index));
+        *(const char **)out = value;
+        return 0;
+    case OPTION_TEXTS:
+        return add_text(row, o, label, value);
+    }
+    return err_set(ERR_INTERNAL, "option %s has no type", row->name);
+}
+
+/* --- look-ups ------------------------------------------------------------------------------------------- */
+
+static const struct option_row *find_long(enum command c, const char *name, size_t n) {
+    for (int i = 0; i < option_count; i++) {
+        const struct option_row *row = &option_table[i];
+        if (row->commands & 1u << c && strlen(row->name) == n && memcmp(row->name, name, n) == 0) return row;
+    }
+    return NULL;
+}
+
+static const struct option_row *find_short(enum command c, char letter) {
+    for (int i = 0; i < option_count; i++)
+        if (option_table[i].commands & 1u << c && option_table[i].letter == letter) return &option_table[i];
+    return NULL;
+}
+
+static int min3(int a, int b, int c) {
+    int least = a < b ? a : b;
+    return least < c ? least : c;
+}
+
+/* Levenshtein's distance; names longer than the row are as far as can be. */
+static int edit_distance(const char *a, size_t n, const char *b) {
+    enum { LONGEST = 32 };
+    int row[LONGEST + 1];
+    size_t m = strlen(b);
+    if (n > LONGEST || m > LONGEST) return LONGEST;
+    for (size_t j = 0; j <= m; j++) row[j] = (int)j;
+    for (size_t i = 1; i <= n; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= m; j++) {
+            int above = row[j];
+            row[j] = min3(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
+            diagonal = above;
+        }
+    }
+    return row[m];
+}
+
+static int unknown_option(enum command c, const char *given, const char *name, size_t n) {
+    const struct option_row *best = NULL;
+    int best_distance = 1 + (int)n / 3;
+    for (int i = 0; i < option_count; i++) {
+        const struct option_row *row = &option_table[i];
+        int distance = edit_distance(name, n, row->name);
+        if (!(row->commands & 1u << c) || row->hidden || distance > best_distance) continue;
+        if (!best || distance < best_distance) best = row, best_distance = distance;
+    }
+    int shown = (int)(name - given + (ptrdiff_t)n);
+    if (best) return err_set(ERR_USAGE, "%.*s: no such option; did you mean --%s?", shown, given, best->name);
+    for (int other = COMMAND_NONE + 1; other < COMMANDS; other++)
+        if (find_long((enum command)other, name, n))
+            return err_set(ERR_USAGE, "%.*s: an option of duet %s, not of duet %s", shown, given,
+                           command_table[other].name, command_table[c].name);
+    return err_set(ERR_USAGE, "%.*s: no such option; see duet %s%s--help", shown, given, command_table[c].name,
+                   c ? " " : "");
+}
+
+static enum command find_command(const char *name) {
+    for (int c = COMMAND_NONE + 1; c < COMMANDS; c++)
+        if (strcmp(command_table[c].name, name) == 0) return (enum command)c;
+    return COMMAND_NONE;
+}
+
+/* --- the command line ----------------------------------------------------------------------------------- */
+
+struct parser {
+    struct options *o;
+    int argc, at;
+    char **argv;
+};
+
+static bool takes_value(const struct option_row *row) {
+    return row->type != OPTION_FLAG && row->type != OPTION_OPTIONAL_TEXT;
+}
+
+static int apply(struct parser *p, const struct option_row *row, const char *label, const char *value) {
+    if (value && row->type == OPTION_FLAG) return err_set(ERR_USAGE, "%s: takes no value", label);
+    if (!value && takes_value(row)) {
+        if (p->at == p->argc) return err_set(ERR_USAGE, "%s: a value is missing (%s)", label, row->argument);
+        value = p->argv[p->at++];
+    }
+    p->o->given |= (uint64_t)1 << (row - option_table);
+    return set_value(row, p->o, label, value);
+}
+
+static int parse_long(struct parser *p, const char *argument) {
+    const char *name = argument + 2;
+    size_t n = strcspn(name, "=");
+    const struct option_row *row = find_long(p->o->command, name, n);
+    if (!row) return unknown_option(p->o->command, argument, name, n);
+    char label[40];
+    snprintf(label, sizeof label, "--%s", row->name);
+    return apply(p, row, label, name[n] ? name + n + 1 : NULL);
+}
+
+/* "-k 5", "-k5", and flags together: "-qh". */
+static int parse_short(struct parser *p, const char *argument) {
+    for (const char *c = argument + 1; *c; c++) {
+        const struct option_row *row = find_short(p->o->command, *c);
+        if (!row) return unknown_option(p->o->command, argument, c, 1);
+        char label[3] = {'-', *c, 0};
+        if (row->type != OPTION_FLAG) return apply(p, row, label, c[1] ? c + 1 : NULL);
+        TRY(apply(p, row, label, NULL));
+    }
+    return 0;
+}
+
+static int parse_positional(struct parser *p, const char *argument) {
+    enum command c = p->o->command;
+    bool takes_directory = c == COMMAND_INSPECT || c == COMMAND_TOKENIZE;
+    if (!takes_directory) return err_set(ERR_USAGE, "'%s': duet %s takes no argument", argument, command_table[c].name);
+    if (p->o->directory) return err_set(ERR_USAGE, "'%s': one directory is enough", argument);
+    p->o->directory = argument;
+    return 0;
+}
+
+/* The command is the first argument that is neither an option nor the value of one. Returns its index, or argc. */
+static int locate_command(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        const char *argument = argv[i];
+        if (argument[0] != '-' || !argument[1]) return i;
+        if (strcmp(argument, "--") == 0) return argc;
+        const struct option_row *row = NULL;
+        for (int c = COMMANDS - 1; c >= 0 && !row; c--)
+            row = argument[1] == '-' ? find_long((enum command)c, argument + 2, strcspn(argument + 2, "="))
+                                     : find_short((enum command)c, argument[1]);
+        bool value_follows = argument[1] == '-' ? !strchr(argument, '=') : !argument[2];
+        if (row && takes_value(row) && value_follows) i++;
+    }
+    return argc;
+}
+
+static int check_combinations(const struct options *o) {
+    if (o->draft && !o->target) return err_set(ERR_USAGE, "--draft: needs --target");
+    if (option_given(o, "k-max") && o->k_max < o->k)
+        return err_set(ERR_USAGE, "--k-max: %d is below --k %d", o->k_max, o->k);
+    if (o->command == COMMAND_TOKENIZE && !o->directory)
+        return err_set(ERR_USAGE, "duet tokenize: which directory? (duet tokenize DIR)");
+    if (o->command == COMMAND_INSPECT && o->directory && (o->show_memory || o->show_graphs))
+        return err_set(ERR_USAGE, "'%s': --memory and --graphs are about --target and --draft", o->directory);
+    return 0;
+}
+
+static void set_command_defaults(struct options *o) {
+    if (!o->max_tokens) o->max_tokens = o->command == COMMAND_BATCH ? 256 : o->command == COMMAND_BENCH ? 128 : 0;
+    if (!o->batch) o->batch = o->command == COMMAND_BENCH || o->command == COMMAND_CHAT ? 1 : 8;
+}
+
+static int set_defaults(struct options *o) {
+    *o = (struct options){0};
+    for (int i = 0; i < option_count; i++)
+        if (option_table[i].value) TRY(set_value(&option_table[i], o, option_table[i].name, option_table[i].value));
+    return 0;
+}
+
+int options_parse(struct options *o, int argc, char **argv) {
+    TRY(set_defaults(o));
+    struct parser p = {.o = o, .argc = argc, .at = 1, .argv = argv};
+    int command_at = locate_command(argc, argv);
+    if (command_at < argc) {
+        o->command = find_command(argv[command_at]);
+        if (!o->command) return err_set(ERR_USAGE, "'%s': no such command; see duet --help", argv[command_at]);
+    }
+    bool only_positional = false;
+    while (p.at < argc) {
+        int at = p.at++;
+        const char *argument = argv[at];
+        if (at == command_at) continue;
+        if (only_positional || argument[0] != '-' || !argument[1])
+            TRY(parse_positional(&p, argument));
+        else if (strcmp(argument, "--") == 0)
+            only_positional = true;
+        else
+            TRY(argument[1] == '-' ? parse_long(&p, argument) : parse_short(&p, argument));
+    }
+    if (o->help || o->version || o->man) return 0;
+    set_command_defaults(o);
+    return check_combinations(o);
+}
+
+bool option_given(const struct options *o, const char *name) {
+    const struct option_row *row = find_long(o->command, name, strlen(name));
+    return row && o->given >> (row - option_table) & 1;
+}
+
+int option_set(struct options *o, const char *name, const char *value, const char *label) {
+    const struct option_row *row = find_long(o->command, name, strlen(name));
+    if (!row || !takes_value(row)) return err_set(ERR_INTERNAL, "%s: no option '%s' here", label, name);
+    TRY(set_value(row, o, label, value));
+    o->given |= (uint64_t)1 << (row - option_table);
+    return 0;
+}

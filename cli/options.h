@@ -1,0 +1,120 @@
+/* The one option table: it feeds the parser, the help of each command, the man page and the README check.
+ *
+ * Everything parsed lies in `struct options`; its strings point into argv. An option applies to the commands in its
+ * `commands` mask; the same name may have two rows for different commands (`--graphs`). */
+#ifndef DUET_CLI_OPTIONS_H
+#define DUET_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "graphs/graph_set.h"
+#include "sampler/sampler.h"
+
+enum command { COMMAND_NONE, COMMAND_CHAT, COMMAND_BATCH, COMMAND_INSPECT, COMMAND_TOKENIZE, COMMAND_BENCH, COMMANDS };
+enum {
+    ON_CHAT = 1 << COMMAND_CHAT,
+    ON_BATCH = 1 << COMMAND_BATCH,
+    ON_INSPECT = 1 << COMMAND_INSPECT,
+    ON_TOKENIZE = 1 << COMMAND_TOKENIZE,
+    ON_BENCH = 1 << COMMAND_BENCH,
+    ON_RUN = ON_CHAT | ON_BATCH | ON_BENCH, /* commands that generate */
+    ON_PAIR = ON_RUN | ON_INSPECT,          /* commands that know a pair */
+    ON_ALL = ON_PAIR | ON_TOKENIZE | 1 << COMMAND_NONE,
+};
+
+enum { STOPS_MAX = 64 };
+
+struct options {
+    enum command command;
+    const char *directory; /* inspect, tokenize: DIR; NULL: not given */
+
+    /* models */
+    const char *target, *draft; /* as given: directory or ORG/NAME; NULL: not given */
+    const char *chat_template;  /* --template; NULL: the recognised one */
+    int think;                  /* 1 on (default), 0 off */
+
+    /* speculation */
+    int k;     /* 0..63 */
+    int k_max; /* 0: not given; engine_options_set knows the default */
+
+    /* sampling */
+    struct sampling sampling;
+    int max_tokens; /* 256 in batch, 128 in bench, 0 in chat: as much as the context allows */
+    uint64_t seed;  /* with option_given(o, "seed") only */
+    int ignore_eos;
+    const char *stop[STOPS_MAX];
+    int stop_count;
+
+    /* machine */
+    int batch, context, threads; /* context and threads 0: not given */
+    const char *device;          /* "auto", "host", "cuda" */
+    enum graph_mode graphs;
+    enum bucket_policy buckets;
+
+    /* input and output */
+    const char *prompt, *system;      /* chat -p, --system; NULL: not given */
+    const char *input, *output;       /* -i, -o; NULL: not given */
+    int alpha_report;                 /* --alpha-report was given */
+    const char *alpha_report_file;    /* its FILE.json, or NULL */
+    int quiet, csv, special, tensors; /* flags */
+    int show_memory, show_graphs;     /* inspect */
+    int help, version, man;
+
+    uint64_t given; /* bit i: row i of the table was given */
+};
+
+enum option_type {
+    OPTION_FLAG,          /* int, 1 when given */
+    OPTION_INT,           /* int */
+    OPTION_NUMBER,        /* float */
+    OPTION_SEED,          /* uint64_t */
+    OPTION_TEXT,          /* const char * */
+    OPTION_OPTIONAL_TEXT, /* const char *, only as --name=VALUE; the int before it says that it was given */
+    OPTION_CHOICE,        /* int: index of the word in `choices` */
+    OPTION_WORD,          /* const char *: one of `choices` */
+    OPTION_TEXTS,         /* const char *[STOPS_MAX] followed by its count */
+};
+
+struct option_row {
+    const char *name;
+    char letter;          /* short name, or 0 */
+    const char *argument; /* placeholder, or NULL */
+    enum option_type type;
+    size_t offset, flag_offset; /* into struct options; flag_offset: OPTIONAL_TEXT and TEXTS (its count) */
+    const char *range;          /* interval, "[0, 63]" or "(0, 1]"; NULL: any */
+    const char *choices;        /* "on|off" */
+    const char *value;          /* default, parsed; NULL: zero */
+    const char *shown;          /* default in the help where `value` does not say it */
+    const char *help;
+    unsigned commands; /* ON_ mask */
+    bool hidden;
+};
+extern const struct option_row option_table[];
+extern const int option_count;
+
+struct command_row {
+    const char *name, *arguments, *summary, *detail;
+};
+extern const struct command_row command_table[COMMANDS];
+
+/* Parses the command line: the command, its options in any order with its arguments, `--opt=value` and
+ * `--opt value`. ERR_USAGE with the sentence. */
+int options_parse(struct options *, int argc, char **argv);
+
+/* Was the option (long name) on the command line? */
+bool option_given(const struct options *, const char *name);
+
+/* Parses `value` into the option `name` of the command in `o`, as if it had been given: what `/temp 0.3` needs. Errors
+ * are about `label` ("/temp"), with the value and the range. */
+int option_set(struct options *o, const char *name, const char *value, const char *label);
+
+/* Help of one command (COMMAND_NONE: the overview), usage in a few lines, and the man page. */
+void help_print(FILE *, enum command);
+void help_print_usage(FILE *);
+void help_print_man(FILE *);
+
+#endif

@@ -1,0 +1,103 @@
+/* The tables of commands and options. */
+#include <stddef.h>
+
+#include "cli/options.h"
+
+const struct command_row command_table[COMMANDS] = {
+    [COMMAND_NONE] = {"", "COMMAND [OPTION]...", "speculative decoding engine",
+                      "A small draft model proposes K tokens, the target model checks them all in one pass, and a "
+                      "rejection sampler keeps the output distributed exactly as if the target alone had been sampled. "
+                      "Without --target and --draft the embedded pair is used."},
+    [COMMAND_CHAT] =
+        {"chat", "[OPTION]...", "talk with the model",
+         "Answers stream as they are made. /help lists the commands. With standard input no terminal, each "
+         "line is one turn."},
+    [COMMAND_BATCH] = {"batch", "-i IN -o OUT [OPTION]...", "generate for every line of a JSONL file",
+                       "Each input line is an object with exactly one of prompt, messages, turns or prompt_ids, and "
+                       "optionally id, max_tokens, temperature, top_k, top_p, min_p, seed, stop and ignore_eos. Each "
+                       "gives one output record, in input order; a bad line gives an error record and the rest runs."},
+    [COMMAND_INSPECT] = {"inspect", "[DIR] [OPTION]...", "show a model, the memory plan, or the graphs",
+                         "DIR is a checkpoint directory or ORG/NAME. With --memory or --graphs it is about the pair of "
+                         "--target and --draft."},
+    [COMMAND_TOKENIZE] = {"tokenize", "DIR [OPTION]...", "encode and decode the lines of a JSONL file",
+                          "Reads {\"text\": ...} lines and writes {\"ids\": [...], \"decoded\": ...} lines. DIR needs "
+                          "tokenizer.json alone."},
+    [COMMAND_BENCH] =
+        {"bench", "[OPTION]...", "measure this machine and the pair on it",
+         "Measures the read bandwidth, then each step of a round as a share of what that bandwidth allows, "
+         "and tokens per second with and without speculation."},
+};
+
+#define AT(field) offsetof(struct options, field), 0
+
+const struct option_row option_table[] = {
+    {"target", 't', "MODEL", OPTION_TEXT, AT(target), NULL, NULL, NULL, "the embedded pair",
+     "target model: a directory, or ORG/NAME in the local Hugging Face cache; alone it decodes plainly", ON_PAIR,
+     false},
+    {"draft", 'd', "MODEL", OPTION_TEXT, AT(draft), NULL, NULL, NULL, NULL,
+     "draft model that proposes tokens to the target", ON_PAIR, false},
+    {"k", 'k', "N", OPTION_INT, AT(k), "[0, 63]", NULL, "4", NULL,
+     "tokens that the draft proposes a round; 0 decodes plainly and needs no draft", ON_PAIR, false},
+    {"k-max", 0, "N", OPTION_INT, AT(k_max), "[0, 63]", NULL, NULL, "the larger of K and 8 in chat, else K",
+     "largest K that buffers and graphs are made for", ON_PAIR, false},
+    {"temperature", 0, "X", OPTION_NUMBER, AT(sampling.temperature), "[0, inf)", NULL, "0.7", NULL,
+     "sampling temperature; 0 takes the most probable token", ON_RUN, false},
+    {"top-k", 0, "N", OPTION_INT, AT(sampling.top_k), "[0, 2147483647]", NULL, NULL, "0, off",
+     "keep the N most probable tokens", ON_RUN, false},
+    {"top-p", 0, "X", OPTION_NUMBER, AT(sampling.top_p), "(0, 1]", NULL, "1", "1, off",
+     "keep the smallest set of most probable tokens whose probabilities sum to X", ON_RUN, false},
+    {"min-p", 0, "X", OPTION_NUMBER, AT(sampling.min_p), "[0, 1)", NULL, NULL, "0, off",
+     "keep tokens at least X times as probable as the most probable one", ON_RUN, false},
+    {"max-tokens", 'n', "N", OPTION_INT, AT(max_tokens), "[1, 2147483647]", NULL, NULL,
+     "256 in batch, 128 in bench, what the context allows in chat", "longest answer in tokens", ON_RUN, false},
+    {"seed", 's', "S", OPTION_SEED, AT(seed), "[0, 18446744073709551615]", NULL, NULL, "random, and shown",
+     "seed of the run; line n of a batch gets the key (S, n)", ON_RUN, false},
+    {"stop", 0, "TEXT", OPTION_TEXTS, offsetof(struct options, stop), offsetof(struct options, stop_count), NULL, NULL,
+     NULL, NULL, "end an answer before this text; may be repeated", ON_CHAT | ON_BATCH, false},
+    {"ignore-eos", 0, NULL, OPTION_FLAG, AT(ignore_eos), NULL, NULL, NULL, NULL, "go on past end-of-sequence tokens",
+     ON_BATCH, false},
+    {"batch", 'b', "N", OPTION_INT, AT(batch), "[1, 256]", NULL, NULL, "8; 1 in bench",
+     "sequences that run at the same time", ON_BATCH | ON_BENCH | ON_INSPECT, false},
+    {"ctx", 'c', "N", OPTION_INT, AT(context), "[2, 16777216]", NULL, NULL,
+     "the least of the pair's limits, 8192 and what fits", "context of a sequence in tokens", ON_PAIR, false},
+    {"template", 0, "NAME", OPTION_TEXT, AT(chat_template), NULL, NULL, NULL, "the recognised one",
+     "chat template, in place of the one that tokenizer_config.json holds", ON_CHAT | ON_BATCH | ON_INSPECT, false},
+    {"think", 0, "on|off", OPTION_CHOICE, AT(think), NULL, "off|on", "on", NULL,
+     "whether Qwen 3 thinks before it answers", ON_CHAT | ON_BATCH, false},
+    {"threads", 0, "N", OPTION_INT, AT(threads), "[1, 4096]", NULL, NULL, "the CPUs that affinity and cgroup allow",
+     "threads of the host device", ON_PAIR, false},
+    {"device", 0, "NAME", OPTION_WORD, AT(device), NULL, "auto|host|cuda", "auto", NULL,
+     "where to run: auto, host or cuda; auto takes CUDA where there is one", ON_PAIR, false},
+    {"graphs", 0, "on|off|debug", OPTION_CHOICE, AT(graphs), NULL, "on|off|debug", "on", NULL,
+     "replay graphs, run every op eagerly, or replay with a break around everything", ON_RUN, false},
+    {"buckets", 0, "POLICY", OPTION_CHOICE, AT(buckets), NULL, "pow2|step8|exact", "pow2", NULL,
+     "batch sizes that graphs are captured for: pow2, step8 or exact", ON_PAIR, false},
+    {"alpha-report", 0, "FILE.json", OPTION_OPTIONAL_TEXT, offsetof(struct options, alpha_report_file),
+     offsetof(struct options, alpha_report), NULL, NULL, NULL, NULL,
+     "acceptance figures of the run to standard error, and as JSON to FILE.json", ON_CHAT | ON_BATCH, false},
+    {"prompt", 'p', "TEXT", OPTION_TEXT, AT(prompt), NULL, NULL, NULL, NULL,
+     "stream one answer to TEXT and exit; - reads standard input", ON_CHAT, false},
+    {"system", 0, "TEXT", OPTION_TEXT, AT(system), NULL, NULL, NULL, "the template's", "system prompt", ON_CHAT, false},
+    {"input", 'i', "FILE", OPTION_TEXT, AT(input), NULL, NULL, NULL, "-",
+     "JSONL to read; - for standard input (bench: prompts in place of the built-in ones)",
+     ON_BATCH | ON_TOKENIZE | ON_BENCH, false},
+    {"output", 'o', "FILE", OPTION_TEXT, AT(output), NULL, NULL, NULL, "-", "where to write; - for standard output",
+     ON_BATCH | ON_TOKENIZE, false},
+    {"special", 0, NULL, OPTION_FLAG, AT(special), NULL, NULL, NULL, NULL,
+     "add the special tokens of the file's post_processor", ON_TOKENIZE, false},
+    {"tensors", 0, NULL, OPTION_FLAG, AT(tensors), NULL, NULL, NULL, NULL, "list every tensor, not a summary by layer",
+     ON_INSPECT, false},
+    {"memory", 0, NULL, OPTION_FLAG, AT(show_memory), NULL, NULL, NULL, NULL,
+     "print the memory plan of the pair, without loading it", ON_INSPECT, false},
+    {"graphs", 0, NULL, OPTION_FLAG, AT(show_graphs), NULL, NULL, NULL, NULL,
+     "load the pair, capture, and print both graph sets", ON_INSPECT, false},
+    {"csv", 0, NULL, OPTION_FLAG, AT(csv), NULL, NULL, NULL, NULL, "print CSV in place of the table", ON_BENCH, false},
+    {"quiet", 'q', NULL, OPTION_FLAG, AT(quiet), NULL, NULL, NULL, NULL, "no notes and no progress bar", ON_ALL, false},
+    {"version", 0, NULL, OPTION_FLAG, AT(version), NULL, NULL, NULL, NULL, "print the version and exit", ON_ALL, false},
+    {"help", 'h', NULL, OPTION_FLAG, AT(help), NULL, NULL, NULL, NULL, "print this help and exit", ON_ALL, false},
+    {"man", 0, NULL, OPTION_FLAG, AT(man), NULL, NULL, NULL, NULL, "print the manual page as roff and exit",
+     1 << COMMAND_NONE, true},
+};
+const int option_count = sizeof option_table / sizeof *option_table;
+
+_Static_assert(sizeof option_table / sizeof *option_table <= 64, "options.given has 64 bits");
