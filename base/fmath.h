@@ -1,0 +1,68 @@
+/* exp and log1p in f32 with the same bits on every device: attention, softmax and the draws use these and no
+ * library's, so that host and GPU agree on tokens and not only to a tolerance.
+ *
+ * Only correctly rounded operations are used (+, *, fmaf, bit operations), and outside fmaf no product feeds a
+ * sum, so no compiler can contract anything. Both are branch-free and vectorise; a loop over them should be built
+ * for a CPU with fma, because without it fmaf is a library call (the bits are the same). */
+#ifndef DUET_BASE_FMATH_H
+#define DUET_BASE_FMATH_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/philox.h" /* DUET_INLINE */
+
+DUET_INLINE uint32_t fmath_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+DUET_INLINE float fmath_from_bits(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* e^x for any x: +inf above 88.73, subnormal results down to 1e-45, then 0; NaN stays NaN. Within 1.1 ulp
+ * (1 ulp of the subnormal spacing).
+ * x = n ln 2 + r with |r| <= ln 2 / 2; e^r = 1 + r + r^2 P(r), P interpolated at Chebyshev nodes. */
+DUET_INLINE float fmath_exp(float x) {
+    x = x < -104.0f ? -104.0f : x;
+    x = x > 89.0f ? 89.0f : x;
+    const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer, kept in the low bits */
+    float shifted = fmaf(x, 0x1.715476p+0f, shift);
+    float n = shifted - shift;
+    float r = fmaf(n, 0x1.05c610p-29f, fmaf(n, -0x1.62e430p-1f, x));
+    float p = fmaf(r, 0x1.6d1270p-10f, 0x1.120cd4p-7f);
+    p = fmaf(r, p, 0x1.555518p-5f);
+    p = fmaf(r, p, 0x1.5554dcp-3f);
+    p = fmaf(r, p, 0.5f);
+    float y = fmaf(r * r, p, r) + 1.0f;
+    /* 2^n in two factors: n reaches -150 and 128, beyond one float's exponent */
+    int32_t e = (int32_t)(fmath_bits(shifted) - 0x4B400000u), half = e >> 1;
+    return y * fmath_from_bits((uint32_t)(half + 127) << 23) * fmath_from_bits((uint32_t)(e - half + 127) << 23);
+}
+
+/* log(1 + x) for -1 < x < 2^100 (no meaning outside). Within 1.6 ulp; log1p(x) = x for tiny x.
+ * 1 + x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)]; f = x 2^-e + (2^-e - 1) is rounded once;
+ * log(1 + f) = f - f^2 / 2 + f^3 Q(f), Q interpolated at Chebyshev nodes. */
+DUET_INLINE float fmath_log1p(float x) {
+    uint32_t k = (fmath_bits(1.0f + x) - 0x3F3504F3u) & 0xFF800000u; /* e << 23 */
+    float s = fmath_from_bits(0x3F800000u - k);                      /* 2^-e */
+    float e = (float)((int32_t)k >> 23);
+    float f = fmaf(x, s, s - 1.0f);
+    float q = fmaf(f, 0x1.1d8ea6p-4f, -0x1.d635bcp-4f);
+    q = fmaf(f, q, 0x1.dea282p-4f);
+    q = fmaf(f, q, -0x1.fcf4c6p-4f);
+    q = fmaf(f, q, 0x1.23d21ap-3f);
+    q = fmaf(f, q, -0x1.555b4ap-3f);
+    q = fmaf(f, q, 0x1.999d5ap-3f);
+    q = fmaf(f, q, -0x1.fffffcp-3f);
+    q = fmaf(f, q, 0x1.555554p-2f);
+    float y = fmaf(f * f, fmaf(f, q, -0.5f), f);
+    return fmaf(e, 0x1.62e430p-1f, y);
+}
+
+#endif
