@@ -1,0 +1,260 @@
+/* Construction: models, the plan, the one pool, the graphs, the seal. */
+#include "engine/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "engine/internal.h"
+
+/* --- the plan --------------------------------------------------------------------------------------------- */
+
+int engine_layout(struct engine *e, struct pool *pool) {
+    int block = e->max_batch * (e->k_max + 1 > 2 ? e->k_max + 1 : 2);
+    struct model_limits limits = {
+        .max_rows = block > PREFILL_CHUNK ? block : PREFILL_CHUNK,
+        .pages = e->pages,
+        .rope_positions = e->context + e->k_max + 1,
+    };
+    TRY(model_layout(e->target_model, &limits, pool));
+    if (e->draft_model) TRY(model_layout(e->draft_model, &limits, pool));
+    TRY(prefill_layout(&e->prefill, pool));
+    size_t table = (size_t)(e->max_batch + 1) * (size_t)e->pages_per_slot * sizeof(int32_t);
+    TRY(pool_slice(pool, "page table", table, (void **)&e->page_table));
+    return sampler_layout(&e->buffers, pool);
+}
+
+static int allocate(struct engine *e) {
+    struct pool *plan;
+    TRY(pool_create_plan(&plan));
+    int rc = engine_layout(e, plan);
+    size_t bytes = pool_used(plan);
+    pool_destroy(plan);
+    if (rc != 0) return rc;
+    TRY(pool_create(e->device, bytes, &e->pool));
+    TRY(engine_layout(e, e->pool));
+    e->prefill.page_table = e->page_table;
+    e->prefill.pages_per_slot = e->pages_per_slot;
+    return kv_pages_create(&e->kv_pages, e->pages);
+}
+
+/* --- pinned memory: result ring and staging --------------------------------------------------------------- */
+
+static size_t align16(size_t bytes) {
+    return (bytes + 15) & ~(size_t)15;
+}
+
+static char *take(char **at, size_t bytes) {
+    char *taken = *at;
+    *at += align16(bytes);
+    return taken;
+}
+
+static int create_staging(struct engine *e) {
+    size_t rows = (size_t)e->max_batch, slots = rows + 1, rounds = sizeof e->rounds / sizeof *e->rounds;
+    size_t record_bytes = rows * sizeof(struct round_record), map_bytes = rows * sizeof(int32_t),
+           page_bytes = (size_t)e->pages_per_slot * sizeof(int32_t);
+    size_t bytes = rounds * (align16(record_bytes) + align16(map_bytes)) +
+                   slots * (align16(sizeof(struct slot)) + align16(page_bytes));
+    TRY(device_alloc_pinned(e->device, bytes, &e->pinned));
+    e->staging = calloc(slots, sizeof *e->staging);
+    e->slots = calloc(slots, sizeof *e->slots);
+    if (!e->staging || !e->slots) return err_set(ERR_MEMORY, "out of memory for %zu slots", slots);
+    char *at = e->pinned;
+    for (size_t r = 0; r < rounds; r++) {
+        e->rounds[r].records = (struct round_record *)take(&at, record_bytes);
+        e->rounds[r].row_slot = (int32_t *)take(&at, map_bytes);
+        TRY(event_create(e->device, &e->rounds[r].done));
+    }
+    for (size_t s = 0; s < slots; s++) {
+        e->staging[s].slot = (struct slot *)take(&at, sizeof(struct slot));
+        e->staging[s].page_row = (int32_t *)take(&at, page_bytes);
+        TRY(event_create(e->device, &e->staging[s].sent));
+    }
+    return 0;
+}
+
+/* --- first contents, graphs, seal -------------------------------------------------------------------------- */
+
+static int upload(struct engine *e) {
+    const struct model_config *c = model_get_config(e->target_model);
+    struct slot dummy = {.length = 1, .last = {-1, 0}, .limit = 1, .status = SLOT_IDLE};
+    TRY(model_upload(e->target_model, e->stream, &e->options.progress));
+    if (e->draft_model) TRY(model_upload(e->draft_model, e->stream, &e->options.progress));
+    TRY(stream_copy(e->stream, e->buffers.slot, &dummy, sizeof dummy));
+    if (c->end_count > 0)
+        TRY(stream_copy(e->stream, e->buffers.end_ids, c->end_ids, (size_t)c->end_count * sizeof *c->end_ids));
+    return stream_sync(e->stream);
+}
+
+static int create_graphs(struct engine *e) {
+    struct graph_set_options options = {
+        .mode = e->options.graphs,
+        .policy = e->options.buckets,
+        .max_batch = e->max_batch,
+        .pool = e->pool,
+        .stream = e->stream,
+        .progress = e->options.progress,
+    };
+    const struct sampler_ops *sampler = sampler_for(e->device);
+    e->target = (struct target){.model = e->target_model,
+                                .sampler = sampler,
+                                .buffers = &e->buffers,
+                                .page_table = e->page_table,
+                                .pages_per_slot = e->pages_per_slot};
+    TRY(target_create_graphs(&e->target, &options, e->draft_model ? e->k_max : 0));
+    TRY(graph_set_capture(e->target.graphs));
+    if (!e->draft_model) return 0;
+    e->draft = (struct draft){.model = e->draft_model,
+                              .sampler = sampler,
+                              .buffers = &e->buffers,
+                              .page_table = e->page_table,
+                              .pages_per_slot = e->pages_per_slot};
+    TRY(draft_create_graphs(&e->draft, &options));
+    return graph_set_capture(e->draft.graphs);
+}
+
+static int start(struct engine *e) {
+    TRY(engine_open_models(e));
+    TRY(allocate(e));
+    TRY(prefill_create(&e->prefill, e->device));
+    e->prefill.page_table = e->page_table;
+    TRY(create_staging(e));
+    TRY(stream_create(e->device, &e->stream));
+    TRY(upload(e));
+    TRY(create_graphs(e));
+    pool_seal(e->pool);
+    return stream_sync(e->stream);
+}
+
+static int create_empty(struct engine **out, const struct engine_options *options) {
+    struct engine *e = calloc(1, sizeof *e);
+    if (!e) return err_set(ERR_MEMORY, "out of memory for the engine");
+    e->options = *options;
+    *out = e;
+    return 0;
+}
+
+int engine_create(struct engine **out, const struct engine_options *options) {
+    struct engine *e;
+    *out = NULL;
+    TRY(create_empty(&e, options));
+    int rc = start(e);
+    if (rc != 0) {
+        engine_destroy(e);
+        return rc;
+    }
+    *out = e;
+    return 0;
+}
+
+static void destroy_staging(struct engine *e) {
+    for (size_t r = 0; r < sizeof e->rounds / sizeof *e->rounds; r++) event_destroy(e->rounds[r].done);
+    for (int s = 0; e->staging && s <= e->max_batch; s++) event_destroy(e->staging[s].sent);
+    if (e->pinned) device_free_pinned(e->device, e->pinned);
+    free(e->staging);
+}
+
+void engine_destroy(struct engine *e) {
+    if (!e) return;
+    for (int slot = 1; e->slots && slot <= e->max_batch; slot++) engine_close(e, e->slots[slot]);
+    if (e->stream) stream_sync(e->stream);
+    graph_set_destroy(e->draft.graphs);
+    graph_set_destroy(e->target.graphs);
+    destroy_staging(e);
+    if (e->device) prefill_destroy(&e->prefill, e->device);
+    stream_destroy(e->stream);
+    free(e->slots);
+    kv_pages_destroy(e->kv_pages);
+    model_close(e->draft_model);
+    model_close(e->target_model);
+    pool_destroy(e->pool);
+    tokenizer_free(e->tokenizer);
+    device_close(e->device);
+    free(e);
+}
+
+int engine_plan(struct memory_plan *out, const struct engine_options *options) {
+    struct engine *e;
+    struct pool *plan = NULL;
+    memset(out, 0, sizeof *out);
+    TRY(create_empty(&e, options));
+    int rc = engine_open_models(e);
+    if (rc == 0) rc = pool_create_plan(&plan);
+    if (rc == 0) rc = engine_layout(e, plan);
+    if (rc == 0) {
+        out->count = pool_slice_count(plan);
+        out->slices = calloc((size_t)out->count, sizeof *out->slices);
+        if (!out->slices) rc = err_set(ERR_MEMORY, "out of memory for the plan");
+    }
+    for (int i = 0; rc == 0 && i < out->count; i++) out->slices[i] = pool_slice_at(plan, i);
+    if (rc == 0) {
+        out->total_bytes = pool_used(plan);
+        out->mapped_bytes = model_weight_bytes(e->target_model);
+        if (e->draft_model) out->mapped_bytes += model_weight_bytes(e->draft_model);
+        out->context = e->context, out->pages = e->pages;
+    }
+    pool_destroy(plan);
+    engine_destroy(e);
+    return rc;
+}
+
+void memory_plan_free(struct memory_plan *plan) {
+    free(plan->slices);
+    memset(plan, 0, sizeof *plan);
+}
+
+/* --- facts ------------------------------------------------------------------------------------------------ */
+
+struct engine_info engine_info(const struct engine *e) {
+    return (struct engine_info){
+        .context = e->context,
+        .context_capped = e->context_capped,
+        .vocab = e->vocab,
+        .k = e->k,
+        .k_max = e->k_max,
+        .max_batch = e->max_batch,
+        .pool_bytes = pool_size(e->pool),
+        .device = device_name(e->device),
+    };
+}
+
+const struct model_config *engine_config(const struct engine *e) {
+    return model_get_config(e->target_model);
+}
+
+const struct tokenizer *engine_tokenizer(const struct engine *e) {
+    return e->tokenizer;
+}
+
+int engine_set_k(struct engine *e, int k) {
+    if (k < 0 || k > e->k_max) return err_set(ERR_USAGE, "k is %d, it must lie in 0..%d (--k-max)", k, e->k_max);
+    if (k > 0 && !e->draft_model) return err_set(ERR_USAGE, "k is %d, but no draft is loaded", k);
+    e->k = k;
+    return 0;
+}
+
+const struct acceptance *engine_stats(const struct engine *e) {
+    return &e->stats;
+}
+
+struct engine_counts engine_counts(const struct engine *e) {
+    struct engine_counts counts = {
+        .rounds = e->enqueued,
+        .stream = stream_counts(e->stream),
+        .target = graph_set_counts(e->target.graphs),
+        .host_us = e->host_us,
+        .device_allocations = device_allocations(e->device),
+    };
+    if (e->draft.graphs) counts.draft = graph_set_counts(e->draft.graphs);
+    return counts;
+}
+
+void engine_launches(const struct engine *e, int k, int *graph_launches, int *kernel_launches) {
+    *graph_launches = k > 0 ? k + 1 : 1;
+    *kernel_launches = sampler_launches(e->device, k);
+}
+
+const struct graph_set *engine_graphs(const struct engine *e, int which) {
+    return which == 0 ? e->draft.graphs : e->target.graphs;
+}

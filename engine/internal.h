@@ -1,0 +1,78 @@
+/* What the files of engine/ share. */
+#ifndef DUET_ENGINE_INTERNAL_H
+#define DUET_ENGINE_INTERNAL_H
+
+#include "draft/draft.h"
+#include "engine/engine.h"
+#include "model/kv_pages.h"
+#include "target/target.h"
+#include "verify/verify.h"
+
+enum { ROUNDS_IN_FLIGHT_MAX = 2 };
+
+/* One round in flight: what it was given and where its results come back. Pinned memory. */
+struct round {
+    struct round_record *records; /* [max_batch] pinned */
+    int32_t *row_slot;            /* [max_batch] pinned staging */
+    struct event *done;
+    int rows; /* live rows when it was enqueued */
+    int k;
+};
+
+struct sequence {
+    struct engine *engine;
+    int slot;       /* 1..max_batch */
+    int32_t serial; /* of the current answer */
+    int32_t *pages; /* [page_count] */
+    int page_count;
+    int capacity;      /* tokens: min(context, reserve) */
+    struct ids tokens; /* history as the host knows it */
+    int draft_len;     /* the draft's cache is valid for positions 0..draft_len-1 at least */
+    bool running;
+    int limit;          /* length at which the answer ends */
+    int pending_rounds; /* rounds in flight that this answer takes part in */
+    struct generation generation;
+    struct acceptance stats;
+};
+
+/* A slot's update on its way to the device; reused only after `sent`. */
+struct slot_staging {
+    struct slot *slot; /* pinned */
+    int32_t *page_row; /* [pages_per_slot] pinned */
+    struct event *sent;
+};
+
+struct engine {
+    struct engine_options options;
+    struct device *device;
+    struct stream *stream;
+    struct pool *pool;
+    struct model *target_model, *draft_model; /* draft NULL: plain decoding */
+    struct tokenizer *tokenizer;
+    struct target target;
+    struct draft draft;
+    struct sampler_buffers buffers;
+    struct prefill_buffers prefill;
+    int32_t *page_table; /* [S, pages_per_slot] device */
+
+    int k, k_max, max_batch, context, pages_per_slot, pages, pipeline;
+    bool context_capped;
+    int vocab, vocab_draft; /* of the maps; vocab_draft is what the draft may propose */
+
+    struct kv_pages *kv_pages;
+    struct sequence **slots;      /* [max_batch + 1]; NULL: free */
+    struct slot_staging *staging; /* [max_batch + 1] */
+    void *pinned;
+    struct round rounds[ROUNDS_IN_FLIGHT_MAX + 1];
+    uint64_t enqueued, collected; /* rounds */
+    int32_t next_serial;
+    struct acceptance stats;
+    int64_t host_us;
+};
+
+/* Opens device, models, tokenizers; decides context and pages. Leaves nothing behind on failure but what engine_destroy frees. */
+int engine_open_models(struct engine *e);
+/* Cuts every slice from `pool` (a plan, or the real one). */
+int engine_layout(struct engine *e, struct pool *pool);
+
+#endif

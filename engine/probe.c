@@ -1,0 +1,116 @@
+#include "engine/probe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "engine/internal.h"
+
+static struct model *model_of(const struct engine *e, enum probe_model which) {
+    return which == PROBE_DRAFT ? e->draft_model : e->target_model;
+}
+
+const struct model_config *probe_config(const struct engine *e, enum probe_model which) {
+    return model_get_config(model_of(e, which));
+}
+
+int probe_draft_len(const struct sequence *s) {
+    return s->draft_len;
+}
+
+int probe_sync(struct engine *e) {
+    return stream_sync(e->stream);
+}
+
+/* --- caches ------------------------------------------------------------------------------------------------ */
+
+int probe_read_kv(struct engine *e, const struct sequence *s, enum probe_model which, int layer, int position, float *k,
+                  float *v) {
+    const struct model_config *c = probe_config(e, which);
+    struct kv_layer kv = model_kv(model_of(e, which), layer);
+    size_t dh = (size_t)c->head_dim, page = (size_t)s->pages[position / KV_PAGE];
+    for (size_t h = 0; h < (size_t)c->kv_heads; h++) {
+        size_t at = ((page * (size_t)c->kv_heads + h) * KV_PAGE + (size_t)(position % KV_PAGE)) * dh;
+        TRY(stream_copy(e->stream, k + h * dh, (const float *)kv.k + at, dh * sizeof *k));
+        TRY(stream_copy(e->stream, v + h * dh, (const float *)kv.v + at, dh * sizeof *v));
+    }
+    return stream_sync(e->stream);
+}
+
+static bool is_owned(const struct engine *e, int page) {
+    for (int slot = 1; slot <= e->max_batch; slot++) {
+        const struct sequence *s = e->slots[slot];
+        for (int i = 0; s && i < s->page_count; i++)
+            if (s->pages[i] == page) return true;
+    }
+    return false;
+}
+
+typedef int (*page_fn)(struct engine *e, char *page, size_t bytes, void *user);
+
+static int visit_free_pages(struct engine *e, int first_page, page_fn visit, void *user) {
+    struct model *models[] = {e->target_model, e->draft_model};
+    for (size_t i = 0; i < 2 && models[i]; i++) {
+        const struct model_config *c = model_get_config(models[i]);
+        size_t bytes = (size_t)c->kv_heads * KV_PAGE * (size_t)c->head_dim * sizeof(float);
+        for (int l = 0; l < c->layers; l++) {
+            struct kv_layer kv = model_kv(models[i], l);
+            for (int p = first_page; p < e->pages; p++) {
+                if (is_owned(e, p)) continue;
+                TRY(visit(e, (char *)kv.k + (size_t)p * bytes, bytes, user));
+                TRY(visit(e, (char *)kv.v + (size_t)p * bytes, bytes, user));
+            }
+        }
+    }
+    return stream_sync(e->stream);
+}
+
+static int fill_page(struct engine *e, char *page, size_t bytes, void *user) {
+    return stream_fill(e->stream, page, *(unsigned char *)user, bytes);
+}
+
+int probe_fill_free_pages(struct engine *e, unsigned char byte) {
+    return visit_free_pages(e, 0, fill_page, &byte);
+}
+
+/* FNV-1a over 64-bit words. */
+static int sum_page(struct engine *e, char *page, size_t bytes, void *user) {
+    uint64_t *words = malloc(bytes), *sum = user;
+    if (!words) return err_set(ERR_MEMORY, "out of memory for a page");
+    int rc = stream_copy(e->stream, words, page, bytes);
+    if (rc == 0) rc = stream_sync(e->stream);
+    for (size_t i = 0; rc == 0 && i < bytes / sizeof *words; i++) *sum = (*sum ^ words[i]) * 0x100000001b3u;
+    free(words);
+    return rc;
+}
+
+int probe_free_pages_checksum(struct engine *e, uint64_t *out) {
+    *out = 0xcbf29ce484222325u;
+    return visit_free_pages(e, 1, sum_page, out);
+}
+
+int probe_free_page_count(const struct engine *e) {
+    return kv_pages_free_count(e->kv_pages);
+}
+
+/* --- single launches --------------------------------------------------------------------------------------- */
+
+int probe_launch(struct engine *e, struct graph_key key) {
+    bool of_draft = key.role == GRAPH_DRAFT_FIRST || key.role == GRAPH_DRAFT_STEP;
+    struct graph_set *set = of_draft ? e->draft.graphs : e->target.graphs;
+    return set ? graph_set_launch(set, key, e->stream) : err_set(ERR_USAGE, "no draft is loaded");
+}
+
+int probe_launch_draw(struct engine *e, int batch) {
+    if (!e->draft_model) return err_set(ERR_USAGE, "no draft is loaded");
+    return e->draft.sampler->draw(e->stream, &(struct sampler_draw){e->buffers, batch, 0});
+}
+
+int probe_launch_accept(struct engine *e, int batch, int k) {
+    return verify_accept(&e->target, e->stream, batch, k);
+}
+
+uint64_t probe_step_bytes(const struct engine *e, enum probe_model which, int batch, int tokens) {
+    const struct model *m = model_of(e, which);
+    return model_step_bytes(m) + (uint64_t)batch * (uint64_t)tokens * model_kv_bytes_per_token(m);
+}

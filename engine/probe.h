@@ -1,0 +1,30 @@
+/* Windows into an engine, for tests and benchmarks: caches, single replays. Not part of the public API. */
+#ifndef DUET_ENGINE_PROBE_H
+#define DUET_ENGINE_PROBE_H
+
+#include "engine/engine.h"
+
+enum probe_model { PROBE_DRAFT, PROBE_TARGET };
+
+/* Copies keys and values of one layer and position of a sequence: [HKV, DH] f32 each, host memory. Synchronises. */
+int probe_read_kv(struct engine *, const struct sequence *, enum probe_model, int layer, int position, float *k, float *v);
+const struct model_config *probe_config(const struct engine *, enum probe_model);
+/* Positions that the draft's cache is known to hold. */
+int probe_draft_len(const struct sequence *);
+
+/* Fills every page that no sequence owns, the dummy page included, with `byte` in both models' caches. Synchronises. */
+int probe_fill_free_pages(struct engine *, unsigned char byte);
+/* A checksum over all pages that no sequence owns, the dummy page left out. Synchronises. */
+int probe_free_pages_checksum(struct engine *, uint64_t *out);
+int probe_free_page_count(const struct engine *);
+
+/* Submits one replay, or one sampler launch, on the rows of the last round, for timing; probe_sync waits. Their results
+ * are overwritten by the next round. */
+int probe_launch(struct engine *, struct graph_key key);
+int probe_launch_draw(struct engine *, int batch);
+int probe_launch_accept(struct engine *, int batch, int k);
+int probe_sync(struct engine *);
+/* Bytes that one replay must read: weights, and KV of `tokens` context a row. */
+uint64_t probe_step_bytes(const struct engine *, enum probe_model, int batch, int tokens);
+
+#endif

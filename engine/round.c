@@ -1,0 +1,155 @@
+/* The round: draft K, verify K+1, accept; and the ring that brings its results back.
+ *
+ * Nothing here waits for the device but collect_round, which waits for a round that was enqueued earlier. */
+#include "base/clock.h"
+#include "base/err.h"
+#include "engine/internal.h"
+
+/* --- enqueue ---------------------------------------------------------------------------------------------- */
+
+/* Ingests what the draft's cache lacks of a sequence's history after rounds without it. */
+static int catch_up_draft(struct engine *e, struct sequence *s) {
+    int last = (int)s->tokens.len - 2;
+    if (s->draft_len >= last) return 0;
+    TRY(model_prefill(e->draft_model, e->stream, &e->prefill, s->slot, s->tokens.data, s->draft_len, last));
+    s->draft_len = last;
+    return 0;
+}
+
+/* A row is live for the next round unless the rounds in flight are sure to end it. */
+static bool wants_round(const struct sequence *s) {
+    return s && s->running && (int)s->tokens.len + s->pending_rounds < s->limit;
+}
+
+static int pack_rows(struct engine *e, struct round *r) {
+    r->rows = 0;
+    for (int slot = 1; slot <= e->max_batch; slot++) {
+        if (!wants_round(e->slots[slot])) continue;
+        r->row_slot[r->rows++] = slot;
+        e->slots[slot]->pending_rounds++;
+    }
+    for (int row = r->rows; row < e->max_batch; row++) r->row_slot[row] = 0;
+    return stream_copy(e->stream, e->buffers.row_slot, r->row_slot, (size_t)e->max_batch * sizeof *r->row_slot);
+}
+
+static int run_round(struct engine *e, int rows, int k) {
+    int batch = graph_set_bucket(e->target.graphs, rows);
+    if (k > 0) {
+        TRY(draft_propose(&e->draft, e->stream, batch, k));
+        TRY(verify_score(&e->target, e->stream, batch, k));
+    } else {
+        TRY(target_decode(&e->target, e->stream, batch));
+    }
+    return verify_accept(&e->target, e->stream, batch, k);
+}
+
+static int enqueue_round(struct engine *e) {
+    struct round *r = &e->rounds[e->enqueued % (ROUNDS_IN_FLIGHT_MAX + 1)];
+    int64_t start_us = clock_us();
+    r->k = e->k;
+    TRY(pack_rows(e, r));
+    TRY(run_round(e, r->rows, r->k));
+    TRY(stream_copy(e->stream, r->records, e->buffers.records, (size_t)r->rows * sizeof *r->records));
+    TRY(event_record(r->done, e->stream));
+    e->enqueued++;
+    e->host_us += clock_us() - start_us;
+    return 0;
+}
+
+/* --- collect ---------------------------------------------------------------------------------------------- */
+
+static enum finish finish_of(int32_t status) {
+    switch (status) {
+    case SLOT_END:
+        return FINISH_STOP;
+    case SLOT_LENGTH:
+        return FINISH_LENGTH;
+    case SLOT_ERROR:
+        return FINISH_ERROR;
+    default:
+        return FINISH_NONE;
+    }
+}
+
+static void cut_tokens(struct sequence *s, int tokens) {
+    s->tokens.len -= (size_t)tokens;
+    acceptance_cut(&s->stats, tokens);
+    acceptance_cut(&s->engine->stats, tokens);
+}
+
+static void deliver(struct sequence *s, const struct round_record *r) {
+    acceptance_add(&s->stats, r);
+    acceptance_add(&s->engine->stats, r);
+    ids_append(&s->tokens, r->tokens, (size_t)r->emitted);
+    struct token_block block = {
+        .tokens = r->tokens,
+        .count = r->emitted,
+        .accepted = r->accepted,
+        .keep = r->emitted,
+        .ended = r->status == SLOT_END,
+        .finish = finish_of(r->status),
+    };
+    s->running = block.finish == FINISH_NONE;
+    s->generation.on_tokens(s->generation.user, &block);
+    if (block.keep < block.count) cut_tokens(s, block.count - block.keep);
+    if (block.keep < block.count || block.stop) s->running = false;
+}
+
+/* The draft's cache after a round: every committed token but the last two is sure to be in it. */
+static void note_draft_len(struct sequence *s, int k) {
+    int len = (int)s->tokens.len;
+    if (k > 0 && s->draft_len < len - 2) s->draft_len = len - 2;
+    if (s->draft_len > len) s->draft_len = len;
+}
+
+static int collect_round(struct engine *e) {
+    struct round *r = &e->rounds[e->collected % (ROUNDS_IN_FLIGHT_MAX + 1)];
+    TRY(event_wait(r->done));
+    e->collected++;
+    for (int row = 0; row < r->rows; row++) {
+        const struct round_record *record = &r->records[row];
+        struct sequence *s = e->slots[record->slot];
+        if (!s || s->serial != record->serial) continue;
+        s->pending_rounds--;
+        if (!s->running || !record->live) continue;
+        deliver(s, record);
+        note_draft_len(s, r->k);
+    }
+    return 0;
+}
+
+/* --- step ------------------------------------------------------------------------------------------------- */
+
+/* Before a round with a draft: where a draft's cache lags behind, or a plain round in flight will make it lag, histories
+ * must be known first, so nothing may be in flight. */
+static int prepare_drafts(struct engine *e) {
+    bool behind = false;
+    for (uint64_t r = e->collected; r < e->enqueued; r++)
+        if (e->rounds[r % (ROUNDS_IN_FLIGHT_MAX + 1)].k == 0) behind = true;
+    for (int slot = 1; slot <= e->max_batch; slot++) {
+        struct sequence *s = e->slots[slot];
+        if (wants_round(s) && s->draft_len < (int)s->tokens.len - 2) behind = true;
+    }
+    if (!behind) return 0;
+    while (e->collected < e->enqueued) TRY(collect_round(e));
+    for (int slot = 1; slot <= e->max_batch; slot++)
+        if (wants_round(e->slots[slot])) TRY(catch_up_draft(e, e->slots[slot]));
+    return 0;
+}
+
+static int count_rows(const struct engine *e) {
+    int rows = 0;
+    for (int slot = 1; slot <= e->max_batch; slot++) rows += wants_round(e->slots[slot]);
+    return rows;
+}
+
+int engine_step(struct engine *e, int *running) {
+    if (e->k > 0) TRY(prepare_drafts(e));
+    bool enqueued = count_rows(e) > 0;
+    if (enqueued) TRY(enqueue_round(e));
+    uint64_t in_flight = e->enqueued - e->collected;
+    if (in_flight > 0 && (!enqueued || in_flight >= (uint64_t)e->pipeline)) TRY(collect_round(e));
+    *running = 0;
+    for (int slot = 1; slot <= e->max_batch; slot++) *running += e->slots[slot] && e->slots[slot]->running;
+    return 0;
+}

@@ -1,0 +1,47 @@
+/* What model.c, forward.c and prefill.c share. */
+#ifndef DUET_MODEL_MODEL_INTERNAL_H
+#define DUET_MODEL_MODEL_INTERNAL_H
+
+#include "model/model.h"
+#include "model/safetensors.h"
+
+struct layer {
+    struct weight attn_norm;      /* [1, D] */
+    struct weight wq, wk, wv, wo; /* [H*DH, D], [HKV*DH, D] twice, [D, H*DH] */
+    struct weight bq, bk, bv;     /* [1, rows of wq, wk, wv] or absent */
+    struct weight q_norm, k_norm; /* [1, DH] or absent */
+    struct weight mlp_norm;       /* [1, D] */
+    struct weight gate, up, down; /* [F, D] twice, [D, F] */
+};
+
+/* One expected tensor and where it goes. */
+struct binding {
+    char name[96];
+    int64_t rows, cols;
+    struct weight *weight;
+};
+
+struct model {
+    char name[16];
+    char *dir;
+    struct device *device;
+    const struct ops *ops;
+    struct model_config config;
+    struct safetensors *files;
+
+    struct weight embedding, norm, head; /* [V, D], [1, D], [V, D] (the embedding when tied) */
+    struct layer *layers;                /* [L] */
+    struct binding *bindings;            /* [binding_count] sorted by name */
+    int binding_count;
+
+    struct model_limits limits;
+    float *rope; /* [rope_positions, DH/2, 2] */
+    char *k, *v; /* [L, P, HKV, PAGE, DH] */
+    /* scratch of a pass */
+    float *x, *normed;   /* [T, D] */
+    float *q, *attended; /* [T, H*DH] */
+    float *kv_rows;      /* [T, 2*HKV*DH] */
+    float *h;            /* [T, F] */
+};
+
+#endif

@@ -1,0 +1,31 @@
+#include "target/target.h"
+
+#include "base/err.h"
+
+static int build(void *user, struct stream *stream, struct graph_key key) {
+    const struct target *t = user;
+    const struct sampler_buffers *b = t->buffers;
+    TRY(t->sampler->load_block(stream, &(struct sampler_load){*b, key.batch, key.q_len - 1}));
+    struct rows rows = {
+        .batch = key.batch,
+        .q_len = key.q_len,
+        .tokens = b->target_tokens,
+        .positions = b->target_positions,
+        .row_slot = b->row_slot,
+        .page_table = t->page_table,
+        .pages_per_slot = t->pages_per_slot,
+    };
+    return model_forward(t->model, stream, &rows, LOGITS_ALL, b->target_logits);
+}
+
+int target_create_graphs(struct target *t, const struct graph_set_options *options, int k_max) {
+    struct graph_set_options o = *options;
+    o.name = "target", o.build = build, o.user = t;
+    TRY(graph_set_create(&t->graphs, &o));
+    for (int k = k_max; k >= 1; k--) TRY(graph_set_add(t->graphs, GRAPH_VERIFY, k + 1));
+    return graph_set_add(t->graphs, GRAPH_DECODE, 1);
+}
+
+int target_decode(struct target *t, struct stream *stream, int batch) {
+    return graph_set_launch(t->graphs, (struct graph_key){GRAPH_DECODE, batch, 1}, stream);
+}
