@@ -1,54 +1,201 @@
-# duet: see `make help`.
+# duet. `make help` lists the targets.
+#
+# MODE=release|debug|asan  DEVICE=host|cuda  CC=gcc|clang  PREFIX=  DESTDIR=  WERROR=1  V=1
 
 MODE   ?= release
-CC     ?= cc
-BUILD  := build/host-$(MODE)
+PREFIX ?= /usr/local
+CC     := $(if $(filter default,$(origin CC)),cc,$(CC))
+NVCC   ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 
-LIBS   := libcjson libpcre2-8 libutf8proc libedit
-CFLAGS_release := -O2 -g
-CFLAGS_debug   := -O0 -g
-CFLAGS_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-CPPFLAGS += -I. -D_GNU_SOURCE -MMD -MP
-CFLAGS   += -std=c11 -Wall -Wextra -Wshadow -Wstrict-prototypes -Wpointer-arith -Wvla -ffp-contract=off -fopenmp \
-            $(CFLAGS_$(MODE)) $(shell pkg-config --cflags $(LIBS) 2>/dev/null)
-LDLIBS   += $(shell pkg-config --libs $(LIBS) 2>/dev/null) -lm
+# The CUDA device is built where there is an nvcc. .cu files replace the stub that says that there is none.
+CU_SRC   := $(wildcard graphs/*.cu model/kernels/cuda/*.cu sampler/*.cu)
+CU_STUB  := engine/no_cuda.c
+DEVICE   ?= $(if $(and $(NVCC),$(CU_SRC)),cuda,host)
+BUILD    := build/$(DEVICE)-$(MODE)
 
 LIB_DIRS := base graphs model model/kernels/host sampler draft target verify engine
 LIB_SRC  := $(wildcard $(addsuffix /*.c,$(LIB_DIRS)))
 CLI_SRC  := $(wildcard cli/*.c)
 TEST_SRC := $(wildcard tests/*.c)
+HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) model/kernels cli tests))
 SUITES   := $(patsubst tests/%.c,%,$(wildcard tests/check_*.c))
-LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o)
+
+CFLAGS_release := -O2 -g
+CFLAGS_debug   := -O0 -g
+CFLAGS_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+ifeq ($(CFLAGS_$(MODE)),)
+$(error MODE=$(MODE): expected release, debug or asan)
+endif
+
+LIBS      := libcjson libpcre2-8 libutf8proc libedit
+LIB_FLAGS := $(shell pkg-config --cflags $(LIBS) check 2>/dev/null || pkg-config --cflags $(LIBS) 2>/dev/null)
+WARNINGS  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wpointer-arith -Wvla $(if $(WERROR),-Werror)
+override CPPFLAGS += -I. -D_GNU_SOURCE -MMD -MP
+override CFLAGS   += -std=c11 $(WARNINGS) -ffp-contract=off -fopenmp $(CFLAGS_$(MODE)) $(LIB_FLAGS)
+override LDLIBS   += $(shell pkg-config --libs $(LIBS) 2>/dev/null) -lm
+
+ifeq ($(DEVICE),cuda)
+ifeq ($(and $(NVCC),$(CU_SRC)),)
+$(error DEVICE=cuda needs nvcc and the CUDA sources; DEVICE=host needs neither)
+endif
+LIB_SRC   := $(filter-out $(CU_STUB),$(LIB_SRC))
+CUDA_LIB  := $(firstword $(wildcard $(dir $(realpath $(NVCC)))../lib64) $(dir $(realpath $(NVCC)))../lib)
+CUDA_ARCH ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
+             -gencode arch=compute_90,code=compute_90
+NVCCFLAGS := -std=c++17 -O2 -g -lineinfo -I. -MMD -MP $(CUDA_ARCH) --fmad=false -Xcompiler -Wall,-Wextra \
+             $(if $(WERROR),-Werror all-warnings)
+override LDLIBS += -L$(CUDA_LIB) -Wl,-rpath,$(abspath $(CUDA_LIB)) -lcudart -lcublas -lstdc++
+else ifneq ($(DEVICE),host)
+$(error DEVICE=$(DEVICE): expected host or cuda)
+else
+CU_SRC :=
+endif
+
+LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) $(CU_SRC:%=$(BUILD)/%.o)
 CLI_OBJ  := $(CLI_SRC:%.c=$(BUILD)/%.o)
 TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
 
-all: build/duet
+# All cores, unless -j says otherwise; two commands at once (`make demo test`) take turns.
+ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
+MAKEFLAGS += -j$(or $(shell nproc 2>/dev/null),2)
+endif
+ifneq ($(filter demo test deps,$(MAKECMDGOALS)),)
+.NOTPARALLEL:
+endif
+AGAIN := @+$(MAKE) --no-print-directory
+Q     := $(if $(V),,@)
+say    = $(if $(V),,@echo "  $(1)	$(2)")
 
-build/duet: $(BUILD)/duet
-	ln -sf host-$(MODE)/duet $@
+# --- program ----------------------------------------------------------------------------------------------
+
+all: $(BUILD)/duet
+	$(Q)test "$$(readlink build/duet)" = $(<:build/%=%) || ln -sfn $(<:build/%=%) build/duet
+
+build-program: $(BUILD)/duet
 
 $(BUILD)/duet: $(LIB_OBJ) $(CLI_OBJ)
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
-# The test runner: every tests/check_NAME.c defines `Suite *check_NAME(void)`.
+$(BUILD)/%.o: %.c $(BUILD)/flags | build/deps.build
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+
+$(BUILD)/%.cu.o: %.cu $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,NVCC,$<)
+	$(Q)$(NVCC) $(NVCCFLAGS) -c $< -o $@
+
+# What was built with other flags is built again: each stamp changes only when its text does.
+define STAMP
+	@mkdir -p $(@D)
+	@echo '$(subst ','\'',$(STAMP_TEXT))' | cmp -s - $@ || echo '$(subst ','\'',$(STAMP_TEXT))' > $@
+endef
+$(BUILD)/flags: STAMP_TEXT = $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC) $(NVCCFLAGS)
+$(BUILD)/prefix: STAMP_TEXT = $(PREFIX)
+$(BUILD)/flags $(BUILD)/prefix: FORCE
+	$(STAMP)
+$(BUILD)/cli/models.o: private override CPPFLAGS += -DDUET_PREFIX='"$(PREFIX)"'
+$(BUILD)/cli/models.o: $(BUILD)/prefix
+
+# --- what the build needs ---------------------------------------------------------------------------------
+
+deps:
+	@CC='$(CC)' tools/install-deps build test
+
+build/deps.%: tools/install-deps
+	@mkdir -p $(@D)
+	@CC='$(CC)' tools/install-deps --check $*
+	@touch $@
+
+# --- tests: every tests/check_NAME.c defines `Suite *check_NAME(void)` ------------------------------------
+
 $(BUILD)/tests/suites.h: $(wildcard tests/check_*.c)
 	@mkdir -p $(@D)
 	@{ for s in $(SUITES); do echo "SUITE($$s)"; done; } > $@
-$(BUILD)/tests/run.o: CPPFLAGS += -I$(BUILD)/tests
+$(TEST_OBJ): | build/deps.test
+$(BUILD)/tests/run.o: private override CPPFLAGS += -I$(BUILD)/tests
 $(BUILD)/tests/run.o: $(BUILD)/tests/suites.h
 $(BUILD)/tests/run: $(LIB_OBJ) $(TEST_OBJ)
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) $(shell pkg-config --libs check) -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
 
-# One suite: make test SUITE=check_sampler
-test: $(BUILD)/tests/run build/duet
-	DUET=build/duet $(BUILD)/tests/run $(SUITE)
+ifneq ($(filter-out $(SUITES),$(SUITE)),)
+$(error SUITE=$(SUITE): expected some of $(SUITES))
+endif
 
-$(BUILD)/%.o: %.c
+test: deps
+	$(AGAIN) run-tests
+
+build-tests: $(BUILD)/tests/run
+run-tests: $(BUILD)/tests/run $(BUILD)/duet
+	$(Q)DUET=$(BUILD)/duet $(BUILD)/tests/run $(SUITE)
+
+test-data:
+	@tools/test-data build/data
+
+# --- demo -------------------------------------------------------------------------------------------------
+
+demo: deps
+	$(AGAIN) all
+	@tools/demo build/duet assets/prompts.jsonl
+
+# --- lint -------------------------------------------------------------------------------------------------
+
+lint: lint-format lint-shell lint-headers
+	$(AGAIN) run-tests SUITE=check_layering
+
+lint-format:
+	@tools/check-format
+lint-shell:
+	@tools/check-shell
+lint-headers: $(HEADERS:%=$(BUILD)/alone/%)
+
+# A header that compiles alone includes what it needs.
+$(BUILD)/alone/%: % $(BUILD)/flags | build/deps.build build/deps.test
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+	$(call say,ALONE,$<)
+	$(Q)printf '#include "%s"\n' $< | \
+	    $(CC) $(CPPFLAGS) $(CFLAGS) -Werror -fsyntax-only -MF $@.d -MT $@ -x c -
+	@touch $@
+
+# --- install ----------------------------------------------------------------------------------------------
+
+MAN := $(BUILD)/duet.1
+
+$(MAN): $(BUILD)/duet
+	$(call say,MAN,$@)
+	$(Q)$< --man > $@
+
+install: $(BUILD)/duet $(MAN)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 755 $(BUILD)/duet $(DESTDIR)$(PREFIX)/bin/duet
+	install -m 644 $(MAN) $(DESTDIR)$(PREFIX)/share/man/man1/duet.1
+	for f in $$(cd assets && find . -type f); do \
+	    install -D -m 644 "assets/$$f" "$(DESTDIR)$(PREFIX)/share/duet/$$f" || exit 1; \
+	done
+
+uninstall:
+	rm -rf $(DESTDIR)$(PREFIX)/bin/duet $(DESTDIR)$(PREFIX)/share/man/man1/duet.1 $(DESTDIR)$(PREFIX)/share/duet
 
 clean:
 	rm -rf build
 
-.PHONY: all test clean
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d)
+help:
+	@echo 'make              build the program: build/duet'
+	@echo 'make demo         install what is missing, build, and answer assets/prompts.jsonl with the embedded pair'
+	@echo 'make test         install what is missing, build, and run all tests; SUITE=check_NAME runs one suite'
+	@echo 'make deps         install what is missing from the packages of Debian'
+	@echo 'make install      to PREFIX (now $(PREFIX)), below DESTDIR; make uninstall removes it'
+	@echo 'make lint         formatting, layering, headers that compile alone, shell scripts'
+	@echo 'make test-data    prepare large optional test data (see CONTRIBUTING.md)'
+	@echo 'make clean        remove build/'
+	@echo
+	@echo 'MODE=release|debug|asan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CC=$(CC)   WERROR=1   V=1'
+
+FORCE:
+.PHONY: all deps test build-program build-tests run-tests test-data demo lint lint-format lint-shell lint-headers install uninstall clean help FORCE
+.DELETE_ON_ERROR:
+.SECONDARY:
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(HEADERS:%=$(BUILD)/alone/%.d)
