@@ -1,0 +1,249 @@
+#include "cli/chat_input.h"
+
+#include <errno.h>
+#include <histedit.h>
+#include <langinfo.h>
+#include <limits.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+enum { HISTORY_SIZE = 1000, INTERRUPT_KEY = 3, ESCAPE = 0x1b };
+
+struct chat_input {
+    EditLine *edit; /* NULL: plain lines */
+    History *history;
+    char history_path[PATH_MAX]; /* "": none */
+    char *line;                  /* plain lines: getline's */
+    size_t cap;
+    bool continued;   /* the prompt of a further line */
+    bool interrupted; /* Ctrl-C in this line */
+};
+
+static volatile sig_atomic_t terminal_changed; /* resized, or continued after a stop */
+
+static void on_terminal_changed(int signal_number) {
+    (void)signal_number;
+    terminal_changed = 1;
+}
+
+/* --- libedit's callbacks ------------------------------------------------------------------------------------ */
+
+static struct chat_input *input_of(EditLine *edit) {
+    void *data = NULL;
+    el_get(edit, EL_CLIENTDATA, &data);
+    return data;
+}
+
+/* Escapes stand between \1 marks, so that libedit does not count them. */
+static char *prompt(EditLine *edit) {
+    static char text[64];
+    const char *bold = terminal_style(STDOUT_FILENO, STYLE_BOLD), *reset = terminal_style(STDOUT_FILENO, STYLE_RESET);
+    const char *mark = *bold ? "\1" : "";
+    snprintf(text, sizeof text, "%s%s%s%s %s%s%s", mark, bold, mark, input_of(edit)->continued ? "." : ">", mark, reset,
+             mark);
+    return text;
+}
+
+/* The next byte; Ctrl-C comes as its key, so that it is handled between keys and not inside a signal handler. 0: end of
+ * file, -1: failure. */
+static int read_byte(EditLine *edit, unsigned char *byte) {
+    for (;;) {
+        if (signals_interrupted()) {
+            signals_clear();
+            *byte = INTERRUPT_KEY;
+            return 1;
+        }
+        if (terminal_changed) {
+            terminal_changed = 0;
+            el_resize(edit);
+            el_set(edit, EL_PREP_TERM, 1);
+            el_set(edit, EL_REFRESH);
+        }
+        ssize_t n = read(STDIN_FILENO, byte, 1);
+        if (n >= 0) return (int)n;
+        if (errno != EINTR) return -1;
+    }
+}
+
+/* One character of UTF-8; bytes that are none become U+FFFD. */
+static int read_character(EditLine *edit, wchar_t *out) {
+    char bytes[4];
+    uint32_t code_point = 0xfffd;
+    for (size_t n = 0; n < sizeof bytes; n++) {
+        int got = read_byte(edit, (unsigned char *)&bytes[n]);
+        if (got <= 0) return got;
+        unsigned char first = (unsigned char)bytes[0];
+        size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+        if (n > 0 && ((unsigned char)bytes[n] & 0xc0) != 0x80) break;
+        if (n + 1 < length) continue;
+        if (utf8_decode(bytes, length, &code_point) == 0) code_point = 0xfffd;
+        break;
+    }
+    *out = (wchar_t)code_point;
+    return 1;
+}
+
+/* Ctrl-C: leaves the line as it was on the screen, and ends it. */
+static unsigned char interrupt_line(EditLine *edit, int key) {
+    (void)key;
+    input_of(edit)->interrupted = true;
+    const LineInfoW *line = el_wline(edit);
+    el_cursor(edit, (int)(line->lastchar - line->cursor));
+    el_winsertstr(edit, L"^C");
+    el_wpush(edit, L"\n");
+    return CC_REFRESH;
+}
+
+/* Bracketed paste: everything up to ESC [ 2 0 1 ~ is text; its line ends do not end the turn. */
+static unsigned char insert_paste(EditLine *edit, int key) {
+    static const wchar_t end[] = L"\033[201~";
+    enum { END_LENGTH = 6 };
+    wchar_t c;
+    int matched = 0;
+    (void)key;
+    while (matched < END_LENGTH && el_wgetc(edit, &c) == 1) {
+        if (c == end[matched]) {
+            matched++;
+            continue;
+        }
+        matched = c == ESCAPE ? 1 : 0;
+        wchar_t text[2] = {c == L'\r' ? L'\n' : c, 0};
+        if (text[0] == L'\n' || text[0] == L'\t' || text[0] >= 0x20) el_winsertstr(edit, text);
+    }
+    return CC_REFRESH;
+}
+
+/* --- history file ------------------------------------------------------------------------------------------- */
+
+/* $XDG_STATE_HOME/duet/history, else ~/.local/state/duet/history; folders are made. "" where there is no home. */
+static void find_history(char path[PATH_MAX]) {
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    int n = -1;
+    if (state && *state == '/')
+        n = snprintf(path, PATH_MAX, "%s/duet/history", state);
+    else if (home && *home == '/')
+        n = snprintf(path, PATH_MAX, "%s/.local/state/duet/history", home);
+    if (n < 0 || n >= PATH_MAX) {
+        path[0] = '\0';
+        return;
+    }
+    for (char *p = path + 1; *p; p++) {
+        if (*p != '/') continue;
+        *p = '\0';
+        mkdir(path, 0700);
+        *p = '/';
+    }
+}
+
+static void remember(struct chat_input *in, const char *text) {
+    HistEvent event;
+    history(in->history, &event, H_ENTER, text);
+    if (in->history_path[0]) history(in->history, &event, H_SAVE, in->history_path);
+}
+
+/* --- life --------------------------------------------------------------------------------------------------- */
+
+static void watch_terminal(void) {
+    struct sigaction action = {.sa_handler = on_terminal_changed}; /* no SA_RESTART: reads must notice */
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGWINCH, &action, NULL);
+    sigaction(SIGCONT, &action, NULL);
+}
+
+static int open_editor(struct chat_input *in) {
+    HistEvent event;
+    if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0) setlocale(LC_CTYPE, "C.UTF-8");
+    in->edit = el_init("duet", stdin, stdout, stderr);
+    in->history = history_init();
+    if (!in->edit || !in->history) return err_set(ERR_IO, "the terminal cannot be set up for line editing");
+    history(in->history, &event, H_SETSIZE, HISTORY_SIZE);
+    history(in->history, &event, H_SETUNIQUE, 1);
+    find_history(in->history_path);
+    if (in->history_path[0]) history(in->history, &event, H_LOAD, in->history_path);
+
+    el_set(in->edit, EL_CLIENTDATA, in);
+    el_set(in->edit, EL_EDITOR, "emacs");
+    el_set(in->edit, EL_PROMPT_ESC, prompt, '\1');
+    el_set(in->edit, EL_HIST, history, in->history);
+    el_wset(in->edit, EL_GETCFN, read_character);
+    el_set(in->edit, EL_ADDFN, "interrupt-line", "drop the line", interrupt_line);
+    el_set(in->edit, EL_ADDFN, "insert-paste", "insert pasted text", insert_paste);
+    el_set(in->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_source(in->edit, NULL); /* the user's ~/.editrc */
+    el_set(in->edit, EL_BIND, "^C", "interrupt-line", NULL);
+    el_set(in->edit, EL_BIND, "\033[200~", "insert-paste", NULL);
+    watch_terminal();
+    return 0;
+}
+
+int chat_input_create(struct chat_input **out, bool edit) {
+    *out = NULL;
+    struct chat_input *in = calloc(1, sizeof *in);
+    if (!in) return err_set(ERR_MEMORY, "no memory for the input");
+    int rc = edit ? open_editor(in) : 0;
+    if (rc != 0) {
+        chat_input_free(in);
+        return rc;
+    }
+    *out = in;
+    return 0;
+}
+
+void chat_input_free(struct chat_input *in) {
+    if (!in) return;
+    if (in->history) history_end(in->history);
+    if (in->edit) el_end(in->edit);
+    free(in->line);
+    free(in);
+}
+
+/* --- reading ------------------------------------------------------------------------------------------------ */
+
+static void set_bracketed_paste(bool on) {
+    fputs(on ? "\033[?2004h" : "\033[?2004l", stdout);
+    fflush(stdout);
+}
+
+static enum input_result edit_line(struct chat_input *in, struct buf *text) {
+    int n = 0;
+    const char *line = el_gets(in->edit, &n);
+    if (!line || n <= 0) return INPUT_END;
+    if (in->interrupted) return INPUT_INTERRUPTED;
+    buf_append(text, line, (size_t)n);
+    if (text->len > 0 && text->data[text->len - 1] == '\n') text->data[--text->len] = '\0';
+    return INPUT_TURN;
+}
+
+static enum input_result edit_turn(struct chat_input *in, struct buf *text) {
+    enum input_result result;
+    in->interrupted = in->continued = false;
+    set_bracketed_paste(true);
+    while ((result = edit_line(in, text)) == INPUT_TURN && text->len > 0 && text->data[text->len - 1] == '\\') {
+        text->data[text->len - 1] = '\n';
+        in->continued = true;
+    }
+    set_bracketed_paste(false);
+    if (result == INPUT_END) putchar('\n');
+    if (result == INPUT_TURN && text->len > 0) remember(in, buf_text(text));
+    return result;
+}
+
+static enum input_result plain_line(struct chat_input *in, struct buf *text) {
+    ssize_t n = getline(&in->line, &in->cap, stdin);
+    if (signals_interrupted()) return INPUT_INTERRUPTED;
+    if (n < 0) return INPUT_END;
+    while (n > 0 && (in->line[n - 1] == '\n' || in->line[n - 1] == '\r')) n--;
+    buf_append(text, in->line, (size_t)n);
+    return INPUT_TURN;
+}
+
+enum input_result chat_input_read(struct chat_input *in, struct buf *text) {
+    buf_clear(text);
+    return in->edit ? edit_turn(in, text) : plain_line(in, text);
+}
