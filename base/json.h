@@ -1,9 +1,9 @@
-/* JSON over cJSON, with what cJSON lacks: exact integers, case-sensitive look-ups, a depth limit, and
- * strings that hold U+0000.
+/* JSON in cJSON's tree, with a strict parser of its own: exact integers, case-sensitive look-ups, a depth limit,
+ * and strings that hold U+0000.
  *
- * U+0000: before cJSON sees the text, the escape \u0000 is rewritten to the two bytes C0 80 (which valid
- * UTF-8 never contains, and the input is checked to be valid UTF-8); json_string turns them back, and
- * json_print writes them as \u0000 again. So use these functions for every string. */
+ * U+0000 stands in the tree's strings as the two bytes C0 80, which valid UTF-8 never contains; json_string turns
+ * them back, and json_print writes them as \u0000. So use these functions for every string. An integer above 2^53
+ * keeps its digits in `valuestring`, so that json_print repeats it exactly. */
 #ifndef DUET_BASE_JSON_H
 #define DUET_BASE_JSON_H
 
@@ -24,8 +24,8 @@ int json_parse(cJSON **out, const char *text, size_t n);
 /* Reads and parses a whole file (at most 1 GiB). Errors begin with the path. */
 int json_parse_file(cJSON **out, const char *path);
 
-/* Member of an object by its exact name; NULL if `object` is no object or has no such member, or the
- * member is JSON null. */
+/* Member of an object by its exact name, the last one where the name is repeated; NULL if `object` is no object or
+ * has no such member, or the member is JSON null. Linear: walk child->next for large objects. */
 const cJSON *json_get(const cJSON *object, const char *name);
 
 /* The string's bytes appended to `out` (U+0000 restored); false if `item` is no string. */
