@@ -111,9 +111,9 @@ build/deps.%: tools/install-deps
 
 # --- tests: every tests/check_NAME.c defines `Suite *check_NAME(void)` ------------------------------------
 
-$(BUILD)/tests/suites.h: $(wildcard tests/check_*.c)
-	@mkdir -p $(@D)
-	@{ for s in $(SUITES); do echo "SUITE($$s)"; done; } > $@
+$(BUILD)/tests/suites.h: STAMP_TEXT = $(foreach s,$(SUITES),SUITE($(s)))
+$(BUILD)/tests/suites.h: FORCE
+	$(STAMP)
 $(TEST_OBJ): | build/deps.test
 $(BUILD)/tests/run.o: private override CPPFLAGS += -I$(BUILD)/tests
 $(BUILD)/tests/run.o: $(BUILD)/tests/suites.h

@@ -1,5 +1,5 @@
-/* Arrows point one way: cli -> engine -> {draft, target, verify} -> {model, sampler} -> graphs -> base, and only cli/ talks
- * to the outside. Read from the sources themselves. */
+/* Arrows point one way: cli -> engine -> {draft, verify -> target} -> {model, sampler} -> graphs -> base, and only cli/
+ * talks to the outside. Read from the sources themselves. */
 #include "tests/support.h"
 
 #include <ctype.h>
@@ -13,7 +13,7 @@ static const struct {
     int rank;
 } modules[] = {
     {"base", 0},   {"graphs", 1}, {"model", 2},  {"sampler", 2}, {"draft", 3},
-    {"target", 3}, {"verify", 3}, {"engine", 4}, {"cli", 5},
+    {"target", 3}, {"verify", 4}, {"engine", 5}, {"cli", 6},
 };
 enum { MODULES = sizeof modules / sizeof *modules };
 
