@@ -1,0 +1,333 @@
+/* The caches after rounds: equal to a fresh prefill, whatever was accepted; nobody writes pages that are not theirs. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/probe.h"
+#include "tests/engine_support.h"
+#include "tests/support.h"
+
+static const char long_prompt[] =
+    "Once upon a time there was a little girl named Lily. She had a red ball and a small dog. Every day she went to "
+    "the "
+    "park with her mom, and the dog ran after the ball until the sun went down behind the big green trees.";
+
+static struct pair self_pair(const struct pair *pair) {
+    return (struct pair){"self", pair->target, pair->target};
+}
+
+static struct request sampled(const struct engine *e, const char *text, int max_tokens, float temperature) {
+    struct request r = text_request(e, text, max_tokens);
+    r.generation.sampling.temperature = temperature;
+    r.generation.ignore_end = true;
+    return r;
+}
+
+/* --- cache contents ------------------------------------------------------------------------------------------ */
+
+static void must_equal_kv(struct engine *a, const struct sequence *sa, struct engine *b, const struct sequence *sb,
+                          enum probe_model which, int positions, const char *what) {
+    const struct model_config *c = probe_config(a, which);
+    size_t n = (size_t)c->kv_heads * (size_t)c->head_dim;
+    float *kv = malloc(4 * n * sizeof *kv);
+    for (int l = 0; l < c->layers; l++)
+        for (int p = 0; p < positions; p++) {
+            ck_ok(probe_read_kv(a, sa, which, l, p, kv, kv + n));
+            ck_ok(probe_read_kv(b, sb, which, l, p, kv + 2 * n, kv + 3 * n));
+            ck_assert_msg(memcmp(kv, kv + 2 * n, 2 * n * sizeof *kv) == 0, "%s: layer %d, position %d differs", what, l,
+                          p);
+        }
+    free(kv);
+}
+
+/* A second engine that prefills the same tokens in one go; its caches must equal those of `s`. */
+static void must_equal_fresh_prefill(struct engine *e, const struct sequence *s, const struct engine_options *options,
+                                     const char *what) {
+    int n;
+    const int32_t *tokens = engine_tokens(s, &n);
+    struct engine *fresh = must_open(options);
+    struct sequence *f;
+    ck_ok(engine_open(fresh, n + 8, &f));
+    struct generation g = {.max_tokens = 1, .sampling = {.top_p = 1}};
+    ck_ok(engine_generate(fresh, f, tokens, n, &g));
+    must_equal_kv(e, s, fresh, f, PROBE_TARGET, n - 1, what);
+    if (options->k > 0) must_equal_kv(e, s, fresh, f, PROBE_DRAFT, n - 2, what);
+    engine_destroy(fresh);
+}
+
+struct mix {
+    int none, some, all;
+};
+
+static struct mix mix_of(const struct acceptance *a, int k) {
+    struct mix m = {.none = (int)a->histogram[0], .all = (int)a->histogram[k]};
+    for (int i = 1; i < k; i++) m.some += (int)a->histogram[i];
+    return m;
+}
+
+/* Loop index: K = 1..6. */
+START_TEST(caches_equal_a_fresh_prefill_after_every_kind_of_round)
+{
+    struct pair pairs[PAIRS_MAX];
+    test_pairs(pairs);
+    struct engine_options options = pair_options(&pairs[0], _i, 1);
+    options.pipeline = 1 + _i % 2;
+    struct engine *e = must_open(&options);
+    struct sequence *s;
+    ck_ok(engine_open(e, 400, &s));
+    struct request r = sampled(e, long_prompt, 7, 1.0f);
+    for (int turn = 0; turn < 12; turn++) { /* ends after 0, some and all accepted, at changing offsets */
+        r.generation.seed = (uint64_t)turn;
+        r.generation.max_tokens = 5 + turn % 4;
+        struct answer a = run_turn(e, s, &r);
+        must_equal_fresh_prefill(e, s, &options, "after a turn");
+        ids_free(&a.ids);
+        r.prompt.len = 2;
+    }
+    struct mix m = mix_of(engine_sequence_stats(s), _i);
+    ck_assert_msg(m.none > 0 && m.all > 0 && (_i == 1 || m.some > 0), "rounds with none %d, some %d, all %d", m.none,
+                  m.some, m.all);
+    free_requests(&r, 1);
+    engine_destroy(e);
+}
+END_TEST
+
+START_TEST(draft_equal_to_target_accepts_everything_for_a_thousand_rounds)
+{
+    struct pair pairs[PAIRS_MAX];
+    test_pairs(pairs);
+    struct pair self = self_pair(&pairs[0]);
+    struct engine_options options = pair_options(&self, 3, 4);
+    struct engine *e = must_open(&options);
+    enum { REQUESTS = 5 };
+    struct request requests[REQUESTS];
+    struct answer answers[REQUESTS];
+    static const char *const texts[REQUESTS] = {"Once", "Tom", "A dog", "Lily", "The sun"};
+    for (int i = 0; i < REQUESTS; i++) requests[i] = sampled(e, texts[i], 804, i < 3 ? 0 : 0.8f);
+    run_requests(e, requests, REQUESTS, answers);
+    const struct acceptance *a = engine_stats(e);
+    ck_assert_int_ge(a->rounds, 1000);
+    ck_assert_int_eq(a->rejected, 0);
+    ck_assert_double_eq_tol(acceptance_alpha(a), 1, 0);
+    free_requests(requests, REQUESTS);
+    free_answers(answers, REQUESTS);
+    engine_destroy(e);
+}
+END_TEST
+
+START_TEST(k_may_change_also_to_zero_between_rounds)
+{
+    struct pair pairs[PAIRS_MAX];
+    test_pairs(pairs);
+    struct pair self = self_pair(&pairs[0]);
+    struct engine_options options = pair_options(&self, 4, 1);
+    for (int pipeline = 1; pipeline <= 2; pipeline++) {
+        options.pipeline = pipeline;
+        struct engine *e = must_open(&options);
+        struct sequence *s;
+        ck_ok(engine_open(e, 600, &s));
+        struct request r = sampled(e, long_prompt, 400, 0);
+        static const int ks[] = {4, 0, 1, 0, 0, 3, 2, 0, 4};
+        for (int turn = 0; turn < 9; turn++) {
+            ck_ok(engine_set_k(e, ks[turn]));
+            r.generation.max_tokens = 13;
+            struct answer a = run_turn(e, s, &r);
+            ids_free(&a.ids);
+            r.prompt.len = 1;
+        }
+        ck_assert_int_gt(engine_stats(e)->rounds, 0);
+        ck_assert_int_gt(engine_stats(e)->plain_rounds, 0);
+        ck_assert_int_eq(engine_stats(e)->rejected, 0); /* the draft's cache never starves */
+        ck_ok(engine_set_k(e, 4));
+        struct answer a = run_turn(e, s, &r);
+        must_equal_fresh_prefill(e, s, &options, "after changes of k");
+        ids_free(&a.ids);
+        free_requests(&r, 1);
+        engine_destroy(e);
+    }
+}
+END_TEST
+
+struct switching {
+    struct engine *engine;
+    int tokens;
+    bool done;
+};
+
+static void switch_k(void *user, struct token_block *block) {
+    struct switching *w = user;
+    w->tokens += block->count;
+    w->done = block->finish != FINISH_NONE;
+    ck_ok(engine_set_k(w->engine, (w->tokens * 7 / 3) % 5));
+}
+
+START_TEST(k_may_change_inside_an_answer)
+{
+    struct pair pairs[PAIRS_MAX];
+    test_pairs(pairs);
+    struct pair self = self_pair(&pairs[0]);
+    struct engine_options options = pair_options(&self, 4, 1);
+    for (int pipeline = 1; pipeline <= 2; pipeline++) {
+        options.pipeline = pipeline;
+        struct engine *e = must_open(&options);
+        struct sequence *s;
+        ck_ok(engine_open(e, 400, &s));
+        struct request r = sampled(e, "Once upon a time", 200, 0);
+        struct switching w = {.engine = e};
+        r.generation.on_tokens = switch_k, r.generation.user = &w;
+        ck_ok(engine_generate(e, s, r.prompt.data, (int)r.prompt.len, &r.generation));
+        int running;
+        while (!w.done) ck_ok(engine_step(e, &running));
+        ck_assert_int_eq(w.tokens, 200);
+        ck_assert_int_eq(engine_stats(e)->rejected, 0);
+        ck_assert_int_gt(engine_stats(e)->plain_rounds, 0);
+        free_requests(&r, 1);
+        engine_destroy(e);
+    }
+}
+END_TEST
+
+START_TEST(a_second_turn_accepts_like_a_cold_prefill_of_the_same_ids)
+{
+    struct pair pairs[PAIRS_MAX];
+    test_pairs(pairs);
+    struct engine_options options = pair_options(&pairs[0], 4, 1);
+    struct engine *e = must_open(&options);
+    struct sequence *s, *cold;
+    ck_ok(engine_open(e, 500, &s));
+    struct request first = sampled(e, long_prompt, 30, 0.8f), second = sampled(e, " Then the dog", 60, 0.8f);
+    struct answer a = run_turn(e, s, &first);
+    struct request whole = sampled(e, "", 60, 0.8f);
+    int n;
+    const int32_t *tokens = engine_tokens(s, &n);
+    ids_append(&whole.prompt, tokens, (size_t)n);
+    ids_append(&whole.prompt, second.prompt.data, second.prompt.len);
+    engine_reset_sequence_stats(s);
+    struct answer warm = run_turn(e, s, &second);
+    engine_close(e, s);
+    ck_ok(engine_open(e, 500, &cold));
+    struct answer fresh = run_turn(e, cold, &whole);
+    must_equal(&warm, &fresh, "second turn");
+    ck_assert_int_eq(warm.stats.accepted, fresh.stats.accepted);
+    ck_assert_int_eq(warm.stats.rounds, fresh.stats.rounds);
+    ids_free(&a.ids), ids_free(&warm.ids), ids_free(&fresh.ids);
+    free_requests(&first, 1), free_requests(&second, 1), free_requests(&whole, 1);
+    engine_destroy(e);
+}
+END_TEST
+
+/* --- pages ---------------------------------------------------------------------------------------------------- */
+
+static void open_windowed(struct engine_options *options) {
+    static char dir[4096];
+    struct pair pairs[PAIRS_MAX];
+    test_pairs(pairs);
+    *options = pair_options(&pairs[0], 3, 5);
+    const char *window = shared_path("fixtures/checkpoints/mistral-swa"); /* a window of 16 */
+    if (!window) return;
+    snprintf(dir, sizeof dir, "%s", window);
+    options->target = options->draft = dir;
+}
+
+static struct request filler(int id, int n, int max_tokens) {
+    int32_t ids[600];
+    for (int i = 0; i < n; i++) ids[i] = (id + 7 * i) % 300 + 3;
+    struct request r = ids_request(ids, (size_t)n, max_tokens);
+    r.generation.ignore_end = true;
+    return r;
+}
+
+START_TEST(nan_in_pages_of_nobody_changes_no_token_and_stays_untouched)
+{
+    struct engine_options options;
+    open_windowed(&options);
+    options.context = 400;
+    enum { REQUESTS = 3 }; /* bucket 4: one padding row; page edges at 256 inside the answers */
+    struct request requests[REQUESTS] = {filler(1, 250, 20), filler(2, 5, 30), filler(3, 240, 40)};
+    struct answer clean[REQUESTS], dirty[REQUESTS];
+    struct engine *e = must_open(&options);
+    run_requests(e, requests, REQUESTS, clean);
+    ck_ok(probe_fill_free_pages(e, 0xff)); /* all ones: NaN in f32 */
+    run_requests(e, requests, REQUESTS, dirty);
+    for (int i = 0; i < REQUESTS; i++) must_equal(&dirty[i], &clean[i], "with NaN pages");
+    free_requests(requests, REQUESTS);
+    free_answers(clean, REQUESTS);
+    free_answers(dirty, REQUESTS);
+    engine_destroy(e);
+}
+END_TEST
+
+START_TEST(pages_that_no_running_row_owns_keep_their_bits)
+{
+    struct engine_options options;
+    open_windowed(&options);
+    options.context = 400;
+    for (int pipeline = 1; pipeline <= 2; pipeline++) {
+        options.pipeline = pipeline;
+        struct engine *e = must_open(&options);
+        struct sequence *s[3];
+        struct request requests[3] = {filler(1, 250, 30), filler(2, 5, 9), filler(3, 100, 60)};
+        uint64_t before, after;
+        for (int i = 0; i < 3; i++) ck_ok(engine_open(e, 320, &s[i]));
+        ck_ok(probe_free_pages_checksum(e, &before));
+        for (int i = 0; i < 3; i++) {
+            struct answer a = run_turn(e, s[i], &requests[i]);
+            ids_free(&a.ids);
+        }
+        ck_ok(probe_free_pages_checksum(e, &after));
+        ck_assert_uint_eq(before, after);
+        free_requests(requests, 3);
+        engine_destroy(e);
+    }
+}
+END_TEST
+
+START_TEST(no_page_is_lost_when_answers_are_dropped_in_mid_round)
+{
+    struct pair pairs[PAIRS_MAX];
+    test_pairs(pairs);
+    struct engine_options options = pair_options(&pairs[0], 4, 3);
+    options.pipeline = 2;
+    struct engine *e = must_open(&options);
+    int pages = probe_free_page_count(e), running;
+    struct request r = sampled(e, "Once upon a time", 60, 0);
+    struct answer expected, got;
+    run_requests(e, &r, 1, &expected);
+    for (int steps = 0; steps < 5; steps++) {
+        struct sequence *s;
+        ck_ok(engine_open(e, 200, &s));
+        struct switching w = {.engine = e};
+        struct generation g = r.generation;
+        g.on_tokens = switch_k, g.user = &w;
+        ck_ok(engine_set_k(e, 4));
+        ck_ok(engine_generate(e, s, r.prompt.data, (int)r.prompt.len, &g));
+        for (int i = 0; i < steps; i++) ck_ok(engine_step(e, &running));
+        engine_close(e, s); /* a round of it may be in flight */
+        ck_assert_int_eq(probe_free_page_count(e), pages);
+        ck_ok(engine_set_k(e, 4));
+        run_requests(e, &r, 1, &got);
+        must_equal(&got, &expected, "after a dropped answer");
+        ids_free(&got.ids);
+    }
+    ids_free(&expected.ids);
+    free_requests(&r, 1);
+    engine_destroy(e);
+}
+END_TEST
+
+Suite *check_cache(void) {
+    Suite *suite = suite_create("cache");
+    TCase *tc = tcase_create("cache");
+    tcase_set_timeout(tc, 600);
+    tcase_add_loop_test(tc, caches_equal_a_fresh_prefill_after_every_kind_of_round, 1, 7);
+    tcase_add_test(tc, draft_equal_to_target_accepts_everything_for_a_thousand_rounds);
+    tcase_add_test(tc, k_may_change_also_to_zero_between_rounds);
+    tcase_add_test(tc, k_may_change_inside_an_answer);
+    tcase_add_test(tc, a_second_turn_accepts_like_a_cold_prefill_of_the_same_ids);
+    tcase_add_test(tc, nan_in_pages_of_nobody_changes_no_token_and_stays_untouched);
+    tcase_add_test(tc, pages_that_no_running_row_owns_keep_their_bits);
+    tcase_add_test(tc, no_page_is_lost_when_answers_are_dropped_in_mid_round);
+    suite_add_tcase(suite, tc);
+    return suite;
+}

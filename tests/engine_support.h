@@ -1,0 +1,51 @@
+/* Driving an engine in tests: prompts in, answers out, with continuous batching. */
+#ifndef DUET_TESTS_ENGINE_SUPPORT_H
+#define DUET_TESTS_ENGINE_SUPPORT_H
+
+#include "base/json.h"
+#include "engine/engine.h"
+
+struct pair {
+    const char *name, *target, *draft;
+};
+enum { PAIRS_MAX = 3 };
+/* The embedded pair, and with test data: stories260K + llama2xs-267K, the babyllama pair. Returns how many. */
+int test_pairs(struct pair pairs[PAIRS_MAX]);
+
+/* Engine options for a pair; the rest zero. */
+struct engine_options pair_options(const struct pair *pair, int k, int max_batch);
+struct engine *must_open(const struct engine_options *options);
+
+struct request {
+    struct ids prompt;
+    struct generation generation; /* without callback */
+    int cut_at;                   /* keep only so many tokens of the answer; 0: all */
+};
+struct answer {
+    struct ids ids;
+    enum finish finish;
+    struct acceptance stats;
+};
+
+/* A greedy request over the text's ids with the engine's tokenizer (special tokens added). */
+struct request text_request(const struct engine *e, const char *text, int max_tokens);
+struct request ids_request(const int32_t *ids, size_t n, int max_tokens);
+/* Answers all requests, each in a sequence of its own, as many at once as the engine takes; answers in order. */
+void run_requests(struct engine *e, const struct request *requests, int count, struct answer *answers);
+/* One more turn on an open sequence. */
+struct answer run_turn(struct engine *e, struct sequence *s, const struct request *request);
+void free_requests(struct request *requests, int count);
+void free_answers(struct answer *answers, int count);
+
+/* ck_asserts equality of ids and finish. */
+void must_equal(const struct answer *got, const struct answer *expected, const char *what);
+
+/* JSON arrays of reference files. */
+struct ids json_ids(const cJSON *object, const char *name);
+double json_at(const cJSON *object, const char *name, int index);
+cJSON *must_load_json(const char *path);
+
+/* The ids before the first step whose top-2 gap is under 0.02 agree. */
+void must_match_reference(const cJSON *reference, const struct answer *got, const char *what);
+
+#endif
