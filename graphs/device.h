@@ -98,7 +98,8 @@ int event_elapsed_ms(const struct event *start, const struct event *end, float *
 /* --- capture ------------------------------------------------------------------------------------ */
 
 /* Between begin and end, submissions are recorded and do not run. No allocation, synchronisation or
- * launch of another recording may happen in between (ERR_INTERNAL). Allocates. */
+ * launch of another recording may happen on the device in between, nor an event be recorded or waited for on
+ * the capturing stream (ERR_INTERNAL): an event outside means nothing at replay. Allocates. */
 int stream_begin_capture(struct stream *);
 int stream_end_capture(struct stream *, struct recording **out);
 void stream_abort_capture(struct stream *); /* after an error inside a capture: drops the recording */

@@ -24,18 +24,23 @@ struct pool_slice_info {
 int pool_create_plan(struct pool **out);
 /* A pool of `bytes` device memory in one arena. Allocates; ERR_MEMORY says how much was asked for. */
 int pool_create(struct device *, size_t bytes, struct pool **out);
+/* Gives the memory back and starts over with `bytes` of new memory: no slices, not sealed, a new generation, so
+ * that graphs over the old addresses refuse to run. Allocates; on error the pool is as before. */
+int pool_reset(struct pool *, size_t bytes);
 void pool_destroy(struct pool *);
 
 /* Cuts the next slice; *out is a device address (NULL in a plan), 256-byte aligned, zeroed by the arena.
- * bytes 0 gives NULL. ERR_LIMIT past the end, ERR_INTERNAL after the seal or for a name used before. */
+ * bytes 0 gives NULL and no slice. ERR_LIMIT past the end, ERR_INTERNAL after the seal, for a name used before or
+ * a name of POOL_NAME_MAX bytes or more. */
 int pool_slice(struct pool *, const char *name, size_t bytes, void **out);
 
 void pool_seal(struct pool *);
 bool pool_is_sealed(const struct pool *);
 bool pool_is_plan(const struct pool *);
-size_t pool_used(const struct pool *); /* bytes, alignment included */
-size_t pool_size(const struct pool *); /* bytes of the arena; pool_used for a plan */
-uint64_t pool_generation(const struct pool *);
+size_t pool_used(const struct pool *);         /* bytes, alignment included */
+size_t pool_size(const struct pool *);         /* bytes of the arena; pool_used for a plan */
+uint64_t pool_generation(const struct pool *); /* unique in the process; 0 for a plan */
+/* Do all of [address, address + bytes) lie in slices that were cut? */
 bool pool_owns(const struct pool *, const void *address, size_t bytes);
 
 int pool_slice_count(const struct pool *);
