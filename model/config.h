@@ -11,7 +11,7 @@
 
 enum architecture { ARCH_LLAMA, ARCH_MISTRAL, ARCH_QWEN2, ARCH_QWEN3 };
 enum rope_type { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3 };
-enum { END_IDS_MAX = 16 };
+enum { END_IDS_MAX = 16, HEAD_DIM_MIN = 8, HEAD_DIM_MAX = 256 };
 
 struct model_config {
     enum architecture arch;
@@ -21,12 +21,12 @@ struct model_config {
     int32_t layers;    /* L */
     int32_t heads;     /* H */
     int32_t kv_heads;  /* HKV */
-    int32_t head_dim;  /* DH: 8..256, even */
+    int32_t head_dim;  /* DH: HEAD_DIM_MIN..HEAD_DIM_MAX, even */
     int32_t positions; /* max_position_embeddings */
     int32_t window;    /* sliding window in tokens; 0: none */
     float norm_eps;
     bool tied;     /* lm_head is the embedding */
-    bool qkv_bias; /* Qwen2, or attention_bias */
+    bool qkv_bias; /* Qwen2 */
     bool qk_norm;  /* Qwen3 */
     enum rope_type rope;
     double rope_theta;

@@ -17,6 +17,7 @@ static inline int kv_pages_for(int64_t tokens, int page) {
 }
 /* Takes `count` pages, ascending, all or none: ERR_BUSY if fewer are free. */
 int kv_pages_take(struct kv_pages *, int count, int32_t *out);
+/* Any order. A page that is not taken is left as it is, with an ERR_INTERNAL sentence in err_message. */
 void kv_pages_give(struct kv_pages *, int count, const int32_t *pages);
 
 #endif
