@@ -16,16 +16,21 @@ typedef int (*graph_eager_fn)(struct stream *stream, const void *args);
 /* Starts capturing on `stream`. Allocates. */
 int breakable_begin(struct breakable **out, struct stream *stream);
 int graph_break(struct breakable *, graph_eager_fn fn, const void *args, size_t bytes);
+/* For code that submits work and does not know whether it is captured: a break where `stream` belongs to the
+ * capture of a breakable graph, else a call of `fn` now. */
+int graph_run_eager(struct stream *stream, graph_eager_fn fn, const void *args, size_t bytes);
 /* Forks `side` off the capturing stream, so that work submitted to it is part of the same graph. */
 int graph_fork(struct breakable *, struct stream *side);
 int graph_join(struct breakable *, struct stream *side);
-/* Ends the capture; all forks must have been joined or are joined here. */
+/* Ends the capture; forks that were not joined are joined here. */
 int breakable_end(struct breakable *);
-void breakable_abort(struct breakable *); /* after an error between begin and end; destroys it */
+/* After an error between begin and end, breakable_end's own included: ends the capture, destroys the graph. */
+void breakable_abort(struct breakable *);
 
+/* Replays the segments in order. Stops at the first error. */
 int breakable_launch(struct breakable *, struct stream *);
-int breakable_segments(const struct breakable *);
-int breakable_nodes(const struct breakable *); /* of the recordings; eager calls are not counted */
+int breakable_segments(const struct breakable *); /* recordings without nodes are dropped */
+int breakable_nodes(const struct breakable *);    /* of the recordings; eager calls are not counted */
 size_t breakable_bytes(const struct breakable *);
 void breakable_destroy(struct breakable *);
 

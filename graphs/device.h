@@ -32,7 +32,7 @@ struct device_options {
 /* Opens "host", "cuda" or "auto" (cuda when this build has it and there is a GPU, else host). Allocates.
  * ERR_DEVICE with the reason when "cuda" cannot be had ("no CUDA device in this build"). */
 int device_open(struct device **out, const char *name, const struct device_options *options);
-void device_close(struct device *); /* NULL is fine; streams, events and arenas must be gone */
+void device_close(struct device *); /* NULL is fine; its streams, events, recordings, arenas must be gone */
 
 enum device_kind device_kind(const struct device *);
 const char *device_name(const struct device *); /* "host, 8 threads (AVX-512)", "NVIDIA H200" */

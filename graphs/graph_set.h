@@ -30,7 +30,9 @@ struct graph_key {
     int q_len; /* tokens a row */
 };
 
-/* Submits the work of `key` to `stream`: once per warm-up, once per capture, once per eager call. */
+/* Submits the work of `key` to `stream`: once per warm-up, once per capture, once per eager call. A warm-up runs
+ * the work for real on the persistent buffers: at graph_set_capture the caller has put them into a state in which
+ * every key is harmless (all rows serve the dummy sequence). */
 typedef int (*graph_build_fn)(void *user, struct stream *stream, struct graph_key key);
 
 struct graph_set_options {
@@ -53,18 +55,21 @@ int graph_set_create(struct graph_set **out, const struct graph_set_options *);
 void graph_set_destroy(struct graph_set *);
 
 /* The smallest bucket that holds `batch` rows: the one function that gives the shape to capture and the
- * shape to replay. 1 <= batch <= max_batch; the largest bucket is max_batch itself. */
+ * shape to replay. 1 <= batch <= max_batch (0 otherwise); the largest bucket is max_batch itself. */
 int graph_set_bucket(const struct graph_set *, int batch);
 
-/* Declares that (role, q_len) will be replayed at every bucket. Before graph_set_capture. */
+/* Declares that (role, q_len) will be replayed at every bucket; once more changes nothing. Before
+ * graph_set_capture. */
 int graph_set_add(struct graph_set *, enum graph_role role, int q_len);
 
-/* Captures all declared keys at all buckets, largest first (nothing for OFF or EXACT). Allocates,
- * synchronises. */
+/* Captures all declared keys at all buckets, largest first (nothing for OFF or EXACT). Once. Allocates,
+ * synchronises. On error the set holds what was captured until then. */
 int graph_set_capture(struct graph_set *);
 
-/* Replays the graph of `key` (key.batch is a bucket). In mode ON a key that was not captured runs eagerly
- * and is counted as a fallback. ERR_INTERNAL if the pool's generation changed since the capture. */
+/* Replays the graph of `key`. ERR_INTERNAL if key.batch is no bucket, or the pool's generation changed since the
+ * capture. A key that was not captured runs eagerly and is counted as a fallback (in mode OFF every key runs
+ * eagerly, and nothing is counted). EXACT captures a declared key here: its first launch is the warm-up and does
+ * the work, so that no work runs twice on live state; only then this allocates. */
 int graph_set_launch(struct graph_set *, struct graph_key key, struct stream *stream);
 
 struct graph_info {

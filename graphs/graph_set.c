@@ -1,0 +1,295 @@
+#include "graphs/graph_set.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "graphs/breakable.h"
+
+enum { MAX_BATCH = 256, EXACT_MAX_DEFAULT = 32, HASH_SIZE = 256 };
+
+struct graph {
+    struct graph_key key;
+    struct breakable *body;
+    uint64_t generation; /* of the pool whose addresses the body holds */
+    uint64_t replays, last_use;
+    float capture_ms;
+    struct graph *next; /* in the hash chain */
+};
+
+struct shape {
+    enum graph_role role;
+    int q_len;
+};
+
+struct graph_set {
+    struct graph_set_options options;
+    char name[32];        /* options.name points here */
+    struct shape *shapes; /* [shape_count], as declared */
+    int shape_count;
+    bool is_captured;      /* graph_set_capture was called */
+    struct graph **graphs; /* [count] in order of capture */
+    int count, cap;
+    struct graph *chains[HASH_SIZE]; /* by key */
+    uint64_t clock;                  /* counts launches, for last_use */
+    struct graph_set_counts counts;
+};
+
+const char *graph_role_name(enum graph_role role) {
+    static const char *const names[GRAPH_ROLES] = {"draft_first", "draft_step", "verify", "decode"};
+    return names[role];
+}
+
+/* --- the set ------------------------------------------------------------------------------------ */
+
+static int check_options(const struct graph_set_options *o) {
+    if (!o->name || !o->build || !o->pool || !o->stream)
+        return err_set(ERR_INTERNAL, "graph_set_create: name, build, pool and stream are needed");
+    if (o->max_batch < 1 || o->max_batch > MAX_BATCH)
+        return err_set(ERR_USAGE, "%s graphs: max_batch is %d, expected 1 to %d", o->name, o->max_batch, MAX_BATCH);
+    if (o->exact_max < 0) return err_set(ERR_USAGE, "%s graphs: exact_max is %d", o->name, o->exact_max);
+    return 0;
+}
+
+int graph_set_create(struct graph_set **out, const struct graph_set_options *options) {
+    *out = NULL;
+    TRY(check_options(options));
+    struct graph_set *s = calloc(1, sizeof *s);
+    if (!s) return err_set(ERR_MEMORY, "no memory for a graph set");
+    s->options = *options;
+    snprintf(s->name, sizeof s->name, "%s", options->name);
+    s->options.name = s->name;
+    if (s->options.exact_max == 0) s->options.exact_max = EXACT_MAX_DEFAULT;
+    *out = s;
+    return 0;
+}
+
+static void free_graph(struct graph *g) {
+    breakable_destroy(g->body);
+    free(g);
+}
+
+void graph_set_destroy(struct graph_set *s) {
+    if (!s) return;
+    for (int i = 0; i < s->count; i++) free_graph(s->graphs[i]);
+    free(s->graphs);
+    free(s->shapes);
+    free(s);
+}
+
+int graph_set_bucket(const struct graph_set *s, int batch) {
+    int max = s->options.max_batch, bucket = 1;
+    if (batch < 1 || batch > max) return 0;
+    if (s->options.policy == BUCKETS_EXACT) return batch;
+    while (bucket < batch) bucket = s->options.policy == BUCKETS_STEP8 && bucket >= 8 ? bucket + 8 : 2 * bucket;
+    return bucket < max ? bucket : max;
+}
+
+static bool is_declared(const struct graph_set *s, enum graph_role role, int q_len) {
+    for (int i = 0; i < s->shape_count; i++)
+        if (s->shapes[i].role == role && s->shapes[i].q_len == q_len) return true;
+    return false;
+}
+
+int graph_set_add(struct graph_set *s, enum graph_role role, int q_len) {
+    if ((unsigned)role >= GRAPH_ROLES || q_len < 1)
+        return err_set(ERR_INTERNAL, "%s graphs: role %d with q_len %d", s->name, (int)role, q_len);
+    if (s->is_captured) return err_set(ERR_INTERNAL, "%s graphs: graph_set_add after graph_set_capture", s->name);
+    if (is_declared(s, role, q_len)) return 0;
+    struct shape *shapes = realloc(s->shapes, (size_t)(s->shape_count + 1) * sizeof *shapes);
+    if (!shapes) return err_set(ERR_MEMORY, "no memory for the shapes of a graph set");
+    shapes[s->shape_count++] = (struct shape){role, q_len};
+    s->shapes = shapes;
+    return 0;
+}
+
+/* --- the table ---------------------------------------------------------------------------------- */
+
+static struct graph **chain_of(struct graph_set *s, struct graph_key key) {
+    unsigned hash = ((unsigned)key.batch * 31u + (unsigned)key.q_len) * 31u + (unsigned)key.role;
+    return &s->chains[hash % HASH_SIZE];
+}
+
+static struct graph *find_graph(struct graph_set *s, struct graph_key key) {
+    struct graph *g = *chain_of(s, key);
+    while (g && (g->key.role != key.role || g->key.batch != key.batch || g->key.q_len != key.q_len)) g = g->next;
+    return g;
+}
+
+static int reserve_graph(struct graph_set *s) {
+    if (s->count < s->cap) return 0;
+    int cap = s->cap ? 2 * s->cap : 32;
+    struct graph **graphs = realloc(s->graphs, (size_t)cap * sizeof(struct graph *));
+    if (!graphs) return err_set(ERR_MEMORY, "no memory for a table of %d graphs", cap);
+    s->graphs = graphs;
+    s->cap = cap;
+    return 0;
+}
+
+/* There is room: reserve_graph came before. */
+static void insert_graph(struct graph_set *s, struct graph *g) {
+    struct graph **chain = chain_of(s, g->key);
+    g->next = *chain;
+    *chain = g;
+    s->graphs[s->count++] = g;
+}
+
+static void evict_least_recent(struct graph_set *s) {
+    int oldest = 0;
+    for (int i = 1; i < s->count; i++)
+        if (s->graphs[i]->last_use < s->graphs[oldest]->last_use) oldest = i;
+    struct graph *g = s->graphs[oldest], **link = chain_of(s, g->key);
+    while (*link != g) link = &(*link)->next;
+    *link = g->next;
+    s->count--;
+    memmove(&s->graphs[oldest], &s->graphs[oldest + 1], (size_t)(s->count - oldest) * sizeof(struct graph *));
+    free_graph(g);
+    s->counts.evictions++;
+}
+
+/* --- capture ------------------------------------------------------------------------------------ */
+
+struct debug_call {
+    struct graph_set *set;
+    struct graph_key key;
+};
+
+static int run_debug_call(struct stream *stream, const void *args) {
+    const struct debug_call *call = args;
+    return call->set->options.build(call->set->options.user, stream, call->key);
+}
+
+static int build_body(struct graph_set *s, struct graph_key key, struct breakable *body) {
+    struct debug_call call = {s, key};
+    if (s->options.mode == GRAPHS_DEBUG)
+        TRY(graph_break(body, run_debug_call, &call, sizeof call));
+    else
+        TRY(s->options.build(s->options.user, s->options.stream, key));
+    return breakable_end(body);
+}
+
+static int capture_body(struct graph_set *s, struct graph_key key, struct graph *g) {
+    int64_t start_us = clock_us();
+    struct breakable *body;
+    TRY(breakable_begin(&body, s->options.stream));
+    int rc = build_body(s, key, body);
+    if (rc != 0) {
+        breakable_abort(body);
+        return rc;
+    }
+    g->body = body;
+    g->capture_ms = (float)(clock_us() - start_us) / 1000.0f;
+    return 0;
+}
+
+static int capture_graph(struct graph_set *s, struct graph_key key) {
+    TRY(reserve_graph(s));
+    struct graph *g = calloc(1, sizeof *g);
+    if (!g) return err_set(ERR_MEMORY, "no memory for a graph");
+    g->key = key;
+    g->generation = pool_generation(s->options.pool);
+    g->last_use = s->clock;
+    int rc = capture_body(s, key, g);
+    if (rc != 0) {
+        free_graph(g);
+        return rc;
+    }
+    insert_graph(s, g);
+    s->counts.captures++;
+    return 0;
+}
+
+static int warm_up_and_capture(struct graph_set *s, struct graph_key key) {
+    int rc = s->options.build(s->options.user, s->options.stream, key);
+    if (rc == 0) rc = stream_sync(s->options.stream);
+    if (rc == 0) rc = capture_graph(s, key);
+    if (rc == 0) return 0;
+    return err_prefix(rc, "%s graph %s (batch %d, q_len %d)", s->name, graph_role_name(key.role), key.batch, key.q_len);
+}
+
+static bool is_bucket(const struct graph_set *s, int batch) {
+    return batch > 0 && graph_set_bucket(s, batch) == batch;
+}
+
+static int bucket_count(const struct graph_set *s) {
+    int count = 0;
+    for (int batch = 1; batch <= s->options.max_batch; batch++) count += is_bucket(s, batch);
+    return count;
+}
+
+int graph_set_capture(struct graph_set *s) {
+    const struct graph_set_options *o = &s->options;
+    if (s->is_captured) return err_set(ERR_INTERNAL, "%s graphs: graph_set_capture was called before", s->name);
+    s->is_captured = true;
+    if (o->mode == GRAPHS_OFF || o->policy == BUCKETS_EXACT) return 0;
+    int64_t done = 0, total = (int64_t)bucket_count(s) * s->shape_count;
+    char what[96] = "";
+    for (int batch = o->max_batch; batch > 0; batch--) {
+        for (int i = 0; is_bucket(s, batch) && i < s->shape_count; i++) {
+            struct graph_key key = {s->shapes[i].role, batch, s->shapes[i].q_len};
+            snprintf(what, sizeof what, "capturing %s (batch %d, q_len %d)", s->name, key.batch, key.q_len);
+            progress_report(&o->progress, what, done++, total);
+            TRY(warm_up_and_capture(s, key));
+        }
+    }
+    if (total > 0) progress_report(&o->progress, what, total, total);
+    return 0;
+}
+
+/* --- replay ------------------------------------------------------------------------------------- */
+
+static int replay_graph(struct graph_set *s, struct graph *g, struct stream *stream) {
+    uint64_t generation = pool_generation(s->options.pool);
+    if (g->generation != generation)
+        return err_set(ERR_INTERNAL,
+                       "%s graph %s (batch %d, q_len %d) was captured over pool generation %llu, the pool is now %llu",
+                       s->name, graph_role_name(g->key.role), g->key.batch, g->key.q_len,
+                       (unsigned long long)g->generation, (unsigned long long)generation);
+    g->last_use = ++s->clock;
+    g->replays++;
+    s->counts.replays++;
+    return breakable_launch(g->body, stream);
+}
+
+static int launch_and_capture(struct graph_set *s, struct graph_key key, struct stream *stream) {
+    TRY(s->options.build(s->options.user, stream, key));
+    if (s->count >= s->options.exact_max) evict_least_recent(s);
+    s->clock++;
+    return capture_graph(s, key);
+}
+
+int graph_set_launch(struct graph_set *s, struct graph_key key, struct stream *stream) {
+    if ((unsigned)key.role >= GRAPH_ROLES || !is_bucket(s, key.batch))
+        return err_set(ERR_INTERNAL, "%s graphs: no bucket of role %d has batch %d", s->name, (int)key.role, key.batch);
+    if (s->options.mode == GRAPHS_OFF) return s->options.build(s->options.user, stream, key);
+    struct graph *g = find_graph(s, key);
+    if (g) return replay_graph(s, g, stream);
+    if (s->options.policy == BUCKETS_EXACT && is_declared(s, key.role, key.q_len))
+        return launch_and_capture(s, key, stream);
+    s->counts.eager_fallbacks++;
+    return s->options.build(s->options.user, stream, key);
+}
+
+/* --- reports ------------------------------------------------------------------------------------ */
+
+int graph_set_count(const struct graph_set *s) {
+    return s->count;
+}
+
+struct graph_info graph_set_info(const struct graph_set *s, int index) {
+    const struct graph *g = s->graphs[index];
+    return (struct graph_info){
+        .key = g->key,
+        .segments = breakable_segments(g->body),
+        .nodes = breakable_nodes(g->body),
+        .capture_ms = g->capture_ms,
+        .bytes = breakable_bytes(g->body),
+        .replays = g->replays,
+    };
+}
+
+struct graph_set_counts graph_set_counts(const struct graph_set *s) {
+    return s->counts;
+}
