@@ -1,0 +1,263 @@
+/* The sampler's launches on the host device. Rows without a distribution (non-finite logits) are marked by NaN in
+ * their first element, which sampler_accept reads; nothing else passes from one launch to the next. */
+#include "base/err.h"
+#include "sampler/internal.h"
+
+/* What a submission freezes: the header's arguments and the number of threads. */
+struct load_args {
+    struct sampler_load op;
+};
+struct draw_args {
+    struct sampler_draw op;
+    int threads;
+};
+struct accept_args {
+    struct sampler_accept op;
+    int threads;
+};
+_Static_assert(sizeof(struct accept_args) <= STREAM_ARGS_MAX && sizeof(struct draw_args) <= STREAM_ARGS_MAX,
+               "arguments fit a submission");
+
+static int id_or_zero(int id, int vocab) {
+    return id >= 0 && id < vocab ? id : 0;
+}
+
+static float *draft_row(const struct sampler_buffers *b, int slot, int index) {
+    return b->p_draft + ((size_t)slot * (size_t)b->k_max + (size_t)index) * (size_t)b->vocab_draft;
+}
+
+static int check_shape(const char *what, const struct sampler_buffers *b, int batch, int k) {
+    if (batch >= 1 && batch <= b->max_batch && k >= 0 && k <= b->k_max) return 0;
+    return err_set(ERR_INTERNAL, "sampler %s: batch %d and k %d, expected at most %d and %d", what, batch, k,
+                   b->max_batch, b->k_max);
+}
+
+/* --- inputs ----------------------------------------------------------------------------------------------- */
+
+static int run_load_pending(const void *args) {
+    const struct sampler_load *op = &((const struct load_args *)args)->op;
+    const struct sampler_buffers *b = &op->b;
+    for (int row = 0; row < op->batch; row++) {
+        const struct slot *slot = &b->slot[b->row_slot[row]];
+        for (int i = 0; i < 2; i++) {
+            int position = slot->length - 2 + i;
+            bool inert = slot->status != SLOT_LIVE || position < 0 || position >= b->draft_positions;
+            b->draft_tokens[2 * row + i] = inert ? 0 : id_or_zero(slot->last[i], b->vocab_draft);
+            b->draft_positions_in[2 * row + i] = inert ? -1 : position;
+        }
+    }
+    return 0;
+}
+
+static int run_load_block(const void *args) {
+    const struct sampler_load *op = &((const struct load_args *)args)->op;
+    const struct sampler_buffers *b = &op->b;
+    for (int row = 0; row < op->batch; row++) {
+        int s = b->row_slot[row];
+        const struct slot *slot = &b->slot[s];
+        bool live = slot->status == SLOT_LIVE;
+        for (int j = 0; j <= op->k; j++) {
+            int id = j == 0 ? slot->last[1] : b->drafted[s * b->k_max + j - 1];
+            size_t at = (size_t)row * (size_t)(op->k + 1) + (size_t)j;
+            b->target_tokens[at] = live ? id_or_zero(id, b->vocab_target) : 0;
+            b->target_positions[at] = live ? slot->length - 1 + j : -1;
+        }
+    }
+    return 0;
+}
+
+/* --- draw ------------------------------------------------------------------------------------------------- */
+
+static void draw_row(const struct sampler_draw *op, int row) {
+    const struct sampler_buffers *b = &op->b;
+    int s = b->row_slot[row], position = b->slot[s].length + op->index;
+    const struct slot *slot = &b->slot[s];
+    b->draft_tokens[row] = 0;
+    b->draft_positions_in[row] = -1;
+    if (slot->status != SLOT_LIVE) return;
+
+    float *p = draft_row(b, s, op->index);
+    const float *logits = b->draft_logits + (size_t)row * (size_t)b->draft_stride;
+    int drawn = -1;
+    if (distribution_of(&slot->sampling, logits, b->vocab_draft, p))
+        drawn = vector_race(p, b->vocab_draft, slot->key, (uint64_t)position, PHILOX_DRAFT_DRAW);
+    else
+        p[0] = NAN;
+    b->drafted[s * b->k_max + op->index] = drawn;
+    if (position >= b->draft_positions) return;
+    b->draft_tokens[row] = id_or_zero(drawn, b->vocab_draft);
+    b->draft_positions_in[row] = position;
+}
+
+static int run_draw(const void *args) {
+    const struct draw_args *a = args;
+#pragma omp parallel for schedule(dynamic) num_threads(a->threads) if (a->threads > 1 && a->op.batch > 1)
+    for (int row = 0; row < a->op.batch; row++) draw_row(&a->op, row);
+    return 0;
+}
+
+/* --- accept ----------------------------------------------------------------------------------------------- */
+
+/* One row's round as the rule walks through it. */
+struct walk {
+    const struct sampler_buffers *b;
+    struct slot *slot;
+    struct round_record *record;
+    int s;
+    float *p_target; /* [round's k + 1, vocab_target]; the last row is free unless all are accepted */
+    int round_k;
+};
+
+static float *target_row(const struct walk *w, int j) {
+    return w->p_target + (size_t)j * (size_t)w->b->vocab_target;
+}
+
+static bool is_end(const struct walk *w, int token) {
+    if (w->slot->ignore_end) return false;
+    for (int i = 0; i < w->b->end_count; i++)
+        if (w->b->end_ids[i] == token) return true;
+    return false;
+}
+
+/* Commits a token; true if the sequence goes on. */
+static bool emit(struct walk *w, int token) {
+    struct slot *slot = w->slot;
+    w->record->tokens[w->record->emitted++] = token;
+    slot->last[0] = slot->last[1];
+    slot->last[1] = token;
+    slot->length++;
+    if (is_end(w, token))
+        slot->status = SLOT_END;
+    else if (slot->length >= slot->limit)
+        slot->status = SLOT_LENGTH;
+    return slot->status == SLOT_LIVE;
+}
+
+/* Is drafted token j accepted? `position` is the token's own. */
+static bool is_accepted(const struct walk *w, int j, int position) {
+    int d = w->b->drafted[w->s * w->b->k_max + j];
+    if (d < 0 || d >= w->b->vocab_target || d >= w->b->vocab_draft) return false;
+    float u = rule_uniform(philox_word(w->slot->key, (uint64_t)position, PHILOX_ACCEPT, 0));
+    return rule_accepts(u, target_row(w, j)[d], draft_row(w->b, w->s, j)[d]);
+}
+
+/* The replacement of rejected token j. The residual goes to the block's last row, which a rejection leaves unused. */
+static int draw_residual(const struct walk *w, int j, int position) {
+    const struct sampler_buffers *b = w->b;
+    const float *p = target_row(w, j);
+    float *residual = target_row(w, w->round_k);
+    vector_residual(p, b->vocab_target, draft_row(b, w->s, j), b->vocab_draft, residual);
+    int token = vector_race(residual, b->vocab_target, w->slot->key, (uint64_t)position, PHILOX_RESIDUAL);
+    if (token >= 0) return token;
+    return vector_race(p, b->vocab_target, w->slot->key, (uint64_t)position, PHILOX_RESIDUAL);
+}
+
+/* Walks the block; false if it meets a row without a distribution. */
+static bool walk_block(struct walk *w) {
+    const struct sampler_buffers *b = w->b;
+    struct round_record *record = w->record;
+    int k = record->k, n = w->slot->length;
+    for (int j = 0; j < k; j++)
+        if (isnan(draft_row(b, w->s, j)[0])) return false;
+    for (int j = 0;; j++) {
+        const float *p = target_row(w, j);
+        if (isnan(p[0])) return false;
+        int position = n + j; /* of the token decided now */
+        if (j == k) {
+            int purpose = k > 0 ? PHILOX_RESIDUAL : PHILOX_PLAIN;
+            emit(w, vector_race(p, b->vocab_target, w->slot->key, (uint64_t)position, purpose));
+            return true;
+        }
+        int both = b->vocab_draft < b->vocab_target ? b->vocab_draft : b->vocab_target;
+        record->overlap_sum += vector_sum_min(p, draft_row(b, w->s, j), both);
+        record->evaluated++;
+        if (!is_accepted(w, j, position)) {
+            record->rejected = 1;
+            emit(w, draw_residual(w, j, position));
+            return true;
+        }
+        record->accepted++;
+        if (!emit(w, b->drafted[w->s * b->k_max + j])) return true;
+    }
+}
+
+static float *block_of(const struct sampler_accept *op, int row) {
+    return op->b.p_target + (size_t)row * (size_t)(op->k + 1) * (size_t)op->b.vocab_target;
+}
+
+static void accept_row(const struct sampler_accept *op, int row) {
+    const struct sampler_buffers *b = &op->b;
+    struct round_record *record = &b->records[row];
+    int s = b->row_slot[row];
+    struct slot *slot = &b->slot[s], before = *slot;
+    *record = (struct round_record){.slot = s, .serial = slot->serial, .status = slot->status};
+    if (slot->status != SLOT_LIVE) return;
+    record->live = 1;
+    record->k = rule_drafted(slot->length, op->k, b->draft_positions);
+    struct walk walk = {
+        .b = b, .slot = slot, .record = record, .s = s, .p_target = block_of(op, row), .round_k = op->k};
+    if (!walk_block(&walk)) {
+        *slot = before;
+        slot->status = SLOT_ERROR;
+        record->emitted = record->accepted = record->rejected = record->evaluated = 0;
+        record->overlap_sum = 0;
+    }
+    record->status = slot->status;
+    record->length = slot->length;
+}
+
+/* Row j of a graph row's block, if the rule can come to it. */
+static void fill_target(const struct sampler_accept *op, int row, int j) {
+    const struct sampler_buffers *b = &op->b;
+    const struct slot *slot = &b->slot[b->row_slot[row]];
+    if (slot->status != SLOT_LIVE || j > rule_drafted(slot->length, op->k, b->draft_positions)) return;
+    size_t at = (size_t)row * (size_t)(op->k + 1) + (size_t)j;
+    float *p = b->p_target + at * (size_t)b->vocab_target;
+    const float *logits = b->target_logits + at * (size_t)b->target_stride;
+    if (!distribution_of(&slot->sampling, logits, b->vocab_target, p)) p[0] = NAN;
+}
+
+static int run_accept(const void *args) {
+    const struct accept_args *a = args;
+    const struct sampler_accept *op = &a->op;
+    int rows = op->k + 1, all = op->batch * rows;
+#pragma omp parallel num_threads(a->threads) if (a->threads > 1 && all > 1)
+    {
+#pragma omp for schedule(dynamic)
+        for (int i = 0; i < all; i++) fill_target(op, i / rows, i % rows);
+#pragma omp for schedule(dynamic)
+        for (int row = 0; row < op->batch; row++) accept_row(op, row);
+    }
+    return 0;
+}
+
+/* --- the table -------------------------------------------------------------------------------------------- */
+
+static int load_pending(struct stream *stream, const struct sampler_load *op) {
+    TRY(check_shape("load_pending", &op->b, op->batch, 0));
+    struct load_args args = {*op};
+    return stream_run_host(stream, run_load_pending, &args, sizeof args);
+}
+
+static int draw(struct stream *stream, const struct sampler_draw *op) {
+    TRY(check_shape("draw", &op->b, op->batch, op->index + 1));
+    struct draw_args args = {*op, device_threads(stream_device(stream))};
+    return stream_run_host(stream, run_draw, &args, sizeof args);
+}
+
+static int load_block(struct stream *stream, const struct sampler_load *op) {
+    TRY(check_shape("load_block", &op->b, op->batch, op->k));
+    struct load_args args = {*op};
+    return stream_run_host(stream, run_load_block, &args, sizeof args);
+}
+
+static int accept(struct stream *stream, const struct sampler_accept *op) {
+    TRY(check_shape("accept", &op->b, op->batch, op->k));
+    struct accept_args args = {*op, device_threads(stream_device(stream))};
+    return stream_run_host(stream, run_accept, &args, sizeof args);
+}
+
+const struct sampler_ops *sampler_host(void) {
+    static const struct sampler_ops ops = {load_pending, draw, load_block, accept};
+    return &ops;
+}

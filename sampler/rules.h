@@ -1,0 +1,59 @@
+/* The scalar definitions behind the sampler, the same bits on host and GPU (see base/fmath.h). */
+#ifndef DUET_SAMPLER_RULES_H
+#define DUET_SAMPLER_RULES_H
+
+#include "base/fmath.h"
+#include "base/philox.h"
+#include "sampler/sampler.h"
+
+/* Sums over the vocabulary: lane j adds ids j, j + LANES, ... in ascending order, starting from 0; then lanes are
+ * folded, s[j] += s[j + w] for w = LANES/2 ... 1. A block of LANES threads does the same without atomics. */
+enum { SAMPLER_LANES = 1024 };
+
+/* e_i of the softmax: in (0, 1], 1 at the maximum. Division, so that any temperature > 0 is fine. */
+DUET_INLINE float rule_weight(float logit, float max_logit, float temperature) {
+    return fmath_exp((logit - max_logit) / temperature);
+}
+
+/* Orders logits as unsigned integers; -0 and +0 are equal. "More probable" means a greater logit, then the lower id:
+ * two logits that round to one probability keep their order. */
+DUET_INLINE uint32_t rule_order(float logit) {
+    uint32_t bits = fmath_bits(logit + 0.0f);
+    return bits ^ (bits >> 31 ? 0xFFFFFFFFu : 0x80000000u);
+}
+
+/* e_i in fixed point, so that the sums that decide top-p are exact in any order: at most 2^20 ids of 2^42 each. */
+DUET_INLINE uint64_t rule_mass(float weight) {
+    return (uint64_t)(weight * 0x1p42f);
+}
+
+/* The mass that a top-p nucleus must reach; 1 <= result <= total. */
+DUET_INLINE uint64_t rule_nucleus(uint64_t total, float top_p) {
+    double mass = ceil((double)total * (double)top_p);
+    if (mass < 1) return 1;
+    return mass < (double)total ? (uint64_t)mass : total;
+}
+
+/* E = -log1p(-(x + 0.5) 2^-32), with x held at 2^32 - 256 so that the f32 argument stays above -1. */
+DUET_INLINE float rule_race_time(uint32_t x) {
+    x = x < 0xFFFFFF00u ? x : 0xFFFFFF00u;
+    return -fmath_log1p(fmaf((float)x, -0x1p-32f, -0x1p-33f));
+}
+
+/* u in [0, 1) on 24 bits. */
+DUET_INLINE float rule_uniform(uint32_t x) {
+    return (float)(x >> 8) * 0x1p-24f;
+}
+
+/* A pair (p_target(d), p_draft(d)) accepts d. 0/0 does not. */
+DUET_INLINE int rule_accepts(float u, float p_target, float p_draft) {
+    return u < p_target / p_draft;
+}
+
+/* Drafted tokens that a round of `k` offers a sequence of length n: all or none. The draft's last input is d_{k-1}
+ * at position n + k - 2, which must lie below its limit. */
+DUET_INLINE int rule_drafted(int n, int k, int draft_positions) {
+    return n + k - 1 <= draft_positions ? k : 0;
+}
+
+#endif
