@@ -13,7 +13,7 @@
 #ifdef __CUDACC__
 #define DUET_INLINE static __host__ __device__ __forceinline__
 #else
-#define DUET_INLINE static inline
+#define DUET_INLINE static inline __attribute__((always_inline))
 #endif
 
 struct philox_block {

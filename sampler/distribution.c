@@ -47,24 +47,25 @@ static struct cut find_cut(const float *weight, const float *logits, int n, floa
     return cut;
 }
 
-static void keep_top_k(float *weight, const float *logits, int n, int k) {
-    if (vector_count_above(weight, n, 0) <= k) return;
+static void keep_top_k(const struct vector *v, float *weight, const float *logits, int n, int k) {
+    if (v->count_above(weight, n, 0) <= k) return;
     struct cut cut = find_cut(weight, logits, n, 0, UNIT_IDS, (uint64_t)k);
-    vector_zero_after(weight, logits, n, cut.order, cut.id);
+    v->zero_after(weight, logits, n, cut.order, cut.id);
 }
 
 /* An id of the nucleus is followed, itself included, by more than total - target of mass: by at most n ids, none of
  * them heavier. So ids below (total - target) / n cannot be in it; half of that leaves room for rounding. */
-static void keep_top_p(float *weight, const float *logits, int n, float top_p) {
-    uint64_t total = vector_mass(weight, n), target = rule_nucleus(total, top_p);
+static void keep_top_p(const struct vector *v, float *weight, const float *logits, int n, float top_p) {
+    uint64_t total = v->mass(weight, n), target = rule_nucleus(total, top_p);
     float floor = (float)((total - target) / (uint64_t)n) * 0x1p-43f;
     struct cut cut = find_cut(weight, logits, n, floor, UNIT_MASS, target);
-    vector_zero_after(weight, logits, n, cut.order, cut.id);
+    v->zero_after(weight, logits, n, cut.order, cut.id);
 }
 
-bool distribution_of(const struct sampling *sampling, const float *logits, int vocab, float *p) {
+bool distribution_of(const struct vector *v, const struct sampling *sampling, const float *logits, int vocab,
+                     float *p) {
     bool finite;
-    float max = vector_max(logits, vocab, &finite);
+    float max = v->max(logits, vocab, &finite);
     if (!finite) return false;
     if (sampling->temperature == 0) {
         int best = 0;
@@ -73,21 +74,20 @@ bool distribution_of(const struct sampling *sampling, const float *logits, int v
         p[best] = 1;
         return true;
     }
-    vector_weights(logits, vocab, max, sampling->temperature, p);
-    if (sampling->top_k > 0 && sampling->top_k < vocab) keep_top_k(p, logits, vocab, sampling->top_k);
-    if (sampling->top_p < 1) keep_top_p(p, logits, vocab, sampling->top_p);
-    if (sampling->min_p > 0) vector_zero_below(p, vocab, sampling->min_p);
-    vector_divide(p, vocab, vector_sum(p, vocab));
+    v->weights(logits, vocab, max, sampling->temperature, p);
+    if (sampling->top_k > 0 && sampling->top_k < vocab) keep_top_k(v, p, logits, vocab, sampling->top_k);
+    if (sampling->top_p < 1) keep_top_p(v, p, logits, vocab, sampling->top_p);
+    if (sampling->min_p > 0) v->zero_below(p, vocab, sampling->min_p);
+    v->divide(p, vocab, v->sum(p, vocab));
     return true;
 }
 
-int sampling_distribution(const struct sampling *sampling, const float *logits, int vocab, float *p, int32_t *scratch) {
-    (void)scratch;
+int sampling_distribution(const struct sampling *sampling, const float *logits, int vocab, float *p) {
     TRY(sampling_check(sampling));
-    if (distribution_of(sampling, logits, vocab, p)) return 0;
+    if (distribution_of(vector_at(0), sampling, logits, vocab, p)) return 0;
     return err_set(ERR_NUMERIC, "the logits hold a value that is not finite");
 }
 
 int sampling_draw(const float *p, int vocab, uint64_t key, uint64_t position, enum philox_purpose purpose) {
-    return vector_race(p, vocab, key, position, (int)purpose);
+    return vector_at(0)->race(p, vocab, key, position, (int)purpose);
 }

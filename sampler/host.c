@@ -76,11 +76,12 @@ static void draw_row(const struct sampler_draw *op, int row) {
     b->draft_positions_in[row] = -1;
     if (slot->status != SLOT_LIVE) return;
 
+    const struct vector *v = vector_at(0);
     float *p = draft_row(b, s, op->index);
     const float *logits = b->draft_logits + (size_t)row * (size_t)b->draft_stride;
     int drawn = -1;
-    if (distribution_of(&slot->sampling, logits, b->vocab_draft, p))
-        drawn = vector_race(p, b->vocab_draft, slot->key, (uint64_t)position, PHILOX_DRAFT_DRAW);
+    if (distribution_of(v, &slot->sampling, logits, b->vocab_draft, p))
+        drawn = v->race(p, b->vocab_draft, slot->key, (uint64_t)position, PHILOX_DRAFT_DRAW);
     else
         p[0] = NAN;
     b->drafted[s * b->k_max + op->index] = drawn;
@@ -100,6 +101,7 @@ static int run_draw(const void *args) {
 
 /* One row's round as the rule walks through it. */
 struct walk {
+    const struct vector *v;
     const struct sampler_buffers *b;
     struct slot *slot;
     struct round_record *record;
@@ -146,10 +148,10 @@ static int draw_residual(const struct walk *w, int j, int position) {
     const struct sampler_buffers *b = w->b;
     const float *p = target_row(w, j);
     float *residual = target_row(w, w->round_k);
-    vector_residual(p, b->vocab_target, draft_row(b, w->s, j), b->vocab_draft, residual);
-    int token = vector_race(residual, b->vocab_target, w->slot->key, (uint64_t)position, PHILOX_RESIDUAL);
+    w->v->residual(p, b->vocab_target, draft_row(b, w->s, j), b->vocab_draft, residual);
+    int token = w->v->race(residual, b->vocab_target, w->slot->key, (uint64_t)position, PHILOX_RESIDUAL);
     if (token >= 0) return token;
-    return vector_race(p, b->vocab_target, w->slot->key, (uint64_t)position, PHILOX_RESIDUAL);
+    return w->v->race(p, b->vocab_target, w->slot->key, (uint64_t)position, PHILOX_RESIDUAL);
 }
 
 /* Walks the block; false if it meets a row without a distribution. */
@@ -165,11 +167,11 @@ static bool walk_block(struct walk *w) {
         int position = n + j; /* of the token decided now */
         if (j == k) {
             int purpose = k > 0 ? PHILOX_RESIDUAL : PHILOX_PLAIN;
-            emit(w, vector_race(p, b->vocab_target, w->slot->key, (uint64_t)position, purpose));
+            emit(w, w->v->race(p, b->vocab_target, w->slot->key, (uint64_t)position, purpose));
             return true;
         }
         int both = b->vocab_draft < b->vocab_target ? b->vocab_draft : b->vocab_target;
-        record->overlap_sum += vector_sum_min(p, draft_row(b, w->s, j), both);
+        record->overlap_sum += w->v->sum_min(p, draft_row(b, w->s, j), both);
         record->evaluated++;
         if (!is_accepted(w, j, position)) {
             record->rejected = 1;
@@ -214,7 +216,7 @@ static void fill_target(const struct sampler_accept *op, int row, int j) {
     size_t at = (size_t)row * (size_t)(op->k + 1) + (size_t)j;
     float *p = b->p_target + at * (size_t)b->vocab_target;
     const float *logits = b->target_logits + at * (size_t)b->target_stride;
-    if (!distribution_of(&slot->sampling, logits, b->vocab_target, p)) p[0] = NAN;
+    if (!distribution_of(vector_at(0), &slot->sampling, logits, b->vocab_target, p)) p[0] = NAN;
 }
 
 static int run_accept(const void *args) {

@@ -6,28 +6,33 @@
 
 #include "sampler/rules.h"
 
-/* --- vector.c: plain loops, compiled for several CPUs with the same bits -------------------------------- */
+/* --- vector.c: plain loops over the vocabulary, built for several CPUs with the same bits --------------- */
 
-/* The maximum; *finite tells whether every x is finite. */
-float vector_max(const float *x, int n, bool *finite);
-void vector_weights(const float *logits, int n, float max_logit, float temperature, float *weight);
-float vector_sum(const float *x, int n);                     /* in SAMPLER_LANES order */
-float vector_sum_min(const float *x, const float *y, int n); /* of min(x_i, y_i), alike */
-void vector_divide(float *x, int n, float by);
-int vector_count_above(const float *x, int n, float bound); /* x_i > bound */
-uint64_t vector_mass(const float *weight, int n);           /* sum of rule_mass */
-void vector_zero_below(float *x, int n, float bound);       /* x_i < bound becomes 0 */
-/* Zero the weights of ids that come after (order, id) in the order of rule_order. */
-void vector_zero_after(float *weight, const float *logits, int n, uint32_t order, int id);
-/* out[i] = max(p[i] - q[i], 0) for i < n_q, p[i] beyond. */
-void vector_residual(const float *p, int n, const float *q, int n_q, float *out);
-/* The exponential race; -1 if no p is above 0. */
-int vector_race(const float *p, int n, uint64_t key, uint64_t position, int purpose);
+struct vector {
+    /* The maximum; *finite tells whether every x is finite. */
+    float (*max)(const float *x, int n, bool *finite);
+    void (*weights)(const float *logits, int n, float max_logit, float temperature, float *weight); /* rule_weight */
+    float (*sum)(const float *x, int n);                     /* in the order of SAMPLER_LANES */
+    float (*sum_min)(const float *x, const float *y, int n); /* of min(x_i, y_i), alike */
+    void (*divide)(float *x, int n, float by);
+    int (*count_above)(const float *x, int n, float bound); /* x_i > bound */
+    uint64_t (*mass)(const float *weight, int n);           /* sum of rule_mass */
+    void (*zero_below)(float *x, int n, float bound);       /* x_i < bound becomes 0 */
+    /* Zeroes the weights of ids that come after (order, id): greater order first, then the lower id. */
+    void (*zero_after)(float *weight, const float *logits, int n, uint32_t order, int id);
+    /* out[i] = max(p[i] - q[i], 0) for i < n_q, p[i] beyond. */
+    void (*residual)(const float *p, int n, const float *q, int n_q, float *out);
+    /* The exponential race; -1 if no p is above 0. */
+    int (*race)(const float *p, int n, uint64_t key, uint64_t position, int purpose);
+};
+
+/* The loops that this CPU can run, best first; NULL past the end. */
+const struct vector *vector_at(int index);
 
 /* --- distribution.c -------------------------------------------------------------------------------------- */
 
 /* The filtered, normalised distribution of logits [vocab] in p [vocab]; false for a non-finite logit (p is then
  * not to be used). */
-bool distribution_of(const struct sampling *, const float *logits, int vocab, float *p);
+bool distribution_of(const struct vector *, const struct sampling *, const float *logits, int vocab, float *p);
 
 #endif

@@ -22,6 +22,10 @@ DUET_INLINE uint32_t rule_order(float logit) {
     return bits ^ (bits >> 31 ? 0xFFFFFFFFu : 0x80000000u);
 }
 
+DUET_INLINE float rule_logit(uint32_t order) {
+    return fmath_from_bits(order ^ (order >> 31 ? 0x80000000u : 0xFFFFFFFFu));
+}
+
 /* e_i in fixed point, so that the sums that decide top-p are exact in any order: at most 2^20 ids of 2^42 each. */
 DUET_INLINE uint64_t rule_mass(float weight) {
     return (uint64_t)(weight * 0x1p42f);

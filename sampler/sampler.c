@@ -35,8 +35,22 @@ static int check_sizes(const struct sampler_buffers *b) {
     return 0;
 }
 
-enum slice { SLOTS, ROW_SLOTS, END_IDS, DRAFT_TOKENS, DRAFT_POSITIONS, DRAFTED, DRAFT_LOGITS, P_DRAFT, TARGET_TOKENS,
-             TARGET_POSITIONS, TARGET_LOGITS, P_TARGET, RECORDS, SLICES };
+enum slice {
+    SLOTS,
+    ROW_SLOTS,
+    END_IDS,
+    DRAFT_TOKENS,
+    DRAFT_POSITIONS,
+    DRAFTED,
+    DRAFT_LOGITS,
+    P_DRAFT,
+    TARGET_TOKENS,
+    TARGET_POSITIONS,
+    TARGET_LOGITS,
+    P_TARGET,
+    RECORDS,
+    SLICES
+};
 
 int sampler_layout(struct sampler_buffers *b, struct pool *pool) {
     TRY(check_sizes(b));

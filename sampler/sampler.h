@@ -12,6 +12,13 @@
  * p_target covers ids [0, vocab_target) (the target's own map; padding ids past it are masked); p_draft covers
  * [0, vocab_draft) and is 0 beyond.
  *
+ * Numerics, the same bits on every device (sampler/rules.h, base/fmath.h), in f32 unless said:
+ *   max = the greatest logit; e_i = fmath_exp((l_i - max) / T), so e is 1 at the maximum;
+ *   order of filters: greater logit first, then the lower id; top_k counts ids with e_i > 0; top_p adds up e_i in
+ *   fixed point (2^-42), so the nucleus does not depend on the order of the sum; min_p keeps e_i >= min_p;
+ *   sum of the e_i that are kept: 1,024 lanes, lane j adds ids j, j + 1024, ... ascending, then lanes are folded,
+ *   s[j] += s[j + w] for w = 512, 256, ... 1;  p_i = e_i / sum.
+ *
  * Rule (Leviathan et al. 2023, Chen et al. 2023): accept d if u < p_target(d) / p_draft(d); at the first
  * rejection draw from max(p_target - p_draft, 0) normalised (from p_target if that sums to 0); if all K are
  * accepted draw the bonus from the last p_target.
@@ -21,8 +28,15 @@
  * is the absolute position of the token that it decides: d_j (j = 1..K) and its acceptance are at n - 1 + j,
  * where n is the committed length; residual or bonus after a accepted tokens at n + a.
  *
- * Errors inside: a non-finite logit in a row that matters for a live slot sets SLOT_ERROR for that slot alone
- * and emits nothing in that round.
+ * Errors inside: a non-finite logit (below the map's size) in a row that matters for a live slot sets SLOT_ERROR
+ * for that slot alone and emits nothing in that round. Rows that matter: all draft rows of the round, and the
+ * target's rows up to the one that decides the last emitted token. Between launches such a row is marked by NaN in
+ * the first element of its p. A drafted id that is negative or past either map is never accepted.
+ *
+ * Rows that are not live (and slot 0) are inert: their inputs are id 0 at position -1, they draw nothing.
+ * A round of K offers a row K drafted tokens if n + K - 1 <= draft_positions, because the draft's last input is
+ * d_{K-1} at position n + K - 2; otherwise none: it draws with PHILOX_PLAIN at n, as in a round of K = 0. Draft
+ * inputs at positions past the limit are inert too.
  *
  * No function here allocates or synchronises. Pointers in structs are device memory unless marked. */
 #ifndef DUET_SAMPLER_SAMPLER_H
@@ -58,7 +72,7 @@ enum slot_status {
 struct slot {
     int32_t length;  /* n: committed tokens; >= 1 */
     int32_t last[2]; /* t[n-2] (or -1 when n = 1), t[n-1]: the last one is pending, in no cache */
-    int32_t limit;   /* stop when length reaches this */
+    int32_t limit;   /* stop when length reaches this; above length when the answer starts */
     int32_t status;
     int32_t serial; /* of the request; copied into every record */
     int32_t ignore_end;
@@ -150,12 +164,14 @@ int sampler_launches(const struct device *, int k);
 /* --- the distribution itself, for tests and reports (host memory) -------------------------------------- */
 
 /* Writes the filtered, normalised distribution of `logits` [vocab] to p [vocab]. ERR_NUMERIC for a non-finite
- * logit. Uses `scratch` [vocab] of int32. */
-int sampling_distribution(const struct sampling *, const float *logits, int vocab, float *p, int32_t *scratch);
+ * logit. */
+int sampling_distribution(const struct sampling *, const float *logits, int vocab, float *p);
 /* The exponential race over p [vocab]; -1 if every p is 0. */
 int sampling_draw(const float *p, int vocab, uint64_t key, uint64_t position, enum philox_purpose);
 
-/* Philox key of record n of a run with --seed S (S mixed with n, below 2^53 so that JSON numbers hold it). */
+/* Philox key of record n of a run with --seed S, below 2^53 so that JSON numbers hold it. For a fixed S it is
+ * one-to-one in n modulo 2^53: S is hashed to 53 bits, an odd multiple of n is added, and the sum is mixed by xor
+ * shifts and odd factors modulo 2^53 (in the manner of splitmix64's finaliser). */
 uint64_t seed_for_record(uint64_t run_seed, uint64_t record);
 /* A seed from the system's randomness, below 2^53. */
 uint64_t seed_random(void);

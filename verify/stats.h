@@ -3,7 +3,11 @@
  *
  * A round counts for a row only if the row was live when it began. Accepted and evaluated positions count up to
  * the last emitted token. Sum of the histogram = rounds; drafted = sum of k; tokens cut by the host (stop
- * string, Ctrl-C) leave `emitted` and appear as `cut`. */
+ * string, Ctrl-C) leave `emitted` and appear as `cut`. So emitted + cut = accepted + rounds + plain_rounds, less
+ * the rounds that ended before their last token (an accepted end id, the limit, an error).
+ *
+ * The figures differ although all are called "acceptance" somewhere: at a constant alpha of 0.8 and K = 5,
+ * draft_rate is only 0.54, because positions after a rejection were drafted but never evaluated. */
 #ifndef DUET_VERIFY_STATS_H
 #define DUET_VERIFY_STATS_H
 
@@ -37,7 +41,9 @@ double acceptance_position_rate(const struct acceptance *,
 /* Tokens a round that a constant acceptance `alpha` predicts: (1 - alpha^(K+1)) / (1 - alpha). */
 double acceptance_predicted_length(double alpha, int k);
 
-/* The object of --alpha-report=FILE (INTERFACE names); `k` is the run's K. */
+/* The object of --alpha-report=FILE: the sums and figures by these names, acceptance_histogram [k + 1],
+ * per_position_acceptance_rate [k]; a figure is null where nothing was drafted. `k` is the run's K, the largest if
+ * it changed. */
 cJSON *acceptance_json(const struct acceptance *, int k);
 
 #endif
