@@ -1,0 +1,138 @@
+/* duet chat: start, the two loops (terminal, lines), and the end. */
+#include "cli/chat.h"
+
+#include <string.h>
+
+/* --- start and end --------------------------------------------------------------------------------------------- */
+
+static int load_template(struct chat *c) {
+    const char *name = c->options.chat_template;
+    if (name) return chat_template_by_name(&c->chat_template, name, c->models.target);
+    TRY(chat_template_load(&c->chat_template, c->models.target));
+    if (!c->chat_template)
+        cli_note(
+            "%s has no chat template: completion mode, what you type is continued as it stands (or --template NAME)",
+            c->models.target);
+    return 0;
+}
+
+static int start(struct chat *c) {
+    TRY(engine_start(&c->engine, &c->models, &c->options));
+    TRY(load_template(c));
+    struct conversation_options options = {
+        .engine = c->engine,
+        .chat_template = c->chat_template,
+        .think = c->options.think,
+    };
+    TRY(conversation_create(&c->conversation, &options));
+    const char *system = c->options.system;
+    return system ? conversation_set_system(c->conversation, system, strlen(system)) : 0;
+}
+
+static void chat_free(struct chat *c) {
+    chat_input_free(c->input);
+    conversation_free(c->conversation);
+    chat_template_free(c->chat_template);
+    engine_destroy(c->engine);
+    models_free(&c->models);
+    ids_free(&c->answer_ids);
+    buf_free(&c->answer_accepted);
+}
+
+/* --- one answer: -p -------------------------------------------------------------------------------------------- */
+
+/* Standard input to its end, without one newline there. */
+static void read_all(struct buf *text) {
+    char block[4096];
+    size_t n;
+    while ((n = fread(block, 1, sizeof block, stdin)) > 0) buf_append(text, block, n);
+    if (text->len > 0 && text->data[text->len - 1] == '\n') text->data[--text->len] = '\0';
+}
+
+static int answer_prompt(struct chat *c, const struct buf *prompt) {
+    bool interrupted;
+    int rc = chat_answer(c, buf_text(prompt), prompt->len, &interrupted);
+    if (rc != 0) return cli_fail(rc);
+    return interrupted ? STATUS_INTERRUPTED : STATUS_OK;
+}
+
+/* --- the loops ------------------------------------------------------------------------------------------------- */
+
+/* A command, or a question. */
+static void take_turn(struct chat *c, const struct buf *text, bool *interrupted) {
+    const char *line = buf_text(text);
+    bool escaped = line[0] == '/' && line[1] == '/';
+    *interrupted = false;
+    if (line[0] == '/' && !escaped) {
+        chat_command(c, line);
+        return;
+    }
+    c->attempt = 0;
+    int rc = chat_answer(c, line + escaped, text->len - escaped, interrupted);
+    if (rc != 0) chat_fail(c, rc);
+}
+
+static bool is_blank(const struct buf *text) {
+    return strspn(buf_text(text), " \t\n") == text->len;
+}
+
+static int talk(struct chat *c) {
+    struct buf text = {0};
+    bool interrupted, was_interrupted = false;
+    if (!terminal_is_quiet()) chat_banner(c);
+    while (!c->done && !ferror(stdout)) {
+        enum input_result result = chat_input_read(c->input, &text);
+        if (result == INPUT_END || (result == INPUT_INTERRUPTED && was_interrupted)) break;
+        was_interrupted = result == INPUT_INTERRUPTED;
+        if (was_interrupted)
+            chat_note(c, "Ctrl-C again, or Ctrl-D, ends the chat");
+        else if (!is_blank(&text))
+            take_turn(c, &text, &interrupted);
+    }
+    buf_free(&text);
+    return STATUS_OK;
+}
+
+static int answer_lines(struct chat *c) {
+    struct buf text = {0};
+    enum input_result result = INPUT_TURN;
+    bool interrupted = false;
+    while (!c->done && !interrupted && !ferror(stdout) && (result = chat_input_read(c->input, &text)) == INPUT_TURN)
+        if (!is_blank(&text)) take_turn(c, &text, &interrupted);
+    buf_free(&text);
+    if (interrupted || result == INPUT_INTERRUPTED) return STATUS_INTERRUPTED;
+    return c->failed ? STATUS_FAILED : STATUS_OK;
+}
+
+static int run(struct chat *c, const struct buf *prompt) {
+    int rc = start(c);
+    if (rc != 0) return cli_fail(rc);
+    signals_set(SIGNALS_FLAG);
+    if (c->options.prompt) return answer_prompt(c, prompt);
+    rc = chat_input_create(&c->input, c->interactive);
+    if (rc != 0) return cli_fail(rc);
+    return c->interactive ? talk(c) : answer_lines(c);
+}
+
+int chat_main(const struct options *options) {
+    struct chat c = {
+        .options = *options,
+        .interactive = terminal_is_tty(0) && terminal_is_tty(1) && !options->prompt,
+        .has_seed = option_given(options, "seed"),
+    };
+    struct alpha_report report;
+    struct buf prompt = {0};
+    int rc = alpha_report_open(&report, options);
+    if (rc != 0) return cli_fail(rc);
+    if (options->prompt && strcmp(options->prompt, "-") == 0)
+        read_all(&prompt);
+    else if (options->prompt)
+        buf_puts(&prompt, options->prompt);
+    int status = run(&c, &prompt);
+    rc = c.engine ? alpha_report_write(&report, c.engine) : 0;
+    if (rc != 0 && status == STATUS_OK) status = cli_fail(rc);
+    if (!c.engine) alpha_report_close(&report);
+    chat_free(&c);
+    buf_free(&prompt);
+    return status;
+}

@@ -1,0 +1,61 @@
+/* What the files of the chat share: chat.c (start, loops, end), chat_answer.c (one answer), chat_commands.c (/help and
+ * the like), chat_show.c (what is printed), chat_input.h (where turns come from). */
+#ifndef DUET_CLI_CHAT_H
+#define DUET_CLI_CHAT_H
+
+#include "cli/chat_input.h"
+#include "cli/cli.h"
+#include "engine/conversation.h"
+
+struct chat {
+    struct options options; /* the chat's own: /temp and the like change them */
+    struct models models;
+    struct engine *engine;
+    struct chat_template *chat_template; /* NULL: completion mode */
+    struct conversation *conversation;
+    struct chat_input *input;
+    bool interactive; /* standard input and output are terminals */
+    bool has_seed;    /* --seed or /seed: the chat can be repeated */
+    bool show;        /* /show on: accepted draft tokens are coloured */
+    bool failed;      /* a turn or command of a pipe failed */
+    bool done;        /* /exit */
+    int turn;         /* questions of this conversation, dropped ones too */
+    int attempt;      /* how often the last one was asked again (/regen) */
+    /* The last answer, for /show. */
+    struct ids answer_ids;
+    struct buf answer_accepted; /* [answer_ids.len] 1: proposed by the draft */
+};
+
+/* --- chat_answer.c -------------------------------------------------------------------------------------------- */
+
+/* Asks, streams the answer to standard output, and stores it. *interrupted: Ctrl-C ended it. On an error the conversation
+ * is as before. */
+int chat_answer(struct chat *, const char *question, size_t n, bool *interrupted);
+
+/* --- chat_commands.c ------------------------------------------------------------------------------------------ */
+
+/* Runs "/name argument". A failure is printed and, outside a terminal, noted in `failed`. */
+void chat_command(struct chat *, const char *line);
+
+/* --- chat_show.c ---------------------------------------------------------------------------------------------- */
+
+void chat_banner(const struct chat *);
+/* One dim line: on the terminal of an interactive chat, else as cli_note. */
+void chat_note(const struct chat *, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Prints err_message(). */
+void chat_fail(struct chat *, int rc);
+
+/* Text of a model to standard output. On a terminal, control characters that could steer it are shown as ^X. */
+void chat_print(const struct chat *, enum style, const char *text, size_t n);
+
+struct answer_figures {
+    int tokens, first_tokens;            /* first_tokens: of these, those of the first round */
+    int64_t start_us, first_us, last_us; /* asked, first and last tokens there */
+    const char *cut;                     /* why it ended early, or NULL */
+};
+void chat_print_figures(const struct chat *, const struct answer_figures *);
+void chat_print_stats(const struct chat *);
+/* The last answer again, with accepted draft tokens coloured. */
+int chat_print_shown(const struct chat *);
+
+#endif

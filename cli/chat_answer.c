@@ -1,0 +1,166 @@
+/* One answer of the chat: asked, streamed, stored.
+ *
+ * What was shown is what the history keeps, by whole tokens: every token that was fed to the text stream stays, and text
+ * of it that was held back is shown at the end (unless it is a stop string). */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cli/chat.h"
+#include "engine/text.h"
+
+struct answer {
+    struct chat *chat;
+    struct text_stream *stream;
+    struct buf text, fresh;   /* all that was shown; what one token adds */
+    int32_t think, end_think; /* ids of <think> and </think>, -1: none */
+    bool thinking;
+    bool stopped, ended; /* by a stop string, by an end id */
+    enum finish finish;
+    struct answer_figures figures;
+    int rc;
+};
+
+static enum style style_of(const struct answer *a, bool accepted) {
+    if (a->thinking) return STYLE_DIM;
+    return a->chat->show && accepted ? STYLE_GREEN : STYLE_RESET;
+}
+
+static int show_token(struct answer *a, int32_t id, bool accepted) {
+    if (id == a->think) a->thinking = true;
+    buf_clear(&a->fresh);
+    TRY(text_stream_push(a->stream, id, &a->fresh, &a->stopped));
+    chat_print(a->chat, style_of(a, accepted), buf_text(&a->fresh), a->fresh.len);
+    buf_append(&a->text, a->fresh.data, a->fresh.len);
+    if (id == a->end_think) a->thinking = false;
+    ids_push(&a->chat->answer_ids, id);
+    buf_putc(&a->chat->answer_accepted, accepted);
+    return 0;
+}
+
+static void note_time(struct answer *a, int tokens) {
+    struct answer_figures *f = &a->figures;
+    f->last_us = clock_us();
+    if (f->tokens == 0 && tokens > 0) f->first_us = f->last_us, f->first_tokens = tokens;
+    f->tokens += tokens;
+}
+
+static void on_tokens(void *user, struct token_block *block) {
+    struct answer *a = user;
+    int shown = 0, count = block->ended ? block->count - 1 : block->count;
+    while (shown < count && a->rc == 0 && !a->stopped) {
+        a->rc = show_token(a, block->tokens[shown], shown < block->accepted);
+        shown++;
+    }
+    fflush(stdout);
+    if (a->rc == 0 && ferror(stdout)) a->rc = err_set(ERR_IO, "standard output: %s", strerror(errno));
+    if (a->rc != 0 || a->stopped) {
+        block->keep = shown;
+        block->stop = true;
+    }
+    a->finish = block->finish;
+    a->ended = block->ended && !block->stop;
+    note_time(a, shown);
+}
+
+/* Steps the engine to the end of the answer or to Ctrl-C. */
+static int run(struct answer *a, bool *interrupted) {
+    struct chat *c = a->chat;
+    struct sequence *s = conversation_sequence(c->conversation);
+    int rc = 0, running;
+    while (rc == 0 && engine_is_running(s)) {
+        *interrupted = signals_interrupted();
+        if (*interrupted)
+            engine_stop(c->engine, s);
+        else
+            rc = engine_step(c->engine, &running);
+    }
+    if (rc != 0) engine_stop(c->engine, s);
+    if (rc == 0) rc = a->rc;
+    if (rc == 0 && a->finish == FINISH_ERROR)
+        rc = err_set(ERR_NUMERIC, "the model gave logits that are no numbers; the turn is taken back");
+    return rc;
+}
+
+static int finish(struct answer *a, bool interrupted) {
+    struct chat *c = a->chat;
+    buf_clear(&a->fresh);
+    TRY(text_stream_finish(a->stream, &a->fresh));
+    chat_print(c, style_of(a, false), buf_text(&a->fresh), a->fresh.len);
+    buf_append(&a->text, a->fresh.data, a->fresh.len);
+    bool at_line_start = a->text.len == 0 || a->text.data[a->text.len - 1] == '\n';
+    if (!c->interactive || !at_line_start || interrupted) putchar('\n');
+    TRY(conversation_answered(c->conversation, buf_text(&a->text), a->text.len, !a->ended));
+    if (interrupted)
+        a->figures.cut = "stopped";
+    else if (!a->ended && !a->stopped)
+        a->figures.cut = a->figures.tokens == c->options.max_tokens ? "cut at max-tokens" : "cut: the context is full";
+    if (c->interactive) chat_print_figures(c, &a->figures);
+    return 0;
+}
+
+/* --- asking ---------------------------------------------------------------------------------------------------- */
+
+/* With a seed, turn n has the key (S, n), so a chat can be repeated, undo and reset included; each /regen of a turn takes
+ * another stream of numbers. Without one, every answer has its own random key. */
+static uint64_t key_of_turn(const struct chat *c, int turn) {
+    if (!c->has_seed) return seed_random();
+    return seed_for_record(c->options.seed, (uint64_t)turn + ((uint64_t)c->attempt << 32));
+}
+
+static int ask(struct answer *a, const char *question, size_t n) {
+    struct chat *c = a->chat;
+    int context = engine_info(c->engine).context, dropped;
+    struct generation g = {
+        .max_tokens = c->options.max_tokens > 0 ? c->options.max_tokens : context,
+        .sampling = c->options.sampling,
+        .seed = key_of_turn(c, c->turn + 1),
+        .ignore_end = c->options.ignore_eos,
+        .on_tokens = on_tokens,
+        .user = a,
+    };
+    engine_reset_sequence_stats(conversation_sequence(c->conversation));
+    c->answer_ids.len = 0;
+    buf_clear(&c->answer_accepted);
+    a->figures.start_us = clock_us();
+    TRY(conversation_ask(c->conversation, question, n, &g, &dropped));
+    c->turn++;
+    if (dropped > 0)
+        chat_note(c, "the context of %d tokens is full: %d oldest turn%s dropped", context, dropped,
+                  dropped == 1 ? "" : "s");
+    return 0;
+}
+
+static int answer_create(struct answer *a, struct chat *c) {
+    const struct tokenizer *t = engine_tokenizer(c->engine);
+    size_t lens[STOPS_MAX];
+    for (int i = 0; i < c->options.stop_count; i++) lens[i] = strlen(c->options.stop[i]);
+    bool thinks = c->chat_template && chat_template_can_think(c->chat_template);
+    *a = (struct answer){.chat = c,
+                         .think = thinks ? tokenizer_find(t, "<think>", 7) : -1,
+                         .end_think = thinks ? tokenizer_find(t, "</think>", 8) : -1};
+    return text_stream_create(t, c->options.stop, lens, c->options.stop_count, &a->stream);
+}
+
+int chat_answer(struct chat *c, const char *question, size_t n, bool *interrupted) {
+    struct answer a;
+    *interrupted = false;
+    if (!utf8_is_valid(question, n)) return err_set(ERR_FORMAT, "the message is not valid UTF-8");
+    if (c->interactive) signals_clear();
+    int rc = answer_create(&a, c);
+    if (rc == 0) rc = ask(&a, question, n);
+    if (rc == 0) {
+        rc = run(&a, interrupted);
+        if (rc == 0) {
+            rc = finish(&a, *interrupted);
+        } else {
+            c->turn--;
+            (void)conversation_undo(c->conversation); /* there is a turn, and nothing runs */
+        }
+    }
+    text_stream_free(a.stream);
+    buf_free(&a.text);
+    buf_free(&a.fresh);
+    return rc;
+}

@@ -1,0 +1,164 @@
+/* What the chat prints besides the answers' text. */
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/chat.h"
+
+static const char *styled(enum style style) {
+    return terminal_style(STDOUT_FILENO, style);
+}
+
+/* --- the banner ------------------------------------------------------------------------------------------------ */
+
+static double count_parameters(const struct model_config *m) {
+    double width = m->width, head = m->head_dim, hidden = m->hidden;
+    double rows = (double)(m->heads + 2 * m->kv_heads) * head;
+    double layer = width * rows + (double)m->heads * head * width + 3 * width * hidden + 2 * width;
+    if (m->qkv_bias) layer += rows;
+    if (m->qk_norm) layer += 2 * head;
+    return (double)m->vocab * width * (m->tied ? 1 : 2) + (double)m->layers * layer + width;
+}
+
+static void print_model(const char *role, const char *name, const char *dir) {
+    struct model_config config;
+    printf("%s %s", role, name);
+    if (model_config_load(&config, dir) != 0) return;
+    double millions = count_parameters(&config) / 1e6;
+    if (millions >= 1000)
+        printf(" (%.1fB)", millions / 1000);
+    else
+        printf(" (%.1fM)", millions);
+}
+
+void chat_banner(const struct chat *c) {
+    const struct options *o = &c->options;
+    struct engine_info info = engine_info(c->engine);
+    printf("%sduet%s %s%s: ", styled(STYLE_BOLD), styled(STYLE_RESET), styled(STYLE_DIM), DUET_VERSION);
+    print_model("target", o->target ? o->target : "embedded", c->models.target);
+    if (c->models.draft) print_model(", draft", o->draft ? o->draft : "embedded", c->models.draft);
+    printf(", K %d, context %d, %s\n", info.k, info.context, info.device);
+    printf("/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends the chat%s\n", styled(STYLE_RESET));
+}
+
+/* --- notes and errors ------------------------------------------------------------------------------------------ */
+
+void chat_note(const struct chat *c, const char *format, ...) {
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (c->interactive)
+        printf("%s%s%s\n", styled(STYLE_DIM), line, styled(STYLE_RESET));
+    else
+        cli_note("%s", line);
+}
+
+void chat_fail(struct chat *c, int rc) {
+    cli_fail(rc);
+    c->failed = true;
+}
+
+/* --- text of a model ------------------------------------------------------------------------------------------- */
+
+/* C0 and DEL but newline and tab, and C1 (C2 80 .. C2 9F). Returns the bytes that the control character takes, 0: none. */
+static size_t control_at(const char *text, size_t n) {
+    unsigned char c = (unsigned char)text[0];
+    if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) return 1;
+    return n > 1 && c == 0xc2 && (unsigned char)text[1] < 0xa0 ? 2 : 0;
+}
+
+static void print_tame(const char *text, size_t n) {
+    for (size_t i = 0; i < n;) {
+        size_t control = control_at(text + i, n - i);
+        if (control > 0) {
+            putchar('^');
+            putchar((text[i + control - 1] & 0x1f) ^ 0x40);
+        } else {
+            putchar(text[i]);
+        }
+        i += control > 0 ? control : 1;
+    }
+}
+
+void chat_print(const struct chat *c, enum style style, const char *text, size_t n) {
+    if (n == 0) return;
+    if (!terminal_is_tty(STDOUT_FILENO)) {
+        fwrite(text, 1, n, stdout);
+        return;
+    }
+    bool plain = style == STYLE_RESET || !c->interactive;
+    if (!plain) fputs(styled(style), stdout);
+    print_tame(text, n);
+    if (!plain) fputs(styled(STYLE_RESET), stdout);
+}
+
+/* --- figures --------------------------------------------------------------------------------------------------- */
+
+/* Tokens a second after the first round, which holds the prompt's ingestion; of a single round, with that. */
+static double tokens_per_second(const struct answer_figures *f) {
+    int tokens = f->tokens - f->first_tokens;
+    int64_t us = f->last_us - f->first_us;
+    if (tokens == 0) tokens = f->tokens, us = f->last_us - f->start_us;
+    return us > 0 ? 1e6 * tokens / (double)us : 0;
+}
+
+void chat_print_figures(const struct chat *c, const struct answer_figures *f) {
+    const struct acceptance *s = engine_sequence_stats(conversation_sequence(c->conversation));
+    printf("%s%d token%s", styled(STYLE_DIM), f->tokens, f->tokens == 1 ? "" : "s");
+    if (f->tokens > 0) {
+        double wait_ms = (double)(f->first_us - f->start_us) / 1e3;
+        printf(", %.1f tok/s, first after %.*f ms", tokens_per_second(f), wait_ms < 10 ? 1 : 0, wait_ms);
+    }
+    if (s->drafted > 0) printf(", %lld/%lld accepted", (long long)s->accepted, (long long)s->drafted);
+    if (f->cut) printf(", %s", f->cut);
+    printf("%s\n", styled(STYLE_RESET));
+}
+
+static void print_rate(const char *name, double value) {
+    if (isnan(value))
+        printf("  %-24s -\n", name);
+    else
+        printf("  %-24s %.3f\n", name, value);
+}
+
+void chat_print_stats(const struct chat *c) {
+    const struct acceptance *s = engine_stats(c->engine);
+    struct engine_info info = engine_info(c->engine);
+    struct engine_counts counts = engine_counts(c->engine);
+    int used;
+    engine_tokens(conversation_sequence(c->conversation), &used);
+    printf("  %-24s %d of %d tokens, %d turn%s\n", "context", used, info.context, conversation_turns(c->conversation),
+           conversation_turns(c->conversation) == 1 ? "" : "s");
+    printf("  %-24s %d\n", "k", info.k);
+    printf("  %-24s %lld drafting, %lld plain\n", "rounds", (long long)s->rounds, (long long)s->plain_rounds);
+    printf("  %-24s %lld\n", "emitted", (long long)s->emitted);
+    printf("  %-24s %lld of %lld\n", "accepted", (long long)s->accepted, (long long)s->drafted);
+    print_rate("draft_acceptance_rate", acceptance_draft_rate(s));
+    print_rate("mean_acceptance_length", acceptance_mean_length(s));
+    print_rate("alpha", acceptance_alpha(s));
+    print_rate("alpha_tv", acceptance_alpha_tv(s));
+    printf("  %-24s %llu graphs, %llu kernels\n", "launches", (unsigned long long)counts.stream.graph_launches,
+           (unsigned long long)counts.stream.kernel_launches);
+}
+
+int chat_print_shown(const struct chat *c) {
+    struct detokenizer *d;
+    struct buf text = {0};
+    TRY(detokenizer_create(engine_tokenizer(c->engine), true, &d));
+    int rc = 0;
+    for (size_t i = 0; i < c->answer_ids.len && rc == 0; i++) {
+        buf_clear(&text);
+        rc = detokenizer_push(d, c->answer_ids.data[i], &text);
+        chat_print(c, c->answer_accepted.data[i] ? STYLE_GREEN : STYLE_RESET, buf_text(&text), text.len);
+    }
+    buf_clear(&text);
+    if (rc == 0) rc = detokenizer_finish(d, &text);
+    chat_print(c, STYLE_RESET, buf_text(&text), text.len);
+    putchar('\n');
+    buf_free(&text);
+    detokenizer_free(d);
+    return rc;
+}
