@@ -22,14 +22,14 @@ static const char *program(void) {
     return path ? path : "build/duet";
 }
 
-/* The child's part: the program with "chat" and `args` (NULL-terminated). */
-static void exec_chat(const char *const *args) {
+/* The child's part: the program with "chat" and `args` (NULL-terminated); `state` is where it keeps its history. */
+static void exec_chat(const char *const *args, const char *state) {
     const char *argv[ARGS_MAX] = {program(), "chat"};
     for (int i = 0; args[i] && i + 3 < ARGS_MAX; i++) argv[i + 2] = args[i];
     unsetenv("NO_COLOR");
     setenv("TERM", "xterm-256color", 1);
     setenv("LC_ALL", "C.UTF-8", 1);
-    setenv("XDG_STATE_HOME", temp_dir(), 1);
+    setenv("XDG_STATE_HOME", state, 1);
     execv(argv[0], (char *const *)argv);
     _exit(127);
 }
@@ -75,7 +75,7 @@ static struct run chat(const char *input, const char *const *args) {
         redirect(in, O_RDONLY, 0);
         redirect(path_in(dir, "out"), O_WRONLY | O_CREAT | O_TRUNC, 1);
         redirect(path_in(dir, "err"), O_WRONLY | O_CREAT | O_TRUNC, 2);
-        exec_chat(args);
+        exec_chat(args, dir);
     }
     struct run r = {0};
     int status;
@@ -281,9 +281,10 @@ struct terminal {
 static struct terminal open_terminal(const char *const *args) {
     struct terminal t = {0};
     struct winsize size = {.ws_row = 40, .ws_col = 120};
+    const char *state = temp_dir();
     t.pid = forkpty(&t.fd, NULL, NULL, &size);
     ck_assert_int_ge(t.pid, 0);
-    if (t.pid == 0) exec_chat(args);
+    if (t.pid == 0) exec_chat(args, state);
     return t;
 }
 
