@@ -21,8 +21,9 @@ struct chat_input {
     char history_path[PATH_MAX]; /* "": none */
     char *line;                  /* plain lines: getline's */
     size_t cap;
-    bool continued;   /* the prompt of a further line */
-    bool interrupted; /* Ctrl-C in this line */
+    bool continued;       /* the prompt of a further line */
+    bool interrupted;     /* Ctrl-C in this line */
+    unsigned char unread; /* a byte that ended a malformed character; 0: none */
 };
 
 static volatile sig_atomic_t terminal_changed; /* resized, or continued after a stop */
@@ -40,13 +41,15 @@ static struct chat_input *input_of(EditLine *edit) {
     return data;
 }
 
-/* Escapes stand between \1 marks, so that libedit does not count them. */
+/* Escapes stand between \1 marks, so that libedit does not count them; it drops one that no character follows. */
 static char *prompt(EditLine *edit) {
     static char text[64];
     const char *bold = terminal_style(STDOUT_FILENO, STYLE_BOLD), *reset = terminal_style(STDOUT_FILENO, STYLE_RESET);
-    const char *mark = *bold ? "\1" : "";
-    snprintf(text, sizeof text, "%s%s%s%s %s%s%s", mark, bold, mark, input_of(edit)->continued ? "." : ">", mark, reset,
-             mark);
+    char sign = input_of(edit)->continued ? '.' : '>';
+    if (*bold)
+        snprintf(text, sizeof text, "\1%s\1%c\1%s\1 ", bold, sign, reset);
+    else
+        snprintf(text, sizeof text, "%c ", sign);
     return text;
 }
 
@@ -61,6 +64,8 @@ static int read_byte(EditLine *edit, unsigned char *byte) {
         }
         if (terminal_changed) {
             terminal_changed = 0;
+            fputs("\r\033[J", stdout); /* libedit draws anew from where the cursor is */
+            fflush(stdout);
             el_resize(edit);
             el_set(edit, EL_PREP_TERM, 1);
             el_set(edit, EL_REFRESH);
@@ -71,21 +76,30 @@ static int read_byte(EditLine *edit, unsigned char *byte) {
     }
 }
 
+/* Length that the first byte of a character announces; 1 for what is none. */
+static size_t announced_length(unsigned char first) {
+    return first < 0xc2 || first > 0xf4 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+}
+
 /* One character of UTF-8; bytes that are none become U+FFFD. */
 static int read_character(EditLine *edit, wchar_t *out) {
+    struct chat_input *in = input_of(edit);
     char bytes[4];
-    uint32_t code_point = 0xfffd;
-    for (size_t n = 0; n < sizeof bytes; n++) {
-        int got = read_byte(edit, (unsigned char *)&bytes[n]);
+    uint32_t code_point = 0;
+    size_t n = 0, length = 1;
+    while (n < length) {
+        unsigned char byte = in->unread;
+        int got = byte ? 1 : read_byte(edit, &byte);
         if (got <= 0) return got;
-        unsigned char first = (unsigned char)bytes[0];
-        size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-        if (n > 0 && ((unsigned char)bytes[n] & 0xc0) != 0x80) break;
-        if (n + 1 < length) continue;
-        if (utf8_decode(bytes, length, &code_point) == 0) code_point = 0xfffd;
-        break;
+        in->unread = 0;
+        if (n > 0 && (byte & 0xc0) != 0x80) {
+            in->unread = byte;
+            break;
+        }
+        if (n == 0) length = announced_length(byte);
+        bytes[n++] = (char)byte;
     }
-    *out = (wchar_t)code_point;
+    *out = utf8_decode(bytes, n, &code_point) == (int)n ? (wchar_t)code_point : 0xfffd;
     return 1;
 }
 
@@ -172,8 +186,8 @@ static int open_editor(struct chat_input *in) {
     el_set(in->edit, EL_PROMPT_ESC, prompt, '\1');
     el_set(in->edit, EL_HIST, history, in->history);
     el_wset(in->edit, EL_GETCFN, read_character);
-    el_set(in->edit, EL_ADDFN, "interrupt-line", "drop the line", interrupt_line);
-    el_set(in->edit, EL_ADDFN, "insert-paste", "insert pasted text", insert_paste);
+    el_wset(in->edit, EL_ADDFN, L"interrupt-line", L"drop the line", interrupt_line);
+    el_wset(in->edit, EL_ADDFN, L"insert-paste", L"insert pasted text", insert_paste);
     el_set(in->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_source(in->edit, NULL); /* the user's ~/.editrc */
     el_set(in->edit, EL_BIND, "^C", "interrupt-line", NULL);
