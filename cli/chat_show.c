@@ -75,7 +75,7 @@ static void print_tame(const char *text, size_t n) {
         size_t control = control_at(text + i, n - i);
         if (control > 0) {
             putchar('^');
-            putchar((text[i + control - 1] & 0x1f) ^ 0x40);
+            putchar((text[i + control - 1] & 0x7f) ^ 0x40);
         } else {
             putchar(text[i]);
         }
