@@ -1,0 +1,173 @@
+/* Which models: directories, the local Hugging Face cache, the embedded pair; and the engine over them. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+#ifndef DUET_PREFIX
+#define DUET_PREFIX "/usr/local"
+#endif
+
+static bool is_directory(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* "ORG/NAME" without a path's meaning. */
+static bool is_cache_name(const char *name) {
+    const char *slash = strchr(name, '/');
+    return slash && slash > name && slash[1] && !strchr(slash + 1, '/') && name[0] != '.' && name[0] != '~' &&
+           slash[1] != '.';
+}
+
+static void cache_root(struct buf *out) {
+    const char *hf_home = getenv("HF_HOME"), *home = getenv("HOME");
+    if (hf_home && *hf_home)
+        buf_printf(out, "%s/hub", hf_home);
+    else
+        buf_printf(out, "%s/.cache/huggingface/hub", home ? home : "");
+}
+
+/* The commit that refs/main names: one word. */
+static bool read_ref(const char *path, char hash[128]) {
+    FILE *file = fopen(path, "r");
+    if (!file) return false;
+    bool ok = fgets(hash, 128, file) != NULL;
+    fclose(file);
+    if (ok) hash[strcspn(hash, " \r\n\t")] = 0;
+    return ok && hash[0] && hash[0] != '.' && !strchr(hash, '/');
+}
+
+static int find_in_cache(const char *name, char **out) {
+    struct buf root = {0}, path = {0};
+    cache_root(&root);
+    size_t org = strcspn(name, "/");
+    buf_printf(&root, "/models--%.*s--%s", (int)org, name, name + org + 1);
+    buf_printf(&path, "%s/refs/main", buf_text(&root));
+    char hash[128];
+    int rc = 0;
+    if (!is_directory(buf_text(&root))) {
+        rc = err_set(ERR_IO, "%s: no such directory, and not in the local Hugging Face cache (%s)", name,
+                     buf_text(&root));
+    } else if (!read_ref(buf_text(&path), hash)) {
+        rc = err_set(ERR_IO, "%s: names no snapshot", buf_text(&path));
+    } else {
+        buf_clear(&path);
+        buf_printf(&path, "%s/snapshots/%s", buf_text(&root), hash);
+        if (is_directory(buf_text(&path)))
+            *out = strdup(buf_text(&path));
+        else
+            rc = err_set(ERR_IO, "%s: no such directory", buf_text(&path));
+    }
+    buf_free(&root);
+    buf_free(&path);
+    return rc;
+}
+
+int models_find(const char *name, char **out) {
+    *out = NULL;
+    if (!is_directory(name) && is_cache_name(name)) return find_in_cache(name, out);
+    if (!is_directory(name)) return err_set(ERR_IO, "%s: no such directory", name);
+    *out = strdup(name);
+    return 0;
+}
+
+/* --- the embedded pair -------------------------------------------------------------------------------------- */
+
+/* Is the pair in `root`/`relative`? Fills `out` if so. */
+static bool try_assets(const char *root, const char *relative, struct models *out) {
+    struct buf target = {0}, draft = {0};
+    buf_printf(&target, "%s%s/target", root, relative);
+    buf_printf(&draft, "%s%s/draft", root, relative);
+    bool found = is_directory(buf_text(&target)) && is_directory(buf_text(&draft));
+    if (found) *out = (struct models){strdup(buf_text(&target)), strdup(buf_text(&draft)), true};
+    buf_free(&target);
+    buf_free(&draft);
+    return found;
+}
+
+/* $DUET_ASSETS; the checkout's assets/ (build/MODE/duet lies two levels below it); PREFIX/share/duet. */
+static int find_assets(struct models *out) {
+    const char *given = getenv("DUET_ASSETS");
+    if (given && *given && try_assets(given, "", out)) return 0;
+    char folder[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    if (n > 0) {
+        folder[n] = 0;
+        char *slash = strrchr(folder, '/');
+        if (slash) *slash = 0;
+        if (try_assets(folder, "/../../assets", out) || try_assets(folder, "/../assets", out)) return 0;
+    }
+    if (try_assets(DUET_PREFIX, "/share/duet", out)) return 0;
+    return err_set(ERR_IO,
+                   "the embedded pair is neither in $DUET_ASSETS (%s) nor beside the program nor in %s/share/duet; "
+                   "hint: --target DIR --draft DIR",
+                   given && *given ? given : "not set", DUET_PREFIX);
+}
+
+/* --- both models -------------------------------------------------------------------------------------------- */
+
+static int find_pair(struct models *out, const struct options *o) {
+    if (!o->target) return find_assets(out);
+    TRY(models_find(o->target, &out->target));
+    return o->draft ? models_find(o->draft, &out->draft) : 0;
+}
+
+int models_resolve(struct models *out, const struct options *o) {
+    *out = (struct models){0};
+    int rc = find_pair(out, o);
+    if (rc != 0) {
+        models_free(out);
+        return rc;
+    }
+    if (o->k == 0 && o->k_max == 0) {
+        free(out->draft);
+        out->draft = NULL;
+    } else if (!out->draft) {
+        cli_note("no --draft: the target decodes plainly (K = 0)");
+    }
+    return 0;
+}
+
+void models_free(struct models *m) {
+    free(m->target);
+    free(m->draft);
+    *m = (struct models){0};
+}
+
+void engine_options_set(struct engine_options *out, const struct options *o, const struct models *m) {
+    int k_max = o->k_max;
+    if (!k_max) k_max = o->command == COMMAND_CHAT && o->k < 8 ? 8 : o->k;
+    *out = (struct engine_options){
+        .target = m->target,
+        .draft = m->draft,
+        .device = o->device,
+        .threads = o->threads,
+        .k = m->draft ? o->k : 0,
+        .k_max = m->draft ? k_max : 0,
+        .max_batch = o->batch,
+        .context = o->context,
+        .graphs = o->graphs,
+        .buckets = o->buckets,
+        .progress = progress_bar(),
+    };
+}
+
+int engine_start(struct engine **out, struct models *m, const struct options *o) {
+    *out = NULL;
+    TRY(models_resolve(m, o));
+    struct engine_options eo;
+    engine_options_set(&eo, o, m);
+    int rc = engine_create(out, &eo);
+    progress_clear();
+    if (rc != 0) {
+        models_free(m);
+        return rc;
+    }
+    struct engine_info info = engine_info(*out);
+    if (info.context_capped) cli_note("context capped to %d tokens: memory allows no more", info.context);
+    return 0;
+}

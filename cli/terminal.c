@@ -1,0 +1,127 @@
+/* stderr and stdout as terminals: errors, notes, colour, the progress bar. */
+#include <langinfo.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/cli.h"
+
+static struct {
+    bool tty[3];
+    bool quiet, color, unicode;
+    bool bar_drawn;
+    int64_t bar_us;
+} term;
+
+void terminal_init(const struct options *o) {
+    for (int fd = 0; fd < 3; fd++) term.tty[fd] = isatty(fd);
+    const char *no_color = getenv("NO_COLOR"), *type = getenv("TERM");
+    term.quiet = o->quiet;
+    term.color = !(no_color && *no_color) && type && strcmp(type, "dumb") != 0;
+    term.unicode = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+}
+
+bool terminal_is_tty(int fd) {
+    return term.tty[fd];
+}
+
+bool terminal_is_quiet(void) {
+    return term.quiet;
+}
+
+bool terminal_has_color(int fd) {
+    return term.tty[fd] && term.color;
+}
+
+bool terminal_has_unicode(void) {
+    return term.unicode;
+}
+
+int terminal_columns(void) {
+    struct winsize size;
+    for (int fd = 2; fd >= 0; fd--)
+        if (term.tty[fd] && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    return 80;
+}
+
+const char *terminal_style(int fd, enum style style) {
+    static const char *const sequence[] = {
+        [STYLE_RESET] = "\033[0m",  [STYLE_DIM] = "\033[2m",     [STYLE_BOLD] = "\033[1m", [STYLE_RED] = "\033[31m",
+        [STYLE_GREEN] = "\033[32m", [STYLE_YELLOW] = "\033[33m", [STYLE_CYAN] = "\033[36m"};
+    return terminal_has_color(fd) ? sequence[style] : "";
+}
+
+/* --- errors and notes ------------------------------------------------------------------------------------- */
+
+static void print_error(const char *sentence) {
+    progress_clear();
+    fflush(stdout);
+    fprintf(stderr, "duet: %s\n", sentence);
+}
+
+void cli_error(const char *format, ...) {
+    char sentence[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    err_set(ERR_USAGE, "%s", sentence); /* escapes what came from files */
+    print_error(err_message());
+}
+
+int cli_fail(int rc) {
+    print_error(err_message());
+    return rc == ERR_USAGE ? STATUS_USAGE : STATUS_FAILED;
+}
+
+void cli_note(const char *format, ...) {
+    if (term.quiet || !term.tty[2]) return;
+    progress_clear();
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "%sduet: ", terminal_style(2, STYLE_DIM));
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "%s\n", terminal_style(2, STYLE_RESET));
+    va_end(args);
+}
+
+/* --- the bar ------------------------------------------------------------------------------------------------ */
+
+enum { BAR_WIDTH = 24, BAR_INTERVAL_US = 100000 };
+
+void progress_clear(void) {
+    if (!term.bar_drawn) return;
+    fputs("\r\033[K", stderr);
+    fflush(stderr);
+    term.bar_drawn = false;
+}
+
+void progress_draw(const char *what, int64_t done, int64_t total, const char *tail) {
+    if (term.quiet || !term.tty[2] || total <= 0) return;
+    int64_t now = clock_us();
+    if (term.bar_drawn && done < total && now - term.bar_us < BAR_INTERVAL_US) return;
+    term.bar_us = now;
+    int full = (int)((double)BAR_WIDTH * (double)done / (double)total);
+    char bar[BAR_WIDTH + 1];
+    for (int i = 0; i < BAR_WIDTH; i++) bar[i] = i < full ? '#' : ' ';
+    bar[BAR_WIDTH] = 0;
+    char line[256];
+    snprintf(line, sizeof line, "%s [%s] %lld/%lld%s%s", what, bar, (long long)done, (long long)total, tail ? "  " : "",
+             tail ? tail : "");
+    fprintf(stderr, "\r%s%.*s%s\033[K", terminal_style(2, STYLE_DIM), terminal_columns() - 1, line,
+            terminal_style(2, STYLE_RESET));
+    fflush(stderr);
+    term.bar_drawn = true;
+}
+
+static void report_progress(void *user, const char *what, int64_t done, int64_t total) {
+    (void)user;
+    progress_draw(what, done, total, NULL);
+}
+
+struct progress progress_bar(void) {
+    return (struct progress){.report = report_progress};
+}
