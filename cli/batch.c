@@ -1,0 +1,272 @@
+/* duet batch: continuous batching over the lines of a JSONL file. As a sequence ends, the next line joins. */
+#include "cli/batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cli/batch_job.h"
+#include "cli/cli.h"
+#include "cli/io.h"
+
+struct result {
+    char *record; /* NULL until it is made, and again after it is written */
+    size_t len;
+};
+
+struct batch {
+    const struct options *o;
+    struct models models;
+    struct engine *engine;
+    struct chat_template *chat_template;
+    char *template_error;
+    struct request_context context;
+    struct alpha_report report;
+
+    struct buf input;
+    struct lines lines;
+    struct output output;
+    bool is_broken;               /* the output failed: nothing more goes there */
+    struct result *results;       /* [total], in input order */
+    int total, admitted, written; /* lines that are not blank */
+    int next;                     /* the record whose turn it is */
+    int failed;
+    int64_t start_us, tokens;
+
+    struct job **jobs; /* [o->batch] running, or parsed and waiting for a sequence */
+    int *job_order;    /* [o->batch] index of each job's result */
+    int waiting;       /* slot of the parsed job that found no sequence free, or -1 */
+};
+
+/* --- records ------------------------------------------------------------------------------------------------ */
+
+static int write_result(struct batch *b, struct result *r) {
+    b->is_broken = true; /* until this line is out */
+    TRY(output_line(&b->output, r->record, r->len));
+    b->is_broken = false;
+    free(r->record);
+    r->record = NULL;
+    b->written++;
+    return 0;
+}
+
+/* Writes the records whose turn has come. */
+static int write_ready(struct batch *b) {
+    for (; b->next < b->total && b->results[b->next].record; b->next++) TRY(write_result(b, &b->results[b->next]));
+    return 0;
+}
+
+/* At an early end: what is finished, in order. */
+static int write_finished(struct batch *b) {
+    for (int i = b->next; i < b->total; i++)
+        if (b->results[i].record) TRY(write_result(b, &b->results[i]));
+    return 0;
+}
+
+static void keep_record(struct batch *b, int slot) {
+    struct job *j = b->jobs[slot];
+    struct buf record = {0};
+    record_write(&record, &j->request, j->answers, j->count, b->context.tokenizer != NULL);
+    b->results[b->job_order[slot]] = (struct result){record.data, record.len};
+    if (j->request.error) b->failed++;
+    for (int i = 0; i < j->count; i++) b->tokens += (int64_t)j->answers[i].ids.len;
+    job_free(j);
+    b->jobs[slot] = NULL;
+}
+
+/* --- lines to jobs -------------------------------------------------------------------------------------------- */
+
+static void next_line(struct batch *b, const char **line, size_t *n) {
+    do lines_next(&b->lines, line, n);
+    while (line_is_blank(*line, *n));
+}
+
+static int parse_next(struct batch *b, int slot) {
+    struct request request;
+    const char *line;
+    size_t n;
+    next_line(b, &line, &n);
+    request_parse(&request, &b->context, b->lines.number, line, n);
+    struct job *j = job_create(&request);
+    if (!j) {
+        request_free(&request);
+        return err_set(ERR_MEMORY, "out of memory for line %d", b->lines.number);
+    }
+    j->done = request.error != NULL;
+    b->jobs[slot] = j;
+    b->job_order[slot] = b->admitted++;
+    return 0;
+}
+
+/* Starts the job of `slot`, which is parsed. *busy: it has to wait until another ends. */
+static int start_parsed(struct batch *b, int slot, bool *busy) {
+    struct job *j = b->jobs[slot];
+    if (!j->done) {
+        int rc = job_start(j, b->engine, &b->context);
+        *busy = rc == ERR_BUSY;
+        if (*busy) return 0;
+        TRY(rc);
+    }
+    if (j->done) keep_record(b, slot);
+    return 0;
+}
+
+/* Fills free slots with lines, in order: one that finds no sequence free waits in its slot, and those after it too. */
+static int fill_slots(struct batch *b) {
+    bool busy = false;
+    if (b->waiting >= 0) TRY(start_parsed(b, b->waiting, &busy));
+    if (busy) return 0;
+    b->waiting = -1;
+    for (int slot = 0; slot < b->o->batch; slot++) {
+        while (!b->jobs[slot] && b->admitted < b->total) {
+            TRY(parse_next(b, slot));
+            TRY(start_parsed(b, slot, &busy));
+            if (!busy) continue;
+            b->waiting = slot;
+            return 0;
+        }
+    }
+    return 0;
+}
+
+static int admit(struct batch *b) {
+    TRY(fill_slots(b));
+    bool alone = b->waiting >= 0;
+    for (int slot = 0; slot < b->o->batch; slot++)
+        if (b->jobs[slot] && b->jobs[slot]->sequence) alone = false;
+    return alone ? ERR_BUSY : 0; /* nothing will ever end: the sentence is engine_open's */
+}
+
+/* --- the run ---------------------------------------------------------------------------------------------------- */
+
+static int finish_jobs(struct batch *b) {
+    for (int slot = 0; slot < b->o->batch; slot++) {
+        struct job *j = b->jobs[slot];
+        if (!j || !j->sequence) continue;
+        TRY(job_advance(j, &b->context));
+        if (j->done) keep_record(b, slot);
+    }
+    return 0;
+}
+
+static void show_progress(const struct batch *b, int running) {
+    char tail[96];
+    int done = b->admitted;
+    for (int slot = 0; slot < b->o->batch; slot++) done -= b->jobs[slot] != NULL;
+    const struct acceptance *a = engine_stats(b->engine);
+    double seconds = (double)(clock_us() - b->start_us) * 1e-6;
+    int n = snprintf(tail, sizeof tail, "%d running, %.1f tok/s", running, (double)a->emitted / seconds);
+    if (a->drafted > 0) snprintf(tail + n, sizeof tail - (size_t)n, ", %.2f accepted", acceptance_draft_rate(a));
+    progress_draw("batch", done, b->total, tail);
+}
+
+static int run_lines(struct batch *b) {
+    b->start_us = clock_us();
+    while (b->next < b->total && !signals_interrupted()) {
+        int running;
+        TRY(admit(b));
+        TRY(engine_step(b->engine, &running));
+        TRY(finish_jobs(b));
+        if (b->results[b->next].record) progress_clear();
+        TRY(write_ready(b));
+        show_progress(b, running);
+    }
+    return 0;
+}
+
+/* --- start and end ----------------------------------------------------------------------------------------------- */
+
+static int read_lines(struct batch *b) {
+    const char *line;
+    size_t n;
+    TRY(input_read(b->o->input, &b->input));
+    for (struct lines l = lines_of(&b->input); lines_next(&l, &line, &n);) b->total += !line_is_blank(line, n);
+    b->lines = lines_of(&b->input);
+    b->results = calloc((size_t)b->total + 1, sizeof *b->results);
+    b->jobs = calloc((size_t)b->o->batch, sizeof(struct job *));
+    b->job_order = calloc((size_t)b->o->batch, sizeof *b->job_order);
+    if (!b->results || !b->jobs || !b->job_order) return err_set(ERR_MEMORY, "out of memory for %d lines", b->total);
+    char message[96];
+    snprintf(message, sizeof message, "duet: interrupted: %d of %d records are missing", b->total, b->total);
+    signals_set_message(message);
+    return 0;
+}
+
+/* A template that is not recognised is an error of the lines that need one, unless it was asked for by name. */
+static int load_template(struct batch *b) {
+    const char *dir = b->models.target;
+    if (b->o->chat_template) return chat_template_by_name(&b->chat_template, b->o->chat_template, dir);
+    if (engine_tokenizer(b->engine) && chat_template_load(&b->chat_template, dir) != 0)
+        b->template_error = strdup(err_message());
+    return 0;
+}
+
+static int start(struct batch *b) {
+    TRY(output_open(&b->output, b->o->output, b->o->input));
+    TRY(alpha_report_open(&b->report, b->o));
+    TRY(read_lines(b));
+    TRY(engine_start(&b->engine, &b->models, b->o));
+    TRY(load_template(b));
+    struct engine_info info = engine_info(b->engine);
+    b->context = (struct request_context){.o = b->o,
+                                          .tokenizer = engine_tokenizer(b->engine),
+                                          .chat_template = b->chat_template,
+                                          .template_error = b->template_error,
+                                          .vocab = info.vocab,
+                                          .context = info.context,
+                                          .think = b->o->think};
+    return output_begin(&b->output);
+}
+
+static int run(struct batch *b) {
+    TRY(start(b));
+    signals_set(SIGNALS_FLAG);
+    int rc = run_lines(b);
+    signals_set_message("duet: interrupted");
+    signals_set(SIGNALS_EXIT);
+    progress_clear();
+    if (rc == 0) return write_finished(b);
+    char *sentence = strdup(err_message()); /* the first error is the one to tell */
+    if (!b->is_broken) (void)write_finished(b);
+    err_set(ERR_INTERNAL, "%s", sentence ? sentence : "out of memory");
+    free(sentence);
+    return rc;
+}
+
+static int finish(struct batch *b) {
+    TRY(output_close(&b->output));
+    return alpha_report_write(&b->report, b->engine);
+}
+
+static void batch_free(struct batch *b) {
+    for (int slot = 0; b->jobs && slot < b->o->batch; slot++) job_free(b->jobs[slot]);
+    for (int i = 0; b->results && i < b->total; i++) free(b->results[i].record);
+    free(b->jobs);
+    free(b->job_order);
+    free(b->results);
+    output_close(&b->output);
+    alpha_report_close(&b->report);
+    chat_template_free(b->chat_template);
+    free(b->template_error);
+    engine_destroy(b->engine);
+    models_free(&b->models);
+    buf_free(&b->input);
+}
+
+int batch_main(const struct options *o) {
+    struct batch b = {.o = o, .waiting = -1};
+    int status = STATUS_OK;
+    int rc = run(&b);
+    if (rc == 0) rc = finish(&b);
+    if (rc != 0) {
+        status = cli_fail(rc);
+    } else if (b.written < b.total) {
+        cli_error("interrupted: %d of %d records are missing", b.total - b.written, b.total);
+        status = STATUS_INTERRUPTED;
+    } else if (b.failed > 0) {
+        cli_error("%d of %d lines failed", b.failed, b.total);
+        status = STATUS_FAILED;
+    }
+    batch_free(&b);
+    return status;
+}

@@ -1,0 +1,57 @@
+/* duet batch: what its three files share.
+ *
+ * A request is one input line, parsed and checked (batch_request.c). A job is a request while it runs (batch.c); an answer
+ * is what one turn of it gave; batch_record.c writes the record. */
+#ifndef DUET_CLI_BATCH_H
+#define DUET_CLI_BATCH_H
+
+#include <cjson/cJSON.h>
+
+#include "base/buf.h"
+#include "cli/options.h"
+#include "engine/engine.h"
+#include "model/chat_template.h"
+
+/* What parsing needs to know of the run. */
+struct request_context {
+    const struct options *o;
+    const struct tokenizer *tokenizer;         /* NULL: ids in, ids out */
+    const struct chat_template *chat_template; /* NULL: completion mode, or template_error */
+    const char *template_error;                /* why there is none although the files have one; NULL: they have none */
+    int vocab, context;
+    bool think;
+};
+
+struct request {
+    int line;    /* input line, from 1: the record's index */
+    cJSON *id;   /* what the record echoes; NULL: absent */
+    char *error; /* NULL, or what is wrong, without "line n: " */
+    struct ids ids;
+    struct buf *turns; /* [turn_count]: user turns; NULL: one answer to `ids` */
+    int turn_count;
+    struct buf *stops; /* [stop_count] */
+    int stop_count;
+    int max_tokens;
+    struct sampling sampling;
+    uint64_t seed;
+    bool ignore_eos;
+};
+
+/* Parses line `number`. What is wrong with it is stored in `error`. */
+void request_parse(struct request *, const struct request_context *, int number, const char *line, size_t n);
+void request_free(struct request *);
+/* Stores `sentence` as what is wrong. */
+void request_fail(struct request *, const char *sentence);
+
+struct answer {
+    struct buf text;
+    struct ids ids; /* without the end id */
+    int prompt_tokens;
+    enum finish finish;
+    struct acceptance stats;
+};
+
+/* One record, a JSON object on one line. `answers` [count] are what the request gave before its error, if any. */
+void record_write(struct buf *out, const struct request *, const struct answer *answers, int count, bool has_text);
+
+#endif

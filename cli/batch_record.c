@@ -1,0 +1,89 @@
+/* One record of batch output. */
+#include <math.h>
+
+#include "base/json.h"
+#include "cli/batch.h"
+#include "cli/io.h"
+
+static const char *finish_name(enum finish finish) {
+    return finish == FINISH_STOP ? "stop" : finish == FINISH_LENGTH ? "length" : "error";
+}
+
+static void put_rate(struct buf *out, const char *name, double rate) {
+    if (isnan(rate))
+        buf_printf(out, ", \"%s\": null", name);
+    else
+        buf_printf(out, ", \"%s\": %.15g", name, rate);
+}
+
+/* A seed above 2^53 is no exact JSON number. */
+static void put_seed(struct buf *out, uint64_t seed) {
+    const char *quote = seed > (uint64_t)1 << 53 ? "\"" : "";
+    buf_printf(out, ", \"seed\": %s%llu%s", quote, (unsigned long long)seed, quote);
+}
+
+/* "text", "ids", the counts and the figures: what a record and each of its turns have. */
+static void put_answer(struct buf *out, const struct answer *last, const struct answer *sum, const char *finish,
+                       uint64_t seed, bool has_text, int completion_tokens) {
+    if (has_text) {
+        buf_puts(out, "\"text\": ");
+        put_json_string(out, buf_text(&last->text), last->text.len);
+        buf_puts(out, ", ");
+    }
+    buf_puts(out, "\"ids\": ");
+    put_json_ids(out, last->ids.data, last->ids.len);
+    buf_printf(out, ", \"prompt_tokens\": %d, \"completion_tokens\": %d, \"finish_reason\": \"%s\"", sum->prompt_tokens,
+               completion_tokens, finish);
+    put_seed(out, seed);
+    buf_printf(out, ", \"rounds\": %lld, \"drafted\": %lld, \"accepted\": %lld",
+               (long long)(sum->stats.rounds + sum->stats.plain_rounds), (long long)sum->stats.drafted,
+               (long long)sum->stats.accepted);
+    put_rate(out, "draft_acceptance_rate", acceptance_draft_rate(&sum->stats));
+    put_rate(out, "mean_acceptance_length", acceptance_mean_length(&sum->stats));
+}
+
+static void put_turns(struct buf *out, const struct request *r, const struct answer *answers, int count,
+                      bool has_text) {
+    buf_puts(out, ", \"turns\": [");
+    for (int i = 0; i < count; i++) {
+        buf_puts(out, i ? ", {" : "{");
+        put_answer(out, &answers[i], &answers[i], finish_name(answers[i].finish), r->seed, has_text,
+                   (int)answers[i].ids.len);
+        buf_putc(out, '}');
+    }
+    buf_putc(out, ']');
+}
+
+static void put_error(struct buf *out, const struct request *r) {
+    struct buf sentence = {0};
+    buf_printf(&sentence, "line %d: %s", r->line, r->error);
+    buf_puts(out, ", \"error\": ");
+    put_json_string(out, buf_text(&sentence), sentence.len);
+    buf_free(&sentence);
+}
+
+void record_write(struct buf *out, const struct request *r, const struct answer *answers, int count, bool has_text) {
+    buf_printf(out, "{\"index\": %d", r->line);
+    if (r->id) {
+        buf_puts(out, ", \"id\": ");
+        json_print(r->id, out);
+    }
+    if (count > 0) {
+        const struct answer *last = &answers[count - 1];
+        struct answer sum = {0};
+        int completion_tokens = 0;
+        for (int i = 0; i < count; i++) {
+            sum.prompt_tokens += answers[i].prompt_tokens;
+            completion_tokens += (int)answers[i].ids.len;
+            acceptance_merge(&sum.stats, &answers[i].stats);
+        }
+        buf_puts(out, ", ");
+        put_answer(out, last, &sum, r->error ? "error" : finish_name(last->finish), r->seed, has_text,
+                   completion_tokens);
+        if (r->turns) put_turns(out, r, answers, count, has_text);
+    } else {
+        buf_puts(out, ", \"finish_reason\": \"error\"");
+    }
+    if (r->error) put_error(out, r);
+    buf_putc(out, '}');
+}

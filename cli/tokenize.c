@@ -1,0 +1,100 @@
+/* duet tokenize: encodes and decodes the lines of a JSONL file. */
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "cli/cli.h"
+#include "cli/io.h"
+#include "model/tokenizer.h"
+
+struct tokenize {
+    const struct options *o;
+    struct tokenizer *tokenizer;
+    struct buf input;
+    struct output output;
+    int lines, failed;
+};
+
+/* {"text": ...} -> {"ids": [...], "decoded": "..."} */
+static int tokenize_text(const struct tokenize *t, const char *line, size_t n, struct buf *out) {
+    cJSON *object;
+    struct buf text = {0}, decoded = {0};
+    struct ids ids = {0};
+    TRY(json_parse(&object, line, n));
+    int rc = 0;
+    if (!cJSON_IsObject(object))
+        rc = err_set(ERR_FORMAT, "not an object");
+    else if (!json_string(json_get(object, "text"), &text))
+        rc = err_set(ERR_FORMAT, "'text' must be a string");
+    if (rc == 0) rc = tokenizer_encode(t->tokenizer, buf_text(&text), text.len, t->o->special, &ids);
+    if (rc == 0) rc = tokenizer_decode(t->tokenizer, ids.data, ids.len, false, &decoded);
+    if (rc == 0) {
+        buf_puts(out, "{\"ids\": ");
+        put_json_ids(out, ids.data, ids.len);
+        buf_puts(out, ", \"decoded\": ");
+        put_json_string(out, buf_text(&decoded), decoded.len);
+        buf_putc(out, '}');
+    }
+    buf_free(&text);
+    buf_free(&decoded);
+    ids_free(&ids);
+    cJSON_Delete(object);
+    return rc;
+}
+
+static int tokenize_line(struct tokenize *t, int number, const char *line, size_t n, struct buf *out) {
+    t->lines++;
+    if (tokenize_text(t, line, n, out) == 0) return 0;
+    t->failed++;
+    buf_clear(out);
+    struct buf sentence = {0};
+    buf_printf(&sentence, "line %d: %s", number, err_message());
+    buf_puts(out, "{\"error\": ");
+    put_json_string(out, buf_text(&sentence), sentence.len);
+    buf_putc(out, '}');
+    buf_free(&sentence);
+    return 0;
+}
+
+static int tokenize_lines(struct tokenize *t) {
+    struct lines lines = lines_of(&t->input);
+    struct buf out = {0};
+    const char *line;
+    size_t n;
+    int rc = output_begin(&t->output);
+    while (rc == 0 && lines_next(&lines, &line, &n)) {
+        if (line_is_blank(line, n)) continue;
+        buf_clear(&out);
+        rc = tokenize_line(t, lines.number, line, n, &out);
+        if (rc == 0) rc = output_line(&t->output, buf_text(&out), out.len);
+    }
+    buf_free(&out);
+    return rc;
+}
+
+static int tokenize_run(struct tokenize *t) {
+    char *dir;
+    TRY(models_find(t->o->directory, &dir));
+    int rc = tokenizer_load(&t->tokenizer, dir);
+    free(dir);
+    if (rc != 0) return rc;
+    TRY(output_open(&t->output, t->o->output, t->o->input));
+    TRY(input_read(t->o->input, &t->input));
+    TRY(tokenize_lines(t));
+    return output_close(&t->output);
+}
+
+int tokenize_main(const struct options *o) {
+    struct tokenize t = {.o = o};
+    int rc = tokenize_run(&t);
+    int status = STATUS_OK;
+    if (rc != 0) {
+        status = cli_fail(rc);
+        output_close(&t.output);
+    } else if (t.failed) {
+        cli_error("%d of %d lines failed", t.failed, t.lines);
+        status = STATUS_FAILED;
+    }
+    tokenizer_free(t.tokenizer);
+    buf_free(&t.input);
+    return status;
+}
