@@ -1,0 +1,39 @@
+/* duet bench: what its files share. */
+#ifndef DUET_CLI_BENCH_H
+#define DUET_CLI_BENCH_H
+
+#include "cli/options.h"
+#include "engine/engine.h"
+
+/* Bytes a second that the device reads: on the host all threads over a buffer larger than the caches, elsewhere a copy
+ * within the device (bytes read and written). Best of several passes. Allocates and gives back. */
+int bench_bandwidth(const char *device, int threads, double *bytes_per_second);
+
+/* The prompts: ids of [count] distinct ones, from -i FILE (JSONL as of `duet batch`, prompt, messages, prompt_ids, or the
+ * first of turns) or built in. */
+struct bench_prompts {
+    struct ids *ids;
+    int count;
+};
+int bench_prompts_load(struct bench_prompts *, const struct options *, const struct engine *, const char *target);
+void bench_prompts_free(struct bench_prompts *);
+
+/* All prompts answered once, `batch` at a time, each in a fresh sequence. Time of prefill is left out. */
+struct bench_run {
+    double seconds;  /* in rounds */
+    double round_ms; /* mean of a round of the first group, all rows live */
+    int64_t tokens;
+    struct acceptance stats;
+};
+int bench_generate(struct engine *, const struct bench_prompts *, const struct options *, int k, struct bench_run *);
+
+/* Milliseconds of single launches with `batch` rows in mid-answer. */
+struct bench_steps {
+    double decode_ms;
+    double verify_ms[K_MAX + 2]; /* [M], M = 2..k_max+1 rows */
+    double draft_first_ms, draft_step_ms, draw_ms, accept_ms;
+    int context; /* tokens before the rows */
+};
+int bench_steps(struct engine *, const struct bench_prompts *, const struct options *, struct bench_steps *);
+
+#endif

@@ -1,0 +1,234 @@
+/* Whole answers and single launches, timed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "cli/batch.h"
+#include "cli/bench.h"
+#include "cli/cli.h"
+#include "cli/io.h"
+#include "engine/probe.h"
+
+/* --- prompts ---------------------------------------------------------------------------------------------- */
+
+static const char *const built_in[] = {
+    "Tell me a short story about a fox who learns to swim.",
+    "Why is the sky blue in the morning and red in the evening?",
+    "Write a story about two children who build a boat.",
+    "What do bees do all day, and why do we need them?",
+    "Explain how bread is made, step by step.",
+    "Tell me about a small town by the sea and the people there.",
+    "How can I stay friends with someone who moved far away?",
+    "What is the moon made of, and who has been there?",
+};
+enum { BUILT_IN = sizeof built_in / sizeof *built_in };
+
+/* A built-in question as a line of batch input: a chat where there is a template. */
+static void write_question(struct buf *out, const char *question, bool chat) {
+    buf_puts(out, chat ? "{\"messages\": [{\"role\": \"user\", \"content\": " : "{\"prompt\": ");
+    put_json_string(out, question, strlen(question));
+    buf_puts(out, chat ? "}]}\n" : "}\n");
+}
+
+/* Without a tokenizer: ids that differ from prompt to prompt. */
+static void write_ids(struct buf *out, int which, int vocab) {
+    buf_puts(out, "{\"prompt_ids\": [");
+    for (int i = 0; i < 16; i++) buf_printf(out, "%s%d", i ? ", " : "", (3 + 37 * which + 11 * i) % vocab);
+    buf_puts(out, "]}\n");
+}
+
+static int parse_prompt_lines(struct bench_prompts *p, const struct request_context *c, const struct buf *text) {
+    struct lines lines = lines_of(text);
+    const char *line;
+    size_t n;
+    while (lines_next(&lines, &line, &n)) {
+        struct request r;
+        if (line_is_blank(line, n)) continue;
+        request_parse(&r, c, lines.number, line, n);
+        int rc = r.error ? err_set(ERR_FORMAT, "line %d: %s", r.line, r.error) : 0;
+        if (rc == 0 && r.turns) rc = tokenizer_encode(c->tokenizer, r.turns[0].data, r.turns[0].len, true, &r.ids);
+        struct ids *ids = rc == 0 ? realloc(p->ids, (size_t)(p->count + 1) * sizeof *ids) : NULL;
+        if (ids) {
+            p->ids = ids;
+            p->ids[p->count++] = r.ids;
+            r.ids = (struct ids){0};
+        }
+        request_free(&r);
+        if (!ids) return rc != 0 ? rc : err_set(ERR_MEMORY, "out of memory for prompts");
+    }
+    return p->count > 0 ? 0 : err_set(ERR_FORMAT, "no prompt");
+}
+
+static int load_text(const struct options *o, const struct request_context *c, struct buf *text) {
+    if (o->input) return input_read(o->input, text);
+    for (int i = 0; i < BUILT_IN; i++) {
+        if (c->tokenizer)
+            write_question(text, built_in[i], c->chat_template != NULL);
+        else
+            write_ids(text, i, c->vocab);
+    }
+    return 0;
+}
+
+int bench_prompts_load(struct bench_prompts *p, const struct options *o, const struct engine *e, const char *target) {
+    *p = (struct bench_prompts){0};
+    struct engine_info info = engine_info(e);
+    struct chat_template *template = NULL;
+    struct request_context c = {.o = o, .tokenizer = engine_tokenizer(e), .vocab = info.vocab, .context = info.context};
+    if (c.tokenizer && chat_template_load(&template, target) == 0) c.chat_template = template;
+    struct buf text = {0};
+    int rc = load_text(o, &c, &text);
+    if (rc == 0) {
+        rc = parse_prompt_lines(p, &c, &text);
+        if (rc != 0) err_prefix(rc, "%s", o->input ? o->input : "built-in prompts");
+    }
+    buf_free(&text);
+    chat_template_free(template);
+    if (rc != 0) bench_prompts_free(p);
+    return rc;
+}
+
+void bench_prompts_free(struct bench_prompts *p) {
+    for (int i = 0; i < p->count; i++) ids_free(&p->ids[i]);
+    free(p->ids);
+    *p = (struct bench_prompts){0};
+}
+
+/* --- whole answers ---------------------------------------------------------------------------------------- */
+
+static void ignore_tokens(void *user, struct token_block *block) {
+    (void)user;
+    (void)block;
+}
+
+/* Opens sequences for prompts [first, first + count) and starts their answers. */
+static int open_group(struct engine *e, const struct bench_prompts *p, const struct options *o, int first, int count,
+                      bool ignore_end, struct sequence **sequences) {
+    for (int i = 0; i < count; i++) {
+        const struct ids *ids = &p->ids[(first + i) % p->count];
+        struct generation g = {.max_tokens = o->max_tokens,
+                               .sampling = o->sampling,
+                               .seed = seed_for_record(option_given(o, "seed") ? o->seed : 1, (uint64_t)(first + i)),
+                               .ignore_end = ignore_end,
+                               .on_tokens = ignore_tokens};
+        TRY(engine_open(e, (int)ids->len + o->max_tokens, &sequences[i]));
+        TRY(engine_generate(e, sequences[i], ids->data, (int)ids->len, &g));
+    }
+    return 0;
+}
+
+static void close_group(struct engine *e, struct sequence **sequences, int count) {
+    for (int i = 0; i < count; i++) {
+        if (sequences[i]) engine_close(e, sequences[i]);
+        sequences[i] = NULL;
+    }
+}
+
+static int run_group(struct engine *e, struct sequence **sequences, int count, struct bench_run *run,
+                     struct bench_run *full) {
+    int running = count;
+    while (running > 0) {
+        bool all_live = running == count;
+        int64_t start_us = clock_us();
+        TRY(engine_step(e, &running));
+        double seconds = (double)(clock_us() - start_us) * 1e-6;
+        run->seconds += seconds;
+        if (!all_live) continue;
+        full->seconds += seconds;
+        full->tokens++; /* rounds with all rows live */
+    }
+    for (int i = 0; i < count; i++) acceptance_merge(&run->stats, engine_sequence_stats(sequences[i]));
+    return 0;
+}
+
+int bench_generate(struct engine *e, const struct bench_prompts *p, const struct options *o, int k,
+                   struct bench_run *run) {
+    *run = (struct bench_run){0};
+    struct bench_run full = {0};
+    struct sequence *sequences[256] = {0};
+    TRY(engine_set_k(e, k));
+    int rc = 0;
+    for (int first = 0; first < p->count && rc == 0; first += o->batch) {
+        int count = p->count - first < o->batch ? p->count - first : o->batch;
+        rc = open_group(e, p, o, first, count, false, sequences);
+        if (rc == 0) rc = run_group(e, sequences, count, run, &full);
+        close_group(e, sequences, count);
+    }
+    run->tokens = run->stats.emitted;
+    run->round_ms = full.tokens > 0 ? full.seconds * 1e3 / (double)full.tokens : 0;
+    return rc;
+}
+
+/* --- single launches -------------------------------------------------------------------------------------- */
+
+struct launch {
+    enum { LAUNCH_GRAPH, LAUNCH_DRAW, LAUNCH_ACCEPT } kind;
+    struct graph_key key;
+    int k;
+};
+
+static int submit(struct engine *e, const struct launch *l) {
+    if (l->kind == LAUNCH_DRAW) return probe_launch_draw(e, l->key.batch);
+    if (l->kind == LAUNCH_ACCEPT) return probe_launch_accept(e, l->key.batch, l->k);
+    return probe_launch(e, l->key);
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median of several groups of launches; a group lasts long enough for the clock. */
+static int time_launch(struct engine *e, const struct launch *l, double *ms) {
+    enum { GROUPS = 7, GROUP_US = 20000, LAUNCHES_MAX = 256 };
+    double group_ms[GROUPS];
+    int launches = 1;
+    TRY(submit(e, l));
+    TRY(probe_sync(e));
+    for (int g = 0; g < GROUPS; g++) {
+        int64_t start_us = clock_us();
+        for (int i = 0; i < launches; i++) TRY(submit(e, l));
+        TRY(probe_sync(e));
+        int64_t us = clock_us() - start_us;
+        group_ms[g] = (double)us * 1e-3 / launches;
+        if (us < GROUP_US && launches < LAUNCHES_MAX && g < GROUPS / 2) {
+            launches = us > 0 ? (int)(launches * (GROUP_US / (double)us)) + 1 : LAUNCHES_MAX;
+            if (launches > LAUNCHES_MAX) launches = LAUNCHES_MAX;
+        }
+    }
+    qsort(group_ms, GROUPS, sizeof *group_ms, compare_doubles);
+    *ms = group_ms[GROUPS / 2];
+    return 0;
+}
+
+static int time_graph(struct engine *e, enum graph_role role, int batch, int q_len, double *ms) {
+    return time_launch(e, &(struct launch){.kind = LAUNCH_GRAPH, .key = {role, batch, q_len}}, ms);
+}
+
+static int time_steps(struct engine *e, int batch, struct bench_steps *s) {
+    struct engine_info info = engine_info(e);
+    int bucket = graph_set_bucket(engine_graphs(e, 1), batch);
+    TRY(time_graph(e, GRAPH_DECODE, bucket, 1, &s->decode_ms));
+    for (int m = 2; m <= info.k_max + 1; m++) TRY(time_graph(e, GRAPH_VERIFY, bucket, m, &s->verify_ms[m]));
+    if (info.k_max > 0) {
+        TRY(time_graph(e, GRAPH_DRAFT_FIRST, bucket, 2, &s->draft_first_ms));
+        TRY(time_graph(e, GRAPH_DRAFT_STEP, bucket, 1, &s->draft_step_ms));
+        TRY(time_launch(e, &(struct launch){.kind = LAUNCH_DRAW, .key = {.batch = bucket}}, &s->draw_ms));
+    }
+    struct launch accept = {.kind = LAUNCH_ACCEPT, .key = {.batch = bucket}, .k = info.k};
+    return time_launch(e, &accept, &s->accept_ms);
+}
+
+int bench_steps(struct engine *e, const struct bench_prompts *p, const struct options *o, struct bench_steps *s) {
+    *s = (struct bench_steps){0};
+    struct sequence *sequences[256] = {0};
+    int running;
+    TRY(engine_set_k(e, engine_info(e).k));
+    int rc = open_group(e, p, o, 0, o->batch, true, sequences);
+    if (rc == 0) rc = engine_step(e, &running); /* fills the row map */
+    if (rc == 0) engine_tokens(sequences[0], &s->context);
+    if (rc == 0) rc = time_steps(e, o->batch, s);
+    close_group(e, sequences, o->batch);
+    return rc;
+}
