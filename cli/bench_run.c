@@ -1,6 +1,5 @@
 /* Whole answers and single launches, timed. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -12,22 +11,21 @@
 
 /* --- prompts ---------------------------------------------------------------------------------------------- */
 
-static const char *const built_in[] = {
-    "Tell me a short story about a fox who learns to swim.",
-    "Why is the sky blue in the morning and red in the evening?",
-    "Write a story about two children who build a boat.",
-    "What do bees do all day, and why do we need them?",
-    "Explain how bread is made, step by step.",
-    "Tell me about a small town by the sea and the people there.",
-    "How can I stay friends with someone who moved far away?",
-    "What is the moon made of, and who has been there?",
-};
-enum { BUILT_IN = sizeof built_in / sizeof *built_in };
+/* Every pair of these is another prompt: 256. */
+static const char *const heroes[] = {"fox",  "girl", "boy",   "dog",    "bird",  "king", "farmer", "cat",
+                                     "bear", "duck", "robot", "sailor", "baker", "frog", "horse",  "doctor"};
+static const char *const deeds[] = {
+    "learns to swim",     "finds an old map",   "builds a boat",       "is lost in the woods",
+    "bakes a cake",       "makes a new friend", "sees snow at last",   "loses a red hat",
+    "plants a tree",      "wants to fly",       "helps a small mouse", "sleeps all day",
+    "goes to the market", "sings in the rain",  "finds a lost key",    "tells a lie"};
+enum { HEROES = sizeof heroes / sizeof *heroes, DEEDS = sizeof deeds / sizeof *deeds, PROMPTS_MIN = 8 };
 
-/* A built-in question as a line of batch input: a chat where there is a template. */
-static void write_question(struct buf *out, const char *question, bool chat) {
+/* A built-in prompt as a line of batch input: a chat where there is a template. */
+static void write_question(struct buf *out, int which, bool chat) {
+    const char *hero = heroes[which % HEROES], *deed = deeds[(which / HEROES + which) % DEEDS];
     buf_puts(out, chat ? "{\"messages\": [{\"role\": \"user\", \"content\": " : "{\"prompt\": ");
-    put_json_string(out, question, strlen(question));
+    buf_printf(out, "\"Tell me a short story about a %s who %s.\"", hero, deed);
     buf_puts(out, chat ? "}]}\n" : "}\n");
 }
 
@@ -62,9 +60,9 @@ static int parse_prompt_lines(struct bench_prompts *p, const struct request_cont
 
 static int load_text(const struct options *o, const struct request_context *c, struct buf *text) {
     if (o->input) return input_read(o->input, text);
-    for (int i = 0; i < BUILT_IN; i++) {
+    for (int i = 0; i < PROMPTS_MIN || i < o->batch; i++) {
         if (c->tokenizer)
-            write_question(text, built_in[i], c->chat_template != NULL);
+            write_question(text, i, c->chat_template != NULL);
         else
             write_ids(text, i, c->vocab);
     }

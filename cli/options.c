@@ -160,11 +160,11 @@ static int unknown_option(enum command c, const char *given, const char *name, s
     int shown = (int)(name - given + (ptrdiff_t)n);
     if (best) return err_set(ERR_USAGE, "%.*s: no such option; did you mean --%s?", shown, given, best->name);
     for (int other = COMMAND_NONE + 1; other < COMMANDS; other++)
-        if (find_long((enum command)other, name, n))
+        if (c != COMMAND_NONE && find_long((enum command)other, name, n))
             return err_set(ERR_USAGE, "%.*s: an option of duet %s, not of duet %s", shown, given,
                            command_table[other].name, command_table[c].name);
-    return err_set(ERR_USAGE, "%.*s: no such option; see duet %s%s--help", shown, given, command_table[c].name,
-                   c ? " " : "");
+    if (c == COMMAND_NONE) return err_set(ERR_USAGE, "%.*s: no command is given; see duet --help", shown, given);
+    return err_set(ERR_USAGE, "%.*s: no such option; see duet %s --help", shown, given, command_table[c].name);
 }
 
 static enum command find_command(const char *name) {

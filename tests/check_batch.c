@@ -1,0 +1,546 @@
+/* duet batch from outside: records, their order, errors of lines, seeds, stops, turns, Ctrl-C. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "tests/program.h"
+#include "tests/support.h"
+
+static struct program p;
+
+static void run(const char *input, const char *const *arguments) {
+    program_free(&p);
+    program_run(&p, input, arguments);
+}
+
+static void expect_status(int status) {
+    ck_assert_msg(p.status == status, "status %d, expected %d: %s", p.status, status, buf_text(&p.err));
+    if (status == 0) ck_assert_msg(p.err.len == 0, "stderr where it is no terminal: %s", buf_text(&p.err));
+}
+
+static void expect_error(int status, const char *part) {
+    expect_status(status);
+    ck_assert_msg(count_lines(&p.err) == 1, "not one line: %s", buf_text(&p.err));
+    ck_assert_msg(strstr(buf_text(&p.err), part) != NULL, "'%s' is not in: %s", part, buf_text(&p.err));
+}
+
+static int list_size(const cJSON *record, const char *name) {
+    const cJSON *list = json_get(record, name);
+    ck_assert_msg(cJSON_IsArray(list), "no list '%s'", name);
+    return cJSON_GetArraySize(list);
+}
+
+/* The lists of ids of two records are equal. */
+static bool same_ids(const cJSON *a, const cJSON *b) {
+    return cJSON_Compare(json_get(a, "ids"), json_get(b, "ids"), true);
+}
+
+/* --- records ------------------------------------------------------------------------------------------------ */
+
+START_TEST(record_has_every_field_and_its_figures_agree)
+{
+    run("{\"prompt\": \"Once upon a time\", \"seed\": 7}\n", ARGUMENTS("batch", "--max-tokens", "24", "--k", "3"));
+    expect_status(0);
+    ck_assert_int_eq(count_lines(&p.out), 1);
+    cJSON *r = json_line(&p.out, 0);
+    int ids = list_size(r, "ids");
+    double rounds = get_number(r, "rounds"), drafted = get_number(r, "drafted"), accepted = get_number(r, "accepted");
+    ck_assert_double_eq(get_number(r, "index"), 1);
+    ck_assert_double_eq(get_number(r, "seed"), 7);
+    ck_assert_double_eq(get_number(r, "completion_tokens"), ids);
+    ck_assert_double_ge(get_number(r, "prompt_tokens"), 2);
+    ck_assert_double_eq(drafted, 3 * rounds);
+    ck_assert_double_eq_tol(get_number(r, "draft_acceptance_rate"), accepted / drafted, 1e-9);
+    ck_assert_double_eq_tol(get_number(r, "mean_acceptance_length"), 1 + accepted / rounds, 1e-9);
+    const char *reason = get_string(r, "finish_reason");
+    ck_assert(strcmp(reason, "stop") == 0 || (strcmp(reason, "length") == 0 && ids == 24));
+    ck_assert_ptr_nonnull(json_get(r, "text"));
+    ck_assert(!cJSON_HasObjectItem(r, "id") && !cJSON_HasObjectItem(r, "error"));
+    cJSON_Delete(r);
+}
+END_TEST
+
+START_TEST(plain_decoding_has_null_rates_and_the_same_greedy_text)
+{
+    const char *line = "{\"prompt\": \"Once upon a time\"}\n";
+    run(line, ARGUMENTS("batch", "-n", "40", "--temperature", "0", "--k", "0"));
+    expect_status(0);
+    cJSON *plain = json_line(&p.out, 0);
+    ck_assert(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(plain, "draft_acceptance_rate")));
+    ck_assert(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(plain, "mean_acceptance_length")));
+    ck_assert_double_eq(get_number(plain, "drafted"), 0);
+    run(line, ARGUMENTS("batch", "-n", "40", "--temperature", "0", "--k", "5"));
+    expect_status(0);
+    cJSON *speculative = json_line(&p.out, 0);
+    ck_assert(same_ids(plain, speculative));
+    ck_assert_str_eq(get_string(plain, "text"), get_string(speculative, "text"));
+    cJSON_Delete(plain);
+    cJSON_Delete(speculative);
+}
+END_TEST
+
+START_TEST(ids_are_echoed_from_the_first_name_that_is_there)
+{
+    run("{\"prompt\": \"a\", \"id\": \"x\", \"question_id\": 1}\n"
+        "{\"prompt\": \"a\", \"task_id\": \"t/1\", \"question_id\": 81}\n"
+        "{\"prompt\": \"a\", \"task_id\": \"t/1\", \"category\": \"none\"}\n",
+        ARGUMENTS("batch", "-n", "1"));
+    expect_status(0);
+    cJSON *a = json_line(&p.out, 0), *b = json_line(&p.out, 1), *c = json_line(&p.out, 2);
+    ck_assert_str_eq(get_string(a, "id"), "x");
+    ck_assert_double_eq(get_number(b, "id"), 81);
+    ck_assert_str_eq(get_string(c, "id"), "t/1");
+    cJSON_Delete(a);
+    cJSON_Delete(b);
+    cJSON_Delete(c);
+}
+END_TEST
+
+START_TEST(records_come_in_input_order_whatever_ends_first)
+{
+    struct buf input = {0};
+    for (int i = 0; i < 12; i++)
+        buf_printf(&input, "{\"prompt\": \"The %d\", \"max_tokens\": %d, \"ignore_eos\": true}\n%s", i,
+                   i % 3 == 0 ? 40 : 1 + i, i == 4 ? "\r\n  \n" : "");
+    run(buf_text(&input), ARGUMENTS("batch", "--batch", "4"));
+    expect_status(0);
+    ck_assert_int_eq(count_lines(&p.out), 12);
+    for (int i = 0; i < 12; i++) {
+        cJSON *r = json_line(&p.out, i);
+        ck_assert_double_eq(get_number(r, "index"), i + 1 + (i > 4 ? 2 : 0));
+        ck_assert_int_eq(list_size(r, "ids"), i % 3 == 0 ? 40 : 1 + i);
+        ck_assert_str_eq(get_string(r, "finish_reason"), "length");
+        cJSON_Delete(r);
+    }
+    buf_free(&input);
+}
+END_TEST
+
+START_TEST(a_file_without_lines_gives_none)
+{
+    run("\n \r\n", ARGUMENTS("batch"));
+    expect_status(0);
+    ck_assert_uint_eq(p.out.len, 0);
+}
+END_TEST
+
+START_TEST(prompt_ids_need_no_tokenizer)
+{
+    const char *dir = shared_path("fixtures/checkpoints/llama-gqa-tied");
+    if (!dir) {
+        skip("no shared test data");
+        return;
+    }
+    run("{\"prompt_ids\": [1, 2, 3]}\n{\"prompt\": \"a\"}\n{\"prompt_ids\": [3], \"stop\": \"x\"}\n",
+        ARGUMENTS("batch", "--target", dir, "-n", "4", "--ignore-eos"));
+    expect_error(1, "2 of 3 lines failed");
+    cJSON *r = json_line(&p.out, 0), *text = json_line(&p.out, 1);
+    ck_assert_int_eq(list_size(r, "ids"), 4);
+    ck_assert_double_eq(get_number(r, "prompt_tokens"), 3);
+    ck_assert(!cJSON_HasObjectItem(r, "text"));
+    ck_assert_ptr_nonnull(strstr(get_string(text, "error"), "tokenizer.json"));
+    cJSON_Delete(r);
+    cJSON_Delete(text);
+}
+END_TEST
+
+START_TEST(an_answer_may_fill_the_context_to_its_last_position)
+{
+    run("{\"prompt_ids\": [5, 6, 7], \"max_tokens\": 1000}\n",
+        ARGUMENTS("batch", "--ctx", "32", "--ignore-eos", "--k", "5"));
+    expect_status(0);
+    cJSON *r = json_line(&p.out, 0);
+    ck_assert_int_eq(list_size(r, "ids"), 29);
+    ck_assert_str_eq(get_string(r, "finish_reason"), "length");
+    cJSON_Delete(r);
+}
+END_TEST
+
+/* --- bad lines ---------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *line, *part;
+} bad_lines[] = {
+    {"{\"prompt\": \"a\"", "malformed"},
+    {"[1]", "not a JSON object"},
+    {"{}", "no prompt"},
+    {"{\"prompt\": null}", "no prompt"},
+    {"{\"prompt\": \"a\", \"turns\": [\"b\"]}", "both 'prompt' and 'turns'"},
+    {"{\"prompt\": 5}", "'prompt' must be a string"},
+    {"{\"prompt\": \"\"}", "empty"},
+    {"{\"prompt_ids\": []}", "empty"},
+    {"{\"prompt_ids\": \"1\"}", "'prompt_ids'"},
+    {"{\"prompt_ids\": [1.5]}", "whole numbers"},
+    {"{\"prompt_ids\": [4096]}", "outside the vocabulary of 4096"},
+    {"{\"prompt_ids\": [-1]}", "outside the vocabulary"},
+    {"{\"messages\": []}", "'messages'"},
+    {"{\"messages\": [{\"role\": \"user\"}]}", "message 1"},
+    {"{\"messages\": [{\"role\": \"robot\", \"content\": \"a\"}]}", "role 'robot'"},
+    {"{\"turns\": []}", "'turns'"},
+    {"{\"turns\": [\"a\", 1]}", "turn 2"},
+    {"{\"prompt\": \"a\", \"max_tokens\": 0}", "max_tokens"},
+    {"{\"prompt\": \"a\", \"max_tokens\": \"5\"}", "max_tokens"},
+    {"{\"prompt\": \"a\", \"temperature\": -1}", "temperature"},
+    {"{\"prompt\": \"a\", \"temperature\": 1e300}", "temperature"},
+    {"{\"prompt\": \"a\", \"top_p\": 0}", "top_p"},
+    {"{\"prompt\": \"a\", \"min_p\": 1}", "min_p"},
+    {"{\"prompt\": \"a\", \"top_k\": -1}", "top_k"},
+    {"{\"prompt\": \"a\", \"ignore_eos\": 1}", "ignore_eos"},
+    {"{\"prompt\": \"a\", \"seed\": -1}", "'seed'"},
+    {"{\"prompt\": \"a\", \"seed\": 9007199254740994}", "'seed'"},
+    {"{\"prompt\": \"a\", \"seed\": \"18446744073709551616\"}", "'seed'"},
+    {"{\"prompt\": \"a\", \"stop\": [\"b\", 1]}", "'stop'"},
+    {"{\"prompt\": \"\\ud800\"}", "surrogate"},
+    {"{\"prompt\": \"a\", \"repetition_penalty\": 1.1}", "'repetition_penalty'"},
+    {"{\"prompt\": \"a\", \"presence_penalty\": 1}", "'presence_penalty'"},
+    {"{\"prompt\": \"a\", \"frequency_penalty\": 1}", "'frequency_penalty'"},
+    {"{\"prompt\": \"a\", \"logprobs\": 2}", "'logprobs'"},
+    {"{\"prompt\": \"a\", \"n\": 2}", "'n'"},
+    {"{\"prompt\": \"a\", \"logit_bias\": {}}", "'logit_bias'"},
+    {"{\"prompt\": \"a\", \"tools\": []}", "'tools'"},
+    {"{\"prompt\": \"a\", \"response_format\": {}}", "'response_format'"},
+};
+
+START_TEST(every_kind_of_bad_line_is_an_error_in_its_place_and_the_rest_runs)
+{
+    enum { BAD = sizeof bad_lines / sizeof *bad_lines };
+    struct buf input = {0}, sentence = {0};
+    for (int i = 0; i < BAD; i++) buf_printf(&input, "%s\n", bad_lines[i].line);
+    buf_puts(&input, "{\"prompt\": \"good\", \"surprise\": true}"); /* the last line needs no newline */
+    run(buf_text(&input), ARGUMENTS("batch", "-n", "2"));
+    buf_printf(&sentence, "%d of %d lines failed", BAD, BAD + 1);
+    expect_error(1, buf_text(&sentence));
+    ck_assert_int_eq(count_lines(&p.out), BAD + 1);
+    for (int i = 0; i < BAD; i++) {
+        cJSON *r = json_line(&p.out, i);
+        const char *error = get_string(r, "error");
+        buf_clear(&sentence);
+        buf_printf(&sentence, "line %d: ", i + 1);
+        ck_assert_double_eq(get_number(r, "index"), i + 1);
+        ck_assert_str_eq(get_string(r, "finish_reason"), "error");
+        ck_assert_msg(strncmp(error, buf_text(&sentence), sentence.len) == 0, "%s", error);
+        ck_assert_msg(strstr(error, bad_lines[i].part) != NULL, "'%s' is not in: %s", bad_lines[i].part, error);
+        cJSON_Delete(r);
+    }
+    cJSON *good = json_line(&p.out, BAD);
+    ck_assert(!cJSON_HasObjectItem(good, "error"));
+    cJSON_Delete(good);
+    buf_free(&input);
+    buf_free(&sentence);
+}
+END_TEST
+
+START_TEST(an_error_record_keeps_the_id)
+{
+    run("{\"id\": \"q7\", \"prompt\": 1}\n", ARGUMENTS("batch"));
+    expect_error(1, "1 of 1 lines failed");
+    cJSON *r = json_line(&p.out, 0);
+    ck_assert_str_eq(get_string(r, "id"), "q7");
+    cJSON_Delete(r);
+}
+END_TEST
+
+START_TEST(a_prompt_longer_than_the_context_says_both_lengths)
+{
+    struct buf input = {0};
+    buf_puts(&input, "{\"prompt_ids\": [5");
+    for (int i = 0; i < 99; i++) buf_puts(&input, ", 6");
+    buf_puts(&input, "]}\n{\"prompt_ids\": [5]}\n");
+    run(buf_text(&input), ARGUMENTS("batch", "--ctx", "64", "-n", "3"));
+    expect_error(1, "1 of 2 lines failed");
+    cJSON *r = json_line(&p.out, 0);
+    const char *error = get_string(r, "error");
+    ck_assert_msg(strstr(error, "context") && strstr(error, "100") && strstr(error, "64"), "%s", error);
+    cJSON_Delete(r);
+    buf_free(&input);
+}
+END_TEST
+
+START_TEST(a_line_of_megabytes_is_read)
+{
+    struct buf input = {0};
+    buf_puts(&input, "{\"prompt\": \"a\", \"note\": \"");
+    for (int i = 0; i < 1 << 17; i++) buf_puts(&input, "0123456789abcdef");
+    buf_puts(&input, "\"}\n");
+    run(buf_text(&input), ARGUMENTS("batch", "-n", "1"));
+    expect_status(0);
+    ck_assert_int_eq(count_lines(&p.out), 1);
+    buf_free(&input);
+}
+END_TEST
+
+/* --- seeds -------------------------------------------------------------------------------------------------- */
+
+START_TEST(a_run_without_seed_can_be_repeated_from_its_records)
+{
+    const char *line = "{\"prompt\": \"Once upon\"}\n{\"prompt\": \"Once upon\"}\n";
+    run(line, ARGUMENTS("batch", "-n", "24", "--temperature", "1", "--ignore-eos"));
+    expect_status(0);
+    cJSON *first = json_line(&p.out, 0), *second = json_line(&p.out, 1);
+    ck_assert(get_number(first, "seed") != get_number(second, "seed"));
+    ck_assert(!same_ids(first, second));
+    struct buf again = {0};
+    buf_printf(&again, "{\"prompt\": \"Once upon\", \"seed\": %.0f}\n", get_number(second, "seed"));
+    run(buf_text(&again), ARGUMENTS("batch", "-n", "24", "--temperature", "1", "--ignore-eos", "--batch", "1"));
+    expect_status(0);
+    cJSON *repeated = json_line(&p.out, 0);
+    ck_assert(same_ids(second, repeated));
+    buf_free(&again);
+    cJSON_Delete(first);
+    cJSON_Delete(second);
+    cJSON_Delete(repeated);
+}
+END_TEST
+
+START_TEST(seed_of_the_run_gives_each_line_its_own_key)
+{
+    const char *line = "{\"prompt\": \"Once upon\"}\n{\"prompt\": \"Once upon\"}\n";
+    const char *const *arguments = ARGUMENTS("batch", "-n", "24", "--seed", "11", "--temperature", "1");
+    run(line, arguments);
+    expect_status(0);
+    struct buf first = {0};
+    buf_append(&first, buf_text(&p.out), p.out.len);
+    run(line, arguments);
+    ck_assert_str_eq(buf_text(&first), buf_text(&p.out));
+    cJSON *a = json_line(&p.out, 0), *b = json_line(&p.out, 1);
+    ck_assert(!same_ids(a, b));
+    cJSON_Delete(a);
+    cJSON_Delete(b);
+    buf_free(&first);
+}
+END_TEST
+
+START_TEST(seeds_past_two_to_the_53_are_strings)
+{
+    run("{\"prompt\": \"a\", \"seed\": \"18446744073709551615\"}\n{\"prompt\": \"a\", \"seed\": \"12\"}\n",
+        ARGUMENTS("batch", "-n", "1"));
+    expect_status(0);
+    cJSON *large = json_line(&p.out, 0), *small = json_line(&p.out, 1);
+    ck_assert_str_eq(get_string(large, "seed"), "18446744073709551615");
+    ck_assert_double_eq(get_number(small, "seed"), 12);
+    cJSON_Delete(large);
+    cJSON_Delete(small);
+}
+END_TEST
+
+/* --- ends --------------------------------------------------------------------------------------------------- */
+
+START_TEST(a_stop_string_cuts_the_text_before_it)
+{
+    const char *line = "{\"prompt\": \"Once upon a time\", \"temperature\": 0}\n";
+    run(line, ARGUMENTS("batch", "-n", "40"));
+    expect_status(0);
+    cJSON *whole = json_line(&p.out, 0);
+    const char *text = get_string(whole, "text");
+    ck_assert_uint_gt(strlen(text), 24);
+    char stop[8] = {0};
+    memcpy(stop, text + 16, 5);
+    ck_assert_ptr_nonnull(strstr(text, stop));
+    run(line, ARGUMENTS("batch", "-n", "40", "--stop", "never in there", "--stop", stop));
+    expect_status(0);
+    cJSON *cut = json_line(&p.out, 0);
+    ck_assert_uint_eq(strlen(get_string(cut, "text")), (size_t)(strstr(text, stop) - text));
+    ck_assert_str_eq(get_string(cut, "finish_reason"), "stop");
+    ck_assert_int_lt(list_size(cut, "ids"), list_size(whole, "ids"));
+    cJSON_Delete(whole);
+    cJSON_Delete(cut);
+}
+END_TEST
+
+START_TEST(a_chat_answer_ends_without_its_end_id)
+{
+    run("{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}], \"temperature\": 0}\n",
+        ARGUMENTS("batch", "-n", "400"));
+    expect_status(0);
+    cJSON *r = json_line(&p.out, 0);
+    const cJSON *id;
+    ck_assert_str_eq(get_string(r, "finish_reason"), "stop");
+    cJSON_ArrayForEach(id, json_get(r, "ids")) ck_assert_int_ne(id->valueint, 2);
+    ck_assert_ptr_null(strstr(get_string(r, "text"), "<|im_end|>"));
+    cJSON_Delete(r);
+}
+END_TEST
+
+/* --- turns -------------------------------------------------------------------------------------------------- */
+
+START_TEST(turns_are_answered_in_order_and_summed)
+{
+    run("{\"question_id\": 1, \"turns\": [\"Hello!\", \"Tell me more.\"], \"max_tokens\": 20}\n", ARGUMENTS("batch"));
+    expect_status(0);
+    cJSON *r = json_line(&p.out, 0);
+    ck_assert_int_eq(list_size(r, "turns"), 2);
+    const cJSON *first = cJSON_GetArrayItem(json_get(r, "turns"), 0);
+    const cJSON *last = cJSON_GetArrayItem(json_get(r, "turns"), 1);
+    ck_assert(same_ids(r, last));
+    ck_assert_str_eq(get_string(r, "text"), get_string(last, "text"));
+    static const char *const sums[] = {"prompt_tokens", "completion_tokens", "rounds", "drafted", "accepted"};
+    for (int i = 0; i < 5; i++)
+        ck_assert_double_eq(get_number(r, sums[i]), get_number(first, sums[i]) + get_number(last, sums[i]));
+    ck_assert_double_gt(get_number(last, "prompt_tokens"),
+                        get_number(first, "prompt_tokens") + get_number(first, "completion_tokens"));
+    cJSON_Delete(r);
+}
+END_TEST
+
+START_TEST(an_error_in_a_later_turn_keeps_the_earlier_answers)
+{
+    struct buf input = {0};
+    buf_puts(&input, "{\"turns\": [\"Hello!\", \"");
+    for (int i = 0; i < 200; i++) buf_puts(&input, "very ");
+    buf_puts(&input, "long\"], \"max_tokens\": 8}\n");
+    run(buf_text(&input), ARGUMENTS("batch", "--ctx", "128"));
+    expect_error(1, "1 of 1 lines failed");
+    cJSON *r = json_line(&p.out, 0);
+    const char *error = get_string(r, "error");
+    ck_assert_msg(strstr(error, "line 1: turn 2: ") && strstr(error, "context") && strstr(error, "128"), "%s", error);
+    ck_assert_str_eq(get_string(r, "finish_reason"), "error");
+    ck_assert_int_eq(list_size(r, "turns"), 1);
+    cJSON_Delete(r);
+    buf_free(&input);
+}
+END_TEST
+
+/* --- files, reports, Ctrl-C --------------------------------------------------------------------------------- */
+
+START_TEST(output_is_written_in_place_and_never_over_the_input)
+{
+    char in[256], out[256];
+    snprintf(in, sizeof in, "%s", temp_path("in"));
+    snprintf(out, sizeof out, "%s", temp_path("out"));
+    write_file(in, "{\"prompt\": \"a\"}\n");
+    write_file(out, "something longer that must go away, all of it, however long it is: ................"
+                    "................................................................................"
+                    "................................................................................"
+                    "................................................................................\n");
+    ck_assert_int_eq(link(out, temp_path("other-name")), 0);
+    run(NULL, ARGUMENTS("batch", "-i", in, "-o", out, "-n", "1"));
+    expect_status(0);
+    ck_assert_uint_eq(p.out.len, 0);
+    struct buf text = {0};
+    read_file(temp_path("other-name"), &text);
+    ck_assert_int_eq(count_lines(&text), 1);
+    cJSON_Delete(json_line(&text, 0));
+    buf_free(&text);
+    run(NULL, ARGUMENTS("batch", "-i", in, "-o", in));
+    expect_error(2, in);
+    run(NULL, ARGUMENTS("batch", "-i", in, "-o", "/dev/full"));
+    expect_error(1, "/dev/full: cannot write");
+    run(NULL, ARGUMENTS("batch", "-i", "/nowhere/in"));
+    expect_error(1, "/nowhere/in");
+}
+END_TEST
+
+START_TEST(alpha_report_sums_the_run)
+{
+    char path[300];
+    snprintf(path, sizeof path, "--alpha-report=%s", temp_path("report.json"));
+    run("{\"prompt\": \"a\", \"max_tokens\": 30}\n{\"prompt\": \"The\", \"max_tokens\": 20}\n",
+        ARGUMENTS("batch", path, "--k", "3", "--seed", "1"));
+    ck_assert_int_eq(p.status, 0);
+    ck_assert_ptr_nonnull(strstr(buf_text(&p.err), "mean_acceptance_length"));
+    cJSON *a = json_line(&p.out, 0), *b = json_line(&p.out, 1);
+    struct buf text = {0};
+    read_file(temp_path("report.json"), &text);
+    cJSON *report = json_line(&text, 0);
+    static const char *const sums[] = {"rounds", "drafted", "accepted"};
+    for (int i = 0; i < 3; i++)
+        ck_assert_double_eq(get_number(report, sums[i]), get_number(a, sums[i]) + get_number(b, sums[i]));
+    ck_assert_double_eq(get_number(report, "k"), 3);
+    ck_assert_int_eq(list_size(report, "acceptance_histogram"), 4);
+    ck_assert_int_eq(list_size(report, "per_position_acceptance_rate"), 3);
+    static const char *const figures[] = {
+        "rejected", "emitted", "alpha", "alpha_tv", "draft_acceptance_rate", "mean_acceptance_length"};
+    for (int i = 0; i < 6; i++) get_number(report, figures[i]);
+    cJSON_Delete(a);
+    cJSON_Delete(b);
+    cJSON_Delete(report);
+    buf_free(&text);
+    run("{\"prompt\": \"a\"}\n", ARGUMENTS("batch", "--alpha-report=/nowhere/report.json"));
+    expect_error(1, "/nowhere/report.json");
+}
+END_TEST
+
+/* Waits until the program has written a record; at most ten seconds. */
+static void wait_for_a_record(void) {
+    for (int i = 0; i < 1000; i++) {
+        struct buf text = {0};
+        read_file(temp_path("stdout"), &text);
+        int lines = count_lines(&text);
+        buf_free(&text);
+        if (lines > 0) return;
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    ck_abort_msg("no record in ten seconds");
+}
+
+START_TEST(ctrl_c_writes_what_is_finished_in_order_and_exits_130)
+{
+    struct buf input = {0};
+    for (int i = 0; i < 2000; i++) buf_printf(&input, "{\"prompt\": \"The %d\", \"max_tokens\": %d}\n", i, 4 + i % 60);
+    program_free(&p);
+    program_start(&p, buf_text(&input), ARGUMENTS("batch", "--ignore-eos", "--batch", "4"));
+    wait_for_a_record();
+    ck_assert_int_eq(kill(p.pid, SIGINT), 0);
+    program_wait(&p);
+    int written = count_lines(&p.out);
+    struct buf sentence = {0};
+    buf_printf(&sentence, "duet: interrupted: %d of 2000 records are missing\n", 2000 - written);
+    ck_assert_int_eq(p.status, 130);
+    ck_assert_int_lt(written, 2000);
+    ck_assert_str_eq(buf_text(&p.err), buf_text(&sentence));
+    double last = 0;
+    for (int i = 0; i < written; i++) {
+        cJSON *r = json_line(&p.out, i);
+        ck_assert_double_gt(get_number(r, "index"), last);
+        last = get_number(r, "index");
+        cJSON_Delete(r);
+    }
+    buf_free(&input);
+    buf_free(&sentence);
+}
+END_TEST
+
+Suite *check_batch(void) {
+    Suite *suite = suite_create("batch");
+    TCase *records = tcase_create("records");
+    tcase_set_timeout(records, 60);
+    tcase_add_test(records, record_has_every_field_and_its_figures_agree);
+    tcase_add_test(records, plain_decoding_has_null_rates_and_the_same_greedy_text);
+    tcase_add_test(records, ids_are_echoed_from_the_first_name_that_is_there);
+    tcase_add_test(records, records_come_in_input_order_whatever_ends_first);
+    tcase_add_test(records, a_file_without_lines_gives_none);
+    tcase_add_test(records, prompt_ids_need_no_tokenizer);
+    tcase_add_test(records, an_answer_may_fill_the_context_to_its_last_position);
+    suite_add_tcase(suite, records);
+    TCase *lines = tcase_create("bad lines");
+    tcase_set_timeout(lines, 60);
+    tcase_add_test(lines, every_kind_of_bad_line_is_an_error_in_its_place_and_the_rest_runs);
+    tcase_add_test(lines, an_error_record_keeps_the_id);
+    tcase_add_test(lines, a_prompt_longer_than_the_context_says_both_lengths);
+    tcase_add_test(lines, a_line_of_megabytes_is_read);
+    suite_add_tcase(suite, lines);
+    TCase *seeds = tcase_create("seeds");
+    tcase_set_timeout(seeds, 60);
+    tcase_add_test(seeds, a_run_without_seed_can_be_repeated_from_its_records);
+    tcase_add_test(seeds, seed_of_the_run_gives_each_line_its_own_key);
+    tcase_add_test(seeds, seeds_past_two_to_the_53_are_strings);
+    suite_add_tcase(suite, seeds);
+    TCase *ends = tcase_create("ends and turns");
+    tcase_set_timeout(ends, 60);
+    tcase_add_test(ends, a_stop_string_cuts_the_text_before_it);
+    tcase_add_test(ends, a_chat_answer_ends_without_its_end_id);
+    tcase_add_test(ends, turns_are_answered_in_order_and_summed);
+    tcase_add_test(ends, an_error_in_a_later_turn_keeps_the_earlier_answers);
+    suite_add_tcase(suite, ends);
+    TCase *files = tcase_create("files, report, Ctrl-C");
+    tcase_set_timeout(files, 60);
+    tcase_add_test(files, output_is_written_in_place_and_never_over_the_input);
+    tcase_add_test(files, alpha_report_sums_the_run);
+    tcase_add_test(files, ctrl_c_writes_what_is_finished_in_order_and_exits_130);
+    suite_add_tcase(suite, files);
+    return suite;
+}
