@@ -196,8 +196,13 @@ static void accept_row(const struct sampler_accept *op, int row) {
     if (slot->status != SLOT_LIVE) return;
     record->live = 1;
     record->k = rule_drafted(slot->length, op->k, b->draft_positions);
-    struct walk walk = {
-        .b = b, .slot = slot, .record = record, .s = s, .p_target = block_of(op, row), .round_k = op->k};
+    struct walk walk = {.v = vector_at(0),
+                        .b = b,
+                        .slot = slot,
+                        .record = record,
+                        .s = s,
+                        .p_target = block_of(op, row),
+                        .round_k = op->k};
     if (!walk_block(&walk)) {
         *slot = before;
         slot->status = SLOT_ERROR;

@@ -27,7 +27,7 @@ LOOP_CPU static float LOOP(sum)(const float *x, int n) {
 #pragma omp simd
         for (int j = 0; j < end; j++) lane[j] += x[i + j];
     }
-    return fold_lanes(lane);
+    return fold_lanes(lane, n);
 }
 
 LOOP_CPU static float LOOP(sum_min)(const float *x, const float *y, int n) {
@@ -37,7 +37,7 @@ LOOP_CPU static float LOOP(sum_min)(const float *x, const float *y, int n) {
 #pragma omp simd
         for (int j = 0; j < end; j++) lane[j] += x[i + j] < y[i + j] ? x[i + j] : y[i + j];
     }
-    return fold_lanes(lane);
+    return fold_lanes(lane, n);
 }
 
 LOOP_CPU static void LOOP(divide)(float *x, int n, float by) {

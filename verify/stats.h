@@ -4,10 +4,7 @@
  * A round counts for a row only if the row was live when it began. Accepted and evaluated positions count up to
  * the last emitted token. Sum of the histogram = rounds; drafted = sum of k; tokens cut by the host (stop
  * string, Ctrl-C) leave `emitted` and appear as `cut`. So emitted + cut = accepted + rounds + plain_rounds, less
- * the rounds that ended before their last token (an accepted end id, the limit, an error).
- *
- * The figures differ although all are called "acceptance" somewhere: at a constant alpha of 0.8 and K = 5,
- * draft_rate is only 0.54, because positions after a rejection were drafted but never evaluated. */
+ * the rounds that ended before their last token (an accepted end id, the limit, an error). */
 #ifndef DUET_VERIFY_STATS_H
 #define DUET_VERIFY_STATS_H
 

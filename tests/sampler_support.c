@@ -1,0 +1,157 @@
+#include "tests/sampler_support.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support.h"
+
+void rig_open(struct rig *rig, const struct sampler_buffers *sizes, const int32_t *end_ids, int threads) {
+    *rig = (struct rig){.b = *sizes, .ops = sampler_host()};
+    if (rig->b.target_stride == 0) rig->b.target_stride = rig->b.vocab_target;
+    if (rig->b.draft_stride == 0) rig->b.draft_stride = rig->b.vocab_draft;
+    struct device_options options = {.threads = threads};
+    struct pool *plan;
+    ck_ok(device_open(&rig->device, "host", &options));
+    ck_ok(stream_create(rig->device, &rig->stream));
+    ck_ok(pool_create_plan(&plan));
+    ck_ok(sampler_layout(&rig->b, plan));
+    ck_ok(pool_create(rig->device, pool_used(plan), &rig->pool));
+    pool_destroy(plan);
+    ck_ok(sampler_layout(&rig->b, rig->pool));
+    for (int i = 0; i < rig->b.end_count; i++) rig->b.end_ids[i] = end_ids[i];
+    rig->b.slot[0].length = 1;
+}
+
+void rig_close(struct rig *rig) {
+    pool_destroy(rig->pool);
+    stream_destroy(rig->stream);
+    device_close(rig->device);
+}
+
+void rig_start(struct rig *rig, int slot, int n, int pending, int room, struct sampling sampling, uint64_t key) {
+    rig->b.slot[slot] = (struct slot){
+        .length = n,
+        .last = {n > 1 ? 0 : -1, pending},
+        .limit = n + room,
+        .status = SLOT_LIVE,
+        .serial = 1000 + slot,
+        .sampling = sampling,
+        .key = key,
+    };
+}
+
+void rig_draft(struct rig *rig, int batch, int k, logits_fn draft, void *user) {
+    struct sampler_buffers *b = &rig->b;
+    ck_ok(rig->ops->load_pending(rig->stream, &(struct sampler_load){*b, batch, k}));
+    for (int i = 0; i < k; i++) {
+        for (int row = 0; row < batch; row++) {
+            int at = i == 0 ? 2 * row + 1 : row;
+            draft(user, b->draft_tokens[at], b->draft_positions_in[at],
+                  b->draft_logits + (size_t)row * (size_t)b->draft_stride);
+        }
+        ck_ok(rig->ops->draw(rig->stream, &(struct sampler_draw){*b, batch, i}));
+    }
+}
+
+void rig_score(struct rig *rig, int batch, int k, logits_fn target, void *user) {
+    struct sampler_buffers *b = &rig->b;
+    ck_ok(rig->ops->load_block(rig->stream, &(struct sampler_load){*b, batch, k}));
+    for (int i = 0; i < batch * (k + 1); i++)
+        target(user, b->target_tokens[i], b->target_positions[i],
+               b->target_logits + (size_t)i * (size_t)b->target_stride);
+}
+
+void rig_accept(struct rig *rig, int batch, int k) {
+    ck_ok(rig->ops->accept(rig->stream, &(struct sampler_accept){rig->b, batch, k}));
+    ck_ok(stream_sync(rig->stream));
+}
+
+/* --- reference -------------------------------------------------------------------------------------------- */
+
+struct ranked {
+    float logit;
+    int id;
+};
+
+static int by_logit(const void *a, const void *b) {
+    const struct ranked *x = a, *y = b;
+    if (x->logit != y->logit) return x->logit > y->logit ? -1 : 1;
+    return x->id - y->id;
+}
+
+void reference_distribution(const struct sampling *s, const float *logits, int vocab, double *p) {
+    struct ranked *ranked = malloc(sizeof *ranked * (size_t)vocab);
+    for (int i = 0; i < vocab; i++) ranked[i] = (struct ranked){logits[i], i}, p[i] = 0;
+    qsort(ranked, (size_t)vocab, sizeof *ranked, by_logit);
+    double max = (double)ranked[0].logit, temperature = (double)s->temperature;
+    int kept = temperature == 0 ? 1 : s->top_k > 0 && s->top_k < vocab ? s->top_k : vocab;
+    double total = 0, sum = 0;
+    for (int r = 0; r < kept; r++) {
+        double weight = temperature == 0 ? 1 : exp(((double)ranked[r].logit - max) / temperature);
+        p[ranked[r].id] = weight;
+        total += weight;
+    }
+    double reached = 0;
+    for (int r = 0; r < kept; r++) {
+        double weight = p[ranked[r].id];
+        if ((s->top_p < 1 && reached >= (double)s->top_p * total) || weight < (double)s->min_p)
+            p[ranked[r].id] = 0;
+        else
+            sum += weight;
+        reached += weight;
+    }
+    for (int i = 0; i < vocab; i++) p[i] /= sum;
+    free(ranked);
+}
+
+/* --- chi-square ------------------------------------------------------------------------------------------- */
+
+/* Q(a, x), the regularised upper incomplete gamma function: series below a + 1, Lentz's continued fraction above. */
+static double gamma_tail(double a, double x) {
+    double scale = exp(a * log(x) - x - lgamma(a));
+    if (x < a + 1) {
+        double term = 1 / a, sum = term;
+        for (int n = 1; n < 10000 && term > sum * 1e-16; n++) sum += term *= x / (a + n);
+        return 1 - scale * sum;
+    }
+    double b = x + 1 - a, c = 1e300, d = 1 / b, h = d;
+    for (int n = 1; n < 10000; n++) {
+        double an = -n * (n - a);
+        b += 2;
+        d = 1 / (an * d + b);
+        c = b + an / c;
+        h *= d * c;
+        if (fabs(d * c - 1) < 1e-15) break;
+    }
+    return scale * h;
+}
+
+double chi_square_tail(double x, int dof) {
+    return x <= 0 ? 1 : gamma_tail(dof / 2.0, x / 2);
+}
+
+static void add_cell(struct chi_square *chi, double count, double expected) {
+    chi->x += (count - expected) * (count - expected) / expected;
+    chi->dof++;
+}
+
+void chi_square_add(struct chi_square *chi, const int64_t *counts, const double *p, int cells) {
+    double total = 0, rare = 0, rare_expected = 0;
+    int before = chi->dof;
+    for (int i = 0; i < cells; i++) total += (double)counts[i];
+    for (int i = 0; i < cells; i++) {
+        ck_assert_msg(p[i] > 0 || counts[i] == 0, "cell %d of probability 0 was counted", i);
+        if (p[i] == 0) continue;
+        if (p[i] * total < 5)
+            rare += (double)counts[i], rare_expected += p[i] * total;
+        else
+            add_cell(chi, (double)counts[i], p[i] * total);
+    }
+    if (rare_expected >= 1) add_cell(chi, rare, rare_expected);
+    if (chi->dof > before) chi->dof--; /* the total is given */
+}
+
+double chi_square_p(const struct chi_square *chi) {
+    return chi->dof > 0 ? chi_square_tail(chi->x, chi->dof) : 1;
+}

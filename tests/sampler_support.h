@@ -1,0 +1,46 @@
+/* What the suites of the sampler share: buffers on the host device, a round driven by logits that the test makes up,
+ * the filtered distribution in double by brute force, and chi-square. */
+#ifndef DUET_TESTS_SAMPLER_SUPPORT_H
+#define DUET_TESTS_SAMPLER_SUPPORT_H
+
+#include "sampler/sampler.h"
+
+struct rig {
+    struct device *device;
+    struct stream *stream;
+    struct pool *pool;
+    struct sampler_buffers b;
+    const struct sampler_ops *ops;
+};
+
+/* Sizes in `sizes` as for sampler_layout (strides of 0: the map's size); end ids are copied. */
+void rig_open(struct rig *, const struct sampler_buffers *sizes, const int32_t *end_ids, int threads);
+void rig_close(struct rig *);
+
+/* A live slot with `n` committed tokens of which `pending` is the last, to emit at most `room` more. */
+void rig_start(struct rig *, int slot, int n, int pending, int room, struct sampling, uint64_t key);
+
+/* The made-up models: logits after `token` at `position`. */
+typedef void (*logits_fn)(void *user, int token, int position, float *logits);
+
+/* The launches of a round one by one; `batch` rows, row_slot as it is. Logits are made from what the loads wrote. */
+void rig_draft(struct rig *, int batch, int k, logits_fn draft, void *user);
+void rig_score(struct rig *, int batch, int k, logits_fn target, void *user);
+void rig_accept(struct rig *, int batch, int k);
+
+/* The definition of sampler.h in double precision, by sorting. */
+void reference_distribution(const struct sampling *, const float *logits, int vocab, double *p);
+
+/* The chance of a chi-square of `dof` degrees of freedom to be at least x. */
+double chi_square_tail(double x, int dof);
+
+struct chi_square {
+    double x;
+    int dof;
+};
+/* Adds the cells of one multinomial; cells expected below 5 are pooled. Fails the test if a cell of probability 0
+ * was counted. */
+void chi_square_add(struct chi_square *, const int64_t *counts, const double *p, int cells);
+double chi_square_p(const struct chi_square *);
+
+#endif
