@@ -30,9 +30,10 @@ struct graph_key {
     int q_len; /* tokens a row */
 };
 
-/* Submits the work of `key` to `stream`: once per warm-up, once per capture, once per eager call. A warm-up runs
- * the work for real on the persistent buffers: at graph_set_capture the caller has put them into a state in which
- * every key is harmless (all rows serve the dummy sequence). */
+/* Submits the work of `key` to `stream`: once per warm-up, once per capture, once per eager call. A warm-up (on
+ * asynchronous devices, whose kernels load at their first launch) runs the work for real on the persistent
+ * buffers: at graph_set_capture the caller has put them into a state in which every key is harmless (all rows
+ * serve the dummy sequence). */
 typedef int (*graph_build_fn)(void *user, struct stream *stream, struct graph_key key);
 
 struct graph_set_options {
