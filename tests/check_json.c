@@ -1,8 +1,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "tests/support.h"
@@ -347,9 +347,10 @@ START_TEST(json_parses_a_tokenizer_of_many_megabytes_in_well_under_a_second)
         return;
     }
     cJSON *root;
-    int64_t start = clock_us(), count = 0;
+    int64_t count = 0;
+    clock_t start = clock(); /* processor time: other work on the machine does not count */
     ck_ok(json_parse_file(&root, path));
-    int64_t spent_us = clock_us() - start;
+    double spent_s = (double)(clock() - start) / CLOCKS_PER_SEC;
     const cJSON *vocabulary = json_get(json_get(root, "model"), "vocab");
     for (const cJSON *entry = vocabulary->child; entry; entry = entry->next) {
         int64_t id;
@@ -358,7 +359,7 @@ START_TEST(json_parses_a_tokenizer_of_many_megabytes_in_well_under_a_second)
     }
     ck_assert_int_gt(count, 150000);
     ck_assert_ptr_eq(vocabulary->child->prev->next, NULL);
-    ck_assert_int_lt(spent_us, 3000000);
+    ck_assert_double_lt(spent_s, 2);
     cJSON_Delete(root);
 }
 END_TEST

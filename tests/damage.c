@@ -3,6 +3,7 @@
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/err.h"
 
@@ -17,7 +18,7 @@ uint32_t damage_below(struct damage *d, uint32_t limit) {
 static void replace(struct buf *text, size_t at, size_t old, const char *with, size_t n) {
     struct buf tail = {0};
     buf_append(&tail, text->data + at + old, text->len - at - old);
-    text->len = at;
+    text->data[text->len = at] = '\0';
     buf_append(text, with, n);
     buf_append(text, tail.data, tail.len);
     buf_free(&tail);
@@ -80,7 +81,7 @@ static void damage_once(struct damage *d, struct buf *text) {
         break;
     }
     case 4:
-        if (damage_below(d, 4) == 0) text->len = at + 1;
+        if (damage_below(d, 4) == 0) text->data[text->len = at + 1] = '\0';
         break;
     default:
         replace_number(d, text, at);
@@ -89,10 +90,10 @@ static void damage_once(struct damage *d, struct buf *text) {
 
 void damage_text(struct damage *d, struct buf *text) {
     for (uint32_t times = 1 + damage_below(d, 4); times > 0 && text->len > 0; times--) damage_once(d, text);
-    if (text->data) text->data[text->len] = '\0';
 }
 
 void write_file(const char *path, const void *bytes, size_t n) {
+    unlink(path); /* a file cut to nothing and rewritten is flushed at once by some file systems */
     FILE *f = fopen(path, "wb");
     if (!f || (n > 0 && fwrite(bytes, 1, n, f) != n) || fclose(f) != 0) ck_abort_msg("cannot write %s", path);
 }
