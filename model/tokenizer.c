@@ -1,0 +1,138 @@
+/* The tokenizer as its users see it: load, encode, look up, compare. */
+#include "model/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/tokenizer_internal.h"
+
+/* --- life ------------------------------------------------------------------------------------------------- */
+
+static int load_parts(struct tokenizer *t, const cJSON *json) {
+    if (!cJSON_IsObject(json)) return err_set(ERR_FORMAT, "expected an object");
+    const cJSON *added = json_get(json, "added_tokens");
+    TRY(load_model(t, json_get(json, "model"), added));
+    TRY(load_normalizer(t, json_get(json, "normalizer")));
+    TRY(load_added(t, added));
+    TRY(load_pre_tokenizer(t, json_get(json, "pre_tokenizer")));
+    TRY(load_post_processor(t, json_get(json, "post_processor")));
+    return load_decoder(t, json_get(json, "decoder"));
+}
+
+int tokenizer_load(struct tokenizer **out, const char *dir) {
+    struct buf path = {0};
+    cJSON *json = NULL;
+    *out = NULL;
+    buf_printf(&path, "%s/tokenizer.json", dir);
+    int rc = json_parse_file(&json, buf_text(&path));
+    struct tokenizer *t = rc == 0 ? calloc(1, sizeof *t) : NULL;
+    if (rc == 0) {
+        rc = t ? load_parts(t, json) : err_set(ERR_MEMORY, "no memory for a tokenizer");
+        if (rc != 0) err_prefix(rc, "%s", buf_text(&path));
+    }
+    cJSON_Delete(json);
+    buf_free(&path);
+    if (rc != 0)
+        tokenizer_free(t);
+    else
+        *out = t;
+    return rc;
+}
+
+void tokenizer_free(struct tokenizer *t) {
+    if (!t) return;
+    vocab_free(&t->vocab);
+    merges_free(&t->merges);
+    added_set_free(&t->added_raw);
+    added_set_free(&t->added_normalized);
+    for (int i = 0; i < STEPS_MAX; i++) {
+        pattern_free(&t->normalizer[i].pattern);
+        buf_free(&t->normalizer[i].content);
+        pattern_free(&t->pre[i].pattern);
+        pattern_free(&t->decoder[i].pattern);
+        buf_free(&t->decoder[i].content);
+    }
+    ids_free(&t->prefix);
+    ids_free(&t->suffix);
+    free(t);
+}
+
+/* --- look-ups --------------------------------------------------------------------------------------------- */
+
+int tokenizer_size(const struct tokenizer *t) {
+    return t->vocab.size;
+}
+
+static const struct token *token_at(const struct tokenizer *t, int32_t id) {
+    const struct token *token = id >= 0 && id < t->vocab.size ? &t->vocab.tokens[id] : NULL;
+    return token && (token->flags & TOKEN_PRESENT) ? token : NULL;
+}
+
+const char *tokenizer_token(const struct tokenizer *t, int32_t id, size_t *len) {
+    const struct token *token = token_at(t, id);
+    *len = token ? token->len : 0;
+    return token ? t->vocab.text.data + token->offset : NULL;
+}
+
+int32_t tokenizer_find(const struct tokenizer *t, const char *token, size_t len) {
+    return vocab_find(&t->vocab, token, len);
+}
+
+bool tokenizer_is_special(const struct tokenizer *t, int32_t id) {
+    const struct token *token = token_at(t, id);
+    return token && (token->flags & TOKEN_SPECIAL);
+}
+
+int tokenizer_compare(const struct tokenizer *target, const struct tokenizer *draft, int *common) {
+    *common = target->vocab.size < draft->vocab.size ? target->vocab.size : draft->vocab.size;
+    for (int32_t id = 0; id < *common; id++) {
+        const struct token *a = token_at(target, id), *b = token_at(draft, id);
+        if (!a || !b) continue;
+        const char *a_text = target->vocab.text.data + a->offset, *b_text = draft->vocab.text.data + b->offset;
+        if (a->len == b->len && memcmp(a_text, b_text, a->len) == 0) continue;
+        return err_set(ERR_FORMAT, "the vocabularies differ: id %d is '%.*s' in the target and '%.*s' in the draft", id,
+                       a->len < 60 ? (int)a->len : 60, a_text, b->len < 60 ? (int)b->len : 60, b_text);
+    }
+    return 0;
+}
+
+void tokenizer_describe(const struct tokenizer *t, struct buf *out) {
+    int tokens = 0;
+    for (int32_t id = 0; id < t->vocab.size; id++) tokens += token_at(t, id) != NULL;
+    const char *dialect = t->is_byte_level ? "byte-level BPE" : t->byte_fallback ? "BPE with byte fallback" : "BPE";
+    buf_printf(out, "%s, %d tokens, %d added", dialect, tokens, t->added_count);
+}
+
+/* --- encoding --------------------------------------------------------------------------------------------- */
+
+static int normalize_piece(struct encoder *e, const char *text, size_t n, bool first) {
+    TRY(normalize(e->tokenizer, &e->matcher, e->normalized, text, n, &text, &n));
+    return added_split(e, &e->tokenizer->added_normalized, text, n, first, pretokenize);
+}
+
+static void encoder_free(struct encoder *e) {
+    matcher_free(&e->matcher);
+    buf_free(&e->normalized[0]);
+    buf_free(&e->normalized[1]);
+    for (int i = 0; i < STEPS_MAX; i++) {
+        buf_free(&e->scratch[i]);
+        buf_free(&e->mapped[i]);
+        free(e->spans[i].data);
+    }
+    free(e->symbols);
+    free(e->heap);
+}
+
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool special, struct ids *out) {
+    if (n > TEXT_BYTES_MAX) return err_set(ERR_LIMIT, "a text of %zu bytes, more than %d", n, TEXT_BYTES_MAX);
+    if (!utf8_is_valid(text, n)) return err_set(ERR_FORMAT, "the text is not valid UTF-8");
+    struct encoder e = {.tokenizer = t, .out = out};
+    size_t before = out->len;
+    if (special) ids_append(out, t->prefix.data, t->prefix.len);
+    int rc = matcher_create(&e.matcher);
+    if (rc == 0) rc = added_split(&e, &t->added_raw, text, n, true, normalize_piece);
+    if (rc == 0 && special) ids_append(out, t->suffix.data, t->suffix.len);
+    if (rc != 0) out->len = before;
+    encoder_free(&e);
+    return rc;
+}

@@ -1,0 +1,251 @@
+/* Shared by the files model/tokenizer*.c alone.
+ *
+ * Encoding, depth first, so that no stage keeps a list of the whole text:
+ *   text -> raw added tokens cut out -> normaliser -> normalised added tokens cut out -> pre-tokenizer steps -> BPE
+ * Decoding: tokens -> decoder steps -> text; the whole and the streaming decoder are one machine. */
+#ifndef DUET_MODEL_TOKENIZER_INTERNAL_H
+#define DUET_MODEL_TOKENIZER_INTERNAL_H
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "model/tokenizer.h"
+
+enum {
+    STEPS_MAX = 16,             /* steps of a normaliser, pre-tokenizer or decoder */
+    TOKEN_ID_LIMIT = 1 << 20,   /* ids above have no random-number stream of their own (base/philox.h) */
+    DIRECT_CODE_POINTS = 0x180, /* initial symbols found without hashing: ASCII and the byte-level alphabet */
+    TEXT_BYTES_MAX = 1 << 28,
+};
+
+/* --- characters (tokenizer_unicode.c) --------------------------------------------------------------------- */
+
+bool unicode_is_space(uint32_t code_point); /* White_Space */
+bool unicode_is_word(uint32_t code_point);  /* what \w means: alphabetic, marks, digits, connectors, joiners */
+size_t unicode_leading_spaces(const char *text, size_t n);  /* bytes */
+size_t unicode_trailing_spaces(const char *text, size_t n); /* bytes */
+uint32_t unicode_last(const char *text, size_t n);          /* last code point, n >= 1 */
+int byte_level_encode(unsigned char byte, char out[4]);     /* the byte-level alphabet: bytes written */
+int byte_level_decode(uint32_t code_point);                 /* -1 if it is not in the alphabet */
+
+/* --- vocabulary and merges (tokenizer_vocab.c) ------------------------------------------------------------ */
+
+enum { TOKEN_PRESENT = 1, TOKEN_MODEL = 2, TOKEN_ADDED = 4, TOKEN_SPECIAL = 8 };
+
+struct token {
+    uint32_t offset, len; /* in vocab.text, NUL-terminated */
+    uint8_t flags;
+};
+
+struct vocab {
+    struct buf text;
+    struct token *tokens; /* [size] by id */
+    int32_t size, cap;
+    int32_t *slots; /* [slot_mask + 1] open addressing by string; -1 empty */
+    uint32_t slot_mask;
+};
+
+int vocab_create(struct vocab *, size_t strings); /* room for that many */
+void vocab_free(struct vocab *);
+/* ERR_FORMAT if the id has another string or the string another id. `flags` are or-ed to those it has. */
+int vocab_add(struct vocab *, const char *text, size_t n, int64_t id, uint8_t flags);
+int32_t vocab_find(const struct vocab *, const char *text, size_t n);       /* -1 if absent */
+int32_t vocab_find_model(const struct vocab *, const char *text, size_t n); /* tokens of the BPE model alone */
+
+struct merge {
+    uint64_t pair; /* left << 32 | right; MERGE_EMPTY: a free slot */
+    int32_t rank, id;
+};
+#define MERGE_EMPTY UINT64_MAX
+
+struct merges {
+    struct merge *slots; /* [slot_mask + 1] */
+    uint32_t slot_mask;
+    int count;
+};
+
+int merges_create(struct merges *, size_t count);
+void merges_free(struct merges *);
+void merges_add(struct merges *, int32_t left, int32_t right, int32_t rank, int32_t id); /* the last one counts */
+const struct merge *merges_find(const struct merges *, int32_t left, int32_t right);     /* NULL if absent */
+
+/* --- patterns (tokenizer_pattern.c) ----------------------------------------------------------------------- */
+
+/* A literal string, or a regex in the Oniguruma syntax of tokenizer.json (as far as PCRE2 means the same). */
+struct pattern {
+    struct buf literal;
+    pcre2_code *code; /* NULL: literal */
+};
+
+int pattern_compile(struct pattern *, const char *regex, size_t n);
+int pattern_from_json(struct pattern *, const cJSON *owner); /* member "pattern": {"String"|"Regex": ...} */
+void pattern_free(struct pattern *);
+
+/* PCRE2's scratch memory; one a thread at work. */
+struct matcher {
+    pcre2_match_data *data;
+    pcre2_match_context *context;
+};
+int matcher_create(struct matcher *);
+void matcher_free(struct matcher *);
+
+/* Walks the leftmost non-overlapping matches. Zero all but the first four. */
+struct search {
+    const struct pattern *pattern;
+    const struct matcher *matcher;
+    const char *text;
+    size_t n;
+    size_t at, begin, end;
+    bool matched_before;
+};
+int search_next(struct search *, bool *found); /* the match is [begin, end) */
+/* Appends the text with every match replaced by `content`. */
+int pattern_replace(const struct pattern *, const struct matcher *, const char *text, size_t n,
+                    const struct buf *content, struct buf *out);
+
+/* --- steps ------------------------------------------------------------------------------------------------ */
+
+enum normalizer_kind { NORM_PREPEND, NORM_REPLACE, NORM_UNICODE, NORM_STRIP, NORM_LOWERCASE };
+struct normalizer_step {
+    enum normalizer_kind kind;
+    struct pattern pattern;
+    struct buf content;
+    int unicode_form; /* options of utf8proc_map */
+    bool left, right;
+};
+
+enum split_behavior {
+    SPLIT_REMOVED,
+    SPLIT_ISOLATED,
+    SPLIT_CONTIGUOUS,
+    SPLIT_MERGED_WITH_PREVIOUS,
+    SPLIT_MERGED_WITH_NEXT
+};
+enum pre_kind { PRE_SPLIT, PRE_BYTE_LEVEL, PRE_METASPACE };
+enum prepend_scheme { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS };
+struct pre_step {
+    enum pre_kind kind;
+    struct pattern pattern; /* SPLIT: what; BYTE_LEVEL: words; METASPACE: its replacement */
+    enum split_behavior behavior;
+    bool invert;
+    bool split; /* BYTE_LEVEL, METASPACE: whether to split at all */
+    enum prepend_scheme prepend;
+};
+
+enum decoder_kind {
+    DECODE_REPLACE,
+    DECODE_BYTE_FALLBACK,
+    DECODE_FUSE,
+    DECODE_STRIP,
+    DECODE_BYTE_LEVEL,
+    DECODE_METASPACE
+};
+struct decoder_step {
+    enum decoder_kind kind;
+    bool fused; /* what comes in is one running text, not tokens: a Fuse or ByteLevel came before */
+    struct pattern pattern;
+    struct buf content;
+    int64_t start, stop;
+    bool drop_first; /* METASPACE */
+};
+
+/* --- added tokens (tokenizer_added.c) --------------------------------------------------------------------- */
+
+struct added_token {
+    int32_t id;
+    bool single_word, lstrip, rstrip;
+};
+
+struct trie_node {
+    int32_t child, sibling; /* 0: none (the root is nobody's child) */
+    int32_t token;          /* index into added_set.tokens; -1: none ends here */
+    unsigned char byte;
+};
+
+struct added_set {
+    struct added_token *tokens;
+    int count;
+    struct trie_node *nodes;
+    int node_count, node_cap;
+};
+
+int added_set_add(struct added_set *, const char *text, size_t n, const struct added_token *);
+void added_set_free(struct added_set *);
+
+/* --- the tokenizer ---------------------------------------------------------------------------------------- */
+
+struct tokenizer {
+    struct vocab vocab;
+    struct merges merges;
+    int added_count;
+    bool byte_fallback, fuse_unk, ignore_merges, is_byte_level;
+    int32_t unk;                        /* -1: characters without a symbol are dropped */
+    int32_t byte_ids[256];              /* <0xNN>, -1 if absent */
+    int32_t direct[DIRECT_CODE_POINTS]; /* symbol of a one-character string, -1 if absent */
+    struct added_set added_raw, added_normalized;
+    struct normalizer_step normalizer[STEPS_MAX];
+    struct pre_step pre[STEPS_MAX];
+    struct decoder_step decoder[STEPS_MAX];
+    int normalizer_count, pre_count, decoder_count;
+    bool has_decoder;
+    struct ids prefix, suffix; /* of the post-processor */
+};
+
+struct span {
+    size_t begin, end;
+    bool is_match;
+};
+struct spans {
+    struct span *data;
+    size_t len, cap;
+};
+
+struct symbol {
+    int32_t id; /* -1: merged away */
+    int32_t previous, next;
+};
+struct candidate {
+    int32_t rank, at, id;
+};
+
+/* One call of tokenizer_encode. */
+struct encoder {
+    const struct tokenizer *tokenizer;
+    struct ids *out;
+    struct matcher matcher;
+    struct buf normalized[2];
+    struct buf scratch[STEPS_MAX], mapped[STEPS_MAX];
+    struct spans spans[STEPS_MAX];
+    struct symbol *symbols;
+    size_t symbol_count, symbol_cap;
+    struct candidate *heap;
+    size_t heap_count, heap_cap;
+};
+
+/* Takes a piece of text; `first`: it begins where the whole text begins. */
+typedef int (*piece_function)(struct encoder *, const char *text, size_t n, bool first);
+
+int added_split(struct encoder *, const struct added_set *, const char *text, size_t n, bool first, piece_function);
+/* out (empty on entry) is valid until the next call with the same encoder buffers. */
+int normalize(const struct tokenizer *, const struct matcher *, struct buf work[2], const char *text, size_t n,
+              const char **out, size_t *out_n);
+int pretokenize(struct encoder *, const char *text, size_t n, bool first); /* and encode the pieces */
+int bpe_encode(struct encoder *, const char *word, size_t n);
+
+/* Readers of tokenizer.json's parts. */
+int load_model(struct tokenizer *, const cJSON *model, const cJSON *added);
+int load_normalizer(struct tokenizer *, const cJSON *);
+int load_added(struct tokenizer *, const cJSON *);
+int load_pre_tokenizer(struct tokenizer *, const cJSON *);
+int load_post_processor(struct tokenizer *, const cJSON *);
+int load_decoder(struct tokenizer *, const cJSON *);
+
+/* Calls `one` for `item`, or for each member of the Sequence that it is (list named `list`); null is nothing. */
+int load_steps(struct tokenizer *, const cJSON *item, const char *list,
+               int (*one)(struct tokenizer *, const cJSON *item, const char *type));
+int load_prepend_scheme(const cJSON *metaspace, enum prepend_scheme *out);
+int load_text(const cJSON *object, const char *name, struct buf *out); /* ERR_FORMAT if it is no string */
+
+#endif

@@ -1,0 +1,194 @@
+/* Patterns: literal strings, and regexes by PCRE2.
+ *
+ * tokenizer.json's regexes are Oniguruma's. What PCRE2 would read otherwise is rewritten (\s and \w, whose sets
+ * differ by a few characters) or refused (nested character classes, \W in a class, \h). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/tokenizer_internal.h"
+
+#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}"
+
+enum { PATTERN_BYTES_MAX = 1 << 16, STEPS_PER_BYTE = 64, STEPS_LEAST = 10000000 };
+
+static int fail_unsupported(const char *regex, size_t n, const char *what) {
+    return err_set(ERR_UNSUPPORTED, "regex '%.*s' has %s, which is not supported", n < 200 ? (int)n : 200, regex, what);
+}
+
+/* The escape at regex[at] (a backslash, with a character behind it). */
+static int translate_escape(const char *regex, size_t n, size_t at, bool in_class, struct buf *out) {
+    switch (regex[at + 1]) {
+    case 's':
+        buf_puts(out, "\\p{White_Space}");
+        return 0;
+    case 'S':
+        buf_puts(out, "\\P{White_Space}");
+        return 0;
+    case 'w':
+        buf_puts(out, in_class ? WORD : "[" WORD "]");
+        return 0;
+    case 'W':
+        if (in_class) return fail_unsupported(regex, n, "\\W in a character class");
+        buf_puts(out, "[^" WORD "]");
+        return 0;
+    case 'h':
+    case 'H':
+    case 'K':
+    case 'Q':
+        return fail_unsupported(regex, n, "\\h, \\H, \\K or \\Q");
+    default:
+        buf_append(out, regex + at, 2);
+        return 0;
+    }
+}
+
+/* Whether the '[' at regex[at], inside a class, begins a POSIX class such as [:alpha:]. */
+static bool is_posix_class(const char *regex, size_t n, size_t at) {
+    return at + 1 < n && regex[at + 1] == ':' && memmem(regex + at, n - at, ":]", 2) != NULL;
+}
+
+static int translate(const char *regex, size_t n, struct buf *out) {
+    size_t class_at = 0; /* first character that may end the class; 0: outside */
+    for (size_t i = 0; i < n; i++) {
+        char c = regex[i];
+        if (c == '\\' && i + 1 < n) {
+            TRY(translate_escape(regex, n, i, class_at != 0, out));
+            i++;
+            continue;
+        }
+        if (!class_at && c == '[') {
+            class_at = i + 1 + (i + 1 < n && regex[i + 1] == '^') + 1;
+        } else if (class_at && c == '[' && is_posix_class(regex, n, i)) {
+            const char *end = memmem(regex + i, n - i, ":]", 2);
+            size_t length = (size_t)(end - (regex + i)) + 2;
+            buf_append(out, regex + i, length);
+            i += length - 1;
+            continue;
+        } else if (class_at && (c == '[' || (c == '&' && i + 1 < n && regex[i + 1] == '&'))) {
+            return fail_unsupported(regex, n, "nested character classes");
+        } else if (class_at && c == ']' && i >= class_at) {
+            class_at = 0;
+        } else if (!class_at && c == '(' && i + 1 < n && regex[i + 1] == '*') {
+            return fail_unsupported(regex, n, "'(*'");
+        }
+        buf_putc(out, c);
+    }
+    return 0;
+}
+
+int pattern_compile(struct pattern *p, const char *regex, size_t n) {
+    if (n > PATTERN_BYTES_MAX) return err_set(ERR_LIMIT, "a regex of %zu bytes, more than %d", n, PATTERN_BYTES_MAX);
+    struct buf translated = {0};
+    int rc = translate(regex, n, &translated);
+    if (rc != 0) {
+        buf_free(&translated);
+        return rc;
+    }
+    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    if (context) pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+    int code = 0;
+    PCRE2_SIZE at = 0;
+    p->code = pcre2_compile((PCRE2_SPTR)buf_text(&translated), translated.len,
+                            PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &at, context);
+    pcre2_compile_context_free(context);
+    buf_free(&translated);
+    if (p->code) return 0;
+    PCRE2_UCHAR reason[160];
+    pcre2_get_error_message(code, reason, sizeof reason);
+    return err_set(ERR_UNSUPPORTED, "regex '%.*s': %s", n < 200 ? (int)n : 200, regex, (const char *)reason);
+}
+
+int pattern_from_json(struct pattern *p, const cJSON *owner) {
+    const cJSON *pattern = json_get(owner, "pattern");
+    if (json_get(pattern, "String")) {
+        TRY(load_text(pattern, "String", &p->literal));
+        return p->literal.len > 0 ? 0 : err_set(ERR_FORMAT, "the pattern is an empty string");
+    }
+    if (!json_get(pattern, "Regex")) return err_set(ERR_FORMAT, "a pattern is missing, expected 'String' or 'Regex'");
+    struct buf regex = {0};
+    int rc = load_text(pattern, "Regex", &regex);
+    if (rc == 0) rc = pattern_compile(p, buf_text(&regex), regex.len);
+    buf_free(&regex);
+    return rc;
+}
+
+void pattern_free(struct pattern *p) {
+    buf_free(&p->literal);
+    pcre2_code_free(p->code);
+    p->code = NULL;
+}
+
+int matcher_create(struct matcher *m) {
+    m->data = pcre2_match_data_create(1, NULL);
+    m->context = pcre2_match_context_create(NULL);
+    return m->data && m->context ? 0 : err_set(ERR_MEMORY, "no memory for matching a regex");
+}
+
+void matcher_free(struct matcher *m) {
+    pcre2_match_data_free(m->data);
+    pcre2_match_context_free(m->context);
+    *m = (struct matcher){0};
+}
+
+static int match_regex(struct search *s, bool *found) {
+    /* Backtracking in proportion to the text is normal (a run of spaces); what goes far beyond is a bad regex. */
+    uint64_t steps = STEPS_LEAST + (uint64_t)s->n * STEPS_PER_BYTE;
+    pcre2_set_match_limit(s->matcher->context, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
+    int rc = pcre2_match(s->pattern->code, (PCRE2_SPTR)s->text, s->n, s->at, PCRE2_NO_UTF_CHECK, s->matcher->data,
+                         s->matcher->context);
+    *found = rc >= 0;
+    if (rc == PCRE2_ERROR_NOMATCH) return 0;
+    if (rc < 0) {
+        PCRE2_UCHAR reason[160];
+        pcre2_get_error_message(rc, reason, sizeof reason);
+        return err_set(ERR_UNSUPPORTED, "a regex of the tokenizer failed on this text: %s", (const char *)reason);
+    }
+    const PCRE2_SIZE *range = pcre2_get_ovector_pointer(s->matcher->data);
+    s->begin = range[0];
+    s->end = range[1];
+    return 0;
+}
+
+static int match_literal(struct search *s, bool *found) {
+    const struct buf *literal = &s->pattern->literal;
+    const char *at = s->at < s->n ? memmem(s->text + s->at, s->n - s->at, literal->data, literal->len) : NULL;
+    *found = at != NULL;
+    if (at) {
+        s->begin = (size_t)(at - s->text);
+        s->end = s->begin + literal->len;
+    }
+    return 0;
+}
+
+/* An empty match right behind the last match does not count. */
+int search_next(struct search *s, bool *found) {
+    size_t last = s->end;
+    for (;;) {
+        *found = false;
+        if (s->at > s->n) return 0;
+        TRY(s->pattern->code ? match_regex(s, found) : match_literal(s, found));
+        if (!*found) return 0;
+        if (s->begin < s->end || !s->matched_before || s->end != last) break;
+        do s->at++;
+        while (s->at < s->n && ((unsigned char)s->text[s->at] & 0xc0) == 0x80);
+    }
+    s->matched_before = true;
+    s->at = s->end;
+    return 0;
+}
+
+int pattern_replace(const struct pattern *p, const struct matcher *m, const char *text, size_t n,
+                    const struct buf *content, struct buf *out) {
+    struct search s = {p, m, text, n, 0, 0, 0, false};
+    size_t done = 0;
+    for (;;) {
+        bool found;
+        TRY(search_next(&s, &found));
+        if (!found) break;
+        buf_append(out, text + done, s.begin - done);
+        buf_append(out, buf_text(content), content->len);
+        done = s.end;
+    }
+    buf_append(out, text + done, n - done);
+    return 0;
+}
