@@ -114,20 +114,44 @@ static int merge_symbols(struct encoder *e) {
     return 0;
 }
 
-int bpe_encode(struct encoder *e, const char *word, size_t n) {
-    const struct tokenizer *t = e->tokenizer;
-    if (t->ignore_merges) {
-        int32_t id = vocab_find_model(&t->vocab, word, n);
-        if (id >= 0) {
-            ids_push(e->out, id);
-            return 0;
-        }
-    }
+static int encode_part(struct encoder *e, const char *word, size_t n) {
     if (n > INT32_MAX) return err_set(ERR_LIMIT, "a word of %zu bytes is too long to encode", n);
     e->symbol_count = 0;
     TRY(reserve((void **)&e->symbols, &e->symbol_cap, n, sizeof *e->symbols));
     add_characters(e, word, n);
     TRY(merge_symbols(e));
     for (size_t at = 0; at < e->symbol_count; at = (size_t)e->symbols[at].next) ids_push(e->out, e->symbols[at].id);
+    return 0;
+}
+
+static size_t skip_marks(const char *text, size_t n) {
+    size_t at = 0;
+    while (n - at >= SPACE_MARK_BYTES && memcmp(text + at, SPACE_MARK, SPACE_MARK_BYTES) == 0) at += SPACE_MARK_BYTES;
+    return at;
+}
+
+bool bpe_has_inner_mark(const char *text, size_t n) {
+    size_t at = skip_marks(text, n);
+    return memmem(text + at, n - at, SPACE_MARK, SPACE_MARK_BYTES) != NULL;
+}
+
+int bpe_encode(struct encoder *e, const char *word, size_t n) {
+    const struct tokenizer *t = e->tokenizer;
+    int32_t whole = t->ignore_merges ? vocab_find_model(&t->vocab, word, n) : -1;
+    if (whole >= 0) {
+        ids_push(e->out, whole);
+        return 0;
+    }
+    while (n > 0) {
+        size_t length = n;
+        if (t->cut_at_marks) {
+            size_t at = skip_marks(word, n);
+            const char *next = memmem(word + at, n - at, SPACE_MARK, SPACE_MARK_BYTES);
+            if (next) length = (size_t)(next - word);
+        }
+        TRY(encode_part(e, word, length));
+        word += length;
+        n -= length;
+    }
     return 0;
 }

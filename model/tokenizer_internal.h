@@ -20,6 +20,9 @@ enum {
     TEXT_BYTES_MAX = 1 << 28,
 };
 
+#define SPACE_MARK "\xe2\x96\x81" /* U+2581, which stands for a space in the sentencepiece dialect */
+enum { SPACE_MARK_BYTES = 3 };
+
 /* --- characters (tokenizer_unicode.c) --------------------------------------------------------------------- */
 
 bool unicode_is_space(uint32_t code_point); /* White_Space */
@@ -181,6 +184,9 @@ struct tokenizer {
     struct merges merges;
     int added_count;
     bool byte_fallback, fuse_unk, ignore_merges, is_byte_level;
+    /* The sentencepiece dialect has no pre-tokenizer, so that a text is one word. Where no token holds a SPACE_MARK behind
+     * another character, no merge crosses such a place, and the word is cut there: the same ids, ten times faster. */
+    bool cut_at_marks;
     int32_t unk;                        /* -1: characters without a symbol are dropped */
     int32_t byte_ids[256];              /* <0xNN>, -1 if absent */
     int32_t direct[DIRECT_CODE_POINTS]; /* symbol of a one-character string, -1 if absent */
@@ -233,6 +239,7 @@ int normalize(const struct tokenizer *, const struct matcher *, struct buf work[
               const char **out, size_t *out_n);
 int pretokenize(struct encoder *, const char *text, size_t n, bool first); /* and encode the pieces */
 int bpe_encode(struct encoder *, const char *word, size_t n);
+bool bpe_has_inner_mark(const char *text, size_t n); /* a SPACE_MARK behind another character */
 
 /* Readers of tokenizer.json's parts. */
 int load_model(struct tokenizer *, const cJSON *model, const cJSON *added);

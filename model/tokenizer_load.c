@@ -155,6 +155,12 @@ static void index_symbols(struct tokenizer *t) {
     }
     for (uint32_t c = 0; c < DIRECT_CODE_POINTS; c++)
         t->direct[c] = vocab_find_model(&t->vocab, text, (size_t)utf8_encode(c, text));
+    t->cut_at_marks = vocab_find_model(&t->vocab, SPACE_MARK, SPACE_MARK_BYTES) >= 0;
+    for (int32_t id = 0; id < t->vocab.size && t->cut_at_marks; id++) {
+        const struct token *token = &t->vocab.tokens[id];
+        if ((token->flags & TOKEN_MODEL) && bpe_has_inner_mark(t->vocab.text.data + token->offset, token->len))
+            t->cut_at_marks = false;
+    }
 }
 
 static int read_model(struct tokenizer *t, const cJSON *model, size_t extra) {
