@@ -17,7 +17,7 @@ LIB_DIRS := base graphs model model/kernels/host sampler draft target verify eng
 LIB_SRC  := $(wildcard $(addsuffix /*.c,$(LIB_DIRS)))
 CLI_SRC  := $(wildcard cli/*.c)
 TEST_SRC := $(wildcard tests/*.c)
-HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) model/kernels cli tests))
+HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) cli tests))
 SUITES   := $(patsubst tests/%.c,%,$(wildcard tests/check_*.c))
 
 CFLAGS_release := -O2 -g
@@ -135,6 +135,12 @@ run-tests: $(BUILD)/tests/run $(BUILD)/duet
 test-data:
 	@tools/test-data build/data
 
+# --- measurements of parts: make build/host-release/bench/NAME ---------------------------------------------
+
+$(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIB_OBJ)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
 # --- demo -------------------------------------------------------------------------------------------------
 
 demo: deps
@@ -150,9 +156,12 @@ lint-format:
 	@tools/check-format
 lint-shell:
 	@tools/check-shell
-lint-headers: $(HEADERS:%=$(BUILD)/alone/%)
+# A header with a guard compiles alone: it includes what it needs. One without is a template that its includer completes.
+ifneq ($(filter lint lint-headers,$(MAKECMDGOALS)),)
+ALONE := $(patsubst %,$(BUILD)/alone/%,$(shell grep -l '^#ifndef DUET_' $(HEADERS)))
+endif
+lint-headers: $(ALONE)
 
-# A header that compiles alone includes what it needs.
 $(BUILD)/alone/%: % $(BUILD)/flags | build/deps.build build/deps.test
 	@mkdir -p $(@D)
 	$(call say,ALONE,$<)
@@ -198,4 +207,4 @@ FORCE:
 .PHONY: all deps test build-program build-tests run-tests test-data demo lint lint-format lint-shell lint-headers install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(HEADERS:%=$(BUILD)/alone/%.d)
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(ALONE:=.d) $(wildcard $(BUILD)/bench/*.d)
