@@ -1,0 +1,57 @@
+/* The inner loops of the host ops, compiled once per instruction set and chosen at run time.
+ *
+ * Every instruction set computes the same bits. One sum of products is always one accumulator of 16 f32
+ * lanes: lane i takes the columns i, i + 16, i + 32, ... in ascending order by fma (columns past the end
+ * count as 0 * 0), and the lanes are added at the end as l[i] += l[i + 8], then + 4, + 2, + 1. Neither the
+ * number of rows, of tokens nor of threads takes part in that order. Latency is hidden by several such
+ * accumulators side by side. A lane is part of one AVX-512 register, of two of AVX, of four of NEON, or an
+ * array element. */
+#ifndef DUET_KERNELS_HOST_ISA_H
+#define DUET_KERNELS_HOST_ISA_H
+
+#include <stdbool.h>
+
+#include "model/ops.h"
+
+/* What happens to the sum s of output row o and token t. */
+enum product_end {
+    PRODUCT_STORE, /* out[t, o] = s, + bias[o] where present */
+    PRODUCT_ADD,   /* out[t, o] += s */
+    PRODUCT_SILU,  /* out[t, o] = silu(s) * (the sum of `up`) */
+};
+
+/* out[t, o] from sum_k w[o, k] * x[t, k] */
+struct product {
+    struct weight w, up; /* [O, K]; up for PRODUCT_SILU alone, of w's shape */
+    struct weight bias;  /* [1, O] or absent */
+    const float *x;      /* [tokens, K] */
+    float *out;          /* [tokens, out_stride] */
+    int64_t out_stride;
+    int tokens;
+    enum product_end end;
+};
+
+struct host_isa {
+    const char *name; /* "avx512", "avx2", "neon", "portable" */
+    bool (*is_supported)(void);
+    void (*widen)(float *out, const void *values, enum dtype type, int count);
+    /* y = x / sqrt(mean(x^2) + eps) * norm over norm->cols values; y may be x. */
+    void (*rmsnorm)(float *y, const float *x, const struct weight *norm, float eps);
+    /* Rotate-half RoPE of one head in place; cos_sin [half, 2]. */
+    void (*rope)(float *head, const float *cos_sin, int half);
+    /* Output rows [first, end) of all tokens. */
+    void (*product)(const struct product *, int first, int end);
+    /* Heads [first, first + count) of row r, all of one key/value head; the row's position is >= 0. */
+    void (*attention)(const struct op_attention *, int row, int first, int count);
+};
+
+/* The best one that this CPU runs, or the forced one. */
+const struct host_isa *host_isa(void);
+
+/* For tests: all that were built, best first (NULL past the end), and a forced choice (NULL: automatic). */
+const struct host_isa *host_isa_at(int index);
+void host_isa_force(const struct host_isa *);
+
+extern const struct host_isa host_isa_avx512, host_isa_avx2, host_isa_neon, host_isa_portable;
+
+#endif

@@ -1,0 +1,133 @@
+/* Attention of one row, heads of one key/value head together, so that a split's keys and values are read from
+ * the cache once for all of them. Included by kernels.h alone.
+ *
+ * A score is a sum of products as in isa.h, times `scale`. Within a split: m = max, p_j = exp(s_j - m), l = the
+ * 64 places of the split added as four vectors (0 + 1) + (2 + 3) and then lane by lane as ever, o = the sum over
+ * even positions plus the sum over odd ones, each ascending by fma. Keys are absolute positions throughout. */
+
+enum { KEYS_SIDE_BY_SIDE = 4 };
+
+/* Where a split of one key/value head lies: key j of the split is k + j * head_dim. */
+struct split {
+    const float *k, *v;
+    int first, end; /* visible keys, relative to the split */
+};
+
+/* Scores of keys k, k + head_dim, ... */
+VEC void scores_of(const int keys, const float *q, const float *k, int head_dim, float scale, float *out) {
+    vec acc[KEYS_SIDE_BY_SIDE];
+    float sums[KEYS_SIDE_BY_SIDE];
+    UNROLL for (int j = 0; j < KEYS_SIDE_BY_SIDE; j++) acc[j] = vec_zero();
+    int i = 0;
+    for (; i + LANES <= head_dim; i += LANES) {
+        vec part = vec_load(q + i);
+        UNROLL for (int j = 0; j < keys; j++) acc[j] = vec_fma(part, vec_load(k + j * head_dim + i), acc[j]);
+    }
+    if (i < head_dim) {
+        vec part = vec_load_part(q + i, head_dim - i);
+        UNROLL for (int j = 0; j < keys; j++) acc[j] =
+            vec_fma(part, vec_load_part(k + j * head_dim + i, head_dim - i), acc[j]);
+    }
+    vec_sum4(sums, acc[0], acc[1], acc[2], acc[3]);
+    for (int j = 0; j < keys; j++) out[j] = sums[j] * scale;
+}
+
+/* Turns scores into p_j in place and returns m; *l = the sum of p. Invisible places are -INFINITY and become 0. */
+static float split_softmax(float *scores, float *l) {
+    vec s[ATTENTION_SPLIT / LANES];
+    UNROLL for (int i = 0; i < ATTENTION_SPLIT / LANES; i++) s[i] = vec_load(scores + i * LANES);
+    float lanes[LANES];
+    vec_store(lanes, vec_max(vec_max(s[0], s[1]), vec_max(s[2], s[3])));
+    float m = lanes[0];
+    for (int i = 1; i < LANES; i++) m = lanes[i] > m ? lanes[i] : m;
+    UNROLL for (int i = 0; i < ATTENTION_SPLIT / LANES; i++) {
+        s[i] = vec_exp(vec_sub(s[i], vec_set(m)));
+        vec_store(scores + i * LANES, s[i]);
+    }
+    *l = vec_sum(vec_add(vec_add(s[0], s[1]), vec_add(s[2], s[3])));
+    return m;
+}
+
+/* acc += p * value, for `vecs` vectors; `lanes` of the last one count. */
+VEC void add_value(const int vecs, vec *acc, float p, const float *value, int lanes) {
+    UNROLL for (int n = 0; n < vecs; n++) acc[n] = vec_fma(vec_set(p), load_part(value + n * LANES, lanes), acc[n]);
+}
+
+/* out[i, ...) = out * keep + (sum_j p_j v_j) * add, for `vecs` vectors of the head. */
+VEC void values_of(const int vecs, const struct split *split, const float *p, int head_dim, int i, int lanes,
+                   float keep, float add, float *out) {
+    vec even[VALUE_VECS], odd[VALUE_VECS];
+    UNROLL for (int n = 0; n < vecs; n++) even[n] = odd[n] = vec_zero();
+    const float *v = split->v + i;
+    int j = split->first;
+    if (j & 1) {
+        add_value(vecs, odd, p[j], v + j * head_dim, lanes);
+        j++;
+    }
+    for (; j + 1 < split->end; j += 2) {
+        add_value(vecs, even, p[j], v + j * head_dim, lanes);
+        add_value(vecs, odd, p[j + 1], v + (j + 1) * head_dim, lanes);
+    }
+    if (j < split->end) add_value(vecs, even, p[j], v + j * head_dim, lanes);
+    UNROLL for (int n = 0; n < vecs; n++) {
+        vec sum = vec_mul(vec_add(even[n], odd[n]), vec_set(add));
+        float *place = out + i + n * LANES;
+        if (keep != 0.0f) sum = vec_fma(load_part(place, lanes), vec_set(keep), sum);
+        store_part(place, sum, lanes);
+    }
+}
+
+/* One head and one split: joins the split to the running maximum m, sum l and output. */
+static void attend_split(const struct split *split, const float *q, int head_dim, float scale, float *m, float *l,
+                         float *out) {
+    float scores[ATTENTION_SPLIT], split_l;
+    for (int j = 0; j < ATTENTION_SPLIT; j++) scores[j] = -INFINITY;
+    int j = split->first;
+    for (; j + KEYS_SIDE_BY_SIDE <= split->end; j += KEYS_SIDE_BY_SIDE)
+        scores_of(KEYS_SIDE_BY_SIDE, q, split->k + j * head_dim, head_dim, scale, scores + j);
+    for (; j < split->end; j++) scores_of(1, q, split->k + j * head_dim, head_dim, scale, scores + j);
+
+    float split_m = split_softmax(scores, &split_l);
+    float joint = *m > split_m ? *m : split_m;
+    float keep = *m == -INFINITY ? 0.0f : fmath_exp(*m - joint), add = fmath_exp(split_m - joint);
+    *l = fmaf(*l, keep, split_l * add);
+    *m = joint;
+    int i = 0;
+    for (; i + VALUE_VECS * LANES <= head_dim; i += VALUE_VECS * LANES)
+        values_of(VALUE_VECS, split, scores, head_dim, i, LANES, keep, add, out);
+    for (; i < head_dim; i += LANES) values_of(1, split, scores, head_dim, i, head_dim - i, keep, add, out);
+}
+
+static void divide(float *out, float by, int count) {
+    for (int i = 0; i < count; i += LANES)
+        store_part(out + i, vec_div(load_part(out + i, count - i), vec_set(by)), count - i);
+}
+
+static void attention(const struct op_attention *op, int row, int first, int count) {
+    enum { HEADS_TOGETHER = 16 };
+    const int head_dim = op->head_dim, position = op->rows.positions[row];
+    const int start = op->window > 0 && position >= op->window ? position - op->window + 1 : 0;
+    const int kv_head = first / (op->heads / op->kv_heads);
+    const int32_t *pages =
+        op->rows.page_table + (size_t)op->rows.row_slot[row / op->rows.q_len] * op->rows.pages_per_slot;
+    const float *q = op->q + ((size_t)row * op->heads + first) * head_dim;
+    float *out = op->out + ((size_t)row * op->heads + first) * head_dim;
+    for (int done = 0, heads; done < count; done += heads) {
+        heads = count - done < HEADS_TOGETHER ? count - done : HEADS_TOGETHER;
+        float m[HEADS_TOGETHER], l[HEADS_TOGETHER];
+        for (int h = 0; h < heads; h++) m[h] = -INFINITY, l[h] = 0;
+        for (int key = start - start % ATTENTION_SPLIT; key <= position; key += ATTENTION_SPLIT) {
+            size_t cell = ((size_t)pages[key / KV_PAGE] * op->kv_heads + kv_head) * KV_PAGE + key % KV_PAGE;
+            struct split split = {
+                .k = (const float *)op->kv.k + cell * head_dim,
+                .v = (const float *)op->kv.v + cell * head_dim,
+                .first = start > key ? start - key : 0,
+                .end = position - key < ATTENTION_SPLIT ? position - key + 1 : ATTENTION_SPLIT,
+            };
+            for (int h = 0; h < heads; h++)
+                attend_split(&split, q + (done + h) * head_dim, head_dim, op->scale, &m[h], &l[h],
+                             out + (done + h) * head_dim);
+        }
+        for (int h = 0; h < heads; h++) divide(out + (done + h) * head_dim, l[h], head_dim);
+    }
+}

@@ -1,0 +1,35 @@
+/* logits[i, :] = W (RMSNorm(x[row_i, :]) * norm). One part is a range of the vocabulary. */
+#include "model/kernels/host/host_ops.h"
+#include "model/kernels/host/parallel.h"
+#include "model/kernels/host/product.h"
+
+struct args {
+    struct op_logits op;
+    int threads;
+};
+
+static int run(const void *args) {
+    const struct args *a = args;
+    const struct op_logits *op = &a->op;
+    const int q_len = op->rows.q_len;
+    struct norm_rows norm = {.x = op->x, .norm = op->norm, .eps = op->eps, .normed = op->normed};
+    norm.count = op->last_only ? op->rows.batch : rows_count(&op->rows);
+    norm.first = op->last_only ? q_len - 1 : 0;
+    norm.step = op->last_only ? q_len : 1;
+    struct product product = {
+        .w = op->w,
+        .x = op->normed,
+        .out = op->logits,
+        .out_stride = op->vocab,
+        .tokens = norm.count,
+        .end = PRODUCT_STORE,
+    };
+    norm_rows_run(&norm, a->threads);
+    products_run(&(struct products){.each = {product}, .count = 1}, a->threads);
+    return 0;
+}
+
+int host_logits(struct stream *stream, const struct op_logits *op) {
+    struct args args = {*op, parallel_threads(stream)};
+    return stream_run_host(stream, run, &args, sizeof args);
+}

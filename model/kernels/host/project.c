@@ -1,0 +1,29 @@
+/* x[t, :] += W h[t, :]. One part is a range of output rows, for all tokens. */
+#include "model/kernels/host/host_ops.h"
+#include "model/kernels/host/parallel.h"
+#include "model/kernels/host/product.h"
+
+struct args {
+    struct op_project op;
+    int threads;
+};
+
+static int run(const void *args) {
+    const struct args *a = args;
+    const struct op_project *op = &a->op;
+    struct product product = {
+        .w = op->w,
+        .x = op->h,
+        .out = op->x,
+        .out_stride = op->w.rows,
+        .tokens = rows_count(&op->rows),
+        .end = PRODUCT_ADD,
+    };
+    products_run(&(struct products){.each = {product}, .count = 1}, a->threads);
+    return 0;
+}
+
+int host_project(struct stream *stream, const struct op_project *op) {
+    struct args args = {*op, parallel_threads(stream)};
+    return stream_run_host(stream, run, &args, sizeof args);
+}

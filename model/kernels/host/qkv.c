@@ -1,0 +1,93 @@
+/* RMSNorm, the three products with their biases, q/k norm, RoPE, and K and V into their pages.
+ *
+ * The products run as one range of H*DH + 2*HKV*DH output rows. What follows goes by head, all rows of a head in
+ * ascending order in one thread: two rows that write the same cell of the dummy page never race. */
+#include <string.h>
+
+#include "base/err.h"
+#include "model/kernels/host/host_ops.h"
+#include "model/kernels/host/parallel.h"
+#include "model/kernels/host/product.h"
+
+struct args {
+    struct op_qkv op;
+    int threads;
+};
+
+/* The cell [DH] of row t and key/value head `head` in a layer's keys or values. */
+static float *kv_cell(const struct op_qkv *op, void *cache, int t, int head) {
+    const struct rows *rows = &op->rows;
+    const int32_t position = rows->positions[t];
+    int32_t page = 0, offset = t % KV_PAGE;
+    if (position >= 0) {
+        page = rows->page_table[(size_t)rows->row_slot[t / rows->q_len] * (size_t)rows->pages_per_slot +
+                                (size_t)(position / KV_PAGE)];
+        offset = position % KV_PAGE;
+    }
+    return (float *)cache +
+           (((size_t)page * (size_t)op->kv_heads + (size_t)head) * KV_PAGE + (size_t)offset) * (size_t)op->head_dim;
+}
+
+static void turn_head(const struct op_qkv *op, const struct host_isa *isa, const struct weight *norm, int t, float *x) {
+    const int32_t position = op->rows.positions[t];
+    if (norm->data) isa->rmsnorm(x, x, norm, op->eps);
+    isa->rope(x, op->rope + (size_t)(position < 0 ? 0 : position) * (size_t)op->head_dim, op->head_dim / 2);
+}
+
+static void store_kv_head(const struct op_qkv *op, const struct host_isa *isa, int head) {
+    const size_t dim = (size_t)op->head_dim, stride = 2 * (size_t)op->kv_heads * dim;
+    for (int t = 0; t < rows_count(&op->rows); t++) {
+        float *k = op->kv_rows + (size_t)t * stride + (size_t)head * dim, *v = k + stride / 2;
+        turn_head(op, isa, &op->k_norm, t, k);
+        memcpy(kv_cell(op, op->kv.k, t, head), k, dim * sizeof *k);
+        memcpy(kv_cell(op, op->kv.v, t, head), v, dim * sizeof *v);
+    }
+}
+
+static void heads_part(const void *args, int part, int parts) {
+    const struct op_qkv *op = args;
+    const struct host_isa *isa = host_isa();
+    const size_t dim = (size_t)op->head_dim;
+    struct range mine = parallel_range(op->heads + op->kv_heads, part, parts);
+    for (int h = mine.first; h < mine.end; h++) {
+        if (h >= op->heads) {
+            store_kv_head(op, isa, h - op->heads);
+            continue;
+        }
+        for (int t = 0; t < rows_count(&op->rows); t++)
+            turn_head(op, isa, &op->q_norm, t, op->q + ((size_t)t * (size_t)op->heads + (size_t)h) * dim);
+    }
+}
+
+static int check_positions(const struct op_qkv *op) {
+    for (int t = 0; t < rows_count(&op->rows); t++) {
+        int32_t position = op->rows.positions[t];
+        if (position >= op->rope_positions || position / KV_PAGE >= op->rows.pages_per_slot)
+            return err_set(ERR_INTERNAL, "qkv: row %d is at position %d, expected below %d and in %d pages", t,
+                           position, op->rope_positions, op->rows.pages_per_slot);
+    }
+    return 0;
+}
+
+static int run(const void *args) {
+    const struct args *a = args;
+    const struct op_qkv *op = &a->op;
+    TRY(check_positions(op));
+    const int tokens = rows_count(&op->rows), q_rows = op->heads * op->head_dim, kv_rows = op->kv_heads * op->head_dim;
+    struct norm_rows norm = {
+        .x = op->x, .norm = op->norm, .eps = op->eps, .count = tokens, .step = 1, .normed = op->normed};
+    struct product shared = {.x = op->normed, .tokens = tokens, .end = PRODUCT_STORE}, q = shared, k = shared,
+                   v = shared;
+    q.w = op->wq, q.bias = op->bq, q.out = op->q, q.out_stride = q_rows;
+    k.w = op->wk, k.bias = op->bk, k.out = op->kv_rows, k.out_stride = 2 * kv_rows;
+    v.w = op->wv, v.bias = op->bv, v.out = op->kv_rows + kv_rows, v.out_stride = 2 * kv_rows;
+    norm_rows_run(&norm, a->threads);
+    products_run(&(struct products){.each = {q, k, v}, .count = 3}, a->threads);
+    parallel_run(a->threads, (int64_t)tokens * (q_rows + 2 * kv_rows), heads_part, op);
+    return 0;
+}
+
+int host_qkv(struct stream *stream, const struct op_qkv *op) {
+    struct args args = {*op, parallel_threads(stream)};
+    return stream_run_host(stream, run, &args, sizeof args);
+}

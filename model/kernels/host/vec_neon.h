@@ -1,0 +1,86 @@
+/* Sixteen f32 lanes in four NEON registers. Included by isa_neon.c alone. */
+#define VEC static inline __attribute__((always_inline))
+
+typedef float32x4x4_t vec;
+
+#define VEC_EACH(expression)                                    \
+    do {                                                        \
+        vec out_;                                               \
+        for (int i = 0; i < 4; i++) out_.val[i] = (expression); \
+        return out_;                                            \
+    } while (0)
+
+VEC vec vec_zero(void) {
+    VEC_EACH(vdupq_n_f32(0));
+}
+VEC vec vec_set(float x) {
+    VEC_EACH(vdupq_n_f32(x));
+}
+VEC vec vec_load(const float *p) {
+    VEC_EACH(vld1q_f32(p + 4 * i));
+}
+VEC vec vec_load_part(const float *p, int n) { /* n < 16 lanes, the others 0 */
+    float lanes[16] = {0};
+    memcpy(lanes, p, (size_t)n * sizeof *p);
+    return vec_load(lanes);
+}
+VEC void vec_store(float *p, vec a) {
+    for (int i = 0; i < 4; i++) vst1q_f32(p + 4 * i, a.val[i]);
+}
+VEC void vec_store_part(float *p, vec a, int n) {
+    float lanes[16];
+    vec_store(lanes, a);
+    memcpy(p, lanes, (size_t)n * sizeof *p);
+}
+VEC vec vec_add(vec a, vec b) {
+    VEC_EACH(vaddq_f32(a.val[i], b.val[i]));
+}
+VEC vec vec_sub(vec a, vec b) {
+    VEC_EACH(vsubq_f32(a.val[i], b.val[i]));
+}
+VEC vec vec_mul(vec a, vec b) {
+    VEC_EACH(vmulq_f32(a.val[i], b.val[i]));
+}
+VEC vec vec_div(vec a, vec b) {
+    VEC_EACH(vdivq_f32(a.val[i], b.val[i]));
+}
+VEC vec vec_fma(vec a, vec b, vec c) { /* a b + c */
+    VEC_EACH(vfmaq_f32(c.val[i], a.val[i], b.val[i]));
+}
+VEC vec vec_max(vec a, vec b) { /* a > b ? a : b */
+    VEC_EACH(vbslq_f32(vcgtq_f32(a.val[i], b.val[i]), a.val[i], b.val[i]));
+}
+VEC vec vec_min(vec a, vec b) { /* a < b ? a : b */
+    VEC_EACH(vbslq_f32(vcltq_f32(a.val[i], b.val[i]), a.val[i], b.val[i]));
+}
+VEC float32x4_t neon_scale(float32x4_t y, float32x4_t shifted) {
+    int32x4_t n = vsubq_s32(vreinterpretq_s32_f32(shifted), vdupq_n_s32(0x4B400000));
+    int32x4_t half = vshrq_n_s32(n, 1), bias = vdupq_n_s32(127);
+    int32x4_t first = vshlq_n_s32(vaddq_s32(half, bias), 23);
+    int32x4_t second = vshlq_n_s32(vaddq_s32(vsubq_s32(n, half), bias), 23);
+    return vmulq_f32(vmulq_f32(y, vreinterpretq_f32_s32(first)), vreinterpretq_f32_s32(second));
+}
+/* y * 2^n where `shifted` = n + 1.5 * 2^23, in two factors (fmath_exp). */
+VEC vec vec_scale(vec y, vec shifted) {
+    VEC_EACH(neon_scale(y.val[i], shifted.val[i]));
+}
+VEC float32x4_t neon_widen(uint16x4_t bits, const enum dtype type) {
+    if (type == DTYPE_F16) return vcvt_f32_f16(vreinterpret_f16_u16(bits));
+    return vreinterpretq_f32_u32(vshll_n_u16(bits, 16));
+}
+VEC vec vec_widen(const void *p, const enum dtype type) {
+    if (type == DTYPE_F32) return vec_load(p);
+    const uint16_t *halves = p;
+    VEC_EACH(neon_widen(vld1_u16(halves + 4 * i), type));
+}
+VEC float32x4_t vec_fold(vec a) {
+    return vaddq_f32(vaddq_f32(a.val[0], a.val[2]), vaddq_f32(a.val[1], a.val[3]));
+}
+VEC float32x4_t neon_sum2(vec a, vec b) {
+    float64x2_t a4 = vreinterpretq_f64_f32(vec_fold(a)), b4 = vreinterpretq_f64_f32(vec_fold(b));
+    return vaddq_f32(vreinterpretq_f32_f64(vtrn1q_f64(a4, b4)), vreinterpretq_f32_f64(vtrn2q_f64(a4, b4)));
+}
+VEC void vec_sum4(float *out, vec a, vec b, vec c, vec d) {
+    vst1q_f32(out, vpaddq_f32(neon_sum2(a, b), neon_sum2(c, d)));
+}
+#undef VEC_EACH
