@@ -2,7 +2,18 @@
  * tokenizer_config.json holds by what that template says (its markers), not by a hash.
  *
  * A template renders whole conversations, and piecewise, because duet keeps history as ids and never tokenises an
- * answer again: the first turn, the end of a cut answer, and a later turn. */
+ * answer again: the first turn, the end of a cut answer, and a later turn.
+ *
+ *   render(first turn) + answer + next(question)  ==  render(whole conversation)
+ *
+ * with these rules for what stands in the history:
+ *  - An answer is what the model generates behind the generation prompt. What a template puts around an answer's text
+ *    belongs to the answer: llama2's begin and end with a space (" 4. "), and a cut one gets none.
+ *  - Its end of turn is in the history unless it was cut.
+ *  - Whole renders trim (llama2, llama3*) or drop thoughts (qwen3) of earlier answers; the history keeps what was said.
+ *  - mistral-nemo puts the system prompt into the last question of a whole render; piecewise it stays in the question
+ *    that it was rendered with, the first.
+ *  - Dates are the templates' own defaults (llama3.1, llama3.2: 26 Jul 2024). */
 #ifndef DUET_MODEL_CHAT_TEMPLATE_H
 #define DUET_MODEL_CHAT_TEMPLATE_H
 
@@ -23,7 +34,9 @@ struct chat_template; /* immutable */
  * of named templates: "default"). *out = NULL without an error when there is no template at all (completion
  * mode). ERR_UNSUPPORTED for one that is not recognised, with a hint (--template NAME and the names). Allocates. */
 int chat_template_load(struct chat_template **out, const char *dir);
-/* By name: "chatml", "llama2", "llama3", "llama3.2"..., see chat_template_names. bos and eos strings come from DIR. */
+/* By name: "chatml", "llama2", "llama3", "llama3.2"..., see chat_template_names. bos and eos strings come from DIR, or
+ * are the family's where DIR names none. "chatml" has no default system prompt; "qwen2.5" has the one that DIR's own
+ * template speaks of, if any. */
 int chat_template_by_name(struct chat_template **out, const char *name, const char *dir);
 const char *chat_template_names(void); /* "chatml, llama2, ..." */
 void chat_template_free(struct chat_template *);
