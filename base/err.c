@@ -28,7 +28,7 @@ static void store(const char *raw) {
         if (len + need > SENTENCE_MAX) break;
         if (escaped) {
             for (int i = 0; i < bytes; i++)
-                snprintf(sentence + len + 4 * i, 5, "\\x%02x", (unsigned)(unsigned char)raw[at + (size_t)i]);
+                snprintf(sentence + len + 4 * (size_t)i, 5, "\\x%02x", (unsigned)(unsigned char)raw[at + (size_t)i]);
         } else {
             memcpy(sentence + len, raw + at, need);
         }
