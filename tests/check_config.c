@@ -33,10 +33,10 @@ static int load(struct model_config *out, const char *changes, const char *gener
     }
     json_print(root, &text);
     snprintf(path, sizeof path, "%s/config.json", temp_dir());
-    write_text(path, buf_text(&text));
+    damage_write_text(path, buf_text(&text));
     snprintf(path, sizeof path, "%s/generation_config.json", temp_dir());
     unlink(path);
-    if (generation) write_text(path, generation);
+    if (generation) damage_write_text(path, generation);
     buf_free(&text);
     cJSON_Delete(root);
     cJSON_Delete(other);
@@ -457,7 +457,7 @@ START_TEST(damaged_configurations_load_sound_or_fail_with_a_sentence)
             buf_clear(&text);
             buf_puts(&text, of_generation ? generation : whole.data);
             damage_text(&damage, &text);
-            write_file(of_generation ? generation_path : path, text.data, text.len);
+            damage_write_file(of_generation ? generation_path : path, text.data, text.len);
             err_set(ERR_INTERNAL, "%s", "");
             if (model_config_load(&c, temp_dir()) == 0) {
                 check_accepted(&c);
@@ -466,7 +466,7 @@ START_TEST(damaged_configurations_load_sound_or_fail_with_a_sentence)
                 check_sentence();
                 refused++;
             }
-            write_text(of_generation ? generation_path : path, of_generation ? generation : whole.data);
+            damage_write_text(of_generation ? generation_path : path, of_generation ? generation : whole.data);
         }
         buf_free(&whole);
         buf_free(&text);

@@ -21,7 +21,7 @@ static void put_file(const char *name, uint64_t length, const char *header, size
     for (int i = 0; i < 8; i++) buf_putc(&file, (char)(length >> 8 * i & 0xff));
     buf_append(&file, header, header_bytes);
     for (size_t i = 0; i < bytes; i++) buf_putc(&file, (char)(1 + i % 255));
-    write_file(path_of(name), file.data, file.len);
+    damage_write_file(path_of(name), file.data, file.len);
     buf_free(&file);
 }
 
@@ -161,7 +161,7 @@ START_TEST(header_lengths_that_lie_are_refused)
     put_file("model.safetensors", 0, "", 0, 0);
     expect_refusal(ERR_FORMAT, "/model.safetensors: ", "header: malformed JSON");
     for (size_t bytes = 0; bytes < 8; bytes++) {
-        write_file(path_of("model.safetensors"), "\2\0\0\0\0\0\0", bytes);
+        damage_write_file(path_of("model.safetensors"), "\2\0\0\0\0\0\0", bytes);
         expect_refusal(ERR_FORMAT, "/model.safetensors: ", "too few");
     }
 }
@@ -262,7 +262,7 @@ static void put_shards(const char *index) {
     remove_files();
     put("a.safetensors", IN_A, 5);
     put("b.safetensors", IN_B, 4);
-    write_text(path_of("model.safetensors.index.json"), index);
+    damage_write_text(path_of("model.safetensors.index.json"), index);
 }
 
 START_TEST(shards_make_one_sorted_list)
@@ -434,7 +434,7 @@ START_TEST(damaged_indices_open_sound_or_fail_with_a_sentence)
         buf_clear(&index);
         buf_puts(&index, good_index);
         damage_text(&damage, &index);
-        write_file(path_of("model.safetensors.index.json"), index.data, index.len);
+        damage_write_file(path_of("model.safetensors.index.json"), index.data, index.len);
         try_open(&accepted, &refused);
     }
     ck_assert_int_gt(accepted, 100);

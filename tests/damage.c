@@ -92,14 +92,14 @@ void damage_text(struct damage *d, struct buf *text) {
     for (uint32_t times = 1 + damage_below(d, 4); times > 0 && text->len > 0; times--) damage_once(d, text);
 }
 
-void write_file(const char *path, const void *bytes, size_t n) {
+void damage_write_file(const char *path, const void *bytes, size_t n) {
     unlink(path); /* a file cut to nothing and rewritten is flushed at once by some file systems */
     FILE *f = fopen(path, "wb");
     if (!f || (n > 0 && fwrite(bytes, 1, n, f) != n) || fclose(f) != 0) ck_abort_msg("cannot write %s", path);
 }
 
-void write_text(const char *path, const char *text) {
-    write_file(path, text, strlen(text));
+void damage_write_text(const char *path, const char *text) {
+    damage_write_file(path, text, strlen(text));
 }
 
 void check_sentence(void) {

@@ -17,8 +17,8 @@ uint32_t damage_below(struct damage *, uint32_t limit); /* 0 .. limit - 1, limit
  * leaves a NUL byte. */
 void damage_text(struct damage *, struct buf *text);
 
-void write_file(const char *path, const void *bytes, size_t n);
-void write_text(const char *path, const char *text);
+void damage_write_file(const char *path, const void *bytes, size_t n);
+void damage_write_text(const char *path, const char *text);
 
 /* err_message is one non-empty line of valid UTF-8 without control characters. */
 void check_sentence(void);
