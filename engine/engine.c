@@ -116,9 +116,8 @@ static int create_graphs(struct engine *e) {
 
 static int start(struct engine *e) {
     TRY(engine_open_models(e));
-    TRY(allocate(e));
     TRY(prefill_create(&e->prefill, e->device));
-    e->prefill.page_table = e->page_table;
+    TRY(allocate(e));
     TRY(create_staging(e));
     TRY(stream_create(e->device, &e->stream));
     TRY(upload(e));
