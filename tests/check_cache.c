@@ -76,10 +76,10 @@ START_TEST(caches_equal_a_fresh_prefill_after_every_kind_of_round)
     struct engine *e = must_open(&options);
     struct sequence *s;
     ck_ok(engine_open(e, 400, &s));
-    struct request r = sampled(e, long_prompt, 7, 1.0f);
+    struct request r = sampled(e, long_prompt, 7, 0.6f);
     for (int turn = 0; turn < 12; turn++) { /* ends after 0, some and all accepted, at changing offsets */
         r.generation.seed = (uint64_t)turn;
-        r.generation.max_tokens = 5 + turn % 4;
+        r.generation.max_tokens = 7 + turn % 4;
         struct answer a = run_turn(e, s, &r);
         must_equal_fresh_prefill(e, s, &options, "after a turn");
         ids_free(&a.ids);
@@ -109,7 +109,7 @@ START_TEST(draft_equal_to_target_accepts_everything_for_a_thousand_rounds)
     const struct acceptance *a = engine_stats(e);
     ck_assert_int_ge(a->rounds, 1000);
     ck_assert_int_eq(a->rejected, 0);
-    ck_assert_double_eq_tol(acceptance_alpha(a), 1, 0);
+    ck_assert(acceptance_alpha(a) == 1);
     free_requests(requests, REQUESTS);
     free_answers(answers, REQUESTS);
     engine_destroy(e);
@@ -151,7 +151,7 @@ END_TEST
 
 struct switching {
     struct engine *engine;
-    int tokens;
+    int tokens, blocks;
     bool done;
 };
 
@@ -159,7 +159,7 @@ static void switch_k(void *user, struct token_block *block) {
     struct switching *w = user;
     w->tokens += block->count;
     w->done = block->finish != FINISH_NONE;
-    ck_ok(engine_set_k(w->engine, (w->tokens * 7 / 3) % 5));
+    ck_ok(engine_set_k(w->engine, w->blocks++ % 5));
 }
 
 START_TEST(k_may_change_inside_an_answer)
