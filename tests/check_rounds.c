@@ -150,7 +150,7 @@ END_TEST
 /* A copy of the target whose end id is a token that it does produce: the answer stops there at every offset in a block. */
 static const char *copy_with_end_id(const char *dir, int32_t end_id) {
     static char path[4096];
-    char command[16384];
+    char command[32768];
     snprintf(path, sizeof path, "%s/end-%d", temp_dir(), end_id);
     snprintf(command, sizeof command,
              "mkdir -p %s && cp %s/tokenizer.json %s/config.json %s && ln -sf $(realpath %s/model.safetensors) %s && "
