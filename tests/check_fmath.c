@@ -18,10 +18,8 @@ START_TEST(exp_is_within_1_1_ulp_of_libm)
         float x = fmath_from_bits((uint32_t)bits);
         if (!(fabsf(x) < 110)) continue;
         double reference = exp(x);
-        if (reference > 0x1.ffffffp127)
-            ck_assert(isinf(fmath_exp(x)));
-        else
-            ck_assert_msg(error_ulp(fmath_exp(x), reference) < 1.1, "exp(%a)", x);
+        bool is_close = reference > 0x1.ffffffp127 ? isinf(fmath_exp(x)) : error_ulp(fmath_exp(x), reference) < 1.1;
+        if (!is_close) ck_abort_msg("exp(%a) is %a", (double)x, (double)fmath_exp(x));
     }
 }
 END_TEST
@@ -45,8 +43,9 @@ START_TEST(exp_never_decreases)
 {
     float last = 0;
     for (float x = -105; x < 89; x += 0x1p-13f) {
-        ck_assert_msg(fmath_exp(x) >= last, "exp(%a)", x);
-        last = fmath_exp(x);
+        float y = fmath_exp(x);
+        if (y < last) ck_abort_msg("exp(%a)", (double)x);
+        last = y;
     }
 }
 END_TEST
@@ -56,7 +55,7 @@ START_TEST(log1p_is_within_1_6_ulp_of_libm)
     for (uint64_t bits = 0; bits < 0x100000000u; bits += 5003) {
         float x = fmath_from_bits((uint32_t)bits);
         if (!(x > -1 && x < 0x1p100f)) continue;
-        ck_assert_msg(error_ulp(fmath_log1p(x), log1p(x)) < 1.6, "log1p(%a)", x);
+        if (error_ulp(fmath_log1p(x), log1p(x)) >= 1.6) ck_abort_msg("log1p(%a)", (double)x);
     }
     ck_assert(fmath_log1p(-0x1p-33f) == -0x1p-33f);
     ck_assert(error_ulp(fmath_log1p(-0x1.fffffep-1f), log1p(-0x1.fffffep-1)) < 1.6);

@@ -126,7 +126,7 @@ static void place_rows(struct rig *rig, int batch, int round) {
 static void collect(const struct rig *rig, int row, struct request *requests, struct tally *t) {
     const struct round_record *record = &rig->b.records[row];
     struct request *r = &requests[record->slot];
-    ck_assert(record->live && record->emitted >= 1);
+    require(record->live && record->emitted >= 1, "row %d emitted nothing", row);
     memcpy(r->tokens + r->count, record->tokens, sizeof *r->tokens * (size_t)record->emitted);
     r->count += record->emitted;
     t->evaluated += record->evaluated;
@@ -160,8 +160,8 @@ static void drive(const struct run *run, struct chain *chain, struct tally *t, i
             int slot = rig.b.row_slot[row];
             collect(&rig, row, requests, t);
             if (rig.b.slot[slot].status == SLOT_LIVE) continue;
-            ck_assert_int_eq(rig.b.slot[slot].status, SLOT_LENGTH);
-            ck_assert_int_eq(requests[slot].count, requests[slot].room);
+            require(rig.b.slot[slot].status == SLOT_LENGTH && requests[slot].count == requests[slot].room,
+                    "slot %d: status %d after %d tokens", slot, rig.b.slot[slot].status, requests[slot].count);
             tally_request(t, requests[slot].pending, requests[slot].tokens, requests[slot].count);
             start_request(&rig, &requests[slot], slot, serial++, sampling);
         }

@@ -43,28 +43,28 @@ void rig_start(struct rig *rig, int slot, int n, int pending, int room, struct s
 
 void rig_draft(struct rig *rig, int batch, int k, logits_fn draft, void *user) {
     struct sampler_buffers *b = &rig->b;
-    ck_ok(rig->ops->load_pending(rig->stream, &(struct sampler_load){*b, batch, k}));
+    require_ok(rig->ops->load_pending(rig->stream, &(struct sampler_load){*b, batch, k}));
     for (int i = 0; i < k; i++) {
         for (int row = 0; row < batch; row++) {
             int at = i == 0 ? 2 * row + 1 : row;
             draft(user, b->draft_tokens[at], b->draft_positions_in[at],
                   b->draft_logits + (size_t)row * (size_t)b->draft_stride);
         }
-        ck_ok(rig->ops->draw(rig->stream, &(struct sampler_draw){*b, batch, i}));
+        require_ok(rig->ops->draw(rig->stream, &(struct sampler_draw){*b, batch, i}));
     }
 }
 
 void rig_score(struct rig *rig, int batch, int k, logits_fn target, void *user) {
     struct sampler_buffers *b = &rig->b;
-    ck_ok(rig->ops->load_block(rig->stream, &(struct sampler_load){*b, batch, k}));
+    require_ok(rig->ops->load_block(rig->stream, &(struct sampler_load){*b, batch, k}));
     for (int i = 0; i < batch * (k + 1); i++)
         target(user, b->target_tokens[i], b->target_positions[i],
                b->target_logits + (size_t)i * (size_t)b->target_stride);
 }
 
 void rig_accept(struct rig *rig, int batch, int k) {
-    ck_ok(rig->ops->accept(rig->stream, &(struct sampler_accept){rig->b, batch, k}));
-    ck_ok(stream_sync(rig->stream));
+    require_ok(rig->ops->accept(rig->stream, &(struct sampler_accept){rig->b, batch, k}));
+    require_ok(stream_sync(rig->stream));
 }
 
 /* --- reference -------------------------------------------------------------------------------------------- */
@@ -141,7 +141,7 @@ void chi_square_add(struct chi_square *chi, const int64_t *counts, const double 
     int before = chi->dof;
     for (int i = 0; i < cells; i++) total += (double)counts[i];
     for (int i = 0; i < cells; i++) {
-        ck_assert_msg(p[i] > 0 || counts[i] == 0, "cell %d of probability 0 was counted", i);
+        require(p[i] > 0 || counts[i] == 0, "cell %d of probability 0 was counted", i);
         if (p[i] == 0) continue;
         if (p[i] * total < 5)
             rare += (double)counts[i], rare_expected += p[i] * total;

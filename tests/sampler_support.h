@@ -3,7 +3,16 @@
 #ifndef DUET_TESTS_SAMPLER_SUPPORT_H
 #define DUET_TESTS_SAMPLER_SUPPORT_H
 
+#include <check.h>
+
 #include "sampler/sampler.h"
+
+/* ck_assert for hot loops: Check writes to a file at every ck_assert that holds. */
+#define require(condition, ...)                      \
+    do {                                             \
+        if (!(condition)) ck_abort_msg(__VA_ARGS__); \
+    } while (0)
+#define require_ok(call) require((call) == 0, "%s: %s", #call, err_message())
 
 struct rig {
     struct device *device;
