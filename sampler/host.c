@@ -26,6 +26,11 @@ static float *draft_row(const struct sampler_buffers *b, int slot, int index) {
     return b->p_draft + ((size_t)slot * (size_t)b->k_max + (size_t)index) * (size_t)b->vocab_draft;
 }
 
+/* A thread is worth waking for some tens of thousands of ids. */
+static int threads_for(const struct stream *stream, int rows, int vocab) {
+    return (int64_t)rows * vocab >= 1 << 15 ? device_threads(stream_device(stream)) : 1;
+}
+
 static int check_shape(const char *what, const struct sampler_buffers *b, int batch, int k) {
     if (batch >= 1 && batch <= b->max_batch && k >= 0 && k <= b->k_max) return 0;
     return err_set(ERR_INTERNAL, "sampler %s: batch %d and k %d, expected at most %d and %d", what, batch, k,
@@ -248,7 +253,7 @@ static int load_pending(struct stream *stream, const struct sampler_load *op) {
 
 static int draw(struct stream *stream, const struct sampler_draw *op) {
     TRY(check_shape("draw", &op->b, op->batch, op->index + 1));
-    struct draw_args args = {*op, device_threads(stream_device(stream))};
+    struct draw_args args = {*op, threads_for(stream, op->batch, op->b.vocab_draft)};
     return stream_run_host(stream, run_draw, &args, sizeof args);
 }
 
@@ -260,7 +265,7 @@ static int load_block(struct stream *stream, const struct sampler_load *op) {
 
 static int accept(struct stream *stream, const struct sampler_accept *op) {
     TRY(check_shape("accept", &op->b, op->batch, op->k));
-    struct accept_args args = {*op, device_threads(stream_device(stream))};
+    struct accept_args args = {*op, threads_for(stream, op->batch * (op->k + 1), op->b.vocab_target)};
     return stream_run_host(stream, run_accept, &args, sizeof args);
 }
 

@@ -102,7 +102,7 @@ struct run {
     float temperature;
     int top_k;
     float top_p, min_p;
-    int vocab_draft, threads;
+    int vocab_draft;
     /* Spoils the buffers between the last draw and accept; NULL: no. */
     void (*tamper)(struct rig *);
 };
@@ -145,7 +145,7 @@ static void drive(const struct run *run, struct chain *chain, struct tally *t, i
                                     .draft_positions = 1 << 20};
     struct request requests[9];
     struct rig rig;
-    rig_open(&rig, &sizes, NULL, run->threads ? run->threads : 1);
+    rig_open(&rig, &sizes, NULL, 1);
     make_tally(t, chain, &sampling);
     uint64_t serial = 0;
     for (int slot = 1; slot <= batch; slot++) start_request(&rig, &requests[slot], slot, serial++, sampling);
@@ -179,7 +179,7 @@ static const struct run runs[] = {
     {.k = 4, .batch = 8, .temperature = 0.7f, .top_p = 0.8f, .top_k = 6, .vocab_draft = V},
     {.k = 4, .batch = 2, .temperature = 0.3f, .top_p = 1, .vocab_draft = V},
     {.k = 5, .batch = 4, .temperature = 1.0f, .top_p = 1, .min_p = 0.1f, .vocab_draft = V},
-    {.k = 5, .batch = 8, .temperature = 1.5f, .top_p = 1, .vocab_draft = V, .threads = 2},
+    {.k = 5, .batch = 8, .temperature = 1.5f, .top_p = 1, .vocab_draft = V},
     {.k = 6, .batch = 1, .temperature = 0.7f, .top_p = 0.95f, .vocab_draft = V},
     {.k = 6, .batch = 2, .temperature = 1.0f, .top_p = 1, .vocab_draft = 7}, /* ids the draft does not know */
     {.k = 7, .batch = 4, .temperature = 1.5f, .top_p = 0.7f, .min_p = 0.05f, .top_k = 8, .vocab_draft = V},

@@ -67,6 +67,28 @@ void rig_accept(struct rig *rig, int batch, int k) {
     require_ok(stream_sync(rig->stream));
 }
 
+/* --- made-up models --------------------------------------------------------------------------------------------- */
+
+static float soft(int salt, int token, int position, int id) {
+    return (float)(philox_word((uint64_t)salt, (uint64_t)(position * 1000 + token), 0, (uint32_t)id) >> 8) * 0x1p-22f;
+}
+
+static void fill(const struct counting *m, int salt, int vocab, int token, int position, int next, float *logits) {
+    for (int i = 0; i < vocab; i++)
+        logits[i] = m->sharp ? 0 : soft(7, token, position, i) + soft(salt, token, position, i);
+    if (m->sharp) logits[next % vocab] = 9;
+}
+
+void counting_target(void *user, int token, int position, float *logits) {
+    const struct counting *m = user;
+    fill(m, 1, m->vocab_target, token, position, token + 1, logits);
+}
+
+void counting_draft(void *user, int token, int position, float *logits) {
+    const struct counting *m = user;
+    fill(m, 2, m->vocab_draft, token, position, token + 1 + (token == m->disagree), logits);
+}
+
 /* --- reference -------------------------------------------------------------------------------------------- */
 
 struct ranked {

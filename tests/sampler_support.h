@@ -4,6 +4,7 @@
 #define DUET_TESTS_SAMPLER_SUPPORT_H
 
 #include <check.h>
+#include <stdbool.h>
 
 #include "sampler/sampler.h"
 
@@ -36,6 +37,14 @@ typedef void (*logits_fn)(void *user, int token, int position, float *logits);
 void rig_draft(struct rig *, int batch, int k, logits_fn draft, void *user);
 void rig_score(struct rig *, int batch, int k, logits_fn target, void *user);
 void rig_accept(struct rig *, int batch, int k);
+
+/* Two made-up models that count: the target after token t prefers t + 1; the draft agrees except after `disagree`. */
+struct counting {
+    int vocab_target, vocab_draft, disagree;
+    bool sharp; /* logits of an outright preference, else soft ones that depend on the position too */
+};
+void counting_target(void *user, int token, int position, float *logits);
+void counting_draft(void *user, int token, int position, float *logits);
 
 /* The definition of sampler.h in double precision, by sorting. */
 void reference_distribution(const struct sampling *, const float *logits, int vocab, double *p);
