@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/parallel.h"
 #include "model/kernels/host/host_ops.h"
 #include "model/kernels/host/isa.h"
-#include "model/kernels/host/parallel.h"
 
 struct args {
     struct op_attention op;
@@ -45,6 +45,6 @@ static int run(const void *args) {
 int host_attention(struct stream *stream, const struct op_attention *op) {
     if (op->kv_heads < 1 || op->heads % op->kv_heads)
         return err_set(ERR_INTERNAL, "attention: %d heads for %d key/value heads", op->heads, op->kv_heads);
-    struct args args = {*op, parallel_threads(stream)};
+    struct args args = {*op, device_threads(stream_device(stream))};
     return stream_run_host(stream, run, &args, sizeof args);
 }

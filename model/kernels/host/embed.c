@@ -1,7 +1,7 @@
 /* out[t, :] = table[tokens[t], :] widened to f32. One part is a range of tokens. */
+#include "base/parallel.h"
 #include "model/kernels/host/host_ops.h"
 #include "model/kernels/host/isa.h"
-#include "model/kernels/host/parallel.h"
 
 struct args {
     struct op_embed op;
@@ -28,6 +28,6 @@ static int run(const void *args) {
 }
 
 int host_embed(struct stream *stream, const struct op_embed *op) {
-    struct args args = {*op, parallel_threads(stream)};
+    struct args args = {*op, device_threads(stream_device(stream))};
     return stream_run_host(stream, run, &args, sizeof args);
 }

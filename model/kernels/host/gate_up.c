@@ -1,8 +1,8 @@
 /* h = silu(y Wg^T) * (y Wu^T), y = RMSNorm(x) * norm. One part is a range of hidden columns, gate and up
  * together, so that neither sum goes through memory. */
 #include "base/err.h"
+#include "base/parallel.h"
 #include "model/kernels/host/host_ops.h"
-#include "model/kernels/host/parallel.h"
 #include "model/kernels/host/product.h"
 
 struct args {
@@ -34,6 +34,6 @@ int host_gate_up(struct stream *stream, const struct op_gate_up *op) {
     if (op->gate.type != op->up.type || op->gate.rows != op->up.rows || op->gate.cols != op->up.cols)
         return err_set(ERR_INTERNAL, "gate_up: gate [%d, %d] and up [%d, %d] differ", op->gate.rows, op->gate.cols,
                        op->up.rows, op->up.cols);
-    struct args args = {*op, parallel_threads(stream)};
+    struct args args = {*op, device_threads(stream_device(stream))};
     return stream_run_host(stream, run, &args, sizeof args);
 }

@@ -1,6 +1,6 @@
 /* logits[i, :] = W (RMSNorm(x[row_i, :]) * norm). One part is a range of the vocabulary. */
+#include "base/parallel.h"
 #include "model/kernels/host/host_ops.h"
-#include "model/kernels/host/parallel.h"
 #include "model/kernels/host/product.h"
 
 struct args {
@@ -30,6 +30,6 @@ static int run(const void *args) {
 }
 
 int host_logits(struct stream *stream, const struct op_logits *op) {
-    struct args args = {*op, parallel_threads(stream)};
+    struct args args = {*op, device_threads(stream_device(stream))};
     return stream_run_host(stream, run, &args, sizeof args);
 }

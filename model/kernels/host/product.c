@@ -1,6 +1,6 @@
 #include "model/kernels/host/product.h"
 
-#include "model/kernels/host/parallel.h"
+#include "base/parallel.h"
 
 /* Weight rows that are never split between threads: the largest tile. */
 enum { UNIT_ROWS = 8 };

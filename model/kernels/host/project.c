@@ -1,6 +1,6 @@
 /* x[t, :] += W h[t, :]. One part is a range of output rows, for all tokens. */
+#include "base/parallel.h"
 #include "model/kernels/host/host_ops.h"
-#include "model/kernels/host/parallel.h"
 #include "model/kernels/host/product.h"
 
 struct args {
@@ -24,6 +24,6 @@ static int run(const void *args) {
 }
 
 int host_project(struct stream *stream, const struct op_project *op) {
-    struct args args = {*op, parallel_threads(stream)};
+    struct args args = {*op, device_threads(stream_device(stream))};
     return stream_run_host(stream, run, &args, sizeof args);
 }

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/parallel.h"
 #include "model/kernels/host/host_ops.h"
-#include "model/kernels/host/parallel.h"
 #include "model/kernels/host/product.h"
 
 struct args {
@@ -88,6 +88,6 @@ static int run(const void *args) {
 }
 
 int host_qkv(struct stream *stream, const struct op_qkv *op) {
-    struct args args = {*op, parallel_threads(stream)};
+    struct args args = {*op, device_threads(stream_device(stream))};
     return stream_run_host(stream, run, &args, sizeof args);
 }
