@@ -39,7 +39,7 @@ void detokenizer_free(struct detokenizer *);
 void detokenizer_reset(struct detokenizer *);
 /* Appends to `out` the text that is final after this id. */
 int detokenizer_push(struct detokenizer *, int32_t id, struct buf *out);
-int detokenizer_finish(struct detokenizer *, struct buf *out); /* what was held back */
+int detokenizer_finish(struct detokenizer *, struct buf *out); /* what was held back; then ready for another text */
 
 /* 0 if every id that both maps have has the same string; else ERR_FORMAT that shows the first id with both
  * strings. *common = number of leading ids [0, common) that the draft may propose: the smaller size. */
