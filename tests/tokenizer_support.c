@@ -15,7 +15,7 @@ struct tokenizer *tokenizer_open(const char *dir) {
 void tokenizer_write(const char *text, size_t n) {
     char path[256];
     snprintf(path, sizeof path, "%s/tokenizer.json", temp_dir());
-    write_file(path, text, n);
+    damage_write_file(path, text, n);
 }
 
 struct tokenizer *tokenizer_load_text(const char *json) {
