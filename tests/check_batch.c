@@ -411,17 +411,17 @@ START_TEST(output_is_written_in_place_and_never_over_the_input)
     char in[256], out[256];
     snprintf(in, sizeof in, "%s", temp_path("in"));
     snprintf(out, sizeof out, "%s", temp_path("out"));
-    write_file(in, "{\"prompt\": \"a\"}\n");
-    write_file(out, "something longer that must go away, all of it, however long it is: ................"
-                    "................................................................................"
-                    "................................................................................"
-                    "................................................................................\n");
+    text_to_file(in, "{\"prompt\": \"a\"}\n");
+    text_to_file(out, "something longer that must go away, all of it, however long it is: ................"
+                      "................................................................................"
+                      "................................................................................"
+                      "................................................................................\n");
     ck_assert_int_eq(link(out, temp_path("other-name")), 0);
     run(NULL, ARGUMENTS("batch", "-i", in, "-o", out, "-n", "1"));
     expect_status(0);
     ck_assert_uint_eq(p.out.len, 0);
     struct buf text = {0};
-    read_file(temp_path("other-name"), &text);
+    text_of_file(temp_path("other-name"), &text);
     ck_assert_int_eq(count_lines(&text), 1);
     cJSON_Delete(json_line(&text, 0));
     buf_free(&text);
@@ -444,7 +444,7 @@ START_TEST(alpha_report_sums_the_run)
     ck_assert_ptr_nonnull(strstr(buf_text(&p.err), "mean_acceptance_length"));
     cJSON *a = json_line(&p.out, 0), *b = json_line(&p.out, 1);
     struct buf text = {0};
-    read_file(temp_path("report.json"), &text);
+    text_of_file(temp_path("report.json"), &text);
     cJSON *report = json_line(&text, 0);
     static const char *const sums[] = {"rounds", "drafted", "accepted"};
     for (int i = 0; i < 3; i++)
@@ -468,7 +468,7 @@ END_TEST
 static void wait_for_a_record(void) {
     for (int i = 0; i < 1000; i++) {
         struct buf text = {0};
-        read_file(temp_path("stdout"), &text);
+        text_of_file(temp_path("stdout"), &text);
         int lines = count_lines(&text);
         buf_free(&text);
         if (lines > 0) return;

@@ -146,7 +146,7 @@ START_TEST(manual_is_roff_and_every_option_of_the_readme_is_in_it)
     expect_out(".SH OPTIONS");
     if (access("README.md", R_OK) != 0) return;
     struct buf readme = {0}, wanted = {0};
-    read_file("README.md", &readme);
+    text_of_file("README.md", &readme);
     const char *at = buf_text(&readme);
     while ((at = strstr(at, "--"))) {
         size_t n = name_length(at + 2);
@@ -188,7 +188,7 @@ START_TEST(org_and_name_are_found_in_the_local_cache)
     make_dir(temp_path("hub/models--tiny--target"));
     make_dir(temp_path("hub/models--tiny--target/refs"));
     make_dir(temp_path("hub/models--tiny--target/snapshots"));
-    write_file(temp_path("hub/models--tiny--target/refs/main"), "0123abc\n");
+    text_to_file(temp_path("hub/models--tiny--target/refs/main"), "0123abc\n");
     setenv("HF_HOME", temp_dir(), 1);
     run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", "tiny/target"));
     expect_error(1, "snapshots/0123abc");
@@ -280,11 +280,11 @@ START_TEST(output_must_not_be_the_input_and_must_be_writable)
 {
     char path[256];
     snprintf(path, sizeof path, "%s", temp_path("lines"));
-    write_file(path, "{\"text\": \"a\"}\n");
+    text_to_file(path, "{\"text\": \"a\"}\n");
     run(NULL, ARGUMENTS("tokenize", asset_path("target"), "-i", path, "-o", path));
     expect_error(2, path);
     struct buf text = {0};
-    read_file(path, &text);
+    text_of_file(path, &text);
     ck_assert_str_eq(buf_text(&text), "{\"text\": \"a\"}\n");
     buf_free(&text);
     run(NULL, ARGUMENTS("tokenize", asset_path("target"), "-i", path, "-o", "/dev/full"));
@@ -323,8 +323,8 @@ START_TEST(inspect_shows_sampling_values_that_are_not_used)
         ck_assert_int_lt(snprintf(source, sizeof source, "%.3000s/%s", folder, files[i]), (int)sizeof source);
         ck_assert_int_eq(symlink(source, temp_path(path)), 0);
     }
-    write_file(temp_path("gen/generation_config.json"),
-               "{\"eos_token_id\": [2, 5], \"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": 20}");
+    text_to_file(temp_path("gen/generation_config.json"),
+                 "{\"eos_token_id\": [2, 5], \"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": 20}");
     run(NULL, ARGUMENTS("inspect", temp_path("gen")));
     expect_ok();
     expect_out("temperature 0.6, top_p 0.9, top_k 20 (generation_config.json; not used)");
@@ -362,7 +362,7 @@ START_TEST(bench_prints_every_step_and_the_speed_up)
 {
     char path[256];
     snprintf(path, sizeof path, "%s", temp_path("prompts"));
-    write_file(path, "{\"prompt\": \"Once\"}\n{\"prompt\": \"The dog\"}\n");
+    text_to_file(path, "{\"prompt\": \"Once\"}\n{\"prompt\": \"The dog\"}\n");
     run(NULL, ARGUMENTS("bench", "--csv", "-i", path, "--max-tokens", "8", "--k", "2"));
     expect_ok();
     static const char *const parts[] = {"measure,value,unit", "read bandwidth", "decode", "\"verify, M = 3\"",

@@ -30,14 +30,14 @@ const char *temp_path(const char *name) {
     return path;
 }
 
-void write_file(const char *path, const char *text) {
+void text_to_file(const char *path, const char *text) {
     FILE *file = fopen(path, "w");
     ck_assert_msg(file != NULL, "%s: %s", path, strerror(errno));
     ck_assert_uint_eq(fwrite(text, 1, strlen(text), file), strlen(text));
     ck_assert_int_eq(fclose(file), 0);
 }
 
-void read_file(const char *path, struct buf *out) {
+void text_of_file(const char *path, struct buf *out) {
     char block[4096];
     size_t n;
     FILE *file = fopen(path, "r");
@@ -51,7 +51,7 @@ void program_start(struct program *p, const char *input, const char *const *argu
     const char *in = "/dev/null";
     if (input) {
         in = temp_path("stdin");
-        write_file(in, input);
+        text_to_file(in, input);
     }
     const char *argv[64] = {program_path()};
     for (int i = 0; arguments[i]; i++) argv[i + 1] = arguments[i];
@@ -69,8 +69,8 @@ void program_wait(struct program *p) {
     int status;
     while (waitpid(p->pid, &status, 0) < 0) ck_assert_int_eq(errno, EINTR);
     p->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    read_file(temp_path("stdout"), &p->out);
-    read_file(temp_path("stderr"), &p->err);
+    text_of_file(temp_path("stdout"), &p->out);
+    text_of_file(temp_path("stderr"), &p->err);
 }
 
 void program_run(struct program *p, const char *input, const char *const *arguments) {

@@ -29,8 +29,8 @@ void program_free(struct program *);
 const char *program_path(void);
 /* A path in temp_dir(); static buffers, four in turn. */
 const char *temp_path(const char *name);
-void write_file(const char *path, const char *text);
-void read_file(const char *path, struct buf *out);
+void text_to_file(const char *path, const char *text);
+void text_of_file(const char *path, struct buf *out);
 
 /* The i-th line of `text` (from 0) parsed as JSON, which must be an object; NULL past the end. */
 cJSON *json_line(const struct buf *text, int i);
