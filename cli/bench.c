@@ -100,6 +100,8 @@ static void print_results(const struct bench *b) {
                info.device, b->o->batch, b->prompts.count, b->o->max_tokens, (double)b->o->sampling.temperature,
                b->steps.context);
     table_print(&t, b->o->csv);
+    if (!b->o->csv && (double)target_bytes(b) / b->bandwidth * 1e3 > b->steps.decode_ms)
+        puts("\nAbove 100 %: what a step reads stays in the caches.");
     double speed_up = rate(&b->speculative) / rate(&b->plain);
     if (!b->o->csv && b->speculative.tokens > 0 && speed_up < 1)
         printf("\nSpeculation does not pay here: it runs at %.2f of the speed of plain decoding.\n", speed_up);

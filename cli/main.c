@@ -5,6 +5,15 @@
 
 #include "cli/cli.h"
 
+/* Without a command: the short usage, or one line where stderr is no terminal. */
+static int say_usage(void) {
+    if (terminal_is_tty(2))
+        help_print_usage(stderr);
+    else
+        cli_error("usage: duet chat|batch|inspect|tokenize|bench [OPTION]...; see duet --help");
+    return STATUS_USAGE;
+}
+
 static int run_command(const struct options *o) {
     switch (o->command) {
     case COMMAND_CHAT:
@@ -18,8 +27,7 @@ static int run_command(const struct options *o) {
     case COMMAND_BENCH:
         return bench_main(o);
     default:
-        help_print_usage(stderr);
-        return STATUS_USAGE;
+        return say_usage();
     }
 }
 

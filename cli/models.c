@@ -110,10 +110,14 @@ static int find_assets(struct models *out) {
 
 /* --- both models -------------------------------------------------------------------------------------------- */
 
+static bool needs_draft(const struct options *o) {
+    return o->k > 0 || o->k_max > 0;
+}
+
 static int find_pair(struct models *out, const struct options *o) {
     if (!o->target) return find_assets(out);
     TRY(models_find(o->target, &out->target));
-    return o->draft ? models_find(o->draft, &out->draft) : 0;
+    return o->draft && needs_draft(o) ? models_find(o->draft, &out->draft) : 0;
 }
 
 int models_resolve(struct models *out, const struct options *o) {
@@ -123,7 +127,7 @@ int models_resolve(struct models *out, const struct options *o) {
         models_free(out);
         return rc;
     }
-    if (o->k == 0 && o->k_max == 0) {
+    if (!needs_draft(o)) {
         free(out->draft);
         out->draft = NULL;
     } else if (!out->draft) {

@@ -1,8 +1,10 @@
 /* duet batch from outside: records, their order, errors of lines, seeds, stops, turns, Ctrl-C. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -80,6 +82,19 @@ START_TEST(plain_decoding_has_null_rates_and_the_same_greedy_text)
     ck_assert_str_eq(get_string(plain, "text"), get_string(speculative, "text"));
     cJSON_Delete(plain);
     cJSON_Delete(speculative);
+}
+END_TEST
+
+START_TEST(without_speculation_no_draft_is_needed)
+{
+    run("{\"prompt\": \"a\"}\n",
+        ARGUMENTS("batch", "-n", "2", "--target", asset_path("target"), "--draft", "/nowhere/at/all", "--k", "0"));
+    expect_status(0);
+    run("{\"prompt\": \"a\"}\n", ARGUMENTS("batch", "-n", "2", "--target", asset_path("target")));
+    expect_status(0);
+    cJSON *r = json_line(&p.out, 0);
+    ck_assert_double_eq(get_number(r, "drafted"), 0);
+    cJSON_Delete(r);
 }
 END_TEST
 
@@ -458,9 +473,16 @@ START_TEST(alpha_report_sums_the_run)
     cJSON_Delete(a);
     cJSON_Delete(b);
     cJSON_Delete(report);
-    buf_free(&text);
+    run("{\"prompt\": \"a\"}\n", ARGUMENTS("batch", path, "--k", "0", "-n", "3"));
+    ck_assert_int_eq(p.status, 0);
+    buf_clear(&text);
+    text_of_file(temp_path("report.json"), &text);
+    report = json_line(&text, 0);
+    for (int i = 2; i < 6; i++) ck_assert(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(report, figures[i])));
+    cJSON_Delete(report);
     run("{\"prompt\": \"a\"}\n", ARGUMENTS("batch", "--alpha-report=/nowhere/report.json"));
     expect_error(1, "/nowhere/report.json");
+    buf_free(&text);
 }
 END_TEST
 
@@ -504,12 +526,30 @@ START_TEST(ctrl_c_writes_what_is_finished_in_order_and_exits_130)
 }
 END_TEST
 
+START_TEST(ctrl_c_before_the_run_exits_130_too)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s", temp_path("fifo"));
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    program_free(&p);
+    program_start(&p, NULL, ARGUMENTS("batch", "-i", path));
+    int writer = open(path, O_WRONLY); /* the program is reading now */
+    ck_assert_int_ge(writer, 0);
+    ck_assert_int_eq(kill(p.pid, SIGINT), 0);
+    program_wait(&p);
+    close(writer);
+    ck_assert_int_eq(p.status, 130);
+    ck_assert_str_eq(buf_text(&p.err), "duet: interrupted\n");
+}
+END_TEST
+
 Suite *check_batch(void) {
     Suite *suite = suite_create("batch");
     TCase *records = tcase_create("records");
     tcase_set_timeout(records, 60);
     tcase_add_test(records, record_has_every_field_and_its_figures_agree);
     tcase_add_test(records, plain_decoding_has_null_rates_and_the_same_greedy_text);
+    tcase_add_test(records, without_speculation_no_draft_is_needed);
     tcase_add_test(records, ids_are_echoed_from_the_first_name_that_is_there);
     tcase_add_test(records, records_come_in_input_order_whatever_ends_first);
     tcase_add_test(records, a_file_without_lines_gives_none);
@@ -540,6 +580,7 @@ Suite *check_batch(void) {
     tcase_set_timeout(files, 60);
     tcase_add_test(files, output_is_written_in_place_and_never_over_the_input);
     tcase_add_test(files, alpha_report_sums_the_run);
+    tcase_add_test(files, ctrl_c_before_the_run_exits_130_too);
     tcase_add_test(files, ctrl_c_writes_what_is_finished_in_order_and_exits_130);
     suite_add_tcase(suite, files);
     return suite;

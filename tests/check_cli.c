@@ -40,9 +40,7 @@ static void expect_out(const char *part) {
 START_TEST(no_command_prints_usage_and_exits_2)
 {
     run(NULL, ARGUMENTS(NULL));
-    ck_assert_int_eq(p.status, 2);
-    ck_assert_uint_eq(p.out.len, 0);
-    ck_assert_ptr_nonnull(strstr(buf_text(&p.err), "usage: duet"));
+    expect_error(2, "usage: duet");
 }
 END_TEST
 
@@ -170,6 +168,8 @@ START_TEST(missing_checkpoint_is_named)
     expect_error(1, "/nowhere/at/all");
     run(NULL, ARGUMENTS("inspect", temp_dir()));
     expect_error(1, "config.json");
+    run(NULL, ARGUMENTS("batch", "--template", "nothing-like-it"));
+    expect_error(2, "nothing-like-it");
     setenv("HF_HOME", temp_dir(), 1);
     run(NULL, ARGUMENTS("inspect", "nobody/nothing"));
     expect_error(1, "models--nobody--nothing");
