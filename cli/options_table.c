@@ -55,7 +55,7 @@ const struct option_row option_table[] = {
     {"stop", 0, "TEXT", OPTION_TEXTS, offsetof(struct options, stop), offsetof(struct options, stop_count), NULL, NULL,
      NULL, NULL, "end an answer before this text; may be repeated", ON_CHAT | ON_BATCH, false},
     {"ignore-eos", 0, NULL, OPTION_FLAG, AT(ignore_eos), NULL, NULL, NULL, NULL, "go on past end-of-sequence tokens",
-     ON_BATCH, false},
+     ON_CHAT | ON_BATCH, false},
     {"batch", 'b', "N", OPTION_INT, AT(batch), "[1, 256]", NULL, NULL, "8; 1 in bench",
      "sequences that run at the same time", ON_BATCH | ON_BENCH | ON_INSPECT, false},
     {"ctx", 'c', "N", OPTION_INT, AT(context), "[2, 16777216]", NULL, NULL,
