@@ -7,26 +7,33 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/parallel.h"
 
 enum { PASSES = 7, WORDS_A_BLOCK = 1 << 16 };
 
 /* Sums a block in independent chains, so that loads and not the adds decide. */
-static uint64_t sum_block(const uint64_t *words, size_t n) {
+static uint64_t sum_block(const uint64_t *words) {
     uint64_t s[8] = {0};
-    for (size_t i = 0; i + 8 <= n; i += 8)
+    for (size_t i = 0; i < WORDS_A_BLOCK; i += 8)
         for (int j = 0; j < 8; j++) s[j] += words[i + (size_t)j];
     return s[0] + s[1] + s[2] + s[3] + s[4] + s[5] + s[6] + s[7];
 }
 
-static uint64_t sum_all(const uint64_t *words, size_t n, int threads) {
+struct sum {
+    const uint64_t *words;
+    int blocks; /* of WORDS_A_BLOCK */
+};
+static _Atomic uint64_t read_sum; /* so that no read can be left out */
+
+static void sum_part(const void *context, int part, int parts) {
+    const struct sum *s = context;
+    struct range r = parallel_range(s->blocks, part, parts);
     uint64_t sum = 0;
-#pragma omp parallel for num_threads(threads) reduction(+ : sum) schedule(static)
-    for (size_t at = 0; at < n; at += WORDS_A_BLOCK)
-        sum += sum_block(words + at, n - at < WORDS_A_BLOCK ? n - at : WORDS_A_BLOCK);
-    return sum;
+    for (int i = r.first; i < r.end; i++) sum += sum_block(s->words + (size_t)i * WORDS_A_BLOCK);
+    read_sum += sum;
 }
 
-/* Larger than the caches, a quarter of what is free at most. */
+/* Larger than the caches; where memory is short a quarter of what is free, but 64 MB at least. */
 static size_t buffer_bytes(const struct device *device) {
     uint64_t free_bytes = 0, total_bytes = 0;
     long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -34,21 +41,21 @@ static size_t buffer_bytes(const struct device *device) {
     if (bytes < (uint64_t)256 << 20) bytes = (uint64_t)256 << 20;
     if (bytes > (uint64_t)1 << 30) bytes = (uint64_t)1 << 30;
     if (device_memory(device, &free_bytes, &total_bytes) == 0 && bytes > free_bytes / 4) bytes = free_bytes / 4;
-    return bytes;
+    return bytes > (uint64_t)64 << 20 ? bytes : (uint64_t)64 << 20;
 }
-
-static volatile uint64_t read_sum; /* so that no read can be left out */
 
 /* Read bandwidth of the host: all threads read the buffer, best of several passes. */
 static int measure_host(const struct device *device, double *bytes_per_second) {
-    size_t bytes = buffer_bytes(device);
+    int blocks = (int)(buffer_bytes(device) / (WORDS_A_BLOCK * sizeof(uint64_t)));
+    size_t bytes = (size_t)blocks * WORDS_A_BLOCK * sizeof(uint64_t);
     uint64_t *words = malloc(bytes);
     if (!words) return err_set(ERR_MEMORY, "no %zu bytes to measure the read bandwidth with", bytes);
     memset(words, 1, bytes);
+    struct sum sum = {words, blocks};
     int64_t best_us = INT64_MAX;
     for (int pass = 0; pass < PASSES; pass++) {
         int64_t start_us = clock_us();
-        read_sum += sum_all(words, bytes / sizeof *words, device_threads(device));
+        parallel_run(device_threads(device), (int64_t)bytes, sum_part, &sum);
         int64_t us = clock_us() - start_us;
         if (us < best_us) best_us = us;
     }
