@@ -100,17 +100,19 @@ static void ignore_tokens(void *user, struct token_block *block) {
     (void)block;
 }
 
-/* Opens sequences for prompts [first, first + count) and starts their answers. */
+/* Opens sequences for prompts [first, first + count) and starts their answers; max_tokens 0 fills the context. */
 static int open_group(struct engine *e, const struct bench_prompts *p, const struct options *o, int first, int count,
-                      bool ignore_end, struct sequence **sequences) {
+                      struct sequence **sequences) {
     for (int i = 0; i < count; i++) {
         const struct ids *ids = &p->ids[(first + i) % p->count];
-        struct generation g = {.max_tokens = o->max_tokens,
+        bool whole = o->max_tokens == 0;
+        int max_tokens = whole ? engine_info(e).context : o->max_tokens;
+        struct generation g = {.max_tokens = max_tokens,
+                               .ignore_end = whole,
                                .sampling = o->sampling,
                                .seed = seed_for_record(option_given(o, "seed") ? o->seed : 1, (uint64_t)(first + i)),
-                               .ignore_end = ignore_end,
                                .on_tokens = ignore_tokens};
-        TRY(engine_open(e, (int)ids->len + o->max_tokens, &sequences[i]));
+        TRY(engine_open(e, (int)ids->len + max_tokens, &sequences[i]));
         TRY(engine_generate(e, sequences[i], ids->data, (int)ids->len, &g));
     }
     return 0;
@@ -149,7 +151,7 @@ int bench_generate(struct engine *e, const struct bench_prompts *p, const struct
     int rc = 0;
     for (int first = 0; first < p->count && rc == 0; first += o->batch) {
         int count = p->count - first < o->batch ? p->count - first : o->batch;
-        rc = open_group(e, p, o, first, count, false, sequences);
+        rc = open_group(e, p, o, first, count, sequences);
         if (rc == 0) rc = run_group(e, sequences, count, run, &full);
         close_group(e, sequences, count);
     }
@@ -160,10 +162,12 @@ int bench_generate(struct engine *e, const struct bench_prompts *p, const struct
 
 /* --- single launches -------------------------------------------------------------------------------------- */
 
+enum { GROUPS = 7, GROUP_US = 20000, LAUNCHES_MAX = 256 };
+
 struct launch {
     enum { LAUNCH_GRAPH, LAUNCH_DRAW, LAUNCH_ACCEPT } kind;
     struct graph_key key;
-    int k;
+    int k, at_most; /* launches a group */
 };
 
 static int submit(struct engine *e, const struct launch *l) {
@@ -179,7 +183,7 @@ static int compare_doubles(const void *a, const void *b) {
 
 /* Median of several groups of launches; a group lasts long enough for the clock. */
 static int time_launch(struct engine *e, const struct launch *l, double *ms) {
-    enum { GROUPS = 7, GROUP_US = 20000, LAUNCHES_MAX = 256 };
+
     double group_ms[GROUPS];
     int launches = 1;
     TRY(submit(e, l));
@@ -190,10 +194,9 @@ static int time_launch(struct engine *e, const struct launch *l, double *ms) {
         TRY(probe_sync(e));
         int64_t us = clock_us() - start_us;
         group_ms[g] = (double)us * 1e-3 / launches;
-        if (us < GROUP_US && launches < LAUNCHES_MAX && g < GROUPS / 2) {
-            launches = us > 0 ? (int)(launches * (GROUP_US / (double)us)) + 1 : LAUNCHES_MAX;
-            if (launches > LAUNCHES_MAX) launches = LAUNCHES_MAX;
-        }
+        if (us >= GROUP_US || g >= GROUPS / 2) continue;
+        launches = us > 0 ? (int)(launches * (GROUP_US / (double)us)) + 1 : l->at_most;
+        if (launches > l->at_most) launches = l->at_most;
     }
     qsort(group_ms, GROUPS, sizeof *group_ms, compare_doubles);
     *ms = group_ms[GROUPS / 2];
@@ -201,7 +204,8 @@ static int time_launch(struct engine *e, const struct launch *l, double *ms) {
 }
 
 static int time_graph(struct engine *e, enum graph_role role, int batch, int q_len, double *ms) {
-    return time_launch(e, &(struct launch){.kind = LAUNCH_GRAPH, .key = {role, batch, q_len}}, ms);
+    return time_launch(e, &(struct launch){.kind = LAUNCH_GRAPH, .key = {role, batch, q_len}, .at_most = LAUNCHES_MAX},
+                       ms);
 }
 
 static int time_steps(struct engine *e, int batch, struct bench_steps *s) {
@@ -212,9 +216,13 @@ static int time_steps(struct engine *e, int batch, struct bench_steps *s) {
     if (info.k_max > 0) {
         TRY(time_graph(e, GRAPH_DRAFT_FIRST, bucket, 2, &s->draft_first_ms));
         TRY(time_graph(e, GRAPH_DRAFT_STEP, bucket, 1, &s->draft_step_ms));
-        TRY(time_launch(e, &(struct launch){.kind = LAUNCH_DRAW, .key = {.batch = bucket}}, &s->draw_ms));
+        struct launch draw = {.kind = LAUNCH_DRAW, .key = {.batch = bucket}, .at_most = LAUNCHES_MAX};
+        TRY(time_launch(e, &draw, &s->draw_ms));
     }
-    struct launch accept = {.kind = LAUNCH_ACCEPT, .key = {.batch = bucket}, .k = info.k};
+    /* Every accept commits up to K + 1 tokens: the rows must not reach their end while it is timed. */
+    int room = (info.context - s->context) / (info.k + 1) / (GROUPS + 1);
+    struct launch accept = {
+        .kind = LAUNCH_ACCEPT, .key = {.batch = bucket}, .k = info.k, .at_most = room > 1 ? room : 1};
     return time_launch(e, &accept, &s->accept_ms);
 }
 
@@ -223,7 +231,9 @@ int bench_steps(struct engine *e, const struct bench_prompts *p, const struct op
     struct sequence *sequences[256] = {0};
     int running;
     TRY(engine_set_k(e, engine_info(e).k));
-    int rc = open_group(e, p, o, 0, o->batch, true, sequences);
+    struct options whole = *o;
+    whole.max_tokens = 0;
+    int rc = open_group(e, p, &whole, 0, o->batch, sequences);
     if (rc == 0) rc = engine_step(e, &running); /* fills the row map */
     if (rc == 0) engine_tokens(sequences[0], &s->context);
     if (rc == 0) rc = time_steps(e, o->batch, s);

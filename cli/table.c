@@ -25,15 +25,17 @@ void table_add(struct table *t, const char *format, ...) {
 }
 
 static void print_text_row(const struct table *t, int row, const int *width) {
+    struct buf line = {0};
     for (int c = 0; c < t->columns; c++) {
         const char *text = t->cell[row * t->columns + c];
-        bool last = c + 1 == t->columns;
         if (t->align[c] == 'r')
-            printf("%*s", width[c], text);
+            buf_printf(&line, "%*s  ", width[c], text);
         else
-            printf("%-*s", last ? 0 : width[c], text);
-        fputs(last ? "\n" : "  ", stdout);
+            buf_printf(&line, "%-*s  ", width[c], text);
     }
+    while (line.len > 0 && line.data[line.len - 1] == ' ') line.len--;
+    printf("%.*s\n", (int)line.len, buf_text(&line));
+    buf_free(&line);
 }
 
 static void print_csv_row(const struct table *t, int row) {
