@@ -84,7 +84,7 @@ int sampler_layout(struct sampler_buffers *b, struct pool *pool) {
     return 0;
 }
 
-/* Host: one submission a draw, one for accept. CUDA: accept is three (p_target, the rule, nothing waits between). */
+/* A draw is one launch; accept is one on the host and three on CUDA. */
 int sampler_launches(const struct device *device, int k) {
     return k + (device_kind(device) == DEVICE_CUDA ? 3 : 1);
 }
