@@ -245,6 +245,18 @@ START_TEST(content_may_hold_nul)
 }
 END_TEST
 
+START_TEST(white_space_is_trimmed_as_python_does)
+{
+    struct chat_message user = {"user", "\x1c\xe3\x80\x80 a\xe2\x80\x8b\xc2\x85\n", 12};
+    struct chat_template *t;
+    ck_ok(chat_template_by_name(&t, "llama2", temp_dir()));
+    struct buf text = template_render(t, &user, 1, true);
+    ck_assert_str_eq(text.data, "<s>[INST] a\xe2\x80\x8b [/INST]");
+    buf_free(&text);
+    chat_template_free(t);
+}
+END_TEST
+
 START_TEST(impossible_conversations_are_refused)
 {
     struct chat_message tool = {"tool", "x", 1};
@@ -327,6 +339,7 @@ Suite *check_chat_template_files(void) {
     tcase_add_test(files, lists_and_separate_files_are_read);
     tcase_add_test(files, wrong_types_are_refused_in_one_sentence);
     tcase_add_test(files, content_may_hold_nul);
+    tcase_add_test(files, white_space_is_trimmed_as_python_does);
     tcase_add_test(files, impossible_conversations_are_refused);
     tcase_add_test(files, damaged_configurations_load_or_fail_with_one_line);
     suite_add_tcase(suite, files);

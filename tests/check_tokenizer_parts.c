@@ -111,6 +111,11 @@ START_TEST(metaspace_follows_either_convention)
     expect_pieces(METASPACE(",\"prepend_scheme\":\"first\"") TOKEN_X, "ab<x>cd", MARK "ab|<x>|cd");
     expect_pieces(METASPACE(",\"prepend_scheme\":\"first\"") TOKEN_X, "<x>cd ef", "<x>|cd|" MARK "ef");
     expect_pieces(METASPACE(",\"prepend_scheme\":\"always\",\"split\":false"), "ab cd", MARK "ab" MARK "cd");
+    expect_pieces(
+        "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"String\":"
+        "\"-\"},\"behavior\":\"Isolated\"},{\"type\":\"Metaspace\",\"replacement\":\"" MARK
+        "\",\"prepend_scheme\":\"first\"}]}",
+        "ab-cd", MARK "ab|-|cd");
 }
 END_TEST
 
@@ -293,6 +298,7 @@ START_TEST(leading_space_goes_once_even_when_streamed)
     EXPECT_DECODED(SPACES("1", "0"), " a", 1, 1, 0);
     EXPECT_DECODED(SPACES("3", "0"), "a ", 1, 5, 0, 1);
     EXPECT_DECODED(SPACES("3", "0"), "a", 1, 1, 0);
+    EXPECT_DECODED(SPACES("3", "0"), "a a", 1, 0, 1, 0);
     EXPECT_DECODED(SPACES("0", "1"), " a ", 1, 0, 5);
     EXPECT_DECODED(SPACES("0", "2"), "a  a", 0, 5, 0, 1);
     EXPECT_DECODED(SPOKEN(SEQUENCE(REPLACE_MARK "," STRIP("1", "0"))), "ba", 2, 0); /* not fused: of each token */
