@@ -20,7 +20,9 @@ int engine_layout(struct engine *e, struct pool *pool) {
     if (e->draft_model) TRY(model_layout(e->draft_model, &limits, pool));
     TRY(prefill_layout(&e->prefill, pool));
     size_t table = (size_t)(e->max_batch + 1) * (size_t)e->pages_per_slot * sizeof(int32_t);
-    TRY(pool_slice(pool, "page table", table, (void **)&e->page_table));
+    void *slice;
+    TRY(pool_slice(pool, "page table", table, &slice));
+    e->page_table = slice;
     return sampler_layout(&e->buffers, pool);
 }
 

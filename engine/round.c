@@ -7,9 +7,15 @@
 
 /* --- enqueue ---------------------------------------------------------------------------------------------- */
 
+/* Positions that the draft's cache must hold before a round: all but the last two, as far as the draft can go. */
+static int draft_wanted(const struct engine *e, const struct sequence *s) {
+    int wanted = (int)s->tokens.len - 2;
+    return wanted < e->buffers.draft_positions ? wanted : e->buffers.draft_positions;
+}
+
 /* Ingests what the draft's cache lacks of a sequence's history after rounds without it. */
 static int catch_up_draft(struct engine *e, struct sequence *s) {
-    int last = (int)s->tokens.len - 2;
+    int last = draft_wanted(e, s);
     if (s->draft_len >= last) return 0;
     TRY(model_prefill(e->draft_model, e->stream, &e->prefill, s->slot, s->tokens.data, s->draft_len, last));
     s->draft_len = last;
@@ -19,6 +25,14 @@ static int catch_up_draft(struct engine *e, struct sequence *s) {
 /* A row is live for the next round unless the rounds in flight are sure to end it. */
 static bool wants_round(const struct sequence *s) {
     return s && s->running && (int)s->tokens.len + s->pending_rounds < s->limit;
+}
+
+/* K of the next round: 0 once every row is past the draft's last position (the device decides row by row and alike). */
+static int round_k(const struct engine *e) {
+    if (e->k == 0) return 0;
+    for (int slot = 1; slot <= e->max_batch; slot++)
+        if (wants_round(e->slots[slot]) && (int)e->slots[slot]->tokens.len <= e->buffers.draft_positions) return e->k;
+    return 0;
 }
 
 static int pack_rows(struct engine *e, struct round *r) {
@@ -46,7 +60,7 @@ static int run_round(struct engine *e, int rows, int k) {
 static int enqueue_round(struct engine *e) {
     struct round *r = &e->rounds[e->enqueued % (ROUNDS_IN_FLIGHT_MAX + 1)];
     int64_t start_us = clock_us();
-    r->k = e->k;
+    r->k = round_k(e);
     TRY(pack_rows(e, r));
     TRY(run_round(e, r->rows, r->k));
     TRY(stream_copy(e->stream, r->records, e->buffers.records, (size_t)r->rows * sizeof *r->records));
@@ -98,7 +112,7 @@ static void deliver(struct sequence *s, const struct round_record *r) {
 /* The draft's cache after a round: every committed token but the last two is sure to be in it. */
 static void note_draft_len(struct sequence *s, int k) {
     int len = (int)s->tokens.len;
-    if (k > 0 && s->draft_len < len - 2) s->draft_len = len - 2;
+    if (k > 0 && s->draft_len < draft_wanted(s->engine, s)) s->draft_len = draft_wanted(s->engine, s);
     if (s->draft_len > len) s->draft_len = len;
 }
 
@@ -128,7 +142,7 @@ static int prepare_drafts(struct engine *e) {
         if (e->rounds[r % (ROUNDS_IN_FLIGHT_MAX + 1)].k == 0) behind = true;
     for (int slot = 1; slot <= e->max_batch; slot++) {
         struct sequence *s = e->slots[slot];
-        if (wants_round(s) && s->draft_len < (int)s->tokens.len - 2) behind = true;
+        if (wants_round(s) && s->draft_len < draft_wanted(e, s)) behind = true;
     }
     if (!behind) return 0;
     while (e->collected < e->enqueued) TRY(collect_round(e));

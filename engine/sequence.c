@@ -70,7 +70,9 @@ static int ingest(struct engine *e, struct sequence *s, int old_length) {
     int first = old_length > 0 ? old_length - 1 : 0;
     TRY(model_prefill(e->target_model, e->stream, &e->prefill, s->slot, s->tokens.data, first, last));
     if (e->k == 0) return 0;
-    int turn = old_length > 1 ? old_length - 2 : 0;
+    int turn = old_length > 1 ? old_length - 2 : 0, limit = e->buffers.draft_positions;
+    if (turn > limit) turn = limit;
+    if (last > limit) last = limit;
     TRY(model_prefill(e->draft_model, e->stream, &e->prefill, s->slot, s->tokens.data, s->draft_len, turn));
     TRY(model_prefill(e->draft_model, e->stream, &e->prefill, s->slot, s->tokens.data, turn, last));
     s->draft_len = last;

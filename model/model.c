@@ -178,26 +178,36 @@ struct kv_layer model_kv(const struct model *m, int layer) {
 
 /* --- memory ----------------------------------------------------------------------------------------------- */
 
-static int slice(struct model *m, struct pool *pool, const char *what, size_t bytes, void *out) {
-    char name[POOL_NAME_MAX];
-    snprintf(name, sizeof name, "%s %s", m->name, what);
-    return pool_slice(pool, name, bytes, (void **)out);
-}
-
 int model_layout(struct model *m, const struct model_limits *limits, struct pool *pool) {
     const struct model_config *c = &m->config;
     m->limits = *limits;
     size_t rows = (size_t)limits->max_rows * sizeof(float), q = (size_t)c->heads * (size_t)c->head_dim,
            kv = (size_t)c->kv_heads * (size_t)c->head_dim, kv_bytes = kv_layer_bytes(m) * (size_t)c->layers;
-    TRY(slice(m, pool, "keys", kv_bytes, &m->k));
-    TRY(slice(m, pool, "values", kv_bytes, &m->v));
-    TRY(slice(m, pool, "rope table", (size_t)limits->rope_positions * (size_t)c->head_dim * sizeof(float), &m->rope));
-    TRY(slice(m, pool, "residual", rows * (size_t)c->width, &m->x));
-    TRY(slice(m, pool, "normed", rows * (size_t)c->width, &m->normed));
-    TRY(slice(m, pool, "queries", rows * q, &m->q));
-    TRY(slice(m, pool, "attended", rows * q, &m->attended));
-    TRY(slice(m, pool, "new keys and values", rows * 2 * kv, &m->kv_rows));
-    return slice(m, pool, "MLP", rows * (size_t)c->hidden, &m->h);
+    enum { KEYS, VALUES, ROPE, RESIDUAL, NORMED, QUERIES, ATTENDED, KV_ROWS, MLP, SLICES };
+    const struct {
+        const char *what;
+        size_t bytes;
+    } slices[SLICES] = {
+        [KEYS] = {"keys", kv_bytes},
+        [VALUES] = {"values", kv_bytes},
+        [ROPE] = {"rope table", (size_t)limits->rope_positions * (size_t)c->head_dim * sizeof(float)},
+        [RESIDUAL] = {"residual", rows * (size_t)c->width},
+        [NORMED] = {"normed", rows * (size_t)c->width},
+        [QUERIES] = {"queries", rows * q},
+        [ATTENDED] = {"attended", rows * q},
+        [KV_ROWS] = {"new keys and values", rows * 2 * kv},
+        [MLP] = {"MLP", rows * (size_t)c->hidden},
+    };
+    void *at[SLICES];
+    for (int i = 0; i < SLICES; i++) {
+        char name[POOL_NAME_MAX];
+        snprintf(name, sizeof name, "%s %s", m->name, slices[i].what);
+        TRY(pool_slice(pool, name, slices[i].bytes, &at[i]));
+    }
+    m->k = at[KEYS], m->v = at[VALUES], m->rope = at[ROPE];
+    m->x = at[RESIDUAL], m->normed = at[NORMED], m->q = at[QUERIES], m->attended = at[ATTENDED];
+    m->kv_rows = at[KV_ROWS], m->h = at[MLP];
+    return 0;
 }
 
 /* The host device reads weights in the mapped file; reading a byte of every page brings it in with progress shown. */

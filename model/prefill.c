@@ -23,9 +23,10 @@ void prefill_destroy(struct prefill_buffers *p, struct device *device) {
 
 /* tokens, positions and slot lie behind one another, so that one copy fills all three. */
 int prefill_layout(struct prefill_buffers *p, struct pool *pool) {
-    int32_t *ints;
-    TRY(pool_slice(pool, "prefill inputs", STAGE_INTS * sizeof(int32_t), (void **)&ints));
-    if (pool_is_plan(pool)) return 0;
+    void *slice;
+    TRY(pool_slice(pool, "prefill inputs", STAGE_INTS * sizeof(int32_t), &slice));
+    if (!slice) return 0; /* a plan */
+    int32_t *ints = slice;
     p->tokens = ints;
     p->positions = ints + PREFILL_CHUNK;
     p->slot = ints + 2 * PREFILL_CHUNK;

@@ -147,18 +147,59 @@ START_TEST(the_model_s_own_last_position_is_usable)
 }
 END_TEST
 
-/* A copy of the target whose end id is a token that it does produce: the answer stops there at every offset in a block. */
-static const char *copy_with_end_id(const char *dir, int32_t end_id) {
-    static char path[4096];
-    char command[32768];
-    snprintf(path, sizeof path, "%s/end-%d", temp_dir(), end_id);
+/* A copy of a model with one number of its config.json changed. */
+static const char *copy_with(const char *dir, const char *name, const char *member, int value) {
+    static char paths[2][4096];
+    static int turn;
+    char command[32768], *path = paths[turn++ % 2];
+    snprintf(path, sizeof paths[0], "%s/%s", temp_dir(), name);
     snprintf(command, sizeof command,
              "mkdir -p %s && cp %s/tokenizer.json %s/config.json %s && ln -sf $(realpath %s/model.safetensors) %s && "
-             "sed -i 's/\"eos_token_id\": [0-9]*/\"eos_token_id\": %d/' %s/config.json",
-             path, dir, dir, path, dir, path, end_id, path);
+             "sed -i 's/\"%s\": [0-9]*/\"%s\": %d/' %s/config.json",
+             path, dir, dir, path, dir, path, member, member, value, path);
     ck_assert_int_eq(system(command), 0);
     return path;
 }
+
+static struct answer answer_alone(struct engine *e, const struct request *request) {
+    struct answer answer;
+    run_requests(e, request, 1, &answer);
+    return answer;
+}
+
+START_TEST(past_the_draft_s_last_position_answers_go_on_plainly)
+{
+    struct pair pairs[PAIRS_MAX];
+    test_pairs(pairs);
+    struct pair shorter = {"short draft", pairs[0].target,
+                           copy_with(pairs[0].draft, "short", "max_position_embeddings", 100)};
+    struct engine_options options = pair_options(&shorter, 4, 3);
+    options.context = 300;
+    struct engine *plain = open_pair(0, 1, 1), *e = must_open(&options);
+    struct request requests[3] = {story(e, 250), story(e, 60), story(e, 200)};
+    struct answer got[3];
+    run_requests(e, requests, 3, got);
+    for (int i = 0; i < 3; i++) {
+        struct answer expected = answer_alone(plain, &requests[i]);
+        must_equal(&got[i], &expected, "past the draft's limit");
+        ids_free(&expected.ids);
+    }
+    ck_assert_int_gt(engine_stats(e)->plain_rounds, 0);
+    ck_assert_int_gt(engine_stats(e)->accepted, 0);
+    struct sequence *s; /* back below the limit the draft is of use again */
+    ck_ok(engine_open(e, 300, &s));
+    struct answer first = run_turn(e, s, &requests[0]);
+    ck_ok(engine_truncate(e, s, 60));
+    engine_reset_sequence_stats(s);
+    struct request more = ids_request((int32_t[]){300}, 1, 30);
+    struct answer second = run_turn(e, s, &more);
+    ck_assert_int_eq(second.stats.plain_rounds, 0);
+    ids_free(&first.ids), ids_free(&second.ids);
+    free_requests(requests, 3), free_requests(&more, 1), free_answers(got, 3);
+    engine_destroy(e);
+    engine_destroy(plain);
+}
+END_TEST
 
 static int first_index(const struct ids *ids, int32_t id) {
     for (size_t i = 0; i < ids->len; i++)
@@ -166,7 +207,8 @@ static int first_index(const struct ids *ids, int32_t id) {
     return -1;
 }
 
-/* Loop index: how many tokens the prompt is shifted by, which moves the end through the offsets of a block. */
+/* The end id of a copy of the target is a token that it does produce. Loop index: which, so that the end comes at
+ * changing offsets of a block. */
 START_TEST(nothing_follows_an_end_id_at_any_offset)
 {
     struct pair pairs[PAIRS_MAX];
@@ -179,7 +221,7 @@ START_TEST(nothing_follows_an_end_id_at_any_offset)
     engine_destroy(e);
     int32_t end_id = free_run.ids.data[12 + _i];
     int end_at = first_index(&free_run.ids, end_id);
-    struct pair ending = {"end", copy_with_end_id(pairs[0].target, end_id), pairs[0].draft};
+    struct pair ending = {"end", copy_with(pairs[0].target, "end", "eos_token_id", end_id), pairs[0].draft};
     for (int k = 0; k <= 5; k++) {
         options = pair_options(&ending, k, 1);
         e = must_open(&options);
@@ -331,6 +373,7 @@ Suite *check_rounds(void) {
     tcase_add_test(tc, exactly_max_tokens_come_out_for_every_number);
     tcase_add_test(tc, the_last_position_of_the_context_is_usable_and_no_more);
     tcase_add_test(tc, the_model_s_own_last_position_is_usable);
+    tcase_add_test(tc, past_the_draft_s_last_position_answers_go_on_plainly);
     tcase_add_loop_test(tc, nothing_follows_an_end_id_at_any_offset, 0, 6);
     tcase_add_test(tc, a_cut_keeps_exactly_the_tokens_before_it_and_the_next_turn_is_right);
     tcase_add_test(tc, figures_add_up_over_a_run);
