@@ -11,12 +11,12 @@
 static int load_parts(struct tokenizer *t, const cJSON *json) {
     if (!cJSON_IsObject(json)) return err_set(ERR_FORMAT, "expected an object");
     const cJSON *added = json_get(json, "added_tokens");
-    TRY(load_model(t, json_get(json, "model"), added));
-    TRY(load_normalizer(t, json_get(json, "normalizer")));
-    TRY(load_added(t, added));
-    TRY(load_pre_tokenizer(t, json_get(json, "pre_tokenizer")));
-    TRY(load_post_processor(t, json_get(json, "post_processor")));
-    return load_decoder(t, json_get(json, "decoder"));
+    TRY(tokenizer_read_model(t, json_get(json, "model"), added));
+    TRY(tokenizer_read_normalizer(t, json_get(json, "normalizer")));
+    TRY(tokenizer_read_added(t, added));
+    TRY(tokenizer_read_pre_tokenizer(t, json_get(json, "pre_tokenizer")));
+    TRY(tokenizer_read_post_processor(t, json_get(json, "post_processor")));
+    return tokenizer_read_decoder(t, json_get(json, "decoder"));
 }
 
 int tokenizer_load(struct tokenizer **out, const char *dir) {
@@ -106,8 +106,8 @@ void tokenizer_describe(const struct tokenizer *t, struct buf *out) {
 /* --- encoding --------------------------------------------------------------------------------------------- */
 
 static int normalize_piece(struct encoder *e, const char *text, size_t n, bool first) {
-    TRY(normalize(e->tokenizer, &e->matcher, e->normalized, text, n, &text, &n));
-    return added_split(e, &e->tokenizer->added_normalized, text, n, first, pretokenize);
+    TRY(tokenizer_normalize(e->tokenizer, &e->matcher, e->normalized, text, n, &text, &n));
+    return added_split(e, &e->tokenizer->added_normalized, text, n, first, tokenizer_pretokenize);
 }
 
 static void encoder_free(struct encoder *e) {

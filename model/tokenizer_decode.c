@@ -313,12 +313,12 @@ static int read_replace(const cJSON *item, struct decoder_step *step) {
     step->kind = DECODE_REPLACE;
     TRY(pattern_from_json(&step->pattern, item));
     if (step->pattern.code) TRY(refuse_fused(step, "Replace with a regex"));
-    return load_text(item, "content", &step->content);
+    return tokenizer_read_text(item, "content", &step->content);
 }
 
 static int read_strip(const cJSON *item, struct decoder_step *step) {
     step->kind = DECODE_STRIP;
-    TRY(load_text(item, "content", &step->content));
+    TRY(tokenizer_read_text(item, "content", &step->content));
     uint32_t c;
     const struct buf *mark = &step->content;
     if (mark->len == 0 || (size_t)utf8_decode(mark->data, mark->len, &c) != mark->len)
@@ -330,9 +330,9 @@ static int read_strip(const cJSON *item, struct decoder_step *step) {
 static int read_metaspace(const cJSON *item, struct decoder_step *step) {
     enum prepend_scheme scheme;
     step->kind = DECODE_METASPACE;
-    TRY(load_prepend_scheme(item, &scheme));
+    TRY(tokenizer_read_prepend_scheme(item, &scheme));
     step->drop_first = scheme != PREPEND_NEVER;
-    TRY(load_text(item, "replacement", &step->pattern.literal));
+    TRY(tokenizer_read_text(item, "replacement", &step->pattern.literal));
     return step->pattern.literal.len > 0 ? 0 : err_set(ERR_FORMAT, "'replacement' is not one character");
 }
 
@@ -364,8 +364,8 @@ static int load_one(struct tokenizer *t, const cJSON *item, const char *type) {
     return read_step(item, type, step);
 }
 
-int load_decoder(struct tokenizer *t, const cJSON *item) {
+int tokenizer_read_decoder(struct tokenizer *t, const cJSON *item) {
     t->has_decoder = item != NULL;
-    int rc = load_steps(t, item, "decoders", load_one);
+    int rc = tokenizer_read_steps(t, item, "decoders", load_one);
     return rc == 0 ? 0 : err_prefix(rc, "decoder");
 }

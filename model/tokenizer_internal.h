@@ -184,8 +184,8 @@ struct tokenizer {
     struct merges merges;
     int added_count;
     bool byte_fallback, fuse_unk, ignore_merges, is_byte_level;
-    /* The sentencepiece dialect has no pre-tokenizer, so that a text is one word. Where no token holds a SPACE_MARK behind
-     * another character, no merge crosses such a place, and the word is cut there: the same ids, ten times faster. */
+    /* The sentencepiece dialect has no pre-tokenizer, so that a text is one word. Where no token holds a SPACE_MARK
+     * behind another character, no merge crosses such a place, and the word is cut there: the same ids, much faster. */
     bool cut_at_marks;
     int32_t unk;                        /* -1: characters without a symbol are dropped */
     int32_t byte_ids[256];              /* <0xNN>, -1 if absent */
@@ -234,25 +234,25 @@ struct encoder {
 typedef int (*piece_function)(struct encoder *, const char *text, size_t n, bool first);
 
 int added_split(struct encoder *, const struct added_set *, const char *text, size_t n, bool first, piece_function);
-/* out (empty on entry) is valid until the next call with the same encoder buffers. */
-int normalize(const struct tokenizer *, const struct matcher *, struct buf work[2], const char *text, size_t n,
-              const char **out, size_t *out_n);
-int pretokenize(struct encoder *, const char *text, size_t n, bool first); /* and encode the pieces */
+/* *out lies in `work`, or is `text` itself where there is no normaliser. */
+int tokenizer_normalize(const struct tokenizer *, const struct matcher *, struct buf work[2], const char *text,
+                        size_t n, const char **out, size_t *out_n);
+int tokenizer_pretokenize(struct encoder *, const char *text, size_t n, bool first); /* and encode the pieces */
 int bpe_encode(struct encoder *, const char *word, size_t n);
 bool bpe_has_inner_mark(const char *text, size_t n); /* a SPACE_MARK behind another character */
 
 /* Readers of tokenizer.json's parts. */
-int load_model(struct tokenizer *, const cJSON *model, const cJSON *added);
-int load_normalizer(struct tokenizer *, const cJSON *);
-int load_added(struct tokenizer *, const cJSON *);
-int load_pre_tokenizer(struct tokenizer *, const cJSON *);
-int load_post_processor(struct tokenizer *, const cJSON *);
-int load_decoder(struct tokenizer *, const cJSON *);
+int tokenizer_read_model(struct tokenizer *, const cJSON *model, const cJSON *added);
+int tokenizer_read_normalizer(struct tokenizer *, const cJSON *);
+int tokenizer_read_added(struct tokenizer *, const cJSON *);
+int tokenizer_read_pre_tokenizer(struct tokenizer *, const cJSON *);
+int tokenizer_read_post_processor(struct tokenizer *, const cJSON *);
+int tokenizer_read_decoder(struct tokenizer *, const cJSON *);
 
 /* Calls `one` for `item`, or for each member of the Sequence that it is (list named `list`); null is nothing. */
-int load_steps(struct tokenizer *, const cJSON *item, const char *list,
-               int (*one)(struct tokenizer *, const cJSON *item, const char *type));
-int load_prepend_scheme(const cJSON *metaspace, enum prepend_scheme *out);
-int load_text(const cJSON *object, const char *name, struct buf *out); /* ERR_FORMAT if it is no string */
+int tokenizer_read_steps(struct tokenizer *, const cJSON *item, const char *list,
+                         int (*one)(struct tokenizer *, const cJSON *item, const char *type));
+int tokenizer_read_prepend_scheme(const cJSON *metaspace, enum prepend_scheme *out);
+int tokenizer_read_text(const cJSON *object, const char *name, struct buf *out); /* ERR_FORMAT if it is no string */
 
 #endif

@@ -7,23 +7,23 @@
 
 #include "model/tokenizer_internal.h"
 
-int load_text(const cJSON *object, const char *name, struct buf *out) {
+int tokenizer_read_text(const cJSON *object, const char *name, struct buf *out) {
     const cJSON *item = json_get(object, name);
     if (!item) return err_set(ERR_FORMAT, "member '%s' is missing", name);
     return json_string(item, out) ? 0 : err_set(ERR_FORMAT, "member '%s' is no string", name);
 }
 
-int load_steps(struct tokenizer *t, const cJSON *item, const char *list,
-               int (*one)(struct tokenizer *, const cJSON *, const char *)) {
+int tokenizer_read_steps(struct tokenizer *t, const cJSON *item, const char *list,
+                         int (*one)(struct tokenizer *, const cJSON *, const char *)) {
     if (!item || cJSON_IsNull(item)) return 0;
     if (!cJSON_IsObject(item)) return err_set(ERR_FORMAT, "expected an object");
     struct buf type = {0};
-    int rc = load_text(item, "type", &type);
+    int rc = tokenizer_read_text(item, "type", &type);
     if (rc == 0 && strcmp(buf_text(&type), "Sequence") == 0) {
         const cJSON *members = json_get(item, list);
         if (!cJSON_IsArray(members)) rc = err_set(ERR_FORMAT, "'%s' is no list", list);
         for (const cJSON *m = rc == 0 ? members->child : NULL; m && rc == 0; m = m->next)
-            rc = load_steps(t, m, list, one);
+            rc = tokenizer_read_steps(t, m, list, one);
     } else if (rc == 0) {
         rc = one(t, item, buf_text(&type));
     }
@@ -119,7 +119,7 @@ static int refuse_options(const cJSON *model) {
     int rc = 0;
     for (int i = 0; i < 2 && rc == 0; i++) {
         buf_clear(&text);
-        if (json_get(model, affixes[i])) rc = load_text(model, affixes[i], &text);
+        if (json_get(model, affixes[i])) rc = tokenizer_read_text(model, affixes[i], &text);
         if (rc == 0 && text.len > 0)
             rc = err_set(ERR_UNSUPPORTED, "%s '%s' is not supported", affixes[i], buf_text(&text));
     }
@@ -127,7 +127,7 @@ static int refuse_options(const cJSON *model) {
     if (rc == 0) rc = json_get_number(model, "dropout", 0, &dropout);
     if (rc == 0 && dropout != 0) rc = err_set(ERR_UNSUPPORTED, "dropout is not supported");
     buf_clear(&text);
-    if (rc == 0 && json_get(model, "type")) rc = load_text(model, "type", &text);
+    if (rc == 0 && json_get(model, "type")) rc = tokenizer_read_text(model, "type", &text);
     if (rc == 0 && text.len > 0 && strcmp(buf_text(&text), "BPE") != 0)
         rc = err_set(ERR_UNSUPPORTED, "type '%s' is not supported, only BPE is", buf_text(&text));
     buf_free(&text);
@@ -138,7 +138,7 @@ static int load_unknown(struct tokenizer *t, const cJSON *model) {
     t->unk = -1;
     if (!json_get(model, "unk_token")) return 0;
     struct buf text = {0};
-    int rc = load_text(model, "unk_token", &text);
+    int rc = tokenizer_read_text(model, "unk_token", &text);
     if (rc == 0) {
         t->unk = vocab_find_model(&t->vocab, buf_text(&text), text.len);
         if (t->unk < 0) rc = err_set(ERR_FORMAT, "unk_token '%s' is not in the vocabulary", buf_text(&text));
@@ -176,7 +176,7 @@ static int read_model(struct tokenizer *t, const cJSON *model, size_t extra) {
     return 0;
 }
 
-int load_model(struct tokenizer *t, const cJSON *model, const cJSON *added) {
+int tokenizer_read_model(struct tokenizer *t, const cJSON *model, const cJSON *added) {
     int extra = cJSON_IsArray(added) ? cJSON_GetArraySize(added) : 0;
     int rc = read_model(t, model, (size_t)extra);
     return rc == 0 ? 0 : err_prefix(rc, "model");
@@ -191,7 +191,7 @@ static int add_normalized(struct tokenizer *t, const struct buf *content, const 
     const char *text = NULL;
     size_t n = 0;
     int rc = matcher_create(&m);
-    if (rc == 0) rc = normalize(t, &m, work, buf_text(content), content->len, &text, &n);
+    if (rc == 0) rc = tokenizer_normalize(t, &m, work, buf_text(content), content->len, &text, &n);
     if (rc == 0) rc = added_set_add(&t->added_normalized, text, n, token);
     matcher_free(&m);
     buf_free(&work[0]);
@@ -204,7 +204,7 @@ static int load_added_token(struct tokenizer *t, const cJSON *item, struct buf *
     bool special, normalized;
     int64_t id;
     buf_clear(content);
-    TRY(load_text(item, "content", content));
+    TRY(tokenizer_read_text(item, "content", content));
     TRY(json_get_int(item, "id", -1, 0, TOKEN_ID_LIMIT - 1, &id));
     TRY(json_get_bool(item, "special", false, &special));
     TRY(json_get_bool(item, "normalized", !special, &normalized));
@@ -218,7 +218,7 @@ static int load_added_token(struct tokenizer *t, const cJSON *item, struct buf *
                       : added_set_add(&t->added_raw, buf_text(content), content->len, &token);
 }
 
-int load_added(struct tokenizer *t, const cJSON *list) {
+int tokenizer_read_added(struct tokenizer *t, const cJSON *list) {
     if (!list) return 0;
     if (!cJSON_IsArray(list)) return err_set(ERR_FORMAT, "added_tokens is no list");
     struct buf content = {0};
@@ -255,7 +255,7 @@ static int read_template(struct tokenizer *t, const cJSON *item) {
     for (const cJSON *part = single->child; part && rc == 0; part = part->next) {
         const cJSON *special = json_get(part, "SpecialToken");
         struct buf name = {0};
-        rc = load_text(special ? special : json_get(part, "Sequence"), "id", &name);
+        rc = tokenizer_read_text(special ? special : json_get(part, "Sequence"), "id", &name);
         if (rc == 0 && special) {
             rc = read_template_token(t, json_get(item, "special_tokens"), buf_text(&name), seen ? &after : &before);
         } else if (rc == 0) {
@@ -283,7 +283,7 @@ static int load_processor(struct tokenizer *t, const cJSON *item, const char *ty
     return err_set(ERR_UNSUPPORTED, "type '%s' is not supported", type);
 }
 
-int load_post_processor(struct tokenizer *t, const cJSON *item) {
-    int rc = load_steps(t, item, "processors", load_processor);
+int tokenizer_read_post_processor(struct tokenizer *t, const cJSON *item) {
+    int rc = tokenizer_read_steps(t, item, "processors", load_processor);
     return rc == 0 ? 0 : err_prefix(rc, "post_processor");
 }

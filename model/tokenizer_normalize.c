@@ -63,8 +63,8 @@ static int run_step(const struct normalizer_step *step, const struct matcher *m,
     return err_set(ERR_INTERNAL, "unknown normaliser");
 }
 
-int normalize(const struct tokenizer *t, const struct matcher *m, struct buf work[2], const char *text, size_t n,
-              const char **out, size_t *out_n) {
+int tokenizer_normalize(const struct tokenizer *t, const struct matcher *m, struct buf work[2], const char *text,
+                        size_t n, const char **out, size_t *out_n) {
     for (int i = 0; i < t->normalizer_count; i++) {
         struct buf *to = &work[i & 1];
         buf_clear(to);
@@ -96,12 +96,12 @@ static int read_step(const cJSON *item, const char *type, struct normalizer_step
         }
     if (strcmp(type, "Prepend") == 0) {
         step->kind = NORM_PREPEND;
-        return load_text(item, "prepend", &step->content);
+        return tokenizer_read_text(item, "prepend", &step->content);
     }
     if (strcmp(type, "Replace") == 0) {
         step->kind = NORM_REPLACE;
         TRY(pattern_from_json(&step->pattern, item));
-        return load_text(item, "content", &step->content);
+        return tokenizer_read_text(item, "content", &step->content);
     }
     if (strcmp(type, "Strip") == 0) {
         step->kind = NORM_STRIP;
@@ -120,7 +120,7 @@ static int load_one(struct tokenizer *t, const cJSON *item, const char *type) {
     return read_step(item, type, &t->normalizer[t->normalizer_count++]);
 }
 
-int load_normalizer(struct tokenizer *t, const cJSON *item) {
-    int rc = load_steps(t, item, "normalizers", load_one);
+int tokenizer_read_normalizer(struct tokenizer *t, const cJSON *item) {
+    int rc = tokenizer_read_steps(t, item, "normalizers", load_one);
     return rc == 0 ? 0 : err_prefix(rc, "normalizer");
 }

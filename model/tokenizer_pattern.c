@@ -101,12 +101,12 @@ int pattern_compile(struct pattern *p, const char *regex, size_t n) {
 int pattern_from_json(struct pattern *p, const cJSON *owner) {
     const cJSON *pattern = json_get(owner, "pattern");
     if (json_get(pattern, "String")) {
-        TRY(load_text(pattern, "String", &p->literal));
+        TRY(tokenizer_read_text(pattern, "String", &p->literal));
         return p->literal.len > 0 ? 0 : err_set(ERR_FORMAT, "the pattern is an empty string");
     }
     if (!json_get(pattern, "Regex")) return err_set(ERR_FORMAT, "a pattern is missing, expected 'String' or 'Regex'");
     struct buf regex = {0};
-    int rc = load_text(pattern, "Regex", &regex);
+    int rc = tokenizer_read_text(pattern, "Regex", &regex);
     if (rc == 0) rc = pattern_compile(p, buf_text(&regex), regex.len);
     buf_free(&regex);
     return rc;

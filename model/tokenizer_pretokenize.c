@@ -173,7 +173,7 @@ static int run_from(struct encoder *e, int index, const char *text, size_t n, bo
     return err_set(ERR_INTERNAL, "unknown pre-tokenizer");
 }
 
-int pretokenize(struct encoder *e, const char *text, size_t n, bool first) {
+int tokenizer_pretokenize(struct encoder *e, const char *text, size_t n, bool first) {
     return run_from(e, 0, text, n, first);
 }
 
@@ -182,7 +182,7 @@ int pretokenize(struct encoder *e, const char *text, size_t n, bool first) {
 /* The index of a string member among `names`. */
 static int read_name(const cJSON *item, const char *member, const char *const *names, int count, int *out) {
     struct buf name = {0};
-    TRY(load_text(item, member, &name));
+    TRY(tokenizer_read_text(item, member, &name));
     int i = 0;
     while (i < count && strcmp(buf_text(&name), names[i]) != 0) i++;
     int rc = i < count ? 0 : err_set(ERR_UNSUPPORTED, "%s '%s' is not supported", member, buf_text(&name));
@@ -210,7 +210,7 @@ static int read_byte_level(const cJSON *item, struct pre_step *step) {
 }
 
 /* Files of before 2024 say add_prefix_space, later ones prepend_scheme. */
-int load_prepend_scheme(const cJSON *item, enum prepend_scheme *out) {
+int tokenizer_read_prepend_scheme(const cJSON *item, enum prepend_scheme *out) {
     static const char *const names[] = {"never", "first", "always"};
     bool prefix;
     int index;
@@ -225,13 +225,13 @@ int load_prepend_scheme(const cJSON *item, enum prepend_scheme *out) {
 static int read_metaspace(const cJSON *item, struct pre_step *step) {
     step->kind = PRE_METASPACE;
     step->behavior = SPLIT_MERGED_WITH_NEXT;
-    TRY(load_text(item, "replacement", &step->pattern.literal));
+    TRY(tokenizer_read_text(item, "replacement", &step->pattern.literal));
     uint32_t c;
     const struct buf *mark = &step->pattern.literal;
     if (mark->len == 0 || (size_t)utf8_decode(mark->data, mark->len, &c) != mark->len)
         return err_set(ERR_FORMAT, "'replacement' is not one character");
     TRY(json_get_bool(item, "split", true, &step->split));
-    return load_prepend_scheme(item, &step->prepend);
+    return tokenizer_read_prepend_scheme(item, &step->prepend);
 }
 
 static int read_regex_split(struct pre_step *step, const char *regex, enum split_behavior behavior, bool invert) {
@@ -266,7 +266,7 @@ static int load_one(struct tokenizer *t, const cJSON *item, const char *type) {
     return read_step(item, type, &t->pre[t->pre_count++]);
 }
 
-int load_pre_tokenizer(struct tokenizer *t, const cJSON *item) {
-    int rc = load_steps(t, item, "pretokenizers", load_one);
+int tokenizer_read_pre_tokenizer(struct tokenizer *t, const cJSON *item) {
+    int rc = tokenizer_read_steps(t, item, "pretokenizers", load_one);
     return rc == 0 ? 0 : err_prefix(rc, "pre_tokenizer");
 }
