@@ -19,6 +19,7 @@ static struct engine *open_engine(int k, int context) {
     struct engine_options options = {.target = asset_path("target"),
                                      .draft = k > 0 ? asset_path("draft") : NULL,
                                      .device = "host",
+                                     .threads = 1, /* short passes; other suites may run beside this one */
                                      .k = k,
                                      .k_max = k > 0 ? 8 : 0,
                                      .context = context};

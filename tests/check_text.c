@@ -161,7 +161,10 @@ START_TEST(the_stop_string_that_is_complete_first_wins)
 END_TEST
 
 START_TEST(of_stop_strings_that_end_together_the_longest_wins)
-{ expect_letters("abc", (const char *[]){"c", "bc"}, 2, "a", 3); }
+{
+    expect_letters("abc", (const char *[]){"c", "bc"}, 2, "a", 3);
+    expect_letters("abc", (const char *[]){"bc", "c"}, 2, "a", 3);
+}
 END_TEST
 
 START_TEST(empty_stop_strings_are_ignored)
