@@ -159,6 +159,7 @@ int chat_answer(struct chat *c, const char *question, size_t n, bool *interrupte
             (void)conversation_undo(c->conversation); /* there is a turn, and nothing runs */
         }
     }
+    if (c->interactive) signals_clear(); /* it was meant for the answer, not for the next prompt */
     text_stream_free(a.stream);
     buf_free(&a.text);
     buf_free(&a.fresh);

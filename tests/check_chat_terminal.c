@@ -1,0 +1,277 @@
+/* The program `duet chat` at a pseudo-terminal. */
+#include <poll.h>
+#include <pty.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "tests/program.h"
+#include "tests/support.h"
+
+enum { WAIT_MS = 60000 };
+
+#define CHAT_ARGUMENTS(...) ARGUMENTS("chat", "--threads", "1", __VA_ARGS__)
+#define GREEDY              "--temperature", "0", "-n", "16", "--stop", "\n"
+
+struct terminal {
+    pid_t pid;
+    int fd;
+    struct buf seen; /* since the last `expect` */
+};
+
+/* The program in a terminal of its own, with its history in temp_dir(). */
+static struct terminal open_terminal(const char *const *arguments) {
+    const char *argv[32] = {program_path()}, *state = temp_dir();
+    struct terminal t = {0};
+    struct winsize size = {.ws_row = 40, .ws_col = 120};
+    for (int i = 0; arguments[i] && i + 2 < 32; i++) argv[i + 1] = arguments[i];
+    t.pid = forkpty(&t.fd, NULL, NULL, &size);
+    ck_assert_int_ge(t.pid, 0);
+    if (t.pid > 0) return t;
+    unsetenv("NO_COLOR");
+    setenv("TERM", "xterm-256color", 1);
+    setenv("LC_ALL", "C.UTF-8", 1);
+    setenv("XDG_STATE_HOME", state, 1);
+    execv(argv[0], (char *const *)argv);
+    _exit(127);
+}
+
+#define TERMINAL(...) open_terminal(CHAT_ARGUMENTS(__VA_ARGS__))
+
+/* Reads what is there, waiting up to `ms`. false: the program has closed the terminal, or nothing came. */
+static bool take(struct terminal *t, int ms) {
+    char block[4096];
+    struct pollfd p = {t->fd, POLLIN, 0};
+    if (poll(&p, 1, ms) <= 0) return false;
+    ssize_t n = read(t->fd, block, sizeof block);
+    if (n <= 0) return false;
+    buf_append(&t->seen, block, (size_t)n);
+    return true;
+}
+
+/* Waits until `text` has come; drops everything up to its end. Returns what stood before it (static until the next). */
+static const char *expect(struct terminal *t, const char *text) {
+    static struct buf before;
+    int64_t end_us = clock_us() + (int64_t)WAIT_MS * 1000;
+    char *at;
+    while (!(at = strstr(buf_text(&t->seen), text)))
+        if (!take(t, WAIT_MS) || clock_us() > end_us) ck_abort_msg("no '%s' in: %s", text, buf_text(&t->seen));
+    size_t n = (size_t)(at - t->seen.data), drop = n + strlen(text);
+    buf_clear(&before);
+    buf_append(&before, t->seen.data, n);
+    memmove(t->seen.data, t->seen.data + drop, t->seen.len - drop + 1);
+    t->seen.len -= drop;
+    return buf_text(&before);
+}
+
+static void type(struct terminal *t, const char *keys) {
+    size_t n = strlen(keys);
+    ck_assert_int_eq(write(t->fd, keys, n), (ssize_t)n);
+}
+
+/* The status that the program ends with. */
+static int wait_end(struct terminal *t) {
+    int status;
+    while (take(t, WAIT_MS)) {
+    }
+    ck_assert_int_eq(waitpid(t->pid, &status, 0), t->pid);
+    close(t->fd);
+    buf_free(&t->seen);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+/* libedit's prompt, drawn and waiting for keys. */
+static void expect_prompt(struct terminal *t) {
+    expect(t, "\033[?2004h");
+    expect(t, ">\033[0m ");
+}
+
+START_TEST(a_terminal_gets_banner_answer_and_figures)
+{
+    struct terminal t = TERMINAL(GREEDY);
+    expect(&t, "duet");
+    expect(&t, "K 4, context 1024");
+    expect_prompt(&t);
+    type(&t, "What is the sun?\r");
+    expect(&t, " tokens, ");
+    expect(&t, " tok/s, first after ");
+    expect(&t, " accepted");
+    expect_prompt(&t);
+    type(&t, "/help\r");
+    expect(&t, "/regen");
+    expect_prompt(&t);
+    type(&t, "/show\r");
+    expect(&t, "\033[32m");
+    expect_prompt(&t);
+    type(&t, "/stats\r");
+    expect(&t, "mean_acceptance_length");
+    expect_prompt(&t);
+    type(&t, "/exit\r");
+    ck_assert_int_eq(wait_end(&t), 0);
+}
+END_TEST
+
+/* At a high temperature hardly any answer ends by itself. */
+#define ENDLESS "--temperature", "9", "--seed", "3", "--quiet"
+
+/* Drops every carriage return, and the first "^C" (the terminal's echo of the key, in mid-text). */
+static void untangle(const char *screen, struct buf *out) {
+    bool echoed = false;
+    for (const char *c = screen; *c; c++) {
+        if (!echoed && strncmp(c, "^C", 2) == 0) {
+            echoed = true;
+            c++;
+        } else if (*c != '\r') {
+            buf_putc(out, *c);
+        }
+    }
+}
+
+/* Control characters as the terminal gets them. */
+static void tame(const char *text, struct buf *out) {
+    for (const char *c = text; *c; c++) {
+        if (((unsigned char)*c < 0x20 && *c != '\n' && *c != '\t') || *c == 0x7f)
+            buf_printf(out, "^%c", *c ^ 0x40);
+        else
+            buf_putc(out, *c);
+    }
+}
+
+static void read_answer(const char *path, struct buf *answer) {
+    cJSON *object;
+    ck_ok(json_parse_file(&object, path));
+    ck_assert(json_string(json_get(cJSON_GetArrayItem(json_get(object, "messages"), 1), "content"), answer));
+    cJSON_Delete(object);
+}
+
+START_TEST(ctrl_c_keeps_what_was_shown_and_the_chat_goes_on)
+{
+    char path[256], save[300];
+    snprintf(path, sizeof path, "%s", temp_path("stopped.json"));
+    snprintf(save, sizeof save, "/save %s\r", path);
+    struct terminal t = TERMINAL(ENDLESS);
+    expect_prompt(&t);
+    type(&t, "Tell me a long story.\r");
+    expect(&t, "\033[?2004l");
+    while (t.seen.len < 40) ck_assert(take(&t, WAIT_MS));
+    type(&t, "\003");
+    struct buf shown = {0}, answer = {0}, kept = {0};
+    untangle(expect(&t, "\033[2m"), &shown);
+    expect(&t, ", stopped");
+    expect_prompt(&t);
+    type(&t, save);
+    ck_assert_ptr_null(strstr(expect(&t, "1 turn saved"), "Ctrl-C again"));
+    expect_prompt(&t);
+    type(&t, "/max-tokens 5\r");
+    expect_prompt(&t);
+    type(&t, "Go on.\r");
+    expect(&t, "cut at max-tokens");
+    expect_prompt(&t);
+    type(&t, "\004");
+    ck_assert_int_eq(wait_end(&t), 0);
+    read_answer(path, &answer);
+    tame(buf_text(&answer), &kept);
+    buf_putc(&kept, '\n');
+    ck_assert_uint_gt(kept.len, 20);
+    ck_assert_str_eq(buf_text(&shown), buf_text(&kept));
+    buf_free(&shown);
+    buf_free(&answer);
+    buf_free(&kept);
+}
+END_TEST
+
+START_TEST(ctrl_c_at_the_prompt_drops_the_line_and_twice_ends)
+{
+    struct terminal t = TERMINAL("--quiet");
+    expect_prompt(&t);
+    type(&t, "a line that goes away");
+    expect(&t, "away");
+    type(&t, "\003");
+    expect(&t, "Ctrl-C again");
+    expect_prompt(&t);
+    type(&t, "/k\r");
+    expect(&t, "k 4");
+    expect_prompt(&t);
+    type(&t, "\003");
+    expect(&t, "Ctrl-C again");
+    expect_prompt(&t);
+    type(&t, "\003");
+    ck_assert_int_eq(wait_end(&t), 0);
+}
+END_TEST
+
+START_TEST(several_lines_by_backslash_and_by_paste_are_one_turn)
+{
+    char path[256], save[300];
+    snprintf(path, sizeof path, "%s", temp_path("lines.json"));
+    snprintf(save, sizeof save, "/save %s\r", path);
+    struct terminal t = TERMINAL("--quiet", GREEDY);
+    expect_prompt(&t);
+    type(&t, "one\\\r");
+    expect(&t, ".\033[0m ");
+    type(&t, "two \xc3\xa9\r");
+    expect(&t, "tok/s");
+    expect_prompt(&t);
+    type(&t, "\033[200~three\rfour\033[201~ five\r");
+    expect(&t, "tok/s");
+    expect_prompt(&t);
+    type(&t, save);
+    expect(&t, "2 turns saved");
+    expect_prompt(&t);
+    type(&t, "/exit\r");
+    ck_assert_int_eq(wait_end(&t), 0);
+
+    struct buf raw = {0};
+    read_file(path, &raw);
+    ck_assert_msg(strstr(buf_text(&raw), "\"one\\ntwo \xc3\xa9\""), "%s", buf_text(&raw));
+    ck_assert_msg(strstr(buf_text(&raw), "\"three\\nfour five\""), "%s", buf_text(&raw));
+    buf_free(&raw);
+}
+END_TEST
+
+START_TEST(history_is_kept_between_chats)
+{
+    struct terminal t = TERMINAL("--quiet");
+    expect_prompt(&t);
+    type(&t, "/top-k 77\r");
+    expect(&t, "top-k 77");
+    expect_prompt(&t);
+    type(&t, "\004");
+    ck_assert_int_eq(wait_end(&t), 0);
+    t = TERMINAL("--quiet");
+    expect_prompt(&t);
+    type(&t, "\033[A\r");
+    expect(&t, "/top-k 77");
+    expect(&t, "top-k 77");
+    expect_prompt(&t);
+    type(&t, "\004");
+    ck_assert_int_eq(wait_end(&t), 0);
+}
+END_TEST
+
+START_TEST(ctrl_c_ends_a_single_answer_with_130)
+{
+    struct terminal t = TERMINAL(ENDLESS, "-p", "Tell me a story.");
+    while (t.seen.len < 40) ck_assert(take(&t, WAIT_MS));
+    type(&t, "\003");
+    ck_assert_int_eq(wait_end(&t), 130);
+}
+END_TEST
+
+Suite *check_chat_terminal(void) {
+    Suite *suite = suite_create("chat terminal");
+    TCase *terminal = tcase_create("terminal");
+    tcase_set_timeout(terminal, 120);
+    tcase_add_test(terminal, a_terminal_gets_banner_answer_and_figures);
+    tcase_add_test(terminal, ctrl_c_keeps_what_was_shown_and_the_chat_goes_on);
+    tcase_add_test(terminal, ctrl_c_at_the_prompt_drops_the_line_and_twice_ends);
+    tcase_add_test(terminal, several_lines_by_backslash_and_by_paste_are_one_turn);
+    tcase_add_test(terminal, history_is_kept_between_chats);
+    tcase_add_test(terminal, ctrl_c_ends_a_single_answer_with_130);
+    suite_add_tcase(suite, terminal);
+    return suite;
+}
