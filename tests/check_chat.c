@@ -154,7 +154,7 @@ START_TEST(a_saved_chat_is_a_batch_line_and_loads_again)
     ck_assert(json_string(json_get(cJSON_GetArrayItem(messages, 0), "role"), &role));
     ck_assert_str_eq(buf_text(&role), "system");
     ck_assert_int_eq(strncmp(buf_text(&saved.out), buf_text(&text), text.len), 0);
-    read_file(path, &raw);
+    text_of_file(path, &raw);
     ck_assert_int_eq(count_lines(&raw), 1);
     snprintf(script, sizeof script, "Something else\n/load %s\nAnd the moon?\n", path);
     struct program loaded = CHAT(script, GREEDY);

@@ -226,7 +226,7 @@ START_TEST(several_lines_by_backslash_and_by_paste_are_one_turn)
     ck_assert_int_eq(wait_end(&t), 0);
 
     struct buf raw = {0};
-    read_file(path, &raw);
+    text_of_file(path, &raw);
     ck_assert_msg(strstr(buf_text(&raw), "\"one\\ntwo \xc3\xa9\""), "%s", buf_text(&raw));
     ck_assert_msg(strstr(buf_text(&raw), "\"three\\nfour five\""), "%s", buf_text(&raw));
     buf_free(&raw);
