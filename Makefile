@@ -129,8 +129,12 @@ test: deps
 	$(AGAIN) run-tests
 
 build-tests: $(BUILD)/tests/run
+run-tests: export DUET := $(BUILD)/duet
+ifneq ($(wildcard build/data/smollm2/model.safetensors),)
+run-tests: export DUET_SMOLLM2 ?= build/data/smollm2
+endif
 run-tests: $(BUILD)/tests/run $(BUILD)/duet
-	$(Q)DUET=$(BUILD)/duet $(BUILD)/tests/run $(SUITE)
+	$(Q)$(BUILD)/tests/run $(SUITE)
 
 test-data:
 	@tools/test-data build/data
