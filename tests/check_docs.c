@@ -54,6 +54,7 @@ static void read_manual(struct buf *out) {
     read_all(f, out);
     ck_assert_int_eq(pclose(f), 0);
     ck_assert_uint_gt(out->len, 0);
+    buf_puts(out, "\n--man"); /* a hidden option: it is the one used here */
     /* roff writes a hyphen of an option as \- */
     char *to = out->data;
     for (const char *from = buf_text(out); *from; from++)
