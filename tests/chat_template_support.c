@@ -18,4 +18,3 @@ struct buf template_render(const struct chat_template *t, const struct chat_mess
 void template_check_text(const struct buf *got, const char *want, size_t n) {
     ck_assert_msg(got->len == n && memcmp(buf_text(got), want, n) == 0, "'%s' is not '%s'", buf_text(got), want);
 }
-
