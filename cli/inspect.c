@@ -33,11 +33,18 @@ static void print_rope(const struct model_config *c) {
         print_line("rope", "theta %g", c->rope_theta);
 }
 
+/* What comes from a file, without control characters, until the next error. */
+static const char *escaped(const char *text) {
+    err_set(ERR_FORMAT, "%s", text);
+    return err_message();
+}
+
 static void print_end_ids(const struct model_config *c, const struct tokenizer *t) {
     printf("%-15s", "end ids");
     for (int i = 0; i < c->end_count; i++) {
         const char *token = t ? tokenizer_token(t, c->end_ids[i], &(size_t){0}) : NULL;
-        printf("%s%d%s%s%s", i ? ", " : "", c->end_ids[i], token ? " (" : "", token ? token : "", token ? ")" : "");
+        printf("%s%d%s%s%s", i ? ", " : "", c->end_ids[i], token ? " (" : "", token ? escaped(token) : "",
+               token ? ")" : "");
     }
     puts(c->end_count ? "" : "none");
 }
@@ -109,8 +116,7 @@ static void add_tensor_row(struct table *table, const struct tensor *t, int coun
     else
         generalise(t->name, &name);
     format_shape(t, &shape);
-    err_set(ERR_FORMAT, "%s", buf_text(&name)); /* escapes what came from the file */
-    table_add(table, "%s", err_message());
+    table_add(table, "%s", escaped(buf_text(&name)));
     table_add(table, "%d", count);
     table_add(table, "%s", t->dtype);
     table_add(table, "%s", buf_text(&shape));

@@ -366,6 +366,41 @@ START_TEST(a_stop_string_cuts_the_text_before_it)
 }
 END_TEST
 
+/* Stops the greedy answer at `stop`; the statistics hold what was kept. Returns the tokens cut. */
+static double cut_at(const char *line, const char *stop) {
+    char report_option[300];
+    snprintf(report_option, sizeof report_option, "--alpha-report=%s", temp_path("report.json"));
+    run(line, ARGUMENTS("batch", "-n", "40", "--k", "7", "--stop", stop, report_option));
+    ck_assert_int_eq(p.status, 0);
+    struct buf text = {0};
+    text_of_file(temp_path("report.json"), &text);
+    cJSON *r = json_line(&p.out, 0), *report = json_line(&text, 0);
+    double cut = get_number(report, "cut");
+    ck_assert_str_eq(get_string(r, "finish_reason"), "stop");
+    ck_assert_double_eq(get_number(report, "emitted"), list_size(r, "ids"));
+    cJSON_Delete(r);
+    cJSON_Delete(report);
+    buf_free(&text);
+    return cut;
+}
+
+START_TEST(tokens_past_a_stop_string_are_in_no_statistics)
+{
+    const char *line = "{\"prompt\": \"Once upon a time\", \"temperature\": 0}\n";
+    run(line, ARGUMENTS("batch", "-n", "40"));
+    cJSON *whole = json_line(&p.out, 0);
+    const char *text = get_string(whole, "text");
+    double cut = 0;
+    for (int at = 8; at < 32; at += 4) {
+        char stop[5] = {0};
+        memcpy(stop, text + at, 4);
+        cut += cut_at(line, stop);
+    }
+    ck_assert_double_gt(cut, 0);
+    cJSON_Delete(whole);
+}
+END_TEST
+
 START_TEST(a_chat_answer_ends_without_its_end_id)
 {
     run("{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}], \"temperature\": 0}\n",
@@ -572,6 +607,7 @@ Suite *check_batch(void) {
     TCase *ends = tcase_create("ends and turns");
     tcase_set_timeout(ends, 60);
     tcase_add_test(ends, a_stop_string_cuts_the_text_before_it);
+    tcase_add_test(ends, tokens_past_a_stop_string_are_in_no_statistics);
     tcase_add_test(ends, a_chat_answer_ends_without_its_end_id);
     tcase_add_test(ends, turns_are_answered_in_order_and_summed);
     tcase_add_test(ends, an_error_in_a_later_turn_keeps_the_earlier_answers);
