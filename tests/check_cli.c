@@ -16,19 +16,14 @@ static void run(const char *input, const char *const *arguments) {
     program_run(&p, input, arguments);
 }
 
-/* One line on stderr that begins as every error does, nothing on stdout. */
+/* One line on stderr, nothing on stdout. */
 static void expect_error(int status, const char *part) {
-    const char *err = buf_text(&p.err);
-    ck_assert_msg(p.status == status, "status %d, expected %d: %s", p.status, status, err);
-    ck_assert_msg(count_lines(&p.err) == 1, "not one line: %s", err);
-    ck_assert_msg(strncmp(err, "duet: ", 6) == 0, "%s", err);
-    ck_assert_msg(strstr(err, part) != NULL, "'%s' is not in: %s", part, err);
+    program_expect_error(&p, status, part);
     ck_assert_uint_eq(p.out.len, 0);
 }
 
 static void expect_ok(void) {
-    ck_assert_msg(p.status == 0, "status %d: %s", p.status, buf_text(&p.err));
-    ck_assert_msg(p.err.len == 0, "stderr where it is no terminal: %s", buf_text(&p.err));
+    program_expect_status(&p, 0);
 }
 
 static void expect_out(const char *part) {

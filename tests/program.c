@@ -83,6 +83,19 @@ void program_free(struct program *p) {
     buf_free(&p->err);
 }
 
+void program_expect_status(const struct program *p, int status) {
+    ck_assert_msg(p->status == status, "status %d, expected %d: %s", p->status, status, buf_text(&p->err));
+    if (status == 0) ck_assert_msg(p->err.len == 0, "stderr where it is no terminal: %s", buf_text(&p->err));
+}
+
+void program_expect_error(const struct program *p, int status, const char *part) {
+    const char *err = buf_text(&p->err);
+    program_expect_status(p, status);
+    ck_assert_msg(count_lines(&p->err) == 1, "not one line: %s", err);
+    ck_assert_msg(strncmp(err, "duet: ", 6) == 0, "%s", err);
+    ck_assert_msg(strstr(err, part) != NULL, "'%s' is not in: %s", part, err);
+}
+
 /* --- JSON lines ------------------------------------------------------------------------------------------- */
 
 int count_lines(const struct buf *text) {

@@ -19,6 +19,10 @@ void program_run(struct program *, const char *input, const char *const *argumen
 void program_start(struct program *, const char *input, const char *const *arguments);
 void program_wait(struct program *);
 void program_free(struct program *);
+/* The exit status; with 0, nothing on stderr, which is no terminal. */
+void program_expect_status(const struct program *, int status);
+/* A status, and one line on stderr, "duet: ...", that holds `part`. */
+void program_expect_error(const struct program *, int status, const char *part);
 
 #define ARGUMENTS(...)      \
     (const char *const[]) { \
