@@ -31,7 +31,7 @@ LIBS      := libcjson libpcre2-8 libutf8proc libedit
 LIB_FLAGS := $(shell pkg-config --cflags $(LIBS) check 2>/dev/null || pkg-config --cflags $(LIBS) 2>/dev/null)
 WARNINGS  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wpointer-arith -Wvla $(if $(WERROR),-Werror)
 override CPPFLAGS += -I. -D_GNU_SOURCE -MMD -MP
-override CFLAGS   += -std=c11 $(WARNINGS) -ffp-contract=off -fopenmp $(CFLAGS_$(MODE)) $(LIB_FLAGS)
+override CFLAGS   += -std=c11 $(WARNINGS) -ffp-contract=off -fopenmp-simd -pthread $(CFLAGS_$(MODE)) $(LIB_FLAGS)
 override LDLIBS   += $(shell pkg-config --libs $(LIBS) 2>/dev/null) -lm
 
 ifeq ($(DEVICE),cuda)

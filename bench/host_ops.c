@@ -2,7 +2,7 @@
  * bandwidth measured in the same run. Best of several passes, since other programs may run.
  *
  *   make build/host-release/tests/run
- *   cc -O2 -fopenmp -D_GNU_SOURCE -I. bench/host_ops.c $(ls build/host-release/{base,graphs}/*.o \
+ *   cc -O2 -D_GNU_SOURCE -I. bench/host_ops.c $(ls build/host-release/{base,graphs}/*.o \
  *      build/host-release/model/kernels/host/*.o) -o /tmp/host_ops $(pkg-config --libs libcjson) -lm
  *   /tmp/host_ops [THREADS [ISA [CONTEXT]]] */
 #include <stdio.h>

@@ -6,8 +6,8 @@
  * addresses exactly as a CUDA graph does, and every capture fault (a host value baked in, an allocation
  * inside, a moved buffer) shows on a machine without a GPU.
  *
- * Threading: a device and its streams belong to one thread at a time. Host ops spread over threads with
- * OpenMP inside one submission. Functions that are not marked "synchronises" never wait for the device;
+ * Threading: a device and its streams belong to one thread at a time. Host ops spread over threads
+ * (base/parallel.h) inside one submission. Functions that are not marked "synchronises" never wait for the device;
  * only those marked "allocates" allocate. */
 #ifndef DUET_GRAPHS_DEVICE_H
 #define DUET_GRAPHS_DEVICE_H

@@ -1,6 +1,7 @@
 /* The sampler's launches on the host device. Rows without a distribution (non-finite logits) are marked by NaN in
  * their first element, which sampler_accept reads; nothing else passes from one launch to the next. */
 #include "base/err.h"
+#include "base/parallel.h"
 #include "sampler/internal.h"
 
 /* What a submission freezes: the header's arguments and the number of threads. */
@@ -26,9 +27,10 @@ static float *draft_row(const struct sampler_buffers *b, int slot, int index) {
     return b->p_draft + ((size_t)slot * (size_t)b->k_max + (size_t)index) * (size_t)b->vocab_draft;
 }
 
-/* A thread is worth waking for some tens of thousands of ids. */
-static int threads_for(const struct stream *stream, int rows, int vocab) {
-    return (int64_t)rows * vocab >= 1 << 15 ? device_threads(stream_device(stream)) : 1;
+/* The size of a loop over the vocabulary, in multiply-adds, for parallel_run. */
+static int64_t work_of(int rows, int vocab) {
+    enum { WORK_AN_ID = 8 };
+    return (int64_t)rows * vocab * WORK_AN_ID;
 }
 
 static int check_shape(const char *what, const struct sampler_buffers *b, int batch, int k) {
@@ -95,10 +97,15 @@ static void draw_row(const struct sampler_draw *op, int row) {
     b->draft_positions_in[row] = position;
 }
 
+static void draw_part(const void *context, int part, int parts) {
+    const struct sampler_draw *op = context;
+    struct range rows = parallel_range(op->batch, part, parts);
+    for (int row = rows.first; row < rows.end; row++) draw_row(op, row);
+}
+
 static int run_draw(const void *args) {
     const struct draw_args *a = args;
-#pragma omp parallel for schedule(dynamic) num_threads(a->threads) if (a->threads > 1 && a->op.batch > 1)
-    for (int row = 0; row < a->op.batch; row++) draw_row(&a->op, row);
+    parallel_run(a->threads, work_of(a->op.batch, a->op.b.vocab_draft), draw_part, &a->op);
     return 0;
 }
 
@@ -229,17 +236,24 @@ static void fill_target(const struct sampler_accept *op, int row, int j) {
     if (!distribution_of(vector_at(0), &slot->sampling, logits, b->vocab_target, p)) p[0] = NAN;
 }
 
+static void fill_part(const void *context, int part, int parts) {
+    const struct sampler_accept *op = context;
+    int block = op->k + 1;
+    struct range rows = parallel_range(op->batch * block, part, parts);
+    for (int i = rows.first; i < rows.end; i++) fill_target(op, i / block, i % block);
+}
+
+static void accept_part(const void *context, int part, int parts) {
+    const struct sampler_accept *op = context;
+    struct range rows = parallel_range(op->batch, part, parts);
+    for (int row = rows.first; row < rows.end; row++) accept_row(op, row);
+}
+
 static int run_accept(const void *args) {
     const struct accept_args *a = args;
     const struct sampler_accept *op = &a->op;
-    int rows = op->k + 1, all = op->batch * rows;
-#pragma omp parallel num_threads(a->threads) if (a->threads > 1 && all > 1)
-    {
-#pragma omp for schedule(dynamic)
-        for (int i = 0; i < all; i++) fill_target(op, i / rows, i % rows);
-#pragma omp for schedule(dynamic)
-        for (int row = 0; row < op->batch; row++) accept_row(op, row);
-    }
+    parallel_run(a->threads, work_of(op->batch * (op->k + 1), op->b.vocab_target), fill_part, op);
+    parallel_run(a->threads, work_of(op->batch, op->b.vocab_target), accept_part, op);
     return 0;
 }
 
@@ -253,7 +267,7 @@ static int load_pending(struct stream *stream, const struct sampler_load *op) {
 
 static int draw(struct stream *stream, const struct sampler_draw *op) {
     TRY(check_shape("draw", &op->b, op->batch, op->index + 1));
-    struct draw_args args = {*op, threads_for(stream, op->batch, op->b.vocab_draft)};
+    struct draw_args args = {*op, device_threads(stream_device(stream))};
     return stream_run_host(stream, run_draw, &args, sizeof args);
 }
 
@@ -265,7 +279,7 @@ static int load_block(struct stream *stream, const struct sampler_load *op) {
 
 static int accept(struct stream *stream, const struct sampler_accept *op) {
     TRY(check_shape("accept", &op->b, op->batch, op->k));
-    struct accept_args args = {*op, threads_for(stream, op->batch * (op->k + 1), op->b.vocab_target)};
+    struct accept_args args = {*op, device_threads(stream_device(stream))};
     return stream_run_host(stream, run_accept, &args, sizeof args);
 }
 
