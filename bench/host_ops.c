@@ -1,10 +1,8 @@
 /* Times the host ops on the shapes of SmolLM2-135M with made-up bf16 weights (269 MB), against the memory's read
  * bandwidth measured in the same run. Best of several passes, since other programs may run.
  *
- *   make build/host-release/tests/run
- *   cc -O2 -D_GNU_SOURCE -I. bench/host_ops.c $(ls build/host-release/{base,graphs}/*.o \
- *      build/host-release/model/kernels/host/*.o) -o /tmp/host_ops $(pkg-config --libs libcjson) -lm
- *   /tmp/host_ops [THREADS [ISA [CONTEXT]]] */
+ *   make build/host-release/bench/host_ops
+ *   build/host-release/bench/host_ops [THREADS [ISA [CONTEXT]]] */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
