@@ -341,6 +341,40 @@ START_TEST(refusals_name_the_reason_and_change_nothing)
 }
 END_TEST
 
+/* A copy of the target whose last weight is NaN. */
+static const char *copy_with_nan(const char *dir) {
+    static char path[4096];
+    char command[32768];
+    snprintf(path, sizeof path, "%s/nan", temp_dir());
+    snprintf(command, sizeof command,
+             "mkdir -p %s && cp %s/*.json %s/model.safetensors %s && chmod u+w %s/* && "
+             "truncate -s -2 %s/model.safetensors && printf '\\377\\177' >> %s/model.safetensors",
+             path, dir, dir, path, path, path, path);
+    ck_assert_int_eq(system(command), 0);
+    return path;
+}
+
+/* Loop index: K. */
+START_TEST(non_finite_logits_end_the_answer_with_an_error_and_no_token)
+{
+    struct pair pairs[PAIRS_MAX];
+    test_pairs(pairs);
+    struct pair broken = {"NaN target", copy_with_nan(pairs[0].target), pairs[0].draft};
+    struct engine_options options = pair_options(&broken, _i, 2);
+    struct engine *e = must_open(&options);
+    struct request requests[3] = {story(e, 20), story(e, 20), story(e, 20)};
+    struct answer answers[3];
+    run_requests(e, requests, 3, answers);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(answers[i].finish, FINISH_ERROR);
+        ck_assert_uint_eq(answers[i].ids.len, 0);
+    }
+    free_requests(requests, 3);
+    free_answers(answers, 3);
+    engine_destroy(e);
+}
+END_TEST
+
 START_TEST(a_broken_pair_is_refused_by_name)
 {
     struct pair pairs[PAIRS_MAX];
@@ -378,6 +412,7 @@ Suite *check_rounds(void) {
     tcase_add_test(tc, a_cut_keeps_exactly_the_tokens_before_it_and_the_next_turn_is_right);
     tcase_add_test(tc, figures_add_up_over_a_run);
     tcase_add_test(tc, refusals_name_the_reason_and_change_nothing);
+    tcase_add_loop_test(tc, non_finite_logits_end_the_answer_with_an_error_and_no_token, 0, 3);
     tcase_add_test(tc, a_broken_pair_is_refused_by_name);
     suite_add_tcase(suite, tc);
     return suite;
