@@ -1,7 +1,6 @@
-/* Attention through the page table. A unit of work is one row and the heads of one key/value head, or, where there
- * are few of these, one row and one head; units go round the threads, since later rows see more keys. */
-#include <string.h>
-
+/* Attention through the page table. A unit of work is a block of rows of one graph row, and the heads of one
+ * key/value head or, where there are few of these, a single head. Units go round the parts, since later rows see
+ * more keys. */
 #include "base/err.h"
 #include "base/parallel.h"
 #include "model/kernels/host/host_ops.h"
@@ -12,18 +11,24 @@ struct args {
     int threads;
 };
 
+static int ceil_div(int a, int b) {
+    return (a + b - 1) / b;
+}
+
 static void attention_part(const void *args, int part, int parts) {
     const struct op_attention *op = args;
     const struct host_isa *isa = host_isa();
-    const int rows = rows_count(&op->rows), group = op->heads / op->kv_heads;
-    const int together = (int64_t)rows * op->kv_heads >= 4 * parts ? group : 1, units = op->heads / together;
-    for (int64_t u = part; u < (int64_t)rows * units; u += parts) {
-        int t = (int)(u / units), head = (int)(u % units) * together;
-        if (op->rows.positions[t] >= 0)
-            isa->attention(op, t, head, together);
-        else
-            memset(op->out + ((size_t)t * (size_t)op->heads + (size_t)head) * (size_t)op->head_dim, 0,
-                   (size_t)together * (size_t)op->head_dim * sizeof(float));
+    const int q_len = op->rows.q_len, group = op->heads / op->kv_heads;
+    const int blocks = ceil_div(q_len, QUERY_ROWS_MAX), all = op->rows.batch * blocks;
+    const int together = all * op->kv_heads < 2 * parts ? 1 : group < QUERY_HEADS_MAX ? group : QUERY_HEADS_MAX;
+    const int chunks = ceil_div(group, together), units = op->kv_heads * chunks;
+    for (int64_t u = part; u < (int64_t)all * units; u += parts) {
+        const int block = (int)(u / units), b = block / blocks, unit = (int)(u % units);
+        const int row = block % blocks * QUERY_ROWS_MAX, head = unit % chunks * together;
+        struct queries queries = {.row = b * q_len + row, .head = unit / chunks * group + head};
+        queries.rows = q_len - row < QUERY_ROWS_MAX ? q_len - row : QUERY_ROWS_MAX;
+        queries.heads = group - head < together ? group - head : together;
+        isa->attention(op, queries);
     }
 }
 

@@ -31,6 +31,12 @@ struct product {
     enum product_end end;
 };
 
+/* `heads` heads from `head` on of `rows` rows from `row` on. Rows whose position is < 0 get zeros. */
+enum { QUERY_ROWS_MAX = 8, QUERY_HEADS_MAX = 8 };
+struct queries {
+    int row, rows, head, heads;
+};
+
 struct host_isa {
     const char *name; /* "avx512", "avx2", "neon", "portable" */
     bool (*is_supported)(void);
@@ -41,8 +47,8 @@ struct host_isa {
     void (*rope)(float *head, const float *cos_sin, int half);
     /* Output rows [first, end) of all tokens. */
     void (*product)(const struct product *, int first, int end);
-    /* Heads [first, first + count) of row r, all of one key/value head; the row's position is >= 0. */
-    void (*attention)(const struct op_attention *, int row, int first, int count);
+    /* A block of queries, of one graph row and one key/value head. */
+    void (*attention)(const struct op_attention *, struct queries);
 };
 
 /* The best one that this CPU runs, or the forced one. */

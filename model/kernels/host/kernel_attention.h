@@ -1,5 +1,5 @@
-/* Attention of one row, heads of one key/value head together, so that a split's keys and values are read from
- * the cache once for all of them. Included by kernels.h alone.
+/* Attention of a block of queries: rows of one graph row, heads of one key/value head. The block goes through the
+ * keys split by split, so that a split comes from memory once for all of them. Included by kernels.h alone.
  *
  * A score is a sum of products as in isa.h, times `scale`. Within a split: m = max, p_j = exp(s_j - m), l = the
  * 64 places of the split added as four vectors (0 + 1) + (2 + 3) and then lane by lane as ever, o = the sum over
@@ -77,8 +77,13 @@ VEC void values_of(const int vecs, const struct split *split, const float *p, in
     }
 }
 
-/* One head and one split: joins the split to the running maximum m, sum l and output. */
-static void attend_split(const struct split *split, const float *q, int head_dim, float scale, float *m, float *l,
+/* What a query has seen so far: the largest score, the sum of the weights relative to it; the output likewise. */
+struct seen {
+    float m, l;
+};
+
+/* Joins one split to what one query has seen. */
+static void attend_split(const struct split *split, const float *q, int head_dim, float scale, struct seen *seen,
                          float *out) {
     float scores[ATTENTION_SPLIT], split_l;
     for (int j = 0; j < ATTENTION_SPLIT; j++) scores[j] = -INFINITY;
@@ -88,10 +93,10 @@ static void attend_split(const struct split *split, const float *q, int head_dim
     for (; j < split->end; j++) scores_of(1, q, split->k + j * head_dim, head_dim, scale, scores + j);
 
     float split_m = split_softmax(scores, &split_l);
-    float joint = *m > split_m ? *m : split_m;
-    float keep = *m == -INFINITY ? 0.0f : fmath_exp(*m - joint), add = fmath_exp(split_m - joint);
-    *l = fmaf(*l, keep, split_l * add);
-    *m = joint;
+    float joint = seen->m > split_m ? seen->m : split_m;
+    float keep = seen->m == -INFINITY ? 0.0f : fmath_exp(seen->m - joint), add = fmath_exp(split_m - joint);
+    seen->l = fmaf(seen->l, keep, split_l * add);
+    seen->m = joint;
     int i = 0;
     for (; i + VALUE_VECS * LANES <= head_dim; i += VALUE_VECS * LANES)
         values_of(VALUE_VECS, split, scores, head_dim, i, LANES, keep, add, out);
@@ -103,31 +108,50 @@ static void divide(float *out, float by, int count) {
         store_part(out + i, vec_div(load_part(out + i, count - i), vec_set(by)), count - i);
 }
 
-static void attention(const struct op_attention *op, int row, int first, int count) {
-    enum { HEADS_TOGETHER = 16 };
-    const int head_dim = op->head_dim, position = op->rows.positions[row];
-    const int start = op->window > 0 && position >= op->window ? position - op->window + 1 : 0;
-    const int kv_head = first / (op->heads / op->kv_heads);
-    const int32_t *pages =
-        op->rows.page_table + (size_t)op->rows.row_slot[row / op->rows.q_len] * op->rows.pages_per_slot;
-    const float *q = op->q + ((size_t)row * op->heads + first) * head_dim;
-    float *out = op->out + ((size_t)row * op->heads + first) * head_dim;
-    for (int done = 0, heads; done < count; done += heads) {
-        heads = count - done < HEADS_TOGETHER ? count - done : HEADS_TOGETHER;
-        float m[HEADS_TOGETHER], l[HEADS_TOGETHER];
-        for (int h = 0; h < heads; h++) m[h] = -INFINITY, l[h] = 0;
-        for (int key = start - start % ATTENTION_SPLIT; key <= position; key += ATTENTION_SPLIT) {
-            size_t cell = ((size_t)pages[key / KV_PAGE] * op->kv_heads + kv_head) * KV_PAGE + key % KV_PAGE;
-            struct split split = {
-                .k = (const float *)op->kv.k + cell * head_dim,
-                .v = (const float *)op->kv.v + cell * head_dim,
-                .first = start > key ? start - key : 0,
-                .end = position - key < ATTENTION_SPLIT ? position - key + 1 : ATTENTION_SPLIT,
-            };
-            for (int h = 0; h < heads; h++)
-                attend_split(&split, q + (done + h) * head_dim, head_dim, op->scale, &m[h], &l[h],
-                             out + (done + h) * head_dim);
+/* The first key that a row at `position` sees. */
+static int first_key(const struct op_attention *op, int position) {
+    return op->window > 0 && position >= op->window ? position - op->window + 1 : 0;
+}
+
+/* All queries of the block with the split at absolute position `key`. */
+static void attend_block(const struct op_attention *op, struct queries block, int key, struct seen *seen) {
+    const int dim = op->head_dim, kv_head = block.head / (op->heads / op->kv_heads), b = block.row / op->rows.q_len;
+    const int32_t *pages = op->rows.page_table + (size_t)op->rows.row_slot[b] * (size_t)op->rows.pages_per_slot;
+    const size_t cell =
+        ((size_t)pages[key / KV_PAGE] * (size_t)op->kv_heads + (size_t)kv_head) * KV_PAGE + key % KV_PAGE;
+    struct split split = {.k = (const float *)op->kv.k + cell * (size_t)dim,
+                          .v = (const float *)op->kv.v + cell * (size_t)dim};
+    for (int r = 0; r < block.rows; r++) {
+        const int position = op->rows.positions[block.row + r], start = first_key(op, position);
+        if (position < key || start >= key + ATTENTION_SPLIT) continue;
+        split.first = start > key ? start - key : 0;
+        split.end = position - key < ATTENTION_SPLIT ? position - key + 1 : ATTENTION_SPLIT;
+        for (int h = 0; h < block.heads; h++) {
+            const size_t query = ((size_t)(block.row + r) * (size_t)op->heads + (size_t)(block.head + h)) * (size_t)dim;
+            attend_split(&split, op->q + query, dim, op->scale, &seen[r * block.heads + h], op->out + query);
         }
-        for (int h = 0; h < heads; h++) divide(out + (done + h) * head_dim, l[h], head_dim);
     }
+}
+
+static void attention(const struct op_attention *op, struct queries block) {
+    struct seen seen[QUERY_ROWS_MAX * QUERY_HEADS_MAX];
+    int start = INT32_MAX, last = -1;
+    for (int i = 0; i < block.rows * block.heads; i++) seen[i] = (struct seen){-INFINITY, 0};
+    for (int r = 0; r < block.rows; r++) {
+        const int position = op->rows.positions[block.row + r];
+        if (position < 0) continue;
+        start = first_key(op, position) < start ? first_key(op, position) : start;
+        last = position > last ? position : last;
+    }
+    for (int key = start - start % ATTENTION_SPLIT; key <= last; key += ATTENTION_SPLIT)
+        attend_block(op, block, key, seen);
+    for (int r = 0; r < block.rows; r++)
+        for (int h = 0; h < block.heads; h++) {
+            float *out = op->out + ((size_t)(block.row + r) * (size_t)op->heads + (size_t)(block.head + h)) *
+                                       (size_t)op->head_dim;
+            if (op->rows.positions[block.row + r] < 0)
+                memset(out, 0, (size_t)op->head_dim * sizeof *out);
+            else
+                divide(out, seen[r * block.heads + h].l, op->head_dim);
+        }
 }
