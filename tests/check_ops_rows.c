@@ -11,9 +11,9 @@ enum { SLOTS = 18, PAGES_PER_SLOT = 5, ROWS_MAX = 1088 };
 static const struct mini_shape shape = {.type = DTYPE_BF16,
                                         .width = 50,
                                         .hidden = 83,
-                                        .heads = 4,
+                                        .heads = 6,
                                         .kv_heads = 2,
-                                        .head_dim = 24,
+                                        .head_dim = 22,
                                         .vocab = 67,
                                         .window = 300,
                                         .has_bias = true,
@@ -227,6 +227,31 @@ START_TEST(instruction_sets_agree_on_extreme_values)
 }
 END_TEST
 
+/* (1 + u) + (1 - u^2) u / 2 with u = 2^-23 lies just below the middle of two f32, and on it once rounded to f64. */
+START_TEST(multiply_add_rounds_once)
+{
+    enum { COLS = 17 }; /* columns 0 and 16 share a lane */
+    struct lab lab;
+    lab_open(&lab, 1);
+    float w[COLS] = {[0] = 1 + 0x1p-23f, [16] = (1 + 0x1p-23f) * 0x1p-24f}, h[COLS] = {[0] = 1, [16] = 1 - 0x1p-23f};
+    for (int i = 0; host_isa_at(i); i++) {
+        if (!host_isa_at(i)->is_supported()) continue;
+        host_isa_force(host_isa_at(i));
+        for (int sign = -1; sign <= 1; sign += 2) {
+            float x = 0, signed_h[COLS];
+            for (int k = 0; k < COLS; k++) signed_h[k] = h[k] * (float)sign;
+            struct op_project op = {.rows = {.batch = 1, .q_len = 1},
+                                    .h = signed_h,
+                                    .x = &x,
+                                    .w = {.data = w, .type = DTYPE_F32, .rows = 1, .cols = COLS}};
+            ck_ok(ops_host()->project(lab.stream, &op));
+            ck_assert_msg(x == (float)sign * (1 + 0x1p-23f), "%s: %a", host_isa()->name, (double)x);
+        }
+    }
+    lab_close(&lab);
+}
+END_TEST
+
 /* Padding rows and rows without a position beside real ones, over caches whose free cells hold NaN. */
 START_TEST(padding_rows_and_nan_in_free_cells_change_nothing)
 {
@@ -297,6 +322,7 @@ Suite *check_ops_rows(void) {
     tcase_add_test(tc, threads_do_not_change_a_single_row);
     tcase_add_test(tc, instruction_sets_give_the_same_bits);
     tcase_add_test(tc, instruction_sets_agree_on_extreme_values);
+    tcase_add_test(tc, multiply_add_rounds_once);
     tcase_add_test(tc, padding_rows_and_nan_in_free_cells_change_nothing);
     tcase_add_test(tc, replay_of_a_capture_equals_the_eager_run);
     suite_add_tcase(suite, tc);
