@@ -147,6 +147,32 @@ START_TEST(the_model_s_own_last_position_is_usable)
 }
 END_TEST
 
+START_TEST(the_corner_of_batch_k_and_context_runs)
+{
+    enum { BATCH = 8, K = 16, CONTEXT = 300 };
+    struct pair pairs[PAIRS_MAX];
+    test_pairs(pairs);
+    struct engine_options options = pair_options(&pairs[0], K, BATCH);
+    options.context = CONTEXT;
+    options.pipeline = 2;
+    struct engine *e = must_open(&options);
+    int32_t ids[CONTEXT];
+    for (int i = 0; i < CONTEXT; i++) ids[i] = 300 + i % 60;
+    struct request requests[BATCH];
+    struct answer answers[BATCH];
+    for (int i = 0; i < BATCH; i++) { /* the longest prompt first: one token fits behind it */
+        requests[i] = ids_request(ids, (size_t)(CONTEXT - 1 - i * 6), CONTEXT);
+        requests[i].generation.ignore_end = true;
+    }
+    run_requests(e, requests, BATCH, answers);
+    for (int i = 0; i < BATCH; i++) ck_assert_uint_eq(answers[i].ids.len, (size_t)(1 + i * 6));
+    ck_assert_uint_eq(engine_counts(e).target.eager_fallbacks + engine_counts(e).draft.eager_fallbacks, 0);
+    free_requests(requests, BATCH);
+    free_answers(answers, BATCH);
+    engine_destroy(e);
+}
+END_TEST
+
 /* A copy of a model with one number of its config.json changed. */
 static const char *copy_with(const char *dir, const char *name, const char *member, int value) {
     static char paths[2][4096];
@@ -407,6 +433,7 @@ Suite *check_rounds(void) {
     tcase_add_test(tc, exactly_max_tokens_come_out_for_every_number);
     tcase_add_test(tc, the_last_position_of_the_context_is_usable_and_no_more);
     tcase_add_test(tc, the_model_s_own_last_position_is_usable);
+    tcase_add_test(tc, the_corner_of_batch_k_and_context_runs);
     tcase_add_test(tc, past_the_draft_s_last_position_answers_go_on_plainly);
     tcase_add_loop_test(tc, nothing_follows_an_end_id_at_any_offset, 0, 6);
     tcase_add_test(tc, a_cut_keeps_exactly_the_tokens_before_it_and_the_next_turn_is_right);
