@@ -138,8 +138,8 @@ START_TEST(every_k_gives_the_same_conversation)
 {
     struct talk plain = open_talk(0, 0, true), t = open_talk(_i, 0, true);
     for (int i = 0; i < 3; i++) {
-        say_cut(&plain, questions[i], -1, 40);
-        say_cut(&t, questions[i], -1, 40);
+        say(&plain, questions[i]);
+        say(&t, questions[i]);
     }
     struct ids expected = history_of(&plain), got = history_of(&t);
     must_equal(&got, &expected, "history");
@@ -192,7 +192,7 @@ START_TEST(the_history_is_the_rendered_conversation)
         must_equal(&got, &expected, questions[i]);
         ids_free(&expected);
         ids_free(&got);
-        say_cut(&t, questions[i], i == 1 ? 5 : -1, 40); /* the second answer is cut, and gets its end of turn */
+        say_cut(&t, questions[i], i == 1 ? 5 : -1, ANSWER); /* the second answer is cut, and gets its end of turn */
     }
     close_talk(&t);
 }
@@ -267,15 +267,12 @@ END_TEST
 START_TEST(an_answer_cut_anywhere_in_a_block_leaves_a_good_chat)
 {
     struct talk t = open_talk(5, 0, true);
+    struct ids asked = ids_asked(&t, questions[0]);
     say_cut(&t, questions[0], _i, ANSWER);
-    struct ids history = history_of(&t), asked = {0};
-    ck_ok(conversation_undo(t.conversation));
-    asked = ids_asked(&t, questions[0]);
+    struct ids history = history_of(&t);
     ck_assert_uint_eq(history.len, asked.len + (size_t)_i);
-    say_cut(&t, questions[0], _i, ANSWER);
-    say_cut(&t, questions[1], -1, 40);
-    say_cut(&t, questions[2], _i + 1, 40);
-    say(&t, questions[0]);
+    say(&t, questions[1]);
+    say_cut(&t, questions[2], _i + 1, ANSWER);
     ids_free(&history);
     ids_free(&asked);
     close_talk(&t);
@@ -495,7 +492,7 @@ Suite *check_conversation(void) {
     Suite *suite = suite_create("conversation");
     TCase *history = tcase_create("history");
     tcase_set_timeout(history, 60);
-    tcase_add_loop_test(history, every_k_gives_the_same_conversation, 1, 6);
+    tcase_add_loop_test(history, every_k_gives_the_same_conversation, 1, 4);
     tcase_add_test(history, the_history_is_the_rendered_conversation);
     tcase_add_test(history, a_loaded_conversation_goes_on_like_the_rendered_one);
     tcase_add_test(history, messages_out_of_order_are_refused_and_nothing_changes);
