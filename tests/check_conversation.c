@@ -261,6 +261,35 @@ START_TEST(without_a_template_text_is_continued_as_it_stands)
 }
 END_TEST
 
+START_TEST(special_tokens_of_the_tokenizer_come_only_at_the_start)
+{
+    if (!shared_path("models/stories260K")) {
+        skip("no test data");
+        return;
+    }
+    struct engine_options options = {
+        .target = shared_path("models/stories260K"), .device = "host", .threads = 1, .context = 128};
+    struct talk t = {0};
+    ck_ok(engine_create(&t.engine, &options));
+    ck_ok(conversation_create(&t.conversation, &(struct conversation_options){.engine = t.engine}));
+    for (int turn = 0; turn < 2; turn++) {
+        struct listener l = {.cut_at = 4};
+        struct generation g = greedy(&l, ANSWER);
+        ck_ok(conversation_ask(t.conversation, "Once there", 10, &g, NULL));
+        run_to_end(t.engine, conversation_sequence(t.conversation));
+        store_answer(&t, &l);
+        ids_free(&l.ids);
+    }
+    int32_t bos = tokenizer_find(engine_tokenizer(t.engine), "<s>", 3);
+    struct ids history = history_of(&t);
+    ck_assert_int_eq(history.data[0], bos);
+    for (size_t i = 1; i < history.len; i++) ck_assert_int_ne(history.data[i], bos);
+    ids_free(&history);
+    conversation_free(t.conversation);
+    engine_destroy(t.engine);
+}
+END_TEST
+
 /* --- cuts, K, undo ----------------------------------------------------------------------------------------------- */
 
 /* Loop index: tokens that are kept. */
@@ -373,9 +402,13 @@ START_TEST(a_full_context_drops_the_oldest_turns_and_keeps_the_system_prompt)
     ck_ok(conversation_set_system(t.conversation, "You are kind.", 13));
     for (int i = 0; i < turns; i++) {
         dropped += say(&t, questions[i % 3]);
-        struct ids history = history_of(&t);
+        struct ids history = history_of(&t), expected = rendered(&t, "Next.");
         ck_assert_uint_le(history.len, SMALL);
+        ck_assert_uint_gt(expected.len, history.len);
+        expected.len = history.len;
+        must_equal(&history, &expected, "kept turns");
         ids_free(&history);
+        ids_free(&expected);
     }
     ck_assert_int_gt(dropped, 2);
     ck_assert_int_eq(conversation_turns(t.conversation), turns - dropped);
@@ -497,6 +530,7 @@ Suite *check_conversation(void) {
     tcase_add_test(history, a_loaded_conversation_goes_on_like_the_rendered_one);
     tcase_add_test(history, messages_out_of_order_are_refused_and_nothing_changes);
     tcase_add_test(history, without_a_template_text_is_continued_as_it_stands);
+    tcase_add_test(history, special_tokens_of_the_tokenizer_come_only_at_the_start);
     suite_add_tcase(suite, history);
 
     TCase *cuts = tcase_create("cuts");
