@@ -46,7 +46,7 @@ void chat_note(const struct chat *, const char *format, ...) __attribute__((form
 void chat_fail(struct chat *, int rc);
 
 /* Text of a model to standard output. On a terminal, control characters that could steer it are shown as ^X. */
-void chat_print(const struct chat *, enum style, const char *text, size_t n);
+void chat_print(enum style, const char *text, size_t n);
 
 struct answer_figures {
     int tokens, first_tokens;            /* first_tokens: of these, those of the first round */

@@ -31,7 +31,7 @@ static int show_token(struct answer *a, int32_t id, bool accepted) {
     if (id == a->think) a->thinking = true;
     buf_clear(&a->fresh);
     TRY(text_stream_push(a->stream, id, &a->fresh, &a->stopped));
-    chat_print(a->chat, style_of(a, accepted), buf_text(&a->fresh), a->fresh.len);
+    chat_print(style_of(a, accepted), buf_text(&a->fresh), a->fresh.len);
     buf_append(&a->text, a->fresh.data, a->fresh.len);
     if (id == a->end_think) a->thinking = false;
     ids_push(&a->chat->answer_ids, id);
@@ -87,7 +87,7 @@ static int finish(struct answer *a, bool interrupted) {
     struct chat *c = a->chat;
     buf_clear(&a->fresh);
     TRY(text_stream_finish(a->stream, &a->fresh));
-    chat_print(c, style_of(a, false), buf_text(&a->fresh), a->fresh.len);
+    chat_print(style_of(a, false), buf_text(&a->fresh), a->fresh.len);
     buf_append(&a->text, a->fresh.data, a->fresh.len);
     bool at_line_start = a->text.len == 0 || a->text.data[a->text.len - 1] == '\n';
     if (!c->interactive || !at_line_start || interrupted) putchar('\n');

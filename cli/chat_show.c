@@ -83,13 +83,13 @@ static void print_tame(const char *text, size_t n) {
     }
 }
 
-void chat_print(const struct chat *c, enum style style, const char *text, size_t n) {
+void chat_print(enum style style, const char *text, size_t n) {
     if (n == 0) return;
     if (!terminal_is_tty(STDOUT_FILENO)) {
         fwrite(text, 1, n, stdout);
         return;
     }
-    bool plain = style == STYLE_RESET || !c->interactive;
+    bool plain = style == STYLE_RESET;
     if (!plain) fputs(styled(style), stdout);
     print_tame(text, n);
     if (!plain) fputs(styled(STYLE_RESET), stdout);
@@ -152,11 +152,11 @@ int chat_print_shown(const struct chat *c) {
     for (size_t i = 0; i < c->answer_ids.len && rc == 0; i++) {
         buf_clear(&text);
         rc = detokenizer_push(d, c->answer_ids.data[i], &text);
-        chat_print(c, c->answer_accepted.data[i] ? STYLE_GREEN : STYLE_RESET, buf_text(&text), text.len);
+        chat_print(c->answer_accepted.data[i] ? STYLE_GREEN : STYLE_RESET, buf_text(&text), text.len);
     }
     buf_clear(&text);
     if (rc == 0) rc = detokenizer_finish(d, &text);
-    chat_print(c, STYLE_RESET, buf_text(&text), text.len);
+    chat_print(STYLE_RESET, buf_text(&text), text.len);
     putchar('\n');
     buf_free(&text);
     detokenizer_free(d);

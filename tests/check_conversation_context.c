@@ -1,0 +1,146 @@
+/* Conversations that fill the context: what is dropped, what is refused. */
+#include <string.h>
+
+#include "tests/support.h"
+#include "tests/talk.h"
+
+enum { SMALL = 160 };
+
+START_TEST(a_full_context_drops_the_oldest_turns_and_keeps_the_system_prompt)
+{
+    struct talk t = talk_open(4, SMALL, true);
+    int dropped = 0, turns = 12;
+    ck_ok(conversation_set_system(t.conversation, "You are kind.", 13));
+    for (int i = 0; i < turns; i++) {
+        dropped += talk_say(&t, talk_questions[i % 3]);
+        struct ids history = talk_history(&t), expected = talk_rendered(&t, "Next.");
+        ck_assert_uint_le(history.len, SMALL);
+        ck_assert_uint_gt(expected.len, history.len);
+        expected.len = history.len;
+        must_equal_ids(&history, &expected, "kept turns");
+        ids_free(&history);
+        ids_free(&expected);
+    }
+    ck_assert_int_gt(dropped, 2);
+    ck_assert_int_eq(conversation_turns(t.conversation), turns - dropped);
+    struct ids history = talk_history(&t), head = {0};
+    const char *start = "<|im_start|>system\nYou are kind.<|im_end|>\n<|im_start|>user\n";
+    ck_ok(tokenizer_encode(engine_tokenizer(t.engine), start, strlen(start), false, &head));
+    ck_assert_int_eq(memcmp(history.data, head.data, head.len * sizeof *head.data), 0);
+    ids_free(&history);
+    ids_free(&head);
+    talk_close(&t);
+}
+END_TEST
+
+static void many_words(struct buf *text, int words) {
+    buf_clear(text);
+    for (int i = 0; i < words; i++) buf_puts(text, i ? " cat" : "cat");
+}
+
+START_TEST(undo_brings_dropped_turns_back)
+{
+    struct talk t = talk_open(4, SMALL, true);
+    struct buf text = {0};
+    talk_say(&t, talk_questions[1]);
+    talk_say_cut(&t, talk_questions[2], 9, ANSWER);
+    struct ids before = talk_history(&t);
+    many_words(&text, SMALL / 2);
+    ck_assert_int_gt(talk_say(&t, buf_text(&text)), 0);
+    ck_ok(conversation_undo(t.conversation));
+    ck_assert_int_eq(conversation_turns(t.conversation), 2);
+    ck_assert_int_eq(talk_say_cut(&t, "Go on.", 3, 4), 0);
+    struct ids after = talk_history(&t);
+    ck_assert_uint_gt(after.len, before.len);
+    after.len = before.len;
+    must_equal_ids(&after, &before, "after undo");
+    ids_free(&before);
+    ids_free(&after);
+    buf_free(&text);
+    talk_close(&t);
+}
+END_TEST
+
+START_TEST(a_message_that_cannot_fit_is_refused_and_nothing_changes)
+{
+    struct talk t = talk_open(4, SMALL, true);
+    struct buf text = {0};
+    struct talk_listener l = {.cut_at = -1};
+    struct generation g = talk_greedy(&l, ANSWER);
+    int dropped;
+    for (int i = 0; i < 4; i++) talk_say(&t, talk_questions[i % 3]);
+    struct ids before = talk_history(&t);
+    int turns = conversation_turns(t.conversation);
+    many_words(&text, SMALL);
+    ck_assert_int_eq(conversation_ask(t.conversation, buf_text(&text), text.len, &g, &dropped), ERR_LIMIT);
+    ck_assert_msg(strstr(err_message(), "context") && strstr(err_message(), "160"), "%s", err_message());
+    ck_assert_int_eq(dropped, 0);
+    struct ids after = talk_history(&t);
+    must_equal_ids(&after, &before, "refused message");
+    ck_assert_int_eq(conversation_turns(t.conversation), turns);
+    talk_say(&t, "Go on.");
+    ids_free(&before);
+    ids_free(&after);
+    buf_free(&text);
+    talk_close(&t);
+}
+END_TEST
+
+START_TEST(the_longest_message_that_fits_gets_one_token)
+{
+    struct talk t = talk_open(4, SMALL, true);
+    struct buf text = {0};
+    struct talk_listener l = {.cut_at = -1};
+    struct generation g = talk_greedy(&l, ANSWER);
+    int words = SMALL, dropped;
+    talk_say(&t, talk_questions[0]);
+    do {
+        many_words(&text, --words);
+    } while (conversation_ask(t.conversation, buf_text(&text), text.len, &g, &dropped) != 0);
+    ck_assert_int_eq(dropped, 1);
+    struct ids asked = talk_history(&t);
+    talk_run(t.engine, conversation_sequence(t.conversation));
+    talk_expect_plain(t.plain, &asked, &l.ids);
+    ck_assert_uint_ge(asked.len + 2, SMALL);
+    ck_assert(l.ended || asked.len + l.ids.len == SMALL);
+    talk_store(&t, &l);
+    talk_say(&t, talk_questions[1]);
+    ids_free(&asked);
+    ids_free(&l.ids);
+    buf_free(&text);
+    talk_close(&t);
+}
+END_TEST
+
+START_TEST(a_turn_that_may_not_drop_is_refused)
+{
+    struct talk t = talk_open(4, SMALL, true);
+    struct talk_listener l = {.cut_at = -1};
+    struct generation g = talk_greedy(&l, ANSWER);
+    struct buf text = {0};
+    many_words(&text, SMALL / 2);
+    talk_say(&t, talk_questions[0]);
+    talk_say(&t, buf_text(&text));
+    struct ids before = talk_history(&t);
+    ck_assert_int_eq(conversation_ask(t.conversation, buf_text(&text), text.len, &g, NULL), ERR_LIMIT);
+    struct ids after = talk_history(&t);
+    must_equal_ids(&after, &before, "refused turn");
+    ids_free(&before);
+    ids_free(&after);
+    buf_free(&text);
+    talk_close(&t);
+}
+END_TEST
+
+Suite *check_conversation_context(void) {
+    Suite *suite = suite_create("conversation context");
+    TCase *context = tcase_create("context");
+    tcase_set_timeout(context, 60);
+    tcase_add_test(context, a_full_context_drops_the_oldest_turns_and_keeps_the_system_prompt);
+    tcase_add_test(context, undo_brings_dropped_turns_back);
+    tcase_add_test(context, a_message_that_cannot_fit_is_refused_and_nothing_changes);
+    tcase_add_test(context, the_longest_message_that_fits_gets_one_token);
+    tcase_add_test(context, a_turn_that_may_not_drop_is_refused);
+    suite_add_tcase(suite, context);
+    return suite;
+}
