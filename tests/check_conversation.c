@@ -1,6 +1,10 @@
 /* Conversations over the embedded pair: histories, cuts, K, undo. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "tests/program.h"
 #include "tests/support.h"
 #include "tests/talk.h"
 
@@ -149,6 +153,47 @@ START_TEST(an_answer_cut_anywhere_in_a_block_leaves_a_good_chat)
 }
 END_TEST
 
+/* The embedded target with one more end id. */
+static const char *target_with_end_id(int32_t id) {
+    const char *files[] = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"};
+    char path[4096], real[4096], text[64];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", temp_dir(), files[i]);
+        ck_assert_ptr_nonnull(realpath(asset_path(strcat(strcpy(text, "target/"), files[i])), real));
+        ck_assert_int_eq(symlink(real, path), 0);
+    }
+    snprintf(text, sizeof text, "{\"eos_token_id\": [%d]}", id);
+    text_to_file(temp_path("generation_config.json"), text);
+    return temp_dir();
+}
+
+/* Loop index: where in the answer the end id stands. */
+START_TEST(an_end_id_that_is_not_the_end_of_turn_leaves_the_history)
+{
+    struct talk t = talk_open(0, 0, true);
+    struct ids asked = talk_asked(&t, talk_questions[0]);
+    talk_say(&t, talk_questions[0]);
+    struct ids whole = talk_history(&t);
+    int32_t end = whole.data[asked.len + (size_t)_i];
+    int first = 0;
+    while (whole.data[asked.len + (size_t)first] != end) first++;
+    talk_close(&t);
+
+    t = talk_open_target(target_with_end_id(end), 5, 0, true);
+    talk_say(&t, talk_questions[0]);
+    struct ids history = talk_history(&t), expected = talk_rendered(&t, talk_questions[1]);
+    ck_assert_uint_eq(history.len, asked.len + (size_t)first);
+    struct ids next = talk_asked(&t, talk_questions[1]);
+    must_equal_ids(&next, &expected, "after another end id");
+    ids_free(&asked);
+    ids_free(&whole);
+    ids_free(&history);
+    ids_free(&expected);
+    ids_free(&next);
+    talk_close(&t);
+}
+END_TEST
+
 START_TEST(stopping_between_steps_keeps_what_was_seen)
 {
     struct talk t = talk_open(4, 0, true);
@@ -247,6 +292,7 @@ Suite *check_conversation(void) {
     TCase *cuts = tcase_create("cuts");
     tcase_set_timeout(cuts, 60);
     tcase_add_loop_test(cuts, an_answer_cut_anywhere_in_a_block_leaves_a_good_chat, 0, 8);
+    tcase_add_loop_test(cuts, an_end_id_that_is_not_the_end_of_turn_leaves_the_history, 0, 7);
     tcase_add_test(cuts, stopping_between_steps_keeps_what_was_seen);
     tcase_add_test(cuts, k_may_change_between_turns);
     tcase_add_test(cuts, undo_leaves_a_chat_that_never_had_the_turn);

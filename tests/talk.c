@@ -6,8 +6,8 @@
 
 const char *const talk_questions[3] = {"Tell me a story about a cat.", "What is the sun?", "And the moon?"};
 
-static struct engine *talk_engine(int k, int context) {
-    struct engine_options options = {.target = asset_path("target"),
+static struct engine *open_engine(const char *target, int k, int context) {
+    struct engine_options options = {.target = target,
                                      .draft = k > 0 ? asset_path("draft") : NULL,
                                      .device = "host",
                                      .threads = 1, /* short passes; other suites may run beside this one */
@@ -19,12 +19,16 @@ static struct engine *talk_engine(int k, int context) {
     return e;
 }
 
-struct talk talk_open(int k, int context, bool with_template) {
-    struct talk t = {.engine = talk_engine(k, context), .plain = talk_engine(0, context)};
-    if (with_template) ck_ok(chat_template_load(&t.chat_template, asset_path("target")));
+struct talk talk_open_target(const char *target, int k, int context, bool with_template) {
+    struct talk t = {.engine = open_engine(target, k, context), .plain = open_engine(target, 0, context)};
+    if (with_template) ck_ok(chat_template_load(&t.chat_template, target));
     struct conversation_options options = {.engine = t.engine, .chat_template = t.chat_template};
     ck_ok(conversation_create(&t.conversation, &options));
     return t;
+}
+
+struct talk talk_open(int k, int context, bool with_template) {
+    return talk_open_target(asset_path("target"), k, context, with_template);
 }
 
 void talk_close(struct talk *t) {
@@ -83,7 +87,7 @@ struct ids talk_history(const struct talk *t) {
 
 void talk_store(struct talk *t, const struct talk_listener *l) {
     struct buf text = {0};
-    ck_ok(tokenizer_decode(engine_tokenizer(t->engine), l->ids.data, l->ids.len, true, &text));
+    ck_ok(tokenizer_decode(engine_tokenizer(t->engine), l->ids.data, l->ids.len - l->ended, true, &text));
     ck_ok(conversation_answered(t->conversation, buf_text(&text), text.len, !l->ended));
     buf_free(&text);
 }

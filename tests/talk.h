@@ -23,7 +23,9 @@ struct talk_listener {
 
 extern const char *const talk_questions[3];
 
+/* Over the embedded pair; over another target with the embedded draft. */
 struct talk talk_open(int k, int context, bool with_template);
+struct talk talk_open_target(const char *target, int k, int context, bool with_template);
 void talk_close(struct talk *);
 
 struct generation talk_greedy(struct talk_listener *, int max_tokens);
