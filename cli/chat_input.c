@@ -226,6 +226,7 @@ static void set_bracketed_paste(bool on) {
 
 static enum input_result edit_line(struct chat_input *in, struct buf *text) {
     int n = 0;
+    el_set(in->edit, EL_PREP_TERM, 1); /* before the prompt shows: libedit itself does it with the first key */
     const char *line = el_gets(in->edit, &n);
     if (!line || n <= 0) return INPUT_END;
     if (in->interrupted) return INPUT_INTERRUPTED;
