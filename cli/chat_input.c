@@ -192,6 +192,8 @@ static int open_editor(struct chat_input *in) {
     el_source(in->edit, NULL); /* the user's ~/.editrc */
     el_set(in->edit, EL_BIND, "^C", "interrupt-line", NULL);
     el_set(in->edit, EL_BIND, "\033[200~", "insert-paste", NULL);
+    /* Between prompts: Ctrl-C must not throw away what is on its way to the screen, for the history keeps it as shown. */
+    el_set(in->edit, EL_SETTY, "-x", "+noflsh", NULL);
     watch_terminal();
     return 0;
 }

@@ -131,13 +131,16 @@ static void untangle(const char *screen, struct buf *out) {
     }
 }
 
-/* Control characters as the terminal gets them. */
-static void tame(const char *text, struct buf *out) {
-    for (const char *c = text; *c; c++) {
-        if (((unsigned char)*c < 0x20 && *c != '\n' && *c != '\t') || *c == 0x7f)
-            buf_printf(out, "^%c", *c ^ 0x40);
+/* Control characters as the terminal gets them, NUL and those of two bytes too. */
+static void tame(const struct buf *text, struct buf *out) {
+    for (size_t i = 0; i < text->len; i++) {
+        unsigned char c = (unsigned char)text->data[i], next = (unsigned char)text->data[i + 1];
+        if (c == 0xc2 && next < 0xa0)
+            buf_printf(out, "^%c", (next & 0x7f) ^ 0x40), i++;
+        else if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
+            buf_printf(out, "^%c", c ^ 0x40);
         else
-            buf_putc(out, *c);
+            buf_putc(out, (char)c);
     }
 }
 
@@ -174,7 +177,7 @@ START_TEST(ctrl_c_keeps_what_was_shown_and_the_chat_goes_on)
     type(&t, "\004");
     ck_assert_int_eq(wait_end(&t), 0);
     read_answer(path, &answer);
-    tame(buf_text(&answer), &kept);
+    tame(&answer, &kept);
     buf_putc(&kept, '\n');
     ck_assert_uint_gt(kept.len, 20);
     ck_assert_str_eq(buf_text(&shown), buf_text(&kept));
