@@ -1,14 +1,15 @@
 /* Times the host ops on the shapes of SmolLM2-135M with made-up bf16 weights (269 MB), against the memory's read
  * bandwidth measured in the same run. Best of several passes, since other programs may run.
  *
- *   make build/host-release/bench/host_ops
- *   build/host-release/bench/host_ops [THREADS [ISA [CONTEXT]]] */
+ *   make build/host-release/bench/host_ops && build/host-release/bench/host_ops [THREADS [ISA [CONTEXT]]]
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/parallel.h"
 #include "model/kernels/host/isa.h"
 
 enum { D = 576, F = 1536, H = 9, HKV = 3, DH = 64, L = 30, V = 49152, T_MAX = 256, CONTEXT_MAX = 8192 };
@@ -133,24 +134,37 @@ static int forward(struct bench *b, int tokens, int context, int with_logits) {
     return with_logits ? ops->logits(b->stream, &head) : 0;
 }
 
-/* Best of several parallel reads of 512 MB, in GB/s. */
+struct reading {
+    const uint64_t *data;
+    size_t blocks; /* of BLOCK words */
+    uint64_t sums[1024];
+};
+
+static void read_part(const void *context, int part, int parts) {
+    enum { BLOCK = 4096 };
+    struct reading *r = *(struct reading *const *)context;
+    struct range mine = parallel_range((int)r->blocks, part, parts);
+    uint64_t sums[16] = {0};
+    const uint64_t *end = r->data + (size_t)mine.end * BLOCK;
+    for (const uint64_t *p = r->data + (size_t)mine.first * BLOCK; p < end; p += 16)
+        for (int j = 0; j < 16; j++) sums[j] += p[j];
+    for (int j = 0; j < 16; j++) r->sums[part % 1024] += sums[j];
+}
+
+/* Best of several reads of 512 MiB, in GB/s. */
 static double read_bandwidth(int threads) {
     const size_t n = (size_t)64 << 20;
     uint64_t *data = must(malloc(n * sizeof *data)), total = 0;
     memset(data, 1, n * sizeof *data);
+    struct reading reading = {.data = data, .blocks = n / 4096}, *r = &reading;
     double best = 0;
-    for (int repeat = 0; repeat < 8; repeat++) {
+    for (int repeat = 0; repeat < 12; repeat++) {
         int64_t start = clock_us();
-#pragma omp parallel for schedule(static) num_threads(threads) reduction(+ : total)
-        for (size_t block = 0; block < n / 4096; block++) {
-            uint64_t sums[16] = {0};
-            for (size_t i = 0; i < 4096; i += 16)
-                for (int j = 0; j < 16; j++) sums[j] += data[block * 4096 + i + (size_t)j];
-            for (int j = 0; j < 16; j++) total += sums[j];
-        }
+        parallel_run(threads, INT64_MAX, read_part, &r);
         double rate = (double)(n * sizeof *data) / (double)(clock_us() - start) / 1e3;
         best = rate > best ? rate : best;
     }
+    for (int i = 0; i < 1024; i++) total += reading.sums[i];
     if (total == 1) puts("");
     free(data);
     return best;
