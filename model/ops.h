@@ -40,7 +40,7 @@ struct rows {
     bool prefill;              /* CUDA may take cuBLAS; one sequence, batch = 1 */
     const int32_t *tokens;     /* [T] device; ids outside [0, V) read row 0 of the embedding */
     const int32_t *positions;  /* [T] device; consecutive within a graph row; < 0: a row without a position,
-                                   which writes K and V to the dummy page and attends to nothing but itself */
+                                   which writes K and V to the dummy page and attends to nothing: zeros */
     const int32_t *row_slot;   /* [batch] device: row of the page table; 0 is the dummy sequence */
     const int32_t *page_table; /* [slots, pages_per_slot] device: page numbers; row 0 is all page 0 */
     int32_t pages_per_slot;
