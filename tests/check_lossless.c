@@ -9,7 +9,7 @@ static const char *const prompts[] = {
     "Once upon a time", "Tom had a red ball.", "The little frog",      "Lily went to the park with her mom.",
     "One day",          "A cat and a dog",     "There was a big tree", "She said, \"Hello!\"",
 };
-enum { PROMPTS = sizeof prompts / sizeof *prompts, TOKENS = 40 };
+enum { PROMPTS = sizeof prompts / sizeof *prompts, TOKENS = SANITIZED ? 15 : 40 };
 
 static void run_prompts(const struct engine_options *options, int count, struct answer *answers) {
     struct engine *e = must_open(options);
