@@ -19,7 +19,7 @@
 
 #include "graphs/device.h"
 
-enum { KV_PAGE = 256, ATTENTION_SPLIT = 64 };
+enum { KV_PAGE = 256, ATTENTION_SPLIT = 64, ATTENTION_PARTS = 16 };
 
 enum dtype { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
 static inline int dtype_bytes(enum dtype t) {
@@ -53,6 +53,7 @@ static inline int rows_count(const struct rows *r) {
  * Page 0 belongs to padding rows. */
 struct kv_layer {
     void *k, *v;
+    enum dtype type;
 };
 
 /* out[t, :] = table[tokens[t], :]      out [T, D] f32 */
@@ -91,7 +92,8 @@ struct op_attention {
     struct rows rows;
     const float *q; /* [T, H*DH] */
     struct kv_layer kv;
-    float *out; /* [T, H*DH] */
+    float *out;      /* [T, H*DH] */
+    float *partials; /* [T, H, ATTENTION_PARTS, DH + 2] scratch of the CUDA device, else NULL */
     float scale;
     int32_t heads, kv_heads, head_dim;
     int32_t window; /* 0: none */

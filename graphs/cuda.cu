@@ -1,0 +1,296 @@
+/* The CUDA device: one GPU, streams, events, graphs by stream capture. */
+#include "graphs/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct cuda_device {
+    struct device common;
+    int index, multiprocessors;
+};
+
+struct cuda_event {
+    struct event common;
+    cudaEvent_t native;
+};
+
+struct cuda_recording {
+    struct recording common;
+    cudaGraphExec_t exec;
+};
+
+template <typename T> static T *create(const char *what) {
+    T *object = static_cast<T *>(calloc(1, sizeof(T)));
+    if (!object) err_set(ERR_MEMORY, "no memory for %s", what);
+    return object;
+}
+
+int cuda_check(cudaError_t status, const char *call) {
+    if (status == cudaSuccess) return 0;
+    (void)cudaGetLastError();
+    int length = 0;
+    while (call[length] && call[length] != '(') length++;
+    enum err code = status == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_DEVICE;
+    return err_set(code, "%.*s: %s", length, call, cudaGetErrorString(status));
+}
+
+int cuda_launched(struct stream *s, const char *kernel, size_t argument_bytes) {
+    cudaError_t status = cudaGetLastError();
+    if (status != cudaSuccess) return err_set(ERR_DEVICE, "kernel %s: %s", kernel, cudaGetErrorString(status));
+    if (s->capture)
+        reinterpret_cast<struct cuda_stream *>(s->capture)->captured_bytes += argument_bytes;
+    else
+        s->counts.kernel_launches++;
+    return 0;
+}
+
+int cuda_multiprocessors(const struct device *d) {
+    return reinterpret_cast<const struct cuda_device *>(d)->multiprocessors;
+}
+
+/* --- memory --------------------------------------------------------------------------------------------- */
+
+static void cuda_close(struct device *d) {
+    free(d);
+}
+
+static int cuda_memory(const struct device *, uint64_t *free_bytes, uint64_t *total_bytes) {
+    size_t available, total;
+    CUDA_TRY(cudaMemGetInfo(&available, &total));
+    *free_bytes = available;
+    *total_bytes = total;
+    return 0;
+}
+
+static int cuda_alloc_arena(struct device *, size_t bytes, void **out) {
+    if (cudaMalloc(out, bytes) != cudaSuccess) {
+        size_t available = 0, total = 0;
+        (void)cudaGetLastError();
+        (void)cudaMemGetInfo(&available, &total);
+        return err_set(ERR_MEMORY, "cannot have %.2f GiB of GPU memory: %.2f GiB of %.2f GiB are free",
+                       (double)bytes / (1 << 30), (double)available / (1 << 30), (double)total / (1 << 30));
+    }
+    CUDA_TRY(cudaMemset(*out, 0, bytes));
+    return 0;
+}
+
+static void cuda_free_arena(struct device *, void *arena, size_t) {
+    (void)cudaFree(arena);
+}
+
+static int cuda_alloc_pinned(struct device *, size_t bytes, void **out) {
+    CUDA_TRY(cudaMallocHost(out, bytes));
+    return 0;
+}
+
+static void cuda_free_pinned(struct device *, void *memory) {
+    (void)cudaFreeHost(memory);
+}
+
+/* --- streams ---------------------------------------------------------------------------------------------- */
+
+static void cuda_stream_destroy(struct stream *stream) {
+    struct cuda_stream *s = reinterpret_cast<struct cuda_stream *>(stream);
+    if (s->order) (void)cudaEventDestroy(s->order);
+    if (s->native) (void)cudaStreamDestroy(s->native);
+    free(s);
+}
+
+static int cuda_stream_create(struct device *, struct stream **out) {
+    struct cuda_stream *s = create<struct cuda_stream>("a stream");
+    if (!s) return ERR_MEMORY;
+    int rc = cuda_check(cudaStreamCreateWithFlags(&s->native, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    if (rc == 0)
+        rc = cuda_check(cudaEventCreateWithFlags(&s->order, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    if (rc != 0) {
+        cuda_stream_destroy(&s->common);
+        return rc;
+    }
+    *out = &s->common;
+    return 0;
+}
+
+static int cuda_stream_sync(struct stream *s) {
+    CUDA_TRY(cudaStreamSynchronize(cuda_native(s)));
+    return 0;
+}
+
+static int cuda_copy(struct stream *s, void *dst, const void *src, size_t bytes) {
+    CUDA_TRY(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, cuda_native(s)));
+    return 0;
+}
+
+static int cuda_fill(struct stream *s, void *dst, unsigned char byte, size_t bytes) {
+    CUDA_TRY(cudaMemsetAsync(dst, byte, bytes, cuda_native(s)));
+    return 0;
+}
+
+/* --- events ----------------------------------------------------------------------------------------------- */
+
+static cudaEvent_t native_event(const struct event *e) {
+    return reinterpret_cast<const struct cuda_event *>(e)->native;
+}
+
+static int cuda_event_create(struct device *, struct event **out) {
+    struct cuda_event *e = create<struct cuda_event>("an event");
+    if (!e) return ERR_MEMORY;
+    int rc = cuda_check(cudaEventCreate(&e->native), "cudaEventCreate");
+    if (rc != 0) {
+        free(e);
+        return rc;
+    }
+    *out = &e->common;
+    return 0;
+}
+
+static void cuda_event_destroy(struct event *e) {
+    (void)cudaEventDestroy(native_event(e));
+    free(e);
+}
+
+static int cuda_event_record(struct event *e, struct stream *s) {
+    CUDA_TRY(cudaEventRecord(native_event(e), cuda_native(s)));
+    return 0;
+}
+
+static int cuda_event_wait(struct event *e) {
+    CUDA_TRY(cudaEventSynchronize(native_event(e)));
+    return 0;
+}
+
+static bool cuda_event_is_done(const struct event *e) {
+    return cudaEventQuery(native_event(e)) != cudaErrorNotReady;
+}
+
+static int cuda_stream_wait_event(struct stream *s, struct event *e) {
+    CUDA_TRY(cudaStreamWaitEvent(cuda_native(s), native_event(e), 0));
+    return 0;
+}
+
+static int cuda_event_elapsed_ms(const struct event *start, const struct event *end, float *ms) {
+    CUDA_TRY(cudaEventElapsedTime(ms, native_event(start), native_event(end)));
+    return 0;
+}
+
+/* --- capture ---------------------------------------------------------------------------------------------- */
+
+static int cuda_begin_capture(struct stream *stream) {
+    reinterpret_cast<struct cuda_stream *>(stream)->captured_bytes = 0;
+    CUDA_TRY(cudaStreamBeginCapture(cuda_native(stream), cudaStreamCaptureModeThreadLocal));
+    return 0;
+}
+
+static int instantiate(struct cuda_recording *r, cudaGraph_t graph, cudaStream_t native) {
+    size_t nodes = 0;
+    CUDA_TRY(cudaGraphGetNodes(graph, nullptr, &nodes));
+    r->common.nodes = (int)nodes;
+    CUDA_TRY(cudaGraphInstantiate(&r->exec, graph, 0));
+    CUDA_TRY(cudaGraphUpload(r->exec, native));
+    return 0;
+}
+
+static void cuda_recording_destroy(struct recording *recording) {
+    struct cuda_recording *r = reinterpret_cast<struct cuda_recording *>(recording);
+    if (r->exec) (void)cudaGraphExecDestroy(r->exec);
+    free(r);
+}
+
+static int cuda_end_capture(struct stream *stream, struct recording **out) {
+    cudaGraph_t graph = nullptr;
+    int rc = cuda_check(cudaStreamEndCapture(cuda_native(stream), &graph), "cudaStreamEndCapture");
+    struct cuda_recording *r = rc == 0 ? create<struct cuda_recording>("a graph") : nullptr;
+    if (rc == 0) rc = r ? instantiate(r, graph, cuda_native(stream)) : ERR_MEMORY;
+    if (graph) (void)cudaGraphDestroy(graph);
+    if (rc != 0) {
+        if (r) cuda_recording_destroy(&r->common);
+        return rc;
+    }
+    r->common.bytes = sizeof *r + reinterpret_cast<struct cuda_stream *>(stream)->captured_bytes;
+    *out = &r->common;
+    return 0;
+}
+
+static void cuda_abort_capture(struct stream *stream) {
+    cudaGraph_t graph = nullptr;
+    (void)cudaStreamEndCapture(cuda_native(stream), &graph);
+    if (graph) (void)cudaGraphDestroy(graph);
+    (void)cudaGetLastError();
+}
+
+/* The later work of `after` waits for the work of `before` so far. */
+static int order(struct stream *before, struct stream *after) {
+    cudaEvent_t event = reinterpret_cast<struct cuda_stream *>(before)->order;
+    CUDA_TRY(cudaEventRecord(event, cuda_native(before)));
+    CUDA_TRY(cudaStreamWaitEvent(cuda_native(after), event, 0));
+    return 0;
+}
+
+static int cuda_fork(struct stream *origin, struct stream *side) {
+    return order(origin, side);
+}
+
+static int cuda_join(struct stream *origin, struct stream *side) {
+    return order(side, origin);
+}
+
+static int cuda_launch(struct recording *r, struct stream *s) {
+    CUDA_TRY(cudaGraphLaunch(reinterpret_cast<struct cuda_recording *>(r)->exec, cuda_native(s)));
+    return 0;
+}
+
+/* --- the device ------------------------------------------------------------------------------------------- */
+
+static struct backend make_backend(void) {
+    struct backend b = {};
+    b.close = cuda_close;
+    b.memory = cuda_memory;
+    b.alloc_arena = cuda_alloc_arena;
+    b.free_arena = cuda_free_arena;
+    b.alloc_pinned = cuda_alloc_pinned;
+    b.free_pinned = cuda_free_pinned;
+    b.stream_create = cuda_stream_create;
+    b.stream_destroy = cuda_stream_destroy;
+    b.stream_sync = cuda_stream_sync;
+    b.copy = cuda_copy;
+    b.fill = cuda_fill;
+    b.event_create = cuda_event_create;
+    b.event_destroy = cuda_event_destroy;
+    b.event_record = cuda_event_record;
+    b.event_wait = cuda_event_wait;
+    b.event_is_done = cuda_event_is_done;
+    b.stream_wait_event = cuda_stream_wait_event;
+    b.event_elapsed_ms = cuda_event_elapsed_ms;
+    b.begin_capture = cuda_begin_capture;
+    b.end_capture = cuda_end_capture;
+    b.abort_capture = cuda_abort_capture;
+    b.fork = cuda_fork;
+    b.join = cuda_join;
+    b.recording_destroy = cuda_recording_destroy;
+    b.launch = cuda_launch;
+    return b;
+}
+
+extern "C" int device_open_cuda(struct device **out, const struct device_options *) {
+    static const struct backend backend = make_backend();
+    struct cudaDeviceProp properties;
+    int count = 0;
+    *out = nullptr;
+    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
+        (void)cudaGetLastError();
+        return err_set(ERR_DEVICE, "no CUDA device: no GPU, or no driver for it");
+    }
+    CUDA_TRY(cudaGetDeviceProperties(&properties, 0));
+    if (properties.major < 8)
+        return err_set(ERR_DEVICE, "%s: compute capability %d.%d, at least 8.0 is needed", properties.name,
+                       properties.major, properties.minor);
+    struct cuda_device *d = create<struct cuda_device>("a device");
+    if (!d) return ERR_MEMORY;
+    d->common.backend = &backend;
+    d->common.kind = DEVICE_CUDA;
+    d->common.is_async = true;
+    d->common.threads = 1;
+    d->multiprocessors = properties.multiProcessorCount;
+    snprintf(d->common.name, sizeof d->common.name, "%s", properties.name);
+    *out = &d->common;
+    return 0;
+}

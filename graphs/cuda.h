@@ -1,0 +1,33 @@
+/* Inside of the CUDA device, for .cu files alone: the native stream, and what every launch and call goes through. */
+#ifndef DUET_GRAPHS_CUDA_H
+#define DUET_GRAPHS_CUDA_H
+
+#include <cuda_runtime.h>
+
+extern "C" {
+#include "base/err.h"
+#include "graphs/backend.h"
+}
+
+struct cuda_stream {
+    struct stream common;
+    cudaStream_t native;
+    cudaEvent_t order;      /* of forks and joins */
+    size_t captured_bytes;  /* arguments of the launches of the running capture */
+};
+
+static inline cudaStream_t cuda_native(struct stream *s) {
+    return reinterpret_cast<struct cuda_stream *>(s)->native;
+}
+
+/* ERR_DEVICE "CALL: reason" for a failed call; clears a sticky error where that is possible. 0 for cudaSuccess. */
+int cuda_check(cudaError_t status, const char *call);
+#define CUDA_TRY(call) TRY(cuda_check((call), #call))
+
+/* After every kernel launch: its error, and the counts that reports and tests read. */
+int cuda_launched(struct stream *, const char *kernel, size_t argument_bytes);
+
+/* Facts that launchers choose grids by. */
+int cuda_multiprocessors(const struct device *);
+
+#endif

@@ -1,0 +1,168 @@
+/* Paged attention for any q_len: splits of 64 absolute positions, dealt to ATTENTION_PARTS blocks, combined in fixed order.
+ *
+ * Shapes: q [T, H DH] f32; K, V pages [P, HKV, PAGE, DH] 16 bit; out [T, H DH] 16 bit.
+ * Mapping: block (b, chunk of queries | key/value head | part) walks splits part, part + PARTS, ... in ascending order with an
+ *   online softmax a query. A query is one row and one of the H / HKV heads that share a key head; a warp owns up to 4. Keys
+ *   and values of a split go through shared memory once for all queries of the block. The combining kernel adds the parts of a
+ *   row and head in ascending order.
+ * Bytes: every visible key and value once a chunk of 32 queries.
+ * Numerics: which part and which place in its order a key has depends on its absolute position alone; a split without a visible
+ *   key changes no bit; keys past a row are skipped, never multiplied. */
+#include <math_constants.h>
+
+#include "model/kernels/cuda/common.cuh"
+#include "model/kernels/cuda/table.h"
+
+enum { WARPS = 8, QUERIES_A_WARP = 4, CHUNK = WARPS * QUERIES_A_WARP, SPLIT = ATTENTION_SPLIT, PAIRS = 4, PAD = 8 };
+
+template <typename T> struct pair_of;
+template <> struct pair_of<bf16> { typedef __nv_bfloat162 type; };
+template <> struct pair_of<half> { typedef __half2 type; };
+__device__ __forceinline__ float2 floats(__nv_bfloat162 x) { return __bfloat1622float2(x); }
+__device__ __forceinline__ float2 floats(__half2 x) { return __half22float2(x); }
+
+/* One query's running softmax. */
+struct running {
+    float max, sum;
+    float2 out[PAIRS]; /* dims 2 lane + 64 i */
+};
+
+/* Keys and values of positions [first, first + SPLIT) up to `last` into shared memory, stride DH + PAD. */
+template <typename T>
+__device__ void load_split(const struct op_attention &op, int slot, int head, int first, int last, T *keys, T *values) {
+    typedef typename pair_of<T>::type pair;
+    const int dh = op.head_dim, pairs = dh / 2, stride = (dh + PAD) / 2;
+    const int page = op.rows.page_table[(size_t)slot * op.rows.pages_per_slot + first / KV_PAGE];
+    const size_t base = (((size_t)page * op.kv_heads + head) * KV_PAGE + first % KV_PAGE) * dh / 2;
+    const pair *k = (const pair *)op.kv.k + base, *v = (const pair *)op.kv.v + base;
+    const int visible = min(last - first + 1, (int)SPLIT) * pairs;
+    for (int i = threadIdx.x; i < visible; i += blockDim.x) {
+        ((pair *)keys)[i / pairs * stride + i % pairs] = k[i];
+        ((pair *)values)[i / pairs * stride + i % pairs] = v[i];
+    }
+}
+
+template <typename T> __device__ float dot(const float *q, const T *key, int dh) {
+    typedef typename pair_of<T>::type pair;
+    float sum = 0;
+#pragma unroll 8
+    for (int i = 0; i < dh / 2; i++) {
+        float2 k = floats(((const pair *)key)[i]);
+        sum = fmaf(q[2 * i], k.x, sum);
+        sum = fmaf(q[2 * i + 1], k.y, sum);
+    }
+    return sum;
+}
+
+/* One split's keys into one query's softmax. Lane l scores keys l and l + 32, and owns dims 2 l + 64 i of the output. */
+template <typename T>
+__device__ void attend_split(const struct op_attention &op, const float *q, int position, int first, const T *keys,
+                             const T *values, struct running *r) {
+    typedef typename pair_of<T>::type pair;
+    const int lane = threadIdx.x % 32, dh = op.head_dim, stride = dh + PAD;
+    float score[2];
+    for (int i = 0; i < 2; i++) {
+        int j = first + lane + 32 * i;
+        bool visible = j <= position && (op.window == 0 || j > position - op.window);
+        score[i] = visible ? op.scale * dot(q, keys + (lane + 32 * i) * stride, dh) : -CUDART_INF_F;
+    }
+    float largest = warp_max(fmaxf(score[0], score[1]));
+    if (largest == -CUDART_INF_F) return;
+    float max = fmaxf(r->max, largest), keep = r->max == -CUDART_INF_F ? 0.0f : expf(r->max - max);
+    float p[2] = {expf(score[0] - max), expf(score[1] - max)};
+    r->sum = fmaf(r->sum, keep, warp_sum(p[0] + p[1]));
+    r->max = max;
+#pragma unroll
+    for (int i = 0; i < PAIRS; i++) r->out[i].x *= keep, r->out[i].y *= keep;
+    for (int j = 0; j < SPLIT; j++) {
+        float weight = __shfl_sync(0xffffffffu, p[j / 32], j % 32);
+        if (weight == 0) continue; /* not visible: its value may be anything */
+#pragma unroll
+        for (int i = 0; i < PAIRS; i++) {
+            int d = 2 * lane + 64 * i;
+            if (d >= dh) break;
+            float2 v = floats(*(const pair *)(values + j * stride + d));
+            r->out[i].x = fmaf(weight, v.x, r->out[i].x);
+            r->out[i].y = fmaf(weight, v.y, r->out[i].y);
+        }
+    }
+}
+
+template <typename T> __global__ void __launch_bounds__(WARPS * 32) attention_kernel(const struct op_attention op, int chunks) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    const int dh = op.head_dim, group = op.heads / op.kv_heads, queries = op.rows.q_len * group;
+    const int b = blockIdx.x / chunks, first_query = blockIdx.x % chunks * CHUNK, head = blockIdx.y, part = blockIdx.z;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    T *keys = (T *)shared, *values = keys + SPLIT * (dh + PAD);
+    float *q = (float *)(values + SPLIT * (dh + PAD)); /* [CHUNK, DH] */
+    const int count = min(queries - first_query, (int)CHUNK);
+    const int *positions = op.rows.positions + (size_t)b * op.rows.q_len;
+    const int first_position = positions[first_query / group], last = positions[(first_query + count - 1) / group];
+    struct running state[QUERIES_A_WARP];
+    for (int i = 0; i < QUERIES_A_WARP; i++) state[i] = running{-CUDART_INF_F, 0, {}};
+    for (int i = threadIdx.x; i < count * dh; i += blockDim.x) {
+        int query = first_query + i / dh, row = b * op.rows.q_len + query / group;
+        q[i] = op.q[((size_t)row * op.heads + head * group + query % group) * dh + i % dh];
+    }
+    const int oldest = op.window > 0 ? max(max(first_position, 0) - op.window + 1, 0) : 0;
+    for (int first = part * SPLIT; first <= last; first += ATTENTION_PARTS * SPLIT) {
+        if (first + SPLIT <= oldest) continue;
+        __syncthreads();
+        load_split<T>(op, op.rows.row_slot[b], head, first, last, keys, values);
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < QUERIES_A_WARP; i++) {
+            int query = warp + i * WARPS;
+            if (query < count)
+                attend_split<T>(op, q + query * dh, positions[(first_query + query) / group], first, keys, values, &state[i]);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < QUERIES_A_WARP; i++) {
+        int query = first_query + warp + i * WARPS;
+        if (warp + i * WARPS >= count) break;
+        int row = b * op.rows.q_len + query / group;
+        float *out = op.partials +
+                     (((size_t)row * op.heads + head * group + query % group) * ATTENTION_PARTS + part) * (dh + 2);
+        if (lane == 0) out[0] = state[i].max, out[1] = state[i].sum;
+#pragma unroll
+        for (int j = 0; j < PAIRS; j++) {
+            int d = 2 * lane + 64 * j;
+            if (d < dh) out[2 + d] = state[i].out[j].x, out[3 + d] = state[i].out[j].y;
+        }
+    }
+}
+
+/* grid (T, H): parts in ascending order; a part without a key (max -inf) is left out. */
+template <typename T> __global__ void combine_kernel(const struct op_attention op) {
+    const int dh = op.head_dim;
+    const size_t row_head = (size_t)blockIdx.x * op.heads + blockIdx.y;
+    const float *parts = op.partials + row_head * ATTENTION_PARTS * (dh + 2);
+    float max = -CUDART_INF_F, sum = 0;
+    for (int p = 0; p < ATTENTION_PARTS; p++) max = fmaxf(max, parts[p * (dh + 2)]);
+    for (int p = 0; p < ATTENTION_PARTS; p++)
+        if (parts[p * (dh + 2)] != -CUDART_INF_F) sum = fmaf(parts[p * (dh + 2) + 1], expf(parts[p * (dh + 2)] - max), sum);
+    for (int d = threadIdx.x; d < dh; d += blockDim.x) {
+        float out = 0;
+        for (int p = 0; p < ATTENTION_PARTS; p++)
+            if (parts[p * (dh + 2)] != -CUDART_INF_F)
+                out = fmaf(parts[p * (dh + 2) + 2 + d], expf(parts[p * (dh + 2)] - max), out);
+        ((T *)op.out)[row_head * dh + d] = from_float<T>(sum > 0 ? out / sum : 0.0f);
+    }
+}
+
+template <typename T> static int launch(struct stream *s, const struct op_attention *op) {
+    int queries = op->rows.q_len * (op->heads / op->kv_heads), chunks = (queries + CHUNK - 1) / CHUNK;
+    size_t shared = 2 * SPLIT * (size_t)(op->head_dim + PAD) * sizeof(T) + CHUNK * (size_t)op->head_dim * sizeof(float);
+    if (shared > 48 << 10)
+        CUDA_TRY(cudaFuncSetAttribute(attention_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    dim3 grid(op->rows.batch * chunks, op->kv_heads, ATTENTION_PARTS);
+    attention_kernel<T><<<grid, WARPS * 32, shared, cuda_native(s)>>>(*op, chunks);
+    TRY(cuda_launched(s, "attention", sizeof *op));
+    combine_kernel<T><<<dim3(rows_count(&op->rows), op->heads), 64, 0, cuda_native(s)>>>(*op);
+    return cuda_launched(s, "attention combine", sizeof *op);
+}
+
+int cuda_op_attention(struct stream *s, const struct op_attention *op) {
+    return with_type(op->kv.type, [&](auto type) { return launch<decltype(type)>(s, op); });
+}

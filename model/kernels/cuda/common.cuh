@@ -1,0 +1,48 @@
+/* What the kernels share: 16-bit types, warp sums, and the rows of a pass. */
+#ifndef DUET_MODEL_KERNELS_CUDA_COMMON_CUH
+#define DUET_MODEL_KERNELS_CUDA_COMMON_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "graphs/cuda.h"
+extern "C" {
+#include "model/ops.h"
+}
+
+typedef __nv_bfloat16 bf16;
+
+template <typename T> __device__ __forceinline__ float to_float(T x);
+template <> __device__ __forceinline__ float to_float<bf16>(bf16 x) { return __bfloat162float(x); }
+template <> __device__ __forceinline__ float to_float<half>(half x) { return __half2float(x); }
+template <> __device__ __forceinline__ float to_float<float>(float x) { return x; }
+
+template <typename T> __device__ __forceinline__ T from_float(float x);
+template <> __device__ __forceinline__ bf16 from_float<bf16>(float x) { return __float2bfloat16_rn(x); }
+template <> __device__ __forceinline__ half from_float<half>(float x) { return __float2half_rn(x); }
+
+/* The sum over a warp in a fixed tree; every lane gets it. */
+__device__ __forceinline__ float warp_sum(float x) {
+    for (int step = 16; step > 0; step >>= 1) x += __shfl_xor_sync(0xffffffffu, x, step);
+    return x;
+}
+__device__ __forceinline__ float warp_max(float x) {
+    for (int step = 16; step > 0; step >>= 1) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+    return x;
+}
+
+/* The page of a row's position; page 0 for a row without one. */
+__device__ __forceinline__ int page_of(const struct rows &rows, int row, int position) {
+    if (position < 0) return 0;
+    int slot = rows.row_slot[row / rows.q_len];
+    return rows.page_table[(size_t)slot * rows.pages_per_slot + position / KV_PAGE];
+}
+
+/* Calls `run` with the 16-bit type of the weights: every weight of a CUDA model has one (model_upload rounds f32 to bf16). */
+template <typename Run> static int with_type(enum dtype type, Run run) {
+    if (type == DTYPE_BF16) return run(bf16());
+    if (type == DTYPE_F16) return run(half());
+    return err_set(ERR_INTERNAL, "an f32 weight on the CUDA device");
+}
+
+#endif

@@ -1,0 +1,40 @@
+/* h = silu(y Wg^T) * (y Wu^T), y = RMSNorm(x): a norm, then one product whose 16 rows are 8 of gate and 8 of up, so that both
+ * halves of an output meet in the epilogue. h is 16 bit. */
+#include "model/kernels/cuda/norm.cuh"
+#include "model/kernels/cuda/product.cuh"
+#include "model/kernels/cuda/table.h"
+
+enum { HALF = PRODUCT_ROWS / 2 };
+
+template <typename T> struct gate_up_rows {
+    const T *gate, *up;
+    int hidden, k;
+    __device__ const T *row(int tile, int i) const {
+        int f = tile * HALF + i % HALF;
+        if (f >= hidden) return nullptr;
+        return (i < HALF ? gate : up) + (size_t)f * k;
+    }
+};
+
+template <typename T> struct silu_times_up {
+    T *h;
+    int hidden;
+    template <int STRIDE> __device__ void store(int tile, float (*sums)[STRIDE], int first_token, int tokens) const {
+        for (int i = threadIdx.x; i < HALF * tokens; i += blockDim.x) {
+            int f = tile * HALF + i % HALF, t = i / HALF;
+            float gate = sums[i % HALF][t], up = sums[i % HALF + HALF][t];
+            if (f < hidden) h[(size_t)(first_token + t) * hidden + f] = from_float<T>(gate / (1.0f + expf(-gate)) * up);
+        }
+    }
+};
+
+int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
+    int count = rows_count(&op->rows);
+    return with_type(op->gate.type, [&](auto type) {
+        typedef decltype(type) T;
+        TRY(norm<T>(s, op->x, &op->norm, op->normed, count, op->width, op->eps, 1, 0));
+        gate_up_rows<T> rows = {(const T *)op->gate.data, (const T *)op->up.data, op->hidden, op->width};
+        return product<T>(s, "gate_up", (op->hidden + HALF - 1) / HALF, count, op->width, (const T *)op->normed, rows,
+                          silu_times_up<T>{(T *)op->h, op->hidden});
+    });
+}

@@ -1,0 +1,36 @@
+/* logits[i, :] = W (RMSNorm(x[row_i, :])): norm of the rows wanted, then the product into f32. */
+#include "model/kernels/cuda/norm.cuh"
+#include "model/kernels/cuda/product.cuh"
+#include "model/kernels/cuda/table.h"
+
+template <typename T> struct head_rows {
+    const T *weights;
+    int vocab, k;
+    __device__ const T *row(int tile, int i) const {
+        int o = tile * PRODUCT_ROWS + i;
+        return o < vocab ? weights + (size_t)o * k : nullptr;
+    }
+};
+
+struct write_logits {
+    float *logits;
+    int vocab;
+    template <int STRIDE> __device__ void store(int tile, float (*sums)[STRIDE], int first_token, int tokens) const {
+        for (int i = threadIdx.x; i < PRODUCT_ROWS * tokens; i += blockDim.x) {
+            int o = tile * PRODUCT_ROWS + i % PRODUCT_ROWS, t = i / PRODUCT_ROWS;
+            if (o < vocab) logits[(size_t)(first_token + t) * vocab + o] = sums[i % PRODUCT_ROWS][t];
+        }
+    }
+};
+
+int cuda_op_logits(struct stream *s, const struct op_logits *op) {
+    int count = op->last_only ? op->rows.batch : rows_count(&op->rows);
+    int stride = op->last_only ? op->rows.q_len : 1;
+    return with_type(op->w.type, [&](auto type) {
+        typedef decltype(type) T;
+        TRY(norm<T>(s, op->x, &op->norm, op->normed, count, op->width, op->eps, stride, stride - 1));
+        head_rows<T> rows = {(const T *)op->w.data, op->vocab, op->width};
+        return product<T>(s, "logits", (op->vocab + PRODUCT_ROWS - 1) / PRODUCT_ROWS, count, op->width,
+                          (const T *)op->normed, rows, write_logits{op->logits, op->vocab});
+    });
+}

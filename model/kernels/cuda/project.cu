@@ -1,0 +1,33 @@
+/* x[t, :] += W h[t, :]: the product with the residual add in its epilogue. h is 16 bit, x f32. */
+#include "model/kernels/cuda/product.cuh"
+#include "model/kernels/cuda/table.h"
+
+template <typename T> struct project_rows {
+    const T *weights;
+    int rows, k;
+    __device__ const T *row(int tile, int i) const {
+        int o = tile * PRODUCT_ROWS + i;
+        return o < rows ? weights + (size_t)o * k : nullptr;
+    }
+};
+
+struct add_residual {
+    float *x;
+    int width;
+    template <int STRIDE> __device__ void store(int tile, float (*sums)[STRIDE], int first_token, int tokens) const {
+        for (int i = threadIdx.x; i < PRODUCT_ROWS * tokens; i += blockDim.x) {
+            int o = tile * PRODUCT_ROWS + i % PRODUCT_ROWS, t = i / PRODUCT_ROWS;
+            if (o < width) x[(size_t)(first_token + t) * width + o] += sums[i % PRODUCT_ROWS][t];
+        }
+    }
+};
+
+int cuda_op_project(struct stream *s, const struct op_project *op) {
+    int blocks = (op->w.rows + PRODUCT_ROWS - 1) / PRODUCT_ROWS;
+    return with_type(op->w.type, [&](auto type) {
+        typedef decltype(type) T;
+        project_rows<T> rows = {(const T *)op->w.data, op->w.rows, op->w.cols};
+        return product<T>(s, "project", blocks, rows_count(&op->rows), op->w.cols, (const T *)op->h, rows,
+                          add_residual{op->x, op->w.rows});
+    });
+}

@@ -1,0 +1,14 @@
+/* The ops of the CUDA table, one a file. */
+#ifndef DUET_MODEL_KERNELS_CUDA_TABLE_H
+#define DUET_MODEL_KERNELS_CUDA_TABLE_H
+
+#include "model/ops.h"
+
+int cuda_op_embed(struct stream *, const struct op_embed *);
+int cuda_op_qkv(struct stream *, const struct op_qkv *);
+int cuda_op_attention(struct stream *, const struct op_attention *);
+int cuda_op_project(struct stream *, const struct op_project *);
+int cuda_op_gate_up(struct stream *, const struct op_gate_up *);
+int cuda_op_logits(struct stream *, const struct op_logits *);
+
+#endif
