@@ -33,12 +33,6 @@ static int64_t work_of(int rows, int vocab) {
     return (int64_t)rows * vocab * WORK_AN_ID;
 }
 
-static int check_shape(const char *what, const struct sampler_buffers *b, int batch, int k) {
-    if (batch >= 1 && batch <= b->max_batch && k >= 0 && k <= b->k_max) return 0;
-    return err_set(ERR_INTERNAL, "sampler %s: batch %d and k %d, expected at most %d and %d", what, batch, k,
-                   b->max_batch, b->k_max);
-}
-
 /* --- inputs ----------------------------------------------------------------------------------------------- */
 
 static int run_load_pending(const void *args) {
@@ -260,25 +254,25 @@ static int run_accept(const void *args) {
 /* --- the table -------------------------------------------------------------------------------------------- */
 
 static int load_pending(struct stream *stream, const struct sampler_load *op) {
-    TRY(check_shape("load_pending", &op->b, op->batch, 0));
+    TRY(sampler_check_shape("load_pending", &op->b, op->batch, 0));
     struct load_args args = {*op};
     return stream_run_host(stream, run_load_pending, &args, sizeof args);
 }
 
 static int draw(struct stream *stream, const struct sampler_draw *op) {
-    TRY(check_shape("draw", &op->b, op->batch, op->index + 1));
+    TRY(sampler_check_shape("draw", &op->b, op->batch, op->index + 1));
     struct draw_args args = {*op, device_threads(stream_device(stream))};
     return stream_run_host(stream, run_draw, &args, sizeof args);
 }
 
 static int load_block(struct stream *stream, const struct sampler_load *op) {
-    TRY(check_shape("load_block", &op->b, op->batch, op->k));
+    TRY(sampler_check_shape("load_block", &op->b, op->batch, op->k));
     struct load_args args = {*op};
     return stream_run_host(stream, run_load_block, &args, sizeof args);
 }
 
 static int accept(struct stream *stream, const struct sampler_accept *op) {
-    TRY(check_shape("accept", &op->b, op->batch, op->k));
+    TRY(sampler_check_shape("accept", &op->b, op->batch, op->k));
     struct accept_args args = {*op, device_threads(stream_device(stream))};
     return stream_run_host(stream, run_accept, &args, sizeof args);
 }

@@ -1,10 +1,14 @@
-/* Host side of the sampler: loops over the vocabulary, and the distribution made of them. */
+/* What the files of the sampler share: checks of a launch; on the host, loops over the vocabulary and the distribution
+ * made of them. */
 #ifndef DUET_SAMPLER_INTERNAL_H
 #define DUET_SAMPLER_INTERNAL_H
 
 #include <stdbool.h>
 
 #include "sampler/rules.h"
+
+/* ERR_INTERNAL if a launch asks for more rows or draws than there are buffers for. */
+int sampler_check_shape(const char *what, const struct sampler_buffers *, int batch, int k);
 
 /* --- vector.c: plain loops over the vocabulary, built for several CPUs with the same bits --------------- */
 

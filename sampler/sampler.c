@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "sampler/internal.h"
 
 enum { VOCAB_MAX = 1 << 20 }; /* a purpose's numbers in the Philox offset */
 
@@ -84,9 +85,15 @@ int sampler_layout(struct sampler_buffers *b, struct pool *pool) {
     return 0;
 }
 
-/* A draw is one launch; accept is one on the host and three on CUDA. */
+int sampler_check_shape(const char *what, const struct sampler_buffers *b, int batch, int k) {
+    if (batch >= 1 && batch <= b->max_batch && k >= 0 && k <= b->k_max) return 0;
+    return err_set(ERR_INTERNAL, "sampler %s: batch %d and k %d, expected at most %d and %d", what, batch, k,
+                   b->max_batch, b->k_max);
+}
+
+/* A draw is one launch; accept is one on the host and two on CUDA, p_target and the rule. */
 int sampler_launches(const struct device *device, int k) {
-    return k + (device_kind(device) == DEVICE_CUDA ? 3 : 1);
+    return k + (device_kind(device) == DEVICE_CUDA ? 2 : 1);
 }
 
 /* --- seeds ------------------------------------------------------------------------------------------------ */
