@@ -116,6 +116,21 @@ static int create_graphs(struct engine *e) {
     return graph_set_capture(e->draft.graphs);
 }
 
+/* Kernels load at their first launch, which allocates and waits: everything that a run can launch and no graph set has
+ * warmed up runs once, for the dummy sequence. Prefill's kernels differ by rows up to 64. */
+static int warm_up(struct engine *e) {
+    static const int32_t tokens[64];
+    if (!device_is_async(e->device)) return 0;
+    int longest = e->context < 64 ? e->context : 64;
+    for (int rows = 8; rows < 2 * longest; rows *= 2) {
+        int last = rows < longest ? rows : longest;
+        TRY(model_prefill(e->target_model, e->stream, &e->prefill, 0, tokens, 0, last));
+        if (e->draft_model) TRY(model_prefill(e->draft_model, e->stream, &e->prefill, 0, tokens, 0, last));
+    }
+    if (e->draft_model) TRY(e->draft.sampler->draw(e->stream, &(struct sampler_draw){e->buffers, 1, 0}));
+    return verify_accept(&e->target, e->stream, 1, 0);
+}
+
 static int start(struct engine *e) {
     TRY(engine_open_models(e));
     TRY(prefill_create(&e->prefill, e->device));
@@ -124,6 +139,7 @@ static int start(struct engine *e) {
     TRY(stream_create(e->device, &e->stream));
     TRY(upload(e));
     TRY(create_graphs(e));
+    TRY(warm_up(e));
     pool_seal(e->pool);
     return stream_sync(e->stream);
 }
@@ -191,8 +207,8 @@ int engine_plan(struct memory_plan *out, const struct engine_options *options) {
     for (int i = 0; rc == 0 && i < out->count; i++) out->slices[i] = pool_slice_at(plan, i);
     if (rc == 0) {
         out->total_bytes = pool_used(plan);
-        out->mapped_bytes = model_weight_bytes(e->target_model);
-        if (e->draft_model) out->mapped_bytes += model_weight_bytes(e->draft_model);
+        out->mapped_bytes = model_mapped_bytes(e->target_model);
+        if (e->draft_model) out->mapped_bytes += model_mapped_bytes(e->draft_model);
         out->context = e->context, out->pages = e->pages;
     }
     pool_destroy(plan);
@@ -217,6 +233,9 @@ struct engine_info engine_info(const struct engine *e) {
         .max_batch = e->max_batch,
         .pool_bytes = pool_size(e->pool),
         .device = device_name(e->device),
+        .device_missing = device_missing(e->device),
+        .target_rounded = model_is_rounded(e->target_model),
+        .draft_rounded = e->draft_model && model_is_rounded(e->draft_model),
     };
 }
 

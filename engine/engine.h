@@ -55,6 +55,8 @@ struct engine_info {
     int k, k_max, max_batch;
     uint64_t pool_bytes;
     const char *device;
+    const char *device_missing;         /* device.h; "" */
+    bool target_rounded, draft_rounded; /* f32 weights that the device keeps in bf16 */
 };
 struct engine_info engine_info(const struct engine *);
 const struct model_config *engine_config(const struct engine *);

@@ -4,6 +4,10 @@
 #include "model/ops.h"
 #include "sampler/sampler.h"
 
+bool device_cuda_is_built(void) {
+    return false;
+}
+
 int device_open_cuda(struct device **out, const struct device_options *options) {
     (void)options;
     *out = NULL;

@@ -87,26 +87,50 @@ static void set_buffers(struct engine *e) {
     e->buffers.draft_positions = draft->positions;
 }
 
-static int planned_bytes(struct engine *e, uint64_t *bytes) {
+struct parts {
+    uint64_t weights, cache, all;
+};
+
+static bool ends_with(const char *name, const char *end) {
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+static int plan_parts(struct engine *e, struct parts *parts) {
     struct pool *plan;
     TRY(pool_create_plan(&plan));
     int rc = engine_layout(e, plan);
-    *bytes = pool_used(plan);
+    *parts = (struct parts){.all = pool_used(plan)};
+    for (int i = 0; i < pool_slice_count(plan); i++) {
+        struct pool_slice_info slice = pool_slice_at(plan, i);
+        if (ends_with(slice.name, " weights")) parts->weights += slice.bytes;
+        if (ends_with(slice.name, " keys") || ends_with(slice.name, " values")) parts->cache += slice.bytes;
+    }
     pool_destroy(plan);
     return rc;
 }
 
+static int refuse_plan(const struct engine *e, const struct parts *parts, uint64_t free_bytes) {
+    const char *shrink = parts->weights > free_bytes / 10 * 9 ? "take a smaller model"
+                         : e->draft_model                     ? "lower --ctx, --batch or --k-max"
+                                                              : "lower --ctx or --batch";
+    return err_set(ERR_MEMORY,
+                   "a context of %d tokens at batch %d needs %.1f GB (%.1f weights, %.1f keys and values, %.1f buffers), "
+                   "%.1f GB are free: %s",
+                   e->context, e->max_batch, (double)parts->all / 1e9, (double)parts->weights / 1e9,
+                   (double)parts->cache / 1e9, (double)(parts->all - parts->weights - parts->cache) / 1e9,
+                   (double)free_bytes / 1e9, shrink);
+}
+
 /* The largest context up to `wanted` whose plan fits in nine tenths of what is free; ERR_MEMORY if even one page does not. */
 static int fit_context(struct engine *e, int wanted, bool may_shrink) {
-    uint64_t free_bytes, total_bytes, bytes;
+    uint64_t free_bytes, total_bytes;
+    struct parts parts;
     TRY(device_memory(e->device, &free_bytes, &total_bytes));
     for (set_context(e, wanted);; set_context(e, e->context / 2)) {
-        TRY(planned_bytes(e, &bytes));
-        if (bytes <= free_bytes / 10 * 9) break;
-        if (!may_shrink || e->context <= KV_PAGE)
-            return err_set(ERR_MEMORY,
-                           "a context of %d tokens at batch %d needs %.1f GB, %.1f GB are free: lower --ctx or --batch",
-                           e->context, e->max_batch, (double)bytes / 1e9, (double)free_bytes / 1e9);
+        TRY(plan_parts(e, &parts));
+        if (parts.all <= free_bytes / 10 * 9) break;
+        if (!may_shrink || e->context <= KV_PAGE) return refuse_plan(e, &parts, free_bytes);
     }
     e->context_capped = e->context < wanted;
     return 0;

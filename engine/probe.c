@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/fmath.h"
 #include "engine/internal.h"
 
 static struct model *model_of(const struct engine *e, enum probe_model which) {
@@ -24,17 +25,36 @@ int probe_sync(struct engine *e) {
 
 /* --- caches ------------------------------------------------------------------------------------------------ */
 
+/* [n] values of 16 bits, at the end of the [n] floats that they become. */
+static void widen(float *values, size_t n, enum dtype type) {
+    const uint16_t *halves = (const uint16_t *)(values + n) - n;
+    for (size_t i = 0; i < n; i++) {
+        uint16_t half;
+        memcpy(&half, halves + i, sizeof half);
+        uint32_t sign = (uint32_t)(half & 0x8000) << 16, bits = (uint32_t)half << 16;
+        if (type == DTYPE_F16) { /* exponents differ by 112: exact for subnormals too */
+            bits = (uint32_t)(half & 0x7FFF) << 13;
+            bits = sign | (bits >= 0x0F800000u ? bits | 0x7F800000u : fmath_bits(fmath_from_bits(bits) * 0x1p112f));
+        }
+        values[i] = fmath_from_bits(bits);
+    }
+}
+
 int probe_read_kv(struct engine *e, const struct sequence *s, enum probe_model which, int layer, int position, float *k,
                   float *v) {
     const struct model_config *c = probe_config(e, which);
     struct kv_layer kv = model_kv(model_of(e, which), layer);
-    size_t dh = (size_t)c->head_dim, page = (size_t)s->pages[position / KV_PAGE];
+    size_t dh = (size_t)c->head_dim, page = (size_t)s->pages[position / KV_PAGE], n = (size_t)c->kv_heads * dh;
+    size_t bytes = (size_t)dtype_bytes(kv.type);
+    char *keys = (char *)(k + n) - n * bytes, *values = (char *)(v + n) - n * bytes;
     for (size_t h = 0; h < (size_t)c->kv_heads; h++) {
-        size_t at = ((page * (size_t)c->kv_heads + h) * KV_PAGE + (size_t)(position % KV_PAGE)) * dh;
-        TRY(stream_copy(e->stream, k + h * dh, (const float *)kv.k + at, dh * sizeof *k));
-        TRY(stream_copy(e->stream, v + h * dh, (const float *)kv.v + at, dh * sizeof *v));
+        size_t at = ((page * (size_t)c->kv_heads + h) * KV_PAGE + (size_t)(position % KV_PAGE)) * dh * bytes;
+        TRY(stream_copy(e->stream, keys + h * dh * bytes, (const char *)kv.k + at, dh * bytes));
+        TRY(stream_copy(e->stream, values + h * dh * bytes, (const char *)kv.v + at, dh * bytes));
     }
-    return stream_sync(e->stream);
+    TRY(stream_sync(e->stream));
+    if (kv.type != DTYPE_F32) widen(k, n, kv.type), widen(v, n, kv.type);
+    return 0;
 }
 
 static bool is_owned(const struct engine *e, int page) {
@@ -52,7 +72,8 @@ static int visit_free_pages(struct engine *e, int first_page, page_fn visit, voi
     struct model *models[] = {e->target_model, e->draft_model};
     for (size_t i = 0; i < 2 && models[i]; i++) {
         const struct model_config *c = model_get_config(models[i]);
-        size_t bytes = (size_t)c->kv_heads * KV_PAGE * (size_t)c->head_dim * sizeof(float);
+        size_t bytes = (size_t)c->kv_heads * KV_PAGE * (size_t)c->head_dim;
+        bytes *= (size_t)dtype_bytes(model_kv(models[i], 0).type);
         for (int l = 0; l < c->layers; l++) {
             struct kv_layer kv = model_kv(models[i], l);
             for (int p = first_page; p < e->pages; p++) {

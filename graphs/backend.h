@@ -17,6 +17,7 @@ struct device {
     bool is_async;                 /* backend */
     int threads;                   /* backend */
     char name[96];                 /* backend */
+    char missing[128];             /* why "auto" found no GPU for this build's CUDA device; "": nothing is missing */
     int capturing;                 /* streams that capture now, forked ones not counted */
     uint64_t allocations, synchronises;
 };
@@ -73,6 +74,7 @@ struct backend {
 };
 
 /* Opens the one device of a backend. device_open_cuda: ERR_DEVICE if this build or machine has none. */
+bool device_cuda_is_built(void);
 int device_open_host(struct device **out, const struct device_options *);
 int device_open_cuda(struct device **out, const struct device_options *);
 

@@ -16,7 +16,7 @@ struct cuda_event {
 
 struct cuda_recording {
     struct recording common;
-    cudaGraphExec_t exec;
+    cudaGraphExec_t exec; /* NULL without nodes */
 };
 
 template <typename T> static T *create(const char *what) {
@@ -28,7 +28,7 @@ template <typename T> static T *create(const char *what) {
 int cuda_check(cudaError_t status, const char *call) {
     if (status == cudaSuccess) return 0;
     (void)cudaGetLastError();
-    int length = 0;
+    int length = 0; /* of the call's name */
     while (call[length] && call[length] != '(') length++;
     enum err code = status == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_DEVICE;
     return err_set(code, "%.*s: %s", length, call, cudaGetErrorString(status));
@@ -70,8 +70,11 @@ static int cuda_alloc_arena(struct device *, size_t bytes, void **out) {
         return err_set(ERR_MEMORY, "cannot have %.2f GiB of GPU memory: %.2f GiB of %.2f GiB are free",
                        (double)bytes / (1 << 30), (double)available / (1 << 30), (double)total / (1 << 30));
     }
-    CUDA_TRY(cudaMemset(*out, 0, bytes));
-    return 0;
+    cudaError_t status = cudaMemset(*out, 0, bytes);
+    if (status == cudaSuccess) status = cudaDeviceSynchronize(); /* no stream of duet waits for the default stream */
+    if (status == cudaSuccess) return 0;
+    (void)cudaFree(*out);
+    return cuda_check(status, "cudaMemset");
 }
 
 static void cuda_free_arena(struct device *, void *arena, size_t) {
@@ -159,7 +162,9 @@ static int cuda_event_wait(struct event *e) {
 }
 
 static bool cuda_event_is_done(const struct event *e) {
-    return cudaEventQuery(native_event(e)) != cudaErrorNotReady;
+    if (cudaEventQuery(native_event(e)) != cudaErrorNotReady) return true;
+    (void)cudaGetLastError(); /* else the next launch would report it */
+    return false;
 }
 
 static int cuda_stream_wait_event(struct stream *s, struct event *e) {
@@ -184,6 +189,7 @@ static int instantiate(struct cuda_recording *r, cudaGraph_t graph, cudaStream_t
     size_t nodes = 0;
     CUDA_TRY(cudaGraphGetNodes(graph, nullptr, &nodes));
     r->common.nodes = (int)nodes;
+    if (nodes == 0) return 0;
     CUDA_TRY(cudaGraphInstantiate(&r->exec, graph, 0));
     CUDA_TRY(cudaGraphUpload(r->exec, native));
     return 0;
@@ -234,7 +240,8 @@ static int cuda_join(struct stream *origin, struct stream *side) {
 }
 
 static int cuda_launch(struct recording *r, struct stream *s) {
-    CUDA_TRY(cudaGraphLaunch(reinterpret_cast<struct cuda_recording *>(r)->exec, cuda_native(s)));
+    cudaGraphExec_t exec = reinterpret_cast<struct cuda_recording *>(r)->exec;
+    if (exec) CUDA_TRY(cudaGraphLaunch(exec, cuda_native(s)));
     return 0;
 }
 
@@ -268,6 +275,10 @@ static struct backend make_backend(void) {
     b.recording_destroy = cuda_recording_destroy;
     b.launch = cuda_launch;
     return b;
+}
+
+extern "C" bool device_cuda_is_built(void) {
+    return true;
 }
 
 extern "C" int device_open_cuda(struct device **out, const struct device_options *) {

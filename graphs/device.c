@@ -1,12 +1,22 @@
 /* The rules that hold on every device, and the calls into the backend that does the work. */
 #include "graphs/device.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "graphs/backend.h"
 
 /* --- device ------------------------------------------------------------------------------------- */
+
+static int open_any(struct device **out, const struct device_options *options) {
+    if (device_open_cuda(out, options) == 0) return 0;
+    char missing[sizeof (*out)->missing] = "";
+    if (device_cuda_is_built()) snprintf(missing, sizeof missing, "%s", err_message());
+    TRY(device_open_host(out, options));
+    memcpy((*out)->missing, missing, sizeof missing);
+    return 0;
+}
 
 int device_open(struct device **out, const char *name, const struct device_options *options) {
     static const struct device_options defaults;
@@ -15,7 +25,7 @@ int device_open(struct device **out, const char *name, const struct device_optio
     if (strcmp(name, "host") == 0) return device_open_host(out, options);
     if (strcmp(name, "cuda") == 0) return device_open_cuda(out, options);
     if (strcmp(name, "auto") != 0) return err_set(ERR_USAGE, "device '%s': expected auto, host or cuda", name);
-    return device_open_cuda(out, options) == 0 ? 0 : device_open_host(out, options);
+    return open_any(out, options);
 }
 
 void device_close(struct device *d) {
@@ -28,6 +38,10 @@ enum device_kind device_kind(const struct device *d) {
 
 const char *device_name(const struct device *d) {
     return d->name;
+}
+
+const char *device_missing(const struct device *d) {
+    return d->missing;
 }
 
 int device_threads(const struct device *d) {

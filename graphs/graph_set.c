@@ -209,9 +209,10 @@ static int warm_up(struct graph_set *s, struct graph_key key) {
     return stream_sync(s->options.stream);
 }
 
-static int warm_up_and_capture(struct graph_set *s, struct graph_key key) {
+/* Without graphs the warm-up alone. */
+static int prepare_graph(struct graph_set *s, struct graph_key key) {
     int rc = warm_up(s, key);
-    if (rc == 0) rc = capture_graph(s, key);
+    if (rc == 0 && s->options.mode != GRAPHS_OFF) rc = capture_graph(s, key);
     if (rc == 0) return 0;
     return err_prefix(rc, "%s graph %s (batch %d, q_len %d)", s->name, graph_role_name(key.role), key.batch, key.q_len);
 }
@@ -230,15 +231,17 @@ int graph_set_capture(struct graph_set *s) {
     const struct graph_set_options *o = &s->options;
     if (s->is_captured) return err_set(ERR_INTERNAL, "%s graphs: graph_set_capture was called before", s->name);
     s->is_captured = true;
-    if (o->mode == GRAPHS_OFF || o->policy == BUCKETS_EXACT) return 0;
+    bool is_async = device_is_async(stream_device(o->stream));
+    if (o->policy == BUCKETS_EXACT || (o->mode == GRAPHS_OFF && !is_async)) return 0;
     int64_t done = 0, total = (int64_t)bucket_count(s) * s->shape_count;
     char what[96] = "";
     for (int batch = o->max_batch; batch > 0; batch--) {
         for (int i = 0; is_bucket(s, batch) && i < s->shape_count; i++) {
             struct graph_key key = {s->shapes[i].role, batch, s->shapes[i].q_len};
-            snprintf(what, sizeof what, "capturing %s (batch %d, q_len %d)", s->name, key.batch, key.q_len);
+            snprintf(what, sizeof what, "%s %s (batch %d, q_len %d)", o->mode == GRAPHS_OFF ? "warming up" : "capturing",
+                     s->name, key.batch, key.q_len);
             progress_report(&o->progress, what, done++, total);
-            TRY(warm_up_and_capture(s, key));
+            TRY(prepare_graph(s, key));
         }
     }
     if (total > 0) progress_report(&o->progress, what, total, total);

@@ -63,7 +63,7 @@ int graph_set_bucket(const struct graph_set *, int batch);
  * graph_set_capture. */
 int graph_set_add(struct graph_set *, enum graph_role role, int q_len);
 
-/* Captures all declared keys at all buckets, largest first (nothing for OFF or EXACT). Once. Allocates,
+/* Captures all declared keys at all buckets, largest first (nothing for EXACT; for OFF the warm-up alone). Once. Allocates,
  * synchronises. On error the set holds what was captured until then. */
 int graph_set_capture(struct graph_set *);
 

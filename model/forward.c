@@ -38,6 +38,7 @@ static int attend(struct model *m, struct stream *s, const struct rows *rows, in
         .q = m->q,
         .kv = qkv.kv,
         .out = m->attended,
+        .partials = m->partials,
         .scale = 1.0f / sqrtf((float)c->head_dim),
         .window = c->window,
         .heads = c->heads,

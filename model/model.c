@@ -94,11 +94,21 @@ static int load_weights(struct model *m) {
     return refuse_unknown_tensors(m);
 }
 
+/* Where the weights are to lie, and in which type. */
+static void choose_types(struct model *m) {
+    m->is_mapped = device_kind(m->device) == DEVICE_HOST;
+    m->type = m->is_mapped ? DTYPE_F32 : model_device_type(m);
+    for (int i = 0; i < m->binding_count; i++)
+        if (!m->is_mapped && m->bindings[i].weight->type == DTYPE_F32) m->is_rounded = true;
+}
+
 static int open_files(struct model *m) {
     TRY(model_config_load(&m->config, m->dir));
     TRY(safetensors_open(&m->files, m->dir));
     TRY(bind_all(m));
-    return load_weights(m);
+    TRY(load_weights(m));
+    choose_types(m);
+    return 0;
 }
 
 int model_open(struct model **out, const char *dir, const char *name, struct device *device) {
@@ -149,31 +159,39 @@ static uint64_t binding_bytes(const struct binding *b) {
     return (uint64_t)(b->rows * b->cols) * (uint64_t)dtype_bytes(b->weight->type);
 }
 
-uint64_t model_weight_bytes(const struct model *m) {
+static uint64_t weight_bytes(const struct model *m) {
     uint64_t sum = 0;
     for (int i = 0; i < m->binding_count; i++) sum += binding_bytes(&m->bindings[i]);
     return sum;
 }
 
+uint64_t model_mapped_bytes(const struct model *m) {
+    return m->is_mapped ? weight_bytes(m) : 0;
+}
+
+bool model_is_rounded(const struct model *m) {
+    return m->is_rounded;
+}
+
 uint64_t model_step_bytes(const struct model *m) {
     const struct weight *e = &m->embedding;
     uint64_t embedding = (uint64_t)e->rows * (uint64_t)e->cols * (uint64_t)dtype_bytes(e->type);
-    return model_weight_bytes(m) - (m->config.tied ? 0 : embedding);
+    return weight_bytes(m) - (m->config.tied ? 0 : embedding);
 }
 
 static size_t kv_layer_bytes(const struct model *m) {
     const struct model_config *c = &m->config;
-    return (size_t)m->limits.pages * KV_PAGE * (size_t)c->kv_heads * (size_t)c->head_dim * sizeof(float);
+    return (size_t)m->limits.pages * KV_PAGE * (size_t)c->kv_heads * (size_t)c->head_dim * (size_t)dtype_bytes(m->type);
 }
 
 uint64_t model_kv_bytes_per_token(const struct model *m) {
     const struct model_config *c = &m->config;
-    return 2 * sizeof(float) * (uint64_t)c->layers * (uint64_t)c->kv_heads * (uint64_t)c->head_dim;
+    return 2 * (uint64_t)dtype_bytes(m->type) * (uint64_t)c->layers * (uint64_t)c->kv_heads * (uint64_t)c->head_dim;
 }
 
 struct kv_layer model_kv(const struct model *m, int layer) {
     size_t offset = (size_t)layer * kv_layer_bytes(m);
-    return (struct kv_layer){m->k + offset, m->v + offset};
+    return (struct kv_layer){m->k + offset, m->v + offset, m->type};
 }
 
 /* --- memory ----------------------------------------------------------------------------------------------- */
@@ -183,11 +201,13 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
     m->limits = *limits;
     size_t rows = (size_t)limits->max_rows * sizeof(float), q = (size_t)c->heads * (size_t)c->head_dim,
            kv = (size_t)c->kv_heads * (size_t)c->head_dim, kv_bytes = kv_layer_bytes(m) * (size_t)c->layers;
-    enum { KEYS, VALUES, ROPE, RESIDUAL, NORMED, QUERIES, ATTENDED, KV_ROWS, MLP, SLICES };
+    size_t parts = m->is_mapped ? 0 : rows * (size_t)c->heads * ATTENTION_PARTS * ((size_t)c->head_dim + 2);
+    enum { WEIGHTS, KEYS, VALUES, ROPE, RESIDUAL, NORMED, QUERIES, ATTENDED, PARTS, KV_ROWS, MLP, SLICES };
     const struct {
         const char *what;
         size_t bytes;
     } slices[SLICES] = {
+        [WEIGHTS] = {"weights", m->is_mapped ? 0 : model_device_bytes(m)},
         [KEYS] = {"keys", kv_bytes},
         [VALUES] = {"values", kv_bytes},
         [ROPE] = {"rope table", (size_t)limits->rope_positions * (size_t)c->head_dim * sizeof(float)},
@@ -195,7 +215,8 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
         [NORMED] = {"normed", rows * (size_t)c->width},
         [QUERIES] = {"queries", rows * q},
         [ATTENDED] = {"attended", rows * q},
-        [KV_ROWS] = {"new keys and values", rows * 2 * kv},
+        [PARTS] = {"attention parts", parts},
+        [KV_ROWS] = {"KV rows", rows * 2 * kv},
         [MLP] = {"MLP", rows * (size_t)c->hidden},
     };
     void *at[SLICES];
@@ -204,9 +225,9 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
         snprintf(name, sizeof name, "%s %s", m->name, slices[i].what);
         TRY(pool_slice(pool, name, slices[i].bytes, &at[i]));
     }
-    m->k = at[KEYS], m->v = at[VALUES], m->rope = at[ROPE];
+    m->weights = at[WEIGHTS], m->k = at[KEYS], m->v = at[VALUES], m->rope = at[ROPE];
     m->x = at[RESIDUAL], m->normed = at[NORMED], m->q = at[QUERIES], m->attended = at[ATTENDED];
-    m->kv_rows = at[KV_ROWS], m->h = at[MLP];
+    m->partials = at[PARTS], m->kv_rows = at[KV_ROWS], m->h = at[MLP];
     return 0;
 }
 
@@ -215,7 +236,7 @@ static void touch_weights(const struct model *m, const struct progress *progress
     enum { STEP = 4096, REPORT = 16 << 20 };
     char what[32];
     snprintf(what, sizeof what, "loading %s", m->name);
-    uint64_t total = model_weight_bytes(m), done = 0, reported = 0;
+    uint64_t total = weight_bytes(m), done = 0, reported = 0;
     volatile unsigned char sink = 0;
     for (int i = 0; i < m->binding_count; i++) {
         const unsigned char *bytes = m->bindings[i].weight->data;
@@ -232,7 +253,10 @@ static void touch_weights(const struct model *m, const struct progress *progress
 }
 
 int model_upload(struct model *m, struct stream *stream, const struct progress *progress) {
-    touch_weights(m, progress);
+    if (m->is_mapped)
+        touch_weights(m, progress);
+    else
+        TRY(model_upload_weights(m, stream, progress));
     int positions = m->limits.rope_positions;
     size_t bytes = (size_t)positions * (size_t)m->config.head_dim * sizeof(float);
     float *rope = malloc(bytes);

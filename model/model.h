@@ -27,7 +27,8 @@ int model_open(struct model **out, const char *dir, const char *name, struct dev
 void model_close(struct model *);
 const struct model_config *model_get_config(const struct model *);
 int64_t model_parameters(const struct model *);
-uint64_t model_weight_bytes(const struct model *); /* as stored in the files */
+uint64_t model_mapped_bytes(const struct model *); /* weights read in place from the files; 0 where they are copied */
+bool model_is_rounded(const struct model *);       /* are f32 weights kept in 16 bits? (CUDA) */
 /* Bytes that one row's pass reads from the weights (embedding counted only where it is the head). */
 uint64_t model_step_bytes(const struct model *);
 uint64_t model_kv_bytes_per_token(const struct model *);

@@ -34,6 +34,12 @@ struct model {
     struct binding *bindings;            /* [binding_count] sorted by name */
     int binding_count;
 
+    bool is_mapped;   /* weights are read in the mapped files (host device), else copied to the device as `type` */
+    bool is_rounded;  /* the files hold f32, the device 16 bits */
+    enum dtype type;  /* of keys and values, and of copied weights */
+    char *weights;    /* copied weights in the order of bindings, each aligned to POOL_ALIGN */
+    float *partials;  /* [T, H, ATTENTION_PARTS, DH + 2] on CUDA */
+
     struct model_limits limits;
     float *rope; /* [rope_positions, DH/2, 2] */
     char *k, *v; /* [L, P, HKV, PAGE, DH] */
@@ -43,5 +49,11 @@ struct model {
     float *kv_rows;      /* [T, 2*HKV*DH] */
     float *h;            /* [T, F] */
 };
+
+/* upload.c: the type that a device with its own memory keeps this model in, F16 where all of the files is, else BF16;
+ * the bytes it needs; the copy, which makes every struct weight point to the device. Synchronises, allocates. */
+enum dtype model_device_type(const struct model *);
+size_t model_device_bytes(const struct model *);
+int model_upload_weights(struct model *, struct stream *, const struct progress *);
 
 #endif

@@ -43,41 +43,11 @@ __device__ __forceinline__ uint4 load_streamed(const void *address, bool wanted)
     return v;
 }
 
-/* `Rows` maps the block's 16 rows to weights: const T *row(int tile, int i), NULL past the end. `Out` takes the sums:
- * store(tile, sums, tokens) with sums [16][TILES * 8 + 1] in shared memory, called by all threads. */
-template <typename T, int TILES, typename Rows, typename Out>
-__global__ void __launch_bounds__(PRODUCT_WARPS * 32, TILES <= 2 ? 2 : 1)
-    product_kernel(Rows weights, const T *__restrict__ x, int tokens, int k, Out out) {
-    __shared__ float sums[PRODUCT_WARPS / 2][PRODUCT_ROWS][TILES * 8 + 1];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = lane / 4, part = lane % 4;
-    const int first_token = blockIdx.y * TILES * 8;
-    const T *low = weights.row(blockIdx.x, group), *high = weights.row(blockIdx.x, group + 8);
-    float c[TILES][4] = {};
-    for (int piece = warp * PRODUCT_PIECE; piece < k; piece += PRODUCT_WARPS * PRODUCT_AHEAD * PRODUCT_PIECE) {
-        uint4 a[PRODUCT_AHEAD][2][2];
-#pragma unroll
-        for (int i = 0; i < PRODUCT_AHEAD; i++)
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                int at = piece + i * PRODUCT_WARPS * PRODUCT_PIECE + h * 32 + part * 8;
-                a[i][h][0] = load_streamed(low + at, low && at < k);
-                a[i][h][1] = load_streamed(high + at, high && at < k);
-            }
-#pragma unroll
-        for (int i = 0; i < PRODUCT_AHEAD; i++)
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                int at = piece + i * PRODUCT_WARPS * PRODUCT_PIECE + h * 32 + part * 8;
-#pragma unroll
-                for (int tile = 0; tile < TILES; tile++) {
-                    int token = first_token + tile * 8 + group;
-                    uint4 b = make_uint4(0, 0, 0, 0);
-                    if (token < tokens && at < k) b = *reinterpret_cast<const uint4 *>(x + (size_t)token * k + at);
-                    mma_pair<T>(c[tile], a[i][h][0], a[i][h][1], b);
-                }
-            }
-    }
-    /* Sums of warps 4..7 go through shared memory to warps 0..3, theirs then to all threads: always in this order. */
+/* Adds the warps' sums: those of warps 4..7 go through shared memory to warps 0..3, theirs then to all threads, always in this
+ * order. The result is sums[0]. */
+template <int TILES>
+__device__ __forceinline__ void add_warps(const float (&c)[TILES][4], float (*sums)[PRODUCT_ROWS][TILES * 8 + 1], int warp,
+                                          int row, int part) {
     float(*mine)[TILES * 8 + 1] = sums[warp % (PRODUCT_WARPS / 2)];
     for (int turn = 1; turn >= 0; turn--) {
         if (warp / (PRODUCT_WARPS / 2) == turn) {
@@ -85,19 +55,69 @@ __global__ void __launch_bounds__(PRODUCT_WARPS * 32, TILES <= 2 ? 2 : 1)
             for (int tile = 0; tile < TILES; tile++)
 #pragma unroll
                 for (int j = 0; j < 4; j++) {
-                    float *cell = &mine[group + j / 2 * 8][tile * 8 + part * 2 + j % 2];
+                    float *cell = &mine[row + j / 2 * 8][tile * 8 + part * 2 + j % 2];
                     *cell = turn ? c[tile][j] : c[tile][j] + *cell;
                 }
         }
         __syncthreads();
     }
     for (int i = threadIdx.x; i < PRODUCT_ROWS * TILES * 8; i += blockDim.x) {
-        int row = i / (TILES * 8), column = i % (TILES * 8);
-        sums[0][row][column] =
-            (sums[0][row][column] + sums[1][row][column]) + (sums[2][row][column] + sums[3][row][column]);
+        int r = i / (TILES * 8), column = i % (TILES * 8);
+        sums[0][r][column] = (sums[0][r][column] + sums[1][r][column]) + (sums[2][r][column] + sums[3][r][column]);
     }
     __syncthreads();
-    out.template store<TILES * 8 + 1>(blockIdx.x, sums[0], first_token, min(tokens - first_token, TILES * 8));
+}
+
+/* `Rows` maps 16 rows of a group to weights: const T *row(int group, int i), NULL past the end. `Out` takes the sums of a group:
+ * store(group, sums, first_token, tokens) with sums [16][TILES * 8 + 1] in shared memory, called by all threads. A block owns
+ * GROUPS groups, which share its loads of x. */
+template <typename T, int TILES, int GROUPS, typename Rows, typename Out>
+__global__ void __launch_bounds__(PRODUCT_WARPS * 32, TILES * GROUPS <= 2 ? 2 : 1)
+    product_kernel(Rows weights, const T *__restrict__ x, int tokens, int k, Out out) {
+    constexpr int AHEAD = GROUPS > 1 ? PRODUCT_AHEAD / 2 : PRODUCT_AHEAD;
+    __shared__ float sums[PRODUCT_WARPS / 2][PRODUCT_ROWS][TILES * 8 + 1];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane / 4, part = lane % 4;
+    const int first_token = blockIdx.y * TILES * 8;
+    const T *low[GROUPS], *high[GROUPS];
+    float c[GROUPS][TILES][4] = {};
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        low[g] = weights.row(blockIdx.x * GROUPS + g, row);
+        high[g] = weights.row(blockIdx.x * GROUPS + g, row + 8);
+    }
+    for (int piece = warp * PRODUCT_PIECE; piece < k; piece += PRODUCT_WARPS * AHEAD * PRODUCT_PIECE) {
+        uint4 a[AHEAD][2][GROUPS][2];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int g = 0; g < GROUPS; g++) {
+                    int at = piece + i * PRODUCT_WARPS * PRODUCT_PIECE + h * 32 + part * 8;
+                    a[i][h][g][0] = load_streamed(low[g] + at, low[g] && at < k);
+                    a[i][h][g][1] = load_streamed(high[g] + at, high[g] && at < k);
+                }
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                int at = piece + i * PRODUCT_WARPS * PRODUCT_PIECE + h * 32 + part * 8;
+#pragma unroll
+                for (int tile = 0; tile < TILES; tile++) {
+                    int token = first_token + tile * 8 + row;
+                    uint4 b = make_uint4(0, 0, 0, 0);
+                    if (token < tokens && at < k) b = *reinterpret_cast<const uint4 *>(x + (size_t)token * k + at);
+#pragma unroll
+                    for (int g = 0; g < GROUPS; g++) mma_pair<T>(c[g][tile], a[i][h][g][0], a[i][h][g][1], b);
+                }
+            }
+    }
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        add_warps<TILES>(c[g], sums, warp, row, part);
+        out.template store<TILES * 8 + 1>(blockIdx.x * GROUPS + g, sums[0], first_token, min(tokens - first_token, TILES * 8));
+        if (g + 1 < GROUPS) __syncthreads();
+    }
 }
 
 /* Widths that 16-byte loads cannot read: one warp a weight row and token, the same promise. */
@@ -114,10 +134,21 @@ __global__ void __launch_bounds__(512) product_plain_kernel(Rows weights, const 
     out.template store<2>(blockIdx.x, sums, token, 1);
 }
 
+template <typename T, int TILES, int GROUPS, typename Rows, typename Out>
+static void launch_groups(cudaStream_t s, int groups, int tokens, int k, const T *x, Rows rows, Out out) {
+    dim3 grid((groups + GROUPS - 1) / GROUPS, (tokens + TILES * 8 - 1) / (TILES * 8));
+    product_kernel<T, TILES, GROUPS><<<grid, PRODUCT_WARPS * 32, 0, s>>>(rows, x, tokens, k, out);
+}
+
+/* Many tokens: groups share a block while enough blocks are left to fill the GPU. */
 template <typename T, int TILES, typename Rows, typename Out>
-static void launch_tiles(cudaStream_t s, int blocks, int tokens, int k, const T *x, Rows rows, Out out) {
-    dim3 grid(blocks, (tokens + TILES * 8 - 1) / (TILES * 8));
-    product_kernel<T, TILES><<<grid, PRODUCT_WARPS * 32, 0, s>>>(rows, x, tokens, k, out);
+static void launch_tiles(cudaStream_t s, int groups, int tokens, int k, const T *x, Rows rows, Out out) {
+    if (TILES >= 4 && groups >= 1024)
+        launch_groups<T, TILES, TILES >= 4 ? 4 : 1>(s, groups, tokens, k, x, rows, out);
+    else if (TILES >= 4 && groups >= 256)
+        launch_groups<T, TILES, TILES >= 4 ? 2 : 1>(s, groups, tokens, k, x, rows, out);
+    else
+        launch_groups<T, TILES, 1>(s, groups, tokens, k, x, rows, out);
 }
 
 /* Launches over `blocks` groups of 16 rows. */
