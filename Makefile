@@ -1,6 +1,6 @@
 # duet. `make help` lists the targets.
 #
-# MODE=release|debug|asan  DEVICE=host|cuda  CC=gcc|clang  PREFIX=  DESTDIR=  WERROR=1  V=1
+# MODE=release|debug|asan  DEVICE=host|cuda  CUDA_ARCH=sm_90 ...|all  CC=gcc|clang  PREFIX=  DESTDIR=  WERROR=1  V=1
 
 MODE   ?= release
 PREFIX ?= /usr/local
@@ -17,7 +17,7 @@ LIB_DIRS := base graphs model model/kernels/host sampler draft target verify eng
 LIB_SRC  := $(wildcard $(addsuffix /*.c,$(LIB_DIRS)))
 CLI_SRC  := $(wildcard cli/*.c)
 TEST_SRC := $(wildcard tests/*.c)
-HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) cli tests))
+HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) cli tests tests/cuda))
 SUITES   := $(patsubst tests/%.c,%,$(wildcard tests/check_*.c))
 
 CFLAGS_release := -O2 -g
@@ -40,11 +40,16 @@ $(error DEVICE=cuda needs nvcc and the CUDA sources; DEVICE=host needs neither)
 endif
 LIB_SRC   := $(filter-out $(CU_STUB),$(LIB_SRC))
 CUDA_LIB  := $(firstword $(wildcard $(dir $(realpath $(NVCC)))../lib64) $(dir $(realpath $(NVCC)))../lib)
-CUDA_ARCH ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
-             -gencode arch=compute_90,code=compute_90
-NVCCFLAGS := -std=c++17 -O2 -g -lineinfo -I. -MMD -MP $(CUDA_ARCH) --fmad=false -Xcompiler -Wall,-Wextra \
+# CUDA_ARCH: architectures such as sm_90, or `all`; the default is the GPU that is there, else sm_90. PTX of the last one
+# lets newer GPUs run the program.
+CUDA_ARCH ?= $(or $(patsubst %,sm_%,$(sort $(subst .,,$(shell \
+                 nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep -x '[0-9]*[.][0-9]')))),sm_90)
+ARCHS     := $(patsubst sm_%,%,$(if $(filter all,$(CUDA_ARCH)),sm_80 sm_86 sm_89 sm_90 sm_100 sm_120,$(CUDA_ARCH)))
+GENCODE   := $(foreach a,$(ARCHS),-gencode arch=compute_$a,code=sm_$a) \
+             -gencode arch=compute_$(lastword $(ARCHS)),code=compute_$(lastword $(ARCHS))
+NVCCFLAGS := -std=c++17 -O2 -g -lineinfo -I. -MMD -MP $(GENCODE) -Xcompiler -Wall,-Wextra \
              $(if $(WERROR),-Werror all-warnings)
-override LDLIBS += -L$(CUDA_LIB) -Wl,-rpath,$(abspath $(CUDA_LIB)) -lcudart -lcublas -lstdc++
+override LDLIBS += -L$(CUDA_LIB) -Wl,-rpath,$(abspath $(CUDA_LIB)) -lcudart -lstdc++
 else ifneq ($(DEVICE),host)
 $(error DEVICE=$(DEVICE): expected host or cuda)
 else
@@ -59,7 +64,7 @@ TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(or $(shell nproc 2>/dev/null),2)
 endif
-ifneq ($(filter demo test deps,$(MAKECMDGOALS)),)
+ifneq ($(filter demo test test-cuda deps,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
 AGAIN := @+$(MAKE) --no-print-directory
@@ -86,6 +91,9 @@ $(BUILD)/%.cu.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
 	$(Q)$(NVCC) $(NVCCFLAGS) -c $< -o $@
+
+# The sampler gives the host's bits: no product is fused into a sum but by fmaf.
+$(BUILD)/sampler/cuda.cu.o: private NVCCFLAGS += --fmad=false
 
 # What was built with other flags is built again: each stamp changes only when its text does.
 define STAMP
@@ -121,8 +129,31 @@ $(BUILD)/tests/run: $(LIB_OBJ) $(TEST_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
 
-ifneq ($(filter-out $(SUITES),$(SUITE)),)
-$(error SUITE=$(SUITE): expected some of $(SUITES))
+# On a GPU: tests/cuda/check_NAME.c and .cu, and those of the suites above that take a device. CUDA after fork is undefined,
+# so this runner forks no tests and has no time limits of its own.
+CUDA_TEST_SRC := $(wildcard tests/cuda/*.c tests/cuda/*.cu)
+CUDA_SUITES   := $(basename $(notdir $(filter tests/cuda/check_%,$(CUDA_TEST_SRC)))) \
+                 check_reference check_lossless check_cache check_rounds check_rejection
+CUDA_TEST_OBJ := $(patsubst %.cu,$(BUILD)/%.cu.o,$(patsubst %.c,$(BUILD)/%.o,$(CUDA_TEST_SRC))) \
+                 $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/check_% tests/run.c,$(TEST_SRC))) \
+                 $(patsubst %,$(BUILD)/tests/%.o,$(filter-out $(patsubst tests/cuda/%,%,$(basename $(CUDA_TEST_SRC))),$(CUDA_SUITES)))
+$(BUILD)/tests/cuda/suites.h: STAMP_TEXT = $(foreach s,$(CUDA_SUITES),SUITE($(s)))
+$(BUILD)/tests/cuda/suites.h: FORCE
+	$(STAMP)
+$(BUILD)/tests/cuda/run.o: private override CPPFLAGS += -I$(BUILD)/tests/cuda
+$(BUILD)/tests/cuda/run.o: $(BUILD)/tests/cuda/suites.h
+$(BUILD)/tests/run_cuda: $(LIB_OBJ) $(CUDA_TEST_OBJ)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
+
+test-cuda: deps
+	$(AGAIN) DEVICE=cuda run-tests-cuda
+build-tests-cuda: $(BUILD)/tests/run_cuda
+run-tests-cuda: $(BUILD)/tests/run_cuda $(BUILD)/duet
+	$(Q)timeout 1800 $(BUILD)/tests/run_cuda $(SUITE)
+
+ifneq ($(filter-out $(SUITES) $(CUDA_SUITES),$(SUITE)),)
+$(error SUITE=$(SUITE): expected some of $(sort $(SUITES) $(CUDA_SUITES)))
 endif
 
 test: deps
@@ -199,16 +230,17 @@ help:
 	@echo 'make              build the program: build/duet'
 	@echo 'make demo         install what is missing, build, and answer assets/prompts.jsonl with the embedded pair'
 	@echo 'make test         install what is missing, build, and run all tests; SUITE=check_NAME runs one suite'
+	@echo 'make test-cuda    the tests of the CUDA device, on a GPU'
 	@echo 'make deps         install what is missing from the packages of Debian'
 	@echo 'make install      to PREFIX (now $(PREFIX)), below DESTDIR; make uninstall removes it'
 	@echo 'make lint         formatting, layering, headers that compile alone, shell scripts'
 	@echo 'make test-data    prepare large optional test data (see CONTRIBUTING.md)'
 	@echo 'make clean        remove build/'
 	@echo
-	@echo 'MODE=release|debug|asan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CC=$(CC)   WERROR=1   V=1'
+	@echo 'MODE=release|debug|asan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CUDA_ARCH=sm_90 ...|all   CC=$(CC)   WERROR=1   V=1'
 
 FORCE:
-.PHONY: all deps test build-program build-tests run-tests test-data demo lint lint-format lint-shell lint-headers install uninstall clean help FORCE
+.PHONY: all deps test build-program build-tests run-tests test-cuda build-tests-cuda run-tests-cuda test-data demo lint lint-format lint-shell lint-headers install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(ALONE:=.d) $(wildcard $(BUILD)/bench/*.d)
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(CUDA_TEST_OBJ:.o=.d) $(ALONE:=.d) $(wildcard $(BUILD)/bench/*.d)

@@ -301,7 +301,7 @@ extern "C" int device_open_cuda(struct device **out, const struct device_options
     d->common.is_async = true;
     d->common.threads = 1;
     d->multiprocessors = properties.multiProcessorCount;
-    snprintf(d->common.name, sizeof d->common.name, "%s", properties.name);
+    snprintf(d->common.name, sizeof d->common.name, "%.95s", properties.name);
     *out = &d->common;
     return 0;
 }

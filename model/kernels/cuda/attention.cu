@@ -13,7 +13,7 @@
 #include "model/kernels/cuda/common.cuh"
 #include "model/kernels/cuda/table.h"
 
-enum { WARPS = 8, QUERIES_A_WARP = 4, CHUNK = WARPS * QUERIES_A_WARP, SPLIT = ATTENTION_SPLIT, PAIRS = 4, PAD = 8 };
+enum { WARPS = 8, QUERIES_A_WARP = 4, CHUNK = WARPS * QUERIES_A_WARP, SPLIT = ATTENTION_SPLIT, PAIRS = 4, PAD = 2 };
 
 template <typename T> struct pair_of;
 template <> struct pair_of<bf16> { typedef __nv_bfloat162 type; };
@@ -61,13 +61,16 @@ __device__ void attend_split(const struct op_attention &op, const float *q, int 
     typedef typename pair_of<T>::type pair;
     const int lane = threadIdx.x % 32, dh = op.head_dim, stride = dh + PAD;
     float score[2];
+    bool is_any = false;
+#pragma unroll
     for (int i = 0; i < 2; i++) {
         int j = first + lane + 32 * i;
         bool visible = j <= position && (op.window == 0 || j > position - op.window);
+        is_any = is_any || visible;
         score[i] = visible ? op.scale * dot(q, keys + (lane + 32 * i) * stride, dh) : -CUDART_INF_F;
     }
+    if (!__any_sync(0xffffffffu, is_any)) return;
     float largest = warp_max(fmaxf(score[0], score[1]));
-    if (largest == -CUDART_INF_F) return;
     float max = fmaxf(r->max, largest), keep = r->max == -CUDART_INF_F ? 0.0f : expf(r->max - max);
     float p[2] = {expf(score[0] - max), expf(score[1] - max)};
     r->sum = fmaf(r->sum, keep, warp_sum(p[0] + p[1]));
@@ -133,21 +136,25 @@ template <typename T> __global__ void __launch_bounds__(WARPS * 32) attention_ke
     }
 }
 
-/* grid (T, H): parts in ascending order; a part without a key (max -inf) is left out. */
+/* grid (T, H): parts in ascending order; one without a key, whose sum is 0, is left out. Not by its maximum: that is -inf where
+ * all scores are NaN, and NaN must come out. */
 template <typename T> __global__ void combine_kernel(const struct op_attention op) {
     const int dh = op.head_dim;
     const size_t row_head = (size_t)blockIdx.x * op.heads + blockIdx.y;
     const float *parts = op.partials + row_head * ATTENTION_PARTS * (dh + 2);
     float max = -CUDART_INF_F, sum = 0;
     for (int p = 0; p < ATTENTION_PARTS; p++) max = fmaxf(max, parts[p * (dh + 2)]);
-    for (int p = 0; p < ATTENTION_PARTS; p++)
-        if (parts[p * (dh + 2)] != -CUDART_INF_F) sum = fmaf(parts[p * (dh + 2) + 1], expf(parts[p * (dh + 2)] - max), sum);
+    for (int p = 0; p < ATTENTION_PARTS; p++) {
+        const float *part = parts + p * (dh + 2);
+        if (part[1] != 0) sum = fmaf(part[1], expf(part[0] - max), sum);
+    }
     for (int d = threadIdx.x; d < dh; d += blockDim.x) {
         float out = 0;
-        for (int p = 0; p < ATTENTION_PARTS; p++)
-            if (parts[p * (dh + 2)] != -CUDART_INF_F)
-                out = fmaf(parts[p * (dh + 2) + 2 + d], expf(parts[p * (dh + 2)] - max), out);
-        ((T *)op.out)[row_head * dh + d] = from_float<T>(sum > 0 ? out / sum : 0.0f);
+        for (int p = 0; p < ATTENTION_PARTS; p++) {
+            const float *part = parts + p * (dh + 2);
+            if (part[1] != 0) out = fmaf(part[2 + d], expf(part[0] - max), out);
+        }
+        ((T *)op.out)[row_head * dh + d] = from_float<T>(sum == 0 ? 0.0f : out / sum);
     }
 }
 

@@ -1,0 +1,22 @@
+#include "tests/runner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int is_wanted(const char *name, int argc, char **argv) {
+    if (argc == 1) return 1;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(name, argv[i]) == 0) return 1;
+    return 0;
+}
+
+int run_suites(const struct named_suite *suites, int count, enum fork_status fork, int argc, char **argv) {
+    SRunner *runner = srunner_create(NULL);
+    srunner_set_fork_status(runner, fork);
+    for (int i = 0; i < count; i++)
+        if (is_wanted(suites[i].name, argc, argv)) srunner_add_suite(runner, suites[i].create());
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
