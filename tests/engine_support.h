@@ -12,7 +12,7 @@ enum { PAIRS_MAX = 3 };
 /* The embedded pair, and with test data: stories260K + llama2xs-267K, the babyllama pair. Returns how many. */
 int test_pairs(struct pair pairs[PAIRS_MAX]);
 
-/* Engine options for a pair; the rest zero. */
+/* Engine options for a pair on test_device(); the rest zero. */
 struct engine_options pair_options(const struct pair *pair, int k, int max_batch);
 struct engine *must_open(const struct engine_options *options);
 
@@ -45,7 +45,7 @@ struct ids json_ids(const cJSON *object, const char *name);
 double json_at(const cJSON *object, const char *name, int index);
 cJSON *must_load_json(const char *path);
 
-/* The ids before the first step whose top-2 gap is under 0.02 agree. */
+/* The ids before the first step whose top-2 gap is under 0.02 (0.25 where activations are bf16) agree. */
 void must_match_reference(const cJSON *reference, const struct answer *got, const char *what);
 
 #endif

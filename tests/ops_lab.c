@@ -210,6 +210,7 @@ struct op_attention mini_attention(const struct mini *m, struct rows rows) {
                                  .q = m->q,
                                  .kv = m->kv,
                                  .out = m->attended,
+                                 .partials = m->partials,
                                  .scale = 1 / sqrtf((float)s->head_dim),
                                  .heads = s->heads,
                                  .kv_heads = s->kv_heads,

@@ -6,26 +6,44 @@
 
 #include "tests/support.h"
 
-void rig_open(struct rig *rig, const struct sampler_buffers *sizes, const int32_t *end_ids, int threads) {
-    *rig = (struct rig){.b = *sizes, .ops = sampler_host()};
+static void create_pool(struct device *device, struct sampler_buffers *b, struct pool **pool) {
+    struct pool *plan;
+    ck_ok(pool_create_plan(&plan));
+    ck_ok(sampler_layout(b, plan));
+    ck_ok(pool_create(device, pool_used(plan), pool));
+    pool_destroy(plan);
+    ck_ok(sampler_layout(b, *pool));
+}
+
+void rig_open_on(struct rig *rig, const char *device, const struct sampler_buffers *sizes, const int32_t *end_ids,
+                 int threads) {
+    *rig = (struct rig){.b = *sizes};
     if (rig->b.target_stride == 0) rig->b.target_stride = rig->b.vocab_target;
     if (rig->b.draft_stride == 0) rig->b.draft_stride = rig->b.vocab_draft;
     struct device_options options = {.threads = threads};
-    struct pool *plan;
     ck_ok(device_open(&rig->device, "host", &options));
-    ck_ok(stream_create(rig->device, &rig->stream));
-    ck_ok(pool_create_plan(&plan));
-    ck_ok(sampler_layout(&rig->b, plan));
-    ck_ok(pool_create(rig->device, pool_used(plan), &rig->pool));
-    pool_destroy(plan);
-    ck_ok(sampler_layout(&rig->b, rig->pool));
+    create_pool(rig->device, &rig->b, &rig->pool);
+    rig->there = rig->b;
+    if (strcmp(device, "host") != 0) {
+        ck_ok(device_open(&rig->other, device, &options));
+        create_pool(rig->other, &rig->there, &rig->other_pool);
+    }
+    struct device *runs = rig->other ? rig->other : rig->device;
+    ck_ok(stream_create(runs, &rig->stream));
+    rig->ops = sampler_for(runs);
     for (int i = 0; i < rig->b.end_count; i++) rig->b.end_ids[i] = end_ids[i];
     rig->b.slot[0].length = 1;
 }
 
+void rig_open(struct rig *rig, const struct sampler_buffers *sizes, const int32_t *end_ids, int threads) {
+    rig_open_on(rig, test_device(), sizes, end_ids, threads);
+}
+
 void rig_close(struct rig *rig) {
+    pool_destroy(rig->other_pool);
     pool_destroy(rig->pool);
     stream_destroy(rig->stream);
+    device_close(rig->other);
     device_close(rig->device);
 }
 
@@ -41,30 +59,59 @@ void rig_start(struct rig *rig, int slot, int n, int pending, int room, struct s
     };
 }
 
+/* Both pools were cut alike, from the slots on. */
+static void send(struct rig *rig) {
+    if (rig->other) require_ok(stream_copy(rig->stream, rig->there.slot, rig->b.slot, pool_used(rig->pool)));
+}
+
+static void fetch(struct rig *rig) {
+    if (rig->other) require_ok(stream_copy(rig->stream, rig->b.slot, rig->there.slot, pool_used(rig->pool)));
+    require_ok(stream_sync(rig->stream));
+}
+
+void rig_load_pending(struct rig *rig, int batch, int k) {
+    send(rig);
+    require_ok(rig->ops->load_pending(rig->stream, &(struct sampler_load){rig->there, batch, k}));
+    fetch(rig);
+}
+
+void rig_draw(struct rig *rig, int batch, int index) {
+    send(rig);
+    require_ok(rig->ops->draw(rig->stream, &(struct sampler_draw){rig->there, batch, index}));
+    fetch(rig);
+}
+
+void rig_load_block(struct rig *rig, int batch, int k) {
+    send(rig);
+    require_ok(rig->ops->load_block(rig->stream, &(struct sampler_load){rig->there, batch, k}));
+    fetch(rig);
+}
+
+void rig_accept(struct rig *rig, int batch, int k) {
+    send(rig);
+    require_ok(rig->ops->accept(rig->stream, &(struct sampler_accept){rig->there, batch, k}));
+    fetch(rig);
+}
+
 void rig_draft(struct rig *rig, int batch, int k, logits_fn draft, void *user) {
     struct sampler_buffers *b = &rig->b;
-    require_ok(rig->ops->load_pending(rig->stream, &(struct sampler_load){*b, batch, k}));
+    rig_load_pending(rig, batch, k);
     for (int i = 0; i < k; i++) {
         for (int row = 0; row < batch; row++) {
             int at = i == 0 ? 2 * row + 1 : row;
             draft(user, b->draft_tokens[at], b->draft_positions_in[at],
                   b->draft_logits + (size_t)row * (size_t)b->draft_stride);
         }
-        require_ok(rig->ops->draw(rig->stream, &(struct sampler_draw){*b, batch, i}));
+        rig_draw(rig, batch, i);
     }
 }
 
 void rig_score(struct rig *rig, int batch, int k, logits_fn target, void *user) {
     struct sampler_buffers *b = &rig->b;
-    require_ok(rig->ops->load_block(rig->stream, &(struct sampler_load){*b, batch, k}));
+    rig_load_block(rig, batch, k);
     for (int i = 0; i < batch * (k + 1); i++)
         target(user, b->target_tokens[i], b->target_positions[i],
                b->target_logits + (size_t)i * (size_t)b->target_stride);
-}
-
-void rig_accept(struct rig *rig, int batch, int k) {
-    require_ok(rig->ops->accept(rig->stream, &(struct sampler_accept){rig->b, batch, k}));
-    require_ok(stream_sync(rig->stream));
 }
 
 /* --- made-up models --------------------------------------------------------------------------------------------- */

@@ -19,12 +19,17 @@ struct rig {
     struct device *device;
     struct stream *stream;
     struct pool *pool;
-    struct sampler_buffers b;
+    struct sampler_buffers b; /* host memory */
     const struct sampler_ops *ops;
+    /* On another device: its buffers, the twins of b, copied there before a launch of rig_* and back after it. */
+    struct device *other;
+    struct pool *other_pool;
+    struct sampler_buffers there;
 };
 
-/* Sizes in `sizes` as for sampler_layout (strides of 0: the map's size); end ids are copied. */
+/* Sizes in `sizes` as for sampler_layout (strides of 0: the map's size); end ids are copied. On test_device(). */
 void rig_open(struct rig *, const struct sampler_buffers *sizes, const int32_t *end_ids, int threads);
+void rig_open_on(struct rig *, const char *device, const struct sampler_buffers *sizes, const int32_t *end_ids, int threads);
 void rig_close(struct rig *);
 
 /* A live slot with `n` committed tokens of which `pending` is the last, to emit at most `room` more. */
@@ -33,10 +38,15 @@ void rig_start(struct rig *, int slot, int n, int pending, int room, struct samp
 /* The made-up models: logits after `token` at `position`. */
 typedef void (*logits_fn)(void *user, int token, int position, float *logits);
 
-/* The launches of a round one by one; `batch` rows, row_slot as it is. Logits are made from what the loads wrote. */
+/* One launch each. */
+void rig_load_pending(struct rig *, int batch, int k);
+void rig_draw(struct rig *, int batch, int index);
+void rig_load_block(struct rig *, int batch, int k);
+void rig_accept(struct rig *, int batch, int k);
+
+/* Rounds in parts; `batch` rows, row_slot as it is. Logits are made from what the loads wrote. */
 void rig_draft(struct rig *, int batch, int k, logits_fn draft, void *user);
 void rig_score(struct rig *, int batch, int k, logits_fn target, void *user);
-void rig_accept(struct rig *, int batch, int k);
 
 /* Two made-up models that count: the target after token t prefers t + 1; the draft agrees except after `disagree`. */
 struct counting {

@@ -3,6 +3,7 @@
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +23,15 @@ const char *shared_path(const char *relative) {
 
 const char *asset_path(const char *relative) {
     return join("assets", relative);
+}
+
+const char *test_device(void) {
+    const char *name = getenv("DUET_TEST_DEVICE");
+    return name ? name : "host";
+}
+
+bool test_device_is_host(void) {
+    return strcmp(test_device(), "host") == 0;
 }
 
 void skip(const char *reason) {

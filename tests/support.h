@@ -22,6 +22,9 @@ enum { SANITIZED = 0 };
 const char *shared_path(const char *relative);
 /* Path below assets/ of the checkout; always there. */
 const char *asset_path(const char *relative);
+/* The device that suites run on which can run on any: $DUET_TEST_DEVICE, else "host". */
+const char *test_device(void);
+bool test_device_is_host(void);
 /* Prints "skipped: CLAIM (REASON)" once; the caller returns. */
 void skip(const char *reason);
 /* A fresh temporary directory, removed at exit of the process that made it. Static buffer. */
