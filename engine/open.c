@@ -114,12 +114,12 @@ static int refuse_plan(const struct engine *e, const struct parts *parts, uint64
     const char *shrink = parts->weights > free_bytes / 10 * 9 ? "take a smaller model"
                          : e->draft_model                     ? "lower --ctx, --batch or --k-max"
                                                               : "lower --ctx or --batch";
-    return err_set(ERR_MEMORY,
-                   "a context of %d tokens at batch %d needs %.1f GB (%.1f weights, %.1f keys and values, %.1f buffers), "
-                   "%.1f GB are free: %s",
-                   e->context, e->max_batch, (double)parts->all / 1e9, (double)parts->weights / 1e9,
-                   (double)parts->cache / 1e9, (double)(parts->all - parts->weights - parts->cache) / 1e9,
-                   (double)free_bytes / 1e9, shrink);
+    return err_set(
+        ERR_MEMORY,
+        "a context of %d tokens at batch %d needs %.1f GB (%.1f weights, %.1f keys and values, %.1f buffers), "
+        "%.1f GB are free: %s",
+        e->context, e->max_batch, (double)parts->all / 1e9, (double)parts->weights / 1e9, (double)parts->cache / 1e9,
+        (double)(parts->all - parts->weights - parts->cache) / 1e9, (double)free_bytes / 1e9, shrink);
 }
 
 /* The largest context up to `wanted` whose plan fits in nine tenths of what is free; ERR_MEMORY if even one page does not. */

@@ -12,8 +12,8 @@ extern "C" {
 struct cuda_stream {
     struct stream common;
     cudaStream_t native;
-    cudaEvent_t order;      /* of forks and joins */
-    size_t captured_bytes;  /* arguments of the launches of the running capture */
+    cudaEvent_t order;     /* of forks and joins */
+    size_t captured_bytes; /* arguments of the launches of the running capture */
 };
 
 static inline cudaStream_t cuda_native(struct stream *s) {

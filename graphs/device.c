@@ -11,7 +11,7 @@
 
 static int open_any(struct device **out, const struct device_options *options) {
     if (device_open_cuda(out, options) == 0) return 0;
-    char missing[sizeof (*out)->missing] = "";
+    char missing[sizeof(*out)->missing] = "";
     if (device_cuda_is_built()) snprintf(missing, sizeof missing, "%s", err_message());
     TRY(device_open_host(out, options));
     memcpy((*out)->missing, missing, sizeof missing);

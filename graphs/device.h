@@ -38,8 +38,8 @@ enum device_kind device_kind(const struct device *);
 const char *device_name(const struct device *); /* "host, 8 threads (AVX-512)", "NVIDIA H200" */
 /* After "auto" took the host in a build with CUDA: the reason, one sentence; else "". */
 const char *device_missing(const struct device *);
-int device_threads(const struct device *);      /* host threads; 1 on CUDA */
-bool device_is_async(const struct device *);    /* does work overlap with the caller? (CUDA: yes) */
+int device_threads(const struct device *);   /* host threads; 1 on CUDA */
+bool device_is_async(const struct device *); /* does work overlap with the caller? (CUDA: yes) */
 
 /* Memory that arenas can come from: free now and in all, in bytes. On the host, what the machine and the
  * cgroup allow. */

@@ -238,8 +238,8 @@ int graph_set_capture(struct graph_set *s) {
     for (int batch = o->max_batch; batch > 0; batch--) {
         for (int i = 0; is_bucket(s, batch) && i < s->shape_count; i++) {
             struct graph_key key = {s->shapes[i].role, batch, s->shapes[i].q_len};
-            snprintf(what, sizeof what, "%s %s (batch %d, q_len %d)", o->mode == GRAPHS_OFF ? "warming up" : "capturing",
-                     s->name, key.batch, key.q_len);
+            snprintf(what, sizeof what, "%s %s (batch %d, q_len %d)",
+                     o->mode == GRAPHS_OFF ? "warming up" : "capturing", s->name, key.batch, key.q_len);
             progress_report(&o->progress, what, done++, total);
             TRY(prepare_graph(s, key));
         }

@@ -34,11 +34,11 @@ struct model {
     struct binding *bindings;            /* [binding_count] sorted by name */
     int binding_count;
 
-    bool is_mapped;   /* weights are read in the mapped files (host device), else copied to the device as `type` */
-    bool is_rounded;  /* the files hold f32, the device 16 bits */
-    enum dtype type;  /* of keys and values, and of copied weights */
-    char *weights;    /* copied weights in the order of bindings, each aligned to POOL_ALIGN */
-    float *partials;  /* [T, H, ATTENTION_PARTS, DH + 2] on CUDA */
+    bool is_mapped;  /* weights are read in the mapped files (host device), else copied to the device as `type` */
+    bool is_rounded; /* the files hold f32, the device 16 bits */
+    enum dtype type; /* of keys and values, and of copied weights */
+    char *weights;   /* copied weights in the order of bindings, each aligned to POOL_ALIGN */
+    float *partials; /* [T, H, ATTENTION_PARTS, DH + 2] on CUDA */
 
     struct model_limits limits;
     float *rope; /* [rope_positions, DH/2, 2] */

@@ -217,7 +217,8 @@ __device__ static void make_one_hot(struct scratch &s, const float *logits, int 
 }
 
 /* distribution.c, step by step; each thread writes and reads its own lane of p until the end. */
-__device__ static bool make_distribution(struct scratch &s, const struct sampling &how, const float *logits, int n, float *p) {
+__device__ static bool make_distribution(struct scratch &s, const struct sampling &how, const float *logits, int n,
+                                         float *p) {
     u64 both = 0; /* order of the maximum, above a flag for a value that is not finite */
     bool is_finite = true;
 #pragma unroll 4
@@ -378,17 +379,18 @@ __device__ static float overlap(struct scratch &s, const float *p, const float *
     return fold_lanes(s, sum);
 }
 
-__device__ static bool is_accepted(const struct sampler_buffers &b, const struct walk &w, int d, const float *p, const float *q,
-                                   int position) {
+__device__ static bool is_accepted(const struct sampler_buffers &b, const struct walk &w, int d, const float *p,
+                                   const float *q, int position) {
     if (d < 0 || d >= b.vocab_target || d >= b.vocab_draft) return false;
     return rule_accepts(rule_uniform(philox_word(w.slot.key, (uint64_t)position, PHILOX_ACCEPT, 0)), p[d], q[d]);
 }
 
-__device__ static int draw_residual(struct scratch &s, const struct sampler_buffers &b, const struct walk &w, const float *p,
-                                    const float *q, int position) {
+__device__ static int draw_residual(struct scratch &s, const struct sampler_buffers &b, const struct walk &w,
+                                    const float *p, const float *q, int position) {
     const int n_q = b.vocab_draft;
-    int token = race(s, b.vocab_target, w.slot.key, position, PHILOX_RESIDUAL,
-                     [&](int i) { return i >= n_q ? p[i] : p[i] > q[i] ? p[i] - q[i] : 0.0f; });
+    int token = race(s, b.vocab_target, w.slot.key, position, PHILOX_RESIDUAL, [&](int i) {
+        return i >= n_q ? p[i] : p[i] > q[i] ? p[i] - q[i] : 0.0f;
+    });
     if (token >= 0) return token;
     return race(s, b.vocab_target, w.slot.key, position, PHILOX_RESIDUAL, [&](int i) { return p[i]; });
 }
@@ -424,7 +426,8 @@ __device__ static bool walk_block(struct scratch &s, const struct sampler_buffer
 /* Everything of a record but its tokens. */
 __device__ static void store_record(struct round_record *to, const struct round_record &from) {
     to->slot = from.slot, to->serial = from.serial, to->live = from.live, to->status = from.status, to->k = from.k;
-    to->emitted = from.emitted, to->accepted = from.accepted, to->rejected = from.rejected, to->evaluated = from.evaluated;
+    to->emitted = from.emitted, to->accepted = from.accepted, to->rejected = from.rejected,
+    to->evaluated = from.evaluated;
     to->length = from.length, to->overlap_sum = from.overlap_sum;
 }
 
@@ -484,7 +487,7 @@ static int load_block(struct stream *stream, const struct sampler_load *op) {
 
 static int accept(struct stream *stream, const struct sampler_accept *op) {
     TRY(sampler_check_shape("accept", &op->b, op->batch, op->k));
-    fill_target_kernel<<<op->batch * (op->k + 1), LANES, 0, cuda_native(stream)>>>(*op);
+    fill_target_kernel<<<op->batch *(op->k + 1), LANES, 0, cuda_native(stream)>>>(*op);
     TRY(cuda_launched(stream, "p_target", sizeof *op));
     accept_kernel<<<op->batch, LANES, 0, cuda_native(stream)>>>(*op);
     return cuda_launched(stream, "accept", sizeof *op);

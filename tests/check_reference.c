@@ -47,8 +47,8 @@ static void must_be_close(const cJSON *reference, const char *member, const floa
     for (int i = 0; i < vocab; i++) largest = fmax(largest, fabs(json_at(reference, member, i)));
     for (int i = 0; i < vocab; i++) {
         double expected = json_at(reference, member, i);
-        ck_assert_msg(fabs(logits[i] - expected) <= logit_tolerance() * largest, "%s: %s[%d] is %g, expected %g", what, member, i,
-                      logits[i], expected);
+        ck_assert_msg(fabs(logits[i] - expected) <= logit_tolerance() * largest, "%s: %s[%d] is %g, expected %g", what,
+                      member, i, logits[i], expected);
     }
 }
 

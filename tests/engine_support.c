@@ -27,8 +27,11 @@ int test_pairs(struct pair pairs[PAIRS_MAX]) {
 }
 
 struct engine_options pair_options(const struct pair *pair, int k, int max_batch) {
-    return (struct engine_options){
-        .target = pair->target, .draft = k > 0 ? pair->draft : NULL, .device = test_device(), .k = k, .max_batch = max_batch};
+    return (struct engine_options){.target = pair->target,
+                                   .draft = k > 0 ? pair->draft : NULL,
+                                   .device = test_device(),
+                                   .k = k,
+                                   .max_batch = max_batch};
 }
 
 struct engine *must_open(const struct engine_options *options) {

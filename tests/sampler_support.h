@@ -29,7 +29,8 @@ struct rig {
 
 /* Sizes in `sizes` as for sampler_layout (strides of 0: the map's size); end ids are copied. On test_device(). */
 void rig_open(struct rig *, const struct sampler_buffers *sizes, const int32_t *end_ids, int threads);
-void rig_open_on(struct rig *, const char *device, const struct sampler_buffers *sizes, const int32_t *end_ids, int threads);
+void rig_open_on(struct rig *, const char *device, const struct sampler_buffers *sizes, const int32_t *end_ids,
+                 int threads);
 void rig_close(struct rig *);
 
 /* A live slot with `n` committed tokens of which `pending` is the last, to emit at most `room` more. */

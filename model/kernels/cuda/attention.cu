@@ -18,8 +18,12 @@ enum { WARPS = 8, QUERIES_A_WARP = 4, CHUNK = WARPS * QUERIES_A_WARP, SPLIT = AT
 template <typename T> struct pair_of;
 template <> struct pair_of<bf16> { typedef __nv_bfloat162 type; };
 template <> struct pair_of<half> { typedef __half2 type; };
-__device__ __forceinline__ float2 floats(__nv_bfloat162 x) { return __bfloat1622float2(x); }
-__device__ __forceinline__ float2 floats(__half2 x) { return __half22float2(x); }
+__device__ __forceinline__ float2 floats(__nv_bfloat162 x) {
+    return __bfloat1622float2(x);
+}
+__device__ __forceinline__ float2 floats(__half2 x) {
+    return __half22float2(x);
+}
 
 /* One query's running softmax. */
 struct running {
@@ -91,7 +95,8 @@ __device__ void attend_split(const struct op_attention &op, const float *q, int 
     }
 }
 
-template <typename T> __global__ void __launch_bounds__(WARPS * 32) attention_kernel(const struct op_attention op, int chunks) {
+template <typename T>
+__global__ void __launch_bounds__(WARPS * 32) attention_kernel(const struct op_attention op, int chunks) {
     extern __shared__ __align__(16) unsigned char shared[];
     const int dh = op.head_dim, group = op.heads / op.kv_heads, queries = op.rows.q_len * group;
     const int b = blockIdx.x / chunks, first_query = blockIdx.x % chunks * CHUNK, head = blockIdx.y, part = blockIdx.z;
@@ -117,7 +122,8 @@ template <typename T> __global__ void __launch_bounds__(WARPS * 32) attention_ke
         for (int i = 0; i < QUERIES_A_WARP; i++) {
             int query = warp + i * WARPS;
             if (query < count)
-                attend_split<T>(op, q + query * dh, positions[(first_query + query) / group], first, keys, values, &state[i]);
+                attend_split<T>(op, q + query * dh, positions[(first_query + query) / group], first, keys, values,
+                                &state[i]);
         }
     }
 #pragma unroll
@@ -125,8 +131,8 @@ template <typename T> __global__ void __launch_bounds__(WARPS * 32) attention_ke
         int query = first_query + warp + i * WARPS;
         if (warp + i * WARPS >= count) break;
         int row = b * op.rows.q_len + query / group;
-        float *out = op.partials +
-                     (((size_t)row * op.heads + head * group + query % group) * ATTENTION_PARTS + part) * (dh + 2);
+        float *out =
+            op.partials + (((size_t)row * op.heads + head * group + query % group) * ATTENTION_PARTS + part) * (dh + 2);
         if (lane == 0) out[0] = state[i].max, out[1] = state[i].sum;
 #pragma unroll
         for (int j = 0; j < PAIRS; j++) {

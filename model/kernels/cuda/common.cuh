@@ -13,13 +13,23 @@ extern "C" {
 typedef __nv_bfloat16 bf16;
 
 template <typename T> __device__ __forceinline__ float to_float(T x);
-template <> __device__ __forceinline__ float to_float<bf16>(bf16 x) { return __bfloat162float(x); }
-template <> __device__ __forceinline__ float to_float<half>(half x) { return __half2float(x); }
-template <> __device__ __forceinline__ float to_float<float>(float x) { return x; }
+template <> __device__ __forceinline__ float to_float<bf16>(bf16 x) {
+    return __bfloat162float(x);
+}
+template <> __device__ __forceinline__ float to_float<half>(half x) {
+    return __half2float(x);
+}
+template <> __device__ __forceinline__ float to_float<float>(float x) {
+    return x;
+}
 
 template <typename T> __device__ __forceinline__ T from_float(float x);
-template <> __device__ __forceinline__ bf16 from_float<bf16>(float x) { return __float2bfloat16_rn(x); }
-template <> __device__ __forceinline__ half from_float<half>(float x) { return __float2half_rn(x); }
+template <> __device__ __forceinline__ bf16 from_float<bf16>(float x) {
+    return __float2bfloat16_rn(x);
+}
+template <> __device__ __forceinline__ half from_float<half>(float x) {
+    return __float2half_rn(x);
+}
 
 /* The sum over a warp in a fixed tree; every lane gets it. */
 __device__ __forceinline__ float warp_sum(float x) {

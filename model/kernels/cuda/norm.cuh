@@ -28,7 +28,8 @@ __global__ void norm_kernel(const float *__restrict__ x, const T *__restrict__ w
 template <typename T>
 static int norm(struct stream *s, const float *x, const struct weight *weight, float *y, int rows, int width, float eps,
                 int stride, int offset) {
-    norm_kernel<T><<<rows, NORM_THREADS, 0, cuda_native(s)>>>(x, (const T *)weight->data, (T *)y, width, eps, stride, offset);
+    norm_kernel<T>
+        <<<rows, NORM_THREADS, 0, cuda_native(s)>>>(x, (const T *)weight->data, (T *)y, width, eps, stride, offset);
     return cuda_launched(s, "norm", 40);
 }
 

@@ -16,14 +16,16 @@
 enum { PRODUCT_WARPS = 8, PRODUCT_ROWS = 16, PRODUCT_PIECE = 64, PRODUCT_AHEAD = 4, PRODUCT_TOKENS_MAX = 64 };
 
 __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bf16) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, half) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 /* 32 of k: two mma from 16 bytes a lane of weight rows g and g + 8, and of token g. */
@@ -46,8 +48,8 @@ __device__ __forceinline__ uint4 load_streamed(const void *address, bool wanted)
 /* Adds the warps' sums: those of warps 4..7 go through shared memory to warps 0..3, theirs then to all threads, always in this
  * order. The result is sums[0]. */
 template <int TILES>
-__device__ __forceinline__ void add_warps(const float (&c)[TILES][4], float (*sums)[PRODUCT_ROWS][TILES * 8 + 1], int warp,
-                                          int row, int part) {
+__device__ __forceinline__ void add_warps(const float (&c)[TILES][4], float (*sums)[PRODUCT_ROWS][TILES * 8 + 1],
+                                          int warp, int row, int part) {
     float(*mine)[TILES * 8 + 1] = sums[warp % (PRODUCT_WARPS / 2)];
     for (int turn = 1; turn >= 0; turn--) {
         if (warp / (PRODUCT_WARPS / 2) == turn) {
@@ -72,7 +74,7 @@ __device__ __forceinline__ void add_warps(const float (&c)[TILES][4], float (*su
  * store(group, sums, first_token, tokens) with sums [16][TILES * 8 + 1] in shared memory, called by all threads. A block owns
  * GROUPS groups, which share its loads of x. */
 template <typename T, int TILES, int GROUPS, typename Rows, typename Out>
-__global__ void __launch_bounds__(PRODUCT_WARPS * 32, TILES * GROUPS <= 2 ? 2 : 1)
+__global__ void __launch_bounds__(PRODUCT_WARPS * 32, TILES *GROUPS <= 2 ? 2 : 1)
     product_kernel(Rows weights, const T *__restrict__ x, int tokens, int k, Out out) {
     constexpr int AHEAD = GROUPS > 1 ? PRODUCT_AHEAD / 2 : PRODUCT_AHEAD;
     __shared__ float sums[PRODUCT_WARPS / 2][PRODUCT_ROWS][TILES * 8 + 1];
@@ -115,7 +117,8 @@ __global__ void __launch_bounds__(PRODUCT_WARPS * 32, TILES * GROUPS <= 2 ? 2 : 
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
         add_warps<TILES>(c[g], sums, warp, row, part);
-        out.template store<TILES * 8 + 1>(blockIdx.x * GROUPS + g, sums[0], first_token, min(tokens - first_token, TILES * 8));
+        out.template store<TILES * 8 + 1>(blockIdx.x * GROUPS + g, sums[0], first_token,
+                                          min(tokens - first_token, TILES * 8));
         if (g + 1 < GROUPS) __syncthreads();
     }
 }
@@ -153,7 +156,8 @@ static void launch_tiles(cudaStream_t s, int groups, int tokens, int k, const T 
 
 /* Launches over `blocks` groups of 16 rows. */
 template <typename T, typename Rows, typename Out>
-static int product(struct stream *stream, const char *name, int blocks, int tokens, int k, const T *x, Rows rows, Out out) {
+static int product(struct stream *stream, const char *name, int blocks, int tokens, int k, const T *x, Rows rows,
+                   Out out) {
     cudaStream_t s = cuda_native(stream);
     if (k % 8 != 0)
         product_plain_kernel<T><<<dim3(blocks, tokens), 512, 0, s>>>(rows, x, k, out);

@@ -89,12 +89,17 @@ int cuda_op_qkv(struct stream *s, const struct op_qkv *op) {
     return with_type(op->wq.type, [&](auto type) {
         typedef decltype(type) T;
         TRY(norm<T>(s, op->x, &op->norm, op->normed, count, op->width, op->eps, 1, 0));
-        qkv_rows<T> rows = {(const T *)op->wq.data, (const T *)op->wk.data, (const T *)op->wv.data, op->wq.rows,
-                            op->wk.rows, op->width};
-        qkv_store<T> store = {op->q, op->kv_rows, (const T *)op->bq.data, (const T *)op->bk.data, (const T *)op->bv.data,
-                              op->wq.rows, op->wk.rows};
-        TRY(product<T>(s, "qkv", (outputs + PRODUCT_ROWS - 1) / PRODUCT_ROWS, count, op->width, (const T *)op->normed, rows,
-                       store));
+        qkv_rows<T> rows = {(const T *)op->wq.data,
+                            (const T *)op->wk.data,
+                            (const T *)op->wv.data,
+                            op->wq.rows,
+                            op->wk.rows,
+                            op->width};
+        qkv_store<T> store = {
+            op->q,       op->kv_rows, (const T *)op->bq.data, (const T *)op->bk.data, (const T *)op->bv.data,
+            op->wq.rows, op->wk.rows};
+        TRY(product<T>(s, "qkv", (outputs + PRODUCT_ROWS - 1) / PRODUCT_ROWS, count, op->width, (const T *)op->normed,
+                       rows, store));
         rope_kernel<T><<<dim3(count, op->heads + 2 * op->kv_heads), 32, 0, cuda_native(s)>>>(*op);
         return cuda_launched(s, "rope", sizeof *op);
     });

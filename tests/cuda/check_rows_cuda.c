@@ -1,0 +1,201 @@
+/* A row's bits do not depend on the other rows of a pass: row r of M rows is a pass of that row alone. Whole layers, and what
+ * they write into the caches; M = 1..64, 90, 272, 1088 in one sequence and several. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/cuda/gpu_lab.h"
+#include "tests/support.h"
+
+enum { SLOTS = 18, PAGES_PER_SLOT = 5, ROWS_MAX = 1088, OTHER_ROWS = 64 };
+
+static const struct mini_shape shapes[] = {
+    {.type = DTYPE_BF16,
+     .width = 64,
+     .hidden = 200,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 24,
+     .vocab = 67,
+     .window = 300,
+     .has_bias = true,
+     .has_qk_norm = true},
+    {.type = DTYPE_F16, .width = 50, .hidden = 83, .heads = 4, .kv_heads = 2, .head_dim = 24, .vocab = 67},
+    {.type = DTYPE_BF16, .width = 1032, .hidden = 2500, .heads = 8, .kv_heads = 1, .head_dim = 128, .vocab = 16400},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+/* What single rows gave: logits by slot and row, and the caches after all of them. */
+struct single {
+    struct lab lab;
+    struct gpu gpu;
+    struct mini host, twin;
+    struct weight raw;
+    float *x, *logits; /* [SLOTS][ROWS_MAX] of x, [SLOTS][LOGITS] of logits */
+    uint16_t *k, *v, *got_k, *got_v;
+    float *got;
+};
+
+static int first_position(int slot) {
+    return (slot - 1) * 61;
+}
+
+static size_t row_floats(const struct single *s) {
+    return (size_t)s->host.shape.width + (size_t)s->host.shape.vocab;
+}
+
+static float *expected(const struct single *s, int slot, int index) {
+    size_t row = slot == 1 ? (size_t)index : ROWS_MAX + (size_t)(slot - 2) * OTHER_ROWS + (size_t)index;
+    return s->x + row * row_floats(s);
+}
+
+static void set_rows(struct single *s, int first_slot, int batch, int first, int q_len) {
+    struct mini *m = &s->host;
+    for (int b = 0; b < batch; b++) {
+        m->row_slot[b] = first_slot + b;
+        for (int i = 0; i < q_len; i++) {
+            int position = first_position(first_slot + b) + first + i;
+            m->positions[b * q_len + i] = position;
+            m->tokens[b * q_len + i] = (position * 31 + (first_slot + b) * 7) % m->shape.vocab;
+        }
+    }
+    gpu_put_rows(&s->gpu, m, &s->twin, batch, q_len);
+}
+
+/* One row's x and logits after a pass, read to `out`. */
+static void read_row(struct single *s, int row, float *out) {
+    size_t width = (size_t)s->host.shape.width, vocab = (size_t)s->host.shape.vocab;
+    gpu_get(&s->gpu, out, s->twin.x + (size_t)row * width, width * sizeof *out);
+    gpu_get(&s->gpu, out + width, s->twin.logits + (size_t)row * vocab, vocab * sizeof *out);
+}
+
+static void read_caches(struct single *s, uint16_t *k, uint16_t *v) {
+    gpu_get(&s->gpu, k, s->twin.kv.k, s->twin.kv_floats * sizeof *k);
+    gpu_get(&s->gpu, v, s->twin.kv.v, s->twin.kv_floats * sizeof *v);
+}
+
+static void open_single(struct single *s, struct mini_shape shape) {
+    shape.slots = SLOTS, shape.pages_per_slot = PAGES_PER_SLOT, shape.max_rows = ROWS_MAX;
+    lab_open(&s->lab, 1);
+    gpu_open(&s->gpu, (size_t)2 << 30);
+    mini_make(&s->lab, &s->host, shape);
+    s->raw = mini_random_caches(&s->lab, &s->host);
+    gpu_twin(&s->gpu, &s->host, &s->raw, &s->twin);
+    size_t rows = ROWS_MAX + (SLOTS - 2) * OTHER_ROWS, cache = s->host.kv_floats * sizeof(uint16_t);
+    s->x = lab_alloc(&s->lab, rows * row_floats(s) * sizeof(float));
+    s->got = lab_alloc(&s->lab, row_floats(s) * sizeof(float));
+    s->k = lab_alloc(&s->lab, cache), s->v = lab_alloc(&s->lab, cache);
+    s->got_k = lab_alloc(&s->lab, cache), s->got_v = lab_alloc(&s->lab, cache);
+}
+
+static void run_single_rows(struct single *s) {
+    for (int slot = 1; slot < SLOTS; slot++)
+        for (int i = 0; i < (slot == 1 ? ROWS_MAX : OTHER_ROWS); i++) {
+            set_rows(s, slot, 1, i, 1);
+            mini_forward(&s->gpu.lab, &s->twin, mini_rows(&s->twin, 1, 1));
+            read_row(s, 0, expected(s, slot, i));
+        }
+    read_caches(s, s->k, s->v);
+}
+
+static void check_caches(struct single *s, int batch, int q_len) {
+    const struct mini *m = &s->host;
+    size_t bytes = (size_t)m->shape.head_dim * sizeof *s->k;
+    read_caches(s, s->got_k, s->got_v);
+    for (int b = 0; b < batch; b++)
+        for (int i = 0; i < q_len; i++)
+            for (int h = 0; h < m->shape.kv_heads; h++) {
+                size_t cell = mini_cell(m, b + 1, first_position(b + 1) + i, h);
+                ck_assert_msg(memcmp(s->got_k + cell, s->k + cell, bytes) == 0 &&
+                                  memcmp(s->got_v + cell, s->v + cell, bytes) == 0,
+                              "pass %d x %d: keys or values of row %d of slot %d differ", batch, q_len, i, b + 1);
+            }
+}
+
+static void check_pass(struct single *s, int batch, int q_len) {
+    gpu_restore_caches(&s->gpu, &s->twin, &s->raw);
+    set_rows(s, 1, batch, 0, q_len);
+    mini_forward(&s->gpu.lab, &s->twin, mini_rows(&s->twin, batch, q_len));
+    for (int b = 0; b < batch; b++)
+        for (int i = 0; i < q_len; i++) {
+            read_row(s, b * q_len + i, s->got);
+            size_t n = row_floats(s);
+            if (memcmp(s->got, expected(s, b + 1, i), n * sizeof *s->got) == 0) continue;
+            size_t at = 0;
+            while (memcmp(&s->got[at], &expected(s, b + 1, i)[at], sizeof *s->got) == 0) at++;
+            ck_abort_msg("pass %d x %d: row %d of slot %d: %s %zu is %a, alone %a", batch, q_len, i, b + 1,
+                         at < (size_t)s->host.shape.width ? "x" : "logit", at, (double)s->got[at],
+                         (double)expected(s, b + 1, i)[at]);
+        }
+    check_caches(s, batch, q_len);
+}
+
+/* Loop index: the shape. */
+START_TEST(row_of_many_equals_single_row)
+{
+    static struct single s;
+    static const int large[][2] = {{1, 90}, {15, 6}, {1, 272}, {17, 16}, {1, 1088}, {17, 64}};
+    open_single(&s, shapes[_i]);
+    run_single_rows(&s);
+    for (int t = 1; t <= 64; t++) check_pass(&s, 1, t);
+    for (int q_len = 1; q_len <= 9; q_len++)
+        for (int batch = 2; batch < SLOTS; batch += 3) check_pass(&s, batch, q_len);
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) check_pass(&s, large[i][0], large[i][1]);
+    gpu_close(&s.gpu);
+    lab_close(&s.lab);
+}
+END_TEST
+
+/* Padding beside real rows, over caches whose free cells hold NaN. */
+START_TEST(padding_rows_and_nan_in_free_cells_change_nothing)
+{
+    static struct single s;
+    open_single(&s, shapes[_i]);
+    run_single_rows(&s);
+    const struct mini *m = &s.host;
+    size_t half = m->kv_floats, bytes = (size_t)m->shape.head_dim * sizeof(uint16_t);
+    uint16_t *raw = malloc(2 * half * sizeof *raw);
+    memset(raw, 0xFF, 2 * half * sizeof *raw);
+    for (int slot = 1; slot <= 3; slot++)
+        for (int j = 0; j < first_position(slot); j++)
+            for (int h = 0; h < m->shape.kv_heads; h++) {
+                size_t cell = mini_cell(m, slot, j, h);
+                memcpy(raw + cell, (const uint16_t *)s.raw.data + cell, bytes);
+                memcpy(raw + half + cell, (const uint16_t *)s.raw.data + half + cell, bytes);
+            }
+    gpu_put(&s.gpu, s.twin.kv.k, raw, half * sizeof *raw);
+    gpu_put(&s.gpu, s.twin.kv.v, raw + half, half * sizeof *raw);
+    set_rows(&s, 1, 8, 0, 8);
+    for (int b = 3; b < 8; b++) { /* graph rows 3..5: the dummy sequence; 6, 7: no position */
+        s.host.row_slot[b] = 0;
+        for (int i = 0; i < 8; i++) s.host.positions[b * 8 + i] = b < 6 ? i : -1 - i, s.host.tokens[b * 8 + i] = -5;
+    }
+    gpu_put_rows(&s.gpu, &s.host, &s.twin, 8, 8);
+    mini_forward(&s.gpu.lab, &s.twin, mini_rows(&s.twin, 8, 8));
+    for (int b = 0; b < 3; b++)
+        for (int i = 0; i < 8; i++) {
+            read_row(&s, b * 8 + i, s.got);
+            ck_assert_msg(memcmp(s.got, expected(&s, b + 1, i), row_floats(&s) * sizeof *s.got) == 0,
+                          "row %d of slot %d", i, b + 1);
+        }
+    check_caches(&s, 3, 8);
+    for (int slot = 4; slot < SLOTS; slot++) { /* pages of nobody in this pass keep their bytes */
+        size_t cell = mini_cell(m, slot, 0, 0), n = (size_t)m->shape.kv_heads * KV_PAGE * (size_t)m->shape.head_dim,
+               same = 0;
+        while (same < n && s.got_k[cell + same] == 0xFFFF && s.got_v[cell + same] == 0xFFFF) same++;
+        ck_assert_uint_eq(same, n);
+    }
+    free(raw);
+    gpu_close(&s.gpu);
+    lab_close(&s.lab);
+}
+END_TEST
+
+Suite *check_rows_cuda(void);
+Suite *check_rows_cuda(void) {
+    Suite *suite = suite_create("rows_cuda");
+    TCase *tc = tcase_create("rows_cuda");
+    tcase_add_loop_test(tc, row_of_many_equals_single_row, 0, SHAPES);
+    tcase_add_loop_test(tc, padding_rows_and_nan_in_free_cells_change_nothing, 0, SHAPES);
+    suite_add_tcase(suite, tc);
+    return suite;
+}

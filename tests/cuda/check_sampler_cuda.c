@@ -1,0 +1,228 @@
+/* Host and GPU give the same bits: distributions, draws, inputs, slots and records, from the same logits. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/philox.h"
+#include "tests/sampler_support.h"
+#include "tests/support.h"
+
+/* Made-up logits: about normal or in steps (many equal ones), both with scale; now and then one that is not finite. */
+struct source {
+    uint64_t seed, draws;
+    float scale, step;
+    int bad_every; /* 0: never */
+};
+
+static uint32_t word(struct source *s) {
+    uint64_t at = s->draws++;
+    return philox_word(s->seed, at >> 16, 0, (uint32_t)(at & 0xFFFF));
+}
+
+static void fill_logits(struct source *s, float *logits, int n) {
+    for (int i = 0; i < n; i++) {
+        float sum = 0;
+        for (int j = 0; j < 3; j++) sum += (float)(word(s) >> 8) * 0x1p-23f - 1.0f;
+        logits[i] = sum * s->scale;
+        if (s->step > 0) logits[i] = roundf(logits[i] / s->step) * s->step;
+    }
+    if (s->bad_every > 0 && word(s) % (uint32_t)s->bad_every == 0)
+        logits[word(s) % (uint32_t)n] = word(s) & 1 ? NAN : -INFINITY;
+}
+
+struct twins {
+    struct rig host, gpu;
+};
+
+static void open_twins(struct twins *t, const struct sampler_buffers *sizes, const int32_t *end_ids) {
+    rig_open_on(&t->host, "host", sizes, end_ids, 2);
+    rig_open_on(&t->gpu, "cuda", sizes, end_ids, 1);
+}
+
+static void close_twins(struct twins *t) {
+    rig_close(&t->host);
+    rig_close(&t->gpu);
+}
+
+static void must_be_equal(const void *a, const void *b, size_t bytes, const char *what, int round) {
+    if (memcmp(a, b, bytes) == 0) return;
+    const uint32_t *x = a, *y = b;
+    size_t i = 0;
+    while (x[i] == y[i]) i++;
+    ck_abort_msg("round %d: %s: word %zu of %zu is %08x on the host, %08x on the GPU", round, what, i, bytes / 4, x[i],
+                 y[i]);
+}
+
+/* Rows hold NaN of any bits where there is no distribution. */
+static void must_equal_p(const float *a, const float *b, size_t n, const char *what, int round) {
+    if (isnan(a[0]) && isnan(b[0])) return;
+    must_be_equal(a, b, n * sizeof *a, what, round);
+}
+
+static void must_equal_slots(const struct twins *t, int round) {
+    for (int i = 0; i < t->host.b.slots; i++) {
+        const struct slot *a = &t->host.b.slot[i], *b = &t->gpu.b.slot[i];
+        must_be_equal(a, b, offsetof(struct slot, sampling), "slots", round);
+        ck_assert_uint_eq(a->key, b->key);
+    }
+}
+
+static void must_equal_inputs(const struct twins *t, int batch, int k, int round) {
+    size_t n = (size_t)batch * (size_t)(k + 1) * sizeof(int32_t);
+    must_be_equal(t->host.b.target_tokens, t->gpu.b.target_tokens, n, "target tokens", round);
+    must_be_equal(t->host.b.target_positions, t->gpu.b.target_positions, n, "target positions", round);
+}
+
+static void draft_twins(struct twins *t, struct source *s, int batch, int k, int round) {
+    const struct sampler_buffers *b = &t->host.b;
+    rig_load_pending(&t->host, batch, k), rig_load_pending(&t->gpu, batch, k);
+    for (int i = 0; i < k; i++) {
+        size_t inputs = (size_t)batch * (i == 0 ? 2 : 1) * sizeof(int32_t);
+        must_be_equal(b->draft_tokens, t->gpu.b.draft_tokens, inputs, "draft tokens", round);
+        must_be_equal(b->draft_positions_in, t->gpu.b.draft_positions_in, inputs, "draft positions", round);
+        size_t n = (size_t)batch * (size_t)b->draft_stride;
+        fill_logits(s, b->draft_logits, (int)n);
+        memcpy(t->gpu.b.draft_logits, b->draft_logits, n * sizeof(float));
+        rig_draw(&t->host, batch, i), rig_draw(&t->gpu, batch, i);
+        for (int slot = 1; slot < b->slots; slot++) {
+            size_t at = ((size_t)slot * (size_t)b->k_max + (size_t)i) * (size_t)b->vocab_draft;
+            must_equal_p(b->p_draft + at, t->gpu.b.p_draft + at, (size_t)b->vocab_draft, "p_draft", round);
+        }
+        must_be_equal(b->drafted, t->gpu.b.drafted, (size_t)b->slots * (size_t)b->k_max * sizeof(int32_t), "drafted",
+                      round);
+    }
+}
+
+static void verify_twins(struct twins *t, struct source *s, int batch, int k, int round) {
+    const struct sampler_buffers *b = &t->host.b;
+    rig_load_block(&t->host, batch, k), rig_load_block(&t->gpu, batch, k);
+    must_equal_inputs(t, batch, k, round);
+    size_t n = (size_t)batch * (size_t)(k + 1) * (size_t)b->target_stride;
+    fill_logits(s, b->target_logits, (int)n);
+    for (int row = 0; k > 0 && row < batch; row++) /* like the draft's, else nothing is ever accepted */
+        for (int i = 0; i < b->vocab_draft && i < b->vocab_target; i++)
+            b->target_logits[(size_t)row * (size_t)(k + 1) * (size_t)b->target_stride + (size_t)i] =
+                b->draft_logits[(size_t)row * (size_t)b->draft_stride + (size_t)i];
+    memcpy(t->gpu.b.target_logits, b->target_logits, n * sizeof(float));
+    rig_accept(&t->host, batch, k), rig_accept(&t->gpu, batch, k);
+    must_equal_slots(t, round);
+    must_be_equal(b->records, t->gpu.b.records, (size_t)batch * sizeof *b->records, "records", round);
+    for (int row = 0; row < batch; row++) { /* the host's residual takes the last row */
+        size_t at = (size_t)row * (size_t)(k + 1) * (size_t)b->vocab_target;
+        int kept = b->records[row].rejected ? k : k + 1;
+        for (int j = 0; b->records[row].live && j < kept; j++, at += (size_t)b->vocab_target)
+            must_equal_p(b->p_target + at, t->gpu.b.p_target + at, (size_t)b->vocab_target, "p_target", round);
+    }
+}
+
+static float pick(struct source *s, const float *values, int n) {
+    return values[word(s) % (uint32_t)n];
+}
+
+static struct sampling random_sampling(struct source *s, int vocab) {
+    static const float temperatures[] = {0, 0.05f, 0.3f, 0.7f, 1, 1.5f}, top_ps[] = {1, 1, 0.95f, 0.5f, 0.05f},
+                       min_ps[] = {0, 0, 0.02f, 0.3f};
+    const int top_ks[] = {0, 0, 1, 2, 5, 40, vocab / 2, vocab - 1, vocab};
+    int k = top_ks[word(s) % 9];
+    return (struct sampling){pick(s, temperatures, 6), pick(s, top_ps, 5), pick(s, min_ps, 4), k > 0 ? k : 0};
+}
+
+static void start_all(struct twins *t, struct source *s) {
+    const struct sampler_buffers *b = &t->host.b;
+    for (int slot = 1; slot < b->slots; slot++) {
+        if (b->slot[slot].status == SLOT_LIVE) continue;
+        int n = 1 + (int)(word(s) % 40), pending = (int)(word(s) % (uint32_t)b->vocab_target),
+            room = 1 + (int)(word(s) % 12);
+        struct sampling sampling = random_sampling(s, b->vocab_target);
+        uint64_t key = (uint64_t)word(s) << 32 | word(s);
+        rig_start(&t->host, slot, n, pending, room, sampling, key);
+        rig_start(&t->gpu, slot, n, pending, room, sampling, key);
+    }
+}
+
+static const struct {
+    int vocab_target, vocab_draft, padding, batch, k, rounds, bad_every;
+    float scale, step;
+} cases[] = {
+    {8, 8, 0, 4, 3, 200, 0, 3, 0},
+    {8, 5, 3, 5, 4, 200, 7, 2, 0.5f},
+    {37, 40, 1, 3, 8, 100, 0, 4, 1},
+    {512, 512, 0, 8, 5, 60, 9, 3, 0},
+    {1023, 1023, 2, 4, 4, 60, 0, 3, 0.25f},
+    {1025, 1024, 0, 4, 4, 60, 0, 5, 0},
+    {4099, 4099, 5, 8, 4, 40, 0, 3, 0.03125f},
+    {49152, 49152, 0, 3, 4, 20, 9, 4, 0},
+    {128256, 128256, 0, 2, 3, 12, 0, 4, 0.0625f},
+    {151936, 151669, 131, 2, 2, 12, 0, 8, 0},
+    {262144, 262144, 0, 1, 2, 10, 0, 5, 1},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+/* Loop index: the case. K changes from round to round; the last row is padding; rows move. */
+START_TEST(rounds_give_the_host_s_bits)
+{
+    struct source s = {
+        .seed = 99 + (uint64_t)_i, .scale = cases[_i].scale, .step = cases[_i].step, .bad_every = cases[_i].bad_every};
+    const int32_t end_ids[] = {3, 7};
+    struct sampler_buffers sizes = {.slots = cases[_i].batch + 2,
+                                    .max_batch = cases[_i].batch + 1,
+                                    .k_max = cases[_i].k,
+                                    .vocab_target = cases[_i].vocab_target,
+                                    .vocab_draft = cases[_i].vocab_draft,
+                                    .target_stride = cases[_i].vocab_target + cases[_i].padding,
+                                    .draft_stride = cases[_i].vocab_draft + cases[_i].padding,
+                                    .draft_positions = 40,
+                                    .end_count = 2};
+    struct twins t;
+    int64_t accepted = 0, rejected = 0, errors = 0;
+    open_twins(&t, &sizes, end_ids);
+    for (int round = 0; round < cases[_i].rounds; round++) {
+        int batch = cases[_i].batch, k = round % (cases[_i].k + 1);
+        start_all(&t, &s);
+        for (int row = 0; row <= batch; row++)
+            t.host.b.row_slot[row] = t.gpu.b.row_slot[row] = row < batch ? 1 + (row + round) % batch : 0;
+        draft_twins(&t, &s, batch + 1, k, round);
+        verify_twins(&t, &s, batch + 1, k, round);
+        for (int row = 0; row < batch; row++) {
+            const struct round_record *r = &t.host.b.records[row];
+            accepted += r->accepted, rejected += r->rejected, errors += r->status == SLOT_ERROR;
+        }
+    }
+    ck_assert_int_gt(accepted, 0);
+    ck_assert_int_gt(rejected, 0);
+    if (cases[_i].bad_every > 0) ck_assert_int_gt(errors, 0);
+    close_twins(&t);
+}
+END_TEST
+
+/* Every filter alone and all of them, over logits with ties at every edge. */
+START_TEST(filters_cut_ties_like_the_host)
+{
+    enum { V = 3000 };
+    struct sampler_buffers sizes = {
+        .slots = 2, .max_batch = 1, .k_max = 1, .vocab_target = V, .vocab_draft = V, .draft_positions = 1 << 20};
+    struct twins t;
+    open_twins(&t, &sizes, NULL);
+    for (int i = 0; i < 300; i++) {
+        struct source s = {.seed = 5000 + (uint64_t)i, .scale = 2, .step = i % 3 == 0 ? 4.0f : 0.5f};
+        struct sampling sampling = {.temperature = 0.3f + 0.01f * (float)(i % 100), .top_p = 1};
+        if (i % 4 != 1) sampling.top_k = 1 + (int)(word(&s) % V);
+        if (i % 4 != 0) sampling.top_p = (float)(1 + word(&s) % 999) * 0.001f;
+        if (i % 4 == 3) sampling.min_p = 0.1f;
+        rig_start(&t.host, 1, 5, 1, 9, sampling, (uint64_t)i), rig_start(&t.gpu, 1, 5, 1, 9, sampling, (uint64_t)i);
+        t.host.b.row_slot[0] = t.gpu.b.row_slot[0] = 1;
+        draft_twins(&t, &s, 1, 1, i);
+    }
+    close_twins(&t);
+}
+END_TEST
+
+Suite *check_sampler_cuda(void);
+Suite *check_sampler_cuda(void) {
+    Suite *suite = suite_create("sampler_cuda");
+    TCase *tc = tcase_create("sampler_cuda");
+    tcase_add_loop_test(tc, rounds_give_the_host_s_bits, 0, CASES);
+    tcase_add_test(tc, filters_cut_ties_like_the_host);
+    suite_add_tcase(suite, tc);
+    return suite;
+}

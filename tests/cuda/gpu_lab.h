@@ -1,0 +1,27 @@
+/* The layer of tests/ops_lab.h on a GPU: the same weights and cache values there, and copies to and fro. */
+#ifndef DUET_TESTS_CUDA_GPU_LAB_H
+#define DUET_TESTS_CUDA_GPU_LAB_H
+
+#include "tests/ops_lab.h"
+
+struct gpu {
+    struct lab lab; /* device and stream, for mini_forward */
+    char *arena;
+    size_t used, size;
+};
+
+void gpu_open(struct gpu *, size_t arena_bytes);
+void gpu_close(struct gpu *);
+void *gpu_alloc(struct gpu *, size_t bytes); /* 256-byte aligned */
+void gpu_put(struct gpu *, void *device, const void *host, size_t bytes);
+void gpu_get(struct gpu *, void *host, const void *device, size_t bytes);
+
+/* Random keys and values of 16 bits in `raw` [2 * kv_floats], and widened in the host layer's caches. */
+struct weight mini_random_caches(struct lab *, struct mini *);
+/* Allocates a twin on the GPU: weights, page table, RoPE table and caches copied, buffers of its own. */
+void gpu_twin(struct gpu *, const struct mini *host, const struct weight *raw_caches, struct mini *twin);
+void gpu_restore_caches(struct gpu *, const struct mini *twin, const struct weight *raw_caches);
+/* tokens, positions and row_slot of a pass. */
+void gpu_put_rows(struct gpu *, const struct mini *host, const struct mini *twin, int batch, int q_len);
+
+#endif
