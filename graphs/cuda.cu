@@ -1,5 +1,5 @@
 /* The CUDA device: one GPU, streams, events, graphs by stream capture. */
-#include "graphs/cuda.h"
+#include "graphs/cuda.cuh"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <math_constants.h>
 
-#include "graphs/cuda.h"
+#include "graphs/cuda.cuh"
 extern "C" {
 #include "sampler/internal.h"
 }

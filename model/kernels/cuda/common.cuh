@@ -5,7 +5,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "graphs/cuda.h"
+#include "graphs/cuda.cuh"
 extern "C" {
 #include "model/ops.h"
 }

@@ -1,6 +1,6 @@
 /* Inside of the CUDA device, for .cu files alone: the native stream, and what every launch and call goes through. */
-#ifndef DUET_GRAPHS_CUDA_H
-#define DUET_GRAPHS_CUDA_H
+#ifndef DUET_GRAPHS_CUDA_CUH
+#define DUET_GRAPHS_CUDA_CUH
 
 #include <cuda_runtime.h>
 
