@@ -100,7 +100,9 @@ static int send_weight(struct upload *u, const struct binding *b, char *to) {
 
 static int send_all(struct upload *u) {
     const struct model *m = u->model;
-    TRY(device_alloc_pinned(m->device, 2 * CHUNK * sizeof *u->staging, (void **)&u->staging));
+    void *pinned;
+    TRY(device_alloc_pinned(m->device, 2 * CHUNK * sizeof *u->staging, &pinned));
+    u->staging = pinned;
     TRY(event_create(m->device, &u->sent[0]));
     TRY(event_create(m->device, &u->sent[1]));
     char *to = m->weights;

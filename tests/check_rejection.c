@@ -196,7 +196,7 @@ START_TEST(emitted_tokens_follow_the_target_alone)
     static struct chain chain;
     static struct tally t;
     make_chain(&chain, run->vocab_draft);
-    drive(run, &chain, &t, EMITTED);
+    drive(run, &chain, &t, test_device_is_host() ? EMITTED : EMITTED / 4); /* copies around every launch */
     double p_next, p_joint;
     tally_p(&t, &p_next, &p_joint);
     ck_assert_msg(p_next > 1e-6, "k %d: p = %g of each token", run->k, p_next);

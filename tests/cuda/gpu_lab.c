@@ -6,7 +6,9 @@ void gpu_open(struct gpu *g, size_t arena_bytes) {
     *g = (struct gpu){.size = arena_bytes};
     ck_ok(device_open(&g->lab.device, "cuda", NULL));
     ck_ok(stream_create(g->lab.device, &g->lab.stream));
-    ck_ok(device_alloc_arena(g->lab.device, arena_bytes, (void **)&g->arena));
+    void *arena;
+    ck_ok(device_alloc_arena(g->lab.device, arena_bytes, &arena));
+    g->arena = arena;
 }
 
 void gpu_close(struct gpu *g) {
