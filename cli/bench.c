@@ -95,6 +95,9 @@ static void print_results(const struct bench *b) {
     add_figure(&t, "read bandwidth", b->bandwidth * 1e-9, "GB/s", 2);
     add_steps(&t, b);
     add_runs(&t, b);
+    if (b->o->shape && !b->o->csv) printf("random weights of the shape %s: nothing here is about text\n", b->o->shape);
+    if (b->o->simulate_alpha > 0)
+        printf("%sacceptance is simulated: alpha %g\n", b->o->csv ? "# " : "", (double)b->o->simulate_alpha);
     if (!b->o->csv)
         printf("%s; batch %d, %d prompts, %d tokens each, temperature %g, %d tokens of context in the steps\n\n",
                info.device, b->o->batch, b->prompts.count, b->o->max_tokens, (double)b->o->sampling.temperature,

@@ -114,7 +114,18 @@ static bool needs_draft(const struct options *o) {
     return o->k > 0 || o->k_max > 0;
 }
 
+/* --shape TARGET[,DRAFT]. */
+static int split_shapes(struct models *out, const char *shapes) {
+    size_t n = strcspn(shapes, ",");
+    out->target = strndup(shapes, n);
+    out->draft = shapes[n] ? strdup(shapes + n + 1) : NULL;
+    return 0;
+}
+
 static int find_pair(struct models *out, const struct options *o) {
+    if (o->shape && (o->target || o->draft))
+        return err_set(ERR_USAGE, "--shape and --target or --draft: give one of them");
+    if (o->shape) return split_shapes(out, o->shape);
     if (!o->target) return find_assets(out);
     TRY(models_find(o->target, &out->target));
     return o->draft && needs_draft(o) ? models_find(o->draft, &out->draft) : 0;
@@ -156,6 +167,8 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
         .context = o->context,
         .graphs = o->graphs,
         .buckets = o->buckets,
+        .random_weights = o->shape != NULL,
+        .simulate_alpha = o->simulate_alpha,
         .progress = progress_bar(),
     };
 }

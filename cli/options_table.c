@@ -91,6 +91,13 @@ const struct option_row option_table[] = {
      "print the memory plan of the pair, without loading it", ON_INSPECT, false},
     {"graphs", 0, NULL, OPTION_FLAG, AT(show_graphs), NULL, NULL, NULL, NULL,
      "load the pair, capture, and print both graph sets", ON_INSPECT, false},
+    {"shape", 0, "TARGET[,DRAFT]", OPTION_TEXT, AT(shape), NULL, NULL, NULL, NULL,
+     "models with random weights in place of files: llama-3.1-8b, llama-3.2-1b, llama-3.1-70b, qwen2.5-7b, "
+     "qwen2.5-0.5b, "
+     "qwen3-32b, qwen3-0.6b, smollm2-135m, or a FILE.json like config.json",
+     ON_BENCH, false},
+    {"simulate-alpha", 0, "A", OPTION_NUMBER, AT(simulate_alpha), "(0, 1]", NULL, NULL, "off",
+     "accept drafted tokens with probability A whatever the models say; the text means nothing then", ON_BENCH, false},
     {"csv", 0, NULL, OPTION_FLAG, AT(csv), NULL, NULL, NULL, NULL, "print CSV in place of the table", ON_BENCH, false},
     {"quiet", 'q', NULL, OPTION_FLAG, AT(quiet), NULL, NULL, NULL, NULL, "no notes and no progress bar", ON_ALL, false},
     {"version", 0, NULL, OPTION_FLAG, AT(version), NULL, NULL, NULL, NULL, "print the version and exit", ON_ALL, false},

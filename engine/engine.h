@@ -30,7 +30,9 @@ struct engine_options {
     int context;        /* 0: min(the pair's limits, 8192, what fits) */
     enum graph_mode graphs;
     enum bucket_policy buckets;
-    int pipeline; /* rounds in flight, 1 or 2; 0: 2 where the device is asynchronous, else 1 */
+    int pipeline;         /* rounds in flight, 1 or 2; 0: 2 where the device is asynchronous, else 1 */
+    bool random_weights;  /* benchmarks: target and draft are shapes (model/shape.h), without files and tokenizer */
+    float simulate_alpha; /* benchmarks: accept with this probability whatever the models say; 0: the rule */
     struct progress progress;
 };
 

@@ -79,6 +79,7 @@ static void set_buffers(struct engine *e) {
         .vocab_target = e->vocab,
         .target_stride = target->vocab,
         .end_count = target->end_count,
+        .simulate_alpha = e->options.simulate_alpha,
     };
     if (!e->draft_model) return;
     const struct model_config *draft = model_get_config(e->draft_model);
@@ -150,8 +151,10 @@ int engine_open_models(struct engine *e) {
     TRY(check_options(e));
     TRY(device_open(&e->device, e->options.device ? e->options.device : "auto",
                     &(struct device_options){.threads = e->options.threads}));
-    TRY(model_open(&e->target_model, e->options.target, "target", e->device));
-    if (e->k_max > 0) TRY(model_open(&e->draft_model, e->options.draft, "draft", e->device));
+    int (*open)(struct model **, const char *, const char *, struct device *) =
+        e->options.random_weights ? model_open_random : model_open;
+    TRY(open(&e->target_model, e->options.target, "target", e->device));
+    if (e->k_max > 0) TRY(open(&e->draft_model, e->options.draft, "draft", e->device));
     TRY(open_vocabularies(e));
     set_buffers(e);
     e->pipeline = e->options.pipeline ? e->options.pipeline : device_is_async(e->device) ? 2 : 1;

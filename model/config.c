@@ -308,12 +308,16 @@ static int load_file(struct model_config *c, const char *path, int (*read)(struc
     return rc;
 }
 
+int model_config_load_file(struct model_config *out, const char *path) {
+    *out = (struct model_config){.bos_id = -1, .gen_temperature = NAN, .gen_top_p = NAN, .gen_top_k = -1};
+    return load_file(out, path, read_config);
+}
+
 int model_config_load(struct model_config *out, const char *dir) {
     struct buf path = {0};
     struct stat st;
-    *out = (struct model_config){.bos_id = -1, .gen_temperature = NAN, .gen_top_p = NAN, .gen_top_k = -1};
     buf_printf(&path, "%s/config.json", dir);
-    int rc = load_file(out, buf_text(&path), read_config);
+    int rc = model_config_load_file(out, buf_text(&path));
     buf_clear(&path);
     buf_printf(&path, "%s/generation_config.json", dir);
     if (rc == 0 && lstat(buf_text(&path), &st) == 0) rc = load_file(out, buf_text(&path), read_generation_config);

@@ -43,6 +43,8 @@ const char *architecture_name(enum architecture); /* "LlamaForCausalLM", ... */
 
 /* Reads DIR/config.json and, where it exists, DIR/generation_config.json. Errors name the file. */
 int model_config_load(struct model_config *out, const char *dir);
+/* One file in config.json's form. */
+int model_config_load_file(struct model_config *out, const char *path);
 
 /* Fills rope [positions, DH/2, 2] (cos, sin) in f32, computed in double. llama3 scaling: as Meta's
  * reference (wavelength bands between low and high frequency factors). Host memory. */

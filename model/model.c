@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "model/model_internal.h"
+#include "model/shape.h"
 
 /* --- the expected tensors -------------------------------------------------------------------------------- */
 
@@ -96,8 +97,10 @@ static int load_weights(struct model *m) {
 
 /* Where the weights are to lie, and in which type. */
 static void choose_types(struct model *m) {
-    m->is_mapped = device_kind(m->device) == DEVICE_HOST;
-    m->type = m->is_mapped ? DTYPE_F32 : model_device_type(m);
+    bool on_host = device_kind(m->device) == DEVICE_HOST;
+    m->is_mapped = on_host && !m->is_random;
+    m->weight_type = model_device_type(m);
+    m->type = on_host ? DTYPE_F32 : m->weight_type;
     for (int i = 0; i < m->binding_count; i++)
         if (!m->is_mapped && m->bindings[i].weight->type == DTYPE_F32) m->is_rounded = true;
 }
@@ -111,7 +114,21 @@ static int open_files(struct model *m) {
     return 0;
 }
 
-int model_open(struct model **out, const char *dir, const char *name, struct device *device) {
+static int open_shape(struct model *m) {
+    m->is_random = true;
+    TRY(model_shape_load(&m->config, m->dir));
+    TRY(bind_all(m));
+    for (int i = 0; i < m->binding_count; i++) {
+        const struct binding *b = &m->bindings[i];
+        *b->weight = (struct weight){NULL, DTYPE_BF16, (int32_t)b->rows, (int32_t)b->cols};
+    }
+    if (m->config.tied) m->head = m->embedding;
+    choose_types(m);
+    return 0;
+}
+
+static int open_with(int (*open)(struct model *), struct model **out, const char *dir, const char *name,
+                     struct device *device) {
     *out = NULL;
     struct model *m = calloc(1, sizeof *m);
     if (!m || !(m->dir = strdup(dir))) {
@@ -121,13 +138,21 @@ int model_open(struct model **out, const char *dir, const char *name, struct dev
     snprintf(m->name, sizeof m->name, "%s", name);
     m->device = device;
     m->ops = ops_for(device);
-    int rc = open_files(m);
+    int rc = open(m);
     if (rc != 0) {
         model_close(m);
         return rc;
     }
     *out = m;
     return 0;
+}
+
+int model_open(struct model **out, const char *dir, const char *name, struct device *device) {
+    return open_with(open_files, out, dir, name, device);
+}
+
+int model_open_random(struct model **out, const char *shape, const char *name, struct device *device) {
+    return open_with(open_shape, out, shape, name, device);
 }
 
 void model_close(struct model *m) {
@@ -201,7 +226,9 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
     m->limits = *limits;
     size_t rows = (size_t)limits->max_rows * sizeof(float), q = (size_t)c->heads * (size_t)c->head_dim,
            kv = (size_t)c->kv_heads * (size_t)c->head_dim, kv_bytes = kv_layer_bytes(m) * (size_t)c->layers;
-    size_t parts = m->is_mapped ? 0 : rows * (size_t)c->heads * ATTENTION_PARTS * ((size_t)c->head_dim + 2);
+    size_t parts = device_kind(m->device) == DEVICE_HOST
+                       ? 0
+                       : rows * (size_t)c->heads * ATTENTION_PARTS * ((size_t)c->head_dim + 2);
     enum { WEIGHTS, KEYS, VALUES, ROPE, RESIDUAL, NORMED, QUERIES, ATTENDED, PARTS, KV_ROWS, MLP, SLICES };
     const struct {
         const char *what;

@@ -24,6 +24,8 @@ enum logits_rows { LOGITS_NONE, LOGITS_LAST, LOGITS_ALL };
 /* Reads and validates config and tensors of DIR; every tensor's shape and type is checked, unknown tensors are
  * refused by name. Allocates (heap). `name` ("target", "draft") prefixes slice names. */
 int model_open(struct model **out, const char *dir, const char *name, struct device *device);
+/* The same without files: `shape` as model_shape_load takes it, random bf16 weights made by model_upload. */
+int model_open_random(struct model **out, const char *shape, const char *name, struct device *device);
 void model_close(struct model *);
 const struct model_config *model_get_config(const struct model *);
 int64_t model_parameters(const struct model *);

@@ -34,11 +34,13 @@ struct model {
     struct binding *bindings;            /* [binding_count] sorted by name */
     int binding_count;
 
-    bool is_mapped;  /* weights are read in the mapped files (host device), else copied to the device as `type` */
-    bool is_rounded; /* the files hold f32, the device 16 bits */
-    enum dtype type; /* of keys and values, and of copied weights */
-    char *weights;   /* copied weights in the order of bindings, each aligned to POOL_ALIGN */
-    float *partials; /* [T, H, ATTENTION_PARTS, DH + 2] on CUDA */
+    bool is_mapped;         /* weights are read in the mapped files (host device), else they lie in `weights` */
+    bool is_random;         /* there are no files */
+    bool is_rounded;        /* the files hold f32, the device 16 bits */
+    enum dtype type;        /* of keys and values */
+    enum dtype weight_type; /* of `weights` */
+    char *weights;          /* in the order of bindings, each aligned to POOL_ALIGN */
+    float *partials;        /* [T, H, ATTENTION_PARTS, DH + 2] on CUDA */
 
     struct model_limits limits;
     float *rope; /* [rope_positions, DH/2, 2] */
@@ -50,8 +52,9 @@ struct model {
     float *h;            /* [T, F] */
 };
 
-/* upload.c: the type that a device with its own memory keeps this model in, F16 where all of the files is, else BF16;
- * the bytes it needs; the copy, which makes every struct weight point to the device. Synchronises, allocates. */
+/* upload.c: the type that a device with its own memory keeps this model's weights in, F16 where all of the files is, else
+ * BF16; the bytes they need; the copy (or the random numbers), which makes every struct weight point to the device.
+ * Synchronises, allocates. */
 enum dtype model_device_type(const struct model *);
 size_t model_device_bytes(const struct model *);
 int model_upload_weights(struct model *, struct stream *, const struct progress *);

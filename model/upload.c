@@ -1,9 +1,12 @@
 /* Weights into the memory of a device that does not read the mapped files: all of them in one 16-bit type, each tensor
  * aligned as the pool aligns, copied through two pinned buffers in turn. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
+#include "base/fmath.h"
+#include "base/philox.h"
 #include "model/model_internal.h"
 
 enum { CHUNK = 4 << 20 }; /* elements */
@@ -13,7 +16,7 @@ static size_t elements(const struct binding *b) {
 }
 
 static size_t aligned_bytes(const struct model *m, const struct binding *b) {
-    return (elements(b) * (size_t)dtype_bytes(m->type) + POOL_ALIGN - 1) / POOL_ALIGN * POOL_ALIGN;
+    return (elements(b) * (size_t)dtype_bytes(m->weight_type) + POOL_ALIGN - 1) / POOL_ALIGN * POOL_ALIGN;
 }
 
 enum dtype model_device_type(const struct model *m) {
@@ -66,20 +69,51 @@ struct upload {
     struct stream *stream;
     const struct progress *progress;
     uint16_t *staging;     /* [2, CHUNK] pinned */
+    uint16_t *random;      /* [CHUNK] of a model without files, else NULL */
     struct event *sent[2]; /* of each half */
     int turn;
     int64_t done, total; /* elements */
 };
 
-static int send_chunk(struct upload *u, uint16_t *to, const void *from, enum dtype type, size_t n) {
+/* Uniform bf16 in about +-0.03, as large as weights are. */
+static int make_random(struct upload *u) {
+    u->random = malloc(CHUNK * sizeof *u->random);
+    if (!u->random) return err_set(ERR_MEMORY, "out of memory for random weights");
+    for (uint32_t i = 0; i < CHUNK; i += 4) {
+        struct philox_block block = philox_block(1, 0, i / 4);
+        for (uint32_t j = 0; j < 4; j++)
+            u->random[i + j] = bf16_of_f32_bits(fmath_bits(((float)(block.w[j] >> 8) * 0x1p-24f - 0.5f) * 0.06f));
+    }
+    return 0;
+}
+
+/* Chunks are the same numbers from another place on, so that no two rows of a weight are alike. Norms are 1. */
+static void fill_random(const struct upload *u, uint16_t *stage, size_t n, bool is_norm) {
+    enum { BF16_ONE = 0x3F80, STRIDE = 1000003 };
+    size_t first = (size_t)u->done / CHUNK * STRIDE % CHUNK, ahead = n < CHUNK - first ? n : CHUNK - first;
+    memcpy(stage, u->random + first, ahead * sizeof *stage);
+    memcpy(stage + ahead, u->random, (n - ahead) * sizeof *stage);
+    for (size_t i = 0; is_norm && i < n; i++) stage[i] = BF16_ONE;
+}
+
+static bool is_norm(const struct binding *b) {
+    size_t n = strlen(b->name), m = strlen("norm.weight");
+    return n >= m && strcmp(b->name + n - m, "norm.weight") == 0;
+}
+
+static int send_chunk(struct upload *u, const struct binding *b, uint16_t *to, size_t first, size_t n) {
+    const struct weight *w = b->weight;
+    const char *from = u->random ? NULL : (const char *)w->data + first * (size_t)dtype_bytes(w->type);
     u->turn ^= 1;
     uint16_t *stage = u->staging + (size_t)u->turn * CHUNK;
     char what[32];
     if (!event_is_done(u->sent[u->turn])) TRY(event_wait(u->sent[u->turn]));
-    if (type == u->model->type)
+    if (u->random)
+        fill_random(u, stage, n, is_norm(b));
+    else if (w->type == u->model->weight_type)
         memcpy(stage, from, n * sizeof *stage);
     else
-        convert(stage, from, type, n);
+        convert(stage, from, w->type, n);
     TRY(stream_copy(u->stream, to, stage, n * sizeof *stage));
     TRY(event_record(u->sent[u->turn], u->stream));
     u->done += (int64_t)n;
@@ -89,11 +123,10 @@ static int send_chunk(struct upload *u, uint16_t *to, const void *from, enum dty
 }
 
 static int send_weight(struct upload *u, const struct binding *b, char *to) {
-    const struct weight *w = b->weight;
-    size_t n = elements(b), size = (size_t)dtype_bytes(w->type);
+    size_t n = elements(b);
     for (size_t first = 0; first < n; first += CHUNK) {
         size_t count = n - first < CHUNK ? n - first : CHUNK;
-        TRY(send_chunk(u, (uint16_t *)to + first, (const char *)w->data + first * size, w->type, count));
+        TRY(send_chunk(u, b, (uint16_t *)to + first, first, count));
     }
     return 0;
 }
@@ -105,6 +138,7 @@ static int send_all(struct upload *u) {
     u->staging = pinned;
     TRY(event_create(m->device, &u->sent[0]));
     TRY(event_create(m->device, &u->sent[1]));
+    if (m->is_random) TRY(make_random(u));
     char *to = m->weights;
     for (int i = 0; i < m->binding_count; i++) {
         TRY(send_weight(u, &m->bindings[i], to));
@@ -117,7 +151,7 @@ static void point_to_device(struct model *m) {
     char *at = m->weights;
     for (int i = 0; i < m->binding_count; i++) {
         m->bindings[i].weight->data = at;
-        m->bindings[i].weight->type = m->type;
+        m->bindings[i].weight->type = m->weight_type;
         at += aligned_bytes(m, &m->bindings[i]);
     }
     if (m->config.tied) m->head = m->embedding;
@@ -127,6 +161,7 @@ int model_upload_weights(struct model *m, struct stream *stream, const struct pr
     struct upload u = {.model = m, .stream = stream, .progress = progress, .total = model_parameters(m)};
     int rc = send_all(&u);
     if (rc != 0) (void)stream_sync(stream);
+    free(u.random);
     event_destroy(u.sent[0]);
     event_destroy(u.sent[1]);
     device_free_pinned(m->device, u.staging);

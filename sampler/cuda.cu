@@ -382,7 +382,8 @@ __device__ static float overlap(struct scratch &s, const float *p, const float *
 __device__ static bool is_accepted(const struct sampler_buffers &b, const struct walk &w, int d, const float *p,
                                    const float *q, int position) {
     if (d < 0 || d >= b.vocab_target || d >= b.vocab_draft) return false;
-    return rule_accepts(rule_uniform(philox_word(w.slot.key, (uint64_t)position, PHILOX_ACCEPT, 0)), p[d], q[d]);
+    float u = rule_uniform(philox_word(w.slot.key, (uint64_t)position, PHILOX_ACCEPT, 0));
+    return b.simulate_alpha > 0 ? u < b.simulate_alpha : rule_accepts(u, p[d], q[d]);
 }
 
 __device__ static int draw_residual(struct scratch &s, const struct sampler_buffers &b, const struct walk &w,

@@ -146,6 +146,7 @@ static bool is_accepted(const struct walk *w, int j, int position) {
     int d = w->b->drafted[w->s * w->b->k_max + j];
     if (d < 0 || d >= w->b->vocab_target || d >= w->b->vocab_draft) return false;
     float u = rule_uniform(philox_word(w->slot->key, (uint64_t)position, PHILOX_ACCEPT, 0));
+    if (w->b->simulate_alpha > 0) return u < w->b->simulate_alpha;
     return rule_accepts(u, target_row(w, j)[d], draft_row(w->b, w->s, j)[d]);
 }
 

@@ -100,7 +100,8 @@ struct sampler_buffers {
     int32_t slots, max_batch, k_max;
     int32_t vocab_target, vocab_draft;   /* common map sizes as above; vocab_draft 0 without a draft */
     int32_t target_stride, draft_stride; /* floats between rows of the models' logits (padded vocabularies) */
-    int32_t draft_positions;             /* the draft's own position limit */
+    float simulate_alpha;    /* benchmarks alone: above 0, accept with this probability in place of the rule */
+    int32_t draft_positions; /* the draft's own position limit */
 
     struct slot *slot; /* [S] */
     int32_t *row_slot; /* [B] slot of each graph row; rows past the live ones are 0 */
