@@ -25,36 +25,43 @@ int probe_sync(struct engine *e) {
 
 /* --- caches ------------------------------------------------------------------------------------------------ */
 
-/* [n] values of 16 bits, at the end of the [n] floats that they become. */
-static void widen(float *values, size_t n, enum dtype type) {
-    const uint16_t *halves = (const uint16_t *)(values + n) - n;
+static void widen(float *out, const void *in, size_t n, enum dtype type) {
+    const uint16_t *halves = in;
     for (size_t i = 0; i < n; i++) {
-        uint16_t half;
-        memcpy(&half, halves + i, sizeof half);
-        uint32_t sign = (uint32_t)(half & 0x8000) << 16, bits = (uint32_t)half << 16;
+        uint32_t sign = (uint32_t)(halves[i] & 0x8000) << 16, bits = (uint32_t)halves[i] << 16;
         if (type == DTYPE_F16) { /* exponents differ by 112: exact for subnormals too */
-            bits = (uint32_t)(half & 0x7FFF) << 13;
+            bits = (uint32_t)(halves[i] & 0x7FFF) << 13;
             bits = sign | (bits >= 0x0F800000u ? bits | 0x7F800000u : fmath_bits(fmath_from_bits(bits) * 0x1p112f));
         }
-        values[i] = fmath_from_bits(bits);
+        out[i] = fmath_from_bits(bits);
     }
+}
+
+/* One position's keys or values of all heads. */
+static int read_position(struct engine *e, const struct model_config *c, const void *cache, enum dtype type,
+                         size_t page, size_t offset, float *out) {
+    size_t dh = (size_t)c->head_dim, heads = (size_t)c->kv_heads, bytes = (size_t)dtype_bytes(type);
+    char *raw = malloc(heads * dh * bytes);
+    if (!raw) return err_set(ERR_MEMORY, "out of memory for a position");
+    int rc = 0;
+    for (size_t h = 0; h < heads && rc == 0; h++) {
+        size_t at = ((page * heads + h) * KV_PAGE + offset) * dh * bytes;
+        rc = stream_copy(e->stream, raw + h * dh * bytes, (const char *)cache + at, dh * bytes);
+    }
+    if (rc == 0) rc = stream_sync(e->stream);
+    if (rc == 0 && type == DTYPE_F32) memcpy(out, raw, heads * dh * bytes);
+    if (rc == 0 && type != DTYPE_F32) widen(out, raw, heads * dh, type);
+    free(raw);
+    return rc;
 }
 
 int probe_read_kv(struct engine *e, const struct sequence *s, enum probe_model which, int layer, int position, float *k,
                   float *v) {
     const struct model_config *c = probe_config(e, which);
     struct kv_layer kv = model_kv(model_of(e, which), layer);
-    size_t dh = (size_t)c->head_dim, page = (size_t)s->pages[position / KV_PAGE], n = (size_t)c->kv_heads * dh;
-    size_t bytes = (size_t)dtype_bytes(kv.type);
-    char *keys = (char *)(k + n) - n * bytes, *values = (char *)(v + n) - n * bytes;
-    for (size_t h = 0; h < (size_t)c->kv_heads; h++) {
-        size_t at = ((page * (size_t)c->kv_heads + h) * KV_PAGE + (size_t)(position % KV_PAGE)) * dh * bytes;
-        TRY(stream_copy(e->stream, keys + h * dh * bytes, (const char *)kv.k + at, dh * bytes));
-        TRY(stream_copy(e->stream, values + h * dh * bytes, (const char *)kv.v + at, dh * bytes));
-    }
-    TRY(stream_sync(e->stream));
-    if (kv.type != DTYPE_F32) widen(k, n, kv.type), widen(v, n, kv.type);
-    return 0;
+    size_t page = (size_t)s->pages[position / KV_PAGE], offset = (size_t)(position % KV_PAGE);
+    TRY(read_position(e, c, kv.k, kv.type, page, offset, k));
+    return read_position(e, c, kv.v, kv.type, page, offset, v);
 }
 
 static bool is_owned(const struct engine *e, int page) {

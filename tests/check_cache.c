@@ -35,8 +35,11 @@ static void must_equal_kv(struct engine *a, const struct sequence *sa, struct en
         for (int p = 0; p < positions; p++) {
             ck_ok(probe_read_kv(a, sa, which, l, p, kv, kv + n));
             ck_ok(probe_read_kv(b, sb, which, l, p, kv + 2 * n, kv + 3 * n));
-            ck_assert_msg(memcmp(kv, kv + 2 * n, 2 * n * sizeof *kv) == 0, "%s: layer %d, position %d differs", what, l,
-                          p);
+            for (size_t i = 0; i < 2 * n; i++)
+                if (memcmp(&kv[i], &kv[2 * n + i], sizeof *kv) != 0)
+                    ck_abort_msg("%s: %s layer %d, position %d: %s %zu is %g, expected %g", what,
+                                 which == PROBE_DRAFT ? "draft" : "target", l, p, i < n ? "key" : "value", i % n,
+                                 (double)kv[i], (double)kv[2 * n + i]);
         }
     free(kv);
 }

@@ -107,9 +107,10 @@ static void verify_twins(struct twins *t, struct source *s, int batch, int k, in
     rig_accept(&t->host, batch, k), rig_accept(&t->gpu, batch, k);
     must_equal_slots(t, round);
     must_be_equal(b->records, t->gpu.b.records, (size_t)batch * sizeof *b->records, "records", round);
-    for (int row = 0; row < batch; row++) { /* the host's residual takes the last row */
+    for (int row = 0; row < batch;
+         row++) { /* rows that the rule could come to; the host's residual takes the last row */
         size_t at = (size_t)row * (size_t)(k + 1) * (size_t)b->vocab_target;
-        int kept = b->records[row].rejected ? k : k + 1;
+        int kept = b->records[row].rejected ? k : b->records[row].k + 1;
         for (int j = 0; b->records[row].live && j < kept; j++, at += (size_t)b->vocab_target)
             must_equal_p(b->p_target + at, t->gpu.b.p_target + at, (size_t)b->vocab_target, "p_target", round);
     }
