@@ -161,11 +161,22 @@ test: deps
 
 build-tests: $(BUILD)/tests/run
 run-tests: export DUET := $(BUILD)/duet
-ifneq ($(wildcard build/data/smollm2/model.safetensors),)
+ifneq ($(and $(filter-out asan,$(MODE)),$(wildcard build/data/smollm2/model.safetensors)),)
 run-tests: export DUET_SMOLLM2 ?= build/data/smollm2
 endif
+ifneq ($(SUITE),)
 run-tests: $(BUILD)/tests/run $(BUILD)/duet
 	$(Q)$(BUILD)/tests/run $(SUITE)
+else
+# Suites run side by side, each with a log; the last line sums them up.
+LOGS := $(SUITES:%=$(BUILD)/logs/%)
+run-tests: $(LOGS)
+	@tools/sum-tests $(LOGS)
+$(LOGS): $(BUILD)/logs/%: $(BUILD)/tests/run $(BUILD)/duet FORCE
+	@mkdir -p $(@D)
+	@$(BUILD)/tests/run $* > $@ 2>&1 || true
+	@tools/sum-tests --suite $@
+endif
 
 test-data:
 	@tools/test-data build/data
