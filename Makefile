@@ -178,6 +178,10 @@ $(LOGS): $(BUILD)/logs/%: $(BUILD)/tests/run $(BUILD)/duet FORCE
 	@tools/sum-tests --suite $@
 endif
 
+# Succeeds where this build has the CUDA device.
+has-cuda:
+	@test $(DEVICE) = cuda
+
 test-data:
 	@tools/test-data build/data
 
@@ -251,7 +255,7 @@ help:
 	@echo 'MODE=release|debug|asan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CUDA_ARCH=sm_90 ...|all   CC=$(CC)   WERROR=1   V=1'
 
 FORCE:
-.PHONY: all deps test build-program build-tests run-tests test-cuda build-tests-cuda run-tests-cuda test-data demo lint lint-format lint-shell lint-headers install uninstall clean help FORCE
+.PHONY: all deps test has-cuda build-program build-tests run-tests test-cuda build-tests-cuda run-tests-cuda test-data demo lint lint-format lint-shell lint-headers install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(CUDA_TEST_OBJ:.o=.d) $(ALONE:=.d) $(wildcard $(BUILD)/bench/*.d)
