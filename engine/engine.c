@@ -117,11 +117,12 @@ static int create_graphs(struct engine *e) {
 }
 
 /* Kernels load at their first launch, which allocates and waits: everything that a run can launch and no graph set has
- * warmed up runs once, for the dummy sequence. Prefill's kernels differ by rows up to 64. */
+ * warmed up runs once, for the dummy sequence. Prefill's kernels differ by rows up to 128. */
 static int warm_up(struct engine *e) {
-    static const int32_t tokens[64];
+    enum { LONGEST = 128 };
+    static const int32_t tokens[LONGEST];
     if (!device_is_async(e->device)) return 0;
-    int longest = e->context < 64 ? e->context : 64;
+    int longest = e->context < LONGEST ? e->context : LONGEST;
     for (int rows = 8; rows < 2 * longest; rows *= 2) {
         int last = rows < longest ? rows : longest;
         TRY(model_prefill(e->target_model, e->stream, &e->prefill, 0, tokens, 0, last));

@@ -2,10 +2,10 @@
  *
  * Shapes: q [T, H DH] f32; K, V pages [P, HKV, PAGE, DH] 16 bit; out [T, H DH] 16 bit.
  * Mapping: block (b, chunk of queries | key/value head | part) walks splits part, part + PARTS, ... in ascending order with an
- *   online softmax a query. A query is one row and one of the H / HKV heads that share a key head; a warp owns up to 4. Keys
- *   and values of a split go through shared memory once for all queries of the block. The combining kernel adds the parts of a
- *   row and head in ascending order.
- * Bytes: every visible key and value once a chunk of 32 queries.
+ *   online softmax a query. A query is one row and one of the H / HKV heads that share a key head; a warp owns one (few
+ *   queries) or up to 4 (many). Keys and values of a split go through shared memory once for all queries of the block. The
+ *   combining kernel adds the parts of a row and head in ascending order.
+ * Bytes: every visible key and value once a chunk of 8 or 32 queries.
  * Numerics: which part and which place in its order a key has depends on its absolute position alone; a split without a visible
  *   key changes no bit; keys past a row are skipped, never multiplied. */
 #include <math_constants.h>
@@ -13,7 +13,7 @@
 #include "model/kernels/cuda/common.cuh"
 #include "model/kernels/cuda/table.h"
 
-enum { WARPS = 8, QUERIES_A_WARP = 4, CHUNK = WARPS * QUERIES_A_WARP, SPLIT = ATTENTION_SPLIT, PAIRS = 4, PAD = 2 };
+enum { WARPS = 8, SPLIT = ATTENTION_SPLIT, PAIRS = 4, PAD = 2 };
 
 template <typename T> struct pair_of;
 template <> struct pair_of<bf16> { typedef __nv_bfloat162 type; };
@@ -81,7 +81,8 @@ __device__ void attend_split(const struct op_attention &op, const float *q, int 
     r->max = max;
 #pragma unroll
     for (int i = 0; i < PAIRS; i++) r->out[i].x *= keep, r->out[i].y *= keep;
-    for (int j = 0; j < SPLIT; j++) {
+    const int keys_in_split = min(position - first + 1, (int)SPLIT);
+    for (int j = 0; j < keys_in_split; j++) {
         float weight = __shfl_sync(0xffffffffu, p[j / 32], j % 32);
         if (weight == 0) continue; /* not visible: its value may be anything */
 #pragma unroll
@@ -95,15 +96,16 @@ __device__ void attend_split(const struct op_attention &op, const float *q, int 
     }
 }
 
-template <typename T>
+template <typename T, int QUERIES_A_WARP>
 __global__ void __launch_bounds__(WARPS * 32) attention_kernel(const struct op_attention op, int chunks) {
+    constexpr int CHUNK = WARPS * QUERIES_A_WARP;
     extern __shared__ __align__(16) unsigned char shared[];
     const int dh = op.head_dim, group = op.heads / op.kv_heads, queries = op.rows.q_len * group;
     const int b = blockIdx.x / chunks, first_query = blockIdx.x % chunks * CHUNK, head = blockIdx.y, part = blockIdx.z;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     T *keys = (T *)shared, *values = keys + SPLIT * (dh + PAD);
     float *q = (float *)(values + SPLIT * (dh + PAD)); /* [CHUNK, DH] */
-    const int count = min(queries - first_query, (int)CHUNK);
+    const int count = min(queries - first_query, CHUNK);
     const int *positions = op.rows.positions + (size_t)b * op.rows.q_len;
     const int first_position = positions[first_query / group], last = positions[(first_query + count - 1) / group];
     struct running state[QUERIES_A_WARP];
@@ -164,14 +166,27 @@ template <typename T> __global__ void combine_kernel(const struct op_attention o
     }
 }
 
-template <typename T> static int launch(struct stream *s, const struct op_attention *op) {
-    int queries = op->rows.q_len * (op->heads / op->kv_heads), chunks = (queries + CHUNK - 1) / CHUNK;
+template <typename T, int QUERIES_A_WARP>
+static int launch_attention(struct stream *s, const struct op_attention *op, int queries) {
+    constexpr int CHUNK = WARPS * QUERIES_A_WARP;
+    int chunks = (queries + CHUNK - 1) / CHUNK;
     size_t shared = 2 * SPLIT * (size_t)(op->head_dim + PAD) * sizeof(T) + CHUNK * (size_t)op->head_dim * sizeof(float);
     if (shared > 48 << 10)
-        CUDA_TRY(cudaFuncSetAttribute(attention_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+        CUDA_TRY(cudaFuncSetAttribute(attention_kernel<T, QUERIES_A_WARP>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      (int)shared));
     dim3 grid(op->rows.batch * chunks, op->kv_heads, ATTENTION_PARTS);
-    attention_kernel<T><<<grid, WARPS * 32, shared, cuda_native(s)>>>(*op, chunks);
-    TRY(cuda_launched(s, "attention", sizeof *op));
+    attention_kernel<T, QUERIES_A_WARP><<<grid, WARPS * 32, shared, cuda_native(s)>>>(*op, chunks);
+    return cuda_launched(s, "attention", sizeof *op);
+}
+
+/* Few queries are spread over more blocks; how they are spread changes no bit of a query. */
+template <typename T> static int launch(struct stream *s, const struct op_attention *op) {
+    enum { FEW = 64 };
+    int queries = op->rows.q_len * (op->heads / op->kv_heads);
+    if (queries <= FEW)
+        TRY((launch_attention<T, 1>(s, op, queries)));
+    else
+        TRY((launch_attention<T, 4>(s, op, queries)));
     combine_kernel<T><<<dim3(rows_count(&op->rows), op->heads), 64, 0, cuda_native(s)>>>(*op);
     return cuda_launched(s, "attention combine", sizeof *op);
 }
