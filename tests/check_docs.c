@@ -144,7 +144,7 @@ static int missing_paths(const char *text, const char *where) {
     return missing;
 }
 
-/* Words check_name without a file tests/check_name.c. */
+/* Words check_name without a file tests/check_name.c or tests/cuda/check_name.c. */
 static int missing_suites(const char *text, const char *where) {
     int missing = 0;
     for (const char *at = text; (at = strstr(at, "check_")); at += strlen("check_")) {
@@ -152,6 +152,8 @@ static int missing_suites(const char *text, const char *where) {
         bool starts = at == text || !(isalnum((unsigned char)at[-1]) || at[-1] == '_');
         if (!starts || sscanf(at, "check_%63[a-z_]", name) != 1) continue;
         snprintf(path, sizeof path, "tests/check_%s.c", name);
+        if (access(path, F_OK) == 0) continue;
+        snprintf(path, sizeof path, "tests/cuda/check_%s.c", name);
         if (access(path, F_OK) == 0) continue;
         if (where) fprintf(stderr, "%s: there is no suite check_%s\n", where, name);
         missing++;
