@@ -22,7 +22,7 @@ SUITES   := $(patsubst tests/%.c,%,$(wildcard tests/check_*.c))
 
 CFLAGS_release := -O2 -g
 CFLAGS_debug   := -O0 -g
-CFLAGS_asan    := -O2 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+CFLAGS_asan    := -O2 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 ifeq ($(CFLAGS_$(MODE)),)
 $(error MODE=$(MODE): expected release, debug or asan)
 endif
