@@ -154,7 +154,7 @@ static int create_empty(struct engine **out, const struct engine_options *option
 }
 
 int engine_create(struct engine **out, const struct engine_options *options) {
-    struct engine *e;
+    struct engine *e = NULL;
     *out = NULL;
     TRY(create_empty(&e, options));
     int rc = start(e);
@@ -193,7 +193,7 @@ void engine_destroy(struct engine *e) {
 }
 
 int engine_plan(struct memory_plan *out, const struct engine_options *options) {
-    struct engine *e;
+    struct engine *e = NULL;
     struct pool *plan = NULL;
     memset(out, 0, sizeof *out);
     TRY(create_empty(&e, options));
