@@ -49,11 +49,13 @@ static void note_time(struct answer *a, int tokens) {
 static void on_tokens(void *user, struct token_block *block) {
     struct answer *a = user;
     int shown = 0, count = block->ended ? block->count - 1 : block->count;
+    signals_hold();
     while (shown < count && a->rc == 0 && !a->stopped) {
         a->rc = show_token(a, block->tokens[shown], shown < block->accepted);
         shown++;
     }
     fflush(stdout);
+    signals_release();
     if (a->rc == 0 && ferror(stdout)) a->rc = err_set(ERR_IO, "standard output: %s", strerror(errno));
     if (a->rc != 0 || a->stopped) {
         block->keep = shown;

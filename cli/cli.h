@@ -63,6 +63,9 @@ void signals_set(enum signal_mode);
 void signals_set_message(const char *line); /* of SIGNALS_EXIT; copied; default "duet: interrupted" */
 bool signals_interrupted(void);
 void signals_clear(void);
+/* Between these Ctrl-C waits: a write that it interrupted would lose what it was to write. */
+void signals_hold(void);
+void signals_release(void);
 
 /* --- models and the engine (models.c) ------------------------------------------------------------------- */
 
@@ -92,7 +95,8 @@ struct alpha_report {
     const char *path; /* NULL: text alone */
     FILE *file;
 };
-/* Opens FILE, before the models load. */
+/* Opens FILE, before the models load; what it holds stays until the report is written. ERR_USAGE if it is the input or the
+ * output file too. */
 int alpha_report_open(struct alpha_report *, const struct options *);
 /* At the end of the run: the table to stderr, the object to FILE. Closes it; a failed write is an error. */
 int alpha_report_write(struct alpha_report *, const struct engine *);

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "cli/cli.h"
 
 static bool is_standard(const char *path) {
     return !path || strcmp(path, "-") == 0;
@@ -85,8 +86,11 @@ int output_begin(struct output *o) {
 }
 
 int output_line(struct output *o, const char *text, size_t n) {
-    if (fwrite(text, 1, n, o->file) == n && putc('\n', o->file) != EOF && fflush(o->file) == 0) return 0;
+    signals_hold();
+    bool written = fwrite(text, 1, n, o->file) == n && putc('\n', o->file) != EOF && fflush(o->file) == 0;
     int reason = errno;
+    signals_release();
+    if (written) return 0;
     clearerr(o->file); /* said once, here */
     return err_set(ERR_IO, "%s: cannot write: %s", o->name, strerror(reason));
 }

@@ -188,6 +188,8 @@ int engine_start(struct engine **out, struct models *m, const struct options *o)
     if (info.device_missing[0]) cli_note("%s; running on the host", info.device_missing);
     if (info.target_rounded) cli_note("%s: f32 weights are rounded to bf16", eo.target);
     if (info.draft_rounded) cli_note("%s: f32 weights are rounded to bf16", eo.draft);
-    if (info.context_capped) cli_note("context capped to %d tokens: memory allows no more", info.context);
+    if (info.context_capped)
+        cli_note("context of %d tokens, of %d that the target has positions for", info.context,
+                 engine_config(*out)->positions);
     return 0;
 }

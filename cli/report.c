@@ -1,31 +1,30 @@
 /* --alpha-report: the acceptance of a run as a table with a picture, and as JSON. */
-#include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/io.h"
 
 enum { REPORT_BAR = 40 };
 
 int alpha_report_open(struct alpha_report *r, const struct options *o) {
     *r = (struct alpha_report){.wanted = o->alpha_report, .path = o->alpha_report_file};
     if (!r->path) return 0;
-    r->file = fopen(r->path, "w");
-    if (!r->file) return err_set(ERR_IO, "%s: %s", r->path, strerror(errno));
+    struct output file;
+    TRY(output_open(&file, r->path, o->input));
+    r->file = file.file;
+    struct stat output, report;
+    if (o->output && stat(o->output, &output) == 0 && fstat(fileno(r->file), &report) == 0 && S_ISREG(report.st_mode) &&
+        output.st_dev == report.st_dev && output.st_ino == report.st_ino)
+        return err_set(ERR_USAGE, "%s: is the output file too", r->path);
     return 0;
 }
 
 void alpha_report_close(struct alpha_report *r) {
-    if (r->file) fclose(r->file);
+    if (r->file && r->file != stdout) fclose(r->file);
     r->file = NULL;
-}
-
-/* The largest K that rounds offered: /k may have changed it. */
-static int largest_k(const struct acceptance *a, int k) {
-    for (int j = K_MAX - 1; j >= k; j--)
-        if (a->offered[j] > 0) return j + 1;
-    return k;
 }
 
 /* A bar of `share` in [0, 1], in eighths of a cell where the terminal has them. */
@@ -100,19 +99,19 @@ static int write_json(struct alpha_report *r, const struct acceptance *a, int k)
     cJSON *object = acceptance_json(a, k);
     json_print(object, &text);
     cJSON_Delete(object);
-    buf_putc(&text, '\n');
-    errno = 0;
-    bool ok = fwrite(buf_text(&text), 1, text.len, r->file) == text.len;
-    ok = fclose(r->file) == 0 && ok;
+    struct output file = {r->file, r->path};
     r->file = NULL;
+    int rc = output_begin(&file);
+    if (rc == 0) rc = output_line(&file, buf_text(&text), text.len);
+    int closed = output_close(&file);
     buf_free(&text);
-    return ok ? 0 : err_set(ERR_IO, "%s: cannot write: %s", r->path, strerror(errno));
+    return rc != 0 ? rc : closed;
 }
 
 int alpha_report_write(struct alpha_report *r, const struct engine *e) {
     if (!r->wanted) return 0;
     const struct acceptance *a = engine_stats(e);
-    int k = largest_k(a, engine_info(e).k);
+    int k = a->rounds > 0 ? a->k : engine_info(e).k;
     progress_clear();
     fflush(stdout);
     print_figures(a, k);

@@ -1,4 +1,5 @@
 /* Ctrl-C. */
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,7 +23,23 @@ void signals_set(enum signal_mode mode) {
     exits_at_once = mode == SIGNALS_EXIT;
     struct sigaction action = {.sa_handler = on_interrupt}; /* no SA_RESTART: reads return EINTR */
     sigaction(SIGINT, &action, NULL);
-    signal(SIGPIPE, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN); /* a failed write says why */
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+static void mask_interrupt(int how) {
+    sigset_t interrupt;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    sigprocmask(how, &interrupt, NULL);
+}
+
+void signals_hold(void) {
+    mask_interrupt(SIG_BLOCK);
+}
+
+void signals_release(void) {
+    mask_interrupt(SIG_UNBLOCK);
 }
 
 void signals_set_message(const char *line) {

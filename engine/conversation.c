@@ -60,7 +60,7 @@ static int conversation_open(struct conversation *c, const struct conversation_o
     c->chat_template = o->chat_template;
     c->think = o->think;
     c->tokenizer = engine_tokenizer(o->engine);
-    if (!c->tokenizer) return err_set(ERR_USAGE, "the target has no tokenizer.json, which a conversation needs");
+    if (!c->tokenizer) return err_set(ERR_IO, "tokenizer.json: the target has none, and a conversation needs it");
     int context = engine_info(o->engine).context;
     c->limit = o->reserve_tok > 0 && o->reserve_tok < context ? o->reserve_tok : context;
     if (c->chat_template) {

@@ -249,8 +249,9 @@ const struct tokenizer *engine_tokenizer(const struct engine *e) {
 }
 
 int engine_set_k(struct engine *e, int k) {
+    if (k > 0 && !e->draft_model)
+        return err_set(ERR_USAGE, "k is %d, but no draft is loaded (start with --k or --k-max above 0)", k);
     if (k < 0 || k > e->k_max) return err_set(ERR_USAGE, "k is %d, it must lie in 0..%d (--k-max)", k, e->k_max);
-    if (k > 0 && !e->draft_model) return err_set(ERR_USAGE, "k is %d, but no draft is loaded", k);
     e->k = k;
     return 0;
 }

@@ -52,7 +52,7 @@ void memory_plan_free(struct memory_plan *);
 
 struct engine_info {
     int context;         /* usable positions of a sequence */
-    bool context_capped; /* the default was cut because memory did not allow more */
+    bool context_capped; /* the default is less than the target has positions for */
     int vocab;           /* ids of a prompt lie in [0, vocab) */
     int k, k_max, max_batch;
     uint64_t pool_bytes;

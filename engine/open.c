@@ -133,7 +133,6 @@ static int fit_context(struct engine *e, int wanted, bool may_shrink) {
         if (parts.all <= free_bytes / 10 * 9) break;
         if (!may_shrink || e->context <= KV_PAGE) return refuse_plan(e, &parts, free_bytes);
     }
-    e->context_capped = e->context < wanted;
     return 0;
 }
 
@@ -142,9 +141,12 @@ static int decide_context(struct engine *e) {
     if (asked < 0 || asked > limit)
         return err_set(ERR_USAGE, "a context of %d tokens: %s has positions for %d", asked, e->options.target, limit);
     if (asked > 0) return fit_context(e, asked, false);
+    int positions = limit;
     if (e->draft_model && model_get_config(e->draft_model)->positions < limit)
         limit = model_get_config(e->draft_model)->positions;
-    return fit_context(e, limit < CONTEXT_DEFAULT ? limit : CONTEXT_DEFAULT, true);
+    TRY(fit_context(e, limit < CONTEXT_DEFAULT ? limit : CONTEXT_DEFAULT, true));
+    e->context_capped = e->context < positions;
+    return 0;
 }
 
 int engine_open_models(struct engine *e) {

@@ -405,6 +405,25 @@ START_TEST(alpha_report_sums_the_run)
 }
 END_TEST
 
+START_TEST(alpha_report_spares_the_input_and_the_output)
+{
+    char in[512], report[600], out[512];
+    struct buf text = {0};
+    snprintf(in, sizeof in, "%s", temp_path("kept.jsonl"));
+    snprintf(out, sizeof out, "%s", temp_path("both.jsonl"));
+    write_file(in, "{\"prompt\": \"a\"}\n");
+    snprintf(report, sizeof report, "--alpha-report=%s", in);
+    run("", ARGUMENTS("batch", "-i", in, report));
+    expect_error(2, "is the input file too");
+    text_of_file(in, &text);
+    ck_assert_str_eq(buf_text(&text), "{\"prompt\": \"a\"}\n");
+    snprintf(report, sizeof report, "--alpha-report=%s", out);
+    run("", ARGUMENTS("batch", "-i", in, "-o", out, report));
+    expect_error(2, "is the output file too");
+    buf_free(&text);
+}
+END_TEST
+
 /* Waits until the program has written a record; at most ten seconds. */
 static void wait_for_a_record(void) {
     for (int i = 0; i < 1000; i++) {
@@ -493,6 +512,7 @@ Suite *check_batch(void) {
     tcase_set_timeout(files, 60);
     tcase_add_test(files, output_is_written_in_place_and_never_over_the_input);
     tcase_add_test(files, alpha_report_sums_the_run);
+    tcase_add_test(files, alpha_report_spares_the_input_and_the_output);
     tcase_add_test(files, ctrl_c_before_the_run_exits_130_too);
     tcase_add_test(files, ctrl_c_writes_what_is_finished_in_order_and_exits_130);
     suite_add_tcase(suite, files);

@@ -10,6 +10,7 @@ void acceptance_add(struct acceptance *a, const struct round_record *r) {
         return;
     }
     a->rounds++;
+    if (r->k > a->k) a->k = r->k;
     a->drafted += r->k;
     a->accepted += r->accepted;
     a->rejected += r->rejected;
@@ -27,6 +28,7 @@ void acceptance_cut(struct acceptance *a, int tokens) {
 
 void acceptance_merge(struct acceptance *a, const struct acceptance *other) {
     a->rounds += other->rounds;
+    if (other->k > a->k) a->k = other->k;
     a->plain_rounds += other->plain_rounds;
     a->drafted += other->drafted;
     a->accepted += other->accepted;

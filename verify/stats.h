@@ -15,6 +15,7 @@
 struct acceptance {
     int64_t rounds;       /* live rounds with k > 0 */
     int64_t plain_rounds; /* live rounds with k = 0 */
+    int k;                /* the largest k of these rounds */
     int64_t drafted, accepted, rejected, emitted, cut;
     double overlap_sum;
     int64_t evaluated;
