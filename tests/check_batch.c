@@ -411,7 +411,7 @@ START_TEST(alpha_report_spares_the_input_and_the_output)
     struct buf text = {0};
     snprintf(in, sizeof in, "%s", temp_path("kept.jsonl"));
     snprintf(out, sizeof out, "%s", temp_path("both.jsonl"));
-    write_file(in, "{\"prompt\": \"a\"}\n");
+    text_to_file(in, "{\"prompt\": \"a\"}\n");
     snprintf(report, sizeof report, "--alpha-report=%s", in);
     run("", ARGUMENTS("batch", "-i", in, report));
     expect_error(2, "is the input file too");
