@@ -3,15 +3,6 @@
 #include "model/kernels/cuda/product.cuh"
 #include "model/kernels/cuda/table.h"
 
-template <typename T> struct head_rows {
-    const T *weights;
-    int vocab, k;
-    __device__ const T *row(int tile, int i) const {
-        int o = tile * PRODUCT_ROWS + i;
-        return o < vocab ? weights + (size_t)o * k : nullptr;
-    }
-};
-
 struct write_logits {
     float *logits;
     int vocab;
@@ -29,7 +20,7 @@ int cuda_op_logits(struct stream *s, const struct op_logits *op) {
     return with_type(op->w.type, [&](auto type) {
         typedef decltype(type) T;
         TRY(norm<T>(s, op->x, &op->norm, op->normed, count, op->width, op->eps, stride, stride - 1));
-        head_rows<T> rows = {(const T *)op->w.data, op->vocab, op->width};
+        matrix_rows<T> rows = {(const T *)op->w.data, op->vocab, op->width};
         return product<T>(s, "logits", (op->vocab + PRODUCT_ROWS - 1) / PRODUCT_ROWS, count, op->width,
                           (const T *)op->normed, rows, write_logits{op->logits, op->vocab});
     });

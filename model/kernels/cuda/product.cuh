@@ -123,6 +123,16 @@ __global__ void __launch_bounds__(PRODUCT_WARPS * 32, TILES *GROUPS <= 2 ? 2 : 1
     }
 }
 
+/* Groups of 16 rows of one matrix [rows, k]. */
+template <typename T> struct matrix_rows {
+    const T *weights;
+    int rows, k;
+    __device__ const T *row(int tile, int i) const {
+        int o = tile * PRODUCT_ROWS + i;
+        return o < rows ? weights + (size_t)o * k : nullptr;
+    }
+};
+
 /* Widths that 16-byte loads cannot read: one warp a weight row and token, the same promise. */
 template <typename T, typename Rows, typename Out>
 __global__ void __launch_bounds__(512) product_plain_kernel(Rows weights, const T *__restrict__ x, int k, Out out) {

@@ -2,15 +2,6 @@
 #include "model/kernels/cuda/product.cuh"
 #include "model/kernels/cuda/table.h"
 
-template <typename T> struct project_rows {
-    const T *weights;
-    int rows, k;
-    __device__ const T *row(int tile, int i) const {
-        int o = tile * PRODUCT_ROWS + i;
-        return o < rows ? weights + (size_t)o * k : nullptr;
-    }
-};
-
 struct add_residual {
     float *x;
     int width;
@@ -26,7 +17,7 @@ int cuda_op_project(struct stream *s, const struct op_project *op) {
     int blocks = (op->w.rows + PRODUCT_ROWS - 1) / PRODUCT_ROWS;
     return with_type(op->w.type, [&](auto type) {
         typedef decltype(type) T;
-        project_rows<T> rows = {(const T *)op->w.data, op->w.rows, op->w.cols};
+        matrix_rows<T> rows = {(const T *)op->w.data, op->w.rows, op->w.cols};
         return product<T>(s, "project", blocks, rows_count(&op->rows), op->w.cols, (const T *)op->h, rows,
                           add_residual{op->x, op->w.rows});
     });
