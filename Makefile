@@ -125,9 +125,11 @@ $(BUILD)/tests/suites.h: FORCE
 $(TEST_OBJ): | build/deps.test
 $(BUILD)/tests/run.o: private override CPPFLAGS += -I$(BUILD)/tests
 $(BUILD)/tests/run.o: $(BUILD)/tests/suites.h
-$(BUILD)/tests/run: $(LIB_OBJ) $(TEST_OBJ)
+# Commands run inside tests too, over a host device with faults to order (tests/faulty_host.h).
+WRAP := -Wl,--wrap=device_open_host
+$(BUILD)/tests/run: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TEST_OBJ)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
 
 # On a GPU: tests/cuda/check_NAME.c and .cu, and those of the suites above that take a device. CUDA after fork is undefined,
 # so this runner forks no tests and has no time limits of its own.
@@ -144,7 +146,7 @@ $(BUILD)/tests/cuda/run.o: private override CPPFLAGS += -I$(BUILD)/tests/cuda
 $(BUILD)/tests/cuda/run.o: $(BUILD)/tests/cuda/suites.h
 $(BUILD)/tests/run_cuda: $(LIB_OBJ) $(CUDA_TEST_OBJ)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
 
 test-cuda: deps
 	$(AGAIN) DEVICE=cuda run-tests-cuda

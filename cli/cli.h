@@ -81,8 +81,11 @@ void models_free(struct models *);
 /* One model by the same rules: what `inspect DIR` takes. *out is freed by the caller. */
 int models_find(const char *name, char **out);
 
+/* Rounds between two whose device time a report or `duet bench` measures: the events cost then a fraction of a percent. */
+enum { TIMED_EVERY = 4 };
+
 /* Fills engine_options: k and k_max (0 without a draft; default k_max: max(k, 8) in chat, k elsewhere), max_batch (1 in
- * chat), context, device, threads, graphs, buckets, and the progress bar. Points into `m` and `o`. */
+ * chat), context, device, threads, graphs, buckets, timing (for --alpha-report and in bench), and the progress bar. Points into `m` and `o`. */
 void engine_options_set(struct engine_options *out, const struct options *o, const struct models *m);
 
 /* Resolves, creates the engine, clears the bar, and notes a capped context. `m` must outlive the engine. */

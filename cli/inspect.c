@@ -211,6 +211,7 @@ static void print_plan(const struct memory_plan *plan) {
     table_print(&table, false);
     printf("\npool %llu bytes; weights read from mapped files %llu bytes; context %d tokens, %d KV pages\n",
            (unsigned long long)plan->total_bytes, (unsigned long long)plan->mapped_bytes, plan->context, plan->pages);
+    if (plan->refusal[0]) printf("does not fit: %s\n", plan->refusal);
 }
 
 static int plan_pair(struct memory_plan *plan, const struct options *o, const struct models *m) {
@@ -224,8 +225,9 @@ static int print_model_plan(char *dir, const struct options *o) {
     struct models m = {.target = dir};
     struct memory_plan plan;
     TRY(plan_pair(&plan, o, &m));
-    print_line("memory", "pool %llu bytes and %llu mapped, at batch %d and context %d",
-               (unsigned long long)plan.total_bytes, (unsigned long long)plan.mapped_bytes, o->batch, plan.context);
+    print_line("memory", "pool %llu bytes and %llu mapped, at batch %d and context %d%s",
+               (unsigned long long)plan.total_bytes, (unsigned long long)plan.mapped_bytes, o->batch, plan.context,
+               plan.refusal[0] ? "; more than there is" : "");
     memory_plan_free(&plan);
     return 0;
 }

@@ -169,6 +169,7 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
         .buckets = o->buckets,
         .random_weights = o->shape != NULL,
         .simulate_alpha = o->simulate_alpha,
+        .timing = o->alpha_report || o->command == COMMAND_BENCH ? TIMED_EVERY : 0,
         .progress = progress_bar(),
     };
 }

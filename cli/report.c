@@ -81,22 +81,74 @@ static void print_positions(const struct acceptance *a, int k) {
     }
 }
 
-static void print_launches(const struct engine *e, int k) {
+/* --- the engine's rounds ------------------------------------------------------------------------------------ */
+
+/* Means over the rounds of the engine; NAN where there was none. */
+struct round_means {
+    double graph_launches, kernel_launches, host_us, wait_us; /* over all rounds */
+    double draft_ms, verify_ms, sampling_ms, device_ms;       /* over those that were timed */
+    uint64_t rounds, timed_rounds, eager_fallbacks;
+};
+
+static struct round_means round_means(const struct engine *e) {
     struct engine_counts c = engine_counts(e);
-    if (!c.rounds) return;
-    double rounds = (double)c.rounds;
-    int graphs, kernels;
-    engine_launches(e, k, &graphs, &kernels);
-    fputs("launches a round\n", stderr);
-    fprintf(stderr, "  graphs %.2f (%d at K = %d), kernels outside graphs %d, eager fallbacks %llu in all\n",
-            (double)c.stream.graph_launches / rounds, graphs, k, kernels,
-            (unsigned long long)(c.draft.eager_fallbacks + c.target.eager_fallbacks));
-    fprintf(stderr, "  host time to enqueue %.1f us\n", (double)c.host_us / rounds);
+    double rounds = c.rounds ? (double)c.rounds : NAN, timed = c.times.rounds ? (double)c.times.rounds : NAN;
+    return (struct round_means){
+        .graph_launches = (double)c.graph_launches / rounds,
+        .kernel_launches = (double)c.kernel_launches / rounds,
+        .host_us = (double)c.host_us / rounds,
+        .wait_us = (double)c.wait_us / rounds,
+        .draft_ms = c.times.draft_ms / timed,
+        .verify_ms = c.times.verify_ms / timed,
+        .sampling_ms = c.times.sampling_ms / timed,
+        .device_ms = (c.times.draft_ms + c.times.verify_ms + c.times.sampling_ms) / timed,
+        .rounds = c.rounds,
+        .timed_rounds = c.times.rounds,
+        .eager_fallbacks = c.draft.eager_fallbacks + c.target.eager_fallbacks,
+    };
 }
 
-static int write_json(struct alpha_report *r, const struct acceptance *a, int k) {
+static void print_rounds(const struct engine *e, int k) {
+    struct round_means m = round_means(e);
+    int graphs, kernels;
+    if (!m.rounds) return;
+    engine_launches(e, k, &graphs, &kernels);
+    fprintf(stderr, "a round of the engine, mean of %llu\n", (unsigned long long)m.rounds);
+    if (m.timed_rounds)
+        fprintf(stderr, "  device %.3f ms: draft %.3f, verify %.3f, sampling %.3f (events, in %llu rounds)\n",
+                m.device_ms, m.draft_ms, m.verify_ms, m.sampling_ms, (unsigned long long)m.timed_rounds);
+    fprintf(stderr, "  host %.1f us to enqueue%s, %.1f us of waiting\n", m.host_us,
+            engine_info(e).is_async ? "" : " and run", m.wait_us);
+    fprintf(stderr,
+            "  launches: graphs %.2f (%d at K = %d), kernels outside graphs %.2f (%d), eager fallbacks %llu in all\n",
+            m.graph_launches, graphs, k, m.kernel_launches, kernels, (unsigned long long)m.eager_fallbacks);
+}
+
+static void add_mean(cJSON *object, const char *name, double value) {
+    cJSON_AddItemToObject(object, name, isnan(value) ? cJSON_CreateNull() : cJSON_CreateNumber(value));
+}
+
+static void add_rounds(cJSON *object, const struct engine *e) {
+    struct round_means m = round_means(e);
+    cJSON_AddNumberToObject(object, "engine_rounds", (double)m.rounds);
+    cJSON_AddNumberToObject(object, "timed_rounds", (double)m.timed_rounds);
+    add_mean(object, "device_ms_per_round", m.device_ms);
+    add_mean(object, "draft_ms_per_round", m.draft_ms);
+    add_mean(object, "verify_ms_per_round", m.verify_ms);
+    add_mean(object, "sampling_ms_per_round", m.sampling_ms);
+    add_mean(object, "host_us_per_round", m.host_us);
+    add_mean(object, "wait_us_per_round", m.wait_us);
+    add_mean(object, "graph_launches_per_round", m.graph_launches);
+    add_mean(object, "eager_launches_per_round", m.kernel_launches);
+    cJSON_AddNumberToObject(object, "eager_fallbacks", (double)m.eager_fallbacks);
+}
+
+/* --- the report --------------------------------------------------------------------------------------------- */
+
+static int write_json(struct alpha_report *r, const struct engine *e, int k) {
     struct buf text = {0};
-    cJSON *object = acceptance_json(a, k);
+    cJSON *object = acceptance_json(engine_stats(e), k);
+    add_rounds(object, e);
     json_print(object, &text);
     cJSON_Delete(object);
     struct output file = {r->file, r->path};
@@ -119,6 +171,6 @@ int alpha_report_write(struct alpha_report *r, const struct engine *e) {
         print_histogram(a, k);
         print_positions(a, k);
     }
-    print_launches(e, k);
-    return r->file ? write_json(r, a, k) : 0;
+    print_rounds(e, k);
+    return r->file ? write_json(r, e, k) : 0;
 }

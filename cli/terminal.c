@@ -90,7 +90,7 @@ void cli_note(const char *format, ...) {
 
 /* --- the bar ------------------------------------------------------------------------------------------------ */
 
-enum { BAR_WIDTH = 24, BAR_INTERVAL_US = 100000 };
+enum { BAR_WIDTH = 24, BAR_WIDTH_MIN = 8, BAR_INTERVAL_US = 100000 };
 
 void progress_clear(void) {
     if (!term.bar_drawn) return;
@@ -104,13 +104,15 @@ void progress_draw(const char *what, int64_t done, int64_t total, const char *ta
     int64_t now = clock_us();
     if (term.bar_drawn && done < total && now - term.bar_us < BAR_INTERVAL_US) return;
     term.bar_us = now;
-    int full = (int)((double)BAR_WIDTH * (double)done / (double)total);
-    char bar[BAR_WIDTH + 1];
-    for (int i = 0; i < BAR_WIDTH; i++) bar[i] = i < full ? '#' : ' ';
-    bar[BAR_WIDTH] = 0;
-    char line[256];
-    snprintf(line, sizeof line, "%s [%s] %lld/%lld%s%s", what, bar, (long long)done, (long long)total, tail ? "  " : "",
+    char numbers[160], line[512];
+    snprintf(numbers, sizeof numbers, "%lld/%lld%s%s", (long long)done, (long long)total, tail ? "  " : "",
              tail ? tail : "");
+    int width = terminal_columns() - 5 - (int)strlen(what) - (int)strlen(numbers); /* what is left for the bar */
+    width = width > BAR_WIDTH ? BAR_WIDTH : width < BAR_WIDTH_MIN ? BAR_WIDTH_MIN : width;
+    int full = (int)((double)width * (double)done / (double)total);
+    char bar[BAR_WIDTH + 1] = "";
+    for (int i = 0; i < width; i++) bar[i] = i < full ? '#' : ' ';
+    snprintf(line, sizeof line, "%s [%s] %s", what, bar, numbers);
     fprintf(stderr, "\r%s%.*s%s\033[K", terminal_style(2, STYLE_DIM), terminal_columns() - 1, line,
             terminal_style(2, STYLE_RESET));
     fflush(stderr);

@@ -26,11 +26,13 @@ int draft_create_graphs(struct draft *d, const struct graph_set_options *options
     return graph_set_add(d->graphs, GRAPH_DRAFT_STEP, 1);
 }
 
-int draft_propose(struct draft *d, struct stream *stream, int batch, int k) {
+int draft_propose(struct draft *d, struct stream *stream, int batch, int k, struct marks *marks) {
     for (int i = 0; i < k; i++) {
         struct graph_key key = {i == 0 ? GRAPH_DRAFT_FIRST : GRAPH_DRAFT_STEP, batch, i == 0 ? 2 : 1};
         TRY(graph_set_launch(d->graphs, key, stream));
+        TRY(marks_add(marks, stream));
         TRY(d->sampler->draw(stream, &(struct sampler_draw){*d->buffers, batch, i}));
+        TRY(marks_add(marks, stream));
     }
     return 0;
 }

@@ -9,6 +9,7 @@
 #define DUET_DRAFT_DRAFT_H
 
 #include "graphs/graph_set.h"
+#include "graphs/marks.h"
 #include "model/model.h"
 #include "sampler/sampler.h"
 
@@ -25,7 +26,7 @@ struct draft {
  * graph_set_capture makes them. Allocates. */
 int draft_create_graphs(struct draft *d, const struct graph_set_options *options);
 /* Enqueues K replays and K draws for the first `batch` rows of row_slot; batch is a bucket. Neither allocates nor
- * synchronises. */
-int draft_propose(struct draft *d, struct stream *stream, int batch, int k);
+ * synchronises. `marks`, if not NULL, gets one after each replay and one after each draw. */
+int draft_propose(struct draft *d, struct stream *stream, int batch, int k, struct marks *marks);
 
 #endif

@@ -1,6 +1,7 @@
 /* Construction: models, the plan, the one pool, the graphs, the seal. */
 #include "engine/engine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,6 +68,7 @@ static int create_staging(struct engine *e) {
         e->rounds[r].records = (struct round_record *)take(&at, record_bytes);
         e->rounds[r].row_slot = (int32_t *)take(&at, map_bytes);
         TRY(event_create(e->device, &e->rounds[r].done));
+        if (e->timing > 0) TRY(marks_create(&e->rounds[r].marks, e->device, 2 * e->k_max + 3));
     }
     for (size_t s = 0; s < slots; s++) {
         e->staging[s].slot = (struct slot *)take(&at, sizeof(struct slot));
@@ -116,6 +118,17 @@ static int create_graphs(struct engine *e) {
     return graph_set_capture(e->draft.graphs);
 }
 
+/* The sampler's kernels may differ by rows and by K. */
+static int warm_up_sampler(struct engine *e) {
+    int ks[] = {0, 1, e->k_max};
+    for (int batch = 1; batch < 2 * e->max_batch; batch *= 2) {
+        int rows = batch < e->max_batch ? batch : e->max_batch;
+        if (e->draft_model) TRY(e->draft.sampler->draw(e->stream, &(struct sampler_draw){e->buffers, rows, 0}));
+        for (int i = 0; i < (e->k_max > 0 ? 3 : 1); i++) TRY(verify_accept(&e->target, e->stream, rows, ks[i]));
+    }
+    return 0;
+}
+
 /* Kernels load at their first launch, which allocates and waits: everything that a run can launch and no graph set has
  * warmed up runs once, for the dummy sequence. Prefill's kernels differ by rows up to 128. */
 static int warm_up(struct engine *e) {
@@ -128,12 +141,12 @@ static int warm_up(struct engine *e) {
         TRY(model_prefill(e->target_model, e->stream, &e->prefill, 0, tokens, 0, last));
         if (e->draft_model) TRY(model_prefill(e->draft_model, e->stream, &e->prefill, 0, tokens, 0, last));
     }
-    if (e->draft_model) TRY(e->draft.sampler->draw(e->stream, &(struct sampler_draw){e->buffers, 1, 0}));
-    return verify_accept(&e->target, e->stream, 1, 0);
+    return warm_up_sampler(e);
 }
 
 static int start(struct engine *e) {
     TRY(engine_open_models(e));
+    TRY(engine_decide_context(e));
     TRY(prefill_create(&e->prefill, e->device));
     TRY(allocate(e));
     TRY(create_staging(e));
@@ -167,7 +180,10 @@ int engine_create(struct engine **out, const struct engine_options *options) {
 }
 
 static void destroy_staging(struct engine *e) {
-    for (size_t r = 0; r < sizeof e->rounds / sizeof *e->rounds; r++) event_destroy(e->rounds[r].done);
+    for (size_t r = 0; r < sizeof e->rounds / sizeof *e->rounds; r++) {
+        event_destroy(e->rounds[r].done);
+        marks_destroy(&e->rounds[r].marks);
+    }
     for (int s = 0; e->staging && s <= e->max_batch; s++) event_destroy(e->staging[s].sent);
     if (e->pinned) device_free_pinned(e->device, e->pinned);
     free(e->staging);
@@ -198,6 +214,11 @@ int engine_plan(struct memory_plan *out, const struct engine_options *options) {
     memset(out, 0, sizeof *out);
     TRY(create_empty(&e, options));
     int rc = engine_open_models(e);
+    if (rc == 0) rc = engine_decide_context(e);
+    if (rc == ERR_MEMORY && e->context > 0) {
+        snprintf(out->refusal, sizeof out->refusal, "%s", err_message());
+        rc = 0;
+    }
     if (rc == 0) rc = pool_create_plan(&plan);
     if (rc == 0) rc = engine_layout(e, plan);
     if (rc == 0) {
@@ -235,6 +256,7 @@ struct engine_info engine_info(const struct engine *e) {
         .pool_bytes = pool_size(e->pool),
         .device = device_name(e->device),
         .device_missing = device_missing(e->device),
+        .is_async = device_is_async(e->device),
         .target_rounded = model_is_rounded(e->target_model),
         .draft_rounded = e->draft_model && model_is_rounded(e->draft_model),
     };
@@ -265,7 +287,11 @@ struct engine_counts engine_counts(const struct engine *e) {
         .rounds = e->enqueued,
         .stream = stream_counts(e->stream),
         .target = graph_set_counts(e->target.graphs),
+        .graph_launches = e->graph_launches,
+        .kernel_launches = e->kernel_launches,
         .host_us = e->host_us,
+        .wait_us = e->wait_us,
+        .times = e->times,
         .device_allocations = device_allocations(e->device),
     };
     if (e->draft.graphs) counts.draft = graph_set_counts(e->draft.graphs);

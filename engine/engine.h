@@ -33,6 +33,7 @@ struct engine_options {
     int pipeline;         /* rounds in flight, 1 or 2; 0: 2 where the device is asynchronous, else 1 */
     bool random_weights;  /* benchmarks: target and draft are shapes (model/shape.h), without files and tokenizer */
     float simulate_alpha; /* benchmarks: accept with this probability whatever the models say; 0: the rule */
+    int timing;           /* the device's time is measured in every so manieth round, the first included; 0: never */
     struct progress progress;
 };
 
@@ -40,12 +41,14 @@ struct engine_options {
 int engine_create(struct engine **out, const struct engine_options *);
 void engine_destroy(struct engine *);
 
-/* The memory plan without loading weights or allocating: one slice a line (`inspect --memory`). */
+/* The memory plan without loading weights or allocating: one slice a line (`inspect --memory`). A plan that does not fit the
+ * device is a plan too. */
 struct memory_plan {
     struct pool_slice_info *slices; /* [count], freed by memory_plan_free */
     int count;
     uint64_t total_bytes, mapped_bytes; /* mapped: weights read in place from the file */
     int context, pages;
+    char refusal[512]; /* what engine_create would say: the plan does not fit; "": it fits */
 };
 int engine_plan(struct memory_plan *out, const struct engine_options *);
 void memory_plan_free(struct memory_plan *);
@@ -58,6 +61,7 @@ struct engine_info {
     uint64_t pool_bytes;
     const char *device;
     const char *device_missing;         /* device.h; "" */
+    bool is_async;                      /* the device works while the host goes on */
     bool target_rounded, draft_rounded; /* f32 weights that the device keeps in bf16 */
 };
 struct engine_info engine_info(const struct engine *);
@@ -123,11 +127,23 @@ int engine_step(struct engine *, int *running);
 
 const struct acceptance *engine_stats(const struct engine *); /* all sequences since creation */
 
+/* The device's time in the rounds that were timed: sums, from 2K + 3 events a round on its stream. A gap in which the device
+ * waits for the host belongs to the part after it. */
+struct round_times {
+    uint64_t rounds;
+    double draft_ms;    /* replays of the draft */
+    double verify_ms;   /* the target's replay, at K = 0 too */
+    double sampling_ms; /* draws and acceptance */
+};
+
 struct engine_counts {
     uint64_t rounds;
-    struct stream_counts stream;
+    struct stream_counts stream;              /* since the start, prefill included */
+    uint64_t graph_launches, kernel_launches; /* of rounds; kernels outside graphs */
     struct graph_set_counts draft, target;
-    int64_t host_us; /* time spent in enqueueing rounds */
+    int64_t host_us; /* time spent in enqueueing rounds; the host device works in it */
+    int64_t wait_us; /* time spent in waiting for rounds */
+    struct round_times times;
     uint64_t device_allocations;
 };
 struct engine_counts engine_counts(const struct engine *);

@@ -15,6 +15,8 @@ struct round {
     struct round_record *records; /* [max_batch] pinned */
     int32_t *row_slot;            /* [max_batch] pinned staging */
     struct event *done;
+    struct marks marks; /* no events without engine_options.timing */
+    bool timed;
     int rows; /* live rows when it was enqueued */
     int k;
 };
@@ -67,11 +69,16 @@ struct engine {
     uint64_t enqueued, collected; /* rounds */
     int32_t next_serial;
     struct acceptance stats;
-    int64_t host_us;
+    int64_t host_us, wait_us;
+    uint64_t graph_launches, kernel_launches; /* of rounds */
+    int timing;                               /* every so manieth round is timed; 0: none */
+    struct round_times times;
 };
 
-/* Opens device, models, tokenizers; decides context and pages. Leaves nothing behind on failure but what engine_destroy frees. */
+/* Opens device, models, tokenizers. Leaves nothing behind on failure but what engine_destroy frees. */
 int engine_open_models(struct engine *e);
+/* Then: context and pages. ERR_MEMORY, with the least context that was tried, if the plan does not fit the device. */
+int engine_decide_context(struct engine *e);
 /* Cuts every slice from `pool` (a plan, or the real one). */
 int engine_layout(struct engine *e, struct pool *pool);
 

@@ -1,8 +1,9 @@
-/* Opening the pair: device, models, vocabularies, and how much context fits. */
+/* Opening the pair: device, models, vocabularies; and how much context fits. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "engine/internal.h"
 
@@ -13,10 +14,12 @@ static int check_options(struct engine *e) {
     e->k = o->draft ? o->k : 0;
     e->k_max = o->draft ? (o->k_max > o->k ? o->k_max : o->k) : 0;
     e->max_batch = o->max_batch > 0 ? o->max_batch : 1;
+    e->timing = o->timing;
     if (!o->target) return err_set(ERR_USAGE, "no target model");
     if (o->k < 0 || e->k_max > K_MAX) return err_set(ERR_USAGE, "k must lie in 0..%d", K_MAX);
     if (e->max_batch > BATCH_MAX)
         return err_set(ERR_USAGE, "batch is %d, it must lie in 1..%d", e->max_batch, BATCH_MAX);
+    if (e->timing < 0) return err_set(ERR_USAGE, "timing is %d, at least 0 is needed", e->timing);
     return 0;
 }
 
@@ -88,8 +91,10 @@ static void set_buffers(struct engine *e) {
     e->buffers.draft_positions = draft->positions;
 }
 
+/* Bytes of a plan. */
+enum part { TARGET_WEIGHTS, DRAFT_WEIGHTS, CACHE, LOGITS, SCRATCH, PARTS };
 struct parts {
-    uint64_t weights, cache, all;
+    uint64_t part[PARTS], all;
 };
 
 static bool ends_with(const char *name, const char *end) {
@@ -97,33 +102,71 @@ static bool ends_with(const char *name, const char *end) {
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
+static enum part part_of(const char *slice) {
+    if (strcmp(slice, "target weights") == 0) return TARGET_WEIGHTS;
+    if (strcmp(slice, "draft weights") == 0) return DRAFT_WEIGHTS;
+    if (ends_with(slice, " keys") || ends_with(slice, " values")) return CACHE;
+    return ends_with(slice, " logits") || strncmp(slice, "p_", 2) == 0 ? LOGITS : SCRATCH;
+}
+
 static int plan_parts(struct engine *e, struct parts *parts) {
     struct pool *plan;
+    *parts = (struct parts){0};
     TRY(pool_create_plan(&plan));
     int rc = engine_layout(e, plan);
-    *parts = (struct parts){.all = pool_used(plan)};
     for (int i = 0; i < pool_slice_count(plan); i++) {
         struct pool_slice_info slice = pool_slice_at(plan, i);
-        if (ends_with(slice.name, " weights")) parts->weights += slice.bytes;
-        if (ends_with(slice.name, " keys") || ends_with(slice.name, " values")) parts->cache += slice.bytes;
+        parts->part[part_of(slice.name)] += slice.bytes;
     }
+    parts->all = pool_used(plan);
     pool_destroy(plan);
     return rc;
 }
 
-static int refuse_plan(const struct engine *e, const struct parts *parts, uint64_t free_bytes) {
-    const char *shrink = parts->weights > free_bytes / 10 * 9 ? "take a smaller model"
-                         : e->draft_model                     ? "lower --ctx, --batch or --k-max"
-                                                              : "lower --ctx or --batch";
-    return err_set(
-        ERR_MEMORY,
-        "a context of %d tokens at batch %d needs %.1f GB (%.1f weights, %.1f keys and values, %.1f buffers), "
-        "%.1f GB are free: %s",
-        e->context, e->max_batch, (double)parts->all / 1e9, (double)parts->weights / 1e9, (double)parts->cache / 1e9,
-        (double)(parts->all - parts->weights - parts->cache) / 1e9, (double)free_bytes / 1e9, shrink);
+static void add_shrinking_options(const struct engine *e, const struct parts *parts, struct buf *out) {
+    const char *options[3];
+    int count = 0;
+    bool logits_first = parts->part[LOGITS] > parts->part[CACHE];
+    if (logits_first && e->k_max > 0) options[count++] = "--k-max";
+    if (!logits_first && e->context > KV_PAGE) options[count++] = "--ctx";
+    if (e->max_batch > 1) options[count++] = "--batch";
+    if (!logits_first && e->k_max > 0) options[count++] = "--k-max";
+    if (logits_first && e->context > KV_PAGE) options[count++] = "--ctx";
+    for (int i = 0; i < count; i++)
+        buf_printf(out, "%s%s", i == 0 ? "lower " : i + 1 < count ? ", " : " or ", options[i]);
+    buf_printf(out, "%stake a smaller %s", count > 0 ? ", or " : "", e->draft_model ? "draft" : "target");
 }
 
-/* The largest context up to `wanted` whose plan fits in nine tenths of what is free; ERR_MEMORY if even one page does not. */
+/* The sentence of a plan that does not fit: what each part needs, and what would shrink it. */
+static int refuse_plan(const struct engine *e, const struct parts *parts, uint64_t free_bytes) {
+    static const char *const names[PARTS] = {"target weights", "draft weights", "KV pages", "logits and probabilities",
+                                             "scratch"};
+    uint64_t allowed = free_bytes / 10 * 9;
+    bool small = parts->all < 10000000000u;
+    double unit = small ? 1e6 : 1e9;
+    int decimals = small ? 0 : 1;
+    struct buf text = {0};
+    buf_printf(&text, "a context of %d tokens at batch %d", e->context, e->max_batch);
+    if (e->draft_model) buf_printf(&text, " and k-max %d", e->k_max);
+    buf_printf(&text, " needs %.*f %s (", decimals, (double)parts->all / unit, small ? "MB" : "GB");
+    for (int i = 0, written = 0; i < PARTS; i++)
+        if (parts->part[i] > 0)
+            buf_printf(&text, "%s%s %.*f", written++ ? ", " : "", names[i], decimals, (double)parts->part[i] / unit);
+    buf_printf(&text, "), %.*f of %.*f free may be taken: ", decimals, (double)allowed / unit, decimals,
+               (double)free_bytes / unit);
+    if (parts->part[TARGET_WEIGHTS] > allowed)
+        buf_puts(&text, "take a smaller target");
+    else if (parts->part[TARGET_WEIGHTS] + parts->part[DRAFT_WEIGHTS] > allowed)
+        buf_puts(&text, "take a smaller draft, or none (--k 0)");
+    else
+        add_shrinking_options(e, parts, &text);
+    int rc = err_set(ERR_MEMORY, "%s", buf_text(&text));
+    buf_free(&text);
+    return rc;
+}
+
+/* The largest context up to `wanted` whose plan fits in nine tenths of what is free; ERR_MEMORY, with the least context tried,
+ * if even one page does not. */
 static int fit_context(struct engine *e, int wanted, bool may_shrink) {
     uint64_t free_bytes, total_bytes;
     struct parts parts;
@@ -136,7 +179,7 @@ static int fit_context(struct engine *e, int wanted, bool may_shrink) {
     return 0;
 }
 
-static int decide_context(struct engine *e) {
+int engine_decide_context(struct engine *e) {
     int limit = model_get_config(e->target_model)->positions, asked = e->options.context;
     if (asked < 0 || asked > limit)
         return err_set(ERR_USAGE, "a context of %d tokens: %s has positions for %d", asked, e->options.target, limit);
@@ -151,8 +194,9 @@ static int decide_context(struct engine *e) {
 
 int engine_open_models(struct engine *e) {
     TRY(check_options(e));
-    TRY(device_open(&e->device, e->options.device ? e->options.device : "auto",
-                    &(struct device_options){.threads = e->options.threads}));
+    TRY(device_open(
+        &e->device, e->options.device ? e->options.device : "auto",
+        &(struct device_options){.threads = e->options.threads, .check_launches = e->options.graphs == GRAPHS_DEBUG}));
     int (*open)(struct model **, const char *, const char *, struct device *) =
         e->options.random_weights ? model_open_random : model_open;
     TRY(open(&e->target_model, e->options.target, "target", e->device));
@@ -162,5 +206,5 @@ int engine_open_models(struct engine *e) {
     e->pipeline = e->options.pipeline ? e->options.pipeline : device_is_async(e->device) ? 2 : 1;
     if (e->pipeline < 1 || e->pipeline > ROUNDS_IN_FLIGHT_MAX)
         return err_set(ERR_USAGE, "pipeline is %d, it must lie in 1..%d", e->pipeline, ROUNDS_IN_FLIGHT_MAX);
-    return decide_context(e);
+    return 0;
 }

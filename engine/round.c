@@ -46,27 +46,38 @@ static int pack_rows(struct engine *e, struct round *r) {
     return stream_copy(e->stream, e->buffers.row_slot, r->row_slot, (size_t)e->max_batch * sizeof *r->row_slot);
 }
 
-static int run_round(struct engine *e, int rows, int k) {
+/* Marks, where the round is timed: the start, after each replay and each draw of the draft, after the target's replay, after
+ * acceptance. */
+static int run_round(struct engine *e, int rows, int k, struct marks *marks) {
     int batch = graph_set_bucket(e->target.graphs, rows);
+    TRY(marks_add(marks, e->stream));
     if (k > 0) {
-        TRY(draft_propose(&e->draft, e->stream, batch, k));
+        TRY(draft_propose(&e->draft, e->stream, batch, k, marks));
         TRY(verify_score(&e->target, e->stream, batch, k));
     } else {
         TRY(target_decode(&e->target, e->stream, batch));
     }
-    return verify_accept(&e->target, e->stream, batch, k);
+    TRY(marks_add(marks, e->stream));
+    TRY(verify_accept(&e->target, e->stream, batch, k));
+    return marks_add(marks, e->stream);
 }
 
 static int enqueue_round(struct engine *e) {
     struct round *r = &e->rounds[e->enqueued % (ROUNDS_IN_FLIGHT_MAX + 1)];
+    struct stream_counts before = stream_counts(e->stream);
     int64_t start_us = clock_us();
     r->k = round_k(e);
+    r->timed = e->timing > 0 && e->enqueued % (uint64_t)e->timing == 0;
+    marks_restart(&r->marks);
     TRY(pack_rows(e, r));
-    TRY(run_round(e, r->rows, r->k));
+    TRY(run_round(e, r->rows, r->k, r->timed ? &r->marks : NULL));
     TRY(stream_copy(e->stream, r->records, e->buffers.records, (size_t)r->rows * sizeof *r->records));
     TRY(event_record(r->done, e->stream));
     e->enqueued++;
     e->host_us += clock_us() - start_us;
+    struct stream_counts after = stream_counts(e->stream);
+    e->graph_launches += after.graph_launches - before.graph_launches;
+    e->kernel_launches += after.kernel_launches - before.kernel_launches;
     return 0;
 }
 
@@ -116,9 +127,25 @@ static void note_draft_len(struct sequence *s, int k) {
     if (s->draft_len > len) s->draft_len = len;
 }
 
+/* The round is done, so its marks are; the ring gives them to another round only after this. */
+static int read_marks(struct engine *e, const struct round *r) {
+    if (!r->timed) return 0;
+    struct round_times *t = &e->times;
+    for (int i = 0; i + 1 < r->marks.count; i++) {
+        float ms;
+        TRY(marks_ms(&r->marks, i, &ms));
+        *(i == 2 * r->k ? &t->verify_ms : i < 2 * r->k && i % 2 == 0 ? &t->draft_ms : &t->sampling_ms) += (double)ms;
+    }
+    t->rounds++;
+    return 0;
+}
+
 static int collect_round(struct engine *e) {
     struct round *r = &e->rounds[e->collected % (ROUNDS_IN_FLIGHT_MAX + 1)];
+    int64_t start_us = clock_us();
     TRY(event_wait(r->done));
+    e->wait_us += clock_us() - start_us;
+    TRY(read_marks(e, r));
     e->collected++;
     for (int row = 0; row < r->rows; row++) {
         const struct round_record *record = &r->records[row];

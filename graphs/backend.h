@@ -18,6 +18,7 @@ struct device {
     int threads;                   /* backend */
     char name[96];                 /* backend */
     char missing[128];             /* why "auto" found no GPU for this build's CUDA device; "": nothing is missing */
+    bool checks_launches;          /* device_options */
     int capturing;                 /* streams that capture now, forked ones not counted */
     uint64_t allocations, synchronises;
 };

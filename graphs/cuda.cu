@@ -25,23 +25,46 @@ template <typename T> static T *create(const char *what) {
     return object;
 }
 
+/* Faults of a running kernel: whatever call comes next reports them. */
+static bool is_fault(cudaError_t status) {
+    switch (status) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorHardwareStackError:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+        return true;
+    default:
+        return false;
+    }
+}
+
 int cuda_check(cudaError_t status, const char *call) {
     if (status == cudaSuccess) return 0;
     (void)cudaGetLastError();
     int length = 0; /* of the call's name */
     while (call[length] && call[length] != '(') length++;
     enum err code = status == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_DEVICE;
-    return err_set(code, "%.*s: %s", length, call, cudaGetErrorString(status));
+    return err_set(code, "%.*s: %s%s", length, call, cudaGetErrorString(status),
+                   is_fault(status) ? " in a kernel launched before; hint: --graphs debug names it" : "");
 }
 
 int cuda_launched(struct stream *s, const char *kernel, size_t argument_bytes) {
     cudaError_t status = cudaGetLastError();
-    if (status != cudaSuccess) return err_set(ERR_DEVICE, "kernel %s: %s", kernel, cudaGetErrorString(status));
-    if (s->capture)
+    if (is_fault(status)) return cuda_check(status, kernel);
+    if (s->capture) {
         reinterpret_cast<struct cuda_stream *>(s->capture)->captured_bytes += argument_bytes;
-    else
+    } else {
         s->counts.kernel_launches++;
-    return 0;
+        if (status == cudaSuccess && s->device->checks_launches) status = cudaStreamSynchronize(cuda_native(s));
+    }
+    if (status == cudaSuccess) return 0;
+    (void)cudaGetLastError();
+    return err_set(ERR_DEVICE, "kernel %s: %s", kernel, cudaGetErrorString(status));
 }
 
 int cuda_multiprocessors(const struct device *d) {
@@ -118,14 +141,19 @@ static int cuda_stream_sync(struct stream *s) {
     return 0;
 }
 
+static int checked(struct stream *s, const char *call) {
+    if (s->capture || !s->device->checks_launches) return 0;
+    return cuda_check(cudaStreamSynchronize(cuda_native(s)), call);
+}
+
 static int cuda_copy(struct stream *s, void *dst, const void *src, size_t bytes) {
     CUDA_TRY(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, cuda_native(s)));
-    return 0;
+    return checked(s, "cudaMemcpyAsync");
 }
 
 static int cuda_fill(struct stream *s, void *dst, unsigned char byte, size_t bytes) {
     CUDA_TRY(cudaMemsetAsync(dst, byte, bytes, cuda_native(s)));
-    return 0;
+    return checked(s, "cudaMemsetAsync");
 }
 
 /* --- events ----------------------------------------------------------------------------------------------- */

@@ -20,11 +20,13 @@ static inline cudaStream_t cuda_native(struct stream *s) {
     return reinterpret_cast<struct cuda_stream *>(s)->native;
 }
 
-/* ERR_DEVICE "CALL: reason" for a failed call; clears a sticky error where that is possible. 0 for cudaSuccess. */
+/* ERR_DEVICE "CALL: reason" for a failed call, with a hint where a kernel before it is at fault; clears a sticky error where
+ * that is possible. 0 for cudaSuccess. */
 int cuda_check(cudaError_t status, const char *call);
 #define CUDA_TRY(call) TRY(cuda_check((call), #call))
 
-/* After every kernel launch: its error, and the counts that reports and tests read. */
+/* After every kernel launch: its error, and the counts that reports and tests read. With device_options.check_launches it
+ * waits for the kernel, so that a fault names it. */
 int cuda_launched(struct stream *, const char *kernel, size_t argument_bytes);
 
 /* Facts that launchers choose grids by. */

@@ -18,14 +18,20 @@ static int open_any(struct device **out, const struct device_options *options) {
     return 0;
 }
 
-int device_open(struct device **out, const char *name, const struct device_options *options) {
-    static const struct device_options defaults;
-    if (!options) options = &defaults;
-    *out = NULL;
+static int open_named(struct device **out, const char *name, const struct device_options *options) {
     if (strcmp(name, "host") == 0) return device_open_host(out, options);
     if (strcmp(name, "cuda") == 0) return device_open_cuda(out, options);
     if (strcmp(name, "auto") != 0) return err_set(ERR_USAGE, "device '%s': expected auto, host or cuda", name);
     return open_any(out, options);
+}
+
+int device_open(struct device **out, const char *name, const struct device_options *options) {
+    static const struct device_options defaults;
+    if (!options) options = &defaults;
+    *out = NULL;
+    TRY(open_named(out, name, options));
+    (*out)->checks_launches = options->check_launches;
+    return 0;
 }
 
 void device_close(struct device *d) {

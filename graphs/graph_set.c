@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "graphs/breakable.h"
 
-enum { MAX_BATCH = 256, EXACT_MAX_DEFAULT = 32, HASH_SIZE = 256 };
+enum { MAX_BATCH = 256, EXACT_MAX_DEFAULT = 32, HASH_SIZE = 256, WARM_TILE = 8, WARM_ROWS = 136 };
 
 struct graph {
     struct graph_key key;
@@ -209,10 +209,14 @@ static int warm_up(struct graph_set *s, struct graph_key key) {
     return stream_sync(s->options.stream);
 }
 
-/* Without graphs the warm-up alone. */
+static bool captures_at_start(const struct graph_set *s) {
+    return s->options.mode != GRAPHS_OFF && s->options.policy != BUCKETS_EXACT;
+}
+
+/* Without graphs, or where they come at their first use, the warm-up alone. */
 static int prepare_graph(struct graph_set *s, struct graph_key key) {
     int rc = warm_up(s, key);
-    if (rc == 0 && s->options.mode != GRAPHS_OFF) rc = capture_graph(s, key);
+    if (rc == 0 && captures_at_start(s)) rc = capture_graph(s, key);
     if (rc == 0) return 0;
     return err_prefix(rc, "%s graph %s (batch %d, q_len %d)", s->name, graph_role_name(key.role), key.batch, key.q_len);
 }
@@ -221,30 +225,53 @@ static bool is_bucket(const struct graph_set *s, int batch) {
     return batch > 0 && graph_set_bucket(s, batch) == batch;
 }
 
-static int bucket_count(const struct graph_set *s) {
-    int count = 0;
-    for (int batch = 1; batch <= s->options.max_batch; batch++) count += is_bucket(s, batch);
+static int tiles_of(int rows) {
+    return ((rows < WARM_ROWS ? rows : WARM_ROWS) + WARM_TILE - 1) / WARM_TILE;
+}
+
+/* Is the key prepared at start-up? With EXACT, where each batch is a bucket, the batches that bring a new number of tiles. */
+static bool is_prepared(const struct graph_set *s, int batch, int q_len) {
+    if (!is_bucket(s, batch)) return false;
+    if (s->options.policy != BUCKETS_EXACT || batch == s->options.max_batch) return true;
+    return tiles_of(batch * q_len) != tiles_of((batch - 1) * q_len);
+}
+
+static int64_t prepared_count(const struct graph_set *s) {
+    int64_t count = 0;
+    for (int batch = 1; batch <= s->options.max_batch; batch++)
+        for (int i = 0; i < s->shape_count; i++) count += is_prepared(s, batch, s->shapes[i].q_len);
     return count;
 }
 
+/* "capturing target (batch 8, q_len 5), 118.2 GiB free" */
+static void describe_key(const struct graph_set *s, struct graph_key key, char *out, size_t size) {
+    uint64_t free_bytes, total_bytes;
+    int n = snprintf(out, size, "%s %s (batch %d, q_len %d)", captures_at_start(s) ? "capturing" : "warming up",
+                     s->name, key.batch, key.q_len);
+    if (device_memory(stream_device(s->options.stream), &free_bytes, &total_bytes) == 0)
+        snprintf(out + n, size - (size_t)n, ", %.1f GiB free", (double)free_bytes / (1 << 30));
+}
+
+static int prepare_bucket(struct graph_set *s, int batch, int64_t *done, int64_t total) {
+    const struct progress *progress = &s->options.progress;
+    char what[128];
+    for (int i = 0; i < s->shape_count; i++) {
+        struct graph_key key = {s->shapes[i].role, batch, s->shapes[i].q_len};
+        if (!is_prepared(s, batch, key.q_len)) continue;
+        if (progress->report) describe_key(s, key, what, sizeof what), progress_report(progress, what, *done, total);
+        TRY(prepare_graph(s, key));
+        ++*done;
+        if (progress->report && *done == total) progress_report(progress, what, total, total);
+    }
+    return 0;
+}
+
 int graph_set_capture(struct graph_set *s) {
-    const struct graph_set_options *o = &s->options;
     if (s->is_captured) return err_set(ERR_INTERNAL, "%s graphs: graph_set_capture was called before", s->name);
     s->is_captured = true;
-    bool is_async = device_is_async(stream_device(o->stream));
-    if (o->policy == BUCKETS_EXACT || (o->mode == GRAPHS_OFF && !is_async)) return 0;
-    int64_t done = 0, total = (int64_t)bucket_count(s) * s->shape_count;
-    char what[96] = "";
-    for (int batch = o->max_batch; batch > 0; batch--) {
-        for (int i = 0; is_bucket(s, batch) && i < s->shape_count; i++) {
-            struct graph_key key = {s->shapes[i].role, batch, s->shapes[i].q_len};
-            snprintf(what, sizeof what, "%s %s (batch %d, q_len %d)",
-                     o->mode == GRAPHS_OFF ? "warming up" : "capturing", s->name, key.batch, key.q_len);
-            progress_report(&o->progress, what, done++, total);
-            TRY(prepare_graph(s, key));
-        }
-    }
-    if (total > 0) progress_report(&o->progress, what, total, total);
+    if (!captures_at_start(s) && !device_is_async(stream_device(s->options.stream))) return 0;
+    int64_t done = 0, total = prepared_count(s);
+    for (int batch = s->options.max_batch; batch > 0; batch--) TRY(prepare_bucket(s, batch, &done, total));
     return 0;
 }
 

@@ -10,7 +10,9 @@
  *
  * Policies: POW2 (default) and STEP8 capture all their buckets at start-up; EXACT captures a batch on first
  * use and evicts the least recently used beyond `exact_max`: the one stated exception to "no capture after
- * start-up". */
+ * start-up". What kernels do once, at their first launch, happens at start-up there too: a device chooses among
+ * kernels by the role, q_len and the number of tiles of 8 rows in batch * q_len, up to 128 rows, and each such choice
+ * runs once. */
 #ifndef DUET_GRAPHS_GRAPH_SET_H
 #define DUET_GRAPHS_GRAPH_SET_H
 
@@ -63,8 +65,8 @@ int graph_set_bucket(const struct graph_set *, int batch);
  * graph_set_capture. */
 int graph_set_add(struct graph_set *, enum graph_role role, int q_len);
 
-/* Captures all declared keys at all buckets, largest first (nothing for EXACT; for OFF the warm-up alone). Once. Allocates,
- * synchronises. On error the set holds what was captured until then. */
+/* Captures all declared keys at all buckets, largest first (for EXACT and OFF the warm-up alone). Once; progress names the
+ * bucket and the device's free memory. Allocates, synchronises. On error the set holds what was captured until then. */
 int graph_set_capture(struct graph_set *);
 
 /* Replays the graph of `key`. ERR_INTERNAL if key.batch is no bucket, or the pool's generation changed since the
