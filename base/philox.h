@@ -2,8 +2,8 @@
  * of the counter, so that curand_init(key, subsequence, offset) on a device and this code on the host
  * give the same words.
  *
- * duet's streams: key = the request's seed; subsequence = the absolute position of the token drawn;
- * offset = purpose * 2^20 + index. Word `offset` of subsequence s is word (offset & 3) of the block with
+ * duet's streams: key = the request's seed; subsequence and purpose say what a number is for (by default the absolute
+ * position of the token drawn and one of enum philox_purpose; sampler/rules.h); offset = purpose * 2^20 + index. Word `offset` of subsequence s is word (offset & 3) of the block with
  * counter {offset/4 low, offset/4 high, s low, s high}. */
 #ifndef DUET_BASE_PHILOX_H
 #define DUET_BASE_PHILOX_H
@@ -40,6 +40,7 @@ enum philox_purpose {
     PHILOX_ACCEPT = 1,     /* index: 0 */
     PHILOX_RESIDUAL = 2,   /* index: token id; the bonus draw too */
     PHILOX_PLAIN = 3,      /* index: token id; decoding without a draft */
+    PHILOX_PURPOSES
 };
 
 DUET_INLINE uint32_t philox_word(uint64_t key, uint64_t position, int purpose, uint32_t index) {

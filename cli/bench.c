@@ -99,9 +99,10 @@ static void print_results(const struct bench *b) {
     if (b->o->simulate_alpha > 0)
         printf("%sacceptance is simulated: alpha %g\n", b->o->csv ? "# " : "", (double)b->o->simulate_alpha);
     if (!b->o->csv)
-        printf("%s; batch %d, %d prompts, %d tokens each, temperature %g, %d tokens of context in the steps\n\n",
-               info.device, b->o->batch, b->prompts.count, b->o->max_tokens, (double)b->o->sampling.temperature,
-               b->steps.context);
+        printf("%s; batch %d, accept %s, %d prompts, %d tokens each, temperature %g, %d tokens of context in the "
+               "steps\n\n",
+               info.device, b->o->batch, accept_rule_name(info.accept), b->prompts.count, b->o->max_tokens,
+               (double)b->o->sampling.temperature, b->steps.context);
     table_print(&t, b->o->csv);
     if (!b->o->csv && (double)target_bytes(b) / b->bandwidth * 1e3 > b->steps.decode_ms)
         puts("\nAbove 100 %: what a step reads stays in the caches.");

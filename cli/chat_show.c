@@ -133,6 +133,7 @@ void chat_print_stats(const struct chat *c) {
     printf("  %-24s %d of %d tokens, %d turn%s\n", "context", used, info.context, conversation_turns(c->conversation),
            conversation_turns(c->conversation) == 1 ? "" : "s");
     printf("  %-24s %d\n", "k", info.k);
+    printf("  %-24s %s\n", "accept", accept_rule_name(info.accept));
     printf("  %-24s %lld drafting, %lld plain\n", "rounds", (long long)s->rounds, (long long)s->plain_rounds);
     printf("  %-24s %lld\n", "emitted", (long long)s->emitted);
     printf("  %-24s %lld of %lld\n", "accepted", (long long)s->accepted, (long long)s->drafted);

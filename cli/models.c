@@ -167,6 +167,7 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
         .context = o->context,
         .graphs = o->graphs,
         .buckets = o->buckets,
+        .accept = (enum accept_rule)o->accept,
         .random_weights = o->shape != NULL,
         .simulate_alpha = o->simulate_alpha,
         .timing = o->alpha_report || o->command == COMMAND_BENCH ? TIMED_EVERY : 0,

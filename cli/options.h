@@ -38,8 +38,9 @@ struct options {
     int think;                  /* 1 on (default), 0 off */
 
     /* speculation */
-    int k;     /* 0..63 */
-    int k_max; /* 0: not given; engine_options_set knows the default */
+    int k;      /* 0..63 */
+    int k_max;  /* 0: not given; engine_options_set knows the default */
+    int accept; /* enum accept_rule */
 
     /* sampling */
     struct sampling sampling;

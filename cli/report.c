@@ -43,18 +43,23 @@ static void print_figure(const char *name, double value, const char *meaning) {
         fprintf(stderr, "  %-24s %8.4f  %s\n", name, value, meaning);
 }
 
-static void print_figures(const struct acceptance *a, int k) {
+static void print_figures(const struct acceptance *a, int k, enum accept_rule rule) {
     double alpha = acceptance_alpha(a);
-    fprintf(stderr, "acceptance at K = %d\n", k);
+    fprintf(stderr, "acceptance at K = %d by the rule '%s'\n", k, accept_rule_name(rule));
     fprintf(stderr,
             "  rounds %lld, drafted %lld, accepted %lld, rejected %lld, emitted %lld, cut %lld, plain rounds %lld\n",
             (long long)a->rounds, (long long)a->drafted, (long long)a->accepted, (long long)a->rejected,
             (long long)a->emitted, (long long)a->cut, (long long)a->plain_rounds);
     print_figure("alpha", alpha, "accepted / (accepted + rejected)");
     print_figure("alpha_tv", acceptance_alpha_tv(a), "mean of sum min(p_target, p_draft)");
+    print_figure("alpha_coupled", acceptance_alpha_coupled(a),
+                 "mean of (1 - TV) / (1 + TV): the rule 'coupled' has at least this");
     print_figure("draft_acceptance_rate", acceptance_draft_rate(a), "accepted / drafted");
     print_figure("mean_acceptance_length", acceptance_mean_length(a), "1 + accepted / rounds");
-    if (!isnan(alpha))
+    print_figure("expected_token", acceptance_expected(a, ACCEPT_TOKEN),
+                 "accepted a round that the rule 'token' is due");
+    print_figure("expected_block", acceptance_expected(a, ACCEPT_BLOCK), "the same of the rule 'block'");
+    if (!isnan(alpha) && rule != ACCEPT_BLOCK)
         print_figure("predicted length", acceptance_predicted_length(alpha, k), "(1 - alpha^(K+1)) / (1 - alpha)");
 }
 
@@ -147,7 +152,7 @@ static void add_rounds(cJSON *object, const struct engine *e) {
 
 static int write_json(struct alpha_report *r, const struct engine *e, int k) {
     struct buf text = {0};
-    cJSON *object = acceptance_json(engine_stats(e), k);
+    cJSON *object = acceptance_json(engine_stats(e), k, engine_info(e).accept);
     add_rounds(object, e);
     json_print(object, &text);
     cJSON_Delete(object);
@@ -163,10 +168,11 @@ static int write_json(struct alpha_report *r, const struct engine *e, int k) {
 int alpha_report_write(struct alpha_report *r, const struct engine *e) {
     if (!r->wanted) return 0;
     const struct acceptance *a = engine_stats(e);
-    int k = a->rounds > 0 ? a->k : engine_info(e).k;
+    struct engine_info info = engine_info(e);
+    int k = a->rounds > 0 ? a->k : info.k;
     progress_clear();
     fflush(stdout);
-    print_figures(a, k);
+    print_figures(a, k, info.accept);
     if (a->rounds > 0) {
         print_histogram(a, k);
         print_positions(a, k);

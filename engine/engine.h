@@ -30,10 +30,11 @@ struct engine_options {
     int context;        /* 0: min(the pair's limits, 8192, what fits) */
     enum graph_mode graphs;
     enum bucket_policy buckets;
-    int pipeline;         /* rounds in flight, 1 or 2; 0: 2 where the device is asynchronous, else 1 */
-    bool random_weights;  /* benchmarks: target and draft are shapes (model/shape.h), without files and tokenizer */
-    float simulate_alpha; /* benchmarks: accept with this probability whatever the models say; 0: the rule */
-    int timing;           /* the device's time is measured in every so manieth round, the first included; 0: never */
+    enum accept_rule accept; /* how drafted tokens are accepted, for all sequences */
+    int pipeline;            /* rounds in flight, 1 or 2; 0: 2 where the device is asynchronous, else 1 */
+    bool random_weights;     /* benchmarks: target and draft are shapes (model/shape.h), without files and tokenizer */
+    float simulate_alpha;    /* benchmarks: accept with this probability whatever the models say; 0: the rule */
+    int timing;              /* the device's time is measured in every so manieth round, the first included; 0: never */
     struct progress progress;
 };
 
@@ -58,6 +59,7 @@ struct engine_info {
     bool context_capped; /* the default is less than the target has positions for */
     int vocab;           /* ids of a prompt lie in [0, vocab) */
     int k, k_max, max_batch;
+    enum accept_rule accept;
     uint64_t pool_bytes;
     const char *device;
     const char *device_missing;         /* device.h; "" */

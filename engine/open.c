@@ -83,6 +83,7 @@ static void set_buffers(struct engine *e) {
         .target_stride = target->vocab,
         .end_count = target->end_count,
         .simulate_alpha = e->options.simulate_alpha,
+        .rule = e->options.accept,
     };
     if (!e->draft_model) return;
     const struct model_config *draft = model_get_config(e->draft_model);

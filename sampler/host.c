@@ -69,6 +69,10 @@ static int run_load_block(const void *args) {
 
 /* --- draw ------------------------------------------------------------------------------------------------- */
 
+static int race(const struct vector *v, const float *p, int vocab, const struct slot *slot, struct rule_stream from) {
+    return v->race(p, vocab, slot->key, from.subsequence, from.purpose);
+}
+
 static void draw_row(const struct sampler_draw *op, int row) {
     const struct sampler_buffers *b = &op->b;
     int s = b->row_slot[row], position = b->slot[s].length + op->index;
@@ -82,7 +86,7 @@ static void draw_row(const struct sampler_draw *op, int row) {
     const float *logits = b->draft_logits + (size_t)row * (size_t)b->draft_stride;
     int drawn = -1;
     if (distribution_of(v, &slot->sampling, logits, b->vocab_draft, p))
-        drawn = v->race(p, b->vocab_draft, slot->key, (uint64_t)position, PHILOX_DRAFT_DRAW);
+        drawn = race(v, p, b->vocab_draft, slot, rule_stream(b->rule, slot->length, op->index, PHILOX_DRAFT_DRAW));
     else
         p[0] = NAN;
     b->drafted[s * b->k_max + op->index] = drawn;
@@ -105,19 +109,23 @@ static int run_draw(const void *args) {
 
 /* --- accept ----------------------------------------------------------------------------------------------- */
 
-/* One row's round as the rule walks through it. */
+/* One row's round as the rule walks through it. Indices of drafted tokens begin at 0. */
 struct walk {
     const struct vector *v;
     const struct sampler_buffers *b;
     struct slot *slot;
     struct round_record *record;
-    int s;
+    int s, n;        /* slot, and its length when the round began */
     float *p_target; /* [round's k + 1, vocab_target]; the last row is free unless all are accepted */
     int round_k;
 };
 
 static float *target_row(const struct walk *w, int j) {
     return w->p_target + (size_t)j * (size_t)w->b->vocab_target;
+}
+
+static int drafted_id(const struct walk *w, int j) {
+    return w->b->drafted[w->s * w->b->k_max + j];
 }
 
 static bool is_end(const struct walk *w, int token) {
@@ -141,53 +149,155 @@ static bool emit(struct walk *w, int token) {
     return slot->status == SLOT_LIVE;
 }
 
-/* Is drafted token j accepted? `position` is the token's own. */
-static bool is_accepted(const struct walk *w, int j, int position) {
-    int d = w->b->drafted[w->s * w->b->k_max + j];
-    if (d < 0 || d >= w->b->vocab_target || d >= w->b->vocab_draft) return false;
-    float u = rule_uniform(philox_word(w->slot->key, (uint64_t)position, PHILOX_ACCEPT, 0));
-    if (w->b->simulate_alpha > 0) return u < w->b->simulate_alpha;
-    return rule_accepts(u, target_row(w, j)[d], draft_row(w->b, w->s, j)[d]);
+/* Commits drafted token j; true if the sequence goes on. */
+static bool emit_drafted(struct walk *w, int j) {
+    w->record->accepted++;
+    return emit(w, drafted_id(w, j));
 }
 
-/* The replacement of rejected token j. The residual goes to the block's last row, which a rejection leaves unused. */
-static int draw_residual(const struct walk *w, int j, int position) {
-    const struct sampler_buffers *b = w->b;
-    const float *p = target_row(w, j);
-    float *residual = target_row(w, w->round_k);
-    w->v->residual(p, b->vocab_target, draft_row(b, w->s, j), b->vocab_draft, residual);
-    int token = w->v->race(residual, b->vocab_target, w->slot->key, (uint64_t)position, PHILOX_RESIDUAL);
-    if (token >= 0) return token;
-    return w->v->race(p, b->vocab_target, w->slot->key, (uint64_t)position, PHILOX_RESIDUAL);
-}
-
-/* Walks the block; false if it meets a row without a distribution. */
-static bool walk_block(struct walk *w) {
-    const struct sampler_buffers *b = w->b;
-    struct round_record *record = w->record;
-    int k = record->k, n = w->slot->length;
+/* Drafted tokens that can be emitted: up to the first end id, and to the limit. */
+static int count_usable(const struct walk *w) {
+    int k = w->record->k, room = w->slot->limit - w->n;
     for (int j = 0; j < k; j++)
-        if (isnan(draft_row(b, w->s, j)[0])) return false;
-    for (int j = 0;; j++) {
-        const float *p = target_row(w, j);
-        if (isnan(p[0])) return false;
-        int position = n + j; /* of the token decided now */
-        if (j == k) {
-            int purpose = k > 0 ? PHILOX_RESIDUAL : PHILOX_PLAIN;
-            emit(w, w->v->race(p, b->vocab_target, w->slot->key, (uint64_t)position, purpose));
-            return true;
-        }
-        int both = b->vocab_draft < b->vocab_target ? b->vocab_draft : b->vocab_target;
-        record->overlap_sum += w->v->sum_min(p, draft_row(b, w->s, j), both);
-        record->evaluated++;
-        if (!is_accepted(w, j, position)) {
-            record->rejected = 1;
-            emit(w, draw_residual(w, j, position));
-            return true;
-        }
-        record->accepted++;
-        if (!emit(w, b->drafted[w->s * b->k_max + j])) return true;
+        if (j + 1 == room || is_end(w, drafted_id(w, j))) return j + 1;
+    return k;
+}
+
+/* An id of both maps; no other is ever accepted. */
+static bool is_common(const struct walk *w, int id) {
+    return id >= 0 && id < w->b->vocab_target && id < w->b->vocab_draft;
+}
+
+/* p_target and p_draft of a drafted token. */
+struct pair {
+    float target, draft;
+};
+
+static struct pair pair_of(const struct walk *w, int j) {
+    int d = drafted_id(w, j);
+    if (!is_common(w, d)) return (struct pair){0, 1};
+    return (struct pair){target_row(w, j)[d], draft_row(w->b, w->s, j)[d]};
+}
+
+static float uniform_at(const struct walk *w, int j) {
+    struct rule_stream from = rule_stream(w->b->rule, w->n, j, PHILOX_ACCEPT);
+    return rule_uniform(philox_word(w->slot->key, from.subsequence, from.purpose, 0));
+}
+
+static int race_at(const struct walk *w, const float *p, int j, enum philox_purpose purpose) {
+    return race(w->v, p, w->b->vocab_target, w->slot, rule_stream(w->b->rule, w->n, j, purpose));
+}
+
+/* The replacement of drafted token j. The residual goes to the block's last row, which a rejection leaves unused. */
+static int draw_residual(const struct walk *w, int j, float carry) {
+    const struct sampler_buffers *b = w->b;
+    float *residual = target_row(w, w->round_k);
+    w->v->residual(carry, target_row(w, j), b->vocab_target, draft_row(b, w->s, j), b->vocab_draft, residual);
+    int token = race_at(w, residual, j, PHILOX_RESIDUAL);
+    return token >= 0 ? token : race_at(w, target_row(w, j), j, PHILOX_RESIDUAL);
+}
+
+/* The token in place of drafted token j, or -1 if that is accepted. */
+static int replace_token(const struct walk *w, int j) {
+    const struct sampler_buffers *b = w->b;
+    int d = drafted_id(w, j);
+    if (b->rule == ACCEPT_COUPLED && b->simulate_alpha == 0) {
+        int winner = race_at(w, target_row(w, j), j, PHILOX_PLAIN);
+        return winner == d ? -1 : winner;
     }
+    float u = uniform_at(w, j);
+    struct pair pair = pair_of(w, j);
+    bool is_accepted =
+        b->simulate_alpha > 0 ? is_common(w, d) && u < b->simulate_alpha : rule_accepts(u, pair.target, pair.draft);
+    return is_accepted ? -1 : draw_residual(w, j, 1);
+}
+
+/* Position j is decided: what its distributions say about acceptance. */
+static void note_evaluated(struct walk *w, int j) {
+    const struct sampler_buffers *b = w->b;
+    int both = b->vocab_draft < b->vocab_target ? b->vocab_draft : b->vocab_target;
+    float overlap = w->v->sum_min(target_row(w, j), draft_row(b, w->s, j), both);
+    w->record->evaluated++;
+    w->record->overlap_sum += overlap;
+    w->record->coupled_sum += overlap / (2 - overlap);
+}
+
+static void note_expected(struct walk *w, int usable) {
+    float by_token = 1, by_block = 1;
+    for (int j = 0; j < usable && !isnan(target_row(w, j)[0]); j++) {
+        struct pair pair = pair_of(w, j);
+        by_token = by_token * rule_carry(1, pair.target, pair.draft);
+        by_block = rule_carry(by_block, pair.target, pair.draft);
+        w->record->expected_token += by_token;
+        w->record->expected_block += by_block;
+    }
+}
+
+/* The token after all drafted ones. False, as in the walks, if it meets a row without a distribution. */
+static bool emit_last(struct walk *w) {
+    int k = w->record->k;
+    const float *p = target_row(w, k);
+    if (isnan(p[0])) return false;
+    emit(w, race_at(w, p, k, k > 0 ? PHILOX_RESIDUAL : PHILOX_PLAIN));
+    return true;
+}
+
+static bool walk_tokens(struct walk *w) {
+    for (int j = 0; j < w->record->k; j++) {
+        if (isnan(target_row(w, j)[0])) return false;
+        note_evaluated(w, j);
+        int token = replace_token(w, j);
+        if (token >= 0) {
+            w->record->rejected = 1;
+            emit(w, token);
+            return true;
+        }
+        if (!emit_drafted(w, j)) return true;
+    }
+    return emit_last(w);
+}
+
+/* How many of the usable drafted tokens block verification keeps, and what it carries from there. */
+static int count_kept(const struct walk *w, int usable, float *kept_carry) {
+    const struct sampler_buffers *b = w->b;
+    float carry = 1;
+    int kept = 0;
+    *kept_carry = 1;
+    for (int j = 0; j < usable; j++) {
+        struct pair pair = pair_of(w, j);
+        float threshold = carry = rule_carry(carry, pair.target, pair.draft);
+        if (j + 1 < usable)
+            threshold = rule_threshold(w->v->sum_excess(carry, target_row(w, j + 1), b->vocab_target,
+                                                        draft_row(b, w->s, j + 1), b->vocab_draft),
+                                       carry);
+        if (uniform_at(w, j) < threshold) kept = j + 1, *kept_carry = carry;
+    }
+    return kept;
+}
+
+static bool walk_block(struct walk *w, int usable) {
+    for (int j = 0; j < usable; j++)
+        if (isnan(target_row(w, j)[0])) return false;
+    float carry;
+    int kept = count_kept(w, usable, &carry);
+    for (int j = 0; j < kept; j++) {
+        note_evaluated(w, j);
+        if (!emit_drafted(w, j)) return true;
+    }
+    if (kept == w->record->k) return emit_last(w);
+    note_evaluated(w, kept);
+    w->record->rejected = 1;
+    emit(w, draw_residual(w, kept, carry));
+    return true;
+}
+
+static bool walk_round(struct walk *w) {
+    int usable = count_usable(w);
+    for (int j = 0; j < w->record->k; j++)
+        if (isnan(draft_row(w->b, w->s, j)[0])) return false;
+    note_expected(w, usable);
+    bool is_block = w->b->rule == ACCEPT_BLOCK && w->b->simulate_alpha == 0;
+    return is_block ? walk_block(w, usable) : walk_tokens(w);
 }
 
 static float *block_of(const struct sampler_accept *op, int row) {
@@ -208,13 +318,14 @@ static void accept_row(const struct sampler_accept *op, int row) {
                         .slot = slot,
                         .record = record,
                         .s = s,
+                        .n = slot->length,
                         .p_target = block_of(op, row),
                         .round_k = op->k};
-    if (!walk_block(&walk)) {
+    if (!walk_round(&walk)) {
         *slot = before;
         slot->status = SLOT_ERROR;
         record->emitted = record->accepted = record->rejected = record->evaluated = 0;
-        record->overlap_sum = 0;
+        record->overlap_sum = record->coupled_sum = record->expected_token = record->expected_block = 0;
     }
     record->status = slot->status;
     record->length = slot->length;

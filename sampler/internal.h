@@ -24,8 +24,9 @@ struct vector {
     void (*zero_below)(float *x, int n, float bound);       /* x_i < bound becomes 0 */
     /* Zeroes the weights of ids that come after (order, id): greater order first, then the lower id. */
     void (*zero_after)(float *weight, const float *logits, int n, uint32_t order, int id);
-    /* out[i] = max(p[i] - q[i], 0) for i < n_q, p[i] beyond. */
-    void (*residual)(const float *p, int n, const float *q, int n_q, float *out);
+    /* rule_excess of each id; q is 0 from n_q on. */
+    void (*residual)(float carry, const float *p, int n, const float *q, int n_q, float *out);
+    float (*sum_excess)(float carry, const float *p, int n, const float *q, int n_q); /* of the same, as `sum` */
     /* The exponential race; -1 if no p is above 0. */
     int (*race)(const float *p, int n, uint64_t key, uint64_t position, int purpose);
 };

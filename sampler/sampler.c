@@ -22,6 +22,11 @@ int sampling_check(const struct sampling *s) {
     return 0;
 }
 
+const char *accept_rule_name(enum accept_rule rule) {
+    static const char *const names[] = {"token", "coupled", "block"};
+    return names[rule];
+}
+
 static int check_sizes(const struct sampler_buffers *b) {
     if (b->max_batch < 1 || b->slots < 2 || b->end_count < 0)
         return err_set(ERR_INTERNAL, "sampler: %d rows, %d slots and %d end ids", b->max_batch, b->slots, b->end_count);
@@ -32,6 +37,8 @@ static int check_sizes(const struct sampler_buffers *b) {
     if (b->target_stride < b->vocab_target || b->draft_stride < b->vocab_draft)
         return err_set(ERR_INTERNAL, "sampler: rows of %d and %d logits for %d and %d tokens", b->target_stride,
                        b->draft_stride, b->vocab_target, b->vocab_draft);
+    if (b->rule < ACCEPT_TOKEN || b->rule > ACCEPT_BLOCK)
+        return err_set(ERR_USAGE, "rule of acceptance %d, expected 0 to 2", (int)b->rule);
     if (b->vocab_draft == 0 && b->k_max > 0) return err_set(ERR_INTERNAL, "sampler: k is %d without a draft", b->k_max);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* The eager sampler: temperature, top-k, top-p, min-p, draws, and the rejection rule.
+/* The eager sampler: temperature, top-k, top-p, min-p, draws, and the rules of acceptance.
  *
  * It runs as ordinary launches between graph replays, and owns the state of every sequence that changes
  * from round to round (struct slot), in device memory, so that the host never has to wait for a round
@@ -19,18 +19,28 @@
  *   sum of the e_i that are kept: 1,024 lanes, lane j adds ids j, j + 1024, ... ascending, then lanes are folded,
  *   s[j] += s[j + w] for w = 512, 256, ... 1;  p_i = e_i / sum.
  *
- * Rule (Leviathan et al. 2023, Chen et al. 2023): accept d if u < p_target(d) / p_draft(d); at the first
- * rejection draw from max(p_target - p_draft, 0) normalised (from p_target if that sums to 0); if all K are
- * accepted draw the bonus from the last p_target.
+ * Rules (enum accept_rule), with p_j = p_target and q_j = p_draft of d_j; if all K are accepted each of them draws a bonus
+ * from p_{K+1}:
+ *   TOKEN (Leviathan et al. 2023, Chen et al. 2023): accept d_j if u < p_j(d_j) / q_j(d_j); at the first rejection draw
+ *     from max(p_j - q_j, 0) normalised (from p_j if that sums to 0).
+ *   COUPLED (Daliri et al. 2024): draft and target run the race with the same times E; accept d_j if it is the target's own
+ *     winner; at the first rejection emit that winner. So the text is that of plain draws, whatever was drafted.
+ *   BLOCK (Sun et al. 2024): c_0 = 1, c_i = min(c_{i-1} p_i(d_i) / q_i(d_i), 1); S_i = sum of max(c_i p_{i+1} - q_{i+1}, 0);
+ *     h_i = S_i / (S_i + 1 - c_i) for i < k, h_k = c_k; keep as many tokens as the largest i with u_i < h_i says (0 if there is
+ *     none), then draw from max(c_i p_{i+1} - q_{i+1}, 0) normalised (from p_{i+1} if that sums to 0). k is K, or less where
+ *     d_k is an end id or falls on the limit: what is drafted after it can never be emitted.
  *
  * Draws: exponential race, argmax p_i / E_i, lowest id on a tie, E_i = -log1p(-(x_i + 0.5) 2^-32), x_i the
- * Philox word of id i. Acceptance: u = (x >> 8) 2^-24. Keys and streams: base/philox.h. Subsequence of a draw
- * is the absolute position of the token that it decides: d_j (j = 1..K) and its acceptance are at n - 1 + j,
- * where n is the committed length; residual or bonus after a accepted tokens at n + a.
+ * Philox word of id i. Acceptance: u = (x >> 8) 2^-24. Keys and streams: base/philox.h, rule_stream. Subsequence of a
+ * draw is the absolute position of the token that it decides: d_j (j = 1..K) and its acceptance are at n - 1 + j,
+ * where n is the committed length; residual or bonus after a accepted tokens at n + a. COUPLED takes PHILOX_PLAIN for
+ * everything. BLOCK decides its length by all numbers of the round, so none may come again: the subsequence is n, and the
+ * purpose is (index in the round, 0..K) * PHILOX_PURPOSES + purpose.
  *
  * Errors inside: a non-finite logit (below the map's size) in a row that matters for a live slot sets SLOT_ERROR
  * for that slot alone and emits nothing in that round. Rows that matter: all draft rows of the round, and the
- * target's rows up to the one that decides the last emitted token. Between launches such a row is marked by NaN in
+ * target's rows up to the one that decides the last emitted token; for BLOCK all rows of p_1..p_k, which decide the
+ * length, and p_{K+1} where the bonus is drawn. Between launches such a row is marked by NaN in
  * the first element of its p. A drafted id that is negative or past either map is never accepted.
  *
  * Rows that are not live (and slot 0) are inert: their inputs are id 0 at position -1, they draw nothing.
@@ -47,6 +57,11 @@
 #include "graphs/pool.h"
 
 enum { K_MAX = 63 };
+
+/* How drafted tokens are accepted; one for all sequences of the buffers. */
+enum accept_rule { ACCEPT_TOKEN, ACCEPT_COUPLED, ACCEPT_BLOCK };
+/* "token", "coupled", "block". */
+const char *accept_rule_name(enum accept_rule);
 
 struct sampling {
     float temperature; /* >= 0 */
@@ -83,15 +98,19 @@ struct slot {
 /* What one graph row did in one round; a pinned ring brings these to the host. */
 struct round_record {
     int32_t slot, serial;
-    int32_t live;              /* was the slot SLOT_LIVE when the round began? if not, the rest is 0 */
-    int32_t status;            /* after the round */
-    int32_t k;                 /* drafted tokens that the round offered this row: K, or 0 past the draft's limit */
-    int32_t emitted;           /* tokens committed, end id included */
-    int32_t accepted;          /* of these, accepted draft tokens */
-    int32_t rejected;          /* 1 if a rejection was evaluated and its replacement emitted */
-    int32_t evaluated;         /* accepted + rejected: positions tested up to the last emitted token */
-    int32_t length;            /* after the round */
-    float overlap_sum;         /* sum over evaluated positions of sum_i min(p_target, p_draft) */
+    int32_t live;      /* was the slot SLOT_LIVE when the round began? if not, the rest is 0 */
+    int32_t status;    /* after the round */
+    int32_t k;         /* drafted tokens that the round offered this row: K, or 0 past the draft's limit */
+    int32_t emitted;   /* tokens committed, end id included */
+    int32_t accepted;  /* of these, accepted draft tokens */
+    int32_t rejected;  /* 1 if a drafted token was not kept and its replacement emitted */
+    int32_t evaluated; /* accepted + rejected: positions decided up to the last emitted token */
+    int32_t length;    /* after the round */
+    float overlap_sum; /* sum over evaluated positions of o = sum_i min(p_target, p_draft) */
+    float coupled_sum; /* likewise of o / (2 - o), the least chance that coupled draws agree */
+    /* Chances to keep d_1..d_j, each given d_1..d_j, summed over the drafted j that could be emitted (up to the first end
+     * id and the limit): what TOKEN and BLOCK accept of such blocks on average, whatever the rule in use. */
+    float expected_token, expected_block;
     int32_t tokens[K_MAX + 1]; /* [emitted] */
 };
 
@@ -102,6 +121,7 @@ struct sampler_buffers {
     int32_t target_stride, draft_stride; /* floats between rows of the models' logits (padded vocabularies) */
     float simulate_alpha;    /* benchmarks alone: above 0, accept with this probability in place of the rule */
     int32_t draft_positions; /* the draft's own position limit */
+    enum accept_rule rule;
 
     struct slot *slot; /* [S] */
     int32_t *row_slot; /* [B] slot of each graph row; rows past the live ones are 0 */

@@ -181,9 +181,11 @@ START_TEST(every_cpu_gives_the_same_bits)
                 ck_assert_mem_eq(own, best, sizeof *p * (size_t)vocab);
                 ck_assert(first->sum_min(best, q, vocab) == other->sum_min(best, q, vocab));
                 ck_assert_int_eq(first->race(best, vocab, 5, 6, 2), other->race(best, vocab, 5, 6, 2));
-                first->residual(best, vocab, q, vocab / 2, p);
-                other->residual(best, vocab, q, vocab / 2, own);
+                first->residual(0.75f, best, vocab, q, vocab / 2, p);
+                other->residual(0.75f, best, vocab, q, vocab / 2, own);
                 ck_assert_mem_eq(own, p, sizeof *p * (size_t)vocab);
+                ck_assert(first->sum_excess(0.75f, best, vocab, q, vocab / 2) ==
+                          other->sum_excess(0.75f, best, vocab, q, vocab / 2));
             }
         }
 }

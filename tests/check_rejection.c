@@ -1,14 +1,11 @@
 /* Losslessness of the rule: emitted tokens against the exact target distribution, by chi-square, through the real
- * launches round after round; and wrong rules, which the same test must refuse.
- *
- * The made-up models are Markov chains whose logits also depend on the parity of the position, so a token drawn from
- * a stale row, a wrong position or a wrong slot shows. The keys are fixed: a run always gives the same numbers. */
+ * launches round after round; and wrong rules, which the same test must refuse. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/philox.h"
-#include "tests/sampler_support.h"
+#include "tests/chain_support.h"
 #include "tests/support.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -17,159 +14,9 @@ enum { EMITTED = 8000, CONTROL_EMITTED = 60000 };
 enum { EMITTED = 60000, CONTROL_EMITTED = 60000 };
 #endif
 
-enum { V = 10, START = 2, CLASSES = 2 * V, JOINT = V * V };
+enum { V = CHAIN_VOCAB, START = CHAIN_START };
 
-/* Both models: logits after (parity of the position, token). The draft may know fewer ids, or more. */
-struct chain {
-    int vocab_draft;
-    float target[2][V][V], draft[2][V][V + 2];
-};
-
-static float noise(uint64_t key, int a, int b) { /* about normal */
-    double sum = 0;
-    for (int i = 0; i < 12; i++) sum += philox_word(key, (uint64_t)a, 0, (uint32_t)(16 * b + i)) * 0x1p-32;
-    return (float)(sum - 6);
-}
-
-static void make_chain(struct chain *c, int vocab_draft) {
-    c->vocab_draft = vocab_draft;
-    for (int parity = 0; parity < 2; parity++)
-        for (int from = 0; from < V; from++)
-            for (int to = 0; to < V + 2; to++) {
-                int cell = (parity * V + from) * V + to;
-                float target = 1.2f * noise(1, cell, to);
-                if (to < V) c->target[parity][from][to] = target;
-                c->draft[parity][from][to] = target + 0.9f * noise(2, cell, to);
-            }
-}
-
-static void draft_logits(void *user, int token, int position, float *logits) {
-    const struct chain *c = user;
-    memcpy(logits, c->draft[position & 1][token % V], sizeof *logits * (size_t)c->vocab_draft);
-}
-
-static void target_logits(void *user, int token, int position, float *logits) {
-    const struct chain *c = user;
-    memcpy(logits, c->target[position & 1][token], sizeof c->target[0][0]);
-}
-
-/* --- what is counted -------------------------------------------------------------------------------------- */
-
-struct tally {
-    double p[2][V][V];       /* exact p(next | parity of the last position, last token) */
-    int64_t counts[2][V][V]; /* of emitted tokens */
-    int64_t joint[2][JOINT]; /* the first two tokens of a request, by its pending token (0 or 1) */
-    int64_t emitted, evaluated, accepted;
-    double overlap_sum;
-};
-
-static void make_tally(struct tally *t, const struct chain *c, const struct sampling *s) {
-    memset(t, 0, sizeof *t);
-    for (int parity = 0; parity < 2; parity++)
-        for (int from = 0; from < V; from++) reference_distribution(s, c->target[parity][from], V, t->p[parity][from]);
-}
-
-/* One request's emitted tokens after `pending` at position START - 1. */
-static void tally_request(struct tally *t, int pending, const int32_t *tokens, int count) {
-    int last = pending;
-    for (int i = 0; i < count; i++) {
-        t->counts[(START - 1 + i) & 1][last][tokens[i]]++;
-        last = tokens[i];
-    }
-    t->emitted += count;
-    if (count >= 2) t->joint[pending][tokens[0] * V + tokens[1]]++;
-}
-
-/* The chance of what was counted: of each token given the one before it, and of the first two together. */
-static void tally_p(const struct tally *t, double *p_next, double *p_joint) {
-    struct chi_square next = {0}, joint = {0};
-    for (int parity = 0; parity < 2; parity++)
-        for (int from = 0; from < V; from++) chi_square_add(&next, t->counts[parity][from], t->p[parity][from], V);
-    for (int pending = 0; pending < 2; pending++) {
-        double p[JOINT];
-        for (int a = 0; a < V; a++)
-            for (int b = 0; b < V; b++) p[a * V + b] = t->p[(START - 1) & 1][pending][a] * t->p[START & 1][a][b];
-        chi_square_add(&joint, t->joint[pending], p, JOINT);
-    }
-    *p_next = chi_square_p(&next);
-    *p_joint = chi_square_p(&joint);
-}
-
-/* --- the product, driven ---------------------------------------------------------------------------------- */
-
-struct run {
-    int k, batch; /* k < 0: rounds of 0, 1, ... -k in turn */
-    float temperature;
-    int top_k;
-    float top_p, min_p;
-    int vocab_draft;
-    /* Spoils the buffers between the last draw and accept; NULL: no. */
-    void (*tamper)(struct rig *);
-};
-
-struct request {
-    int pending, room, count;
-    int32_t tokens[16];
-};
-
-static void start_request(struct rig *rig, struct request *r, int slot, uint64_t serial, struct sampling sampling) {
-    *r = (struct request){.pending = (int)(serial & 1), .room = 2 + (int)(serial % 11)};
-    rig_start(rig, slot, START, r->pending, r->room, sampling, seed_for_record(77, serial));
-}
-
-/* Rows serve the slots in an order that moves by one each round; the last row is padding. */
-static void place_rows(struct rig *rig, int batch, int round) {
-    for (int row = 0; row < batch; row++) rig->b.row_slot[row] = 1 + (row + round) % batch;
-    rig->b.row_slot[batch] = 0;
-}
-
-static void collect(const struct rig *rig, int row, struct request *requests, struct tally *t) {
-    const struct round_record *record = &rig->b.records[row];
-    struct request *r = &requests[record->slot];
-    require(record->live && record->emitted >= 1, "row %d emitted nothing", row);
-    memcpy(r->tokens + r->count, record->tokens, sizeof *r->tokens * (size_t)record->emitted);
-    r->count += record->emitted;
-    t->evaluated += record->evaluated;
-    t->accepted += record->accepted;
-    t->overlap_sum += (double)record->overlap_sum;
-}
-
-static void drive(const struct run *run, struct chain *chain, struct tally *t, int emitted) {
-    struct sampling sampling = {run->temperature, run->top_p, run->min_p, run->top_k};
-    int k_max = abs(run->k), batch = run->batch;
-    struct sampler_buffers sizes = {.slots = batch + 1,
-                                    .max_batch = batch + 1,
-                                    .k_max = k_max,
-                                    .vocab_target = V,
-                                    .vocab_draft = run->vocab_draft,
-                                    .draft_positions = 1 << 20};
-    struct request requests[9];
-    struct rig rig;
-    rig_open(&rig, &sizes, NULL, 1);
-    make_tally(t, chain, &sampling);
-    uint64_t serial = 0;
-    for (int slot = 1; slot <= batch; slot++) start_request(&rig, &requests[slot], slot, serial++, sampling);
-    for (int round = 0; t->emitted < emitted; round++) {
-        int k = run->k < 0 ? round % (k_max + 1) : run->k;
-        place_rows(&rig, batch, round);
-        rig_draft(&rig, batch + 1, k, draft_logits, chain);
-        if (run->tamper) run->tamper(&rig);
-        rig_score(&rig, batch + 1, k, target_logits, chain);
-        rig_accept(&rig, batch + 1, k);
-        for (int row = 0; row < batch; row++) {
-            int slot = rig.b.row_slot[row];
-            collect(&rig, row, requests, t);
-            if (rig.b.slot[slot].status == SLOT_LIVE) continue;
-            require(rig.b.slot[slot].status == SLOT_LENGTH && requests[slot].count == requests[slot].room,
-                    "slot %d: status %d after %d tokens", slot, rig.b.slot[slot].status, requests[slot].count);
-            tally_request(t, requests[slot].pending, requests[slot].tokens, requests[slot].count);
-            start_request(&rig, &requests[slot], slot, serial++, sampling);
-        }
-    }
-    rig_close(&rig);
-}
-
-static const struct run runs[] = {
+static const struct chain_run runs[] = {
     {.k = 1, .batch = 1, .temperature = 1.0f, .top_p = 1, .vocab_draft = V},
     {.k = 1, .batch = 4, .temperature = 0.3f, .top_p = 1, .vocab_draft = V},
     {.k = 2, .batch = 2, .temperature = 0.7f, .top_p = 1, .vocab_draft = V},
@@ -192,17 +39,17 @@ enum { RUNS = sizeof runs / sizeof *runs };
 
 START_TEST(emitted_tokens_follow_the_target_alone)
 {
-    const struct run *run = &runs[_i];
+    const struct chain_run *run = &runs[_i];
     static struct chain chain;
     static struct tally t;
     make_chain(&chain, run->vocab_draft);
-    drive(run, &chain, &t, test_device_is_host() ? EMITTED : EMITTED / 4); /* copies around every launch */
+    drive_chain(run, &chain, &t, test_device_is_host() ? EMITTED : EMITTED / 4); /* copies around every launch */
     double p_next, p_joint;
     tally_p(&t, &p_next, &p_joint);
     ck_assert_msg(p_next > 1e-6, "k %d: p = %g of each token", run->k, p_next);
     ck_assert_msg(p_joint > 1e-6, "k %d: p = %g of two tokens", run->k, p_joint);
     /* The chance to accept is the overlap of p and q: the two figures estimate one number. */
-    double n = (double)t.evaluated, alpha = (double)t.accepted / n, overlap = t.overlap_sum / n;
+    double n = (double)t.stats.evaluated, alpha = acceptance_alpha(&t.stats), overlap = acceptance_alpha_tv(&t.stats);
     ck_assert_msg(fabs(alpha - overlap) < 5 * sqrt(0.25 / n), "alpha %g, overlap %g", alpha, overlap);
     ck_assert(alpha > 0.3 && alpha < 0.95);
 }
@@ -237,11 +84,12 @@ static void flatten_q(struct rig *rig) {
 START_TEST(another_q_than_the_one_drawn_from_is_refused)
 {
     void (*const tampers[])(struct rig *) = {shift_q, rotate_q, flatten_q};
-    struct run run = {.k = 4, .batch = 4, .temperature = 0.7f, .top_p = 1, .vocab_draft = V, .tamper = tampers[_i]};
+    struct chain_run run = {
+        .k = 4, .batch = 4, .temperature = 0.7f, .top_p = 1, .vocab_draft = V, .tamper = tampers[_i]};
     static struct chain chain;
     static struct tally t;
     make_chain(&chain, V);
-    drive(&run, &chain, &t, CONTROL_EMITTED);
+    drive_chain(&run, &chain, &t, CONTROL_EMITTED);
     double p_next, p_joint;
     tally_p(&t, &p_next, &p_joint);
     ck_assert_msg(p_next < 1e-12, "p = %g", p_next);

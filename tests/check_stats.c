@@ -4,6 +4,7 @@
 #include "tests/support.h"
 #include "verify/stats.h"
 
+/* The sums of expectations are multiples of the overlap, so that they cannot be taken for each other. */
 static struct round_record record(int k, int accepted, int rejected, int emitted, float overlap) {
     return (struct round_record){.live = 1,
                                  .k = k,
@@ -11,7 +12,10 @@ static struct round_record record(int k, int accepted, int rejected, int emitted
                                  .rejected = rejected,
                                  .emitted = emitted,
                                  .evaluated = accepted + rejected,
-                                 .overlap_sum = overlap};
+                                 .overlap_sum = overlap,
+                                 .coupled_sum = overlap / 2,
+                                 .expected_token = 2 * overlap,
+                                 .expected_block = 3 * overlap};
 }
 
 /* K = 3:  all accepted and a bonus (4 tokens); one accepted, one rejected (2); rejected at once (1); an end id as the
@@ -30,6 +34,7 @@ START_TEST(sums_of_five_rounds)
     ck_assert(a.rounds == 4 && a.plain_rounds == 1);
     ck_assert(a.drafted == 12 && a.accepted == 6 && a.rejected == 2 && a.evaluated == 8);
     ck_assert(a.emitted == 10 && a.cut == 0 && a.overlap_sum == 6);
+    ck_assert(a.coupled_sum == 3 && a.expected_token == 12 && a.expected_block == 18);
     /* emitted = accepted + rounds, less the round that an end id cut short */
     ck_assert(a.emitted == a.accepted + a.rounds + a.plain_rounds - 1);
     static const int64_t histogram[] = {1, 1, 1, 1}, offered[] = {4, 3, 1}, hits[] = {3, 2, 1};
@@ -43,8 +48,12 @@ END_TEST
 START_TEST(figures_of_five_rounds)
 {
     struct acceptance a = five_rounds();
-    ck_assert(acceptance_alpha(&a) == 0.75);      /* 6 / (6 + 2) */
-    ck_assert(acceptance_alpha_tv(&a) == 0.75);   /* 6 / 8 */
+    ck_assert(acceptance_alpha(&a) == 0.75);                 /* 6 / (6 + 2) */
+    ck_assert(acceptance_alpha_tv(&a) == 0.75);              /* 6 / 8 */
+    ck_assert(acceptance_alpha_coupled(&a) == 0.375);        /* 3 / 8 */
+    ck_assert(acceptance_expected(&a, ACCEPT_TOKEN) == 3);   /* 12 / 4 */
+    ck_assert(acceptance_expected(&a, ACCEPT_BLOCK) == 4.5); /* 18 / 4 */
+    ck_assert(isnan(acceptance_expected(&a, ACCEPT_COUPLED)));
     ck_assert(acceptance_draft_rate(&a) == 0.5);  /* 6 / 12 */
     ck_assert(acceptance_mean_length(&a) == 2.5); /* 1 + 6 / 4 */
     ck_assert(acceptance_position_rate(&a, 0) == 0.75);
@@ -93,6 +102,8 @@ START_TEST(merge_adds_every_sum)
     acceptance_merge(&a, &b);
     ck_assert(a.rounds == 9 && a.plain_rounds == 2 && a.drafted == 24 + K_MAX && a.accepted == 12 + K_MAX);
     ck_assert(a.rejected == 4 && a.evaluated == 16 + K_MAX && a.overlap_sum == 12 + K_MAX);
+    ck_assert(a.coupled_sum == 0.5 * a.overlap_sum && a.expected_token == 2 * a.overlap_sum);
+    ck_assert(a.expected_block == 3 * a.overlap_sum);
     ck_assert(a.emitted == 20 + K_MAX + 1 - 2 && a.cut == 2);
     ck_assert(a.histogram[1] == 2 && a.histogram[K_MAX] == 1);
     ck_assert(a.offered[0] == 9 && a.offered[K_MAX - 1] == 1 && a.hits[1] == 5 && a.hits[K_MAX - 1] == 1);
@@ -113,8 +124,8 @@ START_TEST(predicted_length_of_a_constant_alpha)
 }
 END_TEST
 
-static void expect_json(const struct acceptance *a, int k, const char *expected) {
-    cJSON *object = acceptance_json(a, k);
+static void expect_json(const struct acceptance *a, int k, enum accept_rule rule, const char *expected) {
+    cJSON *object = acceptance_json(a, k, rule);
     char *text = cJSON_PrintUnformatted(object);
     ck_assert_str_eq(text, expected);
     cJSON_free(text);
@@ -125,9 +136,11 @@ START_TEST(report_has_the_documented_members)
 {
     struct acceptance a = five_rounds();
     acceptance_cut(&a, 1);
-    expect_json(&a, 3,
-                "{\"k\":3,\"rounds\":4,\"plain_rounds\":1,\"drafted\":12,\"accepted\":6,\"rejected\":2,\"emitted\":9,"
-                "\"cut\":1,\"alpha\":0.75,\"alpha_tv\":0.75,\"draft_acceptance_rate\":0.5,"
+    expect_json(&a, 3, ACCEPT_BLOCK,
+                "{\"accept\":\"block\",\"k\":3,\"rounds\":4,\"plain_rounds\":1,\"drafted\":12,\"accepted\":6,"
+                "\"rejected\":2,\"emitted\":9,"
+                "\"cut\":1,\"alpha\":0.75,\"alpha_tv\":0.75,\"alpha_coupled\":0.375,\"expected_token\":3,\"expected_"
+                "block\":4.5,\"draft_acceptance_rate\":0.5,"
                 "\"mean_acceptance_length\":2.5,\"acceptance_histogram\":[1,1,1,1],"
                 "\"per_position_acceptance_rate\":[0.75,0.5,0.25]}");
 }
@@ -138,13 +151,17 @@ START_TEST(report_is_null_where_nothing_was_drafted)
     struct acceptance a = {0};
     struct round_record plain = record(0, 0, 0, 1, 0);
     acceptance_add(&a, &plain);
-    expect_json(&a, 0,
-                "{\"k\":0,\"rounds\":0,\"plain_rounds\":1,\"drafted\":0,\"accepted\":0,\"rejected\":0,\"emitted\":1,"
-                "\"cut\":0,\"alpha\":null,\"alpha_tv\":null,\"draft_acceptance_rate\":null,"
+    expect_json(&a, 0, ACCEPT_TOKEN,
+                "{\"accept\":\"token\",\"k\":0,\"rounds\":0,\"plain_rounds\":1,\"drafted\":0,\"accepted\":0,"
+                "\"rejected\":0,\"emitted\":1,"
+                "\"cut\":0,\"alpha\":null,\"alpha_tv\":null,\"alpha_coupled\":null,\"expected_token\":null,\"expected_"
+                "block\":null,\"draft_acceptance_rate\":null,"
                 "\"mean_acceptance_length\":null,\"acceptance_histogram\":[0],\"per_position_acceptance_rate\":[]}");
-    expect_json(&(struct acceptance){0}, 1,
-                "{\"k\":1,\"rounds\":0,\"plain_rounds\":0,\"drafted\":0,\"accepted\":0,\"rejected\":0,\"emitted\":0,"
-                "\"cut\":0,\"alpha\":null,\"alpha_tv\":null,\"draft_acceptance_rate\":null,"
+    expect_json(&(struct acceptance){0}, 1, ACCEPT_COUPLED,
+                "{\"accept\":\"coupled\",\"k\":1,\"rounds\":0,\"plain_rounds\":0,\"drafted\":0,\"accepted\":0,"
+                "\"rejected\":0,\"emitted\":0,"
+                "\"cut\":0,\"alpha\":null,\"alpha_tv\":null,\"alpha_coupled\":null,\"expected_token\":null,\"expected_"
+                "block\":null,\"draft_acceptance_rate\":null,"
                 "\"mean_acceptance_length\":null,\"acceptance_histogram\":[0,0],"
                 "\"per_position_acceptance_rate\":[null]}");
 }

@@ -16,6 +16,9 @@ void acceptance_add(struct acceptance *a, const struct round_record *r) {
     a->rejected += r->rejected;
     a->evaluated += r->evaluated;
     a->overlap_sum += (double)r->overlap_sum;
+    a->coupled_sum += (double)r->coupled_sum;
+    a->expected_token += (double)r->expected_token;
+    a->expected_block += (double)r->expected_block;
     a->histogram[r->accepted]++;
     for (int j = 0; j < r->evaluated; j++) a->offered[j]++;
     for (int j = 0; j < r->accepted; j++) a->hits[j]++;
@@ -36,6 +39,9 @@ void acceptance_merge(struct acceptance *a, const struct acceptance *other) {
     a->emitted += other->emitted;
     a->cut += other->cut;
     a->overlap_sum += other->overlap_sum;
+    a->coupled_sum += other->coupled_sum;
+    a->expected_token += other->expected_token;
+    a->expected_block += other->expected_block;
     a->evaluated += other->evaluated;
     for (int i = 0; i <= K_MAX; i++) a->histogram[i] += other->histogram[i];
     for (int j = 0; j < K_MAX; j++) {
@@ -54,6 +60,15 @@ double acceptance_alpha(const struct acceptance *a) {
 
 double acceptance_alpha_tv(const struct acceptance *a) {
     return ratio(a->overlap_sum, a->evaluated);
+}
+
+double acceptance_alpha_coupled(const struct acceptance *a) {
+    return ratio(a->coupled_sum, a->evaluated);
+}
+
+double acceptance_expected(const struct acceptance *a, enum accept_rule rule) {
+    if (rule == ACCEPT_COUPLED) return NAN;
+    return ratio(rule == ACCEPT_BLOCK ? a->expected_block : a->expected_token, a->rounds);
 }
 
 double acceptance_draft_rate(const struct acceptance *a) {
@@ -78,8 +93,9 @@ static void add_figure(cJSON *object, const char *name, double figure) {
     cJSON_AddItemToObject(object, name, isnan(figure) ? cJSON_CreateNull() : cJSON_CreateNumber(figure));
 }
 
-cJSON *acceptance_json(const struct acceptance *a, int k) {
+cJSON *acceptance_json(const struct acceptance *a, int k, enum accept_rule rule) {
     cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "accept", accept_rule_name(rule));
     cJSON_AddNumberToObject(object, "k", k);
     cJSON_AddNumberToObject(object, "rounds", (double)a->rounds);
     cJSON_AddNumberToObject(object, "plain_rounds", (double)a->plain_rounds);
@@ -90,6 +106,9 @@ cJSON *acceptance_json(const struct acceptance *a, int k) {
     cJSON_AddNumberToObject(object, "cut", (double)a->cut);
     add_figure(object, "alpha", acceptance_alpha(a));
     add_figure(object, "alpha_tv", acceptance_alpha_tv(a));
+    add_figure(object, "alpha_coupled", acceptance_alpha_coupled(a));
+    add_figure(object, "expected_token", acceptance_expected(a, ACCEPT_TOKEN));
+    add_figure(object, "expected_block", acceptance_expected(a, ACCEPT_BLOCK));
     add_figure(object, "draft_acceptance_rate", acceptance_draft_rate(a));
     add_figure(object, "mean_acceptance_length", acceptance_mean_length(a));
     cJSON *histogram = cJSON_AddArrayToObject(object, "acceptance_histogram");

@@ -1,0 +1,330 @@
+/* The rules of acceptance beside the default one: worked cases, losslessness, expected lengths, and a wrong rule that the test
+ * of losslessness must refuse. Their texts, ends and errors: check_accept_texts.c. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sampler/rules.h"
+#include "tests/chain_support.h"
+#include "tests/support.h"
+
+enum { EMITTED = SANITIZED ? 4000 : 30000, ROUNDS = SANITIZED ? 2000 : 20000, RULES = 3 };
+
+static const struct sampling plain = {1, 1, 0, 0};
+
+/* --- worked by hand ------------------------------------------------------------------------------------------- */
+
+START_TEST(carry_excess_and_threshold_have_these_edges)
+{
+    ck_assert(rule_carry(1, 0.25f, 0.5f) == 0.5f && rule_carry(0.5f, 0.5f, 0.125f) == 1);
+    ck_assert(rule_carry(1, 0, 0) == 0 && rule_carry(0, 0.5f, 0) == 0 && rule_carry(1, 0.5f, 0) == 1);
+    ck_assert(rule_carry(0, 1, 0.5f) == 0 && rule_carry(0.5f, 0.5f, 0.5f) == 0.5f);
+    ck_assert(rule_excess(0.5f, 0.75f, 0.25f) == 0.125f && rule_excess(0.5f, 0.5f, 0.25f) == 0);
+    ck_assert(rule_threshold(0, 1) == 1 && rule_threshold(0, 0.5f) == 0 && rule_threshold(0.5f, 1) == 1);
+    ck_assert(rule_threshold(0.25f, 0.75f) == 0.5f && rule_threshold(0, 0) == 0 && rule_threshold(1, 0) == 0.5f);
+}
+END_TEST
+
+enum { ABC = 3 };
+
+/* Distributions of two drafted tokens and the one after them. */
+struct pair_of_models {
+    double target[3][ABC], draft[2][ABC];
+};
+
+static void put_logits(const double *p, float *logits) {
+    for (int i = 0; i < ABC; i++) logits[i] = p[i] > 0 ? (float)log(p[i]) : -200.0f;
+}
+
+static void open_abc(struct rig *rig, enum accept_rule rule) {
+    struct sampler_buffers sizes = {.slots = 2,
+                                    .max_batch = 1,
+                                    .k_max = 2,
+                                    .vocab_target = ABC,
+                                    .vocab_draft = ABC,
+                                    .draft_positions = 1000,
+                                    .rule = rule};
+    rig_open(rig, &sizes, NULL, 1);
+    rig->b.row_slot[0] = 1;
+}
+
+static struct round_record round_abc(struct rig *rig, const struct pair_of_models *m, uint64_t key) {
+    rig_start(rig, 1, 5, 0, 100, plain, key);
+    rig_load_pending(rig, 1, 2);
+    for (int i = 0; i < 2; i++) {
+        put_logits(m->draft[i], rig->b.draft_logits);
+        rig_draw(rig, 1, i);
+    }
+    rig_load_block(rig, 1, 2);
+    for (int j = 0; j < 3; j++) put_logits(m->target[j], rig->b.target_logits + j * ABC);
+    rig_accept(rig, 1, 2);
+    return rig->b.records[0];
+}
+
+/* What is due for each drafted pair: sums of chances, and the chances of 0, 1 and 2 kept tokens. */
+struct due {
+    double expected_token, expected_block, kept[3];
+};
+
+static bool is_near(double got, double expected) {
+    return fabs(got - expected) < 1e-5;
+}
+
+/* Many rounds of each drafted pair that occurs; the last [a][b] of `due` is that of (d_1, d_2) = (a, b). */
+static void check_pairs(const struct pair_of_models *m, const struct due due[ABC][ABC], const char *replacement) {
+    struct rig rig;
+    int64_t counts[ABC][ABC][3] = {0};
+    open_abc(&rig, ACCEPT_BLOCK);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct round_record r = round_abc(&rig, m, seed_for_record(5, (uint64_t)i));
+        const int32_t *d = rig.b.drafted + 2;
+        const struct due *expected = &due[d[0]][d[1]];
+        require(is_near((double)r.expected_token, expected->expected_token) &&
+                    is_near((double)r.expected_block, expected->expected_block),
+                "pair %d %d: expected %g and %g", d[0], d[1], (double)r.expected_token, (double)r.expected_block);
+        require(r.emitted == r.accepted + 1 && r.rejected == (r.accepted < 2) && r.evaluated == r.accepted + r.rejected,
+                "accepted %d, rejected %d, emitted %d", r.accepted, r.rejected, r.emitted);
+        if (r.rejected && replacement[r.accepted] >= 'A')
+            require(r.tokens[r.accepted] == replacement[r.accepted] - 'A', "replacement %d after %d",
+                    r.tokens[r.accepted], r.accepted);
+        counts[d[0]][d[1]][r.accepted]++;
+    }
+    struct chi_square chi = {0};
+    for (int a = 0; a < ABC; a++)
+        for (int b = 0; b < ABC; b++) chi_square_add(&chi, counts[a][b], due[a][b].kept, 3);
+    ck_assert_msg(chi_square_p(&chi) > 1e-6, "p = %g", chi_square_p(&chi));
+    rig_close(&rig);
+}
+
+/* Section 2 of the paper: p = (1/3, 2/3) and q = (2/3, 1/3) everywhere. Token by token keeps 10/9 of two, the block 11/9.
+ * c_1 is 1/2 after A and 1 after B; S_1 is 0 and 1/3, so h_1 is 0 and 1. */
+START_TEST(block_keeps_11_ninths_of_the_papers_example)
+{
+    static const struct pair_of_models m = {{{1 / 3., 2 / 3.}, {1 / 3., 2 / 3.}, {1 / 3., 2 / 3.}},
+                                            {{2 / 3., 1 / 3.}, {2 / 3., 1 / 3.}}};
+    static const struct due due[ABC][ABC] = {{{0.75, 0.75, {0.75, 0, 0.25}}, {1, 1.5, {0, 0, 1}}},
+                                             {{1.5, 1.5, {0, 0.5, 0.5}}, {2, 2, {0, 0, 1}}}};
+    double token = 0, block = 0;
+    for (int a = 0; a < 2; a++)
+        for (int b = 0; b < 2; b++) {
+            double q = m.draft[0][a] * m.draft[1][b];
+            token += q * due[a][b].expected_token, block += q * due[a][b].expected_block;
+            ck_assert(is_near(due[a][b].kept[0] + due[a][b].kept[1] + due[a][b].kept[2], 1));
+        }
+    ck_assert(is_near(token, 10 / 9.) && is_near(block, 11 / 9.));
+    check_pairs(&m, due, "BB"); /* max(c p - q, 0) holds B alone */
+}
+END_TEST
+
+/* p_1 = (1/4, 3/4, 0), q_1 = (1/2, 1/2, 0), p_2 = (0.1, 0.5, 0.4), q_2 = (0.6, 0.1, 0.3).
+ * After A: c_1 = 1/2, c_1 p_2 - q_2 = (-0.55, 0.15, -0.1), S_1 = 0.15, h_1 = 0.15 / 0.65 = 3/13; c_2 = 1/12, 1, 2/3.
+ * After B: c_1 = 1, p_2 - q_2 = (-0.5, 0.4, 0.1), S_1 = 0.5, h_1 = 1; c_2 = 1/6, 1, 1. */
+START_TEST(the_residual_of_a_block_is_scaled_by_its_carry)
+{
+    static const struct pair_of_models m = {{{0.25, 0.75, 0}, {0.1, 0.5, 0.4}, {1, 0, 0}},
+                                            {{0.5, 0.5, 0}, {0.6, 0.1, 0.3}}};
+    static const struct due due[ABC][ABC] = {
+        {{0.5 + 0.5 / 6, 0.5 + 1 / 12., {10 / 13. * 11 / 12, 3 / 13. * 11 / 12, 1 / 12.}},
+         {0.5 + 0.5, 0.5 + 1, {0, 0, 1}},
+         {0.5 + 0.5, 0.5 + 2 / 3., {10 / 13. / 3, 3 / 13. / 3, 2 / 3.}}},
+        {{1 + 1 / 6., 1 + 1 / 6., {0, 5 / 6., 1 / 6.}}, {2, 2, {0, 0, 1}}, {2, 2, {0, 0, 1}}},
+    };
+    check_pairs(&m, due, "B-"); /* at the first position p_1 - q_1 holds B alone */
+    struct rig rig;
+    int64_t after_b[ABC] = {0};
+    open_abc(&rig, ACCEPT_BLOCK);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct round_record r = round_abc(&rig, &m, seed_for_record(6, (uint64_t)i));
+        if (r.accepted != 1) continue;
+        if (rig.b.drafted[2] == 0) require(r.tokens[1] == 1, "token %d from c p - q after A", r.tokens[1]);
+        if (rig.b.drafted[2] == 1) after_b[r.tokens[1]]++;
+    }
+    struct chi_square chi = {0};
+    chi_square_add(&chi, after_b, (const double[]){0, 0.8, 0.2}, ABC);
+    ck_assert(after_b[1] > 0 && chi_square_p(&chi) > 1e-6);
+    rig_close(&rig);
+}
+END_TEST
+
+/* Coupled: p = q always agrees; disjoint ones never do; in between at least (1 - TV) / (1 + TV). */
+START_TEST(coupled_draws_agree_as_often_as_they_must)
+{
+    static const struct pair_of_models m = {{{0.5, 0.3, 0.2}, {0.2, 0.2, 0.6}, {1, 0, 0}},
+                                            {{0.5, 0.3, 0.2}, {0.6, 0.2, 0.2}}};
+    struct rig rig;
+    int64_t both = 0;
+    double sum = 0;
+    open_abc(&rig, ACCEPT_COUPLED);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct round_record r = round_abc(&rig, &m, seed_for_record(7, (uint64_t)i));
+        require(r.accepted >= 1 && r.evaluated == 2, "accepted %d of two", r.accepted);
+        require(is_near((double)r.overlap_sum, 1.6) && is_near((double)r.coupled_sum, 1 + 0.6 / 1.4), "sums %g and %g",
+                (double)r.overlap_sum, (double)r.coupled_sum);
+        both += r.accepted == 2;
+        sum += (double)r.coupled_sum - 1;
+    }
+    /* P(both x) = 1 / sum_y max(p_y / p_x, q_y / q_x): 1/5 for the first and the last, 1/7 for the middle one */
+    double share = (double)both / ROUNDS, exact = 1 / 5. + 1 / 7. + 1 / 5.;
+    ck_assert_msg(fabs(share - exact) < 5 * sqrt(exact / ROUNDS), "share %g, exact %g", share, exact);
+    ck_assert(exact > sum / ROUNDS);
+    rig_close(&rig);
+}
+END_TEST
+
+/* --- losslessness --------------------------------------------------------------------------------------------- */
+
+enum { V = CHAIN_VOCAB, START = CHAIN_START };
+
+static const struct chain_run runs[] = {
+    {.k = 1, .batch = 1, .temperature = 1.0f, .top_p = 1, .vocab_draft = V},
+    {.k = 2, .batch = 2, .temperature = 0.7f, .top_p = 1, .vocab_draft = V},
+    {.k = 3, .batch = 1, .temperature = 1.5f, .top_p = 1, .vocab_draft = V},
+    {.k = 4, .batch = 8, .temperature = 0.7f, .top_p = 0.8f, .top_k = 6, .vocab_draft = V},
+    {.k = 4, .batch = 4, .temperature = 1.0f, .top_p = 1, .vocab_draft = V},
+    {.k = 5, .batch = 4, .temperature = 1.0f, .top_p = 1, .min_p = 0.1f, .vocab_draft = V},
+    {.k = 6, .batch = 2, .temperature = 1.0f, .top_p = 1, .vocab_draft = 7},     /* ids the draft does not know */
+    {.k = 7, .batch = 1, .temperature = 1.0f, .top_p = 1, .vocab_draft = V + 2}, /* ids only the draft knows */
+    {.k = 8, .batch = 8, .temperature = 0.3f, .top_p = 1, .vocab_draft = V},
+    {.k = 3, .batch = 2, .temperature = 1.0f, .top_p = 1, .vocab_draft = V, .draft_positions = START + 5},
+    {.k = -5, .batch = 4, .temperature = 1.0f, .top_p = 1, .vocab_draft = V}, /* K = 0..5 in turn */
+};
+enum { RUNS = sizeof runs / sizeof *runs };
+
+/* Five standard deviations of the mean of what rounds accepted. */
+static double tolerance(const struct acceptance *a) {
+    double mean = (double)a->accepted / (double)a->rounds, variance = 0;
+    for (int i = 0; i <= K_MAX; i++) variance += (i - mean) * (i - mean) * (double)a->histogram[i] / (double)a->rounds;
+    return 5 * sqrt(variance / (double)a->rounds);
+}
+
+/* Loop index: rule * RUNS + run. */
+START_TEST(emitted_tokens_follow_the_target_under_every_rule)
+{
+    struct chain_run run = runs[_i % RUNS];
+    static struct chain chain;
+    static struct tally t;
+    run.rule = (enum accept_rule)(_i / RUNS);
+    make_chain(&chain, run.vocab_draft);
+    drive_chain(&run, &chain, &t, test_device_is_host() ? EMITTED : EMITTED / 4);
+    double p_next, p_joint;
+    tally_p(&t, &p_next, &p_joint);
+    const char *rule = accept_rule_name(run.rule);
+    ck_assert_msg(p_next > 1e-6, "%s, k %d: p = %g of each token", rule, run.k, p_next);
+    ck_assert_msg(p_joint > 1e-6, "%s, k %d: p = %g of two tokens", rule, run.k, p_joint);
+    /* The figures foretell what was measured. */
+    const struct acceptance *a = &t.stats;
+    double accepted = (double)a->accepted / (double)a->rounds, expected = acceptance_expected(a, run.rule);
+    if (run.rule == ACCEPT_COUPLED)
+        ck_assert(acceptance_alpha(a) > acceptance_alpha_coupled(a) && acceptance_alpha(a) < 0.95);
+    else
+        ck_assert_msg(fabs(accepted - expected) < tolerance(a), "%s: accepted %g a round, expected %g", rule, accepted,
+                      expected);
+    ck_assert(a->expected_block > a->expected_token * (abs(run.k) > 1 ? 1.001 : 0.99999));
+}
+END_TEST
+
+/* A block verification of the test's own, one row, by inversion, in double. With `by_position` its random numbers are those
+ * of the rule `token`: keyed by position, so that numbers which decided the length of one round come again in the next. */
+static double q_of[2][V][V];
+
+static int invert(const double *p, double u) {
+    double sum = 0, total = 0;
+    int last = 0;
+    for (int i = 0; i < V; i++) total += p[i];
+    for (int i = 0; i < V; i++) {
+        if (p[i] <= 0) continue;
+        last = i;
+        if (u * total < (sum += p[i])) break;
+    }
+    return last;
+}
+
+static double own_uniform(uint64_t key, int n, int index, int purpose, bool by_position) {
+    struct rule_stream from = rule_stream(by_position ? ACCEPT_TOKEN : ACCEPT_BLOCK, n, index, purpose);
+    return philox_word(key, from.subsequence, from.purpose, 0) * 0x1p-32;
+}
+
+static double own_excess(double carry, const double *p, const double *q, double *excess) {
+    double sum = 0;
+    for (int i = 0; i < V; i++) sum += excess[i] = fmax(carry * p[i] - q[i], 0);
+    return sum;
+}
+
+static int own_round(const struct tally *t, uint64_t key, int n, int last, int k, bool by_position, int32_t *out) {
+    int d[8], kept = 0;
+    double carry = 1, kept_carry = 1, excess[V];
+    const double *p[9], *q[9];
+    for (int j = 0; j <= k; j++) {
+        int parity = (n + j - 1) & 1;
+        p[j] = t->p[parity][last], q[j] = q_of[parity][last];
+        if (j < k) last = d[j] = invert(q[j], own_uniform(key, n, j, PHILOX_DRAFT_DRAW, by_position));
+    }
+    for (int j = 0; j < k; j++) {
+        carry = fmin(carry * p[j][d[j]] / q[j][d[j]], 1);
+        double left = j + 1 < k ? own_excess(carry, p[j + 1], q[j + 1], excess) : 0;
+        double threshold = j + 1 < k ? left / (left + 1 - carry) : carry;
+        if (own_uniform(key, n, j, PHILOX_ACCEPT, by_position) < threshold) kept = j + 1, kept_carry = carry;
+    }
+    for (int j = 0; j < kept; j++) out[j] = d[j];
+    if (kept < k) own_excess(kept_carry, p[kept], q[kept], excess);
+    out[kept] = invert(kept < k ? excess : p[k], own_uniform(key, n, kept, PHILOX_RESIDUAL, by_position));
+    return kept + 1;
+}
+
+static void own_rule(bool by_position, double *p_next, double *p_joint) {
+    enum { CONTROL_EMITTED = 400000 };
+    static struct chain chain;
+    static struct tally t;
+    make_chain(&chain, V);
+    make_tally(&t, &chain, &plain);
+    for (int parity = 0; parity < 2; parity++)
+        for (int from = 0; from < V; from++)
+            reference_distribution(&plain, chain.draft[parity][from], V, q_of[parity][from]);
+    for (uint64_t serial = 0; t.emitted < CONTROL_EMITTED; serial++) {
+        int32_t tokens[8];
+        int count = 0, pending = (int)(serial & 1), room = 2;
+        while (count < room)
+            count += own_round(&t, seed_for_record(79, serial), START + count, count ? tokens[count - 1] : pending, 4,
+                               by_position, tokens + count);
+        tally_request(&t, pending, tokens, room);
+    }
+    tally_p(&t, p_next, p_joint);
+}
+
+START_TEST(block_verification_with_numbers_by_position_is_refused)
+{
+    double next, joint;
+    own_rule(false, &next, &joint);
+    ck_assert_msg(next > 1e-6 && joint > 1e-6, "by round: p = %g and %g", next, joint);
+    own_rule(true, &next, &joint);
+    ck_assert_msg(joint < 1e-12, "by position: p = %g and %g", next, joint);
+}
+END_TEST
+
+START_TEST(an_unknown_rule_is_refused)
+{
+    struct sampler_buffers b = {.slots = 2, .max_batch = 1, .vocab_target = V, .target_stride = V};
+    struct pool *plan;
+    ck_ok(pool_create_plan(&plan));
+    b.rule = (enum accept_rule)3;
+    ck_assert_int_eq(sampler_layout(&b, plan), ERR_USAGE);
+    ck_assert_str_eq(err_message(), "rule of acceptance 3, expected 0 to 2");
+    pool_destroy(plan);
+}
+END_TEST
+
+Suite *check_accept(void);
+Suite *check_accept(void) {
+    Suite *suite = suite_create("accept");
+    TCase *c = tcase_create("accept");
+    tcase_set_timeout(c, 300);
+    tcase_add_test(c, carry_excess_and_threshold_have_these_edges);
+    tcase_add_test(c, block_keeps_11_ninths_of_the_papers_example);
+    tcase_add_test(c, the_residual_of_a_block_is_scaled_by_its_carry);
+    tcase_add_test(c, coupled_draws_agree_as_often_as_they_must);
+    tcase_add_loop_test(c, emitted_tokens_follow_the_target_under_every_rule, 0, RULES * RUNS);
+    tcase_add_test(c, block_verification_with_numbers_by_position_is_refused);
+    tcase_add_test(c, an_unknown_rule_is_refused);
+    suite_add_tcase(suite, c);
+    return suite;
+}
