@@ -2,8 +2,9 @@
  * of the counter, so that curand_init(key, subsequence, offset) on a device and this code on the host
  * give the same words.
  *
- * duet's streams: key = the request's seed; subsequence and purpose say what a number is for (by default the absolute
- * position of the token drawn and one of enum philox_purpose; sampler/rules.h); offset = purpose * 2^20 + index. Word `offset` of subsequence s is word (offset & 3) of the block with
+ * duet's streams: key = the request's seed; subsequence and purpose say what a number is for: by default the absolute
+ * position of the token drawn and one of enum philox_purpose, else as rule_stream (sampler/rules.h) has it;
+ * offset = purpose * 2^20 + index. Word `offset` of subsequence s is word (offset & 3) of the block with
  * counter {offset/4 low, offset/4 high, s low, s high}. */
 #ifndef DUET_BASE_PHILOX_H
 #define DUET_BASE_PHILOX_H

@@ -41,9 +41,9 @@ const struct option_row option_table[] = {
     {"k-max", 0, "N", OPTION_INT, AT(k_max), "[0, 63]", NULL, NULL, "the larger of K and 8 in chat, else K",
      "largest K that buffers and graphs are made for", ON_PAIR, false},
     {"accept", 0, "RULE", OPTION_CHOICE, AT(accept), NULL, "token|coupled|block", "token", NULL,
-     "how drafted tokens are accepted: token (one by one), coupled (the text depends on the seed alone, for any draft "
-     "and "
-     "K), block (all together, which keeps more); each leaves the target's distribution as it is",
+     "how drafted tokens are accepted, each way exact: token, one by one; coupled, so that the text depends on the "
+     "seed "
+     "alone, for any draft and K; block, all together, which keeps more",
      ON_RUN, false},
     {"temperature", 0, "X", OPTION_NUMBER, AT(sampling.temperature), "[0, inf)", NULL, "0.7", NULL,
      "sampling temperature; 0 takes the most probable token", ON_RUN, false},

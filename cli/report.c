@@ -45,7 +45,7 @@ static void print_figure(const char *name, double value, const char *meaning) {
 
 static void print_figures(const struct acceptance *a, int k, enum accept_rule rule) {
     double alpha = acceptance_alpha(a);
-    fprintf(stderr, "acceptance at K = %d by the rule '%s'\n", k, accept_rule_name(rule));
+    fprintf(stderr, "acceptance at K = %d, rule %s\n", k, accept_rule_name(rule));
     fprintf(stderr,
             "  rounds %lld, drafted %lld, accepted %lld, rejected %lld, emitted %lld, cut %lld, plain rounds %lld\n",
             (long long)a->rounds, (long long)a->drafted, (long long)a->accepted, (long long)a->rejected,
@@ -53,12 +53,13 @@ static void print_figures(const struct acceptance *a, int k, enum accept_rule ru
     print_figure("alpha", alpha, "accepted / (accepted + rejected)");
     print_figure("alpha_tv", acceptance_alpha_tv(a), "mean of sum min(p_target, p_draft)");
     print_figure("alpha_coupled", acceptance_alpha_coupled(a),
-                 "mean of (1 - TV) / (1 + TV): the rule 'coupled' has at least this");
+                 "mean of (1 - TV) / (1 + TV): the least of the rule coupled");
     print_figure("draft_acceptance_rate", acceptance_draft_rate(a), "accepted / drafted");
     print_figure("mean_acceptance_length", acceptance_mean_length(a), "1 + accepted / rounds");
     print_figure("expected_token", acceptance_expected(a, ACCEPT_TOKEN),
-                 "accepted a round that the rule 'token' is due");
-    print_figure("expected_block", acceptance_expected(a, ACCEPT_BLOCK), "the same of the rule 'block'");
+                 "accepted a round, as the rule token would have it");
+    print_figure("expected_block", acceptance_expected(a, ACCEPT_BLOCK),
+                 "accepted a round, as the rule block would have it");
     if (!isnan(alpha) && rule != ACCEPT_BLOCK)
         print_figure("predicted length", acceptance_predicted_length(alpha, k), "(1 - alpha^(K+1)) / (1 - alpha)");
 }

@@ -396,11 +396,42 @@ __device__ static int draw_residual(struct scratch &s, const struct sampler_buff
     return race(s, b.vocab_target, w.slot.key, position, PHILOX_RESIDUAL, [&](int i) { return p[i]; });
 }
 
+/* p and q of drafted token j; an id outside either map has 0 and 1. */
+struct token_pair {
+    float target, draft;
+};
+__device__ static struct token_pair pair_of(const struct sampler_buffers &b, const struct walk &w, int j) {
+    const int d = b.drafted[w.at * b.k_max + j];
+    if (d < 0 || d >= b.vocab_target || d >= b.vocab_draft) return token_pair{0, 1};
+    return token_pair{w.p_target[(size_t)j * b.vocab_target + d], draft_row(b, w.at, j)[d]};
+}
+
+/* Drafted tokens that can be emitted: up to the first end id, and to the limit. */
+__device__ static int count_usable(const struct sampler_buffers &b, const struct walk &w) {
+    const int room = w.slot.limit - w.slot.length;
+    for (int j = 0; j < w.record.k; j++)
+        if (j + 1 == room || is_end(b, w.slot, b.drafted[w.at * b.k_max + j])) return j + 1;
+    return w.record.k;
+}
+
+__device__ static void note_expected(const struct sampler_buffers &b, struct walk &w) {
+    const int usable = count_usable(b, w);
+    float by_token = 1, by_block = 1;
+    for (int j = 0; j < usable && !isnan(w.p_target[(size_t)j * b.vocab_target]); j++) {
+        const struct token_pair pair = pair_of(b, w, j);
+        by_token = by_token * rule_carry(1, pair.target, pair.draft);
+        by_block = rule_carry(by_block, pair.target, pair.draft);
+        w.record.expected_token += by_token;
+        w.record.expected_block += by_block;
+    }
+}
+
 /* Walks the block; false if it meets a row without a distribution. */
 __device__ static bool walk_block(struct scratch &s, const struct sampler_buffers &b, struct walk &w) {
     const int k = w.record.k, n = w.slot.length, both = min(b.vocab_draft, b.vocab_target);
     for (int j = 0; j < k; j++)
         if (isnan(draft_row(b, w.at, j)[0])) return false;
+    note_expected(b, w);
     for (int j = 0;; j++) {
         const float *p = w.p_target + (size_t)j * b.vocab_target;
         const int position = n + j;
@@ -412,7 +443,9 @@ __device__ static bool walk_block(struct scratch &s, const struct sampler_buffer
         }
         const float *q = draft_row(b, w.at, j);
         const int d = b.drafted[w.at * b.k_max + j];
-        w.record.overlap_sum += overlap(s, p, q, both);
+        const float shared = overlap(s, p, q, both);
+        w.record.overlap_sum += shared;
+        w.record.coupled_sum += shared / (2 - shared);
         w.record.evaluated++;
         if (!is_accepted(b, w, d, p, q, position)) {
             w.record.rejected = 1;
@@ -429,7 +462,8 @@ __device__ static void store_record(struct round_record *to, const struct round_
     to->slot = from.slot, to->serial = from.serial, to->live = from.live, to->status = from.status, to->k = from.k;
     to->emitted = from.emitted, to->accepted = from.accepted, to->rejected = from.rejected,
     to->evaluated = from.evaluated;
-    to->length = from.length, to->overlap_sum = from.overlap_sum;
+    to->length = from.length, to->overlap_sum = from.overlap_sum, to->coupled_sum = from.coupled_sum;
+    to->expected_token = from.expected_token, to->expected_block = from.expected_block;
 }
 
 __global__ void __launch_bounds__(LANES, 1) accept_kernel(const struct sampler_accept op) {
@@ -442,7 +476,8 @@ __global__ void __launch_bounds__(LANES, 1) accept_kernel(const struct sampler_a
     w.slot = *slot, w.at = at, w.tokens = record->tokens;
     w.p_target = b.p_target + (size_t)row * (op.k + 1) * b.vocab_target;
     w.record.slot = at, w.record.serial = w.slot.serial, w.record.status = w.slot.status, w.record.length = 0;
-    w.record.live = w.slot.status == SLOT_LIVE, w.record.k = 0, w.record.overlap_sum = 0;
+    w.record.live = w.slot.status == SLOT_LIVE, w.record.k = 0;
+    w.record.overlap_sum = w.record.coupled_sum = w.record.expected_token = w.record.expected_block = 0;
     w.record.emitted = w.record.accepted = w.record.rejected = w.record.evaluated = 0;
     for (int i = threadIdx.x; i <= K_MAX; i += LANES) record->tokens[i] = 0;
     __syncthreads(); /* every thread has read the slot */
@@ -452,7 +487,7 @@ __global__ void __launch_bounds__(LANES, 1) accept_kernel(const struct sampler_a
             w.slot = *slot;
             w.slot.status = SLOT_ERROR;
             w.record.emitted = w.record.accepted = w.record.rejected = w.record.evaluated = 0;
-            w.record.overlap_sum = 0;
+            w.record.overlap_sum = w.record.coupled_sum = w.record.expected_token = w.record.expected_block = 0;
         }
         w.record.status = w.slot.status;
         w.record.length = w.slot.length;
@@ -488,6 +523,9 @@ static int load_block(struct stream *stream, const struct sampler_load *op) {
 
 static int accept(struct stream *stream, const struct sampler_accept *op) {
     TRY(sampler_check_shape("accept", &op->b, op->batch, op->k));
+    if (op->b.rule != ACCEPT_TOKEN)
+        return err_set(ERR_USAGE, "the rule %s runs on the host device alone (--device host)",
+                       accept_rule_name(op->b.rule));
     fill_target_kernel<<<op->batch *(op->k + 1), LANES, 0, cuda_native(stream)>>>(*op);
     TRY(cuda_launched(stream, "p_target", sizeof *op));
     accept_kernel<<<op->batch, LANES, 0, cuda_native(stream)>>>(*op);

@@ -266,10 +266,11 @@ static int count_kept(const struct walk *w, int usable, float *kept_carry) {
     for (int j = 0; j < usable; j++) {
         struct pair pair = pair_of(w, j);
         float threshold = carry = rule_carry(carry, pair.target, pair.draft);
-        if (j + 1 < usable)
-            threshold = rule_threshold(w->v->sum_excess(carry, target_row(w, j + 1), b->vocab_target,
-                                                        draft_row(b, w->s, j + 1), b->vocab_draft),
-                                       carry);
+        if (j + 1 < usable) {
+            const float *p = target_row(w, j + 1), *q = draft_row(b, w->s, j + 1);
+            uint64_t excess = w->v->mass_excess(carry, p, b->vocab_target, q, b->vocab_draft);
+            threshold = rule_threshold(rule_sum(excess), carry);
+        }
         if (uniform_at(w, j) < threshold) kept = j + 1, *kept_carry = carry;
     }
     return kept;

@@ -26,7 +26,8 @@ struct vector {
     void (*zero_after)(float *weight, const float *logits, int n, uint32_t order, int id);
     /* rule_excess of each id; q is 0 from n_q on. */
     void (*residual)(float carry, const float *p, int n, const float *q, int n_q, float *out);
-    float (*sum_excess)(float carry, const float *p, int n, const float *q, int n_q); /* of the same, as `sum` */
+    uint64_t (*mass_excess)(float carry, const float *p, int n, const float *q,
+                            int n_q); /* the sum of their rule_mass */
     /* The exponential race; -1 if no p is above 0. */
     int (*race)(const float *p, int n, uint64_t key, uint64_t position, int purpose);
 };

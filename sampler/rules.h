@@ -31,6 +31,11 @@ DUET_INLINE uint64_t rule_mass(float weight) {
     return (uint64_t)(weight * 0x1p42f);
 }
 
+/* A sum of masses as a float, rounded once. */
+DUET_INLINE float rule_sum(uint64_t mass) {
+    return (float)mass * 0x1p-42f;
+}
+
 /* The mass that a top-p nucleus must reach; 1 <= result <= total. */
 DUET_INLINE uint64_t rule_nucleus(uint64_t total, float top_p) {
     double mass = ceil((double)total * (double)top_p);

@@ -26,7 +26,7 @@
  *   COUPLED (Daliri et al. 2024): draft and target run the race with the same times E; accept d_j if it is the target's own
  *     winner; at the first rejection emit that winner. So the text is that of plain draws, whatever was drafted.
  *   BLOCK (Sun et al. 2024): c_0 = 1, c_i = min(c_{i-1} p_i(d_i) / q_i(d_i), 1); S_i = sum of max(c_i p_{i+1} - q_{i+1}, 0);
- *     h_i = S_i / (S_i + 1 - c_i) for i < k, h_k = c_k; keep as many tokens as the largest i with u_i < h_i says (0 if there is
+ *     h_i = S_i / (S_i + (1 - c_i)) for i < k, h_k = c_k; keep as many tokens as the largest i with u_i < h_i says (0 if there is
  *     none), then draw from max(c_i p_{i+1} - q_{i+1}, 0) normalised (from p_{i+1} if that sums to 0). k is K, or less where
  *     d_k is an end id or falls on the limit: what is drafted after it can never be emitted.
  *

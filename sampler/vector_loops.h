@@ -83,17 +83,14 @@ LOOP_CPU static void LOOP(residual)(float carry, const float *restrict p, int n,
     for (int i = both; i < n; i++) out[i] = rule_excess(carry, p[i], 0);
 }
 
-LOOP_CPU static float LOOP(sum_excess)(float carry, const float *p, int n, const float *q, int n_q) {
-    float lane[SAMPLER_LANES] = {0};
-    for (int i = 0; i < n; i += SAMPLER_LANES) {
-        int end = n - i < SAMPLER_LANES ? n - i : SAMPLER_LANES;
-        int both = n_q - i < end ? n_q - i > 0 ? n_q - i : 0 : end;
-#pragma omp simd
-        for (int j = 0; j < both; j++) lane[j] += rule_excess(carry, p[i + j], q[i + j]);
-#pragma omp simd
-        for (int j = both; j < end; j++) lane[j] += rule_excess(carry, p[i + j], 0);
-    }
-    return fold_lanes(lane, n);
+LOOP_CPU static uint64_t LOOP(mass_excess)(float carry, const float *p, int n, const float *q, int n_q) {
+    int both = n < n_q ? n : n_q;
+    uint64_t mass = 0;
+#pragma omp simd reduction(+ : mass)
+    for (int i = 0; i < both; i++) mass += rule_mass(rule_excess(carry, p[i], q[i]));
+#pragma omp simd reduction(+ : mass)
+    for (int i = both; i < n; i++) mass += rule_mass(rule_excess(carry, p[i], 0));
+    return mass;
 }
 
 /* rate[i] = p_i / E_i of RACE_IDS ids; the greatest. */
@@ -127,6 +124,6 @@ LOOP_CPU static int LOOP(race)(const float *p, int n, uint64_t key, uint64_t pos
 }
 
 static const struct vector LOOP(vector) = {
-    LOOP(max),  LOOP(weights),    LOOP(sum),        LOOP(sum_min),  LOOP(divide),     LOOP(count_above),
-    LOOP(mass), LOOP(zero_below), LOOP(zero_after), LOOP(residual), LOOP(sum_excess), LOOP(race),
+    LOOP(max),  LOOP(weights),    LOOP(sum),        LOOP(sum_min),  LOOP(divide),      LOOP(count_above),
+    LOOP(mass), LOOP(zero_below), LOOP(zero_after), LOOP(residual), LOOP(mass_excess), LOOP(race),
 };
