@@ -7,6 +7,8 @@
 #include "cli/table.h"
 #include "engine/probe.h"
 
+enum { PREFILLS = 2 };
+
 struct bench {
     const struct options *o;
     struct models models;
@@ -14,7 +16,9 @@ struct bench {
     struct bench_prompts prompts;
     double bandwidth; /* bytes a second */
     struct bench_steps steps;
-    struct bench_run plain, speculative;
+    struct bench_prefill prefill[PREFILLS];
+    struct bench_run plain, speculative; /* not timed by events */
+    struct bench_run timed;              /* the first group of prompts again, every round timed */
 };
 
 /* --- the table ---------------------------------------------------------------------------------------------- */
@@ -51,7 +55,7 @@ static void add_steps(struct table *t, const struct bench *b) {
     const struct bench_steps *s = &b->steps;
     struct engine_info info = engine_info(b->engine);
     char what[64];
-    add_step(t, b, "decode", s->decode_ms, target_bytes(b));
+    add_step(t, b, "decode (verify, M = 1)", s->decode_ms, target_bytes(b));
     for (int m = 2; m <= info.k_max + 1; m++) {
         snprintf(what, sizeof what, "verify, M = %d", m);
         add_step(t, b, what, s->verify_ms[m], target_bytes(b));
@@ -61,30 +65,78 @@ static void add_steps(struct table *t, const struct bench *b) {
         add_step(t, b, "draft, later step", s->draft_step_ms, draft_bytes(b));
         add_figure(t, "sampler, one draw", s->draw_ms, "ms", 4);
     }
-    add_figure(t, "sampler, accept", s->accept_ms, "ms", 4);
+    snprintf(what, sizeof what, "sampler, accept at K = %d", info.k);
+    add_figure(t, what, s->accept_ms, "ms", 4);
+}
+
+static void add_prefill(struct table *t, const struct bench *b) {
+    char what[64];
+    for (int i = 0; i < PREFILLS; i++) {
+        const struct bench_prefill *p = &b->prefill[i];
+        snprintf(what, sizeof what, "prefill of %d tokens, target", p->tokens);
+        if (p->target > 0) add_figure(t, what, p->target, "tok/s", 1);
+        snprintf(what, sizeof what, "prefill of %d tokens, both models", p->tokens);
+        if (p->pair > 0) add_figure(t, what, p->pair, "tok/s", 1);
+    }
 }
 
 static double rate(const struct bench_run *run) {
     return run->seconds > 0 ? (double)run->tokens / run->seconds : 0;
 }
 
-static void add_runs(struct table *t, const struct bench *b) {
-    int k = b->o->k;
-    bool pair = engine_info(b->engine).k_max > 0 && k > 0;
+/* K of the speculative run; 0: there is none. */
+static int pair_k(const struct bench *b) {
+    return engine_info(b->engine).k_max > 0 ? b->o->k : 0;
+}
+
+static uint64_t round_bytes(const struct bench *b, int k) {
+    return target_bytes(b) + (k > 0 ? (uint64_t)k * draft_bytes(b) : 0);
+}
+
+static void add_round(struct table *t, const struct bench *b, const struct bench_run *run, int k) {
     char what[64];
-    add_step(t, b, "round, K = 0", b->plain.round_ms, target_bytes(b));
-    if (pair) {
-        snprintf(what, sizeof what, "round, K = %d", k);
-        add_step(t, b, what, b->speculative.round_ms, target_bytes(b) + (uint64_t)k * draft_bytes(b));
-    }
+    snprintf(what, sizeof what, "round, K = %d", k);
+    add_step(t, b, what, run->round_ms, round_bytes(b, k));
+    snprintf(what, sizeof what, "host to enqueue a round, K = %d", k);
+    add_figure(t, what, run->host_us, "us", 1);
+    snprintf(what, sizeof what, "host waiting in a round, K = %d", k);
+    add_figure(t, what, run->wait_us, "us", 1);
+}
+
+/* Rounds with events between their parts; what the events cost is the difference to the round above. */
+static void add_timed_round(struct table *t, const struct bench *b) {
+    int k = pair_k(b);
+    char what[64];
+    snprintf(what, sizeof what, "round with events, K = %d", k);
+    add_step(t, b, what, b->timed.round_ms, round_bytes(b, k));
+    if (k > 0) add_step(t, b, "draft in a round", b->timed.draft_ms, (uint64_t)k * draft_bytes(b));
+    add_step(t, b, "verify in a round", b->timed.verify_ms, target_bytes(b));
+    add_figure(t, "sampling in a round", b->timed.sampling_ms, "ms", 4);
+}
+
+/* What depends on which tokens are accepted says so where that is simulated. */
+static void add_outcome(struct table *t, const struct bench *b, const char *what, double value, const char *unit,
+                        int decimals) {
+    char name[96];
+    snprintf(name, sizeof name, "%s%s", what, b->o->simulate_alpha > 0 ? " (acceptance simulated)" : "");
+    add_figure(t, name, value, unit, decimals);
+}
+
+static void add_runs(struct table *t, const struct bench *b) {
+    const struct acceptance *stats = &b->speculative.stats;
+    int k = pair_k(b);
+    char what[64];
+    add_round(t, b, &b->plain, 0);
+    if (k > 0) add_round(t, b, &b->speculative, k);
+    add_timed_round(t, b);
     add_figure(t, "plain decoding, K = 0", rate(&b->plain), "tok/s", 1);
-    if (!pair) return;
+    if (k == 0) return;
     snprintf(what, sizeof what, "speculative, K = %d", k);
-    add_figure(t, what, rate(&b->speculative), "tok/s", 1);
-    add_figure(t, "speed-up against K = 0", rate(&b->speculative) / rate(&b->plain), "", 3);
-    add_figure(t, "draft_acceptance_rate", acceptance_draft_rate(&b->speculative.stats), "", 4);
-    add_figure(t, "mean_acceptance_length", acceptance_mean_length(&b->speculative.stats), "", 4);
-    add_figure(t, "alpha", acceptance_alpha(&b->speculative.stats), "", 4);
+    add_outcome(t, b, what, rate(&b->speculative), "tok/s", 1);
+    add_outcome(t, b, "speed-up against K = 0", rate(&b->speculative) / rate(&b->plain), "", 3);
+    add_outcome(t, b, "draft_acceptance_rate", acceptance_draft_rate(stats), "", 4);
+    add_outcome(t, b, "mean_acceptance_length", acceptance_mean_length(stats), "", 4);
+    add_outcome(t, b, "alpha", acceptance_alpha(stats), "", 4);
 }
 
 static void print_results(const struct bench *b) {
@@ -94,6 +146,7 @@ static void print_results(const struct bench *b) {
     for (int i = 0; i < 6; i++) table_add(&t, "%s", heading[i]);
     add_figure(&t, "read bandwidth", b->bandwidth * 1e-9, "GB/s", 2);
     add_steps(&t, b);
+    add_prefill(&t, b);
     add_runs(&t, b);
     if (b->o->shape && !b->o->csv) printf("random weights of the shape %s: nothing here is about text\n", b->o->shape);
     if (b->o->simulate_alpha > 0)
@@ -113,6 +166,22 @@ static void print_results(const struct bench *b) {
 
 /* --- the run -------------------------------------------------------------------------------------------------- */
 
+static int run_answers(struct bench *b) {
+    struct bench_prompts first = b->prompts;
+    int k = pair_k(b);
+    if (first.count > b->o->batch) first.count = b->o->batch;
+    TRY(probe_set_timing(b->engine, 0));
+    cli_note("plain decoding");
+    TRY(bench_generate(b->engine, &b->prompts, b->o, 0, &b->plain));
+    if (k > 0) {
+        cli_note("decoding with K = %d", k);
+        TRY(bench_generate(b->engine, &b->prompts, b->o, k, &b->speculative));
+    }
+    cli_note("timing the parts of rounds");
+    TRY(probe_set_timing(b->engine, 1));
+    return bench_generate(b->engine, &first, b->o, k, &b->timed);
+}
+
 static int run(struct bench *b) {
     const struct options *o = b->o;
     cli_note("measuring the read bandwidth");
@@ -121,17 +190,12 @@ static int run(struct bench *b) {
     TRY(bench_prompts_load(&b->prompts, o, b->engine, b->models.target));
     cli_note("measuring single steps");
     TRY(bench_steps(b->engine, &b->prompts, o, &b->steps));
-    cli_note("plain decoding");
-    TRY(bench_generate(b->engine, &b->prompts, o, 0, &b->plain));
-    if (engine_info(b->engine).k_max > 0 && o->k > 0) {
-        cli_note("decoding with K = %d", o->k);
-        TRY(bench_generate(b->engine, &b->prompts, o, o->k, &b->speculative));
-    }
-    return 0;
+    TRY(bench_prefill(b->engine, b->prefill, PREFILLS));
+    return run_answers(b);
 }
 
 int bench_main(const struct options *o) {
-    struct bench b = {.o = o};
+    struct bench b = {.o = o, .prefill = {{.tokens = 512}, {.tokens = 2048}}};
     int rc = run(&b);
     int status = STATUS_OK;
     if (rc == 0)

@@ -5,8 +5,8 @@
 #include "cli/options.h"
 #include "engine/engine.h"
 
-/* Bytes a second that the device reads: on the host all threads over a buffer larger than the caches, elsewhere a copy
- * within the device (bytes read and written). Best of several passes. Allocates and gives back. */
+/* Bytes a second that the device reads, by adding up a buffer larger than its caches; best of several passes. Allocates and
+ * gives back. */
 int bench_bandwidth(const char *device, int threads, double *bytes_per_second);
 
 /* The prompts: ids of [count] distinct ones, from -i FILE (JSONL as of `duet batch`, prompt, messages, prompt_ids, or the
@@ -18,10 +18,18 @@ struct bench_prompts {
 int bench_prompts_load(struct bench_prompts *, const struct options *, const struct engine *, const char *target);
 void bench_prompts_free(struct bench_prompts *);
 
+/* Opens sequences for prompts [first, first + count), modulo their number, and starts their answers; max_tokens 0 fills the
+ * context. */
+int bench_open_group(struct engine *, const struct bench_prompts *, const struct options *, int first, int count,
+                     struct sequence **sequences);
+void bench_close_group(struct engine *, struct sequence **sequences, int count);
+
 /* All prompts answered once, `batch` at a time, each in a fresh sequence. Time of prefill is left out. */
 struct bench_run {
-    double seconds;  /* in rounds */
-    double round_ms; /* mean of a round of the first group, all rows live */
+    double seconds;                          /* in rounds */
+    double round_ms;                         /* mean of a round of the first group, all rows live */
+    double host_us, wait_us;                 /* means over rounds, engine_counts */
+    double draft_ms, verify_ms, sampling_ms; /* the same over timed rounds; 0 without any */
     int64_t tokens;
     struct acceptance stats;
 };
@@ -35,5 +43,12 @@ struct bench_steps {
     int context; /* tokens before the rows */
 };
 int bench_steps(struct engine *, const struct bench_prompts *, const struct options *, struct bench_steps *);
+
+/* Ingesting a prompt of `tokens` ids into a fresh sequence, in tokens a second; 0 where the context is shorter. */
+struct bench_prefill {
+    int tokens;
+    double target, pair; /* the target's cache alone; the draft's as well */
+};
+int bench_prefill(struct engine *, struct bench_prefill *, int count);
 
 #endif

@@ -1,4 +1,4 @@
-/* Whole answers and single launches, timed. */
+/* The prompts, and whole answers to them, timed. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -7,7 +7,6 @@
 #include "cli/bench.h"
 #include "cli/cli.h"
 #include "cli/io.h"
-#include "engine/probe.h"
 
 /* --- prompts ---------------------------------------------------------------------------------------------- */
 
@@ -100,9 +99,8 @@ static void ignore_tokens(void *user, struct token_block *block) {
     (void)block;
 }
 
-/* Opens sequences for prompts [first, first + count) and starts their answers; max_tokens 0 fills the context. */
-static int open_group(struct engine *e, const struct bench_prompts *p, const struct options *o, int first, int count,
-                      struct sequence **sequences) {
+int bench_open_group(struct engine *e, const struct bench_prompts *p, const struct options *o, int first, int count,
+                     struct sequence **sequences) {
     for (int i = 0; i < count; i++) {
         const struct ids *ids = &p->ids[(first + i) % p->count];
         bool whole = o->max_tokens == 0;
@@ -118,7 +116,7 @@ static int open_group(struct engine *e, const struct bench_prompts *p, const str
     return 0;
 }
 
-static void close_group(struct engine *e, struct sequence **sequences, int count) {
+void bench_close_group(struct engine *e, struct sequence **sequences, int count) {
     for (int i = 0; i < count; i++) {
         if (sequences[i]) engine_close(e, sequences[i]);
         sequences[i] = NULL;
@@ -142,101 +140,36 @@ static int run_group(struct engine *e, struct sequence **sequences, int count, s
     return 0;
 }
 
+static void set_means(struct bench_run *run, const struct engine_counts *before, struct engine_counts after) {
+    double rounds = (double)(after.rounds - before->rounds),
+           timed = (double)(after.times.rounds - before->times.rounds);
+    if (rounds > 0) {
+        run->host_us = (double)(after.host_us - before->host_us) / rounds;
+        run->wait_us = (double)(after.wait_us - before->wait_us) / rounds;
+    }
+    if (timed > 0) {
+        run->draft_ms = (after.times.draft_ms - before->times.draft_ms) / timed;
+        run->verify_ms = (after.times.verify_ms - before->times.verify_ms) / timed;
+        run->sampling_ms = (after.times.sampling_ms - before->times.sampling_ms) / timed;
+    }
+}
+
 int bench_generate(struct engine *e, const struct bench_prompts *p, const struct options *o, int k,
                    struct bench_run *run) {
     *run = (struct bench_run){0};
     struct bench_run full = {0};
     struct sequence *sequences[256] = {0};
+    struct engine_counts before = engine_counts(e);
     TRY(engine_set_k(e, k));
     int rc = 0;
     for (int first = 0; first < p->count && rc == 0; first += o->batch) {
         int count = p->count - first < o->batch ? p->count - first : o->batch;
-        rc = open_group(e, p, o, first, count, sequences);
+        rc = bench_open_group(e, p, o, first, count, sequences);
         if (rc == 0) rc = run_group(e, sequences, count, run, &full);
-        close_group(e, sequences, count);
+        bench_close_group(e, sequences, count);
     }
     run->tokens = run->stats.emitted;
     run->round_ms = full.tokens > 0 ? full.seconds * 1e3 / (double)full.tokens : 0;
-    return rc;
-}
-
-/* --- single launches -------------------------------------------------------------------------------------- */
-
-enum { GROUPS = 7, GROUP_US = 20000, LAUNCHES_MAX = 256 };
-
-struct launch {
-    enum { LAUNCH_GRAPH, LAUNCH_DRAW, LAUNCH_ACCEPT } kind;
-    struct graph_key key;
-    int k, at_most; /* launches a group */
-};
-
-static int submit(struct engine *e, const struct launch *l) {
-    if (l->kind == LAUNCH_DRAW) return probe_launch_draw(e, l->key.batch);
-    if (l->kind == LAUNCH_ACCEPT) return probe_launch_accept(e, l->key.batch, l->k);
-    return probe_launch(e, l->key);
-}
-
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Median of several groups of launches; a group lasts long enough for the clock. */
-static int time_launch(struct engine *e, const struct launch *l, double *ms) {
-
-    double group_ms[GROUPS];
-    int launches = 1;
-    TRY(submit(e, l));
-    TRY(probe_sync(e));
-    for (int g = 0; g < GROUPS; g++) {
-        int64_t start_us = clock_us();
-        for (int i = 0; i < launches; i++) TRY(submit(e, l));
-        TRY(probe_sync(e));
-        int64_t us = clock_us() - start_us;
-        group_ms[g] = (double)us * 1e-3 / launches;
-        if (us >= GROUP_US || g >= GROUPS / 2) continue;
-        launches = us > 0 ? (int)(launches * (GROUP_US / (double)us)) + 1 : l->at_most;
-        if (launches > l->at_most) launches = l->at_most;
-    }
-    qsort(group_ms, GROUPS, sizeof *group_ms, compare_doubles);
-    *ms = group_ms[GROUPS / 2];
-    return 0;
-}
-
-static int time_graph(struct engine *e, enum graph_role role, int batch, int q_len, double *ms) {
-    return time_launch(e, &(struct launch){.kind = LAUNCH_GRAPH, .key = {role, batch, q_len}, .at_most = LAUNCHES_MAX},
-                       ms);
-}
-
-static int time_steps(struct engine *e, int batch, struct bench_steps *s) {
-    struct engine_info info = engine_info(e);
-    int bucket = graph_set_bucket(engine_graphs(e, 1), batch);
-    TRY(time_graph(e, GRAPH_DECODE, bucket, 1, &s->decode_ms));
-    for (int m = 2; m <= info.k_max + 1; m++) TRY(time_graph(e, GRAPH_VERIFY, bucket, m, &s->verify_ms[m]));
-    if (info.k_max > 0) {
-        TRY(time_graph(e, GRAPH_DRAFT_FIRST, bucket, 2, &s->draft_first_ms));
-        TRY(time_graph(e, GRAPH_DRAFT_STEP, bucket, 1, &s->draft_step_ms));
-        struct launch draw = {.kind = LAUNCH_DRAW, .key = {.batch = bucket}, .at_most = LAUNCHES_MAX};
-        TRY(time_launch(e, &draw, &s->draw_ms));
-    }
-    /* Every accept commits up to K + 1 tokens: the rows must not reach their end while it is timed. */
-    int room = (info.context - s->context) / (info.k + 1) / (GROUPS + 1);
-    struct launch accept = {
-        .kind = LAUNCH_ACCEPT, .key = {.batch = bucket}, .k = info.k, .at_most = room > 1 ? room : 1};
-    return time_launch(e, &accept, &s->accept_ms);
-}
-
-int bench_steps(struct engine *e, const struct bench_prompts *p, const struct options *o, struct bench_steps *s) {
-    *s = (struct bench_steps){0};
-    struct sequence *sequences[256] = {0};
-    int running;
-    TRY(engine_set_k(e, engine_info(e).k));
-    struct options whole = *o;
-    whole.max_tokens = 0;
-    int rc = open_group(e, p, &whole, 0, o->batch, sequences);
-    if (rc == 0) rc = engine_step(e, &running); /* fills the row map */
-    if (rc == 0) engine_tokens(sequences[0], &s->context);
-    if (rc == 0) rc = time_steps(e, o->batch, s);
-    close_group(e, sequences, o->batch);
+    set_means(run, &before, engine_counts(e));
     return rc;
 }

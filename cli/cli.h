@@ -75,7 +75,7 @@ struct models {
 };
 
 /* --target, --draft (a directory, or ORG/NAME in the local Hugging Face cache), or the embedded pair. `draft` is NULL for
- * --target alone (noted once) and where K and K_max are 0. */
+ * --target alone (noted once) and, but in bench, where K and K_max are 0. */
 int models_resolve(struct models *out, const struct options *);
 void models_free(struct models *);
 /* One model by the same rules: what `inspect DIR` takes. *out is freed by the caller. */
@@ -84,7 +84,7 @@ int models_find(const char *name, char **out);
 /* Rounds between two whose device time a report or `duet bench` measures: the events cost then a fraction of a percent. */
 enum { TIMED_EVERY = 4 };
 
-/* Fills engine_options: k and k_max (0 without a draft; default k_max: max(k, 8) in chat, k elsewhere), max_batch (1 in
+/* Fills engine_options: k and k_max (0 without a draft; default k_max: max(k, 8) in chat, max(k, 16) in bench, k elsewhere), max_batch (1 in
  * chat), context, device, threads, graphs, buckets, timing (for --alpha-report and in bench), and the progress bar. Points into `m` and `o`. */
 void engine_options_set(struct engine_options *out, const struct options *o, const struct models *m);
 

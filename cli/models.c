@@ -111,7 +111,7 @@ static int find_assets(struct models *out) {
 /* --- both models -------------------------------------------------------------------------------------------- */
 
 static bool needs_draft(const struct options *o) {
-    return o->k > 0 || o->k_max > 0;
+    return o->k > 0 || o->k_max > 0 || o->command == COMMAND_BENCH;
 }
 
 /* --shape TARGET[,DRAFT]. */
@@ -154,8 +154,8 @@ void models_free(struct models *m) {
 }
 
 void engine_options_set(struct engine_options *out, const struct options *o, const struct models *m) {
-    int k_max = o->k_max;
-    if (!k_max) k_max = o->command == COMMAND_CHAT && o->k < 8 ? 8 : o->k;
+    int k_max = o->k_max, least = o->command == COMMAND_CHAT ? 8 : o->command == COMMAND_BENCH ? 16 : 0;
+    if (!option_given(o, "k-max")) k_max = o->k < least ? least : o->k;
     *out = (struct engine_options){
         .target = m->target,
         .draft = m->draft,

@@ -250,6 +250,8 @@ static int check_combinations(const struct options *o) {
         return err_set(ERR_USAGE, "duet tokenize: which directory? (duet tokenize DIR)");
     if (o->command == COMMAND_INSPECT && o->directory && (o->show_memory || o->show_graphs))
         return err_set(ERR_USAGE, "'%s': --memory and --graphs are about --target and --draft", o->directory);
+    if (o->command == COMMAND_INSPECT && o->shape && !o->show_memory && !o->show_graphs)
+        return err_set(ERR_USAGE, "--shape: there is no file to show; give --memory or --graphs too");
     return 0;
 }
 

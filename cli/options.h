@@ -61,7 +61,7 @@ struct options {
     const char *input, *output;       /* -i, -o; NULL: not given */
     int alpha_report;                 /* --alpha-report was given */
     const char *alpha_report_file;    /* its FILE.json, or NULL */
-    const char *shape;                /* bench: TARGET[,DRAFT]; NULL: not given */
+    const char *shape;                /* bench, inspect: TARGET[,DRAFT]; NULL: not given */
     float simulate_alpha;             /* bench; 0: the rule */
     int quiet, csv, special, tensors; /* flags */
     int show_memory, show_graphs;     /* inspect */

@@ -38,12 +38,12 @@ const struct option_row option_table[] = {
      "draft model that proposes tokens to the target", ON_PAIR, false},
     {"k", 'k', "N", OPTION_INT, AT(k), "[0, 63]", NULL, "4", NULL,
      "tokens that the draft proposes a round; 0 decodes plainly and needs no draft", ON_PAIR, false},
-    {"k-max", 0, "N", OPTION_INT, AT(k_max), "[0, 63]", NULL, NULL, "the larger of K and 8 in chat, else K",
-     "largest K that buffers and graphs are made for", ON_PAIR, false},
+    {"k-max", 0, "N", OPTION_INT, AT(k_max), "[0, 63]", NULL, NULL,
+     "the larger of K and 8 in chat, of K and 16 in bench, else K", "largest K that buffers and graphs are made for",
+     ON_PAIR, false},
     {"accept", 0, "RULE", OPTION_CHOICE, AT(accept), NULL, "token|coupled|block", "token", NULL,
      "how drafted tokens are accepted, each way exact: token, one by one; coupled, so that the text depends on the "
-     "seed "
-     "alone, for any draft and K; block, all together, which keeps more",
+     "seed alone, for any draft and K; block, all together, which keeps more",
      ON_RUN, false},
     {"temperature", 0, "X", OPTION_NUMBER, AT(sampling.temperature), "[0, inf)", NULL, "0.7", NULL,
      "sampling temperature; 0 takes the most probable token", ON_RUN, false},
@@ -98,9 +98,8 @@ const struct option_row option_table[] = {
      "load the pair, capture, and print both graph sets", ON_INSPECT, false},
     {"shape", 0, "TARGET[,DRAFT]", OPTION_TEXT, AT(shape), NULL, NULL, NULL, NULL,
      "models with random weights in place of files: llama-3.1-8b, llama-3.2-1b, llama-3.1-70b, qwen2.5-7b, "
-     "qwen2.5-0.5b, "
-     "qwen3-32b, qwen3-0.6b, smollm2-135m, or a FILE.json like config.json",
-     ON_BENCH, false},
+     "qwen2.5-0.5b, qwen3-32b, qwen3-0.6b, smollm2-135m, or a FILE.json like config.json",
+     ON_BENCH | ON_INSPECT, false},
     {"simulate-alpha", 0, "A", OPTION_NUMBER, AT(simulate_alpha), "(0, 1]", NULL, NULL, "off",
      "accept drafted tokens with probability A whatever the models say; the text means nothing then", ON_BENCH, false},
     {"csv", 0, NULL, OPTION_FLAG, AT(csv), NULL, NULL, NULL, NULL, "print CSV in place of the table", ON_BENCH, false},

@@ -19,6 +19,9 @@ int probe_fill_free_pages(struct engine *, unsigned char byte);
 int probe_free_pages_checksum(struct engine *, uint64_t *out);
 int probe_free_page_count(const struct engine *);
 
+/* Times every so manieth round from now on, 0: none. ERR_USAGE for an engine that was made without timing. */
+int probe_set_timing(struct engine *, int every);
+
 /* Submits one replay, or one sampler launch, on the rows of the last round, for timing; probe_sync waits. Their results
  * are overwritten by the next round. */
 int probe_launch(struct engine *, struct graph_key key);

@@ -56,6 +56,8 @@ struct backend {
     int (*copy)(struct stream *, void *dst, const void *src, size_t bytes);               /* bytes > 0 */
     int (*fill)(struct stream *, void *dst, unsigned char byte, size_t bytes);            /* bytes > 0 */
 
+    int (*sum_words)(struct stream *, const void *words, size_t bytes, uint64_t *sum); /* bytes > 0, of 16 */
+
     int (*event_create)(struct device *, struct event **out);
     void (*event_destroy)(struct event *);
     int (*event_record)(struct event *, struct stream *);

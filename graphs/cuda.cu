@@ -288,6 +288,7 @@ static struct backend make_backend(void) {
     b.stream_sync = cuda_stream_sync;
     b.copy = cuda_copy;
     b.fill = cuda_fill;
+    b.sum_words = cuda_sum_words;
     b.event_create = cuda_event_create;
     b.event_destroy = cuda_event_destroy;
     b.event_record = cuda_event_record;

@@ -29,6 +29,9 @@ int cuda_check(cudaError_t status, const char *call);
  * waits for the kernel, so that a fault names it. */
 int cuda_launched(struct stream *, const char *kernel, size_t argument_bytes);
 
+/* cuda_sum.cu: the backend's sum_words. */
+int cuda_sum_words(struct stream *, const void *words, size_t bytes, uint64_t *sum);
+
 /* Facts that launchers choose grids by. */
 int cuda_multiprocessors(const struct device *);
 

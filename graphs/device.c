@@ -155,6 +155,11 @@ int stream_fill(struct stream *s, void *dst, unsigned char byte, size_t bytes) {
     return s->device->backend->fill(s, dst, byte, bytes);
 }
 
+int stream_sum_words(struct stream *s, const void *words, size_t bytes, uint64_t *sum) {
+    if (bytes % 16 != 0) return err_set(ERR_INTERNAL, "stream_sum_words: %zu bytes are no multiple of 16", bytes);
+    return bytes > 0 ? s->device->backend->sum_words(s, words, bytes, sum) : 0;
+}
+
 /* --- events ------------------------------------------------------------------------------------- */
 
 int event_create(struct device *d, struct event **out) {

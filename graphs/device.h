@@ -88,6 +88,9 @@ int stream_run_host(struct stream *, stream_host_fn run, const void *args, size_
  * arena addresses. The source must not change before the copy is done: use pinned staging and an event. */
 int stream_copy(struct stream *, void *dst, const void *src, size_t bytes);
 int stream_fill(struct stream *, void *dst, unsigned char byte, size_t bytes);
+/* Adds the 64-bit words of [words, words + bytes) to *sum, modulo 2^64: one launch that reads every byte once, as fast as the
+ * device can read (the yardstick of `duet bench`). Device memory; `bytes` is a multiple of 16. */
+int stream_sum_words(struct stream *, const void *words, size_t bytes, uint64_t *sum);
 
 /* --- events ------------------------------------------------------------------------------------- */
 

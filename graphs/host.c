@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/parallel.h"
 #include "graphs/backend.h"
 #include "graphs/host_limits.h"
 
@@ -164,6 +165,58 @@ static int host_fill(struct stream *s, void *dst, unsigned char byte, size_t byt
     return host_run(s, run_fill, &args, sizeof args);
 }
 
+enum { WORDS_A_BLOCK = 1 << 16 };
+
+struct sum_args {
+    const uint64_t *words;
+    size_t count;
+    uint64_t *sum;
+    int threads;
+};
+struct sum {
+    const struct sum_args *args;
+    _Atomic uint64_t *total;
+};
+
+/* In independent chains, so that loads and not the adds decide. */
+static uint64_t sum_block(const uint64_t *words, size_t n) {
+    uint64_t s[8] = {0};
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int j = 0; j < 8; j++) s[j] += words[i + (size_t)j];
+    for (; i < n; i++) s[0] += words[i];
+    return s[0] + s[1] + s[2] + s[3] + s[4] + s[5] + s[6] + s[7];
+}
+
+static int sum_blocks(const struct sum_args *a) {
+    return (int)((a->count + WORDS_A_BLOCK - 1) / WORDS_A_BLOCK);
+}
+
+static void sum_part(const void *context, int part, int parts) {
+    const struct sum *s = context;
+    struct range r = parallel_range(sum_blocks(s->args), part, parts);
+    uint64_t sum = 0;
+    for (int i = r.first; i < r.end; i++) {
+        size_t first = (size_t)i * WORDS_A_BLOCK, left = s->args->count - first;
+        sum += sum_block(s->args->words + first, left < WORDS_A_BLOCK ? left : WORDS_A_BLOCK);
+    }
+    *s->total += sum;
+}
+
+static int run_sum(const void *args) {
+    const struct sum_args *a = args;
+    _Atomic uint64_t total = 0;
+    struct sum sum = {a, &total};
+    parallel_run(a->threads, (int64_t)a->count, sum_part, &sum);
+    *a->sum += total;
+    return 0;
+}
+
+static int host_sum_words(struct stream *s, const void *words, size_t bytes, uint64_t *sum) {
+    struct sum_args args = {words, bytes / sizeof(uint64_t), sum, s->device->threads};
+    return stream_run_host(s, run_sum, &args, sizeof args);
+}
+
 /* --- events: a stream has done its work when the submission returns --------------------------------- */
 
 static int host_event_create(struct device *d, struct event **out) {
@@ -280,6 +333,7 @@ static const struct backend host_backend = {
     .run_host = host_run,
     .copy = host_copy,
     .fill = host_fill,
+    .sum_words = host_sum_words,
     .event_create = host_event_create,
     .event_destroy = host_event_destroy,
     .event_record = host_event_record,

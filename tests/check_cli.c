@@ -360,9 +360,73 @@ START_TEST(bench_prints_every_step_and_the_speed_up)
     text_to_file(path, "{\"prompt\": \"Once\"}\n{\"prompt\": \"The dog\"}\n");
     run(NULL, ARGUMENTS("bench", "--csv", "-i", path, "--max-tokens", "8", "--k", "2"));
     expect_ok();
-    static const char *const parts[] = {"measure,value,unit", "read bandwidth", "decode", "\"verify, M = 3\"",
-                                        "draft, later step",  "sampler",        "tok/s",  "speed-up against K = 0"};
+    static const char *const parts[] = {"measure,value,unit",
+                                        "read bandwidth",
+                                        "\"decode (verify, M = 1)\"",
+                                        "\"verify, M = 3\"",
+                                        "\"verify, M = 17\"",
+                                        "draft, later step",
+                                        "\"sampler, one draw\"",
+                                        "\"sampler, accept at K = 2\"",
+                                        "\"prefill of 512 tokens, target\"",
+                                        "\"prefill of 512 tokens, both models\"",
+                                        "\"round, K = 0\"",
+                                        "\"round, K = 2\"",
+                                        "\"host to enqueue a round, K = 2\"",
+                                        "\"round with events, K = 2\"",
+                                        "draft in a round",
+                                        "verify in a round",
+                                        "sampling in a round",
+                                        "\"plain decoding, K = 0\"",
+                                        "\"speculative, K = 2\"",
+                                        "speed-up against K = 0"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) expect_out(parts[i]);
+    ck_assert_ptr_null(strstr(buf_text(&p.out), "M = 18"));
+    ck_assert_ptr_null(strstr(buf_text(&p.out), "2048")); /* the pair's context is 1024 */
+    ck_assert_ptr_null(strstr(buf_text(&p.out), "simulated"));
+}
+END_TEST
+
+static const char small_shape[] =
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_size\": 64, "
+    "\"intermediate_size\": 128, "
+    "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 512, "
+    "\"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-5, \"rope_theta\": 10000, \"tie_word_embeddings\": true, "
+    "\"torch_dtype\": \"bfloat16\"}";
+
+/* Loop index: as text, as CSV. */
+START_TEST(bench_takes_a_shape_file_and_labels_simulated_acceptance)
+{
+    char shape[512];
+    snprintf(shape, sizeof shape, "%s", temp_path("small.json"));
+    text_to_file(shape, small_shape);
+    snprintf(shape, sizeof shape, "--shape=%s,%s", temp_path("small.json"), temp_path("small.json"));
+    run(NULL, ARGUMENTS("bench", shape, "--simulate-alpha", "0.8", "--k-max", "3", "--k", "3", "-n", "8", "--quiet",
+                        _i ? "--csv" : "--threads=1"));
+    expect_ok();
+    expect_out("acceptance is simulated: alpha 0.8");
+    expect_out("speculative, K = 3 (acceptance simulated)");
+    expect_out("mean_acceptance_length (acceptance simulated)");
+    expect_out("M = 4");
+    ck_assert_ptr_null(strstr(buf_text(&p.out), "M = 5")); /* --k-max was given */
+    ck_assert_ptr_null(strstr(buf_text(&p.out), "prefill of 512"));
+}
+END_TEST
+
+START_TEST(a_shape_is_planned_without_its_memory)
+{
+    run(NULL,
+        ARGUMENTS("inspect", "--memory", "--shape", "llama-3.1-70b,llama-3.2-1b", "--ctx", "2048", "--batch", "1"));
+    expect_ok();
+    expect_out("target weights     141107412992");
+    expect_out("draft weights");
+    expect_out("context 2048 tokens");
+    run(NULL, ARGUMENTS("inspect", "--shape", "llama-3.1-8b"));
+    expect_error(2, "--shape: there is no file to show");
+    run(NULL, ARGUMENTS("inspect", "--memory", "--shape", "llama-9"));
+    expect_error(2, "shape 'llama-9' is unknown: expected FILE.json or one of llama-3.1-8b");
+    run(NULL, ARGUMENTS("inspect", "--memory", "--shape", "/nowhere/config.json"));
+    expect_error(1, "/nowhere/config.json");
 }
 END_TEST
 
@@ -397,6 +461,8 @@ Suite *check_cli(void) {
     tcase_add_test(inspect, inspect_graphs_lists_both_sets);
     tcase_add_test(inspect, cuda_is_refused_where_the_build_has_none);
     tcase_add_test(inspect, bench_prints_every_step_and_the_speed_up);
+    tcase_add_loop_test(inspect, bench_takes_a_shape_file_and_labels_simulated_acceptance, 0, 2);
+    tcase_add_test(inspect, a_shape_is_planned_without_its_memory);
     suite_add_tcase(suite, inspect);
     return suite;
 }

@@ -1,6 +1,7 @@
 /* The device layer on the host: order, capture, counts, events, and what is refused. */
 #include "graphs/device.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support.h"
@@ -161,6 +162,25 @@ START_TEST(submissions_run_in_order)
     ck_ok(stream_sync(w.stream));
     ck_assert_int_eq(w.cells[0], 123456);
     ck_assert_int_eq(w.cells[1], 12345);
+    world_close(&w);
+}
+END_TEST
+
+/* Lengths around the block of the host's loop. */
+START_TEST(the_sum_of_words_adds_every_word_once)
+{
+    static const size_t counts[] = {0, 2, 6, 65534, 65536, 65538, 300000};
+    enum { MOST = 300000 };
+    struct world w = world_open();
+    uint64_t *words = malloc(MOST * sizeof *words), *sum = (uint64_t *)w.cells, expected = 0;
+    for (size_t i = 0; i < MOST; i++) words[i] = (i + 1) * 0x9E3779B97F4A7C15u;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        ck_ok(stream_sum_words(w.stream, words, counts[i] * sizeof *words, sum));
+        for (size_t j = 0; j < counts[i]; j++) expected += words[j];
+        ck_assert_msg(*sum == expected, "%zu words", counts[i]);
+    }
+    ck_assert_int_eq(stream_sum_words(w.stream, words, 8, sum), ERR_INTERNAL);
+    free(words);
     world_close(&w);
 }
 END_TEST
@@ -491,6 +511,7 @@ Suite *check_device(void) {
     suite_add_tcase(suite, t);
     t = tcase_create("streams");
     tcase_add_test(t, submissions_run_in_order);
+    tcase_add_test(t, the_sum_of_words_adds_every_word_once);
     tcase_add_test(t, a_failing_op_fails_at_once_when_it_runs);
     tcase_add_test(t, a_captured_failure_fails_at_replay_and_stops_it);
     tcase_add_test(t, arguments_are_copied_whole_and_aligned);

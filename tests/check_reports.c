@@ -1,4 +1,5 @@
 /* What users see of speed and errors: times of a round, plans that do not fit, a device that fails. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +101,32 @@ START_TEST(launches_of_rounds_leave_prefill_out)
     ck_assert_uint_eq(c.kernel_launches, c.rounds * (uint64_t)kernels);
     ck_assert_uint_gt(c.stream.kernel_launches, c.kernel_launches);
     engine_destroy(e);
+}
+END_TEST
+
+START_TEST(the_report_gives_times_and_launches_of_a_round)
+{
+    char option[300];
+    struct program p;
+    struct buf text = {0};
+    snprintf(option, sizeof option, "--alpha-report=%s", temp_path("report.json"));
+    program_run(&p, "{\"prompt\": \"Once upon a time\", \"ignore_eos\": true}\n",
+                ARGUMENTS("batch", option, "--k", "3", "-n", "40", "--device", "host", "--seed", "1"));
+    ck_assert_int_eq(p.status, 0);
+    ck_assert_ptr_nonnull(strstr(buf_text(&p.err), "a round of the engine, mean of "));
+    ck_assert_ptr_nonnull(strstr(buf_text(&p.err), "  device "));
+    text_of_file(temp_path("report.json"), &text);
+    cJSON *report = json_line(&text, 0);
+    ck_assert_double_eq(get_number(report, "graph_launches_per_round"), 4);
+    ck_assert_double_eq(get_number(report, "eager_launches_per_round"), 4);
+    ck_assert_double_eq(get_number(report, "eager_fallbacks"), 0);
+    double rounds = get_number(report, "engine_rounds"), timed = get_number(report, "timed_rounds");
+    ck_assert(timed >= 1 && timed == floor((rounds + 3) / 4));
+    double parts = get_number(report, "draft_ms_per_round") + get_number(report, "verify_ms_per_round") +
+                   get_number(report, "sampling_ms_per_round");
+    ck_assert_double_eq_tol(get_number(report, "device_ms_per_round"), parts, 1e-6);
+    ck_assert(get_number(report, "host_us_per_round") > 0 && get_number(report, "wait_us_per_round") >= 0);
+    cJSON_Delete(report), buf_free(&text), program_free(&p);
 }
 END_TEST
 
@@ -255,6 +282,7 @@ Suite *check_reports(void) {
     tcase_add_test(times, every_nth_round_is_timed_and_the_first_is);
     tcase_add_test(times, timing_adds_neither_waits_nor_launches);
     tcase_add_test(times, launches_of_rounds_leave_prefill_out);
+    tcase_add_test(times, the_report_gives_times_and_launches_of_a_round);
     suite_add_tcase(suite, times);
     TCase *plans = tcase_create("plans");
     tcase_add_test(plans, every_named_shape_has_the_weights_of_its_model);
