@@ -16,8 +16,8 @@ BUILD    := build/$(DEVICE)-$(MODE)
 LIB_DIRS := base graphs model model/kernels/host sampler draft target verify engine
 LIB_SRC  := $(wildcard $(addsuffix /*.c,$(LIB_DIRS)))
 CLI_SRC  := $(wildcard cli/*.c)
-TEST_SRC := $(wildcard tests/*.c)
-HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) cli tests tests/cuda))
+TEST_SRC := $(wildcard tests/*.c) $(filter-out tests/fidelity/main.c,$(wildcard tests/fidelity/*.c))
+HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) cli tests tests/cuda tests/fidelity))
 SUITES   := $(patsubst tests/%.c,%,$(wildcard tests/check_*.c))
 
 CFLAGS_release := -O2 -g
@@ -64,7 +64,7 @@ TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(or $(shell nproc 2>/dev/null),2)
 endif
-ifneq ($(filter demo test test-cuda deps,$(MAKECMDGOALS)),)
+ifneq ($(filter demo test test-cuda fidelity deps,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
 AGAIN := @+$(MAKE) --no-print-directory
@@ -135,7 +135,7 @@ $(BUILD)/tests/run: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TE
 # so this runner forks no tests and has no time limits of its own.
 CUDA_TEST_SRC := $(wildcard tests/cuda/*.c tests/cuda/*.cu)
 CUDA_SUITES   := $(basename $(notdir $(filter tests/cuda/check_%,$(CUDA_TEST_SRC)))) \
-                 check_reference check_lossless check_cache check_rounds check_rejection
+                 check_reference check_lossless check_cache check_rounds check_fidelity
 CUDA_TEST_OBJ := $(patsubst %.cu,$(BUILD)/%.cu.o,$(patsubst %.c,$(BUILD)/%.o,$(CUDA_TEST_SRC))) \
                  $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/check_% tests/run.c,$(TEST_SRC))) \
                  $(patsubst %,$(BUILD)/tests/%.o,$(filter-out $(patsubst tests/cuda/%,%,$(basename $(CUDA_TEST_SRC))),$(CUDA_SUITES)))
@@ -153,6 +153,18 @@ test-cuda: deps
 build-tests-cuda: $(BUILD)/tests/run_cuda
 run-tests-cuda: $(BUILD)/tests/run_cuda $(BUILD)/duet
 	$(Q)timeout 1800 $(BUILD)/tests/run_cuda $(SUITE)
+
+# The claims of docs/CORRECTNESS.md, each with its figure, as a table; FIDELITY=small for the sizes of `make test`.
+FIDELITY_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/fidelity/*.c) $(filter-out tests/check_% tests/run.c,$(wildcard tests/*.c)))
+$(BUILD)/tests/run_fidelity: $(LIB_OBJ) $(FIDELITY_OBJ)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
+$(FIDELITY_OBJ): | build/deps.test
+build-fidelity: $(BUILD)/tests/run_fidelity
+fidelity: deps
+	$(AGAIN) run-fidelity
+run-fidelity: $(BUILD)/tests/run_fidelity
+	$(Q)$<
 
 ifneq ($(filter-out $(SUITES) $(CUDA_SUITES),$(SUITE)),)
 $(error SUITE=$(SUITE): expected some of $(sort $(SUITES) $(CUDA_SUITES)))
@@ -248,6 +260,7 @@ help:
 	@echo 'make demo         install what is missing, build, and answer assets/prompts.jsonl with the embedded pair'
 	@echo 'make test         install what is missing, build, and run all tests; SUITE=check_NAME runs one suite'
 	@echo 'make test-cuda    the tests of the CUDA device, on a GPU'
+	@echo 'make fidelity     speculation changes speed and nothing else: every claim with its figure'
 	@echo 'make deps         install what is missing from the packages of Debian'
 	@echo 'make install      to PREFIX (now $(PREFIX)), below DESTDIR; make uninstall removes it'
 	@echo 'make lint         formatting, layering, headers that compile alone, shell scripts'
@@ -257,7 +270,7 @@ help:
 	@echo 'MODE=release|debug|asan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CUDA_ARCH=sm_90 ...|all   CC=$(CC)   WERROR=1   V=1'
 
 FORCE:
-.PHONY: all deps test has-cuda build-program build-tests run-tests test-cuda build-tests-cuda run-tests-cuda test-data demo lint lint-format lint-shell lint-headers install uninstall clean help FORCE
+.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-data demo lint lint-format lint-shell lint-headers install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(CUDA_TEST_OBJ:.o=.d) $(ALONE:=.d) $(wildcard $(BUILD)/bench/*.d)
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(CUDA_TEST_OBJ:.o=.d) $(FIDELITY_OBJ:.o=.d) $(ALONE:=.d) $(wildcard $(BUILD)/bench/*.d)

@@ -99,14 +99,19 @@ static void finish(struct engine *e, struct sequence **s, struct listener *l) {
 }
 
 void run_requests(struct engine *e, const struct request *requests, int count, struct answer *answers) {
+    run_requests_at_most(e, requests, count, count, answers);
+}
+
+void run_requests_at_most(struct engine *e, const struct request *requests, int count, int at_once,
+                          struct answer *answers) {
     struct sequence **open = calloc((size_t)count, sizeof *open);
     struct listener *listeners = calloc((size_t)count, sizeof *listeners);
     memset(answers, 0, (size_t)count * sizeof *answers);
-    int next = 0, running = 0;
+    int next = 0, running = 0, taken = 0;
     do {
         for (int i = 0; i < next; i++)
-            if (open[i] && listeners[i].done) finish(e, &open[i], &listeners[i]);
-        for (; next < count; next++) {
+            if (open[i] && listeners[i].done) finish(e, &open[i], &listeners[i]), taken--;
+        for (; next < count && taken < at_once; next++, taken++) {
             const struct request *r = &requests[next];
             if (engine_open(e, (int)r->prompt.len + r->generation.max_tokens, &open[next]) == ERR_BUSY) break;
             listeners[next].answer = &answers[next];

@@ -32,6 +32,9 @@ struct request text_request(const struct engine *e, const char *text, int max_to
 struct request ids_request(const int32_t *ids, size_t n, int max_tokens);
 /* Answers all requests, each in a sequence of its own, as many at once as the engine takes; answers in order. */
 void run_requests(struct engine *e, const struct request *requests, int count, struct answer *answers);
+/* Likewise, with no more than `at_once` open at a time. */
+void run_requests_at_most(struct engine *e, const struct request *requests, int count, int at_once,
+                          struct answer *answers);
 /* One more turn on an open sequence. */
 struct answer run_turn(struct engine *e, struct sequence *s, const struct request *request);
 void free_requests(struct request *requests, int count);

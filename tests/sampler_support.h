@@ -1,5 +1,5 @@
 /* What the suites of the sampler share: buffers on the host device, a round driven by logits that the test makes up,
- * the filtered distribution in double by brute force, and chi-square. */
+ * and the filtered distribution in double by brute force. */
 #ifndef DUET_TESTS_SAMPLER_SUPPORT_H
 #define DUET_TESTS_SAMPLER_SUPPORT_H
 
@@ -7,13 +7,6 @@
 #include <stdbool.h>
 
 #include "sampler/sampler.h"
-
-/* ck_assert for hot loops: Check writes to a file at every ck_assert that holds. */
-#define require(condition, ...)                      \
-    do {                                             \
-        if (!(condition)) ck_abort_msg(__VA_ARGS__); \
-    } while (0)
-#define require_ok(call) require((call) == 0, "%s: %s", #call, err_message())
 
 struct rig {
     struct device *device;
@@ -59,17 +52,5 @@ void counting_draft(void *user, int token, int position, float *logits);
 
 /* The definition of sampler.h in double precision, by sorting. */
 void reference_distribution(const struct sampling *, const float *logits, int vocab, double *p);
-
-/* The chance of a chi-square of `dof` degrees of freedom to be at least x. */
-double chi_square_tail(double x, int dof);
-
-struct chi_square {
-    double x;
-    int dof;
-};
-/* Adds the cells of one multinomial; cells expected below 5 are pooled. Fails the test if a cell of probability 0
- * was counted. */
-void chi_square_add(struct chi_square *, const int64_t *counts, const double *p, int cells);
-double chi_square_p(const struct chi_square *);
 
 #endif

@@ -17,6 +17,13 @@ enum { SANITIZED = 0 };
 /* The call returned 0; prints err_message otherwise. */
 #define ck_ok(call) ck_assert_msg((call) == 0, "%s: %s", #call, err_message())
 
+/* ck_assert for hot loops: Check writes to a file at every ck_assert that holds. */
+#define require(condition, ...)                      \
+    do {                                             \
+        if (!(condition)) ck_abort_msg(__VA_ARGS__); \
+    } while (0)
+#define require_ok(call) require((call) == 0, "%s: %s", #call, err_message())
+
 /* Path below the shared test data ($DUET_SHARED, else ../shared beside the checkout), or NULL where there is none: the
  * test should return after saying so with skip(). The result is a static buffer, four in turn. */
 const char *shared_path(const char *relative);

@@ -1,0 +1,189 @@
+#include "tests/fidelity/study.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/philox.h"
+#include "tests/support.h"
+
+static const char story[] =
+    "Once upon a time there was a little girl named Lily. She had a red ball and a small dog. Every day she went to "
+    "the "
+    "park with her mom, and the dog ran after the ball until the sun went down behind the big green trees. One day the "
+    "ball rolled far away into the dark wood. \"Oh no!\" said Lily. \"I must find my ball.\" The dog looked at her and "
+    "barked. They walked and walked. A bird sang in a tree. \"Did you see my ball?\" asked Lily. ";
+
+/* Lengths on both sides of a page and a split; the last ones leave 1 and 2 tokens before the context's limit. */
+static int prompt_length(const struct study *s, int prompt) {
+    static const int lengths[STUDY_PROMPTS] = {1, 2, 3, 5, 9, 17, 31, 63, 64, 65, 127, 254, 255, 257, -2, -1};
+    static const int few[STUDY_PROMPTS] = {1, 2, 3, 4, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 33, -1};
+    int n = (s->amount == STUDY_FEW ? few : lengths)[prompt];
+    n = n < 0 ? s->context + n : n;
+    return n < s->context ? n : s->context - 1;
+}
+
+static int answer_length(const struct study *s, int prompt) {
+    return s->amount == STUDY_FEW ? 6 + prompt % 5 : 18 + 5 * (prompt % 6);
+}
+
+/* --- pairs -------------------------------------------------------------------------------------------------------- */
+
+static void add_family(struct study *s, const char *target, const char *draft) {
+    char *path = malloc(3 * 4096);
+    snprintf(path, 4096, "fixtures/checkpoints/%s", target);
+    snprintf(path + 4096, 4096, "%s", shared_path(path));
+    snprintf(path, 4096, "fixtures/checkpoints/%s", draft);
+    snprintf(path + 8192, 4096, "%s", shared_path(path));
+    s->pair = (struct pair){target, path + 4096, path + 8192};
+    s->amount = STUDY_FEW;
+}
+
+int study_pairs(struct study studies[STUDY_PAIRS_MAX], bool small) {
+    static const char *const families[][2] = {
+        {"llama-gqa-tied", "llama-mha-untied"},
+        {"mistral-swa", "mistral-swa"},
+        {"llama-mqa-headdim32", "llama3-rope-scaled"},
+        {"llama3-rope-scaled", "llama3-rope-scaled"},
+        {"qwen2-bias", "qwen2-bias"},
+        {"qwen3-qknorm", "llama-gqa-tied"},
+    };
+    struct pair pairs[PAIRS_MAX];
+    int count = test_pairs(pairs);
+    memset(studies, 0, sizeof *studies * STUDY_PAIRS_MAX);
+    for (int i = 0; i < count; i++) {
+        studies[i].pair = pairs[i];
+        studies[i].amount = small ? STUDY_FEW : i > 0 || !test_device_is_host() ? STUDY_ALL : STUDY_SOME;
+    }
+    if (!shared_path("fixtures/checkpoints") || small) return count;
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        add_family(&studies[count++], families[i][0], families[i][1]);
+    return count;
+}
+
+/* --- engines and requests ------------------------------------------------------------------------------------------ */
+
+static struct engine_options options_of(const struct study *s, int k, int batch) {
+    struct engine_options o = pair_options(&s->pair, k, batch);
+    o.context = s->context;
+    o.threads = 1;
+    return o;
+}
+
+static struct request request_of(const struct study *s, int prompt) {
+    struct request r = ids_request(s->prompts[prompt].data, s->prompts[prompt].len, answer_length(s, prompt));
+    r.generation.ignore_end = prompt % 2 == 0;
+    if (s->sampled) r.generation.sampling = (struct sampling){0.9f, 0.95f, 0, prompt % 3 == 0 ? 20 : 0};
+    r.generation.seed = 1000 + (uint64_t)prompt;
+    return r;
+}
+
+static void make_prompts(struct study *s, struct engine *e) {
+    const struct tokenizer *tokenizer = engine_tokenizer(e);
+    struct ids all = {0};
+    if (tokenizer) ck_ok(tokenizer_encode(tokenizer, story, strlen(story), true, &all));
+    for (uint32_t i = 0; !tokenizer && i < 512; i++)
+        ids_push(&all, 3 + (int32_t)(philox_word(9, i, 0, 0) % (uint32_t)(engine_info(e).vocab - 3)));
+    for (int i = 0; i < STUDY_PROMPTS; i++) {
+        size_t start = i > 6 ? 0 : (size_t)i * 11 % all.len, n = (size_t)prompt_length(s, i);
+        for (size_t j = 0; j < n; j++) ids_push(&s->prompts[i], all.data[(start + j) % all.len]);
+    }
+    ids_free(&all);
+}
+
+static int context_of(const struct study *s) {
+    struct engine_options o = pair_options(&s->pair, 0, 1);
+    o.threads = 1;
+    struct memory_plan plan;
+    ck_ok(engine_plan(&plan, &o));
+    int context = plan.context < 320 ? plan.context : 320;
+    memory_plan_free(&plan);
+    return context;
+}
+
+static void answer_alone(struct study *s, struct engine *e, int k) {
+    for (int i = 0; i < STUDY_PROMPTS; i++) {
+        struct request r = request_of(s, i);
+        run_requests(e, &r, 1, &s->expected[k][i]);
+        free_requests(&r, 1);
+    }
+}
+
+void study_open(struct study *s, bool sampled) {
+    s->sampled = sampled;
+    s->context = context_of(s);
+    struct engine_options plain = options_of(s, 0, 1);
+    plain.graphs = GRAPHS_OFF;
+    struct engine *e = must_open(&plain);
+    make_prompts(s, e);
+    answer_alone(s, e, 0);
+    engine_destroy(e);
+}
+
+void study_close(struct study *s) {
+    for (int i = 0; i < STUDY_PROMPTS; i++) ids_free(&s->prompts[i]);
+    for (int k = 0; k <= STUDY_K; k++) free_answers(s->expected[k], STUDY_PROMPTS);
+}
+
+/* --- cells ---------------------------------------------------------------------------------------------------------- */
+
+/* Each (K, batch) belongs to one of the engines, such that each K and each batch meets every engine. */
+static bool is_cell(const struct study *s, int engine, int k, int batch) {
+    if (s->amount == STUDY_FEW) return batch == (k * 5 + 3) % STUDY_BATCH + 1 && k % STUDY_ENGINES == engine;
+    if (s->amount == STUDY_SOME && (k * 2 + batch) % 5 != 0) return false;
+    return (k + batch) % STUDY_ENGINES == engine;
+}
+
+static void run_cell(struct study *s, struct engine *e, int k, int batch, const char *engine_name) {
+    enum { MORE = 2 };
+    struct request requests[STUDY_BATCH + MORE];
+    struct answer answers[STUDY_BATCH + MORE];
+    int which[STUDY_BATCH + MORE], count = batch + MORE;
+    for (int i = 0; i < count; i++) {
+        which[i] = (k * 7 + batch * 3 + i * 5) % STUDY_PROMPTS;
+        requests[i] = request_of(s, which[i]);
+    }
+    ck_ok(engine_set_k(e, k));
+    run_requests_at_most(e, requests, count, batch, answers);
+    for (int i = 0; i < count; i++) {
+        int book = s->sampled && !s->coupled ? k : 0;
+        char what[256];
+        snprintf(what, sizeof what, "%s, k %d, batch %d, %s, prompt %d", s->pair.name, k, batch, engine_name, which[i]);
+        must_equal(&answers[i], &s->expected[book][which[i]], what);
+        s->tokens += (int64_t)answers[i].ids.len;
+    }
+    s->cells++;
+    free_requests(requests, count);
+    free_answers(answers, count);
+}
+
+static void answer_alone_for_every_k(struct study *s, int rule) {
+    struct engine_options alone = options_of(s, STUDY_K, 1);
+    alone.graphs = GRAPHS_OFF;
+    (void)rule;
+    struct engine *e = must_open(&alone);
+    for (int k = 1; k <= STUDY_K; k++) {
+        ck_ok(engine_set_k(e, k));
+        free_answers(s->expected[k], STUDY_PROMPTS);
+        answer_alone(s, e, k);
+    }
+    engine_destroy(e);
+}
+
+void study_run(struct study *s, int rule) {
+    static const char *const policies[] = {"pow2", "step8", "exact"}, *const modes[] = {"on", "off", "debug"};
+    if (s->sampled && !s->coupled) answer_alone_for_every_k(s, rule);
+    for (int i = 0; i < STUDY_ENGINES; i++) {
+        struct engine_options o = options_of(s, STUDY_K, STUDY_BATCH);
+        o.buckets = (enum bucket_policy)(i % 3);
+        o.graphs = (enum graph_mode)(i / 3);
+        o.pipeline = 1 + i % 2;
+        char name[64];
+        snprintf(name, sizeof name, "buckets %s, graphs %s", policies[i % 3], modes[i / 3]);
+        struct engine *e = must_open(&o);
+        for (int k = 0; k <= STUDY_K; k++)
+            for (int batch = 1; batch <= STUDY_BATCH; batch++)
+                if (is_cell(s, i, k, batch)) run_cell(s, e, k, batch, name);
+        engine_destroy(e);
+    }
+}

@@ -1,0 +1,34 @@
+/* Texts of one pair under many engines: every K, batch, bucket policy, graph mode and pipeline against plain decoding.
+ *
+ * A study has prompts of 1 token to the context's limit. A cell answers some of them at once, more than fit, so that rows
+ * finish and are replaced beside others, and compares each with the same prompt answered alone. */
+#ifndef DUET_TESTS_STUDY_H
+#define DUET_TESTS_STUDY_H
+
+#include "tests/fidelity/fidelity.h"
+
+enum { STUDY_PROMPTS = 16, STUDY_K = 16, STUDY_BATCH = 16, STUDY_ENGINES = 9, STUDY_PAIRS_MAX = 16 };
+
+enum study_amount { STUDY_ALL, STUDY_SOME, STUDY_FEW }; /* every (K, batch), a fifth, one for each K */
+
+struct study {
+    struct pair pair;
+    enum study_amount amount;
+    int context;
+    bool sampled, coupled;
+    struct ids prompts[STUDY_PROMPTS];
+    /* Each prompt alone, one round at a time, eagerly: by K where the text depends on it, else in [0]. */
+    struct answer expected[STUDY_K + 1][STUDY_PROMPTS];
+    int64_t tokens;
+    int cells;
+};
+
+/* The pairs of the test data: the embedded one first; returns how many. */
+int study_pairs(struct study studies[STUDY_PAIRS_MAX], bool small);
+
+void study_open(struct study *, bool sampled);
+void study_close(struct study *);
+/* Answers and compares all cells; fails the test at the first token that differs. */
+void study_run(struct study *, int rule);
+
+#endif
