@@ -155,7 +155,8 @@ run-tests-cuda: $(BUILD)/tests/run_cuda $(BUILD)/duet
 	$(Q)timeout 1800 $(BUILD)/tests/run_cuda $(SUITE)
 
 # The claims of docs/CORRECTNESS.md, each with its figure, as a table; FIDELITY=small for the sizes of `make test`.
-FIDELITY_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/fidelity/*.c) $(filter-out tests/check_% tests/run.c,$(wildcard tests/*.c)))
+FIDELITY_SRC := $(wildcard tests/fidelity/*.c) $(filter-out tests/check_% tests/run.c tests/runner.c tests/faulty_host.c,$(wildcard tests/*.c))
+FIDELITY_OBJ := $(FIDELITY_SRC:%.c=$(BUILD)/%.o)
 $(BUILD)/tests/run_fidelity: $(LIB_OBJ) $(FIDELITY_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@

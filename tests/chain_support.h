@@ -1,47 +1,89 @@
-/* Made-up models whose text has a known distribution, driven through the real launches, and the count of what comes out.
+/* Two made-up models through the sampler's real launches, round after round, and what comes out of it counted against the
+ * exact distribution.
  *
- * The models are Markov chains whose logits also depend on the parity of the position, so a token drawn from a stale row, a
- * wrong position or a wrong slot shows. The keys are fixed: a run always gives the same numbers. */
+ * The models are Markov chains whose logits also depend on the parity of the position, so that a token drawn from a stale
+ * row, a wrong position or a wrong slot shows. Requests of 3 to 12 tokens follow each other in the slots, and rows serve the
+ * slots in an order that changes every round. Keys are fixed: a run always gives the same numbers. */
 #ifndef DUET_TESTS_CHAIN_SUPPORT_H
 #define DUET_TESTS_CHAIN_SUPPORT_H
 
 #include "tests/sampler_support.h"
+#include "tests/statistics.h"
 #include "verify/stats.h"
 
-enum { CHAIN_VOCAB = 10, CHAIN_START = 2, CHAIN_JOINT = CHAIN_VOCAB * CHAIN_VOCAB };
+enum {
+    CHAIN_VOCAB = 8,
+    CHAIN_K_MAX = 8,
+    CHAIN_BATCH_MAX = 64,
+    CHAIN_START = 2, /* committed tokens when a request starts */
+    CHAIN_ROOM_MAX = 12
+};
 
-/* Both models: logits after (parity of the position, token). The draft may know fewer ids, or more. */
+enum chain_draft {
+    CHAIN_GOOD,     /* the target's logits and some noise */
+    CHAIN_BAD,      /* nothing to do with the target */
+    CHAIN_DISJOINT, /* draft and target have no id in common */
+    CHAIN_SAME,
+    CHAIN_ONE_HOT, /* certain of an id that the target may or may not like */
+    CHAIN_UNIFORM,
+    CHAIN_FEWER, /* the draft's map lacks ids */
+    CHAIN_MORE,  /* and has ids that the target lacks */
+    CHAIN_DRAFTS
+};
+const char *chain_draft_name(enum chain_draft);
+
 struct chain {
     int vocab_draft;
-    float target[2][CHAIN_VOCAB][CHAIN_VOCAB], draft[2][CHAIN_VOCAB][CHAIN_VOCAB + 2];
+    float target[2][CHAIN_VOCAB][CHAIN_VOCAB]; /* [parity of the last position][last token][next] */
+    float draft[2][CHAIN_VOCAB][CHAIN_VOCAB + 2];
 };
-void make_chain(struct chain *, int vocab_draft);
+void chain_make(struct chain *, enum chain_draft);
+/* The filtered distributions of the target, or of the draft's first CHAIN_VOCAB ids. */
+typedef double chain_table[2][CHAIN_VOCAB][CHAIN_VOCAB];
+void chain_distributions(const struct chain *, bool of_draft, const struct sampling *, chain_table p);
 
-/* What is counted. */
-struct tally {
-    double p[2][CHAIN_VOCAB][CHAIN_VOCAB];       /* exact p(next | parity of the last position, last token) */
-    int64_t counts[2][CHAIN_VOCAB][CHAIN_VOCAB]; /* of emitted tokens */
-    int64_t joint[2][CHAIN_JOINT];               /* the first two tokens of a request, by its pending token (0 or 1) */
-    int64_t emitted;                             /* of requests that ended */
+/* --- counting --------------------------------------------------------------------------------------------------- */
+
+struct chain_tally {
+    chain_table p; /* exact */
+    bool by_depth; /* count by the index in the round too; a rule that decides a block as a whole has no such claim */
+    int64_t next[CHAIN_K_MAX + 1][2][CHAIN_VOCAB][CHAIN_VOCAB];
+    int64_t after_two[2][CHAIN_VOCAB][CHAIN_VOCAB][CHAIN_VOCAB];
+    /* The first two and the first three tokens of a request, by its pending token, 0 or 1. */
+    int64_t pairs[2][CHAIN_VOCAB * CHAIN_VOCAB], triples[2][CHAIN_VOCAB * CHAIN_VOCAB * CHAIN_VOCAB];
+    int64_t emitted;
     struct acceptance stats;
 };
-void make_tally(struct tally *, const struct chain *, const struct sampling *);
-/* One request's emitted tokens after `pending` at position CHAIN_START - 1. */
-void tally_request(struct tally *, int pending, const int32_t *tokens, int count);
-/* The chance of what was counted: of each token given the one before it, and of the first two together. */
-void tally_p(const struct tally *, double *p_next, double *p_joint);
+
+struct chain_request {
+    int pending, room, count;
+    int32_t tokens[CHAIN_ROOM_MAX + CHAIN_K_MAX + 1];
+};
+struct chain_request chain_request_at(uint64_t serial);
+
+void chain_tally_init(struct chain_tally *, const struct chain *, const struct sampling *);
+/* Counts `count` tokens of one round of a request, which may not pass its room. */
+void chain_count(struct chain_tally *, struct chain_request *, const int32_t *tokens, int count);
+
+struct chain_chances {
+    double next, after_two, pairs, triples, least; /* chances of what was counted, and the least of them */
+    struct distance distance;                      /* of single tokens */
+};
+struct chain_chances chain_chances(const struct chain_tally *);
+
+/* --- running ---------------------------------------------------------------------------------------------------- */
 
 struct chain_run {
     enum accept_rule rule;
-    int k, batch; /* k < 0: rounds of 0, 1, ... -k in turn */
-    float temperature;
-    int top_k;
-    float top_p, min_p;
-    int vocab_draft, draft_positions; /* 0: no limit */
-    /* Spoils the buffers between the last draw and accept; NULL: no. */
-    void (*tamper)(struct rig *);
+    int k; /* below 0: rounds of 0, 1, ... -k in turn */
+    int batch;
+    struct sampling sampling;
+    enum chain_draft draft;
+    int draft_positions; /* the draft's own limit; 0: none */
+    int64_t tokens;      /* to emit, about */
+    /* Wrong engines: spoil the state before the first and after the last drafted token of a round; NULL: no. */
+    void (*before_draft)(struct rig *), (*after_draft)(struct rig *);
 };
-/* Requests of 2 to 12 tokens, rows that move, until `emitted` tokens are counted. */
-void drive_chain(const struct chain_run *, struct chain *, struct tally *, int64_t emitted);
+void chain_drive(const struct chain_run *, struct chain_tally *);
 
 #endif

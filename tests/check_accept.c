@@ -1,14 +1,15 @@
-/* The rules of acceptance beside the default one: worked cases, losslessness, expected lengths, and a wrong rule that the test
- * of losslessness must refuse. Their texts, ends and errors: check_accept_texts.c. */
+/* The rules of acceptance beside the default one: worked cases. Their texts, ends and errors: check_accept_texts.c; the
+ * distribution of what they emit: check_fidelity.c. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sampler/rules.h"
-#include "tests/chain_support.h"
+#include "tests/sampler_support.h"
+#include "tests/statistics.h"
 #include "tests/support.h"
 
-enum { EMITTED = SANITIZED ? 4000 : 30000, ROUNDS = SANITIZED ? 2000 : 20000, RULES = 3 };
+enum { ROUNDS = SANITIZED ? 2000 : 20000 };
 
 static const struct sampling plain = {1, 1, 0, 0};
 
@@ -171,139 +172,9 @@ START_TEST(coupled_draws_agree_as_often_as_they_must)
 }
 END_TEST
 
-/* --- losslessness --------------------------------------------------------------------------------------------- */
-
-enum { V = CHAIN_VOCAB, START = CHAIN_START };
-
-static const struct chain_run runs[] = {
-    {.k = 1, .batch = 1, .temperature = 1.0f, .top_p = 1, .vocab_draft = V},
-    {.k = 2, .batch = 2, .temperature = 0.7f, .top_p = 1, .vocab_draft = V},
-    {.k = 3, .batch = 1, .temperature = 1.5f, .top_p = 1, .vocab_draft = V},
-    {.k = 4, .batch = 8, .temperature = 0.7f, .top_p = 0.8f, .top_k = 6, .vocab_draft = V},
-    {.k = 4, .batch = 4, .temperature = 1.0f, .top_p = 1, .vocab_draft = V},
-    {.k = 5, .batch = 4, .temperature = 1.0f, .top_p = 1, .min_p = 0.1f, .vocab_draft = V},
-    {.k = 6, .batch = 2, .temperature = 1.0f, .top_p = 1, .vocab_draft = 7},     /* ids the draft does not know */
-    {.k = 7, .batch = 1, .temperature = 1.0f, .top_p = 1, .vocab_draft = V + 2}, /* ids only the draft knows */
-    {.k = 8, .batch = 8, .temperature = 0.3f, .top_p = 1, .vocab_draft = V},
-    {.k = 3, .batch = 2, .temperature = 1.0f, .top_p = 1, .vocab_draft = V, .draft_positions = START + 5},
-    {.k = -5, .batch = 4, .temperature = 1.0f, .top_p = 1, .vocab_draft = V}, /* K = 0..5 in turn */
-};
-enum { RUNS = sizeof runs / sizeof *runs };
-
-/* Five standard deviations of the mean of what rounds accepted. */
-static double tolerance(const struct acceptance *a) {
-    double mean = (double)a->accepted / (double)a->rounds, variance = 0;
-    for (int i = 0; i <= K_MAX; i++) variance += (i - mean) * (i - mean) * (double)a->histogram[i] / (double)a->rounds;
-    return 5 * sqrt(variance / (double)a->rounds);
-}
-
-/* Loop index: rule * RUNS + run. */
-START_TEST(emitted_tokens_follow_the_target_under_every_rule)
-{
-    struct chain_run run = runs[_i % RUNS];
-    static struct chain chain;
-    static struct tally t;
-    run.rule = (enum accept_rule)(_i / RUNS);
-    make_chain(&chain, run.vocab_draft);
-    drive_chain(&run, &chain, &t, test_device_is_host() ? EMITTED : EMITTED / 4);
-    double p_next, p_joint;
-    tally_p(&t, &p_next, &p_joint);
-    const char *rule = accept_rule_name(run.rule);
-    ck_assert_msg(p_next > 1e-6, "%s, k %d: p = %g of each token", rule, run.k, p_next);
-    ck_assert_msg(p_joint > 1e-6, "%s, k %d: p = %g of two tokens", rule, run.k, p_joint);
-    /* The figures foretell what was measured. */
-    const struct acceptance *a = &t.stats;
-    double accepted = (double)a->accepted / (double)a->rounds, expected = acceptance_expected(a, run.rule);
-    if (run.rule == ACCEPT_COUPLED)
-        ck_assert(acceptance_alpha(a) > acceptance_alpha_coupled(a) && acceptance_alpha(a) < 0.95);
-    else
-        ck_assert_msg(fabs(accepted - expected) < tolerance(a), "%s: accepted %g a round, expected %g", rule, accepted,
-                      expected);
-    ck_assert(a->expected_block > a->expected_token * (abs(run.k) > 1 ? 1.001 : 0.99999));
-}
-END_TEST
-
-/* A block verification of the test's own, one row, by inversion, in double. With `by_position` its random numbers are those
- * of the rule `token`: keyed by position, so that numbers which decided the length of one round come again in the next. */
-static double q_of[2][V][V];
-
-static int invert(const double *p, double u) {
-    double sum = 0, total = 0;
-    int last = 0;
-    for (int i = 0; i < V; i++) total += p[i];
-    for (int i = 0; i < V; i++) {
-        if (p[i] <= 0) continue;
-        last = i;
-        if (u * total < (sum += p[i])) break;
-    }
-    return last;
-}
-
-static double own_uniform(uint64_t key, int n, int index, int purpose, bool by_position) {
-    struct rule_stream from = rule_stream(by_position ? ACCEPT_TOKEN : ACCEPT_BLOCK, n, index, purpose);
-    return philox_word(key, from.subsequence, from.purpose, 0) * 0x1p-32;
-}
-
-static double own_excess(double carry, const double *p, const double *q, double *excess) {
-    double sum = 0;
-    for (int i = 0; i < V; i++) sum += excess[i] = fmax(carry * p[i] - q[i], 0);
-    return sum;
-}
-
-static int own_round(const struct tally *t, uint64_t key, int n, int last, int k, bool by_position, int32_t *out) {
-    int d[8], kept = 0;
-    double carry = 1, kept_carry = 1, excess[V];
-    const double *p[9], *q[9];
-    for (int j = 0; j <= k; j++) {
-        int parity = (n + j - 1) & 1;
-        p[j] = t->p[parity][last], q[j] = q_of[parity][last];
-        if (j < k) last = d[j] = invert(q[j], own_uniform(key, n, j, PHILOX_DRAFT_DRAW, by_position));
-    }
-    for (int j = 0; j < k; j++) {
-        carry = fmin(carry * p[j][d[j]] / q[j][d[j]], 1);
-        double left = j + 1 < k ? own_excess(carry, p[j + 1], q[j + 1], excess) : 0;
-        double threshold = j + 1 < k ? left / (left + 1 - carry) : carry;
-        if (own_uniform(key, n, j, PHILOX_ACCEPT, by_position) < threshold) kept = j + 1, kept_carry = carry;
-    }
-    for (int j = 0; j < kept; j++) out[j] = d[j];
-    if (kept < k) own_excess(kept_carry, p[kept], q[kept], excess);
-    out[kept] = invert(kept < k ? excess : p[k], own_uniform(key, n, kept, PHILOX_RESIDUAL, by_position));
-    return kept + 1;
-}
-
-static void own_rule(bool by_position, double *p_next, double *p_joint) {
-    enum { CONTROL_EMITTED = 400000 };
-    static struct chain chain;
-    static struct tally t;
-    make_chain(&chain, V);
-    make_tally(&t, &chain, &plain);
-    for (int parity = 0; parity < 2; parity++)
-        for (int from = 0; from < V; from++)
-            reference_distribution(&plain, chain.draft[parity][from], V, q_of[parity][from]);
-    for (uint64_t serial = 0; t.emitted < CONTROL_EMITTED; serial++) {
-        int32_t tokens[8];
-        int count = 0, pending = (int)(serial & 1), room = 2;
-        while (count < room)
-            count += own_round(&t, seed_for_record(79, serial), START + count, count ? tokens[count - 1] : pending, 4,
-                               by_position, tokens + count);
-        tally_request(&t, pending, tokens, room);
-    }
-    tally_p(&t, p_next, p_joint);
-}
-
-START_TEST(block_verification_with_numbers_by_position_is_refused)
-{
-    double next, joint;
-    own_rule(false, &next, &joint);
-    ck_assert_msg(next > 1e-6 && joint > 1e-6, "by round: p = %g and %g", next, joint);
-    own_rule(true, &next, &joint);
-    ck_assert_msg(joint < 1e-12, "by position: p = %g and %g", next, joint);
-}
-END_TEST
-
 START_TEST(an_unknown_rule_is_refused)
 {
-    struct sampler_buffers b = {.slots = 2, .max_batch = 1, .vocab_target = V, .target_stride = V};
+    struct sampler_buffers b = {.slots = 2, .max_batch = 1, .vocab_target = ABC, .target_stride = ABC};
     struct pool *plan;
     ck_ok(pool_create_plan(&plan));
     b.rule = (enum accept_rule)3;
@@ -322,8 +193,6 @@ Suite *check_accept(void) {
     tcase_add_test(c, block_keeps_11_ninths_of_the_papers_example);
     tcase_add_test(c, the_residual_of_a_block_is_scaled_by_its_carry);
     tcase_add_test(c, coupled_draws_agree_as_often_as_they_must);
-    tcase_add_loop_test(c, emitted_tokens_follow_the_target_under_every_rule, 0, RULES * RUNS);
-    tcase_add_test(c, block_verification_with_numbers_by_position_is_refused);
     tcase_add_test(c, an_unknown_rule_is_refused);
     suite_add_tcase(suite, c);
     return suite;

@@ -7,6 +7,7 @@
 
 #include "sampler/internal.h"
 #include "tests/sampler_support.h"
+#include "tests/statistics.h"
 #include "tests/support.h"
 
 enum { V_MAX = 3000 };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/philox.h"
-#include "tests/chain_lab.h"
+#include "tests/chain_support.h"
 #include "tests/fidelity/fidelity.h"
 #include "tests/support.h"
 

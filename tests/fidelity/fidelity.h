@@ -26,7 +26,7 @@ struct fidelity_group {
     const char *name;
     void (*run)(struct fidelity *);
 };
-enum { FIDELITY_GROUPS = 5 };
+enum { FIDELITY_GROUPS = 7 };
 extern const struct fidelity_group fidelity_groups[FIDELITY_GROUPS];
 
 /* Adds a row: what was tested on how much, the figure, and the bound that it keeps if `holds`. */
@@ -46,6 +46,8 @@ int64_t fidelity_size(const struct fidelity *, int64_t full, int64_t small);
 
 void fidelity_plain(struct fidelity *);
 void fidelity_token(struct fidelity *);
+void fidelity_coupled(struct fidelity *);
+void fidelity_block(struct fidelity *);
 void fidelity_controls(struct fidelity *);
 void fidelity_greedy(struct fidelity *);
 void fidelity_sampled(struct fidelity *);

@@ -7,8 +7,8 @@
 #include "tests/support.h"
 
 const struct fidelity_group fidelity_groups[FIDELITY_GROUPS] = {
-    {"distribution, token", fidelity_token}, {"distribution, plain", fidelity_plain},
-    {"controls", fidelity_controls},         {"greedy", fidelity_greedy},
+    {"plain", fidelity_plain},     {"token", fidelity_token},       {"coupled", fidelity_coupled},
+    {"block", fidelity_block},     {"controls", fidelity_controls}, {"greedy", fidelity_greedy},
     {"sampled", fidelity_sampled},
 };
 

@@ -67,6 +67,7 @@ static struct engine_options options_of(const struct study *s, int k, int batch)
     struct engine_options o = pair_options(&s->pair, k, batch);
     o.context = s->context;
     o.threads = 1;
+    o.accept = s->rule;
     return o;
 }
 
@@ -134,6 +135,10 @@ static bool is_cell(const struct study *s, int engine, int k, int batch) {
     return (k + batch) % STUDY_ENGINES == engine;
 }
 
+static bool depends_on_k(const struct study *s) {
+    return s->sampled && s->rule != ACCEPT_COUPLED;
+}
+
 static void run_cell(struct study *s, struct engine *e, int k, int batch, const char *engine_name) {
     enum { MORE = 2 };
     struct request requests[STUDY_BATCH + MORE];
@@ -146,7 +151,7 @@ static void run_cell(struct study *s, struct engine *e, int k, int batch, const 
     ck_ok(engine_set_k(e, k));
     run_requests_at_most(e, requests, count, batch, answers);
     for (int i = 0; i < count; i++) {
-        int book = s->sampled && !s->coupled ? k : 0;
+        int book = depends_on_k(s) ? k : 0;
         char what[256];
         snprintf(what, sizeof what, "%s, k %d, batch %d, %s, prompt %d", s->pair.name, k, batch, engine_name, which[i]);
         must_equal(&answers[i], &s->expected[book][which[i]], what);
@@ -157,10 +162,9 @@ static void run_cell(struct study *s, struct engine *e, int k, int batch, const 
     free_answers(answers, count);
 }
 
-static void answer_alone_for_every_k(struct study *s, int rule) {
+static void answer_alone_for_every_k(struct study *s) {
     struct engine_options alone = options_of(s, STUDY_K, 1);
     alone.graphs = GRAPHS_OFF;
-    (void)rule;
     struct engine *e = must_open(&alone);
     for (int k = 1; k <= STUDY_K; k++) {
         ck_ok(engine_set_k(e, k));
@@ -170,14 +174,16 @@ static void answer_alone_for_every_k(struct study *s, int rule) {
     engine_destroy(e);
 }
 
-void study_run(struct study *s, int rule) {
+void study_run(struct study *s, enum accept_rule rule) {
     static const char *const policies[] = {"pow2", "step8", "exact"}, *const modes[] = {"on", "off", "debug"};
-    if (s->sampled && !s->coupled) answer_alone_for_every_k(s, rule);
+    s->rule = rule;
+    if (depends_on_k(s)) answer_alone_for_every_k(s);
     for (int i = 0; i < STUDY_ENGINES; i++) {
         struct engine_options o = options_of(s, STUDY_K, STUDY_BATCH);
         o.buckets = (enum bucket_policy)(i % 3);
         o.graphs = (enum graph_mode)(i / 3);
         o.pipeline = 1 + i % 2;
+        if (!s->sampled) o.accept = (enum accept_rule)((i + i / 3) % 3);
         char name[64];
         snprintf(name, sizeof name, "buckets %s, graphs %s", policies[i % 3], modes[i / 3]);
         struct engine *e = must_open(&o);

@@ -15,9 +15,10 @@ struct study {
     struct pair pair;
     enum study_amount amount;
     int context;
-    bool sampled, coupled;
+    bool sampled;
+    enum accept_rule rule;
     struct ids prompts[STUDY_PROMPTS];
-    /* Each prompt alone, one round at a time, eagerly: by K where the text depends on it, else in [0]. */
+    /* Each prompt alone, by eager launches: by K where the text depends on it, else in [0]. */
     struct answer expected[STUDY_K + 1][STUDY_PROMPTS];
     int64_t tokens;
     int cells;
@@ -28,7 +29,8 @@ int study_pairs(struct study studies[STUDY_PAIRS_MAX], bool small);
 
 void study_open(struct study *, bool sampled);
 void study_close(struct study *);
-/* Answers and compares all cells; fails the test at the first token that differs. */
-void study_run(struct study *, int rule);
+/* Answers and compares all cells under a rule, which the greedy text does not depend on, nor a coupled one on K; fails the test
+ * at the first token that differs. */
+void study_run(struct study *, enum accept_rule rule);
 
 #endif

@@ -5,33 +5,64 @@
 #include "tests/fidelity/study.h"
 #include "tests/support.h"
 
-/* One row over the studies [first, end) of the test data. */
-static void run_studies(struct fidelity *f, const char *claim, bool sampled, int first, int end) {
+/* What is asked of the studies [first, end) of the test data: one row. */
+struct question {
+    const char *claim;
+    int first, end;
+    bool sampled;
+    enum accept_rule rule;
+    bool any_draft; /* then with the target as its own draft too */
+};
+
+static void run_study(struct study *s, const struct question *q) {
+    if (q->sampled && s->amount == STUDY_SOME) s->amount = STUDY_FEW;
+    study_open(s, q->sampled);
+    study_run(s, q->rule);
+    if (q->any_draft) {
+        s->pair.draft = s->pair.target;
+        study_run(s, q->rule);
+    }
+    study_close(s);
+}
+
+static void ask(struct fidelity *f, struct question q) {
     static struct study studies[STUDY_PAIRS_MAX];
-    int count = study_pairs(studies, f->small), cells = 0;
+    int count = study_pairs(studies, f->small), cells = 0, end = q.end < count ? q.end : count;
     int64_t tokens = 0;
-    if (end > count) end = count;
-    if (first >= end) {
-        fidelity_skip(f, claim, "no test data beside the checkout");
+    if (q.first >= end) {
+        fidelity_skip(f, q.claim, "no test data beside the checkout");
         return;
     }
-    for (int i = first; i < end; i++) {
-        study_open(&studies[i], sampled);
-        study_run(&studies[i], 0);
+    for (int i = q.first; i < end; i++) {
+        run_study(&studies[i], &q);
         cells += studies[i].cells, tokens += studies[i].tokens;
-        study_close(&studies[i]);
     }
-    fidelity_add(f, true, claim, text("%d cells, %s tokens", cells, count_text(tokens)), "tokens that differ: 0", "0");
+    fidelity_add(f, true, q.claim, text("%d cells, %s tokens", cells, count_text(tokens)), "tokens that differ: 0",
+                 "0");
 }
 
 void fidelity_greedy(struct fidelity *f) {
-    run_studies(f, "greedy: any K, batch, slot, graphs: the embedded pair", false, 0, 1);
-    run_studies(f, "greedy: any K, batch, slot, graphs: pairs of trained models", false, 1, PAIRS_MAX);
+    ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: the embedded pair", .end = 1});
+    ask(f, (struct question){
+               .claim = "greedy: any K, batch, slot, graphs, rule: trained pairs", .first = 1, .end = PAIRS_MAX});
     if (!f->small)
-        run_studies(f, "greedy: any K, batch, slot, graphs: every family", false, PAIRS_MAX, STUDY_PAIRS_MAX);
+        ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: every family",
+                                 .first = PAIRS_MAX,
+                                 .end = STUDY_PAIRS_MAX});
+}
+
+/* At small sizes the smallest pair there is. */
+static struct question sampled(const struct fidelity *f, const char *claim, enum accept_rule rule) {
+    bool one = f->small && shared_path("models/stories260K");
+    return (struct question){
+        .claim = claim, .first = one, .end = f->small ? 1 + one : PAIRS_MAX, .sampled = true, .rule = rule};
 }
 
 void fidelity_sampled(struct fidelity *f) {
-    run_studies(f, "sampled, same seed and K: any batch, slot, graphs: trained models", true, f->small ? 1 : 0,
-                PAIRS_MAX);
+    ask(f, sampled(f, "sampled, token, same seed and K: any batch, slot, graphs", ACCEPT_TOKEN));
+    ask(f, sampled(f, "sampled, block, same seed and K: any batch, slot, graphs", ACCEPT_BLOCK));
+    struct question coupled =
+        sampled(f, "sampled, coupled, same seed: any K, draft, batch, slot, graphs", ACCEPT_COUPLED);
+    coupled.any_draft = true;
+    ask(f, coupled);
 }
