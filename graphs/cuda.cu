@@ -6,7 +6,7 @@
 
 struct cuda_device {
     struct device common;
-    int index, multiprocessors;
+    int multiprocessors, compute_capability;
 };
 
 struct cuda_event {
@@ -69,6 +69,10 @@ int cuda_launched(struct stream *s, const char *kernel, size_t argument_bytes) {
 
 int cuda_multiprocessors(const struct device *d) {
     return reinterpret_cast<const struct cuda_device *>(d)->multiprocessors;
+}
+
+int cuda_compute_capability(const struct device *d) {
+    return reinterpret_cast<const struct cuda_device *>(d)->compute_capability;
 }
 
 /* --- memory --------------------------------------------------------------------------------------------- */
@@ -330,6 +334,7 @@ extern "C" int device_open_cuda(struct device **out, const struct device_options
     d->common.is_async = true;
     d->common.threads = 1;
     d->multiprocessors = properties.multiProcessorCount;
+    d->compute_capability = properties.major * 10 + properties.minor;
     snprintf(d->common.name, sizeof d->common.name, "%.95s", properties.name);
     *out = &d->common;
     return 0;

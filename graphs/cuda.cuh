@@ -34,5 +34,6 @@ int cuda_sum_words(struct stream *, const void *words, size_t bytes, uint64_t *s
 
 /* Facts that launchers choose grids by. */
 int cuda_multiprocessors(const struct device *);
+int cuda_compute_capability(const struct device *); /* 90 for sm_90 */
 
 #endif

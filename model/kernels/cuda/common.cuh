@@ -48,6 +48,37 @@ __device__ __forceinline__ int page_of(const struct rows &rows, int row, int pos
     return rows.page_table[(size_t)slot * rows.pages_per_slot + position / KV_PAGE];
 }
 
+/* Programmatic dependent launch, sm_90 and later: a kernel launched by launch_dependent may start while the kernel before it still
+ * runs. So it fetches weights, which nothing writes, and then waits; before inputs_are_ready() it reads nothing else and writes
+ * nothing, and every thread calls it, else the kernels after it could start too early. */
+__device__ __forceinline__ void inputs_are_ready() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+/* Lets the next kernel start as soon as blocks of this one leave room for it. */
+__device__ __forceinline__ void next_may_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* Launches `kernel` so that it may start early; clusters of `cluster` blocks along x. */
+template <typename... Params, typename... Args>
+static void launch_dependent(struct stream *stream, void (*kernel)(Params...), dim3 grid, int threads, size_t shared,
+                             int cluster, Args... args) {
+    cudaLaunchAttribute attributes[2] = {};
+    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[0].val.programmaticStreamSerializationAllowed = 1;
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim.x = (unsigned)cluster;
+    attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid, config.blockDim = dim3((unsigned)threads), config.dynamicSmemBytes = shared;
+    config.stream = cuda_native(stream), config.attrs = attributes, config.numAttrs = cluster > 1 ? 2 : 1;
+    (void)cudaLaunchKernelEx(&config, kernel, args...); /* cuda_launched reports the error */
+}
+
 /* Calls `run` with the 16-bit type of the weights: every weight of a CUDA model has one (model_upload rounds f32 to bf16). */
 template <typename Run> static int with_type(enum dtype type, Run run) {
     if (type == DTYPE_BF16) return run(bf16());

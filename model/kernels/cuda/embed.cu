@@ -3,6 +3,8 @@
 #include "model/kernels/cuda/table.h"
 
 template <typename T> __global__ void embed_kernel(const struct op_embed op) {
+    next_may_start();
+    inputs_are_ready();
     int token = op.rows.tokens[blockIdx.x];
     if (token < 0 || token >= op.table.rows) token = 0;
     const T *row = (const T *)op.table.data + (size_t)token * op.table.cols;
@@ -12,7 +14,7 @@ template <typename T> __global__ void embed_kernel(const struct op_embed op) {
 
 int cuda_op_embed(struct stream *s, const struct op_embed *op) {
     return with_type(op->table.type, [&](auto type) {
-        embed_kernel<decltype(type)><<<rows_count(&op->rows), 256, 0, cuda_native(s)>>>(*op);
+        launch_dependent(s, embed_kernel<decltype(type)>, dim3(rows_count(&op->rows)), 256, 0, 1, *op);
         return cuda_launched(s, "embed", sizeof *op);
     });
 }

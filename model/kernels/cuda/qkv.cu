@@ -44,6 +44,8 @@ template <typename T> struct qkv_store {
 
 /* grid (T, H + 2 HKV), one warp. */
 template <typename T> __global__ void rope_kernel(const struct op_qkv op) {
+    next_may_start();
+    inputs_are_ready();
     const int row = blockIdx.x, lane = threadIdx.x, dh = op.head_dim, half = dh / 2;
     int head = blockIdx.y;
     const int position = op.rows.positions[row];
@@ -100,7 +102,7 @@ int cuda_op_qkv(struct stream *s, const struct op_qkv *op) {
             op->wq.rows, op->wk.rows};
         TRY(product<T>(s, "qkv", (outputs + PRODUCT_ROWS - 1) / PRODUCT_ROWS, count, op->width, (const T *)op->normed,
                        rows, store));
-        rope_kernel<T><<<dim3(count, op->heads + 2 * op->kv_heads), 32, 0, cuda_native(s)>>>(*op);
+        launch_dependent(s, rope_kernel<T>, dim3(count, op->heads + 2 * op->kv_heads), 32, 0, 1, *op);
         return cuda_launched(s, "rope", sizeof *op);
     });
 }

@@ -1,0 +1,234 @@
+/* Times the ops of the CUDA table one by one, and whole layers, on a named shape with made-up bf16 weights that the L2 cannot
+ * hold. Prints microseconds and the GB/s of the weights alone.
+ *
+ *   make build/cuda-release/bench/cuda_ops && build/cuda-release/bench/cuda_ops SHAPE [POSITION [M...]]
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "model/ops.h"
+#include "model/shape.h"
+
+enum { LAYERS = 12, REPEATS = 4, ROWS_MAX = 1088, PAGES = 64 };
+
+struct layer {
+    struct weight norm, wq, wk, wv, wo, gate, up, down;
+    struct kv_layer kv;
+};
+
+struct bench {
+    struct device *device;
+    struct stream *stream;
+    struct event *start, *end;
+    struct model_config shape;
+    char *arena;
+    size_t used, size;
+    struct layer layers[LAYERS];
+    struct weight head;
+    float *x, *normed, *q, *kv_rows, *attended, *partials, *h, *logits, *rope;
+    int32_t *tokens, *positions, *row_slot, *page_table;
+    size_t bytes[6];
+};
+
+enum which { QKV, ATTENTION, OUT, GATE_UP, DOWN, LOGITS, LAYER, WHICH };
+static const char *const names[WHICH] = {"qkv", "attention", "o", "gate_up", "down", "logits", "layer"};
+
+static void *cut(struct bench *b, size_t bytes) {
+    void *at = b->arena + b->used;
+    b->used += (bytes + 255) / 256 * 256;
+    if (b->used <= b->size) return at;
+    fprintf(stderr, "cuda_ops: the arena is too small\n");
+    exit(1);
+}
+
+static struct weight weight(struct bench *b, int rows, int cols) {
+    return (struct weight){
+        .data = cut(b, (size_t)rows * (size_t)cols * 2), .type = DTYPE_BF16, .rows = rows, .cols = cols};
+}
+
+/* Random bits with exponents near 2^-6, copied over everything. */
+static int fill(struct bench *b) {
+    enum { WORDS = 1 << 22 };
+    uint16_t *noise = malloc(WORDS * sizeof *noise);
+    if (!noise) return ERR_MEMORY;
+    for (int i = 0; i < WORDS; i++) noise[i] = (uint16_t)(0x3C00 | (rand() & 0x80FF));
+    int rc = 0;
+    for (size_t at = 0; at < b->used && rc == 0; at += WORDS * sizeof *noise) {
+        size_t left = b->used - at, bytes = WORDS * sizeof *noise;
+        rc = stream_copy(b->stream, b->arena + at, noise, left < bytes ? left : bytes);
+    }
+    if (rc == 0) rc = stream_sync(b->stream);
+    free(noise);
+    return rc;
+}
+
+static int prepare(struct bench *b, int position, int rows) {
+    int32_t numbers[ROWS_MAX] = {0};
+    for (int i = 0; i < rows; i++) numbers[i] = position + i;
+    TRY(stream_copy(b->stream, b->positions, numbers, sizeof numbers));
+    TRY(stream_sync(b->stream));
+    for (int i = 0; i < PAGES; i++) numbers[i] = i % 8;
+    TRY(stream_copy(b->stream, b->page_table, numbers, PAGES * sizeof *numbers));
+    TRY(stream_sync(b->stream));
+    return stream_fill(b->stream, b->row_slot, 0, ROWS_MAX * sizeof *b->row_slot);
+}
+
+static int make(struct bench *b) {
+    const struct model_config *c = &b->shape;
+    int d = c->width, q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    b->size = (size_t)24 << 30;
+    void *arena;
+    TRY(device_alloc_arena(b->device, b->size, &arena));
+    b->arena = arena;
+    for (int l = 0; l < LAYERS; l++) {
+        struct layer *y = &b->layers[l];
+        y->norm = weight(b, 1, d), y->wq = weight(b, q, d), y->wk = weight(b, kv, d), y->wv = weight(b, kv, d);
+        y->wo = weight(b, d, q), y->gate = weight(b, c->hidden, d), y->up = weight(b, c->hidden, d);
+        y->down = weight(b, d, c->hidden);
+        size_t cache = (size_t)8 * (size_t)kv * KV_PAGE * 2;
+        y->kv = (struct kv_layer){cut(b, cache), cut(b, cache), DTYPE_BF16};
+    }
+    b->head = weight(b, c->vocab, d);
+    size_t t = ROWS_MAX * sizeof(float);
+    b->x = cut(b, t * (size_t)d), b->normed = cut(b, t * (size_t)d), b->q = cut(b, t * (size_t)q);
+    b->kv_rows = cut(b, t * 2 * (size_t)kv), b->attended = cut(b, t * (size_t)q), b->h = cut(b, t * (size_t)c->hidden);
+    b->partials = cut(b, t * (size_t)c->heads * ATTENTION_PARTS * ((size_t)c->head_dim + 2));
+    b->logits = cut(b, 192 * sizeof(float) * (size_t)c->vocab);
+    b->rope = cut(b, (size_t)PAGES * KV_PAGE * (size_t)c->head_dim * sizeof(float));
+    b->tokens = cut(b, t), b->positions = cut(b, t), b->row_slot = cut(b, t), b->page_table = cut(b, t);
+    size_t w[] = {(size_t)(q + 2 * kv) * (size_t)d,
+                  0,
+                  (size_t)q * (size_t)d,
+                  2 * (size_t)c->hidden * (size_t)d,
+                  (size_t)c->hidden * (size_t)d,
+                  (size_t)c->vocab * (size_t)d};
+    for (int i = 0; i < 6; i++) b->bytes[i] = 2 * w[i];
+    return fill(b);
+}
+
+static int run_op(struct bench *b, enum which which, int layer, struct rows rows) {
+    const struct ops *ops = ops_cuda();
+    const struct model_config *c = &b->shape;
+    const struct layer *y = &b->layers[layer];
+    switch (which) {
+    case QKV:
+        return ops->qkv(b->stream, &(struct op_qkv){.rows = rows,
+                                                    .x = b->x,
+                                                    .norm = y->norm,
+                                                    .wq = y->wq,
+                                                    .wk = y->wk,
+                                                    .wv = y->wv,
+                                                    .rope = b->rope,
+                                                    .eps = 1e-5f,
+                                                    .width = c->width,
+                                                    .heads = c->heads,
+                                                    .kv_heads = c->kv_heads,
+                                                    .head_dim = c->head_dim,
+                                                    .rope_positions = PAGES * KV_PAGE,
+                                                    .kv = y->kv,
+                                                    .normed = b->normed,
+                                                    .q = b->q,
+                                                    .kv_rows = b->kv_rows});
+    case ATTENTION:
+        return ops->attention(b->stream, &(struct op_attention){.rows = rows,
+                                                                .q = b->q,
+                                                                .kv = y->kv,
+                                                                .out = b->attended,
+                                                                .partials = b->partials,
+                                                                .scale = 0.088f,
+                                                                .heads = c->heads,
+                                                                .kv_heads = c->kv_heads,
+                                                                .head_dim = c->head_dim});
+    case OUT:
+        return ops->project(b->stream, &(struct op_project){.rows = rows, .h = b->attended, .w = y->wo, .x = b->x});
+    case GATE_UP:
+        return ops->gate_up(b->stream, &(struct op_gate_up){.rows = rows,
+                                                            .x = b->x,
+                                                            .norm = y->norm,
+                                                            .gate = y->gate,
+                                                            .up = y->up,
+                                                            .eps = 1e-5f,
+                                                            .width = c->width,
+                                                            .hidden = c->hidden,
+                                                            .normed = b->normed,
+                                                            .h = b->h});
+    case DOWN:
+        return ops->project(b->stream, &(struct op_project){.rows = rows, .h = b->h, .w = y->down, .x = b->x});
+    case LOGITS:
+        return ops->logits(b->stream, &(struct op_logits){.rows = rows,
+                                                          .x = b->x,
+                                                          .norm = y->norm,
+                                                          .w = b->head,
+                                                          .eps = 1e-5f,
+                                                          .width = c->width,
+                                                          .vocab = c->vocab,
+                                                          .normed = b->normed,
+                                                          .logits = b->logits});
+    default:
+        for (enum which i = QKV; i <= DOWN; i++) TRY(run_op(b, i, layer, rows));
+        return 0;
+    }
+}
+
+/* Best of REPEATS replays of a graph of all layers' op, per op. */
+static int time_op(struct bench *b, enum which which, struct rows rows, float *us) {
+    struct recording *graph;
+    TRY(run_op(b, which, 0, rows));
+    TRY(stream_sync(b->stream));
+    TRY(stream_begin_capture(b->stream));
+    for (int l = 0; l < LAYERS; l++) TRY(run_op(b, which, l, rows));
+    TRY(stream_end_capture(b->stream, &graph));
+    *us = 1e30f;
+    for (int i = 0; i < REPEATS; i++) {
+        float ms;
+        TRY(event_record(b->start, b->stream));
+        TRY(recording_launch(graph, b->stream));
+        TRY(event_record(b->end, b->stream));
+        TRY(event_wait(b->end));
+        TRY(event_elapsed_ms(b->start, b->end, &ms));
+        if (ms * 1e3f / LAYERS < *us) *us = ms * 1e3f / LAYERS;
+    }
+    recording_destroy(graph);
+    return 0;
+}
+
+static int run(struct bench *b, int position, int m) {
+    struct rows rows = {.batch = 1,
+                        .q_len = m,
+                        .tokens = b->tokens,
+                        .positions = b->positions,
+                        .row_slot = b->row_slot,
+                        .page_table = b->page_table,
+                        .pages_per_slot = PAGES};
+    TRY(prepare(b, position, m));
+    printf("M %4d", m);
+    for (enum which i = QKV; i < WHICH; i++) {
+        float us = 0;
+        if (i == LOGITS && m > 192) continue;
+        TRY(time_op(b, i, rows, &us));
+        size_t bytes = i == LAYER ? b->bytes[QKV] + b->bytes[OUT] + b->bytes[GATE_UP] + b->bytes[DOWN] : b->bytes[i];
+        printf("  %s %.1f", names[i], (double)us);
+        if (bytes) printf(" (%.0f)", (double)bytes / (double)us / 1e3);
+    }
+    printf("\n");
+    fflush(stdout);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    static struct bench b;
+    const int usual[] = {1, 2, 6, 8, 16, 17, 32, 48, 64, 96, 128, 192};
+    int position = argc > 2 ? atoi(argv[2]) : 256, rc = model_shape_load(&b.shape, argc > 1 ? argv[1] : "llama-3.1-8b");
+    if (rc == 0) rc = device_open(&b.device, "cuda", NULL);
+    if (rc == 0) rc = stream_create(b.device, &b.stream);
+    if (rc == 0) rc = event_create(b.device, &b.start);
+    if (rc == 0) rc = event_create(b.device, &b.end);
+    if (rc == 0) rc = make(&b);
+    if (rc == 0) printf("us (GB/s of weights) an op; %s\n", device_name(b.device));
+    for (size_t i = 0; rc == 0 && i < (argc > 3 ? (size_t)argc - 3 : sizeof usual / sizeof *usual); i++)
+        rc = run(&b, position, argc > 3 ? atoi(argv[3 + i]) : usual[i]);
+    if (rc != 0) fprintf(stderr, "cuda_ops: %s\n", err_message());
+    return rc != 0;
+}
