@@ -307,6 +307,14 @@ static void add_graph_rows(struct table *table, const struct graph_set *set, con
     }
 }
 
+static void print_graph_total(const struct graph_set *set, const char *name) {
+    size_t bytes = 0;
+    for (int i = 0; set && i < graph_set_count(set); i++) bytes += graph_set_info(set, i).bytes;
+    if (set)
+        printf("%s: %d graphs, %zu bytes, warmed up and captured in %.3f s\n", name, graph_set_count(set), bytes,
+               (double)graph_set_counts(set).capture_us * 1e-6);
+}
+
 static int inspect_graphs(const struct options *o) {
     static const char *const heading[] = {"set",   "role",       "batch", "q_len",  "segments",
                                           "nodes", "capture ms", "bytes", "replays"};
@@ -318,6 +326,9 @@ static int inspect_graphs(const struct options *o) {
     add_graph_rows(&table, engine_graphs(engine, 0), "draft");
     add_graph_rows(&table, engine_graphs(engine, 1), "target");
     table_print(&table, false);
+    putchar('\n');
+    print_graph_total(engine_graphs(engine, 0), "draft");
+    print_graph_total(engine_graphs(engine, 1), "target");
     engine_destroy(engine);
     models_free(&m);
     return 0;
@@ -325,6 +336,8 @@ static int inspect_graphs(const struct options *o) {
 
 int inspect_main(const struct options *o) {
     int rc = 0;
+    if (o->shape && !o->show_memory && !o->show_graphs)
+        return cli_fail(err_set(ERR_USAGE, "--shape has no files to show: give --memory or --graphs with it"));
     if (!o->show_memory && !o->show_graphs) rc = o->directory ? inspect_directory(o) : inspect_pair(o);
     if (rc == 0 && o->show_memory) rc = inspect_memory(o);
     if (rc == 0 && o->show_memory && o->show_graphs) putchar('\n');

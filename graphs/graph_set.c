@@ -266,13 +266,20 @@ static int prepare_bucket(struct graph_set *s, int batch, int64_t *done, int64_t
     return 0;
 }
 
-int graph_set_capture(struct graph_set *s) {
-    if (s->is_captured) return err_set(ERR_INTERNAL, "%s graphs: graph_set_capture was called before", s->name);
-    s->is_captured = true;
+static int capture_all(struct graph_set *s) {
     if (!captures_at_start(s) && !device_is_async(stream_device(s->options.stream))) return 0;
     int64_t done = 0, total = prepared_count(s);
     for (int batch = s->options.max_batch; batch > 0; batch--) TRY(prepare_bucket(s, batch, &done, total));
     return 0;
+}
+
+int graph_set_capture(struct graph_set *s) {
+    if (s->is_captured) return err_set(ERR_INTERNAL, "%s graphs: graph_set_capture was called before", s->name);
+    s->is_captured = true;
+    int64_t start_us = clock_us();
+    int rc = capture_all(s);
+    s->counts.capture_us = clock_us() - start_us;
+    return rc;
 }
 
 /* --- replay ------------------------------------------------------------------------------------- */

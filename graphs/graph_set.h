@@ -87,6 +87,7 @@ struct graph_info graph_set_info(const struct graph_set *, int index); /* in ord
 
 struct graph_set_counts {
     uint64_t replays, eager_fallbacks, captures, evictions;
+    int64_t capture_us; /* in graph_set_capture: warm-ups and captures */
 };
 struct graph_set_counts graph_set_counts(const struct graph_set *);
 

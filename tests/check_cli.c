@@ -340,8 +340,14 @@ START_TEST(inspect_graphs_lists_both_sets)
 {
     run(NULL, ARGUMENTS("inspect", "--graphs", "--batch", "2", "--k", "2", "--ctx", "256"));
     expect_ok();
-    static const char *const parts[] = {"draft_first", "draft_step", "verify", "decode", "capture ms"};
+    static const char *const parts[] = {"draft_first", "draft_step", "verify",  "decode",
+                                        "capture ms",  "draft: ",    "target: "};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) expect_out(parts[i]);
+    run(NULL, ARGUMENTS("inspect", "--graphs", "--shape", "smollm2-135m", "--k", "0", "--batch", "1", "--ctx", "64"));
+    expect_ok();
+    expect_out("target: 1 graphs");
+    run(NULL, ARGUMENTS("inspect", "--shape", "smollm2-135m"));
+    expect_error(2, "--memory or --graphs");
 }
 END_TEST
 
