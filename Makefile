@@ -64,7 +64,7 @@ TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(or $(shell nproc 2>/dev/null),2)
 endif
-ifneq ($(filter demo test test-cuda fidelity deps,$(MAKECMDGOALS)),)
+ifneq ($(filter demo test test-cuda test-cuda-sanitize fidelity deps,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
 AGAIN := @+$(MAKE) --no-print-directory
@@ -135,7 +135,7 @@ $(BUILD)/tests/run: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TE
 # so this runner forks no tests and has no time limits of its own.
 CUDA_TEST_SRC := $(wildcard tests/cuda/*.c tests/cuda/*.cu)
 CUDA_SUITES   := $(basename $(notdir $(filter tests/cuda/check_%,$(CUDA_TEST_SRC)))) \
-                 check_reference check_lossless check_cache check_rounds check_fidelity
+                 check_reference check_lossless check_cache check_rounds check_fidelity check_steady
 CUDA_TEST_OBJ := $(patsubst %.cu,$(BUILD)/%.cu.o,$(patsubst %.c,$(BUILD)/%.o,$(CUDA_TEST_SRC))) \
                  $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/check_% tests/run.c,$(TEST_SRC))) \
                  $(patsubst %,$(BUILD)/tests/%.o,$(filter-out $(patsubst tests/cuda/%,%,$(basename $(CUDA_TEST_SRC))),$(CUDA_SUITES)))
@@ -153,6 +153,19 @@ test-cuda: deps
 build-tests-cuda: $(BUILD)/tests/run_cuda
 run-tests-cuda: $(BUILD)/tests/run_cuda $(BUILD)/duet
 	$(Q)timeout 1800 $(BUILD)/tests/run_cuda $(SUITE)
+
+# The small cases of these suites under NVIDIA's checkers of memory, races and barriers; TOOL=memcheck runs one of them.
+SANITIZE_SUITES   := $(filter %_cuda,$(CUDA_SUITES)) check_steady
+SANITIZE_TOOLS    := memcheck racecheck synccheck initcheck
+COMPUTE_SANITIZER ?= $(or $(shell command -v compute-sanitizer),$(dir $(NVCC))compute-sanitizer)
+test-cuda-sanitize: deps
+	$(AGAIN) DEVICE=cuda run-tests-cuda-sanitize
+run-tests-cuda-sanitize: export DUET_TEST_SMALL := 1
+run-tests-cuda-sanitize: $(BUILD)/tests/run_cuda
+	$(Q)for tool in $(or $(TOOL),$(SANITIZE_TOOLS)); do \
+	    echo "== $$tool"; \
+	    timeout 1800 $(COMPUTE_SANITIZER) --tool $$tool --error-exitcode 9 $< $(or $(SUITE),$(SANITIZE_SUITES)) || exit; \
+	done
 
 # The claims of docs/CORRECTNESS.md, each with its figure, as a table; FIDELITY=small for the sizes of `make test`.
 FIDELITY_SRC := $(wildcard tests/fidelity/*.c) $(filter-out tests/check_% tests/run.c tests/runner.c tests/faulty_host.c,$(wildcard tests/*.c))
@@ -261,6 +274,7 @@ help:
 	@echo 'make demo         install what is missing, build, and answer assets/prompts.jsonl with the embedded pair'
 	@echo 'make test         install what is missing, build, and run all tests; SUITE=check_NAME runs one suite'
 	@echo 'make test-cuda    the tests of the CUDA device, on a GPU'
+	@echo 'make test-cuda-sanitize   its small cases under compute-sanitizer'
 	@echo 'make fidelity     speculation changes speed and nothing else: every claim with its figure'
 	@echo 'make deps         install what is missing from the packages of Debian'
 	@echo 'make install      to PREFIX (now $(PREFIX)), below DESTDIR; make uninstall removes it'
@@ -271,7 +285,7 @@ help:
 	@echo 'MODE=release|debug|asan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CUDA_ARCH=sm_90 ...|all   CC=$(CC)   WERROR=1   V=1'
 
 FORCE:
-.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-data demo lint lint-format lint-shell lint-headers install uninstall clean help FORCE
+.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-cuda-sanitize run-tests-cuda-sanitize test-data demo lint lint-format lint-shell lint-headers install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(CUDA_TEST_OBJ:.o=.d) $(FIDELITY_OBJ:.o=.d) $(ALONE:=.d) $(wildcard $(BUILD)/bench/*.d)

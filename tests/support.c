@@ -34,6 +34,10 @@ bool test_device_is_host(void) {
     return strcmp(test_device(), "host") == 0;
 }
 
+bool test_is_small(void) {
+    return SANITIZED || getenv("DUET_TEST_SMALL") != NULL;
+}
+
 void skip(const char *reason) {
     fprintf(stderr, "skipped: %s (%s)\n", tcase_name(), reason);
 }

@@ -14,6 +14,9 @@ enum { SANITIZED = 1 };
 enum { SANITIZED = 0 };
 #endif
 
+/* Small cases alone: under sanitizers, and where $DUET_TEST_SMALL is set (compute-sanitizer). */
+bool test_is_small(void);
+
 /* The call returned 0; prints err_message otherwise. */
 #define ck_ok(call) ck_assert_msg((call) == 0, "%s: %s", #call, err_message())
 

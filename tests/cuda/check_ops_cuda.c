@@ -1,13 +1,14 @@
-/* Every op of the CUDA table against the host's, over shapes with odd sizes, all kinds of rows and both 16-bit types.
- * Tolerance: |got - expected| <= 6 eps + eps |expected|, eps = 2^-8 for bf16 and 2^-11 for f16: inputs of products and 16-bit
+/* Every op of the CUDA table against the host's: chosen shapes in both 16-bit types, and random ones.
+ * Tolerance: |got - expected| <= 8 eps + eps |expected|, eps = 2^-8 for bf16 and 2^-11 for f16: inputs of products and 16-bit
  * outputs are rounded once each, sums are of order 1. */
 #include <math.h>
 #include <string.h>
 
+#include "model/config.h"
 #include "tests/cuda/gpu_lab.h"
 #include "tests/support.h"
 
-enum { PAGES_PER_SLOT = 3, ROWS_MAX = 640 };
+enum { PAGES_PER_SLOT = 3, ROWS_MAX = 640, RANDOM_SHAPES = 40, RANDOM_PASSES = 8, BATCH_MAX = 64 };
 
 static const struct mini_shape shapes[] = {
     {.width = 64, .hidden = 96, .heads = 4, .kv_heads = 2, .head_dim = 16, .vocab = 67},
@@ -51,15 +52,49 @@ struct bench {
     const char *what;
 };
 
-static void open_bench(struct bench *b, int index) {
+static struct mini_shape chosen_shape(int index) {
     struct mini_shape shape = shapes[index % SHAPES];
     shape.type = index < SHAPES ? DTYPE_BF16 : DTYPE_F16;
-    shape.slots = shape.kv_heads * shape.head_dim < 64 ? 66 : 18;
+    shape.slots = shape.kv_heads * shape.head_dim < 64 ? BATCH_MAX + 2 : 18;
+    return shape;
+}
+
+/* Any width, some of them multiples of 16; groups of 1 to 12 heads; head sizes 8 to 256. */
+static struct mini_shape random_shape(struct lab *lab, int index) {
+    static const int windows[] = {0, 0, 1, 16, 63, 64, 65, 300};
+    int kv_heads = lab_pick(lab, 1, 4), head_dim = 2 * lab_pick(lab, 4, index % 4 == 0 ? 129 : 33);
+    int align = index % 3 == 0 ? 16 : 1;
+    return (struct mini_shape){.type = index % 2 ? DTYPE_BF16 : DTYPE_F16,
+                               .width = align * lab_pick(lab, 8, 500 / align),
+                               .hidden = align * lab_pick(lab, 8, 1000 / align),
+                               .heads = kv_heads * lab_pick(lab, 1, head_dim > 66 ? 4 : 13),
+                               .kv_heads = kv_heads,
+                               .head_dim = head_dim,
+                               .vocab = lab_pick(lab, 3, 3000),
+                               .window = windows[lab_pick(lab, 0, 8)],
+                               .has_bias = lab_pick(lab, 0, 2),
+                               .has_qk_norm = lab_pick(lab, 0, 2),
+                               .slots = head_dim > 66 ? 18 : BATCH_MAX + 1};
+}
+
+/* The scaling of Llama 3.1, whose original context ends inside the test's. */
+static void scale_rope(struct mini *m) {
+    const struct model_config c = {.head_dim = m->shape.head_dim,
+                                   .rope = ROPE_LLAMA3,
+                                   .rope_theta = 500000,
+                                   .rope_factor = 8,
+                                   .rope_low_freq = 1,
+                                   .rope_high_freq = 4,
+                                   .rope_original_positions = KV_PAGE};
+    model_config_rope(&c, PAGES_PER_SLOT * KV_PAGE, m->rope);
+}
+
+static void open_bench(struct bench *b, struct mini_shape shape, bool scaled_rope) {
     shape.pages_per_slot = PAGES_PER_SLOT, shape.max_rows = ROWS_MAX;
     b->eps = shape.type == DTYPE_BF16 ? 0x1p-8 : 0x1p-11;
-    lab_open(&b->lab, 2);
-    gpu_open(&b->gpu, (size_t)1 << 30);
+    gpu_open(&b->gpu);
     mini_make(&b->lab, &b->host, shape);
+    if (scaled_rope) scale_rope(&b->host);
     b->raw = mini_random_caches(&b->lab, &b->host);
     gpu_twin(&b->gpu, &b->host, &b->raw, &b->twin);
     size_t bytes = b->host.kv_floats * sizeof(float);
@@ -79,13 +114,21 @@ static void close_bench(struct bench *b) {
     lab_close(&b->lab);
 }
 
-/* Sequences at random places; the first row of some has no position, the last sequence may be padding. */
+/* Where a graph row begins: anywhere, or so that a page's edge lies in it; at -1 the first row has no position. */
+static int pick_first(struct lab *lab, int q_len) {
+    int end = PAGES_PER_SLOT * KV_PAGE - q_len + 1;
+    int first = lab_pick(lab, 0, 2) ? lab_pick(lab, -1, end)
+                                    : KV_PAGE * lab_pick(lab, 0, PAGES_PER_SLOT) - lab_pick(lab, 0, q_len + 1);
+    return first < -1 ? -1 : first < end ? first : end - 1;
+}
+
+/* The last sequence of several is padding. */
 static void set_pass(struct bench *b, int batch, int q_len) {
     struct mini *m = &b->host;
     b->batch = batch, b->q_len = q_len, b->count = batch * q_len;
     for (int i = 0; i < batch; i++) {
         bool is_padding = batch > 2 && i == batch - 1;
-        int first = lab_pick(&b->lab, -1, PAGES_PER_SLOT * KV_PAGE - q_len + 1);
+        int first = pick_first(&b->lab, q_len);
         m->row_slot[i] = is_padding ? 0 : i + 1;
         for (int j = 0; j < q_len; j++) {
             m->positions[i * q_len + j] = is_padding ? -1 : first + j;
@@ -103,7 +146,7 @@ static struct rows gpu_rows(const struct bench *b) {
 }
 
 static void must_be_close(const struct bench *b, double got, double expected, int row, int column) {
-    if (fabs(got - expected) <= 6 * b->eps + b->eps * fabs(expected)) return;
+    if (fabs(got - expected) <= 8 * b->eps + b->eps * fabs(expected)) return;
     ck_abort_msg("%s, width %d, head size %d, pass %d x %d: row %d (position %d), column %d is %g, expected %g",
                  b->what, b->host.shape.width, b->host.shape.head_dim, b->batch, b->q_len, row, b->host.positions[row],
                  column, got, expected);
@@ -226,22 +269,41 @@ static void check_logits(struct bench *b, bool last_only) {
     compare(b, "logits", gpu.logits, DTYPE_F32, host.logits, last_only ? b->batch : b->count, s->vocab, false);
 }
 
+static void check_pass(struct bench *b, int batch, int q_len) {
+    set_pass(b, batch, q_len);
+    check_embed(b);
+    check_qkv(b);
+    check_attention(b);
+    check_project(b, mini_project(&b->host, host_rows(b)), mini_project(&b->twin, gpu_rows(b)));
+    check_project(b, mini_down(&b->host, host_rows(b)), mini_down(&b->twin, gpu_rows(b)));
+    check_gate_up(b);
+    check_logits(b, false);
+    check_logits(b, true);
+}
+
 /* Loop index: the shape, first all in bf16, then in f16. */
 START_TEST(ops_agree_with_the_host)
 {
     static struct bench b;
-    open_bench(&b, _i);
-    for (int p = 0; p < PASSES; p++) {
-        if (passes[p][0] >= b.host.shape.slots) continue;
-        set_pass(&b, passes[p][0], passes[p][1]);
-        check_embed(&b);
-        check_qkv(&b);
-        check_attention(&b);
-        check_project(&b, mini_project(&b.host, host_rows(&b)), mini_project(&b.twin, gpu_rows(&b)));
-        check_project(&b, mini_down(&b.host, host_rows(&b)), mini_down(&b.twin, gpu_rows(&b)));
-        check_gate_up(&b);
-        check_logits(&b, false);
-        check_logits(&b, true);
+    lab_open(&b.lab, 2);
+    open_bench(&b, chosen_shape(_i), false);
+    for (int p = 0; p < PASSES; p += test_is_small() ? 3 : 1)
+        if (passes[p][0] < b.host.shape.slots) check_pass(&b, passes[p][0], passes[p][1]);
+    close_bench(&b);
+}
+END_TEST
+
+/* Loop index: the shape. */
+START_TEST(ops_agree_with_the_host_for_random_shapes)
+{
+    static struct bench b;
+    if (test_is_small() && _i % 8 != 0) return;
+    lab_open(&b.lab, 2);
+    b.lab.draws = (uint64_t)_i << 32;
+    open_bench(&b, random_shape(&b.lab, _i), _i % 4 == 1);
+    for (int p = 0; p < (test_is_small() ? 2 : RANDOM_PASSES); p++) {
+        int batch = lab_pick(&b.lab, 1, b.host.shape.slots), most = p % 2 ? 9 : ROWS_MAX / batch;
+        check_pass(&b, batch, lab_pick(&b.lab, 1, most + 1));
     }
     close_bench(&b);
 }
@@ -252,6 +314,7 @@ Suite *check_ops_cuda(void) {
     Suite *suite = suite_create("ops_cuda");
     TCase *tc = tcase_create("ops_cuda");
     tcase_add_loop_test(tc, ops_agree_with_the_host, 0, 2 * SHAPES);
+    tcase_add_loop_test(tc, ops_agree_with_the_host_for_random_shapes, 0, RANDOM_SHAPES);
     suite_add_tcase(suite, tc);
     return suite;
 }

@@ -1,12 +1,12 @@
 /* A row's bits do not depend on the other rows of a pass: row r of M rows is a pass of that row alone. Whole layers, and what
- * they write into the caches; M = 1..64, 90, 272, 1088 in one sequence and several. */
+ * they write into the caches; M = 1..64, 90, 272, 1088, dealt to graph rows in every way. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/cuda/gpu_lab.h"
 #include "tests/support.h"
 
-enum { SLOTS = 18, PAGES_PER_SLOT = 5, ROWS_MAX = 1088, OTHER_ROWS = 64 };
+enum { SLOTS = 69, PAGES_PER_SLOT = 5, ROWS_MAX = 1088, OTHER_ROWS = 64, PLACES = 11 };
 
 static const struct mini_shape shapes[] = {
     {.type = DTYPE_BF16,
@@ -18,6 +18,15 @@ static const struct mini_shape shapes[] = {
      .vocab = 67,
      .window = 300,
      .has_bias = true,
+     .has_qk_norm = true},
+    {.type = DTYPE_F16,
+     .width = 48,
+     .hidden = 128,
+     .heads = 2,
+     .kv_heads = 1,
+     .head_dim = 64,
+     .vocab = 130,
+     .window = 16,
      .has_qk_norm = true},
     {.type = DTYPE_F16, .width = 50, .hidden = 83, .heads = 4, .kv_heads = 2, .head_dim = 24, .vocab = 67},
     {.type = DTYPE_BF16, .width = 1032, .hidden = 2500, .heads = 8, .kv_heads = 1, .head_dim = 128, .vocab = 16400},
@@ -35,8 +44,9 @@ struct single {
     float *got;
 };
 
+/* Slot 1 has room for ROWS_MAX rows, the others for OTHER_ROWS. */
 static int first_position(int slot) {
-    return (slot - 1) * 61;
+    return (slot - 1) % PLACES * 61;
 }
 
 static size_t row_floats(const struct single *s) {
@@ -73,10 +83,15 @@ static void read_caches(struct single *s, uint16_t *k, uint16_t *v) {
     gpu_get(&s->gpu, v, s->twin.kv.v, s->twin.kv_floats * sizeof *v);
 }
 
+/* Slots of the test, the dummy's included. */
+static int slot_count(void) {
+    return test_is_small() ? 10 : SLOTS;
+}
+
 static void open_single(struct single *s, struct mini_shape shape) {
-    shape.slots = SLOTS, shape.pages_per_slot = PAGES_PER_SLOT, shape.max_rows = ROWS_MAX;
+    shape.slots = slot_count(), shape.pages_per_slot = PAGES_PER_SLOT, shape.max_rows = ROWS_MAX;
     lab_open(&s->lab, 1);
-    gpu_open(&s->gpu, (size_t)2 << 30);
+    gpu_open(&s->gpu);
     mini_make(&s->lab, &s->host, shape);
     s->raw = mini_random_caches(&s->lab, &s->host);
     gpu_twin(&s->gpu, &s->host, &s->raw, &s->twin);
@@ -88,8 +103,8 @@ static void open_single(struct single *s, struct mini_shape shape) {
 }
 
 static void run_single_rows(struct single *s) {
-    for (int slot = 1; slot < SLOTS; slot++)
-        for (int i = 0; i < (slot == 1 ? ROWS_MAX : OTHER_ROWS); i++) {
+    for (int slot = 1; slot < s->host.shape.slots; slot++)
+        for (int i = 0; i < (test_is_small() ? 17 : slot == 1 ? ROWS_MAX : OTHER_ROWS); i++) {
             set_rows(s, slot, 1, i, 1);
             mini_forward(&s->gpu.lab, &s->twin, mini_rows(&s->twin, 1, 1));
             read_row(s, 0, expected(s, slot, i));
@@ -129,17 +144,22 @@ static void check_pass(struct single *s, int batch, int q_len) {
     check_caches(s, batch, q_len);
 }
 
+/* `rows` rows as 1 x rows, 2 x rows / 2, ...: so that shapes of one M alternate. */
+static void check_splits(struct single *s, int rows) {
+    for (int batch = 1; batch < s->host.shape.slots && batch <= rows; batch++)
+        if (rows % batch == 0 && (batch == 1 || rows / batch <= OTHER_ROWS)) check_pass(s, batch, rows / batch);
+}
+
 /* Loop index: the shape. */
 START_TEST(row_of_many_equals_single_row)
 {
     static struct single s;
-    static const int large[][2] = {{1, 90}, {15, 6}, {1, 272}, {17, 16}, {1, 1088}, {17, 64}};
+    static const int large[] = {90, 272, 1088}, few[] = {1, 8, 9, 17};
     open_single(&s, shapes[_i]);
     run_single_rows(&s);
-    for (int t = 1; t <= 64; t++) check_pass(&s, 1, t);
-    for (int q_len = 1; q_len <= 9; q_len++)
-        for (int batch = 2; batch < SLOTS; batch += 3) check_pass(&s, batch, q_len);
-    for (size_t i = 0; i < sizeof large / sizeof *large; i++) check_pass(&s, large[i][0], large[i][1]);
+    for (size_t i = 0; i < 4; i++) check_splits(&s, few[i]);
+    for (int rows = 1; rows <= 64 && !test_is_small(); rows++) check_splits(&s, rows);
+    for (size_t i = 0; i < 3 && !test_is_small(); i++) check_splits(&s, large[i]);
     gpu_close(&s.gpu);
     lab_close(&s.lab);
 }
@@ -178,7 +198,7 @@ START_TEST(padding_rows_and_nan_in_free_cells_change_nothing)
                           "row %d of slot %d", i, b + 1);
         }
     check_caches(&s, 3, 8);
-    for (int slot = 4; slot < SLOTS; slot++) { /* pages of nobody in this pass keep their bytes */
+    for (int slot = 4; slot < m->shape.slots; slot++) { /* pages of nobody in this pass keep their bytes */
         size_t cell = mini_cell(m, slot, 0, 0), n = (size_t)m->shape.kv_heads * KV_PAGE * (size_t)m->shape.head_dim,
                same = 0;
         while (same < n && s.got_k[cell + same] == 0xFFFF && s.got_v[cell + same] == 0xFFFF) same++;

@@ -2,25 +2,15 @@
 
 #include "tests/support.h"
 
-void gpu_open(struct gpu *g, size_t arena_bytes) {
-    *g = (struct gpu){.size = arena_bytes};
+void gpu_open(struct gpu *g) {
+    *g = (struct gpu){0};
     ck_ok(device_open(&g->lab.device, "cuda", NULL));
     ck_ok(stream_create(g->lab.device, &g->lab.stream));
-    void *arena;
-    ck_ok(device_alloc_arena(g->lab.device, arena_bytes, &arena));
-    g->arena = arena;
 }
 
 void gpu_close(struct gpu *g) {
-    device_free_arena(g->lab.device, g->arena, g->size);
+    gpu_free_all(g);
     lab_close(&g->lab);
-}
-
-void *gpu_alloc(struct gpu *g, size_t bytes) {
-    void *at = g->arena + g->used;
-    g->used += (bytes + 255) / 256 * 256;
-    ck_assert_uint_le(g->used, g->size);
-    return at;
 }
 
 void gpu_put(struct gpu *g, void *device, const void *host, size_t bytes) {

@@ -6,13 +6,15 @@
 
 struct gpu {
     struct lab lab; /* device and stream, for mini_forward */
-    char *arena;
-    size_t used, size;
+    void *blocks[LAB_BLOCKS_MAX];
+    int block_count;
 };
 
-void gpu_open(struct gpu *, size_t arena_bytes);
+void gpu_open(struct gpu *);
 void gpu_close(struct gpu *);
-void *gpu_alloc(struct gpu *, size_t bytes); /* 256-byte aligned */
+/* Device memory to the byte, 256-byte aligned: every byte 0xFF, or never written in small cases. */
+void *gpu_alloc(struct gpu *, size_t bytes);
+void gpu_free_all(struct gpu *);
 void gpu_put(struct gpu *, void *device, const void *host, size_t bytes);
 void gpu_get(struct gpu *, void *host, const void *device, size_t bytes);
 

@@ -1,0 +1,25 @@
+// Memory of one tensor. Outside an arena, so that compute-sanitizer knows its end and whether it was ever written.
+#include <cuda_runtime.h>
+
+extern "C" {
+#include "tests/cuda/gpu_lab.h"
+#include "tests/support.h"
+}
+
+static void must(cudaError_t status, const char *call) {
+    ck_assert_msg(status == cudaSuccess, "%s: %s", call, cudaGetErrorString(status));
+}
+
+void *gpu_alloc(struct gpu *g, size_t bytes) {
+    ck_assert_int_lt(g->block_count, LAB_BLOCKS_MAX);
+    void *block;
+    must(cudaMalloc(&block, bytes), "cudaMalloc");
+    if (!test_is_small()) must(cudaMemset(block, 0xFF, bytes), "cudaMemset"); /* initcheck should see reads of it */
+    must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    return g->blocks[g->block_count++] = block;
+}
+
+void gpu_free_all(struct gpu *g) {
+    for (int i = 0; i < g->block_count; i++) must(cudaFree(g->blocks[i]), "cudaFree");
+    g->block_count = 0;
+}
