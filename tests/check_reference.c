@@ -113,7 +113,7 @@ START_TEST(family_greedy_tokens_are_the_reference_for_every_k)
     }
     struct answer plain[8], got[8]; /* alone, and with itself as the draft */
     int count = cJSON_GetArraySize(references);
-    for (int k = 0; k <= 8; k++) {
+    for (int k = 0; k <= 8; k += test_is_small() ? 4 : 1) {
         struct pair self = {families[_i], dir, dir};
         struct engine_options options = pair_options(&self, k, 1 + k % 3);
         struct engine *e = must_open(&options);
