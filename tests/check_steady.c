@@ -48,23 +48,23 @@ static uint64_t resident_bytes(void) {
 }
 
 /* What must not grow; pages are all free between runs. */
-struct marks {
+struct levels {
     struct engine_counts counts;
     uint64_t device_free, resident;
     int graphs, pages;
 };
 
-static struct marks take_marks(struct engine *e) {
+static struct levels read_levels(struct engine *e) {
     uint64_t total;
-    struct marks m = {.counts = engine_counts(e),
-                      .resident = resident_bytes(),
-                      .graphs = graph_set_count(engine_graphs(e, 0)) + graph_set_count(engine_graphs(e, 1)),
-                      .pages = probe_free_page_count(e)};
+    struct levels m = {.counts = engine_counts(e),
+                       .resident = resident_bytes(),
+                       .graphs = graph_set_count(engine_graphs(e, 0)) + graph_set_count(engine_graphs(e, 1)),
+                       .pages = probe_free_page_count(e)};
     ck_ok(device_memory(e->device, &m.device_free, &total));
     return m;
 }
 
-static void must_be_steady(const struct marks *a, const struct marks *b) {
+static void must_be_steady(const struct levels *a, const struct levels *b) {
     const struct engine_counts *x = &a->counts, *y = &b->counts;
     ck_assert_uint_eq(y->device_allocations, x->device_allocations);
     ck_assert_uint_eq(y->stream.captures, x->stream.captures);
@@ -96,9 +96,9 @@ START_TEST(ten_thousand_rounds_capture_and_allocate_nothing)
     struct request requests[TEXTS];
     make_requests(e, requests, test_is_small() ? 10 : 100);
     run_rounds(e, requests, rounds / 10); /* buffers of the test and the library reach their size */
-    struct marks before = take_marks(e);
+    struct levels before = read_levels(e);
     run_rounds(e, requests, rounds);
-    struct marks after = take_marks(e);
+    struct levels after = read_levels(e);
     must_be_steady(&before, &after);
     const struct engine_counts *x = &before.counts, *y = &after.counts;
     uint64_t ran = y->rounds - x->rounds;
@@ -119,9 +119,9 @@ START_TEST(device_memory_is_the_same_before_and_after_a_run)
     struct engine *e = must_open(&options);
     struct request requests[TEXTS];
     make_requests(e, requests, 10);
-    struct marks before = take_marks(e);
+    struct levels before = read_levels(e);
     run_rounds(e, requests, 1);
-    struct marks after = take_marks(e);
+    struct levels after = read_levels(e);
     must_be_steady(&before, &after);
     free_requests(requests, TEXTS);
     engine_destroy(e);
