@@ -336,8 +336,6 @@ static int inspect_graphs(const struct options *o) {
 
 int inspect_main(const struct options *o) {
     int rc = 0;
-    if (o->shape && !o->show_memory && !o->show_graphs)
-        return cli_fail(err_set(ERR_USAGE, "--shape has no files to show: give --memory or --graphs with it"));
     if (!o->show_memory && !o->show_graphs) rc = o->directory ? inspect_directory(o) : inspect_pair(o);
     if (rc == 0 && o->show_memory) rc = inspect_memory(o);
     if (rc == 0 && o->show_memory && o->show_graphs) putchar('\n');

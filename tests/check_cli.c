@@ -346,8 +346,6 @@ START_TEST(inspect_graphs_lists_both_sets)
     run(NULL, ARGUMENTS("inspect", "--graphs", "--shape", "smollm2-135m", "--k", "0", "--batch", "1", "--ctx", "64"));
     expect_ok();
     expect_out("target: 1 graphs");
-    run(NULL, ARGUMENTS("inspect", "--shape", "smollm2-135m"));
-    expect_error(2, "--memory or --graphs");
 }
 END_TEST
 

@@ -16,7 +16,7 @@ START_TEST(the_sum_of_words_reads_every_word_once)
     enum { MOST = (1 << 20) + 7 };
     uint64_t *words = malloc(MOST * 2 * sizeof *words), expected = 0, got = 0;
     struct gpu gpu;
-    gpu_open(&gpu, MOST * 16 + 4096);
+    gpu_open(&gpu);
     void *device = gpu_alloc(&gpu, MOST * 16), *sum = gpu_alloc(&gpu, sizeof expected);
     for (size_t i = 0; i < 2 * MOST; i++) words[i] = (i + 1) * 0x9E3779B97F4A7C15u;
     gpu_put(&gpu, device, words, MOST * 16);
