@@ -33,22 +33,13 @@ START_TEST(a_round_launches_the_documented_numbers)
     for (int i = 0; i < 3; i++) requests[i] = story(e, 30);
     engine_launches(e, _i, &graphs, &kernels);
     ck_assert_int_eq(graphs, _i > 0 ? _i + 1 : 1);
-    run_requests(e, requests, 3, answers); /* prefill launches eagerly: compare two runs' difference to the rounds */
-    struct engine_counts before = engine_counts(e);
-    struct sequence *s;
-    int running = 1;
-    ck_ok(engine_open(e, 100, &s));
-    struct request one = ids_request((int32_t[]){5}, 1, 40); /* one token: nothing to prefill */
-    struct answer a = run_turn(e, s, &one);
-    while (running) ck_ok(engine_step(e, &running));
-    struct engine_counts after = engine_counts(e);
-    uint64_t rounds = after.rounds - before.rounds;
+    run_requests(e, requests, 3, answers);
+    uint64_t graph_launches, kernel_launches, rounds = count_round_launches(e, &graph_launches, &kernel_launches);
     ck_assert_uint_gt(rounds, 0);
-    ck_assert_uint_eq(after.stream.graph_launches - before.stream.graph_launches, rounds * (uint64_t)graphs);
-    ck_assert_uint_eq(after.stream.kernel_launches - before.stream.kernel_launches, rounds * (uint64_t)kernels);
-    ck_assert_uint_eq(after.target.eager_fallbacks + after.draft.eager_fallbacks, 0);
-    ids_free(&a.ids);
-    free_requests(requests, 3), free_requests(&one, 1), free_answers(answers, 3);
+    ck_assert_uint_eq(graph_launches, rounds * (uint64_t)graphs);
+    ck_assert_uint_eq(kernel_launches, rounds * (uint64_t)kernels);
+    ck_assert_uint_eq(engine_counts(e).target.eager_fallbacks + engine_counts(e).draft.eager_fallbacks, 0);
+    free_requests(requests, 3), free_answers(answers, 3);
     engine_destroy(e);
 }
 END_TEST
@@ -173,20 +164,6 @@ START_TEST(the_corner_of_batch_k_and_context_runs)
 }
 END_TEST
 
-/* A copy of a model with one number of its config.json changed. */
-static const char *copy_with(const char *dir, const char *name, const char *member, int value) {
-    static char paths[2][4096];
-    static int turn;
-    char command[32768], *path = paths[turn++ % 2];
-    snprintf(path, sizeof paths[0], "%s/%s", temp_dir(), name);
-    snprintf(command, sizeof command,
-             "mkdir -p %s && cp %s/tokenizer.json %s/config.json %s && ln -sf $(realpath %s/model.safetensors) %s && "
-             "sed -i 's/\"%s\": [0-9]*/\"%s\": %d/' %s/config.json",
-             path, dir, dir, path, dir, path, member, member, value, path);
-    ck_assert_int_eq(system(command), 0);
-    return path;
-}
-
 static struct answer answer_alone(struct engine *e, const struct request *request) {
     struct answer answer;
     run_requests(e, request, 1, &answer);
@@ -198,7 +175,7 @@ START_TEST(past_the_draft_s_last_position_answers_go_on_plainly)
     struct pair pairs[PAIRS_MAX];
     test_pairs(pairs);
     struct pair shorter = {"short draft", pairs[0].target,
-                           copy_with(pairs[0].draft, "short", "max_position_embeddings", 100)};
+                           copy_model_with(pairs[0].draft, "short", "max_position_embeddings", 100)};
     struct engine_options options = pair_options(&shorter, 4, 3);
     options.context = 300;
     struct engine *plain = open_pair(0, 1, 1), *e = must_open(&options);
@@ -247,7 +224,7 @@ START_TEST(nothing_follows_an_end_id_at_any_offset)
     engine_destroy(e);
     int32_t end_id = free_run.ids.data[12 + _i];
     int end_at = first_index(&free_run.ids, end_id);
-    struct pair ending = {"end", copy_with(pairs[0].target, "end", "eos_token_id", end_id), pairs[0].draft};
+    struct pair ending = {"end", copy_model_with(pairs[0].target, "end", "eos_token_id", end_id), pairs[0].draft};
     for (int k = 0; k <= 5; k++) {
         options = pair_options(&ending, k, 1);
         e = must_open(&options);

@@ -26,6 +26,11 @@ int test_pairs(struct pair pairs[PAIRS_MAX]) {
     return count;
 }
 
+struct pair quick_pair(void) {
+    struct pair pairs[PAIRS_MAX];
+    return pairs[test_pairs(pairs) > 1];
+}
+
 struct engine_options pair_options(const struct pair *pair, int k, int max_batch) {
     return (struct engine_options){.target = pair->target,
                                    .draft = k > 0 ? pair->draft : NULL,
@@ -135,6 +140,24 @@ struct answer run_turn(struct engine *e, struct sequence *s, const struct reques
     return answer;
 }
 
+uint64_t count_round_launches(struct engine *e, uint64_t *graphs, uint64_t *kernels) {
+    struct engine_counts before = engine_counts(e);
+    struct sequence *s;
+    int running = 1;
+    ck_ok(engine_open(e, 100, &s));
+    struct request one = ids_request((int32_t[]){5}, 1, 40); /* one token: nothing to prefill */
+    one.generation.ignore_end = true;
+    struct answer a = run_turn(e, s, &one);
+    while (running) ck_ok(engine_step(e, &running));
+    engine_close(e, s);
+    ids_free(&a.ids);
+    free_requests(&one, 1);
+    struct engine_counts after = engine_counts(e);
+    *graphs = after.stream.graph_launches - before.stream.graph_launches;
+    *kernels = after.stream.kernel_launches - before.stream.kernel_launches;
+    return after.rounds - before.rounds;
+}
+
 void must_equal(const struct answer *got, const struct answer *expected, const char *what) {
     size_t n = got->ids.len < expected->ids.len ? got->ids.len : expected->ids.len;
     for (size_t i = 0; i < n; i++)
@@ -143,6 +166,20 @@ void must_equal(const struct answer *got, const struct answer *expected, const c
     ck_assert_msg(got->ids.len == expected->ids.len, "%s: %zu tokens, expected %zu", what, got->ids.len,
                   expected->ids.len);
     ck_assert_msg(got->finish == expected->finish, "%s: finish %d, expected %d", what, got->finish, expected->finish);
+}
+
+const char *copy_model_with(const char *dir, const char *name, const char *member, int value) {
+    static char paths[2][4096];
+    static int turn;
+    char command[32768], *path = paths[turn++ % 2];
+    snprintf(path, sizeof paths[0], "%s/%s", temp_dir(), name);
+    snprintf(
+        command, sizeof command,
+        "mkdir -p %s && cp -f %s/tokenizer.json %s/config.json %s && ln -sf $(realpath %s/model.safetensors) %s && "
+        "sed -i 's/\"%s\": [0-9]*/\"%s\": %d/' %s/config.json",
+        path, dir, dir, path, dir, path, member, member, value, path);
+    ck_assert_int_eq(system(command), 0);
+    return path;
 }
 
 /* --- references --------------------------------------------------------------------------------------------- */

@@ -12,6 +12,9 @@ enum { PAIRS_MAX = 3 };
 /* The embedded pair, and with test data: stories260K + llama2xs-267K, the babyllama pair. Returns how many. */
 int test_pairs(struct pair pairs[PAIRS_MAX]);
 
+/* The smallest of them. */
+struct pair quick_pair(void);
+
 /* Engine options for a pair on test_device(); the rest zero. */
 struct engine_options pair_options(const struct pair *pair, int k, int max_batch);
 struct engine *must_open(const struct engine_options *options);
@@ -39,6 +42,12 @@ void run_requests_at_most(struct engine *e, const struct request *requests, int 
 struct answer run_turn(struct engine *e, struct sequence *s, const struct request *request);
 void free_requests(struct request *requests, int count);
 void free_answers(struct answer *answers, int count);
+
+/* Graph replays and kernel launches of the rounds of one answer without prefill; returns the rounds. */
+uint64_t count_round_launches(struct engine *e, uint64_t *graphs, uint64_t *kernels);
+
+/* A copy, in temp_dir, of a model with one number of its config.json changed. Two static buffers in turn. */
+const char *copy_model_with(const char *dir, const char *name, const char *member, int value);
 
 /* ck_asserts equality of ids and finish. */
 void must_equal(const struct answer *got, const struct answer *expected, const char *what);
