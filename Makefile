@@ -49,7 +49,7 @@ GENCODE   := $(foreach a,$(ARCHS),-gencode arch=compute_$a,code=sm_$a) \
              -gencode arch=compute_$(lastword $(ARCHS)),code=compute_$(lastword $(ARCHS))
 NVCCFLAGS := -std=c++17 -O2 -g -lineinfo -I. -MMD -MP $(GENCODE) -Xcompiler -Wall,-Wextra \
              $(if $(WERROR),-Werror all-warnings)
-override LDLIBS += -L$(CUDA_LIB) -Wl,-rpath,$(abspath $(CUDA_LIB)) -lcudart -lstdc++
+override LDLIBS += -L$(CUDA_LIB) -Wl,-rpath,$(abspath $(CUDA_LIB)) -lcublas -lcudart -lstdc++
 else ifneq ($(DEVICE),host)
 $(error DEVICE=$(DEVICE): expected host or cuda)
 else

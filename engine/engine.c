@@ -11,15 +11,16 @@
 /* --- the plan --------------------------------------------------------------------------------------------- */
 
 int engine_layout(struct engine *e, struct pool *pool) {
-    int block = e->max_batch * (e->k_max + 1 > 2 ? e->k_max + 1 : 2);
+    int block = e->max_batch * (e->k_max + 1 > 2 ? e->k_max + 1 : 2), chunk = prefill_chunk(e->device);
     struct model_limits limits = {
-        .max_rows = block > PREFILL_CHUNK ? block : PREFILL_CHUNK,
+        .max_rows = block > chunk ? block : chunk,
+        .graph_rows = block,
         .pages = e->pages,
         .rope_positions = e->context + e->k_max + 1,
     };
     TRY(model_layout(e->target_model, &limits, pool));
     if (e->draft_model) TRY(model_layout(e->draft_model, &limits, pool));
-    TRY(prefill_layout(&e->prefill, pool));
+    TRY(prefill_layout(&e->prefill, e->device, pool));
     size_t table = (size_t)(e->max_batch + 1) * (size_t)e->pages_per_slot * sizeof(int32_t);
     void *slice;
     TRY(pool_slice(pool, "page table", table, &slice));
@@ -130,13 +131,12 @@ static int warm_up_sampler(struct engine *e) {
 }
 
 /* Kernels load at their first launch, which allocates and waits: everything that a run can launch and no graph set has
- * warmed up runs once, for the dummy sequence. Prefill's kernels differ by rows up to 128. */
+ * warmed up runs once, for the dummy sequence. Prefill's kernels differ by its rows rounded up to PREFILL_PAD. */
 static int warm_up(struct engine *e) {
-    enum { LONGEST = 128 };
-    static const int32_t tokens[LONGEST];
+    static const int32_t tokens[PREFILL_CHUNK_MAX];
     if (!device_is_async(e->device)) return 0;
-    int longest = e->context < LONGEST ? e->context : LONGEST;
-    for (int rows = 8; rows < 2 * longest; rows *= 2) {
+    int chunk = prefill_chunk(e->device), longest = e->context < chunk ? e->context : chunk;
+    for (int rows = PREFILL_PAD; rows < longest + PREFILL_PAD; rows += PREFILL_PAD) {
         int last = rows < longest ? rows : longest;
         TRY(model_prefill(e->target_model, e->stream, &e->prefill, 0, tokens, 0, last));
         if (e->draft_model) TRY(model_prefill(e->draft_model, e->stream, &e->prefill, 0, tokens, 0, last));
@@ -151,6 +151,7 @@ static int start(struct engine *e) {
     TRY(allocate(e));
     TRY(create_staging(e));
     TRY(stream_create(e->device, &e->stream));
+    TRY(stream_set_workspace(e->stream, e->prefill.workspace, e->prefill.workspace_bytes));
     TRY(upload(e));
     TRY(create_graphs(e));
     TRY(warm_up(e));

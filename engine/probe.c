@@ -128,6 +128,10 @@ int probe_set_timing(struct engine *e, int every) {
     return 0;
 }
 
+void probe_set_row_invariant_prefill(struct engine *e, bool on) {
+    e->prefill.row_invariant = on;
+}
+
 /* --- single launches --------------------------------------------------------------------------------------- */
 
 int probe_launch(struct engine *e, struct graph_key key) {

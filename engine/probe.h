@@ -22,6 +22,9 @@ int probe_free_page_count(const struct engine *);
 /* Times every so manieth round from now on, 0: none. ERR_USAGE for an engine that was made without timing. */
 int probe_set_timing(struct engine *, int every);
 
+/* From here on prefill goes through the row-invariant kernels of decoding, where a device has others (CUDA). */
+void probe_set_row_invariant_prefill(struct engine *, bool on);
+
 /* Submits one replay, or one sampler launch, on the rows of the last round, for timing; probe_sync waits. Their results
  * are overwritten by the next round. */
 int probe_launch(struct engine *, struct graph_key key);

@@ -52,6 +52,7 @@ struct backend {
     int (*stream_create)(struct device *, struct stream **out);
     void (*stream_destroy)(struct stream *);
     int (*stream_sync)(struct stream *);                                                  /* reports deferred errors */
+    int (*set_workspace)(struct stream *, void *workspace, size_t bytes);                 /* NULL: has no use for one */
     int (*run_host)(struct stream *, stream_host_fn run, const void *args, size_t bytes); /* NULL: not a host */
     int (*copy)(struct stream *, void *dst, const void *src, size_t bytes);               /* bytes > 0 */
     int (*fill)(struct stream *, void *dst, unsigned char byte, size_t bytes);            /* bytes > 0 */

@@ -121,6 +121,7 @@ static void cuda_free_pinned(struct device *, void *memory) {
 
 static void cuda_stream_destroy(struct stream *stream) {
     struct cuda_stream *s = reinterpret_cast<struct cuda_stream *>(stream);
+    cuda_blas_close(s->blas);
     if (s->order) (void)cudaEventDestroy(s->order);
     if (s->native) (void)cudaStreamDestroy(s->native);
     free(s);
@@ -290,6 +291,7 @@ static struct backend make_backend(void) {
     b.stream_create = cuda_stream_create;
     b.stream_destroy = cuda_stream_destroy;
     b.stream_sync = cuda_stream_sync;
+    b.set_workspace = cuda_blas_open;
     b.copy = cuda_copy;
     b.fill = cuda_fill;
     b.sum_words = cuda_sum_words;

@@ -12,13 +12,24 @@ extern "C" {
 struct cuda_stream {
     struct stream common;
     cudaStream_t native;
-    cudaEvent_t order;     /* of forks and joins */
-    size_t captured_bytes; /* arguments of the launches of the running capture */
+    cudaEvent_t order;          /* of forks and joins */
+    size_t captured_bytes;      /* arguments of the launches of the running capture */
+    struct cublasContext *blas; /* NULL before stream_set_workspace */
 };
 
 static inline cudaStream_t cuda_native(struct stream *s) {
     return reinterpret_cast<struct cuda_stream *>(s)->native;
 }
+
+/* cuda_blas.cu: opens cuBLAS for a stream, over memory that is lent to it; closes it (NULL is fine). */
+int cuda_blas_open(struct stream *, void *workspace, size_t bytes);
+void cuda_blas_close(struct cublasContext *);
+/* The stream's cublasHandle_t, or NULL if it was lent no workspace. */
+static inline struct cublasContext *cuda_blas(const struct stream *s) {
+    return reinterpret_cast<const struct cuda_stream *>(s)->blas;
+}
+/* ERR_DEVICE "CALL: reason" for a failed cublasStatus_t, 0 for success. */
+int cuda_blas_check(int status, const char *call);
 
 /* ERR_DEVICE "CALL: reason" for a failed call, with a hint where a kernel before it is at fault; clears a sticky error where
  * that is possible. 0 for cudaSuccess. */

@@ -134,6 +134,11 @@ bool stream_is_capturing(const struct stream *s) {
     return s->capture != NULL;
 }
 
+int stream_set_workspace(struct stream *s, void *workspace, size_t bytes) {
+    TRY(device_refuse_capture(s->device, "setting a workspace"));
+    return s->device->backend->set_workspace ? s->device->backend->set_workspace(s, workspace, bytes) : 0;
+}
+
 int stream_run_host(struct stream *s, stream_host_fn run, const void *args, size_t bytes) {
     if (!s->device->backend->run_host)
         return err_set(ERR_INTERNAL, "a host op was submitted to a stream of %s", s->device->name);

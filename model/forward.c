@@ -62,6 +62,7 @@ static int feed_forward(struct model *m, struct stream *s, const struct rows *ro
         .width = c->width,
         .hidden = c->hidden,
         .normed = m->normed,
+        .gated = m->gated,
         .h = m->h,
     };
     TRY(m->ops->gate_up(s, &gate_up));
@@ -70,9 +71,9 @@ static int feed_forward(struct model *m, struct stream *s, const struct rows *ro
 
 int model_forward(struct model *m, struct stream *s, const struct rows *rows, enum logits_rows which, float *logits) {
     const struct model_config *c = &m->config;
-    if (rows_count(rows) > m->limits.max_rows)
-        return err_set(ERR_INTERNAL, "%s: a pass of %d rows, planned for %d", m->name, rows_count(rows),
-                       m->limits.max_rows);
+    int rows_max = rows->prefill ? m->limits.max_rows : m->limits.graph_rows;
+    if (rows_count(rows) > rows_max)
+        return err_set(ERR_INTERNAL, "%s: a pass of %d rows, planned for %d", m->name, rows_count(rows), rows_max);
     TRY(m->ops->embed(s, &(struct op_embed){.rows = *rows, .table = m->embedding, .out = m->x}));
     for (int l = 0; l < c->layers; l++) {
         bool only_cache = which == LOGITS_NONE && l == c->layers - 1;

@@ -226,10 +226,9 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
     m->limits = *limits;
     size_t rows = (size_t)limits->max_rows * sizeof(float), q = (size_t)c->heads * (size_t)c->head_dim,
            kv = (size_t)c->kv_heads * (size_t)c->head_dim, kv_bytes = kv_layer_bytes(m) * (size_t)c->layers;
-    size_t parts = device_kind(m->device) == DEVICE_HOST
-                       ? 0
-                       : rows * (size_t)c->heads * ATTENTION_PARTS * ((size_t)c->head_dim + 2);
-    enum { WEIGHTS, KEYS, VALUES, ROPE, RESIDUAL, NORMED, QUERIES, ATTENDED, PARTS, KV_ROWS, MLP, SLICES };
+    size_t on_cuda = device_kind(m->device) == DEVICE_CUDA ? sizeof(float) : 0,
+           parts = (size_t)c->heads * ATTENTION_PARTS * ((size_t)c->head_dim + 2);
+    enum { WEIGHTS, KEYS, VALUES, ROPE, RESIDUAL, NORMED, QUERIES, ATTENDED, PARTS, KV_ROWS, GATED, MLP, SLICES };
     const struct {
         const char *what;
         size_t bytes;
@@ -242,8 +241,9 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
         [NORMED] = {"normed", rows * (size_t)c->width},
         [QUERIES] = {"queries", rows * q},
         [ATTENDED] = {"attended", rows * q},
-        [PARTS] = {"attention parts", parts},
+        [PARTS] = {"attention parts", on_cuda * (size_t)limits->graph_rows * parts},
         [KV_ROWS] = {"KV rows", rows * 2 * kv},
+        [GATED] = {"gate and up", on_cuda * (size_t)limits->max_rows * 2 * (size_t)c->hidden},
         [MLP] = {"MLP", rows * (size_t)c->hidden},
     };
     void *at[SLICES];
@@ -254,7 +254,7 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
     }
     m->weights = at[WEIGHTS], m->k = at[KEYS], m->v = at[VALUES], m->rope = at[ROPE];
     m->x = at[RESIDUAL], m->normed = at[NORMED], m->q = at[QUERIES], m->attended = at[ATTENDED];
-    m->partials = at[PARTS], m->kv_rows = at[KV_ROWS], m->h = at[MLP];
+    m->partials = at[PARTS], m->kv_rows = at[KV_ROWS], m->gated = at[GATED], m->h = at[MLP];
     return 0;
 }
 

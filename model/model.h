@@ -14,7 +14,8 @@ struct model;
 
 /* Sizes that the engine decides. */
 struct model_limits {
-    int max_rows;       /* T of the largest pass */
+    int max_rows;       /* T of the largest pass, a prefill's rounded up to PREFILL_PAD */
+    int graph_rows;     /* T of the largest pass that is no prefill */
     int pages;          /* P, page 0 included */
     int rope_positions; /* context and slack */
 };
@@ -44,21 +45,29 @@ int model_upload(struct model *, struct stream *, const struct progress *);
  * Capturable; neither allocates nor synchronises. With LOGITS_NONE the last layer stops after its K and V. */
 int model_forward(struct model *, struct stream *, const struct rows *, enum logits_rows, float *logits);
 
+/* Rows of a prefill's chunks: a multiple of KV_PAGE and of PREFILL_PAD. On CUDA enough to keep tensor cores busy. */
+enum { PREFILL_CHUNK_MAX = 512 };
+static inline int prefill_chunk(const struct device *d) {
+    return device_kind(d) == DEVICE_CUDA ? PREFILL_CHUNK_MAX : KV_PAGE;
+}
+
 /* Ingests tokens[first..last) (host memory, absolute positions) of one slot in chunks cut at absolute multiples of
- * PREFILL_CHUNK, without logits. Staging is pinned and reused after its event. */
-enum { PREFILL_CHUNK = 256 };
+ * prefill_chunk, without logits. Staging is pinned and reused after its event. */
 struct prefill_buffers {
-    int32_t *tokens, *positions; /* [PREFILL_CHUNK] device */
+    int32_t *tokens, *positions; /* [PREFILL_CHUNK_MAX] device */
     int32_t *slot;               /* [1] device */
-    void *staging;               /* pinned: 2 * (2 * PREFILL_CHUNK + 1) int32, used in turn */
+    void *workspace;             /* for stream_set_workspace; NULL on the host */
+    size_t workspace_bytes;
+    void *staging; /* pinned: 2 * (2 * PREFILL_CHUNK_MAX + 1) int32, used in turn */
     struct event *staged[2];
     int turn;
     const int32_t *page_table; /* device */
     int32_t pages_per_slot;
+    bool row_invariant; /* for tests: the decode's kernels, in chunks of at most graph_rows, which changes no bit */
 };
 int prefill_create(struct prefill_buffers *, struct device *); /* pinned memory and events; allocates */
 void prefill_destroy(struct prefill_buffers *, struct device *);
-int prefill_layout(struct prefill_buffers *, struct pool *);
+int prefill_layout(struct prefill_buffers *, const struct device *, struct pool *);
 int model_prefill(struct model *, struct stream *, struct prefill_buffers *, int32_t slot, const int32_t *tokens,
                   int first, int last);
 

@@ -40,7 +40,7 @@ struct model {
     enum dtype type;        /* of keys and values */
     enum dtype weight_type; /* of `weights` */
     char *weights;          /* in the order of bindings, each aligned to POOL_ALIGN */
-    float *partials;        /* [T, H, ATTENTION_PARTS, DH + 2] on CUDA */
+    float *partials;        /* [graph_rows, H, ATTENTION_PARTS, DH + 2] on CUDA */
 
     struct model_limits limits;
     float *rope; /* [rope_positions, DH/2, 2] */
@@ -49,6 +49,7 @@ struct model {
     float *x, *normed;   /* [T, D] */
     float *q, *attended; /* [T, H*DH] */
     float *kv_rows;      /* [T, 2*HKV*DH] */
+    float *gated;        /* [2, T, F] on CUDA */
     float *h;            /* [T, F] */
 };
 

@@ -19,7 +19,7 @@
 
 #include "graphs/device.h"
 
-enum { KV_PAGE = 256, ATTENTION_SPLIT = 64, ATTENTION_PARTS = 16 };
+enum { KV_PAGE = 256, ATTENTION_SPLIT = 64, ATTENTION_PARTS = 16, PREFILL_PAD = 64 };
 
 enum dtype { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
 static inline int dtype_bytes(enum dtype t) {
@@ -37,7 +37,9 @@ struct weight {
  * is read from device memory. */
 struct rows {
     int32_t batch, q_len;
-    bool prefill;              /* CUDA may take cuBLAS; one sequence, batch = 1 */
+    bool prefill;              /* CUDA takes kernels for many rows, and cuBLAS where its stream has a workspace; one
+                                   sequence, batch = 1; buffers hold T rounded up to PREFILL_PAD rows, those past T
+                                   being scratch */
     const int32_t *tokens;     /* [T] device; ids outside [0, V) read row 0 of the embedding */
     const int32_t *positions;  /* [T] device; consecutive within a graph row; < 0: a row without a position,
                                    which writes K and V to the dummy page and attends to nothing: zeros */
@@ -93,7 +95,7 @@ struct op_attention {
     const float *q; /* [T, H*DH] */
     struct kv_layer kv;
     float *out;      /* [T, H*DH] */
-    float *partials; /* [T, H, ATTENTION_PARTS, DH + 2] scratch of the CUDA device, else NULL */
+    float *partials; /* [T, H, ATTENTION_PARTS, DH + 2] scratch of the CUDA device, not of prefill; else NULL */
     float scale;
     int32_t heads, kv_heads, head_dim;
     int32_t window; /* 0: none */
@@ -116,6 +118,7 @@ struct op_gate_up {
     float eps;
     int32_t width, hidden;
     float *normed; /* [T, D] scratch */
+    float *gated;  /* [2, T, F] scratch of prefill on the CUDA device, else NULL */
     float *h;      /* [T, F] out */
 };
 

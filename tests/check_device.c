@@ -421,6 +421,7 @@ START_TEST(what_a_capture_must_not_hold_is_refused)
     ck_refused(device_alloc_pinned(w.device, 64, &memory), "pinned");
     ck_refused(stream_create(w.device, &made), "stream");
     ck_refused(event_create(w.device, &no_event), "event");
+    ck_refused(stream_set_workspace(w.stream, NULL, 0), "workspace");
     ck_refused(recording_launch(before, w.stream), "recording");
     ck_refused(recording_launch(before, other), "recording");
     ck_refused(stream_begin_capture(w.stream), "capture");

@@ -232,6 +232,7 @@ struct op_gate_up mini_gate_up(const struct mini *m, struct rows rows) {
                                .width = m->shape.width,
                                .hidden = m->shape.hidden,
                                .normed = m->normed,
+                               .gated = m->gated,
                                .h = m->h};
 }
 

@@ -39,7 +39,7 @@ struct mini {
     size_t kv_floats; /* of keys, and of values */
     struct kv_layer kv;
     int32_t *tokens, *positions, *row_slot, *page_table;
-    float *partials; /* of a device that needs it */
+    float *partials, *gated; /* of a device that needs them */
     float *rope, *x, *normed, *q, *kv_rows, *attended, *h, *logits;
 };
 

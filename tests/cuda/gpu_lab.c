@@ -13,6 +13,11 @@ void gpu_close(struct gpu *g) {
     lab_close(&g->lab);
 }
 
+void gpu_lend_workspace(struct gpu *g) {
+    enum { BYTES = 32 << 20 };
+    ck_ok(stream_set_workspace(g->lab.stream, gpu_alloc(g, BYTES), BYTES));
+}
+
 void gpu_put(struct gpu *g, void *device, const void *host, size_t bytes) {
     ck_ok(stream_copy(g->lab.stream, device, host, bytes));
     ck_ok(stream_sync(g->lab.stream));
@@ -67,6 +72,7 @@ void gpu_twin(struct gpu *g, const struct mini *host, const struct weight *raw, 
     twin->q = gpu_alloc(g, t * q * f), twin->attended = gpu_alloc(g, t * q * f);
     twin->kv_rows = gpu_alloc(g, t * 2 * (size_t)s->kv_heads * (size_t)s->head_dim * f);
     twin->h = gpu_alloc(g, t * (size_t)s->hidden * f), twin->logits = gpu_alloc(g, t * (size_t)s->vocab * f);
+    twin->gated = gpu_alloc(g, 2 * t * (size_t)s->hidden * f);
     twin->partials = gpu_alloc(g, t * (size_t)s->heads * ATTENTION_PARTS * ((size_t)s->head_dim + 2) * f);
 }
 

@@ -15,6 +15,7 @@ void gpu_close(struct gpu *);
 /* Device memory to the byte, 256-byte aligned: every byte 0xFF, or never written in small cases. */
 void *gpu_alloc(struct gpu *, size_t bytes);
 void gpu_free_all(struct gpu *);
+void gpu_lend_workspace(struct gpu *); /* without it prefill takes the products of decoding */
 void gpu_put(struct gpu *, void *device, const void *host, size_t bytes);
 void gpu_get(struct gpu *, void *host, const void *device, size_t bytes);
 

@@ -10,7 +10,7 @@
  *   key changes no bit; keys past a row are skipped, never multiplied. */
 #include <math_constants.h>
 
-#include "model/kernels/cuda/common.cuh"
+#include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/table.h"
 
 enum { WARPS = 8, SPLIT = ATTENTION_SPLIT, PAIRS = 4, COMBINE_THREADS = 128 };
@@ -226,5 +226,6 @@ template <typename T> static int launch(struct stream *s, const struct op_attent
 }
 
 int cuda_op_attention(struct stream *s, const struct op_attention *op) {
+    if (op->rows.prefill) return cuda_prefill_attention(s, op);
     return with_type(op->kv.type, [&](auto type) { return launch<decltype(type)>(s, op); });
 }

@@ -1,6 +1,7 @@
 /* h = silu(y Wg^T) * (y Wu^T), y = RMSNorm(x): a norm, then one product whose 16 rows are 8 of gate and 8 of up, so that both
  * halves of an output meet in the epilogue. h is 16 bit. */
 #include "model/kernels/cuda/norm.cuh"
+#include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/product.cuh"
 #include "model/kernels/cuda/table.h"
 
@@ -29,6 +30,7 @@ template <typename T> struct silu_times_up {
 };
 
 int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
+    if (prefill_takes(s, &op->rows, op->width)) return cuda_prefill_gate_up(s, op);
     int count = rows_count(&op->rows);
     return with_type(op->gate.type, [&](auto type) {
         typedef decltype(type) T;

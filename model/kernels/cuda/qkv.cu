@@ -3,6 +3,7 @@
  *   2. product over the rows of Wq, Wk, Wv as one, bias in the epilogue -> f32 q [T, H DH], kv_rows [T, 2 HKV DH].
  *   3. rope: one warp a row and head: q/k norm, rotation, q in place, k and v to the pages in 16 bit. */
 #include "model/kernels/cuda/norm.cuh"
+#include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/product.cuh"
 #include "model/kernels/cuda/table.h"
 
@@ -87,6 +88,7 @@ template <typename T> __global__ void rope_kernel(const struct op_qkv op) {
 }
 
 int cuda_op_qkv(struct stream *s, const struct op_qkv *op) {
+    if (prefill_takes(s, &op->rows, op->width)) return cuda_prefill_qkv(s, op);
     int count = rows_count(&op->rows), outputs = op->wq.rows + 2 * op->wk.rows;
     return with_type(op->wq.type, [&](auto type) {
         typedef decltype(type) T;

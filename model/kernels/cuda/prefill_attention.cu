@@ -1,0 +1,268 @@
+/* Attention of one sequence's chunk over its pages, on tensor cores (FlashAttention-2, Dao 2023).
+ *
+ * Shapes: q [T, H DH] f32, rounded to 16 bit; K, V pages [P, HKV, PAGE, DH] 16 bit; out [T, H DH] 16 bit.
+ * Mapping: a query is one row and one of the H / HKV heads that share a key head. Block (64 queries | key/value head), the last
+ *   queries first, as they see most; each of its 4 warps owns 16. Tiles of 64 keys (32 of long heads), cut at absolute
+ *   positions, go through shared memory; keys of the next tile arrive while values are multiplied, and the other way round.
+ *   Head sizes between the built ones are filled up with zeros.
+ * Bytes: every visible key and value once for 64 queries. FLOPs: 4 DH a query and visible key.
+ * Numerics: a query is a row of every mma, so its result depends on its position, its keys and their values alone. Keys that a
+ *   row does not see are selected away; keys and values past the chunk's last row are not even read. Weights are rounded to 16
+ *   bits before they are multiplied with values. */
+#include <math_constants.h>
+
+#include "model/kernels/cuda/prefill.cuh"
+#include "model/kernels/cuda/product.cuh"
+
+enum { WARPS = 4, QUERIES = 16 * WARPS, THREADS = 32 * WARPS };
+
+/* Shared memory of a head size: [QUERIES | KEYS | KEYS][STRIDE]; the stride keeps ldmatrix off bank conflicts. */
+template <int DH> struct plan {
+    static constexpr int KEYS = DH > 128 ? 32 : 64, STRIDE = DH + 8, ROWS = QUERIES + 2 * KEYS;
+};
+
+__device__ __forceinline__ uint32_t pack(float a, float b, bf16) {
+    __nv_bfloat162 p = __floats2bfloat162_rn(a, b);
+    return *reinterpret_cast<uint32_t *>(&p);
+}
+__device__ __forceinline__ uint32_t pack(float a, float b, half) {
+    __half2 p = __floats2half2_rn(a, b);
+    return *reinterpret_cast<uint32_t *>(&p);
+}
+
+__device__ __forceinline__ uint32_t shared_address(const void *p) {
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* Four 8 x 8 matrices; lane l gives the address of row l % 8 of matrix l / 8. */
+__device__ __forceinline__ void load_matrices(uint32_t (&r)[4], const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+__device__ __forceinline__ void load_transposed(uint32_t (&r)[4], const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+/* 16 bytes, or zeros without reading. */
+__device__ __forceinline__ void copy_async(void *to, const void *from, bool wanted) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+                 "r"(wanted ? 16 : 0)
+                 : "memory");
+}
+
+/* All that this thread copied is there; after the barrier, all that any thread did. */
+__device__ __forceinline__ void wait_for_copies() {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncthreads();
+}
+
+/* Keys or values of positions first, first + 1, ... up to `last` into shared memory; zeros past it. A tile lies in one page. */
+template <typename T, int DH>
+__device__ __forceinline__ void load_tile(T *to, const struct op_attention &op, const void *cache, int head, int first,
+                                          int last) {
+    constexpr int KEYS = plan<DH>::KEYS, STRIDE = plan<DH>::STRIDE;
+    const int dh = op.head_dim, visible = last - first + 1;
+    const int page = op.rows.page_table[(size_t)op.rows.row_slot[0] * op.rows.pages_per_slot + first / KV_PAGE];
+    const T *from = (const T *)cache + (((size_t)page * op.kv_heads + head) * KV_PAGE + first % KV_PAGE) * dh;
+    if (dh % 8 == 0) {
+#pragma unroll
+        for (int i = threadIdx.x; i < KEYS * DH / 8; i += THREADS) {
+            int key = i / (DH / 8), d = i % (DH / 8) * 8;
+            if (d < dh) copy_async(to + key * STRIDE + d, from + key * dh + d, key < visible);
+        }
+    } else {
+        for (int i = threadIdx.x; i < KEYS * DH / 2; i += THREADS) {
+            int key = i / (DH / 2), d = i % (DH / 2) * 2;
+            if (d < dh)
+                *(uint32_t *)(to + key * STRIDE + d) = key < visible ? *(const uint32_t *)(from + key * dh + d) : 0;
+        }
+    }
+}
+
+/* The block's queries in 16 bit; zeros past them, and past DH in all of shared memory. */
+template <typename T, int DH>
+__device__ __forceinline__ void load_queries(T *q, const struct op_attention &op, int head, int first_query,
+                                             int count) {
+    constexpr int STRIDE = plan<DH>::STRIDE;
+    const int dh = op.head_dim, group = op.heads / op.kv_heads;
+    if (dh < DH) {
+        for (int i = threadIdx.x; i < plan<DH>::ROWS * STRIDE / 2; i += THREADS) ((uint32_t *)q)[i] = 0;
+        __syncthreads();
+    }
+    for (int i = threadIdx.x; i < QUERIES * DH / 2; i += THREADS) {
+        int r = i / (DH / 2), d = i % (DH / 2) * 2, query = first_query + r;
+        if (d >= dh) continue;
+        float2 v = make_float2(0, 0);
+        if (r < count)
+            v = *(const float2 *)(op.q + ((size_t)(query / group) * op.heads + head * group + query % group) * dh + d);
+        *(uint32_t *)(q + r * STRIDE + d) = pack(v.x, v.y, T());
+    }
+}
+
+/* A warp's 16 queries against a tile: lane l holds, of rows l / 4 and l / 4 + 8, keys 8 n + 2 (l % 4) and the next. */
+template <typename T, int DH>
+__device__ __forceinline__ void score(float (&s)[plan<DH>::KEYS / 8][4], const T *q, const T *keys) {
+    constexpr int KEYS = plan<DH>::KEYS, STRIDE = plan<DH>::STRIDE;
+    const int lane = threadIdx.x % 32;
+    const T *a_row = q + lane % 16 * STRIDE + lane / 16 * 8,
+            *b_row = keys + (lane / 16 * 8 + lane % 8) * STRIDE + lane / 8 % 2 * 8;
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++) s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0;
+#pragma unroll
+    for (int d = 0; d < DH; d += 16) {
+        uint32_t a[4], b[4];
+        load_matrices(a, a_row + d);
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n += 2) {
+            load_matrices(b, b_row + n * 8 * STRIDE + d);
+            mma(s[n], a, b[0], b[1], T());
+            mma(s[n + 1], a, b[2], b[3], T());
+        }
+    }
+}
+
+/* Of a lane's two rows. */
+template <int DH> struct running {
+    int position[2];
+    float max[2], sum[2]; /* the sum of this lane's keys */
+    float out[DH / 8][4]; /* as the scores: dims 8 n + 2 (l % 4) and the next */
+};
+
+/* Scores of a tile at `first` into weights; what has been summed is scaled to the new maximum. `factor` is scale log2(e). */
+template <int DH>
+__device__ __forceinline__ void soften(float (&s)[plan<DH>::KEYS / 8][4], struct running<DH> &r, int first, int window,
+                                       bool is_edge, float factor) {
+    constexpr int TILES = plan<DH>::KEYS / 8;
+#pragma unroll
+    for (int row = 0; row < 2; row++) {
+        const int position = r.position[row];
+        float max = r.max[row];
+#pragma unroll
+        for (int i = 0; i < 2 * TILES; i++) {
+            float &x = s[i / 2][2 * row + i % 2];
+            int key = first + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
+            if (is_edge && (key > position || (window > 0 && key <= position - window))) x = -CUDART_INF_F;
+            max = fmaxf(max, x);
+        }
+        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
+        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
+        const float shift = max == -CUDART_INF_F ? 0.0f : max * factor; /* no key yet: NaN alone may come out */
+        const float keep = exp2f(fmaf(r.max[row], factor, -shift));
+        float sum = r.sum[row] * keep;
+#pragma unroll
+        for (int i = 0; i < 2 * TILES; i++) {
+            float &x = s[i / 2][2 * row + i % 2];
+            x = exp2f(fmaf(x, factor, -shift));
+            sum += x;
+        }
+        r.max[row] = max, r.sum[row] = sum;
+#pragma unroll
+        for (int n = 0; n < DH / 8; n++) r.out[n][2 * row] *= keep, r.out[n][2 * row + 1] *= keep;
+    }
+}
+
+/* Adds the weighted values of a tile. */
+template <typename T, int DH>
+__device__ __forceinline__ void add_values(struct running<DH> &r, const float (&s)[plan<DH>::KEYS / 8][4],
+                                           const T *values) {
+    constexpr int KEYS = plan<DH>::KEYS, STRIDE = plan<DH>::STRIDE;
+    const int lane = threadIdx.x % 32;
+    const T *b_row = values + lane % 16 * STRIDE + lane / 16 * 8;
+#pragma unroll
+    for (int k = 0; k < KEYS / 16; k++) {
+        const uint32_t a[4] = {pack(s[2 * k][0], s[2 * k][1], T()), pack(s[2 * k][2], s[2 * k][3], T()),
+                               pack(s[2 * k + 1][0], s[2 * k + 1][1], T()),
+                               pack(s[2 * k + 1][2], s[2 * k + 1][3], T())};
+#pragma unroll
+        for (int n = 0; n < DH / 8; n += 2) {
+            uint32_t b[4];
+            load_transposed(b, b_row + k * 16 * STRIDE + n * 8);
+            mma(r.out[n], a, b[0], b[1], T());
+            mma(r.out[n + 1], a, b[2], b[3], T());
+        }
+    }
+}
+
+/* A row without a key, whose sum is 0, gives zeros. */
+template <typename T, int DH>
+__device__ __forceinline__ void store(const struct running<DH> &r, const struct op_attention &op, int head,
+                                      int first_query, int count) {
+    const int lane = threadIdx.x % 32, dh = op.head_dim, group = op.heads / op.kv_heads;
+#pragma unroll
+    for (int row = 0; row < 2; row++) {
+        float sum = r.sum[row] + __shfl_xor_sync(0xffffffffu, r.sum[row], 1);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+        const float share = sum == 0 ? 0.0f : 1.0f / sum;
+        const int index = lane / 4 + 8 * row, query = first_query + index;
+        if (index >= count) continue;
+        T *out = (T *)op.out + ((size_t)(query / group) * op.heads + head * group + query % group) * dh;
+#pragma unroll
+        for (int n = 0; n < DH / 8; n++) {
+            int d = 8 * n + lane % 4 * 2;
+            if (d < dh) *(uint32_t *)(out + d) = pack(r.out[n][2 * row] * share, r.out[n][2 * row + 1] * share, T());
+        }
+    }
+}
+
+/* grid (queries / QUERIES, HKV) */
+template <typename T, int DH>
+__global__ void __launch_bounds__(THREADS) prefill_attention_kernel(const struct op_attention op, float factor) {
+    constexpr int KEYS = plan<DH>::KEYS, STRIDE = plan<DH>::STRIDE;
+    extern __shared__ __align__(16) unsigned char shared[];
+    T *q = (T *)shared, *keys = q + QUERIES * STRIDE, *values = keys + KEYS * STRIDE;
+    const int group = op.heads / op.kv_heads, head = blockIdx.y, mine = threadIdx.x / 32 * 16;
+    const int first_query = (gridDim.x - 1 - blockIdx.x) * QUERIES;
+    const int count = min(op.rows.q_len * group - first_query, (int)QUERIES);
+    const int *positions = op.rows.positions;
+    const int nearest = positions[first_query / group], last = positions[(first_query + count - 1) / group];
+    const int oldest = op.window > 0 ? max(nearest - op.window + 1, 0) : 0;
+    struct running<DH> r = {
+        {-1, -1}, { -CUDART_INF_F, -CUDART_INF_F }
+    };
+    for (int row = 0; row < 2; row++) {
+        int index = mine + threadIdx.x % 32 / 4 + 8 * row;
+        if (index < count) r.position[row] = positions[(first_query + index) / group];
+    }
+    load_queries<T, DH>(q, op, head, first_query, count);
+    int first = oldest / KEYS * KEYS;
+    if (first <= last) load_tile<T, DH>(keys, op, op.kv.k, head, first, last);
+    for (; first <= last; first += KEYS) {
+        float s[KEYS / 8][4];
+        const bool is_edge = first + KEYS - 1 > nearest || (op.window > 0 && first <= last - op.window);
+        wait_for_copies(); /* keys are there, values are used up */
+        load_tile<T, DH>(values, op, op.kv.v, head, first, last);
+        score<T, DH>(s, q + mine * STRIDE, keys);
+        soften<DH>(s, r, first, op.window, is_edge, factor);
+        wait_for_copies(); /* values are there, keys are used up */
+        if (first + KEYS <= last) load_tile<T, DH>(keys, op, op.kv.k, head, first + KEYS, last);
+        add_values<T, DH>(r, s, values);
+    }
+    store<T, DH>(r, op, head, first_query + mine, count - mine);
+}
+
+template <typename T, int DH> static int launch(struct stream *s, const struct op_attention *op) {
+    const int queries = op->rows.q_len * (op->heads / op->kv_heads);
+    const size_t shared = (size_t)plan<DH>::ROWS * plan<DH>::STRIDE * sizeof(T);
+    if (shared > 48 << 10)
+        CUDA_TRY(cudaFuncSetAttribute(prefill_attention_kernel<T, DH>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      (int)shared));
+    const dim3 grid((queries + QUERIES - 1) / QUERIES, op->kv_heads);
+    prefill_attention_kernel<T, DH>
+        <<<grid, THREADS, shared, cuda_native(s)>>>(*op, op->scale * 1.44269504089f /* log2(e) */);
+    return cuda_launched(s, "prefill attention", sizeof *op);
+}
+
+int cuda_prefill_attention(struct stream *s, const struct op_attention *op) {
+    return with_type(op->kv.type, [&](auto type) {
+        typedef decltype(type) T;
+        if (op->head_dim <= 32) return launch<T, 32>(s, op);
+        if (op->head_dim <= 64) return launch<T, 64>(s, op);
+        if (op->head_dim <= 128) return launch<T, 128>(s, op);
+        return launch<T, 256>(s, op);
+    });
+}
