@@ -12,7 +12,7 @@
 #include <math_constants.h>
 
 #include "model/kernels/cuda/prefill.cuh"
-#include "model/kernels/cuda/product.cuh"
+#include "model/kernels/cuda/product_mma.cuh"
 
 enum { WARPS = 4, QUERIES = 16 * WARPS, THREADS = 32 * WARPS };
 
