@@ -330,7 +330,6 @@ START_TEST(prefill_agrees_with_the_host)
         check_project(&b, mini_down(&b.host, host_rows(&b)), mini_down(&b.twin, gpu_rows(&b)));
         check_gate_up(&b);
     }
-    b.prefill = false;
     close_bench(&b);
 }
 END_TEST

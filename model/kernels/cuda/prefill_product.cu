@@ -6,6 +6,10 @@
 
 int prefill_product(struct stream *s, const struct rows *rows, const struct weight *w, const struct weight *second,
                     const void *x, float beta, float *out, int stride, size_t apart) {
+    if (second && second->data < w->data) { /* a batch counts upwards */
+        TRY(prefill_product(s, rows, w, nullptr, x, beta, out, stride, 0));
+        return prefill_product(s, rows, second, nullptr, x, beta, out + apart, stride, 0);
+    }
     const cudaDataType type = w->type == DTYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
     const float one = 1;
     const long long to_second = second ? (const uint16_t *)second->data - (const uint16_t *)w->data : 0;
