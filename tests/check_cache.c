@@ -12,10 +12,6 @@ static const char long_prompt[] =
     "the "
     "park with her mom, and the dog ran after the ball until the sun went down behind the big green trees.";
 
-static struct pair self_pair(const struct pair *pair) {
-    return (struct pair){"self", pair->target, pair->target};
-}
-
 static struct request sampled(const struct engine *e, const char *text, int max_tokens, float temperature) {
     struct request r = text_request(e, text, max_tokens);
     r.generation.sampling.temperature = temperature;
@@ -24,43 +20,6 @@ static struct request sampled(const struct engine *e, const char *text, int max_
 }
 
 /* --- cache contents ------------------------------------------------------------------------------------------ */
-
-/* Decoded rows and prefilled ones have the same bits where the kernels sum in the same order: always on the host, on CUDA when
- * prefill takes decoding's kernels too. */
-static struct engine *open_exact(const struct engine_options *options) {
-    struct engine *e = must_open(options);
-    if (!test_device_is_host()) probe_set_row_invariant_prefill(e, true);
-    return e;
-}
-
-/* A fresh sequence prefills the same tokens in one go. */
-static struct sequence *prefill_again(struct engine *fresh, const int32_t *tokens, int n) {
-    struct sequence *f;
-    ck_ok(engine_open(fresh, n + 8, &f));
-    struct generation g = {.max_tokens = 1, .sampling = {.top_p = 1}};
-    ck_ok(engine_generate(fresh, f, tokens, n, &g));
-    return f;
-}
-
-/* The caches of `s` hold what a second engine's prefill gives; on CUDA its cuBLAS prefill gives it up to rounding. */
-static void must_equal_fresh_prefill(struct engine *e, const struct sequence *s, const struct engine_options *options,
-                                     const char *what) {
-    struct engine *fresh = open_exact(options);
-    int n;
-    const int32_t *tokens = engine_tokens(s, &n);
-    struct sequence *f = prefill_again(fresh, tokens, n);
-    struct kv_owner got = {e, s};
-    must_equal_kv(got, (struct kv_owner){fresh, f}, PROBE_TARGET, n - 1, what);
-    if (options->k > 0) must_equal_kv(got, (struct kv_owner){fresh, f}, PROBE_DRAFT, n - 2, what);
-    if (!test_device_is_host()) {
-        engine_close(fresh, f);
-        probe_set_row_invariant_prefill(fresh, false);
-        f = prefill_again(fresh, tokens, n);
-        must_be_close_kv(got, (struct kv_owner){fresh, f}, PROBE_TARGET, n - 1, 0.05, what);
-        if (options->k > 0) must_be_close_kv(got, (struct kv_owner){fresh, f}, PROBE_DRAFT, n - 2, 0.05, what);
-    }
-    engine_destroy(fresh);
-}
 
 struct mix {
     int none, some, all;
@@ -79,7 +38,7 @@ START_TEST(caches_equal_a_fresh_prefill_after_every_kind_of_round)
     test_pairs(pairs);
     struct engine_options options = pair_options(&pairs[0], _i, 1);
     options.pipeline = 1 + _i % 2;
-    struct engine *e = open_exact(&options);
+    struct engine *e = must_open_exact(&options);
     struct sequence *s;
     ck_ok(engine_open(e, 400, &s));
     struct request r = sampled(e, long_prompt, 7, 0.6f);
@@ -105,7 +64,7 @@ START_TEST(draft_equal_to_target_accepts_everything_for_a_thousand_rounds)
     test_pairs(pairs);
     struct pair self = self_pair(&pairs[0]);
     struct engine_options options = pair_options(&self, 3, 4);
-    struct engine *e = open_exact(&options);
+    struct engine *e = must_open_exact(&options);
     enum { REQUESTS = 5 };
     struct request requests[REQUESTS];
     struct answer answers[REQUESTS];
@@ -130,7 +89,7 @@ START_TEST(k_may_change_also_to_zero_between_rounds)
     struct engine_options options = pair_options(&self, 4, 1);
     for (int pipeline = 1; pipeline <= 2; pipeline++) {
         options.pipeline = pipeline;
-        struct engine *e = open_exact(&options);
+        struct engine *e = must_open_exact(&options);
         struct sequence *s;
         ck_ok(engine_open(e, 600, &s));
         struct request r = sampled(e, long_prompt, 400, 0);
@@ -176,7 +135,7 @@ START_TEST(k_may_change_inside_an_answer)
     struct engine_options options = pair_options(&self, 4, 1);
     for (int pipeline = 1; pipeline <= 2; pipeline++) {
         options.pipeline = pipeline;
-        struct engine *e = open_exact(&options);
+        struct engine *e = must_open_exact(&options);
         struct sequence *s;
         ck_ok(engine_open(e, 400, &s));
         struct request r = sampled(e, "Once upon a time", 200, 0);
@@ -199,7 +158,7 @@ START_TEST(a_second_turn_accepts_like_a_cold_prefill_of_the_same_ids)
     struct pair pairs[PAIRS_MAX];
     test_pairs(pairs);
     struct engine_options options = pair_options(&pairs[0], 4, 1);
-    struct engine *e = open_exact(&options);
+    struct engine *e = must_open_exact(&options);
     struct sequence *s, *cold;
     ck_ok(engine_open(e, 500, &s));
     struct request first = sampled(e, long_prompt, 30, 0.8f), second = sampled(e, " Then the dog", 60, 0.8f);
@@ -225,32 +184,13 @@ END_TEST
 
 /* --- pages ---------------------------------------------------------------------------------------------------- */
 
-static void open_windowed(struct engine_options *options) {
-    static char dir[4096];
-    struct pair pairs[PAIRS_MAX];
-    test_pairs(pairs);
-    *options = pair_options(&pairs[0], 3, 5);
-    const char *window = shared_path("fixtures/checkpoints/mistral-swa"); /* a window of 16 */
-    if (!window) return;
-    snprintf(dir, sizeof dir, "%s", window);
-    options->target = options->draft = dir;
-}
-
-static struct request filler(int id, int n, int max_tokens) {
-    int32_t ids[600];
-    for (int i = 0; i < n; i++) ids[i] = (id + 7 * i) % 300 + 3;
-    struct request r = ids_request(ids, (size_t)n, max_tokens);
-    r.generation.ignore_end = true;
-    return r;
-}
-
 START_TEST(nan_in_pages_of_nobody_changes_no_token_and_stays_untouched)
 {
-    struct engine_options options;
-    open_windowed(&options);
+    struct engine_options options = windowed_options(3, 5);
     options.context = 400;
     enum { REQUESTS = 3 }; /* bucket 4: one padding row; page edges at 256 inside the answers */
-    struct request requests[REQUESTS] = {filler(1, 250, 20), filler(2, 5, 30), filler(3, 240, 40)};
+    struct request requests[REQUESTS] = {filler_request(1, 250, 20), filler_request(2, 5, 30),
+                                         filler_request(3, 240, 40)};
     struct answer clean[REQUESTS], dirty[REQUESTS];
     struct engine *e = must_open(&options);
     run_requests(e, requests, REQUESTS, clean);
@@ -266,14 +206,13 @@ END_TEST
 
 START_TEST(pages_that_no_running_row_owns_keep_their_bits)
 {
-    struct engine_options options;
-    open_windowed(&options);
+    struct engine_options options = windowed_options(3, 5);
     options.context = 400;
     for (int pipeline = 1; pipeline <= 2; pipeline++) {
         options.pipeline = pipeline;
         struct engine *e = must_open(&options);
         struct sequence *s[3];
-        struct request requests[3] = {filler(1, 250, 30), filler(2, 5, 9), filler(3, 100, 60)};
+        struct request requests[3] = {filler_request(1, 250, 30), filler_request(2, 5, 9), filler_request(3, 100, 60)};
         uint64_t before, after;
         for (int i = 0; i < 3; i++) ck_ok(engine_open(e, 320, &s[i]));
         ck_ok(probe_free_pages_checksum(e, &before));

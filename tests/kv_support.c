@@ -1,6 +1,7 @@
 #include "tests/kv_support.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,4 +70,64 @@ void must_be_close_kv(struct kv_owner got, struct kv_owner expected, enum probe_
         free(a);
         free(b);
     }
+}
+
+/* --- engines and requests for tests of caches ------------------------------------------------------------------- */
+
+struct pair self_pair(const struct pair *pair) {
+    return (struct pair){"self", pair->target, pair->target};
+}
+
+struct engine *must_open_exact(const struct engine_options *options) {
+    struct engine *e = must_open(options);
+    if (!test_device_is_host()) probe_set_row_invariant_prefill(e, true);
+    return e;
+}
+
+/* A fresh sequence prefills the same tokens in one go. */
+static struct sequence *prefill_again(struct engine *fresh, const int32_t *tokens, int n) {
+    struct sequence *f;
+    ck_ok(engine_open(fresh, n + 8, &f));
+    struct generation g = {.max_tokens = 1, .sampling = {.top_p = 1}};
+    ck_ok(engine_generate(fresh, f, tokens, n, &g));
+    return f;
+}
+
+void must_equal_fresh_prefill(struct engine *e, const struct sequence *s, const struct engine_options *options,
+                              const char *what) {
+    struct engine *fresh = must_open_exact(options);
+    int n;
+    const int32_t *tokens = engine_tokens(s, &n);
+    struct sequence *f = prefill_again(fresh, tokens, n);
+    struct kv_owner got = {e, s};
+    must_equal_kv(got, (struct kv_owner){fresh, f}, PROBE_TARGET, n - 1, what);
+    if (options->k > 0) must_equal_kv(got, (struct kv_owner){fresh, f}, PROBE_DRAFT, n - 2, what);
+    if (!test_device_is_host()) {
+        engine_close(fresh, f);
+        probe_set_row_invariant_prefill(fresh, false);
+        f = prefill_again(fresh, tokens, n);
+        must_be_close_kv(got, (struct kv_owner){fresh, f}, PROBE_TARGET, n - 1, 0.05, what);
+        if (options->k > 0) must_be_close_kv(got, (struct kv_owner){fresh, f}, PROBE_DRAFT, n - 2, 0.05, what);
+    }
+    engine_destroy(fresh);
+}
+
+struct engine_options windowed_options(int k, int max_batch) {
+    static char dir[4096];
+    struct pair pairs[PAIRS_MAX];
+    test_pairs(pairs);
+    struct engine_options options = pair_options(&pairs[0], k, max_batch);
+    const char *window = shared_path("fixtures/checkpoints/mistral-swa"); /* a window of 16 */
+    if (!window) return options;
+    snprintf(dir, sizeof dir, "%s", window);
+    options.target = options.draft = dir;
+    return options;
+}
+
+struct request filler_request(int id, int n, int max_tokens) {
+    int32_t ids[600];
+    for (int i = 0; i < n; i++) ids[i] = (id + 7 * i) % 300 + 3;
+    struct request r = ids_request(ids, (size_t)n, max_tokens);
+    r.generation.ignore_end = true;
+    return r;
 }

@@ -1,8 +1,9 @@
-/* Comparing the caches of two sequences, of one engine or two. */
+/* Comparing the caches of two sequences, of one engine or two; engines and requests for tests of caches. */
 #ifndef DUET_TESTS_KV_SUPPORT_H
 #define DUET_TESTS_KV_SUPPORT_H
 
 #include "engine/probe.h"
+#include "tests/engine_support.h"
 
 struct kv_owner {
     struct engine *engine;
@@ -15,5 +16,19 @@ void must_equal_kv(struct kv_owner got, struct kv_owner expected, enum probe_mod
  * norm is at most `tolerance` of the layer's root mean square norm. */
 void must_be_close_kv(struct kv_owner got, struct kv_owner expected, enum probe_model, int positions, double tolerance,
                       const char *what);
+
+/* Decoded rows and prefilled ones have the same bits where the kernels sum in the same order: always on the host, on CUDA when
+ * prefill takes decoding's kernels too, as it does in this engine. */
+struct engine *must_open_exact(const struct engine_options *);
+/* The caches of `s` hold what a second engine's prefill gives; on CUDA its cuBLAS prefill gives it up to rounding. */
+void must_equal_fresh_prefill(struct engine *e, const struct sequence *s, const struct engine_options *options,
+                              const char *what);
+
+/* The target as its own draft. */
+struct pair self_pair(const struct pair *);
+/* A pair with a sliding window of 16 where the test data has it, else the embedded one. */
+struct engine_options windowed_options(int k, int max_batch);
+/* `n` ids that depend on `id`, no end ids. */
+struct request filler_request(int id, int n, int max_tokens);
 
 #endif

@@ -26,7 +26,7 @@ struct fidelity_group {
     const char *name;
     void (*run)(struct fidelity *);
 };
-enum { FIDELITY_GROUPS = 10 };
+enum { FIDELITY_GROUPS = 11 };
 extern const struct fidelity_group fidelity_groups[FIDELITY_GROUPS];
 
 /* Adds a row: what was tested on how much, the figure, and the bound that it keeps if `holds`. */

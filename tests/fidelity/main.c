@@ -122,8 +122,22 @@ static bool run_beside_each_other(int argc, char **argv, bool small) {
     return holds;
 }
 
+static bool are_groups(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        bool found = false;
+        for (int g = 0; g < FIDELITY_GROUPS; g++) found = found || strcmp(argv[i], fidelity_groups[g].name) == 0;
+        if (found) continue;
+        fprintf(stderr, "no group '%s'; there are", argv[i]);
+        for (int g = 0; g < FIDELITY_GROUPS; g++) fprintf(stderr, " %s", fidelity_groups[g].name);
+        fputc('\n', stderr);
+        return false;
+    }
+    return true;
+}
+
 int main(int argc, char **argv) {
     const char *size = getenv("FIDELITY");
+    if (!are_groups(argc, argv)) return EXIT_FAILURE;
     bool small = size && strcmp(size, "small") == 0;
     if (sampler_cuda()) setenv("DUET_TEST_DEVICE", "cuda", 0);
     outcomes =

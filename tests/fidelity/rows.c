@@ -9,8 +9,8 @@
 const struct fidelity_group fidelity_groups[FIDELITY_GROUPS] = {
     {"plain", fidelity_plain},     {"token", fidelity_token},       {"coupled", fidelity_coupled},
     {"block", fidelity_block},     {"controls", fidelity_controls}, {"greedy", fidelity_greedy},
-    {"sampled", fidelity_sampled}, {"graphs", fidelity_graphs},     {"ends", fidelity_ends},
-    {"figures", fidelity_figures},
+    {"sampled", fidelity_sampled}, {"caches", fidelity_caches},     {"graphs", fidelity_graphs},
+    {"ends", fidelity_ends},       {"figures", fidelity_figures},
 };
 
 static char *next_text(void) {

@@ -15,7 +15,7 @@ struct question {
 };
 
 static void run_study(struct study *s, const struct question *q) {
-    if (q->sampled && s->amount == STUDY_SOME) s->amount = STUDY_FEW;
+    if (q->sampled) s->amount = s->amount == STUDY_ALL ? STUDY_SOME : STUDY_FEW;
     study_open(s, q->sampled);
     study_run(s, q->rule);
     if (q->any_draft) {
