@@ -93,7 +93,7 @@ $(BUILD)/%.cu.o: %.cu $(BUILD)/flags
 	$(Q)$(NVCC) $(NVCCFLAGS) -c $< -o $@
 
 # The sampler gives the host's bits: no product is fused into a sum but by fmaf.
-$(BUILD)/sampler/cuda.cu.o: private NVCCFLAGS += --fmad=false
+$(patsubst %,$(BUILD)/%.o,$(wildcard sampler/*.cu)): private NVCCFLAGS += --fmad=false
 
 # What was built with other flags is built again: each stamp changes only when its text does.
 define STAMP

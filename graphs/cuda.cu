@@ -67,6 +67,17 @@ int cuda_launched(struct stream *s, const char *kernel, size_t argument_bytes) {
     return err_set(ERR_DEVICE, "kernel %s: %s", kernel, cudaGetErrorString(status));
 }
 
+int cuda_launch_together(struct stream *s, const char *kernel, const void *function, int blocks, int threads,
+                         void **arguments, size_t argument_bytes) {
+    cudaError_t status = cudaLaunchCooperativeKernel(function, dim3((unsigned)blocks), dim3((unsigned)threads),
+                                                     arguments, 0, cuda_native(s));
+    if (status != cudaSuccess) {
+        (void)cudaGetLastError();
+        return err_set(ERR_DEVICE, "kernel %s: %s", kernel, cudaGetErrorString(status));
+    }
+    return cuda_launched(s, kernel, argument_bytes);
+}
+
 int cuda_multiprocessors(const struct device *d) {
     return reinterpret_cast<const struct cuda_device *>(d)->multiprocessors;
 }

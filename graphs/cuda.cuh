@@ -40,6 +40,11 @@ int cuda_check(cudaError_t status, const char *call);
  * waits for the kernel, so that a fault names it. */
 int cuda_launched(struct stream *, const char *kernel, size_t argument_bytes);
 
+/* Launches a kernel whose blocks wait for each other: all of them run at once, or the launch fails. Counted as
+ * cuda_launched does. `arguments` as for cudaLaunchKernel. */
+int cuda_launch_together(struct stream *, const char *kernel, const void *function, int blocks, int threads,
+                         void **arguments, size_t argument_bytes);
+
 /* cuda_sum.cu: the backend's sum_words. */
 int cuda_sum_words(struct stream *, const void *words, size_t bytes, uint64_t *sum);
 

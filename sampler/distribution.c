@@ -78,7 +78,7 @@ bool distribution_of(const struct vector *v, const struct sampling *sampling, co
     if (sampling->top_k > 0 && sampling->top_k < vocab) keep_top_k(v, p, logits, vocab, sampling->top_k);
     if (sampling->top_p < 1) keep_top_p(v, p, logits, vocab, sampling->top_p);
     if (sampling->min_p > 0) v->zero_below(p, vocab, sampling->min_p);
-    v->divide(p, vocab, v->sum(p, vocab));
+    v->divide(p, vocab, rule_sum(v->mass(p, vocab)));
     return true;
 }
 

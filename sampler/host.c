@@ -216,7 +216,7 @@ static int replace_token(const struct walk *w, int j) {
 static void note_evaluated(struct walk *w, int j) {
     const struct sampler_buffers *b = w->b;
     int both = b->vocab_draft < b->vocab_target ? b->vocab_draft : b->vocab_target;
-    float overlap = w->v->sum_min(target_row(w, j), draft_row(b, w->s, j), both);
+    float overlap = rule_sum(w->v->mass_min(target_row(w, j), draft_row(b, w->s, j), both));
     w->record->evaluated++;
     w->record->overlap_sum += overlap;
     w->record->coupled_sum += overlap / (2 - overlap);

@@ -10,17 +10,28 @@
 /* ERR_INTERNAL if a launch asks for more rows or draws than there are buffers for. */
 int sampler_check_shape(const char *what, const struct sampler_buffers *, int batch, int k);
 
+/* --- the GPU: a row of logits belongs to a team of blocks -------------------------------------------------- */
+
+enum { SAMPLER_TEAMS = 64, TEAM_BLOCKS = 64, TEAM_BINS = 2048 };
+
+/* In device memory; zeros at first. Teams of one block do without. */
+struct team_exchange {
+    unsigned long long partial[2][TEAM_BLOCKS]; /* of a reduction, in turns */
+    unsigned long long histogram[3][TEAM_BINS]; /* in turns: read, added to, cleared */
+    uint32_t arrived; /* bit 31 flips when all blocks have; the others are 0 between launches */
+    uint32_t unused[63];
+};
+
 /* --- vector.c: plain loops over the vocabulary, built for several CPUs with the same bits --------------- */
 
 struct vector {
     /* The maximum; *finite tells whether every x is finite. */
     float (*max)(const float *x, int n, bool *finite);
     void (*weights)(const float *logits, int n, float max_logit, float temperature, float *weight); /* rule_weight */
-    float (*sum)(const float *x, int n);                     /* in the order of SAMPLER_LANES */
-    float (*sum_min)(const float *x, const float *y, int n); /* of min(x_i, y_i), alike */
+    uint64_t (*mass)(const float *x, int n);                     /* sum of rule_mass */
+    uint64_t (*mass_min)(const float *x, const float *y, int n); /* of min(x_i, y_i), alike */
     void (*divide)(float *x, int n, float by);
     int (*count_above)(const float *x, int n, float bound); /* x_i > bound */
-    uint64_t (*mass)(const float *weight, int n);           /* sum of rule_mass */
     void (*zero_below)(float *x, int n, float bound);       /* x_i < bound becomes 0 */
     /* Zeroes the weights of ids that come after (order, id): greater order first, then the lower id. */
     void (*zero_after)(float *weight, const float *logits, int n, uint32_t order, int id);

@@ -6,10 +6,6 @@
 #include "base/philox.h"
 #include "sampler/sampler.h"
 
-/* Sums over the vocabulary: lane j adds ids j, j + LANES, ... in ascending order, starting from 0; then lanes are
- * folded, s[j] += s[j + w] for w = LANES/2 ... 1. A block of LANES threads does the same without atomics. */
-enum { SAMPLER_LANES = 1024 };
-
 /* e_i of the softmax: in (0, 1], 1 at the maximum. Division, so that any temperature > 0 is fine. */
 DUET_INLINE float rule_weight(float logit, float max_logit, float temperature) {
     return fmath_exp((logit - max_logit) / temperature);
@@ -26,9 +22,13 @@ DUET_INLINE float rule_logit(uint32_t order) {
     return fmath_from_bits(order ^ (order >> 31 ? 0x80000000u : 0xFFFFFFFFu));
 }
 
-/* e_i in fixed point, so that the sums that decide top-p are exact in any order: at most 2^20 ids of 2^42 each. */
-DUET_INLINE uint64_t rule_mass(float weight) {
-    return (uint64_t)(weight * 0x1p42f);
+/* Sums over the vocabulary are sums of integers, the same in any order: of x in [0, 1] in units of 2^-42, rounded to
+ * nearest (ties to even); at most 2^20 ids of 2^42 each. Between 2^10 and 2^11 doubles lie one unit apart. */
+DUET_INLINE uint64_t rule_mass(float x) {
+    double shifted = (double)x + 0x1p10;
+    uint64_t bits;
+    memcpy(&bits, &shifted, sizeof bits);
+    return bits - 0x4090000000000000u;
 }
 
 /* A sum of masses as a float, rounded once. */

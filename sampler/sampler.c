@@ -57,6 +57,8 @@ enum slice {
     TARGET_LOGITS,
     P_TARGET,
     RECORDS,
+    OVERLAP,
+    EXCHANGE,
     SLICES
 };
 
@@ -81,6 +83,8 @@ int sampler_layout(struct sampler_buffers *b, struct pool *pool) {
         [TARGET_LOGITS] = {"target logits", block * (size_t)b->target_stride * sizeof(float)},
         [P_TARGET] = {"p_target", block * (size_t)b->vocab_target * sizeof(float)},
         [RECORDS] = {"round records", rows * sizeof *b->records},
+        [OVERLAP] = {"overlap sums", block * sizeof *b->overlap},
+        [EXCHANGE] = {"sampler teams", (block < SAMPLER_TEAMS ? block : SAMPLER_TEAMS) * sizeof *b->exchange},
     };
     void *at[SLICES];
     for (int i = 0; i < SLICES; i++) TRY(pool_slice(pool, slices[i].name, slices[i].bytes, &at[i]));
@@ -89,6 +93,7 @@ int sampler_layout(struct sampler_buffers *b, struct pool *pool) {
     b->draft_logits = at[DRAFT_LOGITS], b->p_draft = at[P_DRAFT];
     b->target_tokens = at[TARGET_TOKENS], b->target_positions = at[TARGET_POSITIONS];
     b->target_logits = at[TARGET_LOGITS], b->p_target = at[P_TARGET], b->records = at[RECORDS];
+    b->overlap = at[OVERLAP], b->exchange = at[EXCHANGE];
     return 0;
 }
 

@@ -14,10 +14,10 @@
  *
  * Numerics, the same bits on every device (sampler/rules.h, base/fmath.h), in f32 unless said:
  *   max = the greatest logit; e_i = fmath_exp((l_i - max) / T), so e is 1 at the maximum;
- *   order of filters: greater logit first, then the lower id; top_k counts ids with e_i > 0; top_p adds up e_i in
- *   fixed point (2^-42), so the nucleus does not depend on the order of the sum; min_p keeps e_i >= min_p;
- *   sum of the e_i that are kept: 1,024 lanes, lane j adds ids j, j + 1024, ... ascending, then lanes are folded,
- *   s[j] += s[j + w] for w = 512, 256, ... 1;  p_i = e_i / sum.
+ *   order of filters: greater logit first, then the lower id; top_k counts ids with e_i > 0; top_p adds up e_i as below;
+ *   min_p keeps e_i >= min_p;
+ *   p_i = e_i / sum of the e_i that are kept. Sums over ids, the overlap of p_target and p_draft too, add integers: each
+ *   term rounded to units of 2^-42, the whole rounded to f32 once. Terms below 2^-43 vanish from sums, not from draws.
  *
  * Rules (enum accept_rule), with p_j = p_target and q_j = p_draft of d_j; if all K are accepted each of them draws a bonus
  * from p_{K+1}:
@@ -139,6 +139,10 @@ struct sampler_buffers {
     float *target_logits;         /* [B, K+1, target_stride] */
     float *p_target;              /* [B, K+1, vocab_target] scratch */
     struct round_record *records; /* [B] device */
+
+    /* For the launches' own use on a GPU; begins as zeros and is left alone between launches. */
+    uint64_t *overlap;              /* [B, K+1] sum of min(p_target, p_draft) in units of 2^-42 */
+    struct team_exchange *exchange; /* [min(B (K+1), SAMPLER_TEAMS)] what the blocks of a row tell each other */
 };
 
 /* Cuts all buffers from `pool` (also a plan). The five sizes of `b` and end_count must be set. */

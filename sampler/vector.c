@@ -3,15 +3,6 @@
 
 #include "sampler/internal.h"
 
-/* Lanes past n are 0 and change no sum of what is not negative, so folding may begin below them. */
-static float fold_lanes(float *lane, int n) {
-    int w = SAMPLER_LANES / 2;
-    while (w >= n && w > 1) w /= 2;
-    for (; w > 0; w /= 2)
-        for (int j = 0; j < w; j++) lane[j] += lane[j + w];
-    return lane[0];
-}
-
 /* Ids of one step of the race: skipped as a whole when none is possible. */
 enum { RACE_IDS = 256 };
 

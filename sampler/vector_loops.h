@@ -20,24 +20,18 @@ LOOP_CPU static void LOOP(weights)(const float *restrict logits, int n, float ma
     for (int i = 0; i < n; i++) weight[i] = rule_weight(logits[i], max_logit, temperature);
 }
 
-LOOP_CPU static float LOOP(sum)(const float *x, int n) {
-    float lane[SAMPLER_LANES] = {0};
-    for (int i = 0; i < n; i += SAMPLER_LANES) {
-        int end = n - i < SAMPLER_LANES ? n - i : SAMPLER_LANES;
-#pragma omp simd
-        for (int j = 0; j < end; j++) lane[j] += x[i + j];
-    }
-    return fold_lanes(lane, n);
+LOOP_CPU static uint64_t LOOP(mass)(const float *x, int n) {
+    uint64_t mass = 0;
+#pragma omp simd reduction(+ : mass)
+    for (int i = 0; i < n; i++) mass += rule_mass(x[i]);
+    return mass;
 }
 
-LOOP_CPU static float LOOP(sum_min)(const float *x, const float *y, int n) {
-    float lane[SAMPLER_LANES] = {0};
-    for (int i = 0; i < n; i += SAMPLER_LANES) {
-        int end = n - i < SAMPLER_LANES ? n - i : SAMPLER_LANES;
-#pragma omp simd
-        for (int j = 0; j < end; j++) lane[j] += x[i + j] < y[i + j] ? x[i + j] : y[i + j];
-    }
-    return fold_lanes(lane, n);
+LOOP_CPU static uint64_t LOOP(mass_min)(const float *x, const float *y, int n) {
+    uint64_t mass = 0;
+#pragma omp simd reduction(+ : mass)
+    for (int i = 0; i < n; i++) mass += rule_mass(x[i] < y[i] ? x[i] : y[i]);
+    return mass;
 }
 
 LOOP_CPU static void LOOP(divide)(float *x, int n, float by) {
@@ -50,13 +44,6 @@ LOOP_CPU static int LOOP(count_above)(const float *x, int n, float bound) {
 #pragma omp simd reduction(+ : count)
     for (int i = 0; i < n; i++) count += x[i] > bound;
     return count;
-}
-
-LOOP_CPU static uint64_t LOOP(mass)(const float *weight, int n) {
-    uint64_t mass = 0;
-#pragma omp simd reduction(+ : mass)
-    for (int i = 0; i < n; i++) mass += rule_mass(weight[i]);
-    return mass;
 }
 
 LOOP_CPU static void LOOP(zero_below)(float *x, int n, float bound) {
@@ -124,6 +111,6 @@ LOOP_CPU static int LOOP(race)(const float *p, int n, uint64_t key, uint64_t pos
 }
 
 static const struct vector LOOP(vector) = {
-    LOOP(max),  LOOP(weights),    LOOP(sum),        LOOP(sum_min),  LOOP(divide),      LOOP(count_above),
-    LOOP(mass), LOOP(zero_below), LOOP(zero_after), LOOP(residual), LOOP(mass_excess), LOOP(race),
+    LOOP(max),        LOOP(weights),    LOOP(mass),     LOOP(mass_min),    LOOP(divide), LOOP(count_above),
+    LOOP(zero_below), LOOP(zero_after), LOOP(residual), LOOP(mass_excess), LOOP(race),
 };

@@ -27,7 +27,7 @@ static void fill_logits(struct source *s, float *logits, int n) {
         if (s->step > 0) logits[i] = roundf(logits[i] / s->step) * s->step;
     }
     if (s->bad_every > 0 && word(s) % (uint32_t)s->bad_every == 0)
-        logits[word(s) % (uint32_t)n] = word(s) & 1 ? NAN : -INFINITY;
+        logits[word(s) % (uint32_t)n] = (const float[]){NAN, -INFINITY, INFINITY}[word(s) % 3];
 }
 
 struct twins {
@@ -121,11 +121,11 @@ static float pick(struct source *s, const float *values, int n) {
 }
 
 static struct sampling random_sampling(struct source *s, int vocab) {
-    static const float temperatures[] = {0, 0.05f, 0.3f, 0.7f, 1, 1.5f}, top_ps[] = {1, 1, 0.95f, 0.5f, 0.05f},
-                       min_ps[] = {0, 0, 0.02f, 0.3f};
+    static const float temperatures[] = {0, 0.05f, 0.3f, 0.7f, 1, 1.5f, 1e-6f, 1e-30f},
+                       top_ps[] = {1, 1, 0.95f, 0.5f, 0.05f}, min_ps[] = {0, 0, 0.02f, 0.3f};
     const int top_ks[] = {0, 0, 1, 2, 5, 40, vocab / 2, vocab - 1, vocab};
     int k = top_ks[word(s) % 9];
-    return (struct sampling){pick(s, temperatures, 6), pick(s, top_ps, 5), pick(s, min_ps, 4), k > 0 ? k : 0};
+    return (struct sampling){pick(s, temperatures, 8), pick(s, top_ps, 5), pick(s, min_ps, 4), k > 0 ? k : 0};
 }
 
 static void start_all(struct twins *t, struct source *s) {
@@ -156,6 +156,11 @@ static const struct {
     {128256, 128256, 0, 2, 3, 12, 0, 4, 0.0625f},
     {151936, 151669, 131, 2, 2, 12, 0, 8, 0},
     {262144, 262144, 0, 1, 2, 10, 0, 5, 1},
+    {262143, 262144, 1, 3, 2, 6, 2, 6, 0},
+    {8065, 8064, 0, 64, 3, 8, 40, 4, 0.125f}, /* more rows than teams at once */
+    {32003, 32003, 0, 64, 2, 4, 50, 4, 0},
+    {49153, 49153, 0, 1, 5, 24, 9, 4, 0},
+    {600001, 600001, 0, 1, 2, 12, 0, 8, 0}, /* more ids than shared memory holds */
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -199,18 +204,30 @@ START_TEST(rounds_give_the_host_s_bits)
 }
 END_TEST
 
-/* Every filter alone and all of them, over logits with ties at every edge. */
+static const struct { int vocab, draws; } ties[] = {{1, 20}, {3000, 300}, {20011, 100}, {150001, 20}};
+
+/* Loop index: the vocabulary, on one block or many. Every filter alone and all of them, over logits with ties at every edge,
+ * of which all are equal now and then. */
 START_TEST(filters_cut_ties_like_the_host)
 {
-    enum { V = 3000 };
-    struct sampler_buffers sizes = {
-        .slots = 2, .max_batch = 1, .k_max = 1, .vocab_target = V, .vocab_draft = V, .draft_positions = 1 << 20};
+    const int vocab = ties[_i].vocab;
+    struct sampler_buffers sizes = {.slots = 2,
+                                    .max_batch = 1,
+                                    .k_max = 1,
+                                    .vocab_target = vocab,
+                                    .vocab_draft = vocab,
+                                    .draft_positions = 1 << 20};
     struct twins t;
     open_twins(&t, &sizes, NULL);
-    for (int i = 0; i < (test_is_small() ? 24 : 300); i++) {
-        struct source s = {.seed = 5000 + (uint64_t)i, .scale = 2, .step = i % 3 == 0 ? 4.0f : 0.5f};
+    const int draws = test_is_small() && ties[_i].draws > 12 ? 12 : ties[_i].draws;
+    for (int i = 0; i < draws; i++) {
+        struct source s = {.seed = 5000 + (uint64_t)i,
+                           .scale = 2,
+                           .step = i % 7 == 6   ? 100.0f
+                                   : i % 3 == 0 ? 4.0f
+                                                : 0.5f};
         struct sampling sampling = {.temperature = 0.3f + 0.01f * (float)(i % 100), .top_p = 1};
-        if (i % 4 != 1) sampling.top_k = 1 + (int)(word(&s) % V);
+        if (i % 4 != 1) sampling.top_k = 1 + (int)(word(&s) % (uint32_t)vocab);
         if (i % 4 != 0) sampling.top_p = (float)(1 + word(&s) % 999) * 0.001f;
         if (i % 4 == 3) sampling.min_p = 0.1f;
         rig_start(&t.host, 1, 5, 1, 9, sampling, (uint64_t)i), rig_start(&t.gpu, 1, 5, 1, 9, sampling, (uint64_t)i);
@@ -226,7 +243,7 @@ Suite *check_sampler_cuda(void) {
     Suite *suite = suite_create("sampler_cuda");
     TCase *tc = tcase_create("sampler_cuda");
     tcase_add_loop_test(tc, rounds_give_the_host_s_bits, 0, CASES);
-    tcase_add_test(tc, filters_cut_ties_like_the_host);
+    tcase_add_loop_test(tc, filters_cut_ties_like_the_host, 0, sizeof ties / sizeof *ties);
     suite_add_tcase(suite, tc);
     return suite;
 }

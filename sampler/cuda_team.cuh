@@ -1,0 +1,177 @@
+/* Rows of a vocabulary on several blocks, for the sampler's .cu files alone.
+ *
+ * Mapping: a launch has `teams` teams of `blocks` blocks; team t takes rows t, t + teams, ..., and block m of it the ids
+ *   [m * ids, (m + 1) * ids) of each. All blocks run at once (cuda_launch_together), so that a team may wait for all its
+ *   blocks; each wait costs about a microsecond.
+ * Numerics: what blocks tell each other is integers joined by maximum or sum, so no result depends on the shape. */
+#ifndef DUET_SAMPLER_CUDA_TEAM_CUH
+#define DUET_SAMPLER_CUDA_TEAM_CUH
+
+#include "graphs/cuda.cuh"
+extern "C" {
+#include "sampler/internal.h"
+}
+
+/* CHUNK: ids that a block keeps in shared memory, so that two blocks fit where a multiprocessor has 100 KiB. */
+enum { THREADS = 512, WARPS = THREADS / 32, CHUNK = 8064, LEAST_IDS = 1024 };
+
+typedef unsigned long long u64;
+
+/* What the threads of a block share. */
+struct scratch {
+    float ids[CHUNK];
+    u64 histogram[TEAM_BINS];
+    u64 warps[WARPS];
+    u64 target, units;
+    int digit;
+};
+
+struct shape {
+    int32_t teams, blocks;
+};
+
+/* One block's place in its team; the same in all its threads. */
+struct team {
+    struct team_exchange *exchange;
+    int index, count;   /* this team of all teams */
+    int member, blocks; /* this block of the team's */
+    int turn, histogram_turn;
+};
+
+/* --- launches --------------------------------------------------------------------------------------------- */
+
+static inline int divide_up(int a, int b) {
+    return (a + b - 1) / b;
+}
+
+/* Enough blocks a row that its part fits shared memory (if there are so many), as many more as are idle otherwise, and
+ * rounds of equal size. */
+static inline struct shape shape_for(int rows, int vocab, int blocks_at_once) {
+    const int most = blocks_at_once < TEAM_BLOCKS ? blocks_at_once : TEAM_BLOCKS;
+    int least = divide_up(vocab, CHUNK), useful = divide_up(vocab, LEAST_IDS);
+    if (least > most) least = most;
+    if (useful > most) useful = most;
+    int teams = blocks_at_once / least;
+    if (least > 1 && teams > SAMPLER_TEAMS) teams = SAMPLER_TEAMS;
+    teams = divide_up(rows, divide_up(rows, teams));
+    int blocks = teams <= SAMPLER_TEAMS ? blocks_at_once / teams : 1;
+    if (blocks > useful) blocks = useful;
+    return (struct shape){teams, blocks};
+}
+
+/* Launches KERNEL(op, shape) for `rows` rows of `vocab` ids. */
+template <auto KERNEL, typename Op>
+static int launch_rows(struct stream *stream, const char *name, const Op *op, int rows, int vocab) {
+    static const int a_processor =
+        [] { /* asked once, by the warm-up */
+             int blocks = 0;
+             if (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, KERNEL, THREADS, 0) != cudaSuccess)
+                 (void)cudaGetLastError();
+             return blocks;
+        }();
+    const int at_once = a_processor * cuda_multiprocessors(stream_device(stream));
+    if (at_once == 0) return err_set(ERR_DEVICE, "kernel %s does not fit this GPU", name);
+    struct shape shape = shape_for(rows, vocab, at_once);
+    void *arguments[] = {const_cast<Op *>(op), &shape};
+    return cuda_launch_together(stream, name, reinterpret_cast<const void *>(KERNEL), shape.teams * shape.blocks,
+                                THREADS, arguments, sizeof *op + sizeof shape);
+}
+
+/* --- a block ---------------------------------------------------------------------------------------------- */
+
+static __device__ inline u64 larger(u64 a, u64 b) {
+    return a > b ? a : b;
+}
+static __device__ inline u64 plus(u64 a, u64 b) {
+    return a + b;
+}
+
+template <u64 (*JOIN)(u64, u64)> static __device__ inline u64 reduce_warp(u64 x) {
+    for (int step = 16; step > 0; step /= 2) x = JOIN(x, __shfl_xor_sync(~0u, x, step));
+    return x;
+}
+
+/* All threads get the result; 0 changes none. */
+template <u64 (*JOIN)(u64, u64)> static __device__ inline u64 reduce_block(struct scratch &s, u64 x) {
+    x = reduce_warp<JOIN>(x);
+    if (threadIdx.x % 32 == 0) s.warps[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = reduce_warp<JOIN>(threadIdx.x % 32 < WARPS ? s.warps[threadIdx.x % 32] : 0);
+    __syncthreads();
+    return x;
+}
+
+/* --- a team ----------------------------------------------------------------------------------------------- */
+
+/* Waits for all blocks: what any of them has written to global memory can then be read, past L1. The first block adds
+ * what the others leave of 2^31, so bit 31 flips with the last one and the rest is 0 again. */
+static __device__ inline void team_wait(const struct team &t) {
+    __syncthreads();
+    if (t.blocks == 1) return;
+    if (threadIdx.x == 0) {
+        const uint32_t flip = 1u << 31;
+        volatile uint32_t *arrived = &t.exchange->arrived;
+        __threadfence();
+        const uint32_t before = atomicAdd(&t.exchange->arrived, t.member == 0 ? flip - (uint32_t)(t.blocks - 1) : 1);
+        while (((*arrived ^ before) & flip) == 0) continue;
+        __threadfence();
+    }
+    __syncthreads();
+}
+
+/* This block's place. The histogram of the first turn is cleared, to be used after a wait. */
+static __device__ inline struct team team_join(struct team_exchange *exchange, const struct shape &shape) {
+    struct team t;
+    t.index = blockIdx.x / shape.blocks, t.count = shape.teams;
+    t.member = blockIdx.x % shape.blocks, t.blocks = shape.blocks;
+    t.turn = 0, t.histogram_turn = 0;
+    t.exchange = exchange + (shape.blocks > 1 ? t.index : 0);
+    if (t.blocks > 1)
+        for (int i = t.member * THREADS + threadIdx.x; i < TEAM_BINS; i += t.blocks * THREADS)
+            t.exchange->histogram[0][i] = 0;
+    return t;
+}
+
+/* Shows every block the others' x. A block writes a turn's values after all have read those of two turns before. */
+static __device__ inline const u64 *team_share(struct team &t, u64 x) {
+    u64 *partial = t.exchange->partial[t.turn++ % 2];
+    if (threadIdx.x == 0) __stcg(&partial[t.member], x);
+    team_wait(t);
+    return partial;
+}
+
+/* All threads of all blocks get the result; 0 changes none. */
+template <u64 (*JOIN)(u64, u64)> static __device__ inline u64 reduce_team(struct team &t, struct scratch &s, u64 x) {
+    x = reduce_block<JOIN>(s, x);
+    if (t.blocks == 1) return x;
+    const u64 *partial = team_share(t, x);
+    x = 0;
+    for (int i = threadIdx.x % 32; i < t.blocks; i += 32) x = JOIN(x, __ldcg(&partial[i]));
+    return reduce_warp<JOIN>(x);
+}
+
+/* The sum over the team's blocks before this one, of an x that is the same in all threads of a block. */
+static __device__ inline u64 sum_before(struct team &t, u64 x) {
+    if (t.blocks == 1) return 0;
+    const u64 *partial = team_share(t, x);
+    x = 0;
+    for (int i = threadIdx.x % 32; i < t.member; i += 32) x += __ldcg(&partial[i]);
+    return reduce_warp<plus>(x);
+}
+
+/* Adds up the blocks' histograms: s.histogram is then the team's. A turn's sums are cleared in the turn before, when all
+ * blocks have read those of two turns before. */
+static __device__ inline void add_histograms(struct team &t, struct scratch &s) {
+    __syncthreads();
+    if (t.blocks == 1) return;
+    u64 *sum = t.exchange->histogram[t.histogram_turn % 3], *next = t.exchange->histogram[(t.histogram_turn + 1) % 3];
+    t.histogram_turn++;
+    for (int i = threadIdx.x; i < TEAM_BINS; i += THREADS)
+        if (s.histogram[i] > 0) atomicAdd(&sum[i], s.histogram[i]);
+    for (int i = t.member * THREADS + threadIdx.x; i < TEAM_BINS; i += t.blocks * THREADS) next[i] = 0;
+    team_wait(t);
+    for (int i = threadIdx.x; i < TEAM_BINS; i += THREADS) s.histogram[i] = __ldcg(&sum[i]);
+    __syncthreads();
+}
+
+#endif
