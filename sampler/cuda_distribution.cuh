@@ -81,7 +81,8 @@ static __device__ inline void add_units(struct scratch &s, bool is_chosen, uint3
     const uint32_t low = (uint32_t)units & ((1u << LOW_BITS) - 1), high = (uint32_t)(units >> LOW_BITS);
     for (unsigned left = __ballot_sync(~0u, is_chosen); left > 0;) {
         const int leader = __ffs(left) - 1;
-        const bool is_same = is_chosen && digit == __shfl_sync(~0u, digit, leader);
+        const uint32_t first = __shfl_sync(~0u, digit, leader);
+        const bool is_same = is_chosen && digit == first;
         const u64 sum =
             __reduce_add_sync(~0u, is_same ? low : 0) + ((u64)__reduce_add_sync(~0u, is_same ? high : 0) << LOW_BITS);
         if (threadIdx.x % 32 == leader) atomicAdd(&s.histogram[digit], sum);

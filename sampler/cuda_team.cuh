@@ -59,16 +59,17 @@ static inline struct shape shape_for(int rows, int vocab, int blocks_at_once) {
     return (struct shape){teams, blocks};
 }
 
+template <auto KERNEL> static int blocks_a_processor(void) {
+    int blocks = 0;
+    if (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, KERNEL, THREADS, 0) == cudaSuccess) return blocks;
+    (void)cudaGetLastError();
+    return 0;
+}
+
 /* Launches KERNEL(op, shape) for `rows` rows of `vocab` ids. */
 template <auto KERNEL, typename Op>
 static int launch_rows(struct stream *stream, const char *name, const Op *op, int rows, int vocab) {
-    static const int a_processor =
-        [] { /* asked once, by the warm-up */
-             int blocks = 0;
-             if (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, KERNEL, THREADS, 0) != cudaSuccess)
-                 (void)cudaGetLastError();
-             return blocks;
-        }();
+    static const int a_processor = blocks_a_processor<KERNEL>(); /* asked once, by the warm-up */
     const int at_once = a_processor * cuda_multiprocessors(stream_device(stream));
     if (at_once == 0) return err_set(ERR_DEVICE, "kernel %s does not fit this GPU", name);
     struct shape shape = shape_for(rows, vocab, at_once);
