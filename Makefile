@@ -64,7 +64,7 @@ TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(or $(shell nproc 2>/dev/null),2)
 endif
-ifneq ($(filter demo test test-cuda test-cuda-sanitize fidelity deps,$(MAKECMDGOALS)),)
+ifneq ($(filter demo test test-cuda test-cuda-sanitize fidelity mutate deps,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
 AGAIN := @+$(MAKE) --no-print-directory
@@ -210,6 +210,10 @@ endif
 has-cuda:
 	@test $(DEVICE) = cuda
 
+# Small faults, one at a time, that the suites must catch; MUTANT=tests/mutants/NAME.patch for one of them.
+mutate: deps
+	@tools/mutate $(MUTANT)
+
 test-data:
 	@tools/test-data build/data
 
@@ -276,6 +280,7 @@ help:
 	@echo 'make test-cuda    the tests of the CUDA device, on a GPU'
 	@echo 'make test-cuda-sanitize   its small cases under compute-sanitizer'
 	@echo 'make fidelity     speculation changes speed and nothing else: every claim with its figure'
+	@echo 'make mutate       small faults one at a time: does a test catch each?'
 	@echo 'make deps         install what is missing from the packages of Debian'
 	@echo 'make install      to PREFIX (now $(PREFIX)), below DESTDIR; make uninstall removes it'
 	@echo 'make lint         formatting, layering, headers that compile alone, shell scripts'
@@ -285,7 +290,7 @@ help:
 	@echo 'MODE=release|debug|asan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CUDA_ARCH=sm_90 ...|all   CC=$(CC)   WERROR=1   V=1'
 
 FORCE:
-.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-cuda-sanitize run-tests-cuda-sanitize test-data demo lint lint-format lint-shell lint-headers install uninstall clean help FORCE
+.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-cuda-sanitize run-tests-cuda-sanitize mutate test-data demo lint lint-format lint-shell lint-headers install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(CUDA_TEST_OBJ:.o=.d) $(FIDELITY_OBJ:.o=.d) $(ALONE:=.d) $(wildcard $(BUILD)/bench/*.d)

@@ -182,6 +182,32 @@ START_TEST(a_second_turn_accepts_like_a_cold_prefill_of_the_same_ids)
 }
 END_TEST
 
+START_TEST(an_undone_turn_leaves_nothing_in_the_draft_s_cache)
+{
+    struct pair pairs[PAIRS_MAX];
+    test_pairs(pairs);
+    struct pair self = self_pair(&pairs[0]);
+    struct engine_options options = pair_options(&self, 4, 1);
+    struct engine *e = must_open(&options);
+    struct sequence *s;
+    int n;
+    ck_ok(engine_open(e, 400, &s));
+    struct request first = sampled(e, long_prompt, 40, 0), other = sampled(e, "Tom", 20, 0);
+    struct answer a = run_turn(e, s, &first);
+    engine_tokens(s, &n);
+    ck_ok(engine_truncate(e, s, n - 30)); /* another text takes these positions, in a plain turn */
+    ck_ok(engine_set_k(e, 0));
+    struct answer b = run_turn(e, s, &other);
+    ck_ok(engine_set_k(e, 4));
+    struct answer c = run_turn(e, s, &other);
+    ck_assert_int_eq(c.stats.rejected, 0);
+    must_equal_fresh_prefill(e, s, &options, "after an undo");
+    ids_free(&a.ids), ids_free(&b.ids), ids_free(&c.ids);
+    free_requests(&first, 1), free_requests(&other, 1);
+    engine_destroy(e);
+}
+END_TEST
+
 /* --- pages ---------------------------------------------------------------------------------------------------- */
 
 START_TEST(nan_in_pages_of_nobody_changes_no_token_and_stays_untouched)
@@ -228,6 +254,33 @@ START_TEST(pages_that_no_running_row_owns_keep_their_bits)
 }
 END_TEST
 
+START_TEST(a_stopped_answer_keeps_its_pages)
+{
+    struct pair pairs[PAIRS_MAX];
+    test_pairs(pairs);
+    struct engine_options options = pair_options(&pairs[0], 4, 2);
+    options.pipeline = 2;
+    struct engine *e = must_open(&options);
+    struct sequence *stopped, *other;
+    struct request r = sampled(e, long_prompt, 60, 0), next = sampled(e, " Then", 20, 0), big = filler(1, 250, 60);
+    struct switching w = {.engine = e};
+    int running;
+    ck_ok(engine_open(e, 400, &stopped));
+    struct generation g = r.generation;
+    g.on_tokens = switch_k, g.user = &w;
+    ck_ok(engine_generate(e, stopped, r.prompt.data, (int)r.prompt.len, &g));
+    for (int i = 0; i < 3; i++) ck_ok(engine_step(e, &running));
+    engine_stop(e, stopped);
+    ck_ok(engine_set_k(e, 4));
+    ck_ok(engine_open(e, 400, &other));
+    struct answer a = run_turn(e, other, &big), b = run_turn(e, stopped, &next);
+    must_equal_fresh_prefill(e, stopped, &options, "after a stop");
+    ids_free(&a.ids), ids_free(&b.ids);
+    free_requests(&r, 1), free_requests(&next, 1), free_requests(&big, 1);
+    engine_destroy(e);
+}
+END_TEST
+
 START_TEST(no_page_is_lost_when_answers_are_dropped_in_mid_round)
 {
     struct pair pairs[PAIRS_MAX];
@@ -270,8 +323,10 @@ Suite *check_cache(void) {
     tcase_add_test(tc, k_may_change_also_to_zero_between_rounds);
     tcase_add_test(tc, k_may_change_inside_an_answer);
     tcase_add_test(tc, a_second_turn_accepts_like_a_cold_prefill_of_the_same_ids);
+    tcase_add_test(tc, an_undone_turn_leaves_nothing_in_the_draft_s_cache);
     tcase_add_test(tc, nan_in_pages_of_nobody_changes_no_token_and_stays_untouched);
     tcase_add_test(tc, pages_that_no_running_row_owns_keep_their_bits);
+    tcase_add_test(tc, a_stopped_answer_keeps_its_pages);
     tcase_add_test(tc, no_page_is_lost_when_answers_are_dropped_in_mid_round);
     suite_add_tcase(suite, tc);
     return suite;
