@@ -262,7 +262,8 @@ START_TEST(a_stopped_answer_keeps_its_pages)
     options.pipeline = 2;
     struct engine *e = must_open(&options);
     struct sequence *stopped, *other;
-    struct request r = sampled(e, long_prompt, 60, 0), next = sampled(e, " Then", 20, 0), big = filler(1, 250, 60);
+    struct request r = sampled(e, long_prompt, 60, 0), next = sampled(e, " Then", 20, 0),
+                   big = filler_request(1, 250, 60);
     struct switching w = {.engine = e};
     int running;
     ck_ok(engine_open(e, 400, &stopped));
