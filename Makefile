@@ -135,7 +135,8 @@ $(BUILD)/tests/run: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TE
 # so this runner forks no tests and has no time limits of its own.
 CUDA_TEST_SRC := $(wildcard tests/cuda/*.c tests/cuda/*.cu)
 CUDA_SUITES   := $(basename $(notdir $(filter tests/cuda/check_%,$(CUDA_TEST_SRC)))) \
-                 check_reference check_lossless check_cache check_rounds check_fidelity check_steady
+                 check_accept check_accept_texts check_reference check_lossless check_cache check_rounds check_fidelity \
+                 check_steady
 CUDA_TEST_OBJ := $(patsubst %.cu,$(BUILD)/%.cu.o,$(patsubst %.c,$(BUILD)/%.o,$(CUDA_TEST_SRC))) \
                  $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/check_% tests/run.c,$(TEST_SRC))) \
                  $(patsubst %,$(BUILD)/tests/%.o,$(filter-out $(patsubst tests/cuda/%,%,$(basename $(CUDA_TEST_SRC))),$(CUDA_SUITES)))

@@ -15,7 +15,7 @@ static __device__ inline float *draft_row(const struct sampler_buffers &b, int s
     return b.p_draft + ((size_t)slot * b.k_max + index) * b.vocab_draft;
 }
 
-/* cuda_accept.cu: two launches. */
+/* cuda_accept.cu: two launches, or three. */
 int cuda_accept(struct stream *, const struct sampler_accept *);
 
 #endif

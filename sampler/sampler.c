@@ -58,6 +58,7 @@ enum slice {
     P_TARGET,
     RECORDS,
     OVERLAP,
+    VERDICTS,
     EXCHANGE,
     SLICES
 };
@@ -84,6 +85,7 @@ int sampler_layout(struct sampler_buffers *b, struct pool *pool) {
         [P_TARGET] = {"p_target", block * (size_t)b->vocab_target * sizeof(float)},
         [RECORDS] = {"round records", rows * sizeof *b->records},
         [OVERLAP] = {"overlap sums", block * sizeof *b->overlap},
+        [VERDICTS] = {"verdicts", block * sizeof *b->verdicts},
         [EXCHANGE] = {"sampler teams", (block < SAMPLER_TEAMS ? block : SAMPLER_TEAMS) * sizeof *b->exchange},
     };
     void *at[SLICES];
@@ -93,7 +95,7 @@ int sampler_layout(struct sampler_buffers *b, struct pool *pool) {
     b->draft_logits = at[DRAFT_LOGITS], b->p_draft = at[P_DRAFT];
     b->target_tokens = at[TARGET_TOKENS], b->target_positions = at[TARGET_POSITIONS];
     b->target_logits = at[TARGET_LOGITS], b->p_target = at[P_TARGET], b->records = at[RECORDS];
-    b->overlap = at[OVERLAP], b->exchange = at[EXCHANGE];
+    b->overlap = at[OVERLAP], b->verdicts = at[VERDICTS], b->exchange = at[EXCHANGE];
     return 0;
 }
 
@@ -103,9 +105,11 @@ int sampler_check_shape(const char *what, const struct sampler_buffers *b, int b
                    b->max_batch, b->k_max);
 }
 
-/* A draw is one launch; accept is one on the host and two on CUDA, p_target and the rule. */
-int sampler_launches(const struct device *device, int k) {
-    return k + (device_kind(device) == DEVICE_CUDA ? 2 : 1);
+/* A draw is one launch; accept is one on the host. On CUDA it is two, p_target and the rule, and between them, for blocks of
+ * more than one token, what the carries leave of p_target. */
+int sampler_launches(const struct device *device, enum accept_rule rule, int k) {
+    if (device_kind(device) != DEVICE_CUDA) return k + 1;
+    return k + (rule == ACCEPT_BLOCK && k > 1 ? 3 : 2);
 }
 
 /* --- seeds ------------------------------------------------------------------------------------------------ */

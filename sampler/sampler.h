@@ -141,7 +141,8 @@ struct sampler_buffers {
     struct round_record *records; /* [B] device */
 
     /* For the launches' own use on a GPU; begins as zeros and is left alone between launches. */
-    uint64_t *overlap;              /* [B, K+1] sum of min(p_target, p_draft) in units of 2^-42 */
+    uint64_t *overlap;  /* [B, K+1] sum of min(p_target, p_draft) in units of 2^-42 */
+    uint64_t *verdicts; /* [B, K+1] COUPLED: the race of p_target; BLOCK, from the second row on: S in the same units */
     struct team_exchange *exchange; /* [min(B (K+1), SAMPLER_TEAMS)] what the blocks of a row tell each other */
 };
 
@@ -184,7 +185,7 @@ static inline const struct sampler_ops *sampler_for(const struct device *d) {
 }
 
 /* The documented launch counts of a round, for tests and reports: eager kernel launches at K on this device. */
-int sampler_launches(const struct device *, int k);
+int sampler_launches(const struct device *, enum accept_rule, int k);
 
 /* --- the distribution itself, for tests and reports (host memory) -------------------------------------- */
 
