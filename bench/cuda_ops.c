@@ -1,7 +1,9 @@
 /* Times the ops of the CUDA table one by one, and whole layers, on a named shape with made-up bf16 weights that the L2 cannot
  * hold. Prints microseconds and the GB/s of the weights alone.
  *
- *   make build/cuda-release/bench/cuda_ops && build/cuda-release/bench/cuda_ops SHAPE [POSITION [M...]]
+ *   make build/cuda-release/bench/cuda_ops && build/cuda-release/bench/cuda_ops SHAPE [POSITION [PASS...]]
+ *
+ * A pass is M, the rows of one sequence, or BxQ, Q rows of each of B sequences with contexts of their own.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +13,7 @@
 #include "model/ops.h"
 #include "model/shape.h"
 
-enum { LAYERS = 12, REPEATS = 4, ROWS_MAX = 1088, PAGES = 64 };
+enum { LAYERS = 12, REPEATS = 4, ROWS_MAX = 1088, PAGES = 64, SLOTS = 64, CACHE_PAGES = 256 };
 
 struct layer {
     struct weight norm, wq, wk, wv, wo, gate, up, down;
@@ -64,15 +66,19 @@ static int fill(struct bench *b) {
     return rc;
 }
 
-static int prepare(struct bench *b, int position, int rows) {
-    int32_t numbers[ROWS_MAX] = {0};
-    for (int i = 0; i < rows; i++) numbers[i] = position + i;
-    TRY(stream_copy(b->stream, b->positions, numbers, sizeof numbers));
+/* Sequences in slots of their own, as far as there are slots, with pages of their own, as far as there are pages. */
+static int prepare(struct bench *b, int position, int batch, int q_len) {
+    int32_t numbers[SLOTS * PAGES] = {0};
+    for (int i = 0; i < batch * q_len; i++) numbers[i] = position + i % q_len;
+    TRY(stream_copy(b->stream, b->positions, numbers, ROWS_MAX * sizeof *numbers));
     TRY(stream_sync(b->stream));
-    for (int i = 0; i < PAGES; i++) numbers[i] = i % 8;
-    TRY(stream_copy(b->stream, b->page_table, numbers, PAGES * sizeof *numbers));
+    for (int i = 0; i < batch; i++) numbers[i] = i % SLOTS;
+    TRY(stream_copy(b->stream, b->row_slot, numbers, ROWS_MAX * sizeof *numbers));
     TRY(stream_sync(b->stream));
-    return stream_fill(b->stream, b->row_slot, 0, ROWS_MAX * sizeof *b->row_slot);
+    const int used = (position + q_len + KV_PAGE - 1) / KV_PAGE;
+    for (int i = 0; i < SLOTS * PAGES; i++) numbers[i] = (i / PAGES * used + i % PAGES) % CACHE_PAGES;
+    TRY(stream_copy(b->stream, b->page_table, numbers, sizeof numbers));
+    return stream_sync(b->stream);
 }
 
 static int make(struct bench *b) {
@@ -87,7 +93,7 @@ static int make(struct bench *b) {
         y->norm = weight(b, 1, d), y->wq = weight(b, q, d), y->wk = weight(b, kv, d), y->wv = weight(b, kv, d);
         y->wo = weight(b, d, q), y->gate = weight(b, c->hidden, d), y->up = weight(b, c->hidden, d);
         y->down = weight(b, d, c->hidden);
-        size_t cache = (size_t)8 * (size_t)kv * KV_PAGE * 2;
+        size_t cache = (size_t)CACHE_PAGES * (size_t)kv * KV_PAGE * 2;
         y->kv = (struct kv_layer){cut(b, cache), cut(b, cache), DTYPE_BF16};
     }
     b->head = weight(b, c->vocab, d);
@@ -97,7 +103,8 @@ static int make(struct bench *b) {
     b->partials = cut(b, t * (size_t)c->heads * ATTENTION_PARTS * ((size_t)c->head_dim + 2));
     b->logits = cut(b, 192 * sizeof(float) * (size_t)c->vocab);
     b->rope = cut(b, (size_t)PAGES * KV_PAGE * (size_t)c->head_dim * sizeof(float));
-    b->tokens = cut(b, t), b->positions = cut(b, t), b->row_slot = cut(b, t), b->page_table = cut(b, t);
+    b->tokens = cut(b, t), b->positions = cut(b, t), b->row_slot = cut(b, t);
+    b->page_table = cut(b, SLOTS * PAGES * sizeof *b->page_table);
     size_t w[] = {(size_t)(q + 2 * kv) * (size_t)d,
                   0,
                   (size_t)q * (size_t)d,
@@ -194,16 +201,17 @@ static int time_op(struct bench *b, enum which which, struct rows rows, float *u
     return 0;
 }
 
-static int run(struct bench *b, int position, int m) {
-    struct rows rows = {.batch = 1,
-                        .q_len = m,
+static int run(struct bench *b, int position, int batch, int q_len) {
+    const int m = batch * q_len;
+    struct rows rows = {.batch = batch,
+                        .q_len = q_len,
                         .tokens = b->tokens,
                         .positions = b->positions,
                         .row_slot = b->row_slot,
                         .page_table = b->page_table,
                         .pages_per_slot = PAGES};
-    TRY(prepare(b, position, m));
-    printf("M %4d", m);
+    TRY(prepare(b, position, batch, q_len));
+    printf("%3d x %-4d", batch, q_len);
     for (enum which i = QKV; i < WHICH; i++) {
         float us = 0;
         if (i == LOGITS && m > 192) continue;
@@ -217,6 +225,15 @@ static int run(struct bench *b, int position, int m) {
     return 0;
 }
 
+/* "M" or "BxQ" */
+static int run_named(struct bench *b, int position, const char *pass) {
+    int first = 0, second = 0, fields = sscanf(pass, "%dx%d", &first, &second);
+    int batch = fields == 2 ? first : 1, q_len = fields == 2 ? second : first;
+    if (batch < 1 || q_len < 1 || batch > ROWS_MAX || q_len > ROWS_MAX / batch)
+        return err_set(ERR_USAGE, "pass '%s' is not M or BxQ of up to %d rows", pass, ROWS_MAX);
+    return run(b, position, batch, q_len);
+}
+
 int main(int argc, char **argv) {
     static struct bench b;
     const int usual[] = {1, 2, 6, 8, 16, 17, 32, 48, 64, 96, 128, 192};
@@ -228,7 +245,7 @@ int main(int argc, char **argv) {
     if (rc == 0) rc = make(&b);
     if (rc == 0) printf("us (GB/s of weights) an op; %s\n", device_name(b.device));
     for (size_t i = 0; rc == 0 && i < (argc > 3 ? (size_t)argc - 3 : sizeof usual / sizeof *usual); i++)
-        rc = run(&b, position, argc > 3 ? atoi(argv[3 + i]) : usual[i]);
+        rc = argc > 3 ? run_named(&b, position, argv[3 + i]) : run(&b, position, 1, usual[i]);
     if (rc != 0) fprintf(stderr, "cuda_ops: %s\n", err_message());
     return rc != 0;
 }

@@ -334,6 +334,56 @@ START_TEST(prefill_agrees_with_the_host)
 }
 END_TEST
 
+static uint16_t *attend(struct bench *b, uint16_t *out) {
+    struct op_attention gpu = mini_attention(&b->twin, gpu_rows(b));
+    ck_ok(ops_cuda()->attention(b->gpu.lab.stream, &gpu));
+    gpu_get(&b->gpu, out, gpu.out, (size_t)b->count * (size_t)(gpu.heads * gpu.head_dim) * sizeof *out);
+    return out;
+}
+
+/* One value of `position` in key/value head 0 becomes NaN: rows that see it have NaN there, and all else keeps its bits. */
+static void check_nan_value(struct bench *b, int position, int dim) {
+    static uint16_t clean[64 * 1024], got[64 * 1024];
+    const struct mini_shape *s = &b->host.shape;
+    const uint16_t nan = 0x7FFF;
+    restore_caches(b);
+    attend(b, clean);
+    gpu_put(&b->gpu, (uint16_t *)b->twin.kv.v + mini_cell(&b->host, 1, position, 0) + dim, &nan, sizeof nan);
+    attend(b, got);
+    for (int i = 0; i < b->count * s->heads * s->head_dim; i++) {
+        int row = i / s->head_dim / s->heads, head = i / s->head_dim % s->heads, at = b->host.positions[row];
+        bool sees = position <= at && (s->window == 0 || position > at - s->window);
+        struct weight w = {got + i, s->type, 1, 1};
+        if (sees && head < s->heads / s->kv_heads && i % s->head_dim == dim)
+            ck_assert_msg(isnan(lab_weight_at(&w, 0, 0)), "position %d does not see the NaN at %d", at, position);
+        else
+            ck_assert_msg(got[i] == clean[i], "position %d, head %d: the NaN at %d changed bits", at, head, position);
+    }
+}
+
+/* Loop index: the shape. NaN at both ends of what the rows of a pass see, where one row sees it and the next does not. */
+START_TEST(nan_values_reach_the_rows_that_see_them)
+{
+    static struct bench b;
+    static const int firsts[] = {0, 61, 255, 310}, lengths[] = {1, 6, 20};
+    lab_open(&b.lab, 2);
+    open_bench(&b, chosen_shape(_i), false);
+    const struct mini_shape *s = &b.host.shape;
+    for (int i = 0; i < 12; i++) {
+        int first = firsts[i % 4], q_len = lengths[i / 4];
+        b.batch = 1, b.q_len = b.count = q_len;
+        b.host.row_slot[0] = 1;
+        for (int j = 0; j < q_len; j++) b.host.positions[j] = first + j, b.host.tokens[j] = 0;
+        gpu_put_rows(&b.gpu, &b.host, &b.twin, 1, q_len);
+        share_floats(&b, b.host.q, b.twin.q, b.count, s->heads * s->head_dim);
+        const int places[] = {first, first + q_len / 2, first + q_len, first - 9, first - s->window + 2};
+        for (int j = 0; j < 5; j++)
+            if (places[j] >= 0) check_nan_value(&b, places[j], lab_pick(&b.lab, 0, s->head_dim));
+    }
+    close_bench(&b);
+}
+END_TEST
+
 Suite *check_ops_cuda(void);
 Suite *check_ops_cuda(void) {
     Suite *suite = suite_create("ops_cuda");
@@ -341,6 +391,7 @@ Suite *check_ops_cuda(void) {
     tcase_add_loop_test(tc, ops_agree_with_the_host, 0, 2 * SHAPES);
     tcase_add_loop_test(tc, ops_agree_with_the_host_for_random_shapes, 0, RANDOM_SHAPES);
     tcase_add_loop_test(tc, prefill_agrees_with_the_host, 0, 2 * SHAPES);
+    tcase_add_loop_test(tc, nan_values_reach_the_rows_that_see_them, 0, 2 * SHAPES);
     suite_add_tcase(suite, tc);
     return suite;
 }

@@ -1,4 +1,5 @@
-/* Paged attention for any q_len: splits of 64 absolute positions, dealt to ATTENTION_PARTS blocks, combined in fixed order.
+/* Paged attention where clusters do not take it (attention.cuh): splits of 64 absolute positions, dealt to ATTENTION_PARTS
+ * blocks, combined in fixed order.
  *
  * Shapes: q [T, H DH] f32; K, V pages [P, HKV, PAGE, DH] 16 bit; out [T, H DH] 16 bit.
  * Mapping: block (b, chunk of queries | key/value head | part) walks splits part, part + PARTS, ... in ascending order with an
@@ -10,6 +11,7 @@
  *   key changes no bit; keys past a row are skipped, never multiplied. */
 #include <math_constants.h>
 
+#include "model/kernels/cuda/attention.cuh"
 #include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/table.h"
 
@@ -227,5 +229,6 @@ template <typename T> static int launch(struct stream *s, const struct op_attent
 
 int cuda_op_attention(struct stream *s, const struct op_attention *op) {
     if (op->rows.prefill) return cuda_prefill_attention(s, op);
+    if (attention_takes_clusters(s, op)) return cuda_attention_cluster(s, op);
     return with_type(op->kv.type, [&](auto type) { return launch<decltype(type)>(s, op); });
 }

@@ -13,6 +13,7 @@
 
 #include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/product_mma.cuh"
+#include "model/kernels/cuda/tiles.cuh"
 
 enum { WARPS = 4, QUERIES = 16 * WARPS, THREADS = 32 * WARPS };
 
@@ -20,40 +21,6 @@ enum { WARPS = 4, QUERIES = 16 * WARPS, THREADS = 32 * WARPS };
 template <int DH> struct plan {
     static constexpr int KEYS = DH > 128 ? 32 : 64, STRIDE = DH + 8, ROWS = QUERIES + 2 * KEYS;
 };
-
-__device__ __forceinline__ uint32_t pack(float a, float b, bf16) {
-    __nv_bfloat162 p = __floats2bfloat162_rn(a, b);
-    return *reinterpret_cast<uint32_t *>(&p);
-}
-__device__ __forceinline__ uint32_t pack(float a, float b, half) {
-    __half2 p = __floats2half2_rn(a, b);
-    return *reinterpret_cast<uint32_t *>(&p);
-}
-
-__device__ __forceinline__ uint32_t shared_address(const void *p) {
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-
-/* Four 8 x 8 matrices; lane l gives the address of row l % 8 of matrix l / 8. */
-__device__ __forceinline__ void load_matrices(uint32_t (&r)[4], const void *row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(row))
-                 : "memory");
-}
-__device__ __forceinline__ void load_transposed(uint32_t (&r)[4], const void *row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(row))
-                 : "memory");
-}
-
-/* 16 bytes, or zeros without reading. */
-__device__ __forceinline__ void copy_async(void *to, const void *from, bool wanted) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
-                 "r"(wanted ? 16 : 0)
-                 : "memory");
-}
 
 /* All that this thread copied is there; after the barrier, all that any thread did. */
 __device__ __forceinline__ void wait_for_copies() {

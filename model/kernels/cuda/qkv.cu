@@ -43,47 +43,65 @@ template <typename T> struct qkv_store {
     }
 };
 
-/* grid (T, H + 2 HKV), one warp. */
-template <typename T> __global__ void rope_kernel(const struct op_qkv op) {
+enum { ROPE_WARPS = 8, ROPE_HELD = 4 /* pairs of dims of a lane: heads of up to 256 dims */ };
+
+/* A warp a row and head, 8 a block, as long as there are. What does not depend on the position is asked for first. */
+template <typename T>
+__global__ void __launch_bounds__(ROPE_WARPS * 32) rope_kernel(const struct op_qkv op, int count) {
     next_may_start();
-    inputs_are_ready();
-    const int row = blockIdx.x, lane = threadIdx.x, dh = op.head_dim, half = dh / 2;
-    int head = blockIdx.y;
-    const int position = op.rows.positions[row];
+    const int lane = threadIdx.x % 32, dh = op.head_dim, half = dh / 2, heads = op.heads + 2 * op.kv_heads;
+    const int index = blockIdx.x * ROPE_WARPS + threadIdx.x / 32, row = index / heads;
+    int head = index % heads;
     const bool is_q = head < op.heads, is_v = head >= op.heads + op.kv_heads;
+    const T *norm = is_v ? nullptr : (const T *)(is_q ? op.q_norm.data : op.k_norm.data);
+    float norm_a[ROPE_HELD], norm_b[ROPE_HELD];
+#pragma unroll
+    for (int j = 0; j < ROPE_HELD; j++) {
+        int i = lane + 32 * j;
+        norm_a[j] = norm && i < half ? to_float(norm[i]) : 1.0f;
+        norm_b[j] = norm && i < half ? to_float(norm[i + half]) : 1.0f;
+    }
+    inputs_are_ready();
+    if (row >= count) return;
+    const int position = op.rows.positions[row], slot = op.rows.row_slot[row / op.rows.q_len];
     float *in = is_q ? op.q + ((size_t)row * op.heads + head) * dh
                      : op.kv_rows + ((size_t)row * 2 * op.kv_heads + head - op.heads) * dh;
-    const T *norm = (const T *)(is_q ? op.q_norm.data : op.k_norm.data);
-    float scale = 1;
-    if (norm && !is_v) {
-        float sum = 0;
-        for (int i = lane; i < dh; i += 32) sum = fmaf(in[i], in[i], sum);
-        scale = 1.0f / sqrtf(warp_sum(sum) / (float)dh + op.eps);
+    float a[ROPE_HELD], b[ROPE_HELD], sum = 0;
+#pragma unroll
+    for (int j = 0; j < ROPE_HELD; j++) {
+        int i = lane + 32 * j;
+        a[j] = i < half ? in[i] : 0.0f;
+        b[j] = i < half ? in[i + half] : 0.0f;
     }
-    const float *rope = op.rope + (size_t)max(position, 0) * dh;
+    const int page =
+        position < 0 || is_q ? 0 : op.rows.page_table[(size_t)slot * op.rows.pages_per_slot + position / KV_PAGE];
+    float2 turn[ROPE_HELD]; /* cos, sin */
+    const float2 *rope = (const float2 *)op.rope + (size_t)max(position, 0) * half;
+#pragma unroll
+    for (int j = 0; j < ROPE_HELD; j++) {
+        int i = lane + 32 * j;
+        turn[j] = !is_v && i < half ? rope[i] : make_float2(1, 0);
+    }
+    if (norm) {
+#pragma unroll
+        for (int j = 0; j < ROPE_HELD; j++) sum = fmaf(b[j], b[j], fmaf(a[j], a[j], sum));
+        float scale = 1.0f / sqrtf(warp_sum(sum) / (float)dh + op.eps);
+#pragma unroll
+        for (int j = 0; j < ROPE_HELD; j++) a[j] *= scale * norm_a[j], b[j] *= scale * norm_b[j];
+    }
     if (!is_q) head = (head - op.heads) % op.kv_heads;
-    int offset = position < 0 ? row % KV_PAGE : position % KV_PAGE;
-    T *cache = is_q ? nullptr
-                    : (T *)(is_v ? op.kv.v : op.kv.k) +
-                          (((size_t)page_of(op.rows, row, position) * op.kv_heads + head) * KV_PAGE + offset) * dh;
-    for (int i = lane; i < half; i += 32) {
-        float a = in[i], b = in[i + half];
-        if (!is_v) {
-            if (norm) {
-                a *= scale * to_float(norm[i]);
-                b *= scale * to_float(norm[i + half]);
-            }
-            float c = rope[2 * i], s = rope[2 * i + 1], rotated = a * c - b * s;
-            b = b * c + a * s;
-            a = rotated;
-        }
-        if (is_q) {
-            in[i] = a;
-            in[i + half] = b;
-        } else {
-            cache[i] = from_float<T>(a);
-            cache[i + half] = from_float<T>(b);
-        }
+    const int offset = position < 0 ? row % KV_PAGE : position % KV_PAGE;
+    T *cache = (T *)(is_v ? op.kv.v : op.kv.k) + (((size_t)page * op.kv_heads + head) * KV_PAGE + offset) * dh;
+#pragma unroll
+    for (int j = 0; j < ROPE_HELD; j++) {
+        int i = lane + 32 * j;
+        if (i >= half) break;
+        float c = turn[j].x, s = turn[j].y;
+        float x = is_v ? a[j] : a[j] * c - b[j] * s, y = is_v ? b[j] : b[j] * c + a[j] * s;
+        if (is_q)
+            in[i] = x, in[i + half] = y;
+        else
+            cache[i] = from_float<T>(x), cache[i + half] = from_float<T>(y);
     }
 }
 
@@ -104,7 +122,8 @@ int cuda_op_qkv(struct stream *s, const struct op_qkv *op) {
             op->wq.rows, op->wk.rows};
         TRY(product<T>(s, "qkv", (outputs + PRODUCT_ROWS - 1) / PRODUCT_ROWS, count, op->width, (const T *)op->normed,
                        rows, store));
-        launch_dependent(s, rope_kernel<T>, dim3(count, op->heads + 2 * op->kv_heads), 32, 0, 1, *op);
+        int warps = count * (op->heads + 2 * op->kv_heads), blocks = (warps + ROPE_WARPS - 1) / ROPE_WARPS;
+        launch_dependent(s, rope_kernel<T>, dim3(blocks), ROPE_WARPS * 32, 0, 1, *op, count);
         return cuda_launched(s, "rope", sizeof *op);
     });
 }

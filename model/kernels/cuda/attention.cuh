@@ -1,0 +1,14 @@
+/* The two attentions of decoding. Which one runs depends on the device and the head size alone, never on the rows of a pass. */
+#ifndef DUET_MODEL_KERNELS_CUDA_ATTENTION_CUH
+#define DUET_MODEL_KERNELS_CUDA_ATTENTION_CUH
+
+#include "model/kernels/cuda/common.cuh"
+
+/* Does a cluster attend? To its loads a head is whole 16 bytes. */
+static inline bool attention_takes_clusters(const struct stream *s, const struct op_attention *op) {
+    return op->head_dim % 8 == 0 && cuda_compute_capability(s->device) >= 90;
+}
+
+int cuda_attention_cluster(struct stream *, const struct op_attention *);
+
+#endif

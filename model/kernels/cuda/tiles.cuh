@@ -1,0 +1,42 @@
+/* What both attentions on tensor cores do with tiles: between memory, shared memory and the registers of mma. */
+#ifndef DUET_MODEL_KERNELS_CUDA_TILES_CUH
+#define DUET_MODEL_KERNELS_CUDA_TILES_CUH
+
+#include "model/kernels/cuda/common.cuh"
+
+/* Two numbers rounded to 16 bits, the first in the low half. */
+__device__ __forceinline__ uint32_t pack(float a, float b, bf16) {
+    __nv_bfloat162 p = __floats2bfloat162_rn(a, b);
+    return *reinterpret_cast<uint32_t *>(&p);
+}
+__device__ __forceinline__ uint32_t pack(float a, float b, half) {
+    __half2 p = __floats2half2_rn(a, b);
+    return *reinterpret_cast<uint32_t *>(&p);
+}
+
+__device__ __forceinline__ uint32_t shared_address(const void *p) {
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* Four 8 x 8 matrices; lane l gives the address of row l % 8 of matrix l / 8. */
+__device__ __forceinline__ void load_matrices(uint32_t (&r)[4], const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+__device__ __forceinline__ void load_transposed(uint32_t (&r)[4], const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+/* 16 bytes, or zeros without reading. */
+__device__ __forceinline__ void copy_async(void *to, const void *from, bool wanted) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+                 "r"(wanted ? 16 : 0)
+                 : "memory");
+}
+
+#endif
