@@ -7,6 +7,7 @@
 struct cuda_device {
     struct device common;
     int multiprocessors, compute_capability;
+    size_t shared_memory;
 };
 
 struct cuda_event {
@@ -80,6 +81,10 @@ int cuda_launch_together(struct stream *s, const char *kernel, const void *funct
 
 int cuda_multiprocessors(const struct device *d) {
     return reinterpret_cast<const struct cuda_device *>(d)->multiprocessors;
+}
+
+size_t cuda_shared_memory(const struct device *d) {
+    return reinterpret_cast<const struct cuda_device *>(d)->shared_memory;
 }
 
 int cuda_compute_capability(const struct device *d) {
@@ -347,6 +352,7 @@ extern "C" int device_open_cuda(struct device **out, const struct device_options
     d->common.is_async = true;
     d->common.threads = 1;
     d->multiprocessors = properties.multiProcessorCount;
+    d->shared_memory = properties.sharedMemPerBlockOptin;
     d->compute_capability = properties.major * 10 + properties.minor;
     snprintf(d->common.name, sizeof d->common.name, "%.95s", properties.name);
     *out = &d->common;

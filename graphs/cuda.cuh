@@ -51,5 +51,6 @@ int cuda_sum_words(struct stream *, const void *words, size_t bytes, uint64_t *s
 /* Facts that launchers choose grids by. */
 int cuda_multiprocessors(const struct device *);
 int cuda_compute_capability(const struct device *); /* 90 for sm_90 */
+size_t cuda_shared_memory(const struct device *);   /* bytes that a block may have */
 
 #endif

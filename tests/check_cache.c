@@ -188,7 +188,7 @@ START_TEST(an_undone_turn_leaves_nothing_in_the_draft_s_cache)
     test_pairs(pairs);
     struct pair self = self_pair(&pairs[0]);
     struct engine_options options = pair_options(&self, 4, 1);
-    struct engine *e = must_open(&options);
+    struct engine *e = must_open_exact(&options);
     struct sequence *s;
     int n;
     ck_ok(engine_open(e, 400, &s));
@@ -260,7 +260,7 @@ START_TEST(a_stopped_answer_keeps_its_pages)
     test_pairs(pairs);
     struct engine_options options = pair_options(&pairs[0], 4, 2);
     options.pipeline = 2;
-    struct engine *e = must_open(&options);
+    struct engine *e = must_open_exact(&options);
     struct sequence *stopped, *other;
     struct request r = sampled(e, long_prompt, 60, 0), next = sampled(e, " Then", 20, 0),
                    big = filler_request(1, 250, 60);

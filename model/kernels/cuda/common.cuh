@@ -63,19 +63,22 @@ __device__ __forceinline__ void next_may_start() {
 #endif
 }
 
-/* Launches `kernel` so that it may start early; clusters of `cluster` blocks along x. */
+/* Launches `kernel` so that it may start early; clusters of `cluster` blocks along x. All ask for the largest shared memory:
+ * a multiprocessor changes its share only while idle, and blocks of the next kernel would wait for that. */
 template <typename... Params, typename... Args>
 static void launch_dependent(struct stream *stream, void (*kernel)(Params...), dim3 grid, int threads, size_t shared,
                              int cluster, Args... args) {
-    cudaLaunchAttribute attributes[2] = {};
+    cudaLaunchAttribute attributes[3] = {};
     attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[0].val.programmaticStreamSerializationAllowed = 1;
-    attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim.x = (unsigned)cluster;
-    attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
+    attributes[1].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+    attributes[1].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
+    attributes[2].id = cudaLaunchAttributeClusterDimension;
+    attributes[2].val.clusterDim.x = (unsigned)cluster;
+    attributes[2].val.clusterDim.y = attributes[2].val.clusterDim.z = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = grid, config.blockDim = dim3((unsigned)threads), config.dynamicSmemBytes = shared;
-    config.stream = cuda_native(stream), config.attrs = attributes, config.numAttrs = cluster > 1 ? 2 : 1;
+    config.stream = cuda_native(stream), config.attrs = attributes, config.numAttrs = cluster > 1 ? 3 : 2;
     (void)cudaLaunchKernelEx(&config, kernel, args...); /* cuda_launched reports the error */
 }
 

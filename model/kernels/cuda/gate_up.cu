@@ -1,6 +1,5 @@
 /* h = silu(y Wg^T) * (y Wu^T), y = RMSNorm(x): a norm, then one product whose 16 rows are 8 of gate and 8 of up, so that both
  * halves of an output meet in the epilogue. h is 16 bit. */
-#include "model/kernels/cuda/norm.cuh"
 #include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/product.cuh"
 #include "model/kernels/cuda/table.h"
@@ -10,8 +9,8 @@ enum { HALF = PRODUCT_ROWS / 2 };
 template <typename T> struct gate_up_rows {
     const T *gate, *up;
     int hidden, k;
-    __device__ const T *row(int tile, int i) const {
-        int f = tile * HALF + i % HALF;
+    __device__ const T *row(int group, int i) const {
+        int f = group * HALF + i % HALF;
         if (f >= hidden) return nullptr;
         return (i < HALF ? gate : up) + (size_t)f * k;
     }
@@ -20,10 +19,10 @@ template <typename T> struct gate_up_rows {
 template <typename T> struct silu_times_up {
     T *h;
     int hidden;
-    template <int STRIDE> __device__ void store(int tile, float (*sums)[STRIDE], int first_token, int tokens) const {
+    template <typename Sum> __device__ void store(int group, int first_token, int tokens, Sum sum) const {
         for (int i = threadIdx.x; i < HALF * tokens; i += blockDim.x) {
-            int f = tile * HALF + i % HALF, t = i / HALF;
-            float gate = sums[i % HALF][t], up = sums[i % HALF + HALF][t];
+            int f = group * HALF + i % HALF, t = i / HALF;
+            float gate = sum(i % HALF, t), up = sum(i % HALF + HALF, t);
             if (f < hidden) h[(size_t)(first_token + t) * hidden + f] = from_float<T>(gate / (1.0f + expf(-gate)) * up);
         }
     }
@@ -34,9 +33,9 @@ int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
     int count = rows_count(&op->rows);
     return with_type(op->gate.type, [&](auto type) {
         typedef decltype(type) T;
-        TRY(norm<T>(s, op->x, &op->norm, op->normed, count, op->width, op->eps, 1, 0));
+        norm_rows<T> norm = {op->x, (const T *)op->norm.data, op->eps, 1, 0};
         gate_up_rows<T> rows = {(const T *)op->gate.data, (const T *)op->up.data, op->hidden, op->width};
-        return product<T>(s, "gate_up", (op->hidden + HALF - 1) / HALF, count, op->width, (const T *)op->normed, rows,
-                          silu_times_up<T>{(T *)op->h, op->hidden});
+        return product_of_norm<T>(s, "gate_up", (op->hidden + HALF - 1) / HALF, count, op->width, norm, (T *)op->normed,
+                                  rows, silu_times_up<T>{(T *)op->h, op->hidden});
     });
 }

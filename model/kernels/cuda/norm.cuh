@@ -1,56 +1,76 @@
 /* RMSNorm of the residual stream into a product's 16-bit input: y[t, :] = x[t, :] / sqrt(mean(x^2) + eps) * weight.
- * One block a row; sums in f32 in a fixed tree. Bytes: T D (4 + 2). */
+ * A block normalises a row; sums in f32 in a fixed tree of NORM_THREADS threads. Bytes: T D (4 + 2). */
 #ifndef DUET_MODEL_KERNELS_CUDA_NORM_CUH
 #define DUET_MODEL_KERNELS_CUDA_NORM_CUH
 
 #include "model/kernels/cuda/common.cuh"
 
-enum { NORM_THREADS = 512, NORM_HELD = 16 };
+enum { NORM_THREADS = 256 };
 
-/* Row r of the output is row r * stride + offset of x. The first NORM_THREADS * NORM_HELD elements stay in registers. */
+/* Rows of x to be normalised: row r is row r * stride + offset of x. x NULL: nothing is. */
+template <typename T> struct norm_rows {
+    const float *x;
+    const T *weight;
+    float eps;
+    int stride, offset;
+};
+
+/* Shared memory of a block that normalises: a row before, and the weight, which no kernel writes and so may be fetched early. */
+template <typename T> struct norm_memory {
+    float *held; /* [width], 16-byte aligned */
+    T *weight;   /* [width] */
+    __device__ norm_memory(void *memory, int width) : held((float *)memory), weight((T *)(held + width)) {}
+    __device__ void fetch(const norm_rows<T> &rows, int width) {
+#pragma unroll 8
+        for (int at = threadIdx.x; at < width; at += NORM_THREADS) weight[at] = rows.weight[at];
+    }
+};
+static inline size_t norm_bytes(int width) {
+    return (size_t)width * 6;
+}
+
+/* One row by all NORM_THREADS threads, after fetch. Ends with a barrier. */
 template <typename T>
-__global__ void __launch_bounds__(NORM_THREADS)
-    norm_kernel(const float *x, const T *weight, T *y, int width, float eps, int stride, int offset) {
+__device__ void norm_row(const norm_rows<T> &rows, int row, int width, norm_memory<T> memory, T *out) {
     __shared__ float partial[NORM_THREADS / 32];
-    const float *in = x + ((size_t)blockIdx.x * stride + offset) * width;
-    T *out = y + (size_t)blockIdx.x * width;
-    float held[NORM_HELD], scales[NORM_HELD], sum = 0;
-    next_may_start();
-#pragma unroll
-    for (int i = 0; i < NORM_HELD; i++) {
-        int at = threadIdx.x + i * NORM_THREADS;
-        scales[i] = at < width ? to_float(weight[at]) : 0.0f;
+    const float *in = rows.x + ((size_t)row * rows.stride + rows.offset) * width;
+    float sum = 0;
+    auto add = [&](float x) { sum = fmaf(x, x, sum); };
+    if (width % 4 == 0) {
+#pragma unroll 8
+        for (int at = threadIdx.x * 4; at < width; at += NORM_THREADS * 4) {
+            float4 x = *(const float4 *)(in + at);
+            *(float4 *)(memory.held + at) = x;
+            add(x.x), add(x.y), add(x.z), add(x.w);
+        }
+    } else {
+        for (int at = threadIdx.x; at < width; at += NORM_THREADS) add(memory.held[at] = in[at]);
     }
-    inputs_are_ready();
-#pragma unroll
-    for (int i = 0; i < NORM_HELD; i++) {
-        int at = threadIdx.x + i * NORM_THREADS;
-        held[i] = at < width ? in[at] : 0.0f;
-    }
-#pragma unroll
-    for (int i = 0; i < NORM_HELD; i++) sum = fmaf(held[i], held[i], sum);
-    for (int at = threadIdx.x + NORM_HELD * NORM_THREADS; at < width; at += NORM_THREADS)
-        sum = fmaf(in[at], in[at], sum);
     sum = warp_sum(sum);
     if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = sum;
     __syncthreads();
     float total = warp_sum(threadIdx.x % 32 < NORM_THREADS / 32 ? partial[threadIdx.x % 32] : 0.0f);
-    float scale = 1.0f / sqrtf(total / (float)width + eps);
-#pragma unroll
-    for (int i = 0; i < NORM_HELD; i++) {
-        int at = threadIdx.x + i * NORM_THREADS;
-        if (at < width) out[at] = from_float<T>(held[i] * scale * scales[i]);
-    }
-    for (int at = threadIdx.x + NORM_HELD * NORM_THREADS; at < width; at += NORM_THREADS)
-        out[at] = from_float<T>(in[at] * scale * to_float(weight[at]));
+    float scale = 1.0f / sqrtf(total / (float)width + rows.eps);
+#pragma unroll 4
+    for (int at = threadIdx.x; at < width; at += NORM_THREADS)
+        out[at] = from_float<T>(memory.held[at] * scale * to_float(memory.weight[at]));
+    __syncthreads();
 }
 
-template <typename T>
-static int norm(struct stream *s, const float *x, const struct weight *weight, float *y, int rows, int width, float eps,
-                int stride, int offset) {
-    launch_dependent(s, norm_kernel<T>, dim3(rows), NORM_THREADS, 0, 1, x, (const T *)weight->data, (T *)y, width, eps,
-                     stride, offset);
-    return cuda_launched(s, "norm", 40);
+template <typename T> __global__ void __launch_bounds__(NORM_THREADS) norm_kernel(norm_rows<T> rows, T *y, int width) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    norm_memory<T> memory(shared, width);
+    next_may_start();
+    memory.fetch(rows, width);
+    inputs_are_ready();
+    norm_row(rows, blockIdx.x, width, memory, y + (size_t)blockIdx.x * width);
+}
+
+template <typename T> static int norm(struct stream *s, norm_rows<T> rows, T *y, int count, int width) {
+    const size_t shared = norm_bytes(width);
+    CUDA_TRY(cudaFuncSetAttribute(norm_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    launch_dependent(s, norm_kernel<T>, dim3(count), NORM_THREADS, shared, 1, rows, y, width);
+    return cuda_launched(s, "norm", sizeof rows + 12);
 }
 
 #endif

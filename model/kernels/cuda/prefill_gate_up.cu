@@ -28,7 +28,7 @@ int cuda_prefill_gate_up(struct stream *s, const struct op_gate_up *op) {
     const size_t fours = ((size_t)count * (size_t)op->hidden + 3) / 4;
     return with_type(op->gate.type, [&](auto type) {
         typedef decltype(type) T;
-        TRY(norm<T>(s, op->x, &op->norm, op->normed, count, op->width, op->eps, 1, 0));
+        TRY(norm<T>(s, {op->x, (const T *)op->norm.data, op->eps, 1, 0}, (T *)op->normed, count, op->width));
         TRY(prefill_product(s, &op->rows, &op->gate, &op->up, op->normed, 0, op->gated, op->hidden, apart));
         combine_kernel<T><<<(unsigned)((fours + THREADS - 1) / THREADS), THREADS, 0, cuda_native(s)>>>(
             (const float4 *)op->gated, (const float4 *)(op->gated + apart), (T *)op->h, fours);

@@ -78,7 +78,7 @@ int cuda_prefill_qkv(struct stream *s, const struct op_qkv *op) {
     const int count = rows_count(&op->rows), heads = op->heads + 2 * op->kv_heads, kv = op->wk.rows;
     return with_type(op->wq.type, [&](auto type) {
         typedef decltype(type) T;
-        TRY(norm<T>(s, op->x, &op->norm, op->normed, count, op->width, op->eps, 1, 0));
+        TRY(norm<T>(s, {op->x, (const T *)op->norm.data, op->eps, 1, 0}, (T *)op->normed, count, op->width));
         TRY(prefill_product(s, &op->rows, &op->wq, nullptr, op->normed, 0, op->q, op->wq.rows, 0));
         TRY(prefill_product(s, &op->rows, &op->wk, &op->wv, op->normed, 0, op->kv_rows, 2 * kv, kv));
         finish_kernel<T><<<dim3(count, (heads + WARPS - 1) / WARPS), WARPS * 32, 0, cuda_native(s)>>>(*op);

@@ -5,9 +5,9 @@
  *   neighbours; more tokens are more column tiles of 8. k is cut into units of 256, dealt in turn to 8 splits, whose sums are
  *   added in a fixed tree. Within 32 of k every lane takes 16 contiguous bytes of a row for two mma: k is permuted alike in both
  *   operands, which changes no product.
- *   Few tokens (product_narrow.cuh): a block of 8 warps owns 16 weight rows, a warp is a split and streams to registers.
- *   More (product_wide.cuh, sm_90 and later): a cluster of 8 blocks owns 128 rows, a block is a split; weights and tokens go
- *   through shared memory, and the splits meet in it.
+ *   Up to 16 tokens (product_narrow.cuh): a block of 8 warps owns 16 weight rows, a warp is a split and streams to registers.
+ *   More (product_wide.cuh, sm_90 and later): a cluster of 8 blocks owns 128 rows, a block is a split; weights and tokens pass
+ *   through shared memory. Without clusters the first does it all.
  * Numerics: the order of additions is fixed by K alone, so a token's result has the same bits in all of these. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_CUH
@@ -28,7 +28,7 @@ template <typename T> struct matrix_rows {
 /* Widths that 16-byte loads cannot read: one warp a weight row and token, the same promise. */
 template <typename T, typename Rows, typename Out>
 __global__ void __launch_bounds__(512) product_plain_kernel(Rows weights, const T *x, int k, Out out) {
-    __shared__ float sums[PRODUCT_ROWS][1 + 1];
+    __shared__ float parts[PRODUCT_ROWS];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, token = blockIdx.y;
     next_may_start();
     inputs_are_ready();
@@ -36,33 +36,44 @@ __global__ void __launch_bounds__(512) product_plain_kernel(Rows weights, const 
     float sum = 0;
     for (int i = lane; row && i < k; i += 32) sum = fmaf(to_float(row[i]), to_float(x[(size_t)token * k + i]), sum);
     sum = warp_sum(sum);
-    if (lane == 0) sums[warp][0] = sum;
+    if (lane == 0) parts[warp] = sum;
     __syncthreads();
-    out.template store<2>(blockIdx.x, sums, token, 1);
+    out.store(blockIdx.x, token, 1, [=](int r, int) { return parts[r]; });
 }
 
 /* `Rows` maps the 16 rows of a group to weights: const T *row(int group, int i), NULL past the end. `Out` takes the sums of a
- * group: store(group, sums, first_token, tokens) with sums [16][STRIDE] in shared memory, called by all threads of a block. */
+ * group: store(group, first_token, tokens, sum) with float sum(int row, int token) for tokens after the first, called by all
+ * threads of a block. */
 template <typename T, typename Rows, typename Out>
 static int product(struct stream *s, const char *name, int groups, int tokens, int k, const T *x, Rows rows, Out out) {
-    const bool wide = cuda_compute_capability(s->device) >= 90 && tokens > 16;
-    int rc = 0;
+    const bool clusters = cuda_compute_capability(s->device) >= 90;
     if (k % 8 != 0)
         launch_dependent(s, product_plain_kernel<T, Rows, Out>, dim3(groups, tokens), 512, 0, 1, rows, x, k, out);
     else if (tokens <= 8)
-        launch_narrow<T, 1>(s, groups, tokens, k, x, rows, out);
-    else if (!wide)
-        launch_narrow<T, 2>(s, groups, tokens, k, x, rows, out);
+        TRY((launch_narrow<T, 1>(s, groups, tokens, k, nullptr, x, rows, out)));
+    else if (!clusters || tokens <= 16)
+        TRY((launch_narrow<T, 2>(s, groups, tokens, k, nullptr, x, rows, out)));
     else if (tokens <= 32)
-        rc = launch_wide<T, 4>(s, groups, tokens, k, x, rows, out);
+        TRY((launch_wide<T, 4>(s, groups, tokens, k, x, rows, out)));
     else if (tokens <= 64)
-        rc = launch_wide<T, 8>(s, groups, tokens, k, x, rows, out);
+        TRY((launch_wide<T, 8>(s, groups, tokens, k, x, rows, out)));
     else if (tokens <= 128)
-        rc = launch_wide<T, 16>(s, groups, tokens, k, x, rows, out);
+        TRY((launch_wide<T, 16>(s, groups, tokens, k, x, rows, out)));
     else
-        rc = launch_wide<T, 24>(s, groups, tokens, k, x, rows, out);
-    TRY(rc);
+        TRY((launch_wide<T, 24>(s, groups, tokens, k, x, rows, out)));
     return cuda_launched(s, name, sizeof rows + sizeof out + 24);
+}
+
+/* The product of normalised rows; `normed` [tokens, k] is scratch. Few tokens are normalised by the product itself. */
+template <typename T, typename Rows, typename Out>
+static int product_of_norm(struct stream *s, const char *name, int groups, int tokens, int k, norm_rows<T> norm_of,
+                           T *normed, Rows rows, Out out) {
+    if (tokens <= NARROW_NORMED && k % 8 == 0) {
+        TRY((launch_narrow<T, 1>(s, groups, tokens, k, &norm_of, normed, rows, out)));
+        return cuda_launched(s, name, sizeof rows + sizeof norm_of + sizeof out + 24);
+    }
+    TRY(norm(s, norm_of, normed, tokens, k));
+    return product<T>(s, name, groups, tokens, k, normed, rows, out);
 }
 
 #endif

@@ -1,11 +1,17 @@
 /* The product for few tokens: weights from memory to registers. See product.cuh.
  *
- * A block of 8 warps owns 16 weight rows, a warp one split of k. A warp keeps AHEAD pieces of 2 KB in flight, and has
- * asked for the first ones before it waits for the tokens. Bytes: O K 2 of weights; x comes from L2. */
+ * Blocks that fill the GPU once walk over the groups of 16 weight rows. A warp owns one split of k, keeps PRODUCT_UNIT pieces
+ * (8 KB) in flight across the ends of groups, and asks for the first ones before it waits for the tokens. Tokens are read from L2,
+ * or from shared memory where enough groups use them or the block normalises them itself. Bytes: O K 2 of weights. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_NARROW_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_NARROW_CUH
 
+#include "model/kernels/cuda/norm.cuh"
 #include "model/kernels/cuda/product_mma.cuh"
+
+/* Blocks a multiprocessor; tokens that a block may normalise: each block does it again, so few. */
+enum { NARROW_BLOCKS = 2, NARROW_NORMED = 2 };
+static_assert((int)NORM_THREADS == (int)PRODUCT_THREADS, "a block of the product can normalise");
 
 __device__ __forceinline__ uint4 load_streamed(const void *address, bool wanted) {
     uint4 v = make_uint4(0, 0, 0, 0);
@@ -16,15 +22,41 @@ __device__ __forceinline__ uint4 load_streamed(const void *address, bool wanted)
     return v;
 }
 
+/* Elements between tokens in shared memory: 64 bytes more, so that neighbours lie in other banks. */
+__host__ __device__ constexpr int staged_stride(int k) {
+    return (k + PRODUCT_PIECE - 1) / PRODUCT_PIECE * PRODUCT_PIECE + 32;
+}
+
+template <typename T> __device__ void stage_tokens(T *to, const T *x, int tokens, int k) {
+    for (int token = 0; token < tokens; token++)
+        for (int i = threadIdx.x; i < k / 8; i += PRODUCT_THREADS)
+            *((uint4 *)(to + (size_t)token * staged_stride(k)) + i) = *((const uint4 *)(x + (size_t)token * k) + i);
+    __syncthreads();
+}
+
+/* How the tokens come: rows to be normalised, or 16-bit x [tokens, k]; staged: through shared memory, which they always do when
+ * they are normalised. */
+template <typename T> struct narrow_tokens {
+    norm_rows<T> norm;
+    const T *x;
+    int tokens;
+    bool staged;
+};
+
 template <typename T, int TILES, typename Rows, typename Out>
-__global__ void __launch_bounds__(PRODUCT_THREADS, 2)
-    narrow_product_kernel(Rows weights, const T *x, int tokens, int k, Out out) {
-    constexpr int AHEAD = 4, STRIDE = TILES * 8 + 1;
-    __shared__ float parts[PRODUCT_SPLITS][PRODUCT_ROWS][STRIDE];
+__global__ void __launch_bounds__(PRODUCT_THREADS, NARROW_BLOCKS)
+    narrow_product_kernel(Rows weights, int groups, narrow_tokens<T> in, int k, Out out) {
+    constexpr int AHEAD = PRODUCT_UNIT, COLUMNS = TILES * 8;
+    __shared__ float parts[2][PRODUCT_SPLITS][PRODUCT_ROWS][COLUMNS + 1];
+    extern __shared__ __align__(16) unsigned char shared[];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane / 4, part = lane % 4;
-    const int first_token = blockIdx.y * TILES * 8;
-    const T *low = weights.row(blockIdx.x, row), *high = weights.row(blockIdx.x, row + 8);
-    const int pieces = piece_count(k);
+    const int first_token = blockIdx.y * COLUMNS, tokens = min(in.tokens - first_token, COLUMNS),
+              pieces = piece_count(k);
+    const T *low, *high;
+    auto at_group = [&](int group) {
+        low = group < groups ? weights.row(group, row) : nullptr;
+        high = group < groups ? weights.row(group, row + 8) : nullptr;
+    };
     uint4 a[AHEAD][2][2]; /* pieces, halves of 32 of k, rows */
     auto fetch = [&](uint4(&to)[2][2], int piece) {
         int at = piece_start(warp, piece) + part * 8;
@@ -35,45 +67,79 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, 2)
         }
     };
     next_may_start();
+    at_group(blockIdx.x);
 #pragma unroll
     for (int i = 0; i < AHEAD; i++) fetch(a[i], i);
+    T *staged = (T *)shared;
+    norm_memory<T> memory(staged + NARROW_NORMED * staged_stride(k), k);
+    if (in.norm.x) memory.fetch(in.norm, k);
     inputs_are_ready();
-    float c[TILES][4] = {};
-    for (int first = 0; first < pieces; first += AHEAD) {
+    const T *x = in.x + (size_t)first_token * k;
+    int stride = k;
+    if (in.staged) {
+        stride = staged_stride(k);
+        for (int token = 0; in.norm.x && token < tokens; token++)
+            norm_row(in.norm, first_token + token, k, memory, staged + token * stride);
+        if (!in.norm.x) stage_tokens(staged, x, tokens, k);
+        x = staged;
+    }
+    int turn = 0;
+    for (int group = blockIdx.x; group < groups; group += gridDim.x, turn ^= 1) {
+        float c[TILES][4] = {};
+        for (int first = 0; first < pieces; first += AHEAD) {
+            const bool last = first + AHEAD >= pieces;
+            if (last) at_group(group + gridDim.x);
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
-            int at = piece_start(warp, first + i) + part * 8;
+            for (int i = 0; i < AHEAD; i++) {
+                int at = piece_start(warp, first + i) + part * 8;
 #pragma unroll
-            for (int h = 0; h < 2; h++)
+                for (int h = 0; h < 2; h++)
 #pragma unroll
-                for (int tile = 0; tile < TILES; tile++) {
-                    int token = first_token + tile * 8 + row, from = at + h * 32;
-                    uint4 b = make_uint4(0, 0, 0, 0);
-                    if (token < tokens && from < k) b = __ldcg((const uint4 *)(x + (size_t)token * k + from));
-                    mma_half<T>(c[tile], a[i][h][0], a[i][h][1], b, 0);
-                    mma_half<T>(c[tile], a[i][h][0], a[i][h][1], b, 1);
-                }
-            fetch(a[i], first + i + AHEAD);
+                    for (int tile = 0; tile < TILES; tile++) {
+                        int token = tile * 8 + row, from = at + h * 32;
+                        uint4 b = make_uint4(0, 0, 0, 0);
+                        if (token < tokens && from < k) b = *(const uint4 *)(x + (size_t)token * stride + from);
+                        mma_half<T>(c[tile], a[i][h][0], a[i][h][1], b, 0);
+                        mma_half<T>(c[tile], a[i][h][0], a[i][h][1], b, 1);
+                    }
+                fetch(a[i], last ? i : first + AHEAD + i);
+            }
         }
-    }
+        float(*mine)[PRODUCT_ROWS][COLUMNS + 1] = parts[turn];
 #pragma unroll
-    for (int tile = 0; tile < TILES; tile++)
+        for (int tile = 0; tile < TILES; tile++)
 #pragma unroll
-        for (int j = 0; j < 4; j++) parts[warp][row + j / 2 * 8][tile * 8 + part * 2 + j % 2] = c[tile][j];
-    __syncthreads();
-    for (int i = threadIdx.x; i < PRODUCT_ROWS * TILES * 8; i += PRODUCT_THREADS) {
-        int r = i / (TILES * 8), column = i % (TILES * 8);
-        parts[0][r][column] = add_splits([&](int split) { return parts[split][r][column]; });
+            for (int j = 0; j < 4; j++) mine[warp][row + j / 2 * 8][tile * 8 + part * 2 + j % 2] = c[tile][j];
+        __syncthreads();
+        out.store(group, first_token, tokens,
+                  [=](int r, int token) { return add_splits([=](int split) { return mine[split][r][token]; }); });
     }
-    __syncthreads();
-    out.template store<STRIDE>(blockIdx.x, parts[0], first_token, min(tokens - first_token, TILES * 8));
 }
 
+/* Shared memory for NARROW_NORMED tokens and to normalise them. */
+static inline size_t staged_normed_bytes(int k) {
+    return (size_t)NARROW_NORMED * staged_stride(k) * 2 + norm_bytes(k);
+}
+
+/* Shared memory for tokens that are not normalised, where it pays: groups enough for a block, and room for them. */
+static inline size_t staged_bytes(int groups, int blocks, int tokens, int k) {
+    enum { MOST = 92 << 10, GROUPS = 3 };
+    size_t bytes = (size_t)tokens * staged_stride(k) * 2;
+    return groups >= GROUPS * blocks && bytes <= MOST && tokens > 1 ? bytes : 0;
+}
+
+/* `norm`: NULL, or the rows of which x is to be the normalised form; then x is not read. */
 template <typename T, int TILES, typename Rows, typename Out>
-static void launch_narrow(struct stream *s, int groups, int tokens, int k, const T *x, Rows rows, Out out) {
-    dim3 grid(groups, (tokens + TILES * 8 - 1) / (TILES * 8));
-    launch_dependent(s, narrow_product_kernel<T, TILES, Rows, Out>, grid, PRODUCT_THREADS, 0, 1, rows, x, tokens, k,
-                     out);
+static int launch_narrow(struct stream *s, int groups, int tokens, int k, const norm_rows<T> *norm, const T *x,
+                         Rows rows, Out out) {
+    auto kernel = narrow_product_kernel<T, TILES, Rows, Out>;
+    const int columns = TILES * 8, blocks = min(groups, NARROW_BLOCKS * cuda_multiprocessors(s->device));
+    const size_t shared = norm ? staged_normed_bytes(k) : staged_bytes(groups, blocks, min(tokens, columns), k);
+    narrow_tokens<T> in = {norm ? *norm : norm_rows<T>{}, x, tokens, shared > 0};
+    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    launch_dependent(s, kernel, dim3(blocks, (tokens + columns - 1) / columns), PRODUCT_THREADS, shared, 1, rows,
+                     groups, in, k, out);
+    return 0;
 }
 
 #endif

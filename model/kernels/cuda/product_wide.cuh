@@ -2,8 +2,7 @@
  *
  * A cluster of 8 blocks owns 128 weight rows, a block one split of k. Pieces of the weights [128, 64] and of the tokens
  * [TILES * 8, 64] pass through a ring in shared memory; the first weights are on their way before the block waits for the tokens.
- * Warp (i, j) of 4 x 2 owns 32 rows and half of the tokens. At the end block r adds the splits of rows 16 r .. 16 r + 15 out of the
- * shared memory of all blocks. In the ring the 16-byte chunks of odd rows are swapped by halves, so that no two lanes meet in a
+ * Warp (i, j) of 4 x 2 owns 32 rows and half of the tokens. In the ring the 16-byte chunks of odd rows are swapped by halves, so that no two lanes meet in a
  * bank. Bytes: O K 2 of weights a chunk of TILES * 8 tokens; x from L2, TILES / 16 of that. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_WIDE_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_WIDE_CUH
@@ -14,13 +13,45 @@
 
 enum { WIDE_ROWS = 128, WIDE_CHUNKS = PRODUCT_PIECE / 8, WIDE_COPY_ROWS = PRODUCT_THREADS / WIDE_CHUNKS };
 
-/* Bytes of one block: the ring, which later holds the sums [WIDE_ROWS][columns + 8], and the added sums [16][columns + 1]. */
+/* How the 8 blocks add their splits: block r the rows 16 r .. 16 r + 15, out of the shared memory of all. */
+template <int TILES> struct cluster_sums {
+    static constexpr int columns = TILES * 8, stride = columns + 8;
+    static constexpr int part_bytes = WIDE_ROWS * stride * 4, bytes = part_bytes + PRODUCT_ROWS * (columns + 1) * 4;
+    float *parts;                /* [WIDE_ROWS][stride] of this block's split */
+    float (*added)[columns + 1]; /* [PRODUCT_ROWS] */
+
+#if __CUDA_ARCH__ >= 900
+    __device__ explicit cluster_sums(unsigned char *memory)
+        : parts(reinterpret_cast<float *>(memory)),
+          added(reinterpret_cast<float (*)[columns + 1]>(memory + part_bytes)) {}
+    /* A lane's four sums of one tile: rows `row` and `row + 8`, two columns. */
+    __device__ __forceinline__ void put(int row, int column, const float (&c)[4]) {
+#pragma unroll
+        for (int j = 0; j < 4; j += 2)
+            *reinterpret_cast<float2 *>(parts + (row + j * 4) * stride + column) = make_float2(c[j], c[j + 1]);
+    }
+    /* After all threads of all blocks have put. Nobody's parts are read once it returns. */
+    template <typename Out>
+    __device__ __forceinline__ void store(int rank, int group, int first_token, int tokens, Out out) {
+        cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
+        cluster.sync();
+#pragma unroll 4
+        for (int i = threadIdx.x; i < PRODUCT_ROWS * columns; i += PRODUCT_THREADS) {
+            float *cell = parts + (rank * PRODUCT_ROWS + i / columns) * stride + i % columns;
+            added[i / columns][i % columns] =
+                add_splits([&](int other) { return *cluster.map_shared_rank(cell, other); });
+        }
+        cluster.sync();
+        out.store(group, first_token, tokens, [&](int r, int token) { return added[r][token]; });
+    }
+#endif
+};
+
+/* The ring of one block, which later holds its sums. */
 template <int TILES> struct wide {
-    static constexpr int columns = TILES * 8, stride = columns + 8, stages = TILES == 16 ? 3 : 4;
-    static constexpr int stage_bytes = (WIDE_ROWS + columns) * PRODUCT_PIECE * 2;
-    static constexpr int ring_bytes = stages * stage_bytes;
-    static constexpr int shared_bytes = ring_bytes + PRODUCT_ROWS * (columns + 1) * 4;
-    static_assert(WIDE_ROWS * stride * 4 <= ring_bytes, "the sums fit in the ring");
+    static constexpr int columns = TILES * 8, stages = TILES == 4 || TILES == 16 ? 3 : 4;
+    static constexpr int stage_bytes = (WIDE_ROWS + columns) * PRODUCT_PIECE * 2, ring_bytes = stages * stage_bytes;
+    static_assert(cluster_sums<TILES>::bytes <= ring_bytes, "the sums fit in the ring");
 };
 
 __device__ __forceinline__ void copy_async(void *shared, const void *from, bool wanted) {
@@ -41,13 +72,14 @@ __device__ __forceinline__ uint4 *wide_chunk(unsigned char *matrix, int row, int
 }
 
 template <typename T, int TILES, typename Rows, typename Out>
-__global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 16 ? 2 : 1)
+__global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
+                                                   : TILES <= 16 ? 2
+                                                                 : 1)
     wide_product_kernel(Rows weights, const T *x, int tokens, int k, Out out) {
 #if __CUDA_ARCH__ >= 900
     typedef wide<TILES> shape;
     constexpr int STAGES = shape::stages, HALF = TILES / 2, BATCH = HALF < 4 ? HALF : 4;
     extern __shared__ __align__(128) unsigned char ring[];
-    cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
     const int split = blockIdx.x % PRODUCT_SPLITS,
               first_group = blockIdx.x / PRODUCT_SPLITS * (WIDE_ROWS / PRODUCT_ROWS);
     const int first_token = blockIdx.y * shape::columns;
@@ -124,26 +156,13 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 16 ? 2 : 1)
 
     copies_wait<0>();
     __syncthreads();
-    float *sums = reinterpret_cast<float *>(ring);
+    cluster_sums<TILES> sums(ring);
 #pragma unroll
     for (int g = 0; g < 2; g++)
 #pragma unroll
         for (int tile = 0; tile < HALF; tile++)
-#pragma unroll
-            for (int j = 0; j < 4; j += 2) {
-                float *to = sums + (my_row + g * 16 + j * 4) * shape::stride + (warp / 4 * HALF + tile) * 8 + part * 2;
-                *reinterpret_cast<float2 *>(to) = make_float2(c[g][tile][j], c[g][tile][j + 1]);
-            }
-    cluster.sync();
-    auto *added = reinterpret_cast<float(*)[shape::columns + 1]>(ring + shape::ring_bytes);
-    for (int i = threadIdx.x; i < PRODUCT_ROWS * shape::columns; i += PRODUCT_THREADS) {
-        int r = i / shape::columns, column = i % shape::columns;
-        float *cell = sums + (split * PRODUCT_ROWS + r) * shape::stride + column;
-        added[r][column] = add_splits([&](int other) { return *cluster.map_shared_rank(cell, other); });
-    }
-    cluster.sync(); /* nobody leaves while others read its sums */
-    out.template store<shape::columns + 1>(first_group + split, added, first_token,
-                                           min(tokens - first_token, shape::columns));
+            sums.put(my_row + g * 16, (warp / 4 * HALF + tile) * 8 + part * 2, c[g][tile]);
+    sums.store(split, first_group + split, first_token, min(tokens - first_token, shape::columns), out);
 #endif
 }
 
@@ -151,11 +170,11 @@ template <typename T, int TILES, typename Rows, typename Out>
 static int launch_wide(struct stream *s, int groups, int tokens, int k, const T *x, Rows rows, Out out) {
     typedef wide<TILES> shape;
     auto kernel = wide_product_kernel<T, TILES, Rows, Out>;
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape::shared_bytes));
+    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape::ring_bytes));
     const int per_cluster = WIDE_ROWS / PRODUCT_ROWS;
     dim3 grid((groups + per_cluster - 1) / per_cluster * PRODUCT_SPLITS,
               (tokens + shape::columns - 1) / shape::columns);
-    launch_dependent(s, kernel, grid, PRODUCT_THREADS, shape::shared_bytes, PRODUCT_SPLITS, rows, x, tokens, k, out);
+    launch_dependent(s, kernel, grid, PRODUCT_THREADS, shape::ring_bytes, PRODUCT_SPLITS, rows, x, tokens, k, out);
     return 0;
 }
 

@@ -6,10 +6,10 @@
 struct add_residual {
     float *x;
     int width;
-    template <int STRIDE> __device__ void store(int tile, float (*sums)[STRIDE], int first_token, int tokens) const {
+    template <typename Sum> __device__ void store(int group, int first_token, int tokens, Sum sum) const {
         for (int i = threadIdx.x; i < PRODUCT_ROWS * tokens; i += blockDim.x) {
-            int o = tile * PRODUCT_ROWS + i % PRODUCT_ROWS, t = i / PRODUCT_ROWS;
-            if (o < width) x[(size_t)(first_token + t) * width + o] += sums[i % PRODUCT_ROWS][t];
+            int o = group * PRODUCT_ROWS + i % PRODUCT_ROWS, t = i / PRODUCT_ROWS;
+            if (o < width) x[(size_t)(first_token + t) * width + o] += sum(i % PRODUCT_ROWS, t);
         }
     }
 };

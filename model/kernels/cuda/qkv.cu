@@ -2,7 +2,6 @@
  *   1. norm: x -> 16 bit.
  *   2. product over the rows of Wq, Wk, Wv as one, bias in the epilogue -> f32 q [T, H DH], kv_rows [T, 2 HKV DH].
  *   3. rope: one warp a row and head: q/k norm, rotation, q in place, k and v to the pages in 16 bit. */
-#include "model/kernels/cuda/norm.cuh"
 #include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/product.cuh"
 #include "model/kernels/cuda/table.h"
@@ -10,8 +9,8 @@
 template <typename T> struct qkv_rows {
     const T *q, *k, *v;
     int q_rows, kv_rows, width;
-    __device__ const T *row(int tile, int i) const {
-        int o = tile * PRODUCT_ROWS + i;
+    __device__ const T *row(int group, int i) const {
+        int o = group * PRODUCT_ROWS + i;
         if (o < q_rows) return q + (size_t)o * width;
         if ((o -= q_rows) < kv_rows) return k + (size_t)o * width;
         if ((o -= kv_rows) < kv_rows) return v + (size_t)o * width;
@@ -29,11 +28,11 @@ template <typename T> struct qkv_store {
         o -= q_rows;
         return to_float(o < kv_rows ? bk[o] : bv[o - kv_rows]);
     }
-    template <int STRIDE> __device__ void store(int tile, float (*sums)[STRIDE], int first_token, int tokens) const {
+    template <typename Sum> __device__ void store(int group, int first_token, int tokens, Sum sum) const {
         for (int i = threadIdx.x; i < PRODUCT_ROWS * tokens; i += blockDim.x) {
-            int o = tile * PRODUCT_ROWS + i % PRODUCT_ROWS, t = i / PRODUCT_ROWS;
+            int o = group * PRODUCT_ROWS + i % PRODUCT_ROWS, t = i / PRODUCT_ROWS;
             if (o >= q_rows + 2 * kv_rows) continue;
-            float value = sums[i % PRODUCT_ROWS][t] + bias(o);
+            float value = sum(i % PRODUCT_ROWS, t) + bias(o);
             size_t token = first_token + t;
             if (o < q_rows)
                 q[token * q_rows + o] = value;
@@ -110,7 +109,7 @@ int cuda_op_qkv(struct stream *s, const struct op_qkv *op) {
     int count = rows_count(&op->rows), outputs = op->wq.rows + 2 * op->wk.rows;
     return with_type(op->wq.type, [&](auto type) {
         typedef decltype(type) T;
-        TRY(norm<T>(s, op->x, &op->norm, op->normed, count, op->width, op->eps, 1, 0));
+        norm_rows<T> norm = {op->x, (const T *)op->norm.data, op->eps, 1, 0};
         qkv_rows<T> rows = {(const T *)op->wq.data,
                             (const T *)op->wk.data,
                             (const T *)op->wv.data,
@@ -120,8 +119,8 @@ int cuda_op_qkv(struct stream *s, const struct op_qkv *op) {
         qkv_store<T> store = {
             op->q,       op->kv_rows, (const T *)op->bq.data, (const T *)op->bk.data, (const T *)op->bv.data,
             op->wq.rows, op->wk.rows};
-        TRY(product<T>(s, "qkv", (outputs + PRODUCT_ROWS - 1) / PRODUCT_ROWS, count, op->width, (const T *)op->normed,
-                       rows, store));
+        TRY(product_of_norm<T>(s, "qkv", (outputs + PRODUCT_ROWS - 1) / PRODUCT_ROWS, count, op->width, norm,
+                               (T *)op->normed, rows, store));
         int warps = count * (op->heads + 2 * op->kv_heads), blocks = (warps + ROPE_WARPS - 1) / ROPE_WARPS;
         launch_dependent(s, rope_kernel<T>, dim3(blocks), ROPE_WARPS * 32, 0, 1, *op, count);
         return cuda_launched(s, "rope", sizeof *op);
