@@ -3,12 +3,12 @@
 
 #include "sampler/internal.h"
 
-/* Ids of one step of the race: skipped as a whole when none is possible. */
+/* Ids of one step of the race, at most: skipped as a whole when none is possible. */
 enum { RACE_IDS = 256 };
 
-static void race_words(uint64_t key, uint64_t position, uint64_t first_block, uint32_t *words) {
-    for (uint64_t b = 0; b < RACE_IDS / 4; b++) {
-        struct philox_block block = philox_block(key, position, first_block + b);
+static void race_words(uint64_t key, uint64_t position, uint64_t first_block, int count, uint32_t *words) {
+    for (int b = 0; b < count / 4; b++) {
+        struct philox_block block = philox_block(key, position, first_block + (uint64_t)b);
         memcpy(words + 4 * b, block.w, sizeof block.w);
     }
 }

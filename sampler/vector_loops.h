@@ -80,11 +80,12 @@ LOOP_CPU static uint64_t LOOP(mass_excess)(float carry, const float *p, int n, c
     return mass;
 }
 
-/* rate[i] = p_i / E_i of RACE_IDS ids; the greatest. */
-LOOP_CPU static float LOOP(race_step)(const float *restrict p, const uint32_t *restrict words, float *restrict rate) {
+/* rate[i] = p_i / E_i of `count` ids, a multiple of 16; the greatest. */
+LOOP_CPU static float LOOP(race_step)(const float *restrict p, const uint32_t *restrict words, int count,
+                                      float *restrict rate) {
     uint32_t best = 0; /* rates are not negative: their bits have their order */
 #pragma omp simd reduction(max : best)
-    for (int i = 0; i < RACE_IDS; i++) {
+    for (int i = 0; i < count; i++) {
         rate[i] = p[i] / rule_race_time(words[i]);
         uint32_t bits = fmath_bits(rate[i]);
         best = bits > best ? bits : best;
@@ -98,10 +99,11 @@ LOOP_CPU static int LOOP(race)(const float *p, int n, uint64_t key, uint64_t pos
     uint32_t words[RACE_IDS];
     for (int i = 0; i < n; i += RACE_IDS) {
         const float *ids = p + i;
+        int count = n - i < RACE_IDS ? (n - i + 15) / 16 * 16 : RACE_IDS;
         if (n - i < RACE_IDS) ids = memcpy(padded, ids, sizeof *p * (size_t)(n - i));
-        if (LOOP(count_above)(ids, RACE_IDS, 0) == 0) continue;
-        race_words(key, position, ((uint64_t)purpose << 18) + (uint64_t)i / 4, words);
-        float fastest = LOOP(race_step)(ids, words, rate);
+        if (LOOP(count_above)(ids, count, 0) == 0) continue;
+        race_words(key, position, ((uint64_t)purpose << 18) + (uint64_t)i / 4, count, words);
+        float fastest = LOOP(race_step)(ids, words, count, rate);
         if (!(fastest > best)) continue;
         best = fastest;
         winner = i;

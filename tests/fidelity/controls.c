@@ -16,7 +16,7 @@ static int64_t control_tokens(const struct fidelity *f) {
 
 /* Rules of the test's own are cheap. */
 static int64_t own_tokens(const struct fidelity *f) {
-    return fidelity_size(f, 2000000, 300000);
+    return f->small ? 300000 : 2000000;
 }
 
 /* --- the product's launches with its state spoilt ------------------------------------------------------------------ */
