@@ -236,7 +236,16 @@ __device__ __forceinline__ float soften(struct weights &w, const float *scores, 
     return keep;
 }
 
-/* 16 values of which not every query of the chunk sees all: position by position, with the others' sums left as they are. */
+/* Whether both halves of a register are finite. */
+__device__ __forceinline__ bool is_finite_pair(uint32_t x, bf16) {
+    return (x & 0x7F80u) != 0x7F80u && (x & 0x7F800000u) != 0x7F800000u;
+}
+__device__ __forceinline__ bool is_finite_pair(uint32_t x, half) {
+    return (x & 0x7C00u) != 0x7C00u && (x & 0x7C000000u) != 0x7C000000u;
+}
+
+/* 16 values, not all finite, of which not every query of the chunk sees all: position by position, with the others' sums left as
+ * they are. */
 template <typename T>
 __device__ __forceinline__ void add_edge(float (&out)[4], const uint32_t (&v)[4], const uint32_t (&high)[2],
                                          const uint32_t (&low)[2], int position, int first, int window) {
@@ -280,7 +289,10 @@ __device__ __forceinline__ void add_values(float (&out)[DH / 64][4], const uint1
         for (int i = 0; i < DH / 64; i++) {
             uint32_t a[4]; /* 16 dims of 16 values */
             load_transposed(a, &values[block * KEYS + lane % 8 + lane / 16 * 8][d + 16 * i + lane / 8 % 2 * 8]);
-            if (is_whole) {
+            bool is_finite = true; /* then an invisible value's weight of 0 adds 0 */
+#pragma unroll
+            for (int j = 0; j < 4; j++) is_finite = is_finite && is_finite_pair(a[j], T());
+            if (is_whole || __all_sync(0xffffffffu, is_finite)) {
                 mma(out[i], a, w.high[block][0], w.high[block][1], T());
                 mma(out[i], a, w.low[block][0], w.low[block][1], T());
             } else {

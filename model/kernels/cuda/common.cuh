@@ -63,23 +63,38 @@ __device__ __forceinline__ void next_may_start() {
 #endif
 }
 
-/* Launches `kernel` so that it may start early; clusters of `cluster` blocks along x. All ask for the largest shared memory:
- * a multiprocessor changes its share only while idle, and blocks of the next kernel would wait for that. */
+/* The part of a multiprocessor's memory, in percent, that kernels around a narrow product ask for as shared memory: 132 of 228 KiB.
+ * It changes only while a multiprocessor is idle, so blocks of the next kernel would wait if it needed more; and loads in flight
+ * need the rest. */
+enum { SHARED_PERCENT = 58, SHARED_PERCENT_ANY = cudaSharedmemCarveoutDefault };
+
+/* Launches `kernel` so that it may start early; clusters of `cluster` blocks along x. */
+template <typename... Params, typename... Args>
+static void launch_sharing(struct stream *stream, void (*kernel)(Params...), dim3 grid, int threads, size_t shared,
+                           int cluster, int percent, Args... args) {
+    cudaLaunchAttribute attributes[3] = {};
+    unsigned count = 0;
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+    if (percent != SHARED_PERCENT_ANY) {
+        attributes[count].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+        attributes[count++].val.sharedMemCarveout = (unsigned)percent;
+    }
+    if (cluster > 1) {
+        attributes[count].id = cudaLaunchAttributeClusterDimension;
+        attributes[count].val.clusterDim.x = (unsigned)cluster;
+        attributes[count].val.clusterDim.y = attributes[count].val.clusterDim.z = 1;
+        count++;
+    }
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid, config.blockDim = dim3((unsigned)threads), config.dynamicSmemBytes = shared;
+    config.stream = cuda_native(stream), config.attrs = attributes, config.numAttrs = count;
+    (void)cudaLaunchKernelEx(&config, kernel, args...); /* cuda_launched reports the error */
+}
 template <typename... Params, typename... Args>
 static void launch_dependent(struct stream *stream, void (*kernel)(Params...), dim3 grid, int threads, size_t shared,
                              int cluster, Args... args) {
-    cudaLaunchAttribute attributes[3] = {};
-    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[0].val.programmaticStreamSerializationAllowed = 1;
-    attributes[1].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
-    attributes[1].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
-    attributes[2].id = cudaLaunchAttributeClusterDimension;
-    attributes[2].val.clusterDim.x = (unsigned)cluster;
-    attributes[2].val.clusterDim.y = attributes[2].val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid, config.blockDim = dim3((unsigned)threads), config.dynamicSmemBytes = shared;
-    config.stream = cuda_native(stream), config.attrs = attributes, config.numAttrs = cluster > 1 ? 3 : 2;
-    (void)cudaLaunchKernelEx(&config, kernel, args...); /* cuda_launched reports the error */
+    launch_sharing(stream, kernel, grid, threads, shared, cluster, SHARED_PERCENT_ANY, args...);
 }
 
 /* Calls `run` with the 16-bit type of the weights: every weight of a CUDA model has one (model_upload rounds f32 to bf16). */

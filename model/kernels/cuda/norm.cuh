@@ -69,7 +69,7 @@ template <typename T> __global__ void __launch_bounds__(NORM_THREADS) norm_kerne
 template <typename T> static int norm(struct stream *s, norm_rows<T> rows, T *y, int count, int width) {
     const size_t shared = norm_bytes(width);
     CUDA_TRY(cudaFuncSetAttribute(norm_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    launch_dependent(s, norm_kernel<T>, dim3(count), NORM_THREADS, shared, 1, rows, y, width);
+    launch_sharing(s, norm_kernel<T>, dim3(count), NORM_THREADS, shared, 1, SHARED_PERCENT, rows, y, width);
     return cuda_launched(s, "norm", sizeof rows + 12);
 }
 

@@ -123,7 +123,7 @@ static inline size_t staged_normed_bytes(int k) {
 
 /* Shared memory for tokens that are not normalised, where it pays: groups enough for a block, and room for them. */
 static inline size_t staged_bytes(int groups, int blocks, int tokens, int k) {
-    enum { MOST = 92 << 10, GROUPS = 3 };
+    enum { MOST = 55 << 10, GROUPS = 3 };
     size_t bytes = (size_t)tokens * staged_stride(k) * 2;
     return groups >= GROUPS * blocks && bytes <= MOST && tokens > 1 ? bytes : 0;
 }
@@ -137,8 +137,8 @@ static int launch_narrow(struct stream *s, int groups, int tokens, int k, const 
     const size_t shared = norm ? staged_normed_bytes(k) : staged_bytes(groups, blocks, min(tokens, columns), k);
     narrow_tokens<T> in = {norm ? *norm : norm_rows<T>{}, x, tokens, shared > 0};
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    launch_dependent(s, kernel, dim3(blocks, (tokens + columns - 1) / columns), PRODUCT_THREADS, shared, 1, rows,
-                     groups, in, k, out);
+    launch_sharing(s, kernel, dim3(blocks, (tokens + columns - 1) / columns), PRODUCT_THREADS, shared, 1,
+                   SHARED_PERCENT, rows, groups, in, k, out);
     return 0;
 }
 
