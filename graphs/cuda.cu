@@ -6,8 +6,8 @@
 
 struct cuda_device {
     struct device common;
-    int multiprocessors, compute_capability;
-    size_t shared_memory;
+    int multiprocessors;
+    bool starts_early, takes_clusters;
 };
 
 struct cuda_event {
@@ -83,12 +83,12 @@ int cuda_multiprocessors(const struct device *d) {
     return reinterpret_cast<const struct cuda_device *>(d)->multiprocessors;
 }
 
-size_t cuda_shared_memory(const struct device *d) {
-    return reinterpret_cast<const struct cuda_device *>(d)->shared_memory;
+bool cuda_starts_early(const struct device *d) {
+    return reinterpret_cast<const struct cuda_device *>(d)->starts_early;
 }
 
-int cuda_compute_capability(const struct device *d) {
-    return reinterpret_cast<const struct cuda_device *>(d)->compute_capability;
+bool cuda_takes_clusters(const struct device *d) {
+    return reinterpret_cast<const struct cuda_device *>(d)->takes_clusters;
 }
 
 /* --- memory --------------------------------------------------------------------------------------------- */
@@ -352,8 +352,8 @@ extern "C" int device_open_cuda(struct device **out, const struct device_options
     d->common.is_async = true;
     d->common.threads = 1;
     d->multiprocessors = properties.multiProcessorCount;
-    d->shared_memory = properties.sharedMemPerBlockOptin;
-    d->compute_capability = properties.major * 10 + properties.minor;
+    d->starts_early = properties.major >= 9;
+    d->takes_clusters = properties.major >= 9 && properties.sharedMemPerBlockOptin >= (size_t)200 << 10;
     snprintf(d->common.name, sizeof d->common.name, "%.95s", properties.name);
     *out = &d->common;
     return 0;

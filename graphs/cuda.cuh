@@ -50,7 +50,8 @@ int cuda_sum_words(struct stream *, const void *words, size_t bytes, uint64_t *s
 
 /* Facts that launchers choose grids by. */
 int cuda_multiprocessors(const struct device *);
-int cuda_compute_capability(const struct device *); /* 90 for sm_90 */
-size_t cuda_shared_memory(const struct device *);   /* bytes that a block may have */
+bool cuda_starts_early(const struct device *); /* programmatic dependent launch: from compute capability 9.0 */
+bool cuda_takes_clusters(
+    const struct device *); /* clusters of blocks with 200 KiB of shared memory each: 9.0 and 10.0 */
 
 #endif

@@ -10,8 +10,7 @@ enum { THREADS = 512, BLOCKS_AN_SM = 4, AHEAD = 4 };
 
 typedef unsigned long long u64;
 
-static __global__ void __launch_bounds__(THREADS, BLOCKS_AN_SM)
-    sum_kernel(const ulonglong2 *__restrict__ words, size_t n, u64 *sum) {
+static __global__ void __launch_bounds__(THREADS) sum_kernel(const ulonglong2 *__restrict__ words, size_t n, u64 *sum) {
     __shared__ u64 sums[THREADS / 32];
     const size_t threads = (size_t)gridDim.x * THREADS;
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;

@@ -6,7 +6,7 @@
 
 /* Does a cluster attend? To its loads a head is whole 16 bytes. */
 static inline bool attention_takes_clusters(const struct stream *s, const struct op_attention *op) {
-    return op->head_dim % 8 == 0 && cuda_compute_capability(s->device) >= 90;
+    return op->head_dim % 8 == 0 && cuda_takes_clusters(s->device);
 }
 
 int cuda_attention_cluster(struct stream *, const struct op_attention *);

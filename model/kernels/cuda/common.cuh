@@ -74,8 +74,10 @@ static void launch_sharing(struct stream *stream, void (*kernel)(Params...), dim
                            int cluster, int percent, Args... args) {
     cudaLaunchAttribute attributes[3] = {};
     unsigned count = 0;
-    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+    if (cuda_starts_early(stream->device)) {
+        attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+    }
     if (percent != SHARED_PERCENT_ANY) {
         attributes[count].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
         attributes[count++].val.sharedMemCarveout = (unsigned)percent;

@@ -46,12 +46,11 @@ __global__ void __launch_bounds__(512) product_plain_kernel(Rows weights, const 
  * threads of a block. */
 template <typename T, typename Rows, typename Out>
 static int product(struct stream *s, const char *name, int groups, int tokens, int k, const T *x, Rows rows, Out out) {
-    const bool clusters = cuda_compute_capability(s->device) >= 90;
     if (k % 8 != 0)
         launch_dependent(s, product_plain_kernel<T, Rows, Out>, dim3(groups, tokens), 512, 0, 1, rows, x, k, out);
     else if (tokens <= 8)
         TRY((launch_narrow<T, 1>(s, groups, tokens, k, nullptr, x, rows, out)));
-    else if (!clusters || tokens <= 16)
+    else if (!cuda_takes_clusters(s->device) || tokens <= 16)
         TRY((launch_narrow<T, 2>(s, groups, tokens, k, nullptr, x, rows, out)));
     else if (tokens <= 32)
         TRY((launch_wide<T, 4>(s, groups, tokens, k, x, rows, out)));
@@ -68,7 +67,7 @@ static int product(struct stream *s, const char *name, int groups, int tokens, i
 template <typename T, typename Rows, typename Out>
 static int product_of_norm(struct stream *s, const char *name, int groups, int tokens, int k, norm_rows<T> norm_of,
                            T *normed, Rows rows, Out out) {
-    if (tokens <= NARROW_NORMED && k % 8 == 0) {
+    if (tokens <= NARROW_NORMED && k % 8 == 0 && staged_normed_bytes(k) <= NARROW_SHARED) {
         TRY((launch_narrow<T, 1>(s, groups, tokens, k, &norm_of, normed, rows, out)));
         return cuda_launched(s, name, sizeof rows + sizeof norm_of + sizeof out + 24);
     }

@@ -9,8 +9,9 @@
 #include "model/kernels/cuda/norm.cuh"
 #include "model/kernels/cuda/product_mma.cuh"
 
-/* Blocks a multiprocessor; tokens that a block may normalise: each block does it again, so few. */
-enum { NARROW_BLOCKS = 2, NARROW_NORMED = 2 };
+/* Blocks a multiprocessor; tokens that a block may normalise: each block does it again, so few; and the shared memory that they may
+ * take, which every GPU has. */
+enum { NARROW_BLOCKS = 2, NARROW_NORMED = 2, NARROW_SHARED = 88 << 10 };
 static_assert((int)NORM_THREADS == (int)PRODUCT_THREADS, "a block of the product can normalise");
 
 __device__ __forceinline__ uint4 load_streamed(const void *address, bool wanted) {
