@@ -484,7 +484,6 @@ END_TEST
 Suite *check_batch(void) {
     Suite *suite = suite_create("batch");
     TCase *records = tcase_create("records");
-    tcase_set_timeout(records, 60);
     tcase_add_test(records, record_has_every_field_and_its_figures_agree);
     tcase_add_test(records, plain_decoding_has_null_rates_and_the_same_greedy_text);
     tcase_add_test(records, without_speculation_no_draft_is_needed);
@@ -495,13 +494,11 @@ Suite *check_batch(void) {
     tcase_add_test(records, an_answer_may_fill_the_context_to_its_last_position);
     suite_add_tcase(suite, records);
     TCase *seeds = tcase_create("seeds");
-    tcase_set_timeout(seeds, 60);
     tcase_add_test(seeds, a_run_without_seed_can_be_repeated_from_its_records);
     tcase_add_test(seeds, seed_of_the_run_gives_each_line_its_own_key);
     tcase_add_test(seeds, seeds_past_two_to_the_53_are_strings);
     suite_add_tcase(suite, seeds);
     TCase *ends = tcase_create("ends and turns");
-    tcase_set_timeout(ends, 60);
     tcase_add_test(ends, a_stop_string_cuts_the_text_before_it);
     tcase_add_test(ends, tokens_past_a_stop_string_are_in_no_statistics);
     tcase_add_test(ends, a_chat_answer_ends_without_its_end_id);
@@ -509,7 +506,6 @@ Suite *check_batch(void) {
     tcase_add_test(ends, an_error_in_a_later_turn_keeps_the_earlier_answers);
     suite_add_tcase(suite, ends);
     TCase *files = tcase_create("files, report, Ctrl-C");
-    tcase_set_timeout(files, 60);
     tcase_add_test(files, output_is_written_in_place_and_never_over_the_input);
     tcase_add_test(files, alpha_report_sums_the_run);
     tcase_add_test(files, alpha_report_spares_the_input_and_the_output);

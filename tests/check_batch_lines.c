@@ -127,7 +127,6 @@ END_TEST
 Suite *check_batch_lines(void) {
     Suite *suite = suite_create("batch lines");
     TCase *lines = tcase_create("bad lines");
-    tcase_set_timeout(lines, 60);
     tcase_add_test(lines, every_kind_of_bad_line_is_an_error_in_its_place_and_the_rest_runs);
     tcase_add_test(lines, an_error_record_keeps_the_id);
     tcase_add_test(lines, a_prompt_longer_than_the_context_says_both_lengths);

@@ -254,7 +254,6 @@ END_TEST
 Suite *check_chat_template(void) {
     Suite *suite = suite_create("chat_template");
     TCase *reference = tcase_create("reference");
-    tcase_set_timeout(reference, 60);
     tcase_add_loop_test(reference, reference_vectors_are_reproduced, 0, TEMPLATES);
     tcase_add_test(reference, prompt_ids_of_the_chat_references_are_reproduced);
     tcase_add_loop_test(reference, pieces_make_the_whole, 0, TEMPLATES);

@@ -334,7 +334,6 @@ Suite *check_chat_template_files(void) {
     suite_add_tcase(suite, recognising);
 
     TCase *files = tcase_create("files");
-    tcase_set_timeout(files, 60);
     tcase_add_test(files, no_template_means_completion);
     tcase_add_test(files, lists_and_separate_files_are_read);
     tcase_add_test(files, wrong_types_are_refused_in_one_sentence);

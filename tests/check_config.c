@@ -479,7 +479,6 @@ END_TEST
 Suite *check_config(void) {
     Suite *suite = suite_create("config");
     TCase *files = tcase_create("files"), *rope = tcase_create("rope"), *damaged = tcase_create("damaged");
-    tcase_set_timeout(damaged, 60);
     tcase_add_test(files, every_member_is_read);
     tcase_add_test(files, absent_members_take_their_defaults);
     tcase_add_test(files, families_are_known_by_architecture_or_model_type);

@@ -280,7 +280,6 @@ END_TEST
 Suite *check_conversation(void) {
     Suite *suite = suite_create("conversation");
     TCase *history = tcase_create("history");
-    tcase_set_timeout(history, 60);
     tcase_add_loop_test(history, every_k_gives_the_same_conversation, 1, 4);
     tcase_add_test(history, the_history_is_the_rendered_conversation);
     tcase_add_test(history, a_loaded_conversation_goes_on_like_the_rendered_one);
@@ -290,7 +289,6 @@ Suite *check_conversation(void) {
     suite_add_tcase(suite, history);
 
     TCase *cuts = tcase_create("cuts");
-    tcase_set_timeout(cuts, 60);
     tcase_add_loop_test(cuts, an_answer_cut_anywhere_in_a_block_leaves_a_good_chat, 0, 8);
     tcase_add_loop_test(cuts, an_end_id_that_is_not_the_end_of_turn_leaves_the_history, 0, 7);
     tcase_add_test(cuts, stopping_between_steps_keeps_what_was_seen);

@@ -135,7 +135,6 @@ END_TEST
 Suite *check_conversation_context(void) {
     Suite *suite = suite_create("conversation context");
     TCase *context = tcase_create("context");
-    tcase_set_timeout(context, 60);
     tcase_add_test(context, a_full_context_drops_the_oldest_turns_and_keeps_the_system_prompt);
     tcase_add_test(context, undo_brings_dropped_turns_back);
     tcase_add_test(context, a_message_that_cannot_fit_is_refused_and_nothing_changes);

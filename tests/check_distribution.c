@@ -341,7 +341,6 @@ Suite *check_distribution(void);
 Suite *check_distribution(void) {
     Suite *suite = suite_create("distribution");
     TCase *c = tcase_create("distribution");
-    tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, filters_equal_brute_force, 0, 6);
     tcase_add_test(c, ties_keep_the_lower_ids);
     tcase_add_test(c, top_k_orders_by_logit);

@@ -81,7 +81,6 @@ Suite *check_fmath(void);
 Suite *check_fmath(void) {
     Suite *suite = suite_create("fmath");
     TCase *c = tcase_create("fmath");
-    tcase_set_timeout(c, 60);
     tcase_add_test(c, exp_is_within_1_1_ulp_of_libm);
     tcase_add_test(c, exp_limits);
     tcase_add_test(c, exp_never_decreases);

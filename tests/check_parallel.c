@@ -118,7 +118,6 @@ Suite *check_parallel(void);
 Suite *check_parallel(void) {
     Suite *suite = suite_create("parallel");
     TCase *tc = tcase_create("parallel");
-    tcase_set_timeout(tc, 60);
     tcase_add_test(tc, every_part_runs_once);
     tcase_add_test(tc, little_work_or_one_thread_is_one_part);
     tcase_add_test(tc, loop_inside_a_part_is_one_part);

@@ -290,7 +290,6 @@ Suite *check_reports(void) {
     tcase_add_test(plans, the_context_shrinks_to_what_fits_unless_it_was_given);
     suite_add_tcase(suite, plans);
     TCase *faults = tcase_create("faults");
-    tcase_set_timeout(faults, 60);
     tcase_add_test(faults, a_device_failure_ends_the_batch_and_what_was_written_stays);
     suite_add_tcase(suite, faults);
     return suite;

@@ -446,7 +446,6 @@ END_TEST
 Suite *check_safetensors(void) {
     Suite *suite = suite_create("safetensors");
     TCase *file = tcase_create("file"), *shards = tcase_create("shards"), *damaged = tcase_create("damaged");
-    tcase_set_timeout(damaged, 60);
     tcase_add_test(file, tensors_are_listed_by_name_with_shape_and_data);
     tcase_add_test(file, every_element_is_aligned_wherever_the_file_has_it);
     tcase_add_test(file, weight_checks_shape_and_dtype_and_names_the_file);

@@ -403,7 +403,6 @@ Suite *check_sampler(void);
 Suite *check_sampler(void) {
     Suite *suite = suite_create("sampler");
     TCase *c = tcase_create("sampler");
-    tcase_set_timeout(c, 60);
     tcase_add_test(c, layout_refuses_sizes_that_make_no_sense);
     tcase_add_test(c, layout_without_a_draft_has_no_draft_buffers);
     tcase_add_test(c, shapes_past_the_buffers_are_refused);

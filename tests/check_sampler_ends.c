@@ -191,7 +191,6 @@ Suite *check_sampler_ends(void);
 Suite *check_sampler_ends(void) {
     Suite *suite = suite_create("sampler_ends");
     TCase *c = tcase_create("sampler_ends");
-    tcase_set_timeout(c, 60);
     tcase_add_test(c, rows_past_the_drafts_limit_draw_plainly);
     tcase_add_test(c, nothing_is_emitted_after_an_end_id);
     tcase_add_test(c, exactly_the_limit_is_emitted);

@@ -59,7 +59,6 @@ Suite *check_statistics(void);
 Suite *check_statistics(void) {
     Suite *suite = suite_create("statistics");
     TCase *c = tcase_create("statistics");
-    tcase_set_timeout(c, 60);
     tcase_add_test(c, chi_square_tail_agrees_with_tables);
     tcase_add_test(c, a_counted_cell_of_probability_0_has_no_chance);
     tcase_add_test(c, distance_of_exact_samples_is_the_expected_one);

@@ -171,7 +171,6 @@ Suite *check_stats(void);
 Suite *check_stats(void) {
     Suite *suite = suite_create("stats");
     TCase *c = tcase_create("stats");
-    tcase_set_timeout(c, 60);
     tcase_add_test(c, sums_of_five_rounds);
     tcase_add_test(c, figures_of_five_rounds);
     tcase_add_test(c, rows_that_were_not_live_do_not_count);
