@@ -89,7 +89,7 @@ __device__ void attend_split(const struct op_attention &op, const float *q, int 
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         int j = first + lane + 32 * i;
-        bool visible = j <= position && (op.window == 0 || j > position - op.window);
+        bool visible = is_visible(j, position, op.window);
         is_any = is_any || visible;
         score[i] = visible ? op.scale * (i ? dot.y : dot.x) : -CUDART_INF_F;
     }

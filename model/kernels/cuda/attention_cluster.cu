@@ -65,9 +65,6 @@ template <typename T> __device__ __forceinline__ void cut(float x, float y, uint
     *low = pack(x - rounded.x, y - rounded.y, T());
 }
 
-__device__ __forceinline__ bool is_visible(int key, int position, int window) {
-    return key <= position && (window == 0 || key > position - window);
-}
 /* Which of two neighbouring keys a position sees, as a mask of a word. */
 __device__ __forceinline__ uint32_t visible_pair(int key, int position, int window) {
     return (is_visible(key, position, window) ? 0x0000FFFFu : 0) |
@@ -168,7 +165,7 @@ __device__ __forceinline__ void load_values(uint16_t (&values)[SPLIT][DH + 8], c
     }
 }
 __device__ __forceinline__ void wait_for_values() {
-    asm volatile("cp.async.wait_all;" ::: "memory");
+    copies_wait_all();
     __syncwarp();
 }
 
@@ -208,7 +205,7 @@ struct weights {
 
 /* Scores into weights, and the maximum and sum of the query; the factor that what was summed so far must take. */
 template <typename T>
-__device__ __forceinline__ float soften(struct weights &w, const float *scores, float *max, float *sum) {
+__device__ __forceinline__ float update_softmax(struct weights &w, const float *scores, float *max, float *sum) {
     const float *row = scores + threadIdx.x % 4 * 2;
     float2 p[BLOCKS][2];
     float largest = *max;
@@ -344,7 +341,7 @@ __device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<D
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++) {
             struct weights w;
-            const float keep = soften<T>(w, scores[8 * tile + query], &r.max[tile], &r.sum[tile]);
+            const float keep = update_softmax<T>(w, scores[8 * tile + query], &r.max[tile], &r.sum[tile]);
             add_values<T, DH>(r.out[tile], values, w, keep, position[tile], c, first, op.window);
         }
         __syncwarp();

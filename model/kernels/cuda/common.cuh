@@ -41,6 +41,11 @@ __device__ __forceinline__ float warp_max(float x) {
     return x;
 }
 
+/* silu(gate) * up */
+__device__ __forceinline__ float silu_times(float gate, float up) {
+    return gate / (1.0f + expf(-gate)) * up;
+}
+
 /* The page of a row's position; page 0 for a row without one. */
 __device__ __forceinline__ int page_of(const struct rows &rows, int row, int position) {
     if (position < 0) return 0;

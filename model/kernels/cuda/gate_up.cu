@@ -1,5 +1,5 @@
-/* h = silu(y Wg^T) * (y Wu^T), y = RMSNorm(x): a norm, then one product whose 16 rows are 8 of gate and 8 of up, so that both
- * halves of an output meet in the epilogue. h is 16 bit. */
+/* h = silu(y Wg^T) * (y Wu^T), y = RMSNorm(x): one product of the norm (product.cuh) whose groups of 16 rows are 8 of gate and
+ * 8 of up, so that both halves of an output meet in the epilogue. h is 16 bit. */
 #include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/product.cuh"
 #include "model/kernels/cuda/table.h"
@@ -23,7 +23,7 @@ template <typename T> struct silu_times_up {
         for (int i = threadIdx.x; i < HALF * tokens; i += blockDim.x) {
             int f = group * HALF + i % HALF, t = i / HALF;
             float gate = sum(i % HALF, t), up = sum(i % HALF + HALF, t);
-            if (f < hidden) h[(size_t)(first_token + t) * hidden + f] = from_float<T>(gate / (1.0f + expf(-gate)) * up);
+            if (f < hidden) h[(size_t)(first_token + t) * hidden + f] = from_float<T>(silu_times(gate, up));
         }
     }
 };

@@ -1,4 +1,4 @@
-/* logits[i, :] = W (RMSNorm(x[row_i, :])): norm of the rows wanted, then the product into f32. */
+/* logits[i, :] = W (RMSNorm(x[row_i, :])): the product of the norm (product.cuh) of the rows wanted, into f32. */
 #include "model/kernels/cuda/product.cuh"
 #include "model/kernels/cuda/table.h"
 

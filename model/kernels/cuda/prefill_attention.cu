@@ -11,6 +11,7 @@
  *   bits before they are multiplied with values. */
 #include <math_constants.h>
 
+#include "model/kernels/cuda/attention.cuh"
 #include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/product_mma.cuh"
 #include "model/kernels/cuda/tiles.cuh"
@@ -24,7 +25,7 @@ template <int DH> struct plan {
 
 /* All that this thread copied is there; after the barrier, all that any thread did. */
 __device__ __forceinline__ void wait_for_copies() {
-    asm volatile("cp.async.wait_all;" ::: "memory");
+    copies_wait_all();
     __syncthreads();
 }
 
@@ -102,8 +103,8 @@ template <int DH> struct running {
 
 /* Scores of a tile at `first` into weights; what has been summed is scaled to the new maximum. `factor` is scale log2(e). */
 template <int DH>
-__device__ __forceinline__ void soften(float (&s)[plan<DH>::KEYS / 8][4], struct running<DH> &r, int first, int window,
-                                       bool is_edge, float factor) {
+__device__ __forceinline__ void update_softmax(float (&s)[plan<DH>::KEYS / 8][4], struct running<DH> &r, int first,
+                                               int window, bool is_edge, float factor) {
     constexpr int TILES = plan<DH>::KEYS / 8;
 #pragma unroll
     for (int row = 0; row < 2; row++) {
@@ -113,7 +114,7 @@ __device__ __forceinline__ void soften(float (&s)[plan<DH>::KEYS / 8][4], struct
         for (int i = 0; i < 2 * TILES; i++) {
             float &x = s[i / 2][2 * row + i % 2];
             int key = first + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
-            if (is_edge && (key > position || (window > 0 && key <= position - window))) x = -CUDART_INF_F;
+            if (is_edge && !is_visible(key, position, window)) x = -CUDART_INF_F;
             max = fmaxf(max, x);
         }
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
@@ -204,7 +205,7 @@ __global__ void __launch_bounds__(THREADS) prefill_attention_kernel(const struct
         wait_for_copies(); /* keys are there, values are used up */
         load_tile<T, DH>(values, op, op.kv.v, head, first, last);
         score<T, DH>(s, q + mine * STRIDE, keys);
-        soften<DH>(s, r, first, op.window, is_edge, factor);
+        update_softmax<DH>(s, r, first, op.window, is_edge, factor);
         wait_for_copies(); /* values are there, keys are used up */
         if (first + KEYS <= last) load_tile<T, DH>(keys, op, op.kv.k, head, first + KEYS, last);
         add_values<T, DH>(r, s, values);

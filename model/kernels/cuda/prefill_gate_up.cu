@@ -5,10 +5,6 @@
 
 enum { THREADS = 256 };
 
-__device__ __forceinline__ float silu_times(float gate, float up) {
-    return gate / (1.0f + expf(-gate)) * up;
-}
-
 /* Four elements a thread; the last may reach into the rows past T. */
 template <typename T>
 __global__ void __launch_bounds__(THREADS)

@@ -4,6 +4,7 @@
  *   3. finish: one warp a row and head: bias, q/k norm, rotation; q in place, k and v to the pages in 16 bit. */
 #include "model/kernels/cuda/norm.cuh"
 #include "model/kernels/cuda/prefill.cuh"
+#include "model/kernels/cuda/rope.cuh"
 
 enum { WARPS = 8 };
 
@@ -33,9 +34,7 @@ template <typename T> __device__ struct head<T> find_head(const struct op_qkv &o
     h.bias = bias.data ? (const T *)bias.data + index * dh : nullptr;
     h.norm = is_v ? nullptr : (const T *)op.k_norm.data;
     h.is_rotated = !is_v;
-    const int offset = position < 0 ? row % KV_PAGE : position % KV_PAGE;
-    h.cache = (T *)(is_v ? op.kv.v : op.kv.k) +
-              (((size_t)page_of(op.rows, row, position) * op.kv_heads + index) * KV_PAGE + offset) * dh;
+    h.cache = kv_cell<T>(op, is_v, page_of(op.rows, row, position), index, row, position);
     return h;
 }
 
@@ -59,11 +58,7 @@ __global__ void __launch_bounds__(WARPS * 32) finish_kernel(const struct op_qkv 
             a *= scale * to_float(h.norm[i]);
             b *= scale * to_float(h.norm[i + half]);
         }
-        if (h.is_rotated) {
-            float c = rope[2 * i], s = rope[2 * i + 1], rotated = a * c - b * s;
-            b = b * c + a * s;
-            a = rotated;
-        }
+        if (h.is_rotated) rotate(a, b, rope[2 * i], rope[2 * i + 1]);
         if (h.cache) {
             h.cache[i] = from_float<T>(a);
             h.cache[i + half] = from_float<T>(b);

@@ -1,15 +1,17 @@
 /* The product for many tokens: weights and tokens through shared memory. See product.cuh.
  *
  * A cluster of 8 blocks owns 128 weight rows, a block one split of k. Pieces of the weights [128, 64] and of the tokens
- * [TILES * 8, 64] pass through a ring in shared memory; the first weights are on their way before the block waits for the tokens.
- * Warp (i, j) of 4 x 2 owns 32 rows and half of the tokens. In the ring the 16-byte chunks of odd rows are swapped by halves, so that no two lanes meet in a
- * bank. Bytes: O K 2 of weights a chunk of TILES * 8 tokens; x from L2, TILES / 16 of that. */
+ * [TILES * 8, 64] pass through a ring in shared memory; the first weights are on their way before the block waits for the
+ * tokens. Warp (i, j) of 4 x 2 owns 32 rows and half of the tokens. In the ring the 16-byte chunks of odd rows are swapped by
+ * halves, so that no two lanes meet in a bank. Bytes: O K 2 of weights a chunk of TILES * 8 tokens; x from L2, TILES / 16 of
+ * that. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_WIDE_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_WIDE_CUH
 
 #include <cooperative_groups.h>
 
 #include "model/kernels/cuda/product_mma.cuh"
+#include "model/kernels/cuda/tiles.cuh"
 
 enum { WIDE_ROWS = 128, WIDE_CHUNKS = PRODUCT_PIECE / 8, WIDE_COPY_ROWS = PRODUCT_THREADS / WIDE_CHUNKS };
 
@@ -54,19 +56,6 @@ template <int TILES> struct wide {
     static_assert(cluster_sums<TILES>::bytes <= ring_bytes, "the sums fit in the ring");
 };
 
-__device__ __forceinline__ void copy_async(void *shared, const void *from, bool wanted) {
-    asm volatile(
-        "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
-        "l"(from), "r"(wanted ? 16 : 0)
-        : "memory");
-}
-__device__ __forceinline__ void copies_end_group() {
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int PENDING> __device__ __forceinline__ void copies_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
-}
-
 __device__ __forceinline__ uint4 *wide_chunk(unsigned char *matrix, int row, int chunk) {
     return reinterpret_cast<uint4 *>(matrix) + row * WIDE_CHUNKS + (chunk ^ (row % 2 * 4));
 }
@@ -98,7 +87,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
 #pragma unroll
         for (int i = 0; i < WIDE_ROWS / WIDE_COPY_ROWS; i++) {
             bool wanted = from[i] && at < k;
-            copy_async(wide_chunk(to, copy_row + i * WIDE_COPY_ROWS, chunk), wanted ? from[i] + at : x, wanted);
+            copy_async_ahead(wide_chunk(to, copy_row + i * WIDE_COPY_ROWS, chunk), wanted ? from[i] + at : x, wanted);
         }
     };
     auto copy_tokens = [&](int piece) {
@@ -108,7 +97,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
         for (int i = 0; i < shape::columns / WIDE_COPY_ROWS; i++) {
             int column = copy_row + i * WIDE_COPY_ROWS, token = first_token + column;
             bool wanted = token < tokens && at < k;
-            copy_async(wide_chunk(to, column, chunk), wanted ? x + (size_t)token * k + at : x, wanted);
+            copy_async_ahead(wide_chunk(to, column, chunk), wanted ? x + (size_t)token * k + at : x, wanted);
         }
     };
     next_may_start();
@@ -118,18 +107,18 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
 #pragma unroll
     for (int i = 0; i < STAGES - 1; i++) {
         copy_tokens(i);
-        copies_end_group();
+        copies_commit_group();
     }
 
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane / 4, part = lane % 4;
     const int my_row = warp % 4 * 32 + row, my_column = warp / 4 * HALF * 8 + row;
     float c[2][HALF][4] = {};
     for (int piece = 0; piece < pieces; piece++) {
-        copies_wait<STAGES - 2>();
+        copies_wait_group<STAGES - 2>();
         __syncthreads();
         copy_weights(piece + STAGES - 1);
         copy_tokens(piece + STAGES - 1);
-        copies_end_group();
+        copies_commit_group();
         unsigned char *w = ring + piece % STAGES * shape::stage_bytes, *t = w + WIDE_ROWS * PRODUCT_PIECE * 2;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
@@ -154,7 +143,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
         }
     }
 
-    copies_wait<0>();
+    copies_wait_group<0>();
     __syncthreads();
     cluster_sums<TILES> sums(ring);
 #pragma unroll

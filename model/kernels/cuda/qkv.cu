@@ -1,9 +1,10 @@
 /* q, k, v of RMSNorm(x), with bias, q/k norm and RoPE; k and v into their pages.
- *   1. norm: x -> 16 bit.
- *   2. product over the rows of Wq, Wk, Wv as one, bias in the epilogue -> f32 q [T, H DH], kv_rows [T, 2 HKV DH].
- *   3. rope: one warp a row and head: q/k norm, rotation, q in place, k and v to the pages in 16 bit. */
+ *   1. product of the norm (product.cuh) over the rows of Wq, Wk, Wv as one, bias in the epilogue -> f32 q [T, H DH],
+ *      kv_rows [T, 2 HKV DH].
+ *   2. rope: one warp a row and head: q/k norm, rotation, q in place, k and v to the pages in 16 bit. */
 #include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/product.cuh"
+#include "model/kernels/cuda/rope.cuh"
 #include "model/kernels/cuda/table.h"
 
 template <typename T> struct qkv_rows {
@@ -89,18 +90,16 @@ __global__ void __launch_bounds__(ROPE_WARPS * 32) rope_kernel(const struct op_q
         for (int j = 0; j < ROPE_HELD; j++) a[j] *= scale * norm_a[j], b[j] *= scale * norm_b[j];
     }
     if (!is_q) head = (head - op.heads) % op.kv_heads;
-    const int offset = position < 0 ? row % KV_PAGE : position % KV_PAGE;
-    T *cache = (T *)(is_v ? op.kv.v : op.kv.k) + (((size_t)page * op.kv_heads + head) * KV_PAGE + offset) * dh;
+    T *cache = kv_cell<T>(op, is_v, page, head, row, position);
 #pragma unroll
     for (int j = 0; j < ROPE_HELD; j++) {
         int i = lane + 32 * j;
         if (i >= half) break;
-        float c = turn[j].x, s = turn[j].y;
-        float x = is_v ? a[j] : a[j] * c - b[j] * s, y = is_v ? b[j] : b[j] * c + a[j] * s;
+        if (!is_v) rotate(a[j], b[j], turn[j].x, turn[j].y);
         if (is_q)
-            in[i] = x, in[i + half] = y;
+            in[i] = a[j], in[i + half] = b[j];
         else
-            cache[i] = from_float<T>(x), cache[i + half] = from_float<T>(y);
+            cache[i] = from_float<T>(a[j]), cache[i + half] = from_float<T>(b[j]);
     }
 }
 

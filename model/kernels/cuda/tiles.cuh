@@ -1,4 +1,4 @@
-/* What both attentions on tensor cores do with tiles: between memory, shared memory and the registers of mma. */
+/* What kernels on tensor cores do with tiles: between memory, shared memory and the registers of mma. */
 #ifndef DUET_MODEL_KERNELS_CUDA_TILES_CUH
 #define DUET_MODEL_KERNELS_CUDA_TILES_CUH
 
@@ -32,11 +32,26 @@ __device__ __forceinline__ void load_transposed(uint32_t (&r)[4], const void *ro
                  : "memory");
 }
 
-/* 16 bytes, or zeros without reading. */
+/* 16 bytes into shared memory, or zeros without reading. The second asks L2 for 128 bytes: of a row that is read on. */
 __device__ __forceinline__ void copy_async(void *to, const void *from, bool wanted) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                  "r"(wanted ? 16 : 0)
                  : "memory");
+}
+__device__ __forceinline__ void copy_async_ahead(void *to, const void *from, bool wanted) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+                 "r"(wanted ? 16 : 0)
+                 : "memory");
+}
+/* Ends a group of this thread's copies; waits until at most PENDING groups are on their way; waits for all copies. */
+__device__ __forceinline__ void copies_commit_group() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int PENDING> __device__ __forceinline__ void copies_wait_group() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+__device__ __forceinline__ void copies_wait_all() {
+    asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 #endif
