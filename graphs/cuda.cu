@@ -332,6 +332,16 @@ extern "C" bool device_cuda_is_built(void) {
     return true;
 }
 
+/* The architecture of the kernels that run: the newest that was built and that is not newer than the GPU. */
+static int architecture_built_for(const struct cudaDeviceProp *properties) {
+    static const int built[] = {__CUDA_ARCH_LIST__}; /* 900: sm_90 */
+    const int gpu = properties->major * 100 + properties->minor * 10;
+    int newest = 0;
+    for (int architecture : built)
+        if (architecture <= gpu && architecture > newest) newest = architecture;
+    return newest;
+}
+
 extern "C" int device_open_cuda(struct device **out, const struct device_options *) {
     static const struct backend backend = make_backend();
     struct cudaDeviceProp properties;
@@ -352,8 +362,8 @@ extern "C" int device_open_cuda(struct device **out, const struct device_options
     d->common.is_async = true;
     d->common.threads = 1;
     d->multiprocessors = properties.multiProcessorCount;
-    d->starts_early = properties.major >= 9;
-    d->takes_clusters = properties.major >= 9 && properties.sharedMemPerBlockOptin >= (size_t)200 << 10;
+    d->starts_early = architecture_built_for(&properties) >= 900;
+    d->takes_clusters = d->starts_early && properties.sharedMemPerBlockOptin >= (size_t)200 << 10;
     snprintf(d->common.name, sizeof d->common.name, "%.95s", properties.name);
     *out = &d->common;
     return 0;

@@ -50,8 +50,9 @@ int cuda_sum_words(struct stream *, const void *words, size_t bytes, uint64_t *s
 
 /* Facts that launchers choose grids by. */
 int cuda_multiprocessors(const struct device *);
-bool cuda_starts_early(const struct device *); /* programmatic dependent launch: from compute capability 9.0 */
-bool cuda_takes_clusters(
-    const struct device *); /* clusters of blocks with 200 KiB of shared memory each: 9.0 and 10.0 */
+/* Programmatic dependent launch: kernels built for compute capability 9.0 or later, on such a GPU. */
+bool cuda_starts_early(const struct device *);
+/* The same, and room for clusters of blocks with 200 KiB of shared memory each: 9.0 and 10.0. */
+bool cuda_takes_clusters(const struct device *);
 
 #endif
