@@ -34,7 +34,7 @@ struct engine_options {
     int pipeline;            /* rounds in flight, 1 or 2; 0: 2 where the device is asynchronous, else 1 */
     bool random_weights;     /* benchmarks: target and draft are shapes (model/shape.h), without files and tokenizer */
     float simulate_alpha;    /* benchmarks: accept with this probability whatever the models say; 0: the rule */
-    int timing;              /* the device's time is measured in every so manieth round, the first included; 0: never */
+    int timing;              /* the device's time is measured in every timing-th round, the first included; 0: never */
     struct progress progress;
 };
 

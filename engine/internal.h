@@ -71,7 +71,7 @@ struct engine {
     struct acceptance stats;
     int64_t host_us, wait_us;
     uint64_t graph_launches, kernel_launches; /* of rounds */
-    int timing;                               /* every so manieth round is timed; 0: none */
+    int timing;                               /* every timing-th round is timed; 0: none */
     struct round_times times;
 };
 

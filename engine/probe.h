@@ -19,7 +19,7 @@ int probe_fill_free_pages(struct engine *, unsigned char byte);
 int probe_free_pages_checksum(struct engine *, uint64_t *out);
 int probe_free_page_count(const struct engine *);
 
-/* Times every so manieth round from now on, 0: none. ERR_USAGE for an engine that was made without timing. */
+/* Times one round in `every` from now on, 0: none. ERR_USAGE for an engine that was made without timing. */
 int probe_set_timing(struct engine *, int every);
 
 /* From here on prefill goes through the row-invariant kernels of decoding, where a device has others (CUDA). */

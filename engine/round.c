@@ -127,16 +127,21 @@ static void note_draft_len(struct sequence *s, int k) {
     if (s->draft_len > len) s->draft_len = len;
 }
 
+/* The part of a round that ends at mark i + 1, the border after run_round's i-th piece of work. */
+static double *part_of(struct round_times *t, int i, int k) {
+    if (i == 2 * k) return &t->verify_ms;
+    return i < 2 * k && i % 2 == 0 ? &t->draft_ms : &t->sampling_ms;
+}
+
 /* The round is done, so its marks are; the ring gives them to another round only after this. */
 static int read_marks(struct engine *e, const struct round *r) {
     if (!r->timed) return 0;
-    struct round_times *t = &e->times;
     for (int i = 0; i + 1 < r->marks.count; i++) {
         float ms;
         TRY(marks_ms(&r->marks, i, &ms));
-        *(i == 2 * r->k ? &t->verify_ms : i < 2 * r->k && i % 2 == 0 ? &t->draft_ms : &t->sampling_ms) += (double)ms;
+        *part_of(&e->times, i, r->k) += (double)ms;
     }
-    t->rounds++;
+    e->times.rounds++;
     return 0;
 }
 

@@ -25,8 +25,8 @@ struct recording; /* one captured, launchable graph of one device */
 
 struct device_options {
     int threads; /* host ops; 0: the CPUs that affinity and cgroup allow */
-    bool
-        check_launches; /* wait after every launch outside a capture, so that a fault is told of the kernel that made it */
+    /* Wait after every launch outside a capture, so that a fault is told of the kernel that made it. */
+    bool check_launches;
 };
 
 /* --- device ------------------------------------------------------------------------------------- */

@@ -3,8 +3,8 @@
  * A draw is one launch, each row on a team of blocks (cuda_team.cuh, cuda_distribution.cuh); the loads are one thread an
  * input. Bytes of a draw: 4 V of logits read, 4 V of p written. Built without contraction (--fmad=false): fused operations
  * are spelled out. */
+#include "sampler/cuda_accept.cuh"
 #include "sampler/cuda_distribution.cuh"
-#include "sampler/cuda_rows.cuh"
 
 /* --- draw ------------------------------------------------------------------------------------------------- */
 
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(THREADS, 2) draw_kernel(const struct sampler_d
         int drawn = -1;
         if (is_live)
             drawn = draw_id(t, s, slot, b.draft_logits + (size_t)row * b.draft_stride, b.vocab_draft,
-                            rule_stream(b.rule, slot.length, op.index, PHILOX_DRAFT_DRAW), draft_row(b, at, op.index));
+                            rule_stream(b.rule, slot.length, op.index, PHILOX_DRAFT_DRAW), draft_row(&b, at, op.index));
         if (t.member != 0 || threadIdx.x != 0) continue;
         if (is_live) b.drafted[at * b.k_max + op.index] = drawn;
         b.draft_tokens[row] = is_inert ? 0 : id_or_zero(drawn, b.vocab_draft);

@@ -5,8 +5,8 @@
  *   token. Between them ACCEPT_BLOCK adds up what the carries leave of p_target.
  * Bytes: per row of p_target 4 V of logits read, 4 V of p written, 4 V of p_draft read; per walk two rows for the race; for
  *   ACCEPT_BLOCK K - 1 rows of both once more. */
+#include "sampler/cuda_accept.cuh"
 #include "sampler/cuda_distribution.cuh"
-#include "sampler/cuda_rows.cuh"
 
 /* --- p_target --------------------------------------------------------------------------------------------- */
 
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         if (slot.status != SLOT_LIVE || j > drafted) continue;
         const int n_q = j < drafted ? min(b.vocab_draft, b.vocab_target) : 0;
         const struct target_row target = {.logits = b.target_logits + (size_t)i * b.target_stride,
-                                          .q = n_q > 0 ? draft_row(b, at, j) : nullptr,
+                                          .q = n_q > 0 ? draft_row(&b, at, j) : nullptr,
                                           .p = b.p_target + (size_t)i * b.vocab_target,
                                           .n = b.vocab_target,
                                           .n_q = n_q,
@@ -107,7 +107,7 @@ __device__ static struct token_pair pair_of(const struct sampler_accept &op, int
     const struct sampler_buffers &b = op.b;
     const int d = b.drafted[at * b.k_max + j];
     if (d < 0 || d >= b.vocab_target || d >= b.vocab_draft) return token_pair{0, 1, d, false};
-    return token_pair{target_row_of(op, row, j)[d], draft_row(b, at, j)[d], d, true};
+    return token_pair{target_row_of(op, row, j)[d], draft_row(&b, at, j)[d], d, true};
 }
 
 /* S of every row's positions 1..k-1: what is left of p_target there by what the tokens before it carry. */
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(THREADS, 2) excess_kernel(const struct sampler
         float carry = 1;
         for (int d = 0; d < j; d++) carry = rule_carry(carry, pairs[d].target, pairs[d].draft);
         const struct part part = part_of(t, s, b.vocab_target, nullptr);
-        const float *p = target_row_of(op, row, j), *q = draft_row(b, at, j);
+        const float *p = target_row_of(op, row, j), *q = draft_row(&b, at, j);
         u64 mass = 0;
 #pragma unroll 4
         for (int id = part.first + threadIdx.x; id < part.first + part.count; id += THREADS)
@@ -167,7 +167,7 @@ __device__ static void look_ahead(const struct sampler_accept &op, const struct 
             step.pair = pair_of(op, w.row, w.at, j);
             step.overlap = rule_sum(b.overlap[i]);
             step.uniform = rule_uniform(philox_word(w.slot.key, from.subsequence, from.purpose, 0));
-            step.is_draft_bad = isnan(draft_row(b, w.at, j)[0]);
+            step.is_draft_bad = isnan(draft_row(&b, w.at, j)[0]);
         }
         steps[j] = step;
     }
@@ -291,7 +291,7 @@ __device__ static int draw_last(struct team &t, struct scratch &s, const struct 
         rule_stream(op.b.rule, w.n, max(j, 0), w.record.k > 0 ? PHILOX_RESIDUAL : PHILOX_PLAIN);
     const struct part part = part_of(t, s, n, nullptr);
     const int end = j >= 0 ? part.first + part.count : part.first;
-    const float *p = target_row_of(op, w.row, max(j, 0)), *q = j >= 0 && n_q > 0 ? draft_row(op.b, w.at, j) : nullptr;
+    const float *p = target_row_of(op, w.row, max(j, 0)), *q = j >= 0 && n_q > 0 ? draft_row(&op.b, w.at, j) : nullptr;
     u64 best = race_ids(part.first, end, w.slot.key, from,
                         [&](int i) { return rule_excess(w.carry, p[i], i < n_q ? q[i] : 0); });
     best = reduce_team<larger>(t, s, best);

@@ -19,14 +19,6 @@ struct accept_args {
 _Static_assert(sizeof(struct accept_args) <= STREAM_ARGS_MAX && sizeof(struct draw_args) <= STREAM_ARGS_MAX,
                "arguments fit a submission");
 
-static int id_or_zero(int id, int vocab) {
-    return id >= 0 && id < vocab ? id : 0;
-}
-
-static float *draft_row(const struct sampler_buffers *b, int slot, int index) {
-    return b->p_draft + ((size_t)slot * (size_t)b->k_max + (size_t)index) * (size_t)b->vocab_draft;
-}
-
 /* The size of a loop over the vocabulary, in multiply-adds, for parallel_run. */
 static int64_t work_of(int rows, int vocab) {
     enum { WORK_AN_ID = 8 };

@@ -1,5 +1,5 @@
-/* What the files of the sampler share: checks of a launch; on the host, loops over the vocabulary and the distribution
- * made of them. */
+/* What the files of the sampler share: checks and cells of a launch; the exchange of blocks on a GPU; on the host, loops over
+ * the vocabulary and the distribution made of them. */
 #ifndef DUET_SAMPLER_INTERNAL_H
 #define DUET_SAMPLER_INTERNAL_H
 
@@ -9,6 +9,16 @@
 
 /* ERR_INTERNAL if a launch asks for more rows or draws than there are buffers for. */
 int sampler_check_shape(const char *what, const struct sampler_buffers *, int batch, int k);
+
+/* An id as the input of a model whose map has `vocab` ids. */
+DUET_INLINE int id_or_zero(int id, int vocab) {
+    return id >= 0 && id < vocab ? id : 0;
+}
+
+/* p_draft [vocab_draft] of a slot's drafted token `index`. */
+DUET_INLINE float *draft_row(const struct sampler_buffers *b, int slot, int index) {
+    return b->p_draft + ((size_t)slot * (size_t)b->k_max + (size_t)index) * (size_t)b->vocab_draft;
+}
 
 /* --- the GPU: a row of logits belongs to a team of blocks -------------------------------------------------- */
 
@@ -37,8 +47,8 @@ struct vector {
     void (*zero_after)(float *weight, const float *logits, int n, uint32_t order, int id);
     /* rule_excess of each id; q is 0 from n_q on. */
     void (*residual)(float carry, const float *p, int n, const float *q, int n_q, float *out);
-    uint64_t (*mass_excess)(float carry, const float *p, int n, const float *q,
-                            int n_q); /* the sum of their rule_mass */
+    /* The sum of rule_mass of these. */
+    uint64_t (*mass_excess)(float carry, const float *p, int n, const float *q, int n_q);
     /* The exponential race; -1 if no p is above 0. */
     int (*race)(const float *p, int n, uint64_t key, uint64_t position, int purpose);
 };

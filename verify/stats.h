@@ -45,8 +45,8 @@ double acceptance_alpha_coupled(const struct acceptance *);
 double acceptance_expected(const struct acceptance *, enum accept_rule);
 double acceptance_draft_rate(const struct acceptance *);  /* accepted / drafted */
 double acceptance_mean_length(const struct acceptance *); /* 1 + accepted / rounds */
-double acceptance_position_rate(const struct acceptance *,
-                                int j); /* accepted at j / rounds (vLLM's per-position rate) */
+/* Rounds that accepted position j (0-based) / rounds: vLLM's per-position rate. */
+double acceptance_position_rate(const struct acceptance *, int j);
 /* Tokens a round that a constant acceptance `alpha` predicts: (1 - alpha^(K+1)) / (1 - alpha). */
 double acceptance_predicted_length(double alpha, int k);
 

@@ -53,9 +53,9 @@ __device__ __forceinline__ int page_of(const struct rows &rows, int row, int pos
     return rows.page_table[(size_t)slot * rows.pages_per_slot + position / KV_PAGE];
 }
 
-/* Programmatic dependent launch, sm_90 and later: a kernel launched by launch_dependent may start while the kernel before it still
- * runs. So it fetches weights, which nothing writes, and then waits; before inputs_are_ready() it reads nothing else and writes
- * nothing, and every thread calls it, else the kernels after it could start too early. */
+/* Programmatic dependent launch, sm_90 and later: a kernel launched by launch_dependent may start while the kernel before it
+ * still runs. So it fetches weights, which nothing writes, and then waits; before inputs_are_ready() it reads nothing else and
+ * writes nothing, and every thread calls it, else the kernels after it could start too early. */
 __device__ __forceinline__ void inputs_are_ready() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -68,9 +68,9 @@ __device__ __forceinline__ void next_may_start() {
 #endif
 }
 
-/* The part of a multiprocessor's memory, in percent, that kernels around a narrow product ask for as shared memory: 132 of 228 KiB.
- * It changes only while a multiprocessor is idle, so blocks of the next kernel would wait if it needed more; and loads in flight
- * need the rest. */
+/* The part of a multiprocessor's memory, in percent, that kernels around a narrow product ask for as shared memory: 132 of
+ * 228 KiB. It changes only while a multiprocessor is idle, so blocks of the next kernel would wait if it needed more; and loads
+ * in flight need the rest. */
 enum { SHARED_PERCENT = 58, SHARED_PERCENT_ANY = cudaSharedmemCarveoutDefault };
 
 /* Launches `kernel` so that it may start early; clusters of `cluster` blocks along x. */

@@ -60,6 +60,34 @@ __device__ __forceinline__ uint4 *wide_chunk(unsigned char *matrix, int row, int
     return reinterpret_cast<uint4 *>(matrix) + row * WIDE_CHUNKS + (chunk ^ (row % 2 * 4));
 }
 
+/* One piece of k: 32 weight rows from `row` by half of the tokens from `column`. */
+template <typename T, int TILES>
+__device__ __forceinline__ void wide_multiply(float (&c)[2][TILES / 2][4], unsigned char *weights,
+                                              unsigned char *tokens, int row, int column, int part) {
+    constexpr int HALF = TILES / 2, BATCH = HALF < 4 ? HALF : 4;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        uint4 low[2], high[2];
+#pragma unroll
+        for (int g = 0; g < 2; g++) {
+            low[g] = *wide_chunk(weights, row + g * 16, h * 4 + part);
+            high[g] = *wide_chunk(weights, row + g * 16 + 8, h * 4 + part);
+        }
+#pragma unroll
+        for (int first = 0; first < HALF; first += BATCH) {
+            uint4 b[BATCH];
+#pragma unroll
+            for (int i = 0; i < BATCH; i++) b[i] = *wide_chunk(tokens, column + (first + i) * 8, h * 4 + part);
+#pragma unroll
+            for (int second = 0; second < 2; second++)
+#pragma unroll
+                for (int i = 0; i < BATCH; i++)
+#pragma unroll
+                    for (int g = 0; g < 2; g++) mma_half<T>(c[g][first + i], low[g], high[g], b[i], second);
+        }
+    }
+}
+
 template <typename T, int TILES, typename Rows, typename Out>
 __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
                                                    : TILES <= 16 ? 2
@@ -67,7 +95,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
     wide_product_kernel(Rows weights, const T *x, int tokens, int k, Out out) {
 #if __CUDA_ARCH__ >= 900
     typedef wide<TILES> shape;
-    constexpr int STAGES = shape::stages, HALF = TILES / 2, BATCH = HALF < 4 ? HALF : 4;
+    constexpr int STAGES = shape::stages, HALF = TILES / 2;
     extern __shared__ __align__(128) unsigned char ring[];
     const int split = blockIdx.x % PRODUCT_SPLITS,
               first_group = blockIdx.x / PRODUCT_SPLITS * (WIDE_ROWS / PRODUCT_ROWS);
@@ -119,28 +147,8 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
         copy_weights(piece + STAGES - 1);
         copy_tokens(piece + STAGES - 1);
         copies_commit_group();
-        unsigned char *w = ring + piece % STAGES * shape::stage_bytes, *t = w + WIDE_ROWS * PRODUCT_PIECE * 2;
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            uint4 low[2], high[2];
-#pragma unroll
-            for (int g = 0; g < 2; g++) {
-                low[g] = *wide_chunk(w, my_row + g * 16, h * 4 + part);
-                high[g] = *wide_chunk(w, my_row + g * 16 + 8, h * 4 + part);
-            }
-#pragma unroll
-            for (int first = 0; first < HALF; first += BATCH) {
-                uint4 b[BATCH];
-#pragma unroll
-                for (int i = 0; i < BATCH; i++) b[i] = *wide_chunk(t, my_column + (first + i) * 8, h * 4 + part);
-#pragma unroll
-                for (int second = 0; second < 2; second++)
-#pragma unroll
-                    for (int i = 0; i < BATCH; i++)
-#pragma unroll
-                        for (int g = 0; g < 2; g++) mma_half<T>(c[g][first + i], low[g], high[g], b[i], second);
-            }
-        }
+        unsigned char *stage = ring + piece % STAGES * shape::stage_bytes;
+        wide_multiply<T, TILES>(c, stage, stage + WIDE_ROWS * PRODUCT_PIECE * 2, my_row, my_column, part);
     }
 
     copies_wait_group<0>();
