@@ -95,7 +95,7 @@ struct op_attention {
     const float *q; /* [T, H*DH] */
     struct kv_layer kv;
     float *out;      /* [T, H*DH] */
-    float *partials; /* [T, H, ATTENTION_PARTS, DH + 2] scratch of the CUDA device, not of prefill; else NULL */
+    float *partials; /* [T, H, ATTENTION_PARTS, DH + 2] scratch of CUDA without clusters; NULL on the host */
     float scale;
     int32_t heads, kv_heads, head_dim;
     int32_t window; /* 0: none */
