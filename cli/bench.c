@@ -139,6 +139,11 @@ static void add_runs(struct table *t, const struct bench *b) {
     add_outcome(t, b, "alpha", acceptance_alpha(stats), "", 4);
 }
 
+/* Does a step take less time than reading `bytes` from memory would? */
+static bool is_cached(const struct bench *b, uint64_t bytes, double ms) {
+    return (double)bytes / b->bandwidth * 1e3 > ms;
+}
+
 static void print_results(const struct bench *b) {
     static const char *const heading[] = {"measure", "value", "unit", "MB read", "limit ms", "% of limit"};
     struct engine_info info = engine_info(b->engine);
@@ -157,7 +162,8 @@ static void print_results(const struct bench *b) {
                info.device, b->o->batch, accept_rule_name(info.accept), b->prompts.count, b->o->max_tokens,
                (double)b->o->sampling.temperature, b->steps.context);
     table_print(&t, b->o->csv);
-    if (!b->o->csv && (double)target_bytes(b) / b->bandwidth * 1e3 > b->steps.decode_ms)
+    bool is_draft_cached = info.k_max > 0 && is_cached(b, draft_bytes(b), b->steps.draft_step_ms);
+    if (!b->o->csv && (is_draft_cached || is_cached(b, target_bytes(b), b->steps.decode_ms)))
         puts("\nAbove 100 %: what a step reads stays in the caches.");
     double speed_up = rate(&b->speculative) / rate(&b->plain);
     if (!b->o->csv && b->speculative.tokens > 0 && speed_up < 1)
