@@ -10,6 +10,7 @@ NVCC   ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nv
 # The CUDA device is built where there is an nvcc. .cu files replace the stub that says that there is none.
 CU_SRC   := $(wildcard graphs/*.cu model/kernels/cuda/*.cu sampler/*.cu)
 CU_STUB  := engine/no_cuda.c
+TEST_CU  := $(wildcard tests/*.cu)
 DEVICE   ?= $(if $(and $(NVCC),$(CU_SRC)),cuda,host)
 BUILD    := build/$(DEVICE)-$(MODE)
 
@@ -39,6 +40,7 @@ ifeq ($(and $(NVCC),$(CU_SRC)),)
 $(error DEVICE=cuda needs nvcc and the CUDA sources; DEVICE=host needs neither)
 endif
 LIB_SRC   := $(filter-out $(CU_STUB),$(LIB_SRC))
+TEST_SRC  := $(filter-out tests/no_cuda.c,$(TEST_SRC))
 CUDA_LIB  := $(firstword $(wildcard $(dir $(realpath $(NVCC)))../lib64) $(dir $(realpath $(NVCC)))../lib)
 # CUDA_ARCH: architectures such as sm_90, or `all`; the default is the GPU that is there, else sm_90. PTX of the last one
 # lets newer GPUs run the program.
@@ -53,12 +55,13 @@ override LDLIBS += -L$(CUDA_LIB) -Wl,-rpath,$(abspath $(CUDA_LIB)) -lcublas -lcu
 else ifneq ($(DEVICE),host)
 $(error DEVICE=$(DEVICE): expected host or cuda)
 else
-CU_SRC :=
+CU_SRC  :=
+TEST_CU :=
 endif
 
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) $(CU_SRC:%=$(BUILD)/%.o)
 CLI_OBJ  := $(CLI_SRC:%.c=$(BUILD)/%.o)
-TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o)
+TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o) $(TEST_CU:%=$(BUILD)/%.o)
 
 # All cores, unless -j says otherwise; two commands at once (`make demo test`) take turns.
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
@@ -138,7 +141,8 @@ CUDA_SUITES   := $(basename $(notdir $(filter tests/cuda/check_%,$(CUDA_TEST_SRC
                  check_accept check_accept_texts check_reference check_lossless check_cache check_rounds check_fidelity \
                  check_steady
 CUDA_TEST_OBJ := $(patsubst %.cu,$(BUILD)/%.cu.o,$(patsubst %.c,$(BUILD)/%.o,$(CUDA_TEST_SRC))) \
-                 $(patsubst tests/%.c,$(BUILD)/tests/%.o,$(filter-out tests/check_% tests/run.c,$(TEST_SRC))) \
+                 $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/check_% tests/run.c,$(TEST_SRC))) \
+                 $(TEST_CU:%=$(BUILD)/%.o) \
                  $(patsubst %,$(BUILD)/tests/%.o,$(filter-out $(patsubst tests/cuda/%,%,$(basename $(CUDA_TEST_SRC))),$(CUDA_SUITES)))
 $(BUILD)/tests/cuda/suites.h: STAMP_TEXT = $(foreach s,$(CUDA_SUITES),SUITE($(s)))
 $(BUILD)/tests/cuda/suites.h: FORCE
@@ -169,8 +173,8 @@ run-tests-cuda-sanitize: $(BUILD)/tests/run_cuda
 	done
 
 # The claims of docs/CORRECTNESS.md, each with its figure, as a table; FIDELITY=small for the sizes of `make test`.
-FIDELITY_SRC := $(wildcard tests/fidelity/*.c) $(filter-out tests/check_% tests/run.c tests/runner.c tests/faulty_host.c,$(wildcard tests/*.c))
-FIDELITY_OBJ := $(FIDELITY_SRC:%.c=$(BUILD)/%.o)
+FIDELITY_SRC := tests/fidelity/main.c $(filter-out tests/check_% tests/run.c tests/runner.c tests/faulty_host.c,$(TEST_SRC))
+FIDELITY_OBJ := $(FIDELITY_SRC:%.c=$(BUILD)/%.o) $(TEST_CU:%=$(BUILD)/%.o)
 $(BUILD)/tests/run_fidelity: $(LIB_OBJ) $(FIDELITY_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@

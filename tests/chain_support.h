@@ -7,6 +7,7 @@
 #ifndef DUET_TESTS_CHAIN_SUPPORT_H
 #define DUET_TESTS_CHAIN_SUPPORT_H
 
+#include "tests/chain_ops.h"
 #include "tests/sampler_support.h"
 #include "tests/statistics.h"
 #include "verify/stats.h"
@@ -14,7 +15,6 @@
 enum {
     CHAIN_VOCAB = 8,
     CHAIN_K_MAX = 8,
-    CHAIN_BATCH_MAX = 64,
     CHAIN_START = 2, /* committed tokens when a request starts */
     CHAIN_ROOM_MAX = 12
 };
@@ -32,10 +32,12 @@ enum chain_draft {
 };
 const char *chain_draft_name(enum chain_draft);
 
+enum { CHAIN_DRAFT_VOCAB = CHAIN_VOCAB + 2 }; /* at most */
+
 struct chain {
     int vocab_draft;
     float target[2][CHAIN_VOCAB][CHAIN_VOCAB]; /* [parity of the last position][last token][next] */
-    float draft[2][CHAIN_VOCAB][CHAIN_VOCAB + 2];
+    float draft[2][CHAIN_DRAFT_VOCAB][CHAIN_DRAFT_VOCAB];
 };
 void chain_make(struct chain *, enum chain_draft);
 /* The filtered distributions of the target, or of the draft's first CHAIN_VOCAB ids. */
@@ -71,7 +73,7 @@ struct chain_chances {
 };
 struct chain_chances chain_chances(const struct chain_tally *);
 
-/* --- running ---------------------------------------------------------------------------------------------------- */
+/* --- running (chain_drive.c) -------------------------------------------------------------------------------------- */
 
 struct chain_run {
     enum accept_rule rule;
@@ -81,9 +83,9 @@ struct chain_run {
     enum chain_draft draft;
     int draft_positions; /* the draft's own limit; 0: none */
     int64_t tokens;      /* to emit, about */
-    /* Wrong engines: spoil the state before the first and after the last drafted token of a round; NULL: no. */
-    void (*before_draft)(struct rig *), (*after_draft)(struct rig *);
+    enum chain_fault fault;
 };
+/* Everything happens on test_device(), which is some rounds ahead of the counting. */
 void chain_drive(const struct chain_run *, struct chain_tally *);
 
 #endif

@@ -1,17 +1,15 @@
 /* Wrong rules, which the test of the distribution must refuse. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/philox.h"
 #include "tests/chain_support.h"
 #include "tests/fidelity/fidelity.h"
 #include "tests/support.h"
 
-enum { V = CHAIN_VOCAB, K = 4 };
+enum { V = CHAIN_VOCAB, K = 4, BATCH = 4 };
 
 static int64_t control_tokens(const struct fidelity *f) {
-    return f->small || !test_device_is_host() ? 60000 : 1000000;
+    return fidelity_chain_tokens(f->small ? 60000 : 1000000, BATCH);
 }
 
 /* Rules of the test's own are cheap. */
@@ -21,70 +19,14 @@ static int64_t own_tokens(const struct fidelity *f) {
 
 /* --- the product's launches with its state spoilt ------------------------------------------------------------------ */
 
-/* Every slot's q becomes the one of its next position. */
-static void shift_q(struct rig *rig) {
-    size_t row = (size_t)rig->b.vocab_draft, rows = (size_t)rig->b.slots * (size_t)rig->b.k_max;
-    memmove(rig->b.p_draft, rig->b.p_draft + row, sizeof(float) * row * (rows - 1));
-}
-
-/* Every slot's q becomes that of the next slot: q by row where rows have moved. */
-static void rotate_q(struct rig *rig) {
-    size_t slot = (size_t)rig->b.vocab_draft * (size_t)rig->b.k_max;
-    float first[V * K];
-    memcpy(first, rig->b.p_draft + slot, sizeof(float) * slot);
-    memmove(rig->b.p_draft + slot, rig->b.p_draft + 2 * slot, sizeof(float) * slot * (size_t)(rig->b.slots - 2));
-    memcpy(rig->b.p_draft + slot * (size_t)(rig->b.slots - 1), first, sizeof(float) * slot);
-}
-
-static void normalise(float *q, int n) {
-    float sum = 0;
-    for (int id = 0; id < n; id++) sum += q[id];
-    for (int id = 0; id < n && sum > 0; id++) q[id] /= sum;
-}
-
-/* q is stored unsharpened: drawn at T, kept at T = 1. */
-static void flatten_q(struct rig *rig) {
-    for (int i = 0; i < rig->b.slots * rig->b.k_max; i++) {
-        float *q = rig->b.p_draft + i * rig->b.vocab_draft;
-        for (int id = 0; id < rig->b.vocab_draft; id++) q[id] = powf(q[id], 0.7f);
-        normalise(q, rig->b.vocab_draft);
-    }
-}
-
-enum { TOP_K = 3 };
-
-static void set_top_k(struct rig *rig, int top_k) {
-    for (int slot = 1; slot < rig->b.slots; slot++) rig->b.slot[slot].sampling.top_k = top_k;
-}
-
-static void draw_unfiltered(struct rig *rig) {
-    set_top_k(rig, 0);
-}
-
-/* The draft drew from all ids; the target, and q at acceptance, have the best TOP_K alone. */
-static void filter_q(struct rig *rig) {
-    set_top_k(rig, TOP_K);
-    for (int i = 0; i < rig->b.slots * rig->b.k_max; i++) {
-        float *q = rig->b.p_draft + i * rig->b.vocab_draft, kept[V];
-        for (int id = 0; id < V; id++) {
-            int above = 0;
-            for (int other = 0; other < V; other++) above += q[other] > q[id];
-            kept[id] = above < TOP_K ? q[id] : 0;
-        }
-        memcpy(q, kept, sizeof kept);
-        normalise(q, V);
-    }
-}
-
-static double spoilt_p(const struct fidelity *f, int top_k, void (*before)(struct rig *), void (*after)(struct rig *)) {
+static double spoilt_p(const struct fidelity *f, enum chain_fault fault) {
     static struct chain_tally t;
     struct chain_run run = {.k = K,
-                            .batch = 4,
-                            .sampling = {0.7f, 1, 0, top_k},
+                            .batch = BATCH,
+                            .sampling = {0.7f, 1, 0, fault == CHAIN_UNFILTERED ? CHAIN_TOP_K : 0},
                             .draft = CHAIN_GOOD,
                             .tokens = control_tokens(f),
-                            .before_draft = before,
-                            .after_draft = after};
+                            .fault = fault};
     chain_drive(&run, &t);
     return chain_chances(&t).next;
 }
@@ -208,11 +150,10 @@ static void right(struct fidelity *f, const char *claim, double p) {
 
 void fidelity_controls(struct fidelity *f) {
     int64_t n = control_tokens(f), own = own_tokens(f);
-    refused(f, n, "control: q of the next position is refused", spoilt_p(f, 0, NULL, shift_q));
-    refused(f, n, "control: q of another slot is refused", spoilt_p(f, 0, NULL, rotate_q));
-    refused(f, n, "control: q of another temperature is refused", spoilt_p(f, 0, NULL, flatten_q));
-    refused(f, n, "control: an unfiltered draw beside filtered p and q is refused",
-            spoilt_p(f, TOP_K, draw_unfiltered, filter_q));
+    refused(f, n, "control: q of the next position is refused", spoilt_p(f, CHAIN_NEXT_POSITION));
+    refused(f, n, "control: q of another slot is refused", spoilt_p(f, CHAIN_NEXT_SLOT));
+    refused(f, n, "control: q of another temperature is refused", spoilt_p(f, CHAIN_FLAT));
+    refused(f, n, "control: an unfiltered draw beside filtered p and q is refused", spoilt_p(f, CHAIN_UNFILTERED));
     right(f, "the test's own rule, a number for each purpose", own_p(f, round_by_token, false, false));
     refused(f, own, "control: one number for draw, acceptance and residual is refused",
             own_p(f, round_by_token, true, false));

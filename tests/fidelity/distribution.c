@@ -15,10 +15,8 @@ static const struct sampling filters[] = {
 static const int depths[] = {1, 2, 3, 4, 5, 6, 7, 8, -6, 3}, batches[] = {1, 2, 4, 8};
 enum { TEMPERATURES = 4, FILTERS = 5, DEPTHS = 10, BATCHES = 4, RULES = 3 };
 
-/* Where each launch is a round trip with copies, cells give tokens in proportion to their rows. */
 static int64_t tokens_of(const struct fidelity *f, int batch) {
-    int64_t tokens = fidelity_size(f, 1000000, 3000);
-    return test_device_is_host() || batch > 8 ? tokens : tokens * batch / 256;
+    return fidelity_chain_tokens(fidelity_size(f, 1000000, 3000), batch);
 }
 
 /* What many cells gave. */
