@@ -37,31 +37,37 @@ static void widen(float *out, const void *in, size_t n, enum dtype type) {
     }
 }
 
-/* One position's keys or values of all heads. */
-static int read_position(struct engine *e, const struct model_config *c, const void *cache, enum dtype type,
-                         size_t page, size_t offset, float *out) {
-    size_t dh = (size_t)c->head_dim, heads = (size_t)c->kv_heads, bytes = (size_t)dtype_bytes(type);
-    char *raw = malloc(heads * dh * bytes);
-    if (!raw) return err_set(ERR_MEMORY, "out of memory for a position");
+/* Keys or values of `positions` positions, which lie [HKV, KV_PAGE, DH] in each page, as [positions, HKV, DH]. */
+static int read_cache(struct engine *e, const struct model_config *c, const void *cache, enum dtype type,
+                      const struct sequence *s, int positions, float *out) {
+    size_t dh = (size_t)c->head_dim, heads = (size_t)c->kv_heads, row = dh * (size_t)dtype_bytes(type);
+    size_t bytes = heads * KV_PAGE * row;
+    char *raw = malloc(bytes);
+    if (!raw) return err_set(ERR_MEMORY, "out of memory for a page");
     int rc = 0;
-    for (size_t h = 0; h < heads && rc == 0; h++) {
-        size_t at = ((page * heads + h) * KV_PAGE + offset) * dh * bytes;
-        rc = stream_copy(e->stream, raw + h * dh * bytes, (const char *)cache + at, dh * bytes);
+    for (int p = 0; p < positions && rc == 0; p++) {
+        size_t page = (size_t)s->pages[p / KV_PAGE], offset = (size_t)(p % KV_PAGE);
+        if (offset == 0) rc = stream_copy(e->stream, raw, (const char *)cache + page * bytes, bytes);
+        if (offset == 0 && rc == 0) rc = stream_sync(e->stream);
+        for (size_t h = 0; h < heads && rc == 0; h++) {
+            const char *in = raw + (h * KV_PAGE + offset) * row;
+            float *at = out + ((size_t)p * heads + h) * dh;
+            if (type == DTYPE_F32)
+                memcpy(at, in, row);
+            else
+                widen(at, in, dh, type);
+        }
     }
-    if (rc == 0) rc = stream_sync(e->stream);
-    if (rc == 0 && type == DTYPE_F32) memcpy(out, raw, heads * dh * bytes);
-    if (rc == 0 && type != DTYPE_F32) widen(out, raw, heads * dh, type);
     free(raw);
     return rc;
 }
 
-int probe_read_kv(struct engine *e, const struct sequence *s, enum probe_model which, int layer, int position, float *k,
-                  float *v) {
+int probe_read_kv(struct engine *e, const struct sequence *s, enum probe_model which, int layer, int positions,
+                  float *k, float *v) {
     const struct model_config *c = probe_config(e, which);
     struct kv_layer kv = model_kv(model_of(e, which), layer);
-    size_t page = (size_t)s->pages[position / KV_PAGE], offset = (size_t)(position % KV_PAGE);
-    TRY(read_position(e, c, kv.k, kv.type, page, offset, k));
-    return read_position(e, c, kv.v, kv.type, page, offset, v);
+    TRY(read_cache(e, c, kv.k, kv.type, s, positions, k));
+    return read_cache(e, c, kv.v, kv.type, s, positions, v);
 }
 
 static bool is_owned(const struct engine *e, int page) {

@@ -6,8 +6,9 @@
 
 enum probe_model { PROBE_DRAFT, PROBE_TARGET };
 
-/* Copies keys and values of one layer and position of a sequence: [HKV, DH] f32 each, host memory. Synchronises. */
-int probe_read_kv(struct engine *, const struct sequence *, enum probe_model, int layer, int position, float *k,
+/* Copies keys and values of one layer at positions 0..positions-1 of a sequence: [positions, HKV, DH] f32 each, host memory.
+ * Synchronises. */
+int probe_read_kv(struct engine *, const struct sequence *, enum probe_model, int layer, int positions, float *k,
                   float *v);
 const struct model_config *probe_config(const struct engine *, enum probe_model);
 /* Positions that the draft's cache is known to hold. */

@@ -38,7 +38,7 @@ START_TEST(caches_equal_a_fresh_prefill_after_every_kind_of_round)
     test_pairs(pairs);
     struct engine_options options = pair_options(&pairs[0], _i, 1);
     options.pipeline = 1 + _i % 2;
-    struct engine *e = must_open_exact(&options);
+    struct engine *e = must_open_exact(&options), *fresh = must_open_exact(&options);
     struct sequence *s;
     ck_ok(engine_open(e, 400, &s));
     struct request r = sampled(e, long_prompt, 7, 0.6f);
@@ -46,7 +46,7 @@ START_TEST(caches_equal_a_fresh_prefill_after_every_kind_of_round)
         r.generation.seed = (uint64_t)turn;
         r.generation.max_tokens = 7 + turn % 4;
         struct answer a = run_turn(e, s, &r);
-        must_equal_fresh_prefill(e, s, &options, "after a turn");
+        must_equal_fresh_prefill(e, s, fresh, "after a turn");
         ids_free(&a.ids);
         r.prompt.len = 2;
     }
@@ -54,6 +54,7 @@ START_TEST(caches_equal_a_fresh_prefill_after_every_kind_of_round)
     ck_assert_msg(m.none > 0 && m.all > 0 && (_i == 1 || m.some > 0), "rounds with none %d, some %d, all %d", m.none,
                   m.some, m.all);
     free_requests(&r, 1);
+    engine_destroy(fresh);
     engine_destroy(e);
 }
 END_TEST
@@ -89,7 +90,7 @@ START_TEST(k_may_change_also_to_zero_between_rounds)
     struct engine_options options = pair_options(&self, 4, 1);
     for (int pipeline = 1; pipeline <= 2; pipeline++) {
         options.pipeline = pipeline;
-        struct engine *e = must_open_exact(&options);
+        struct engine *e = must_open_exact(&options), *fresh = must_open_exact(&options);
         struct sequence *s;
         ck_ok(engine_open(e, 600, &s));
         struct request r = sampled(e, long_prompt, 400, 0);
@@ -106,9 +107,10 @@ START_TEST(k_may_change_also_to_zero_between_rounds)
         ck_assert_int_eq(engine_stats(e)->rejected, 0); /* the draft's cache never starves */
         ck_ok(engine_set_k(e, 4));
         struct answer a = run_turn(e, s, &r);
-        must_equal_fresh_prefill(e, s, &options, "after changes of k");
+        must_equal_fresh_prefill(e, s, fresh, "after changes of k");
         ids_free(&a.ids);
         free_requests(&r, 1);
+        engine_destroy(fresh);
         engine_destroy(e);
     }
 }
@@ -188,7 +190,7 @@ START_TEST(an_undone_turn_leaves_nothing_in_the_draft_s_cache)
     test_pairs(pairs);
     struct pair self = self_pair(&pairs[0]);
     struct engine_options options = pair_options(&self, 4, 1);
-    struct engine *e = must_open_exact(&options);
+    struct engine *e = must_open_exact(&options), *fresh = must_open_exact(&options);
     struct sequence *s;
     int n;
     ck_ok(engine_open(e, 400, &s));
@@ -201,9 +203,10 @@ START_TEST(an_undone_turn_leaves_nothing_in_the_draft_s_cache)
     ck_ok(engine_set_k(e, 4));
     struct answer c = run_turn(e, s, &other);
     ck_assert_int_eq(c.stats.rejected, 0);
-    must_equal_fresh_prefill(e, s, &options, "after an undo");
+    must_equal_fresh_prefill(e, s, fresh, "after an undo");
     ids_free(&a.ids), ids_free(&b.ids), ids_free(&c.ids);
     free_requests(&first, 1), free_requests(&other, 1);
+    engine_destroy(fresh);
     engine_destroy(e);
 }
 END_TEST
@@ -260,7 +263,7 @@ START_TEST(a_stopped_answer_keeps_its_pages)
     test_pairs(pairs);
     struct engine_options options = pair_options(&pairs[0], 4, 2);
     options.pipeline = 2;
-    struct engine *e = must_open_exact(&options);
+    struct engine *e = must_open_exact(&options), *fresh = must_open_exact(&options);
     struct sequence *stopped, *other;
     struct request r = sampled(e, long_prompt, 60, 0), next = sampled(e, " Then", 20, 0),
                    big = filler_request(1, 250, 60);
@@ -275,9 +278,10 @@ START_TEST(a_stopped_answer_keeps_its_pages)
     ck_ok(engine_set_k(e, 4));
     ck_ok(engine_open(e, 400, &other));
     struct answer a = run_turn(e, other, &big), b = run_turn(e, stopped, &next);
-    must_equal_fresh_prefill(e, stopped, &options, "after a stop");
+    must_equal_fresh_prefill(e, stopped, fresh, "after a stop");
     ids_free(&a.ids), ids_free(&b.ids);
     free_requests(&r, 1), free_requests(&next, 1), free_requests(&big, 1);
+    engine_destroy(fresh);
     engine_destroy(e);
 }
 END_TEST

@@ -7,19 +7,17 @@
 
 #include "tests/support.h"
 
+/* Of keys, or of values. */
 static size_t position_floats(const struct model_config *c) {
-    return 2 * (size_t)c->kv_heads * (size_t)c->head_dim;
+    return (size_t)c->kv_heads * (size_t)c->head_dim;
 }
 
-/* [positions, 2, HKV, DH]: keys, then values of each position; malloc'ed. */
+/* [2, positions, HKV, DH]: keys, then values; malloc'ed. */
 static float *read_layer(struct kv_owner o, enum probe_model which, int layer, int positions) {
-    size_t n = position_floats(probe_config(o.engine, which));
-    float *kv = malloc((size_t)positions * n * sizeof *kv + 1);
+    size_t part = (size_t)positions * position_floats(probe_config(o.engine, which));
+    float *kv = malloc(2 * part * sizeof *kv + 1);
     ck_assert_ptr_nonnull(kv);
-    for (int p = 0; p < positions; p++) {
-        float *at = kv + (size_t)p * n;
-        ck_ok(probe_read_kv(o.engine, o.sequence, which, layer, p, at, at + n / 2));
-    }
+    ck_ok(probe_read_kv(o.engine, o.sequence, which, layer, positions, kv, kv + part));
     return kv;
 }
 
@@ -30,13 +28,13 @@ static const char *model_name(enum probe_model which) {
 void must_equal_kv(struct kv_owner got, struct kv_owner expected, enum probe_model which, int positions,
                    const char *what) {
     const struct model_config *c = probe_config(got.engine, which);
-    size_t n = position_floats(c);
+    size_t n = position_floats(c), part = (size_t)positions * n;
     for (int l = 0; l < c->layers; l++) {
         float *a = read_layer(got, which, l, positions), *b = read_layer(expected, which, l, positions);
-        for (size_t i = 0; i < (size_t)positions * n; i++)
+        for (size_t i = 0; i < 2 * part; i++)
             if (memcmp(&a[i], &b[i], sizeof *a) != 0)
                 ck_abort_msg("%s: %s layer %d, position %zu: %s %zu is %g, expected %g", what, model_name(which), l,
-                             i / n, i % n < n / 2 ? "key" : "value", i % (n / 2), (double)a[i], (double)b[i]);
+                             i % part / n, i < part ? "key" : "value", i % n, (double)a[i], (double)b[i]);
         free(a);
         free(b);
     }
@@ -54,15 +52,15 @@ static double square(const float *a, const float *b, size_t n) {
 void must_be_close_kv(struct kv_owner got, struct kv_owner expected, enum probe_model which, int positions,
                       double tolerance, const char *what) {
     const struct model_config *c = probe_config(got.engine, which);
-    size_t n = position_floats(c), half = n / 2;
+    size_t n = position_floats(c);
     for (int l = 0; l < c->layers; l++) {
         float *a = read_layer(got, which, l, positions), *b = read_layer(expected, which, l, positions);
         for (size_t part = 0; part < 2; part++) {
-            double mean = 0;
-            for (int p = 0; p < positions; p++) mean += square(b + (size_t)p * n + part * half, NULL, half) / positions;
+            size_t first = part * (size_t)positions * n;
+            double mean = square(b + first, NULL, (size_t)positions * n) / positions;
             for (int p = 0; p < positions; p++) {
-                size_t at = (size_t)p * n + part * half;
-                double share = sqrt(square(a + at, b + at, half) / mean);
+                size_t at = first + (size_t)p * n;
+                double share = sqrt(square(a + at, b + at, n) / mean);
                 ck_assert_msg(share <= tolerance, "%s: %s layer %d, position %d: %s are off by %g of their size", what,
                               model_name(which), l, p, part == 0 ? "keys" : "values", share);
             }
@@ -84,32 +82,32 @@ struct engine *must_open_exact(const struct engine_options *options) {
     return e;
 }
 
-/* A fresh sequence prefills the same tokens in one go. */
+/* A fresh sequence prefills the same tokens in one go, into pages of NaN. */
 static struct sequence *prefill_again(struct engine *fresh, const int32_t *tokens, int n) {
     struct sequence *f;
+    ck_ok(probe_fill_free_pages(fresh, 0xff));
     ck_ok(engine_open(fresh, n + 8, &f));
     struct generation g = {.max_tokens = 1, .sampling = {.top_p = 1}};
     ck_ok(engine_generate(fresh, f, tokens, n, &g));
     return f;
 }
 
-void must_equal_fresh_prefill(struct engine *e, const struct sequence *s, const struct engine_options *options,
-                              const char *what) {
-    struct engine *fresh = must_open_exact(options);
+void must_equal_fresh_prefill(struct engine *e, const struct sequence *s, struct engine *fresh, const char *what) {
     int n;
     const int32_t *tokens = engine_tokens(s, &n);
+    bool has_draft = engine_info(fresh).k_max > 0;
     struct sequence *f = prefill_again(fresh, tokens, n);
     struct kv_owner got = {e, s};
     must_equal_kv(got, (struct kv_owner){fresh, f}, PROBE_TARGET, n - 1, what);
-    if (options->k > 0) must_equal_kv(got, (struct kv_owner){fresh, f}, PROBE_DRAFT, n - 2, what);
-    if (!test_device_is_host()) {
-        engine_close(fresh, f);
-        probe_set_row_invariant_prefill(fresh, false);
-        f = prefill_again(fresh, tokens, n);
-        must_be_close_kv(got, (struct kv_owner){fresh, f}, PROBE_TARGET, n - 1, 0.05, what);
-        if (options->k > 0) must_be_close_kv(got, (struct kv_owner){fresh, f}, PROBE_DRAFT, n - 2, 0.05, what);
-    }
-    engine_destroy(fresh);
+    if (has_draft) must_equal_kv(got, (struct kv_owner){fresh, f}, PROBE_DRAFT, n - 2, what);
+    engine_close(fresh, f);
+    if (test_device_is_host()) return;
+    probe_set_row_invariant_prefill(fresh, false);
+    f = prefill_again(fresh, tokens, n);
+    must_be_close_kv(got, (struct kv_owner){fresh, f}, PROBE_TARGET, n - 1, 0.05, what);
+    if (has_draft) must_be_close_kv(got, (struct kv_owner){fresh, f}, PROBE_DRAFT, n - 2, 0.05, what);
+    engine_close(fresh, f);
+    probe_set_row_invariant_prefill(fresh, true);
 }
 
 struct engine_options windowed_options(int k, int max_batch) {

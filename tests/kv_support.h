@@ -20,9 +20,9 @@ void must_be_close_kv(struct kv_owner got, struct kv_owner expected, enum probe_
 /* Decoded rows and prefilled ones have the same bits where the kernels sum in the same order: always on the host, on CUDA when
  * prefill takes decoding's kernels too, as it does in this engine. */
 struct engine *must_open_exact(const struct engine_options *);
-/* The caches of `s` hold what a second engine's prefill gives; on CUDA its cuBLAS prefill gives it up to rounding. */
-void must_equal_fresh_prefill(struct engine *e, const struct sequence *s, const struct engine_options *options,
-                              const char *what);
+/* The caches of `s` hold what the prefill of a second engine gives, which must_open_exact made and which has no sequences; on
+ * CUDA its cuBLAS prefill gives it up to rounding. */
+void must_equal_fresh_prefill(struct engine *e, const struct sequence *s, struct engine *fresh, const char *what);
 
 /* The target as its own draft. */
 struct pair self_pair(const struct pair *);

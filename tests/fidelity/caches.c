@@ -55,7 +55,7 @@ static void add_prefill(struct fidelity *f, bool k_changes) {
         struct engine_options o = options_of(&pair, k, 1);
         o.pipeline = 1 + k % 2;
         o.accept = (enum accept_rule)(k % 3);
-        struct engine *e = must_open_exact(&o);
+        struct engine *e = must_open_exact(&o), *fresh = must_open_exact(&o);
         struct sequence *s;
         ck_ok(engine_open(e, 400, &s));
         for (int turn = 0; turn < (f->small ? 3 : 10); turn++, turns++) {
@@ -64,10 +64,11 @@ static void add_prefill(struct fidelity *f, bool k_changes) {
             if (k_changes) run_changing(e, s, &r, k);
             r.prompt.len = k_changes ? 1 : r.prompt.len; /* rounds of 0 leave the draft behind; it catches up */
             run_changing(e, s, &r, 0);
-            must_equal_fresh_prefill(e, s, &o, "after a turn");
+            must_equal_fresh_prefill(e, s, fresh, "after a turn");
             free_requests(&r, 1);
         }
         rounds += engine_sequence_stats(s)->rounds + engine_sequence_stats(s)->plain_rounds;
+        engine_destroy(fresh);
         engine_destroy(e);
     }
     fidelity_add(f, true,
