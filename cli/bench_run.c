@@ -123,8 +123,14 @@ void bench_close_group(struct engine *e, struct sequence **sequences, int count)
     }
 }
 
+/* Rounds in which all rows of a group are live. */
+struct full_rounds {
+    double seconds;
+    int64_t count;
+};
+
 static int run_group(struct engine *e, struct sequence **sequences, int count, struct bench_run *run,
-                     struct bench_run *full) {
+                     struct full_rounds *full) {
     int running = count;
     while (running > 0) {
         bool all_live = running == count;
@@ -134,7 +140,7 @@ static int run_group(struct engine *e, struct sequence **sequences, int count, s
         run->seconds += seconds;
         if (!all_live) continue;
         full->seconds += seconds;
-        full->tokens++; /* rounds with all rows live */
+        full->count++;
     }
     for (int i = 0; i < count; i++) acceptance_merge(&run->stats, engine_sequence_stats(sequences[i]));
     return 0;
@@ -157,7 +163,7 @@ static void set_means(struct bench_run *run, const struct engine_counts *before,
 int bench_generate(struct engine *e, const struct bench_prompts *p, const struct options *o, int k,
                    struct bench_run *run) {
     *run = (struct bench_run){0};
-    struct bench_run full = {0};
+    struct full_rounds full = {0};
     struct sequence *sequences[256] = {0};
     struct engine_counts before = engine_counts(e);
     TRY(engine_set_k(e, k));
@@ -169,7 +175,7 @@ int bench_generate(struct engine *e, const struct bench_prompts *p, const struct
         bench_close_group(e, sequences, count);
     }
     run->tokens = run->stats.emitted;
-    run->round_ms = full.tokens > 0 ? full.seconds * 1e3 / (double)full.tokens : 0;
+    run->round_ms = full.count > 0 ? full.seconds * 1e3 / (double)full.count : 0;
     set_means(run, &before, engine_counts(e));
     return rc;
 }

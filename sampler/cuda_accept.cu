@@ -59,13 +59,6 @@ __device__ static void fill_row(struct team &t, struct scratch &s, const struct 
     if (threadIdx.x == 0 && best > 0) atomicMax(row.verdict, best);
 }
 
-__device__ static bool is_coupled(const struct sampler_buffers &b) {
-    return b.rule == ACCEPT_COUPLED && b.simulate_alpha == 0;
-}
-static __host__ __device__ bool is_by_block(const struct sampler_buffers &b) {
-    return b.rule == ACCEPT_BLOCK && b.simulate_alpha == 0;
-}
-
 __global__ void __launch_bounds__(THREADS, 2)
     fill_target_kernel(const struct sampler_accept op, const struct shape shape) {
     __shared__ struct scratch s;
@@ -84,7 +77,7 @@ __global__ void __launch_bounds__(THREADS, 2)
                                           .n_q = n_q,
                                           .overlap = reinterpret_cast<u64 *>(b.overlap + i),
                                           .verdict = reinterpret_cast<u64 *>(b.verdicts + i),
-                                          .is_raced = is_coupled(b),
+                                          .is_raced = is_coupled(&b),
                                           .from = rule_stream(b.rule, slot.length, j, PHILOX_PLAIN)};
         fill_row(t, s, slot, target);
     }
@@ -223,7 +216,7 @@ __device__ static void note_evaluated(struct walk &w, const struct step &step) {
 }
 
 __device__ static bool is_accepted(const struct sampler_buffers &b, const struct step &step) {
-    if (is_coupled(b)) return winner_of(step.verdict) == step.pair.id;
+    if (is_coupled(&b)) return winner_of(step.verdict) == step.pair.id;
     if (b.simulate_alpha > 0) return step.pair.is_common && step.uniform < b.simulate_alpha;
     return rule_accepts(step.uniform, step.pair.target, step.pair.draft);
 }
@@ -280,7 +273,7 @@ __device__ static int walk_round(const struct sampler_buffers &b, struct walk &w
     for (int j = 0; j < w.record.k; j++)
         if (steps[j].is_draft_bad) return WALK_BAD;
     note_expected(w, steps, usable);
-    return is_by_block(b) ? walk_block(b, w, steps, usable) : walk_tokens(b, w, steps);
+    return is_by_block(&b) ? walk_block(b, w, steps, usable) : walk_tokens(b, w, steps);
 }
 
 /* Draws the token of row j, from the residual after a rejection; -1 and no more than a wait for j < 0. */
@@ -324,7 +317,7 @@ __device__ static void walk_row(struct team &t, struct scratch &s, const struct 
     w.record.k = rule_drafted(w.slot.length, op.k, op.b.draft_positions);
     look_ahead(op, w, steps);
     const int j = walk_round(op.b, w, steps);
-    const bool is_drawn = is_coupled(op.b) && j >= 0;
+    const bool is_drawn = is_coupled(&op.b) && j >= 0;
     const int winner = is_drawn ? winner_of(steps[j].verdict) : -1;
     const int last = draw_last(t, s, op, w, is_drawn ? -1 : j); /* waits: all blocks have read the slot */
     const int token = is_drawn ? winner : last;
@@ -364,7 +357,7 @@ __global__ void __launch_bounds__(THREADS, 2) accept_kernel(const struct sampler
 int cuda_accept(struct stream *stream, const struct sampler_accept *op) {
     TRY(sampler_check_shape("accept", &op->b, op->batch, op->k));
     TRY(launch_rows<fill_target_kernel>(stream, "p_target", op, op->batch * (op->k + 1), op->b.vocab_target));
-    if (is_by_block(op->b) && op->k > 1)
+    if (is_by_block(&op->b) && op->k > 1)
         TRY(launch_rows<excess_kernel>(stream, "excess", op, op->batch * (op->k - 1), op->b.vocab_target));
     return launch_rows<accept_kernel>(stream, "accept", op, op->batch, op->b.vocab_target);
 }

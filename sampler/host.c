@@ -193,7 +193,7 @@ static int draw_residual(const struct walk *w, int j, float carry) {
 static int replace_token(const struct walk *w, int j) {
     const struct sampler_buffers *b = w->b;
     int d = drafted_id(w, j);
-    if (b->rule == ACCEPT_COUPLED && b->simulate_alpha == 0) {
+    if (is_coupled(b)) {
         int winner = race_at(w, target_row(w, j), j, PHILOX_PLAIN);
         return winner == d ? -1 : winner;
     }
@@ -289,8 +289,7 @@ static bool walk_round(struct walk *w) {
     for (int j = 0; j < w->record->k; j++)
         if (isnan(draft_row(w->b, w->s, j)[0])) return false;
     note_expected(w, usable);
-    bool is_block = w->b->rule == ACCEPT_BLOCK && w->b->simulate_alpha == 0;
-    return is_block ? walk_block(w, usable) : walk_tokens(w);
+    return is_by_block(w->b) ? walk_block(w, usable) : walk_tokens(w);
 }
 
 static float *block_of(const struct sampler_accept *op, int row) {

@@ -20,6 +20,14 @@ DUET_INLINE float *draft_row(const struct sampler_buffers *b, int slot, int inde
     return b->p_draft + ((size_t)slot * (size_t)b->k_max + (size_t)index) * (size_t)b->vocab_draft;
 }
 
+/* Which walk a round takes; simulated acceptance goes token by token. */
+DUET_INLINE bool is_coupled(const struct sampler_buffers *b) {
+    return b->rule == ACCEPT_COUPLED && b->simulate_alpha == 0;
+}
+DUET_INLINE bool is_by_block(const struct sampler_buffers *b) {
+    return b->rule == ACCEPT_BLOCK && b->simulate_alpha == 0;
+}
+
 /* --- the GPU: a row of logits belongs to a team of blocks -------------------------------------------------- */
 
 enum { SAMPLER_TEAMS = 64, TEAM_BLOCKS = 64, TEAM_BINS = 2048 };
