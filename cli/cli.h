@@ -38,7 +38,6 @@ int cli_fail(int rc);
 void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 bool terminal_is_tty(int fd);    /* 0, 1, 2 */
-int terminal_columns(void);      /* 80 where unknown */
 bool terminal_has_color(int fd); /* a terminal, NO_COLOR unset or empty, TERM not "dumb" */
 bool terminal_has_unicode(void); /* the locale's character set is UTF-8 */
 bool terminal_is_quiet(void);

@@ -40,7 +40,8 @@ bool terminal_has_unicode(void) {
     return term.unicode;
 }
 
-int terminal_columns(void) {
+/* 80 where unknown */
+static int terminal_columns(void) {
     struct winsize size;
     for (int fd = 2; fd >= 0; fd--)
         if (term.tty[fd] && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;

@@ -15,10 +15,6 @@ const struct model_config *probe_config(const struct engine *e, enum probe_model
     return model_get_config(model_of(e, which));
 }
 
-int probe_draft_len(const struct sequence *s) {
-    return s->draft_len;
-}
-
 int probe_sync(struct engine *e) {
     return stream_sync(e->stream);
 }

@@ -11,8 +11,6 @@ enum probe_model { PROBE_DRAFT, PROBE_TARGET };
 int probe_read_kv(struct engine *, const struct sequence *, enum probe_model, int layer, int positions, float *k,
                   float *v);
 const struct model_config *probe_config(const struct engine *, enum probe_model);
-/* Positions that the draft's cache is known to hold. */
-int probe_draft_len(const struct sequence *);
 
 /* Fills every page that no sequence owns, the dummy page included, with `byte` in both models' caches. Synchronises. */
 int probe_fill_free_pages(struct engine *, unsigned char byte);

@@ -170,10 +170,6 @@ const struct model_config *model_get_config(const struct model *m) {
     return &m->config;
 }
 
-const struct weight *model_head(const struct model *m) {
-    return &m->head;
-}
-
 int64_t model_parameters(const struct model *m) {
     int64_t sum = 0;
     for (int i = 0; i < m->binding_count; i++) sum += m->bindings[i].rows * m->bindings[i].cols;

@@ -52,7 +52,8 @@ static inline int prefill_chunk(const struct device *d) {
 }
 
 /* Ingests tokens[first..last) (host memory, absolute positions) of one slot in chunks cut at absolute multiples of
- * prefill_chunk, without logits. Staging is pinned and reused after its event. */
+ * prefill_chunk, without logits. Staging is pinned and reused after its event, so a long prompt may wait for the copy of the
+ * chunk before the last; nothing else waits or allocates. */
 struct prefill_buffers {
     int32_t *tokens, *positions; /* [PREFILL_CHUNK_MAX] device */
     int32_t *slot;               /* [1] device */
@@ -67,12 +68,11 @@ struct prefill_buffers {
 };
 int prefill_create(struct prefill_buffers *, struct device *); /* pinned memory and events; allocates */
 void prefill_destroy(struct prefill_buffers *, struct device *);
-int prefill_layout(struct prefill_buffers *, const struct device *, struct pool *);
+int prefill_layout(struct prefill_buffers *, const struct device *, struct pool *); /* cuts inputs and workspace */
 int model_prefill(struct model *, struct stream *, struct prefill_buffers *, int32_t slot, const int32_t *tokens,
                   int first, int last);
 
 /* For tests: layer l's cache. */
 struct kv_layer model_kv(const struct model *, int layer);
-const struct weight *model_head(const struct model *); /* lm_head or tied embedding [V, D] */
 
 #endif

@@ -36,7 +36,6 @@ int tokenizer_decode(const struct tokenizer *, const int32_t *ids, size_t n, boo
 struct detokenizer;
 int detokenizer_create(const struct tokenizer *, bool skip_special, struct detokenizer **out);
 void detokenizer_free(struct detokenizer *);
-void detokenizer_reset(struct detokenizer *);
 /* Appends to `out` the text that is final after this id. */
 int detokenizer_push(struct detokenizer *, int32_t id, struct buf *out);
 int detokenizer_finish(struct detokenizer *, struct buf *out); /* what was held back; then ready for another text */

@@ -267,7 +267,7 @@ void detokenizer_free(struct detokenizer *d) {
     free(d);
 }
 
-void detokenizer_reset(struct detokenizer *d) {
+static void reset(struct detokenizer *d) {
     d->any = false;
     for (int i = 0; i < STEPS_MAX; i++) {
         d->steps[i].held.len = 0;
@@ -288,7 +288,7 @@ int detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out) {
 int detokenizer_finish(struct detokenizer *d, struct buf *out) {
     d->out = out;
     for (int i = 0; i < d->tokenizer->decoder_count; i++) TRY(finish_step(d, i));
-    detokenizer_reset(d);
+    reset(d);
     return 0;
 }
 

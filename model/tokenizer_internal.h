@@ -25,8 +25,7 @@ enum { SPACE_MARK_BYTES = 3 };
 
 /* --- characters (tokenizer_unicode.c) --------------------------------------------------------------------- */
 
-bool unicode_is_space(uint32_t code_point); /* White_Space */
-bool unicode_is_word(uint32_t code_point);  /* what \w means: alphabetic, marks, digits, connectors, joiners */
+bool unicode_is_word(uint32_t code_point); /* what \w means: alphabetic, marks, digits, connectors, joiners */
 size_t unicode_leading_spaces(const char *text, size_t n);  /* bytes */
 size_t unicode_trailing_spaces(const char *text, size_t n); /* bytes */
 uint32_t unicode_last(const char *text, size_t n);          /* last code point, n >= 1 */

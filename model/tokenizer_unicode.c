@@ -4,7 +4,8 @@
 
 #include "model/tokenizer_internal.h"
 
-bool unicode_is_space(uint32_t c) {
+/* White_Space */
+static bool is_space(uint32_t c) {
     return (c >= 0x9 && c <= 0xd) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
            (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
@@ -54,7 +55,7 @@ size_t unicode_leading_spaces(const char *text, size_t n) {
     while (at < n) {
         uint32_t c;
         int length = utf8_decode(text + at, n - at, &c);
-        if (length == 0 || !unicode_is_space(c)) break;
+        if (length == 0 || !is_space(c)) break;
         at += (size_t)length;
     }
     return at;
@@ -62,7 +63,7 @@ size_t unicode_leading_spaces(const char *text, size_t n) {
 
 size_t unicode_trailing_spaces(const char *text, size_t n) {
     size_t end = n;
-    while (end > 0 && unicode_is_space(unicode_last(text, end))) end = last_at(text, end);
+    while (end > 0 && is_space(unicode_last(text, end))) end = last_at(text, end);
     return n - end;
 }
 
