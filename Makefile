@@ -11,7 +11,9 @@ NVCC   ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nv
 CU_SRC   := $(wildcard graphs/*.cu model/kernels/cuda/*.cu sampler/*.cu)
 CU_STUB  := engine/no_cuda.c
 TEST_CU  := $(wildcard tests/*.cu)
-DEVICE   ?= $(if $(and $(NVCC),$(CU_SRC)),cuda,host)
+NVCC_OLD := $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p' | \
+                                 awk '$$1 * 100 + $$2 < 1206 { print $$1 "." $$2 }'))
+DEVICE   ?= $(if $(and $(NVCC),$(CU_SRC),$(if $(NVCC_OLD),,new)),cuda,host)
 BUILD    := build/$(DEVICE)-$(MODE)
 
 LIB_DIRS := base graphs model model/kernels/host sampler draft target verify engine
@@ -39,6 +41,9 @@ ifeq ($(DEVICE),cuda)
 ifeq ($(and $(NVCC),$(CU_SRC)),)
 $(error DEVICE=cuda needs nvcc and the CUDA sources; DEVICE=host needs neither)
 endif
+ifneq ($(NVCC_OLD),)
+$(error DEVICE=cuda needs nvcc 12.6 or later; $(NVCC) is $(NVCC_OLD))
+endif
 LIB_SRC   := $(filter-out $(CU_STUB),$(LIB_SRC))
 TEST_SRC  := $(filter-out tests/no_cuda.c,$(TEST_SRC))
 CUDA_LIB  := $(firstword $(wildcard $(dir $(realpath $(NVCC)))../lib64) $(dir $(realpath $(NVCC)))../lib)
@@ -57,6 +62,9 @@ $(error DEVICE=$(DEVICE): expected host or cuda)
 else
 CU_SRC  :=
 TEST_CU :=
+ifneq ($(and $(NVCC_OLD),$(filter 0,$(MAKELEVEL))),)
+$(info nvcc $(NVCC_OLD) is older than 12.6: no CUDA device in this build)
+endif
 endif
 
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) $(CU_SRC:%=$(BUILD)/%.o)
