@@ -49,12 +49,6 @@ void chain_make(struct chain *c, enum chain_draft kind) {
         memcpy(c->draft[parity][V], c->draft[parity][0], 2 * sizeof c->draft[parity][0]);
 }
 
-const char *chain_draft_name(enum chain_draft kind) {
-    static const char *const names[CHAIN_DRAFTS] = {"good",    "bad",     "disjoint",  "identical",
-                                                    "one-hot", "uniform", "fewer ids", "more ids"};
-    return names[kind];
-}
-
 void chain_distributions(const struct chain *c, bool of_draft, const struct sampling *s, chain_table p) {
     for (int parity = 0; parity < 2; parity++)
         for (int from = 0; from < V; from++)

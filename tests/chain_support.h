@@ -30,7 +30,6 @@ enum chain_draft {
     CHAIN_MORE,  /* and has ids that the target lacks */
     CHAIN_DRAFTS
 };
-const char *chain_draft_name(enum chain_draft);
 
 enum { CHAIN_DRAFT_VOCAB = CHAIN_VOCAB + 2 }; /* at most */
 
