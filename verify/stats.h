@@ -1,5 +1,5 @@
-/* Acceptance statistics: sums over rounds, and the figures made from them (TRAPS of mixed-up names: vLLM and
- * AIPerf use these words).
+/* Acceptance statistics: sums over rounds, and the figures made from them (their names are those of vLLM and
+ * AIPerf).
  *
  * A round counts for a row only if the row was live when it began. Accepted and evaluated positions count up to
  * the last emitted token. Sum of the histogram = rounds; drafted = sum of k; tokens cut by the host (stop
