@@ -167,24 +167,11 @@ __device__ static void look_ahead(const struct sampler_accept &op, const struct 
     __syncthreads();
 }
 
-__device__ static bool is_end(const struct sampler_buffers &b, const struct slot &slot, int token) {
-    for (int i = 0; i < b.end_count; i++)
-        if (b.end_ids[i] == token) return !slot.ignore_end;
-    return false;
-}
-
-/* Commits a token; true if the sequence goes on. */
+/* Commits and records a token; true if the sequence goes on. */
 __device__ static bool emit(const struct sampler_buffers &b, struct walk &w, int token) {
     if (w.tokens) w.tokens[w.record.emitted] = token;
     w.record.emitted++;
-    w.slot.last[0] = w.slot.last[1];
-    w.slot.last[1] = token;
-    w.slot.length++;
-    if (is_end(b, w.slot, token))
-        w.slot.status = SLOT_END;
-    else if (w.slot.length >= w.slot.limit)
-        w.slot.status = SLOT_LENGTH;
-    return w.slot.status == SLOT_LIVE;
+    return commit_token(&b, &w.slot, token);
 }
 
 /* Where a walk ends: at a row whose token is still to be drawn, at a sequence's end, or at a row without a distribution. */
@@ -194,7 +181,7 @@ enum { WALK_ENDED = -1, WALK_BAD = -2 };
 __device__ static int count_usable(const struct sampler_buffers &b, const struct walk &w, const struct step *steps) {
     const int room = w.slot.limit - w.n;
     for (int j = 0; j < w.record.k; j++)
-        if (j + 1 == room || is_end(b, w.slot, steps[j].pair.id)) return j + 1;
+        if (j + 1 == room || is_end(&b, &w.slot, steps[j].pair.id)) return j + 1;
     return w.record.k;
 }
 
@@ -293,11 +280,6 @@ __device__ static int draw_last(struct team &t, struct scratch &s, const struct 
     return winner_of(reduce_team<larger>(t, s, best));
 }
 
-__device__ static void clear_counts(struct round_record &r) {
-    r.emitted = r.accepted = r.rejected = r.evaluated = 0;
-    r.overlap_sum = r.coupled_sum = r.expected_token = r.expected_block = 0;
-}
-
 __device__ static struct walk begin_walk(const struct sampler_accept &op, const struct team &t, int row) {
     const struct sampler_buffers &b = op.b;
     struct walk w;
@@ -305,7 +287,7 @@ __device__ static struct walk begin_walk(const struct sampler_accept &op, const 
     w.tokens = t.member == 0 && threadIdx.x == 0 ? b.records[row].tokens : nullptr;
     w.record.slot = w.at, w.record.serial = w.slot.serial, w.record.status = w.slot.status, w.record.length = 0;
     w.record.live = w.slot.status == SLOT_LIVE, w.record.k = 0;
-    clear_counts(w.record);
+    clear_counts(&w.record);
     for (int i = 0; w.tokens && i <= K_MAX; i++) w.tokens[i] = 0;
     return w;
 }
@@ -325,7 +307,7 @@ __device__ static void walk_row(struct team &t, struct scratch &s, const struct 
     if (j == WALK_BAD) {
         w.slot = before;
         w.slot.status = SLOT_ERROR;
-        clear_counts(w.record);
+        clear_counts(&w.record);
     }
     w.record.status = w.slot.status;
     w.record.length = w.slot.length;

@@ -120,25 +120,10 @@ static int drafted_id(const struct walk *w, int j) {
     return w->b->drafted[w->s * w->b->k_max + j];
 }
 
-static bool is_end(const struct walk *w, int token) {
-    if (w->slot->ignore_end) return false;
-    for (int i = 0; i < w->b->end_count; i++)
-        if (w->b->end_ids[i] == token) return true;
-    return false;
-}
-
-/* Commits a token; true if the sequence goes on. */
+/* Commits and records a token; true if the sequence goes on. */
 static bool emit(struct walk *w, int token) {
-    struct slot *slot = w->slot;
     w->record->tokens[w->record->emitted++] = token;
-    slot->last[0] = slot->last[1];
-    slot->last[1] = token;
-    slot->length++;
-    if (is_end(w, token))
-        slot->status = SLOT_END;
-    else if (slot->length >= slot->limit)
-        slot->status = SLOT_LENGTH;
-    return slot->status == SLOT_LIVE;
+    return commit_token(w->b, w->slot, token);
 }
 
 /* Commits drafted token j; true if the sequence goes on. */
@@ -151,7 +136,7 @@ static bool emit_drafted(struct walk *w, int j) {
 static int count_usable(const struct walk *w) {
     int k = w->record->k, room = w->slot->limit - w->n;
     for (int j = 0; j < k; j++)
-        if (j + 1 == room || is_end(w, drafted_id(w, j))) return j + 1;
+        if (j + 1 == room || is_end(w->b, w->slot, drafted_id(w, j))) return j + 1;
     return k;
 }
 
@@ -316,8 +301,7 @@ static void accept_row(const struct sampler_accept *op, int row) {
     if (!walk_round(&walk)) {
         *slot = before;
         slot->status = SLOT_ERROR;
-        record->emitted = record->accepted = record->rejected = record->evaluated = 0;
-        record->overlap_sum = record->coupled_sum = record->expected_token = record->expected_block = 0;
+        clear_counts(record);
     }
     record->status = slot->status;
     record->length = slot->length;

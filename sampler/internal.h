@@ -28,6 +28,31 @@ DUET_INLINE bool is_by_block(const struct sampler_buffers *b) {
     return b->rule == ACCEPT_BLOCK && b->simulate_alpha == 0;
 }
 
+/* Does `token` end the slot's answer? */
+DUET_INLINE bool is_end(const struct sampler_buffers *b, const struct slot *slot, int token) {
+    for (int i = 0; i < b->end_count; i++)
+        if (b->end_ids[i] == token) return !slot->ignore_end;
+    return false;
+}
+
+/* Commits a token; true if the sequence goes on. */
+DUET_INLINE bool commit_token(const struct sampler_buffers *b, struct slot *slot, int token) {
+    slot->last[0] = slot->last[1];
+    slot->last[1] = token;
+    slot->length++;
+    if (is_end(b, slot, token))
+        slot->status = SLOT_END;
+    else if (slot->length >= slot->limit)
+        slot->status = SLOT_LENGTH;
+    return slot->status == SLOT_LIVE;
+}
+
+/* What a row in error leaves of its record. */
+DUET_INLINE void clear_counts(struct round_record *r) {
+    r->emitted = r->accepted = r->rejected = r->evaluated = 0;
+    r->overlap_sum = r->coupled_sum = r->expected_token = r->expected_block = 0;
+}
+
 /* --- the GPU: a row of logits belongs to a team of blocks -------------------------------------------------- */
 
 enum { SAMPLER_TEAMS = 64, TEAM_BLOCKS = 64, TEAM_BINS = 2048 };
