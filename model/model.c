@@ -224,6 +224,8 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
            kv = (size_t)c->kv_heads * (size_t)c->head_dim, kv_bytes = kv_layer_bytes(m) * (size_t)c->layers;
     size_t on_cuda = device_kind(m->device) == DEVICE_CUDA ? sizeof(float) : 0,
            parts = (size_t)c->heads * ATTENTION_PARTS * ((size_t)c->head_dim + 2);
+    const struct ops *ops = ops_for(m->device);
+    bool has_parts = ops->attention_needs_partials && ops->attention_needs_partials(m->device, c->head_dim);
     enum { WEIGHTS, KEYS, VALUES, ROPE, RESIDUAL, NORMED, QUERIES, ATTENDED, PARTS, KV_ROWS, GATED, MLP, SLICES };
     const struct {
         const char *what;
@@ -237,7 +239,7 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
         [NORMED] = {"normed", rows * (size_t)c->width},
         [QUERIES] = {"queries", rows * q},
         [ATTENDED] = {"attended", rows * q},
-        [PARTS] = {"attention parts", on_cuda * (size_t)limits->graph_rows * parts},
+        [PARTS] = {"attention parts", has_parts ? (size_t)limits->graph_rows * parts * sizeof(float) : 0},
         [KV_ROWS] = {"KV rows", rows * 2 * kv},
         [GATED] = {"gate and up", on_cuda * (size_t)limits->max_rows * 2 * (size_t)c->hidden},
         [MLP] = {"MLP", rows * (size_t)c->hidden},

@@ -40,7 +40,7 @@ struct model {
     enum dtype type;        /* of keys and values */
     enum dtype weight_type; /* of `weights` */
     char *weights;          /* in the order of bindings, each aligned to POOL_ALIGN */
-    float *partials;        /* [graph_rows, H, ATTENTION_PARTS, DH + 2] on CUDA */
+    float *partials;        /* [graph_rows, H, ATTENTION_PARTS, DH + 2] where attention needs them */
 
     struct model_limits limits;
     float *rope; /* [rope_positions, DH/2, 2] */

@@ -95,7 +95,7 @@ struct op_attention {
     const float *q; /* [T, H*DH] */
     struct kv_layer kv;
     float *out;      /* [T, H*DH] */
-    float *partials; /* [T, H, ATTENTION_PARTS, DH + 2] scratch of CUDA without clusters; NULL on the host */
+    float *partials; /* [T, H, ATTENTION_PARTS, DH + 2] scratch; NULL unless attention_needs_partials */
     float scale;
     int32_t heads, kv_heads, head_dim;
     int32_t window; /* 0: none */
@@ -142,6 +142,7 @@ struct ops {
     int (*project)(struct stream *, const struct op_project *);
     int (*gate_up)(struct stream *, const struct op_gate_up *);
     int (*logits)(struct stream *, const struct op_logits *);
+    bool (*attention_needs_partials)(const struct device *, int head_dim); /* NULL: never */
 };
 
 const struct ops *ops_host(void);

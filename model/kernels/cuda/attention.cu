@@ -229,6 +229,10 @@ template <typename T> static int launch(struct stream *s, const struct op_attent
 
 int cuda_op_attention(struct stream *s, const struct op_attention *op) {
     if (op->rows.prefill) return cuda_prefill_attention(s, op);
-    if (attention_takes_clusters(s, op)) return cuda_attention_cluster(s, op);
+    if (attention_takes_clusters(s->device, op->head_dim)) return cuda_attention_cluster(s, op);
     return with_type(op->kv.type, [&](auto type) { return launch<decltype(type)>(s, op); });
+}
+
+bool cuda_attention_needs_partials(const struct device *d, int head_dim) {
+    return !attention_takes_clusters(d, head_dim);
 }

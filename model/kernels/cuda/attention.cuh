@@ -6,8 +6,8 @@
 #include "model/kernels/cuda/common.cuh"
 
 /* Does a cluster attend? To its loads a head is whole 16 bytes. */
-static inline bool attention_takes_clusters(const struct stream *s, const struct op_attention *op) {
-    return op->head_dim % 8 == 0 && cuda_takes_clusters(s->device);
+static inline bool attention_takes_clusters(const struct device *d, int head_dim) {
+    return head_dim % 8 == 0 && cuda_takes_clusters(d);
 }
 
 /* Does a row at `position` see the key at position `key`? A window of 0: no bound. */

@@ -25,6 +25,20 @@ template <typename T> struct matrix_rows {
     }
 };
 
+/* Sums of such a product into out [tokens, rows] f32, or onto what lies there. */
+template <bool ADD> struct matrix_sums {
+    float *out;
+    int rows;
+    template <typename Sum> __device__ void store(int group, int first_token, int tokens, Sum sum) const {
+        for (int i = threadIdx.x; i < PRODUCT_ROWS * tokens; i += blockDim.x) {
+            int o = group * PRODUCT_ROWS + i % PRODUCT_ROWS, t = i / PRODUCT_ROWS;
+            if (o >= rows) continue;
+            float *to = out + (size_t)(first_token + t) * rows + o;
+            *to = ADD ? *to + sum(i % PRODUCT_ROWS, t) : sum(i % PRODUCT_ROWS, t);
+        }
+    }
+};
+
 /* Widths that 16-byte loads cannot read: one warp a weight row and token, the same promise. */
 template <typename T, typename Rows, typename Out>
 __global__ void __launch_bounds__(512) product_plain_kernel(Rows weights, const T *x, int k, Out out) {
