@@ -7,17 +7,7 @@
 #include "tests/engine_support.h"
 #include "tests/support.h"
 
-static const char *const texts[] = {"Once upon a time",
-                                    "Tom had a red ball.",
-                                    "The little frog",
-                                    "One day",
-                                    "A cat and a dog",
-                                    "There was",
-                                    "She said",
-                                    "The sun",
-                                    "Lily",
-                                    "Ben ran to"};
-enum { TEXTS = sizeof texts / sizeof *texts, K = 4, BATCH = 5 };
+enum { TEXTS = 10, K = 4, BATCH = 5 };
 
 static struct engine_options options_of(int batch) {
     struct pair pairs[PAIRS_MAX];
@@ -30,7 +20,7 @@ static struct engine_options options_of(int batch) {
 /* Greedy and sampled, with every filter now and then, each with a seed of its own. */
 static void make_requests(const struct engine *e, struct request *requests, int tokens) {
     for (int i = 0; i < TEXTS; i++) {
-        requests[i] = text_request(e, texts[i], tokens + 5 * i);
+        requests[i] = text_request(e, story_starts[i], tokens + 5 * i);
         requests[i].generation.ignore_end = true;
         requests[i].generation.seed = 40 + (uint64_t)i;
         requests[i].generation.sampling =

@@ -6,6 +6,19 @@
 
 #include "tests/support.h"
 
+const char *const story_starts[STORY_STARTS] = {"Once upon a time",
+                                                "Tom had a red ball.",
+                                                "The frog",
+                                                "One day",
+                                                "A cat and a dog",
+                                                "There was",
+                                                "She said",
+                                                "The sun",
+                                                "Lily",
+                                                "Ben ran to",
+                                                "A bird",
+                                                "In the park"};
+
 /* --- engines ------------------------------------------------------------------------------------------------ */
 
 int test_pairs(struct pair pairs[PAIRS_MAX]) {

@@ -15,6 +15,10 @@ int test_pairs(struct pair pairs[PAIRS_MAX]);
 /* The smallest of them. */
 struct pair quick_pair(void);
 
+enum { STORY_STARTS = 12 };
+/* Prompts that every pair goes on from. */
+extern const char *const story_starts[STORY_STARTS];
+
 /* Engine options for a pair on test_device(); the rest zero. */
 struct engine_options pair_options(const struct pair *pair, int k, int max_batch);
 struct engine *must_open(const struct engine_options *options);

@@ -4,20 +4,7 @@
 #include "tests/fidelity/fidelity.h"
 #include "tests/support.h"
 
-enum { TEXTS = 12, K = 4 };
-
-static const char *const texts[TEXTS] = {"Once upon a time",
-                                         "Tom had a red ball.",
-                                         "The frog",
-                                         "One day",
-                                         "A cat and a dog",
-                                         "There was",
-                                         "She said",
-                                         "The sun",
-                                         "Lily",
-                                         "Ben ran to",
-                                         "A bird",
-                                         "In the park"};
+enum { TEXTS = STORY_STARTS, K = 4 };
 
 static struct engine_options options_of(int k, int batch) {
     struct pair pair = quick_pair();
@@ -54,7 +41,7 @@ static void add_launches(struct fidelity *f) {
 
 static void make_requests(const struct engine *e, struct request *requests, int tokens) {
     for (int i = 0; i < TEXTS; i++) {
-        requests[i] = text_request(e, texts[i], tokens + 3 * i);
+        requests[i] = text_request(e, story_starts[i], tokens + 3 * i);
         requests[i].generation.ignore_end = true;
         requests[i].generation.seed = 40 + (uint64_t)i;
         if (i % 3) requests[i].generation.sampling = (struct sampling){0.9f, 0.95f, 0, 0};
