@@ -44,14 +44,24 @@ static bool is_fault(cudaError_t status) {
     }
 }
 
+/* A fault ends the context, and calls that tidy up report it again: the thread's first sentence stands. */
+static int keep_first_fault(cudaError_t status, int code) {
+    static thread_local char first[1024];
+    if (!is_fault(status)) return code;
+    if (first[0]) return err_set((enum err)code, "%s", first);
+    snprintf(first, sizeof first, "%s", err_message());
+    return code;
+}
+
 int cuda_check(cudaError_t status, const char *call) {
     if (status == cudaSuccess) return 0;
     (void)cudaGetLastError();
     int length = 0; /* of the call's name */
     while (call[length] && call[length] != '(') length++;
     enum err code = status == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_DEVICE;
-    return err_set(code, "%.*s: %s%s", length, call, cudaGetErrorString(status),
-                   is_fault(status) ? " in a kernel launched before; hint: --graphs debug names it" : "");
+    err_set(code, "%.*s: %s%s", length, call, cudaGetErrorString(status),
+            is_fault(status) ? " in a kernel launched before; hint: --graphs debug names it" : "");
+    return keep_first_fault(status, code);
 }
 
 int cuda_launched(struct stream *s, const char *kernel, size_t argument_bytes) {
@@ -65,7 +75,8 @@ int cuda_launched(struct stream *s, const char *kernel, size_t argument_bytes) {
     }
     if (status == cudaSuccess) return 0;
     (void)cudaGetLastError();
-    return err_set(ERR_DEVICE, "kernel %s: %s", kernel, cudaGetErrorString(status));
+    err_set(ERR_DEVICE, "kernel %s: %s", kernel, cudaGetErrorString(status));
+    return keep_first_fault(status, ERR_DEVICE);
 }
 
 int cuda_launch_together(struct stream *s, const char *kernel, const void *function, int blocks, int threads,

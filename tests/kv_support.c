@@ -50,20 +50,24 @@ static double square(const float *a, const float *b, size_t n) {
 }
 
 void must_be_close_kv(struct kv_owner got, struct kv_owner expected, enum probe_model which, int positions,
-                      double tolerance, const char *what) {
+                      const char *what) {
     const struct model_config *c = probe_config(got.engine, which);
     size_t n = position_floats(c);
     for (int l = 0; l < c->layers; l++) {
         float *a = read_layer(got, which, l, positions), *b = read_layer(expected, which, l, positions);
         for (size_t part = 0; part < 2; part++) {
             size_t first = part * (size_t)positions * n;
-            double mean = square(b + first, NULL, (size_t)positions * n) / positions;
+            const char *name = part == 0 ? "keys" : "values";
+            double all = square(b + first, NULL, (size_t)positions * n), mean = all / positions;
             for (int p = 0; p < positions; p++) {
                 size_t at = first + (size_t)p * n;
                 double share = sqrt(square(a + at, b + at, n) / mean);
-                ck_assert_msg(share <= tolerance, "%s: %s layer %d, position %d: %s are off by %g of their size", what,
-                              model_name(which), l, p, part == 0 ? "keys" : "values", share);
+                ck_assert_msg(share <= KV_ROUNDING_MAX, "%s: %s layer %d, position %d: %s are off by %g of their size",
+                              what, model_name(which), l, p, name, share);
             }
+            double share = sqrt(square(a + first, b + first, (size_t)positions * n) / all);
+            ck_assert_msg(share <= KV_ROUNDING, "%s: %s layer %d: %s are off by %g of their size", what,
+                          model_name(which), l, name, share);
         }
         free(a);
         free(b);
@@ -104,8 +108,8 @@ void must_equal_fresh_prefill(struct engine *e, const struct sequence *s, struct
     if (test_device_is_host()) return;
     probe_set_row_invariant_prefill(fresh, false);
     f = prefill_again(fresh, tokens, n);
-    must_be_close_kv(got, (struct kv_owner){fresh, f}, PROBE_TARGET, n - 1, 0.05, what);
-    if (has_draft) must_be_close_kv(got, (struct kv_owner){fresh, f}, PROBE_DRAFT, n - 2, 0.05, what);
+    must_be_close_kv(got, (struct kv_owner){fresh, f}, PROBE_TARGET, n - 1, what);
+    if (has_draft) must_be_close_kv(got, (struct kv_owner){fresh, f}, PROBE_DRAFT, n - 2, what);
     engine_close(fresh, f);
     probe_set_row_invariant_prefill(fresh, true);
 }

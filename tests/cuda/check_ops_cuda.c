@@ -95,6 +95,7 @@ static void open_bench(struct bench *b, struct mini_shape shape, bool scaled_rop
     shape.pages_per_slot = PAGES_PER_SLOT, shape.max_rows = ROWS_MAX;
     b->eps = shape.type == DTYPE_BF16 ? 0x1p-8 : 0x1p-11;
     gpu_open(&b->gpu);
+    b->gpu.is_filled = b->prefill;
     gpu_lend_workspace(&b->gpu);
     mini_make(&b->lab, &b->host, shape);
     if (scaled_rope) scale_rope(&b->host);
@@ -151,7 +152,9 @@ static struct rows gpu_rows(const struct bench *b) {
 }
 
 static void must_be_close(const struct bench *b, double got, double expected, int row, int column) {
-    if (fabs(got - expected) <= 8 * b->eps + b->eps * fabs(expected)) return;
+    /* Prefill's products take rows of 16 bits, and a norm of few dimensions can enlarge what that costs. */
+    const double slack = b->prefill && b->host.shape.has_qk_norm ? 4 : 1;
+    if (fabs(got - expected) <= slack * (8 * b->eps + b->eps * fabs(expected))) return;
     ck_abort_msg("%s%s, width %d, head size %d, pass %d x %d: row %d (position %d), column %d is %g, expected %g",
                  b->prefill ? "prefill " : "", b->what, b->host.shape.width, b->host.shape.head_dim, b->batch, b->q_len,
                  row, b->host.positions[row], column, got, expected);
@@ -286,14 +289,20 @@ static void check_pass(struct bench *b, int batch, int q_len) {
     check_logits(b, true);
 }
 
+/* One for each kernel of products: few rows, more of them, tiles after tiles. */
+static bool is_small_pass(int p) {
+    return passes[p][0] * passes[p][1] == 10 || passes[p][0] == 17 || passes[p][1] == 9;
+}
+
 /* Loop index: the shape, first all in bf16, then in f16. */
 START_TEST(ops_agree_with_the_host)
 {
     static struct bench b;
     lab_open(&b.lab, 2);
     open_bench(&b, chosen_shape(_i), false);
-    for (int p = 0; p < PASSES; p += test_is_small() ? 3 : 1)
-        if (passes[p][0] < b.host.shape.slots) check_pass(&b, passes[p][0], passes[p][1]);
+    for (int p = 0; p < PASSES; p++)
+        if (passes[p][0] < b.host.shape.slots && (!test_is_small() || is_small_pass(p)))
+            check_pass(&b, passes[p][0], passes[p][1]);
     close_bench(&b);
 }
 END_TEST
@@ -302,11 +311,11 @@ END_TEST
 START_TEST(ops_agree_with_the_host_for_random_shapes)
 {
     static struct bench b;
-    if (test_is_small() && _i % 8 != 0) return;
+    if (test_is_small()) return;
     lab_open(&b.lab, 2);
     b.lab.draws = (uint64_t)_i << 32;
     open_bench(&b, random_shape(&b.lab, _i), _i % 4 == 1);
-    for (int p = 0; p < (test_is_small() ? 2 : RANDOM_PASSES); p++) {
+    for (int p = 0; p < RANDOM_PASSES; p++) {
         int batch = lab_pick(&b.lab, 1, b.host.shape.slots), most = p % 2 ? 9 : ROWS_MAX / batch;
         check_pass(&b, batch, lab_pick(&b.lab, 1, most + 1));
     }
@@ -317,12 +326,11 @@ END_TEST
 /* The same of one sequence's chunks. Widths that are no multiple of 8 take the product of decoding. */
 START_TEST(prefill_agrees_with_the_host)
 {
-    static struct bench b;
+    static struct bench b = {.prefill = true};
     lab_open(&b.lab, 2);
     open_bench(&b, chosen_shape(_i), false);
-    b.prefill = true;
     for (int i = 0; i < CHUNKS; i++) {
-        if (test_is_small() && chunks[i] % PREFILL_PAD != 0) continue; /* scratch rows were never written there */
+        if (test_is_small() && chunks[i] != 65) continue;
         set_pass(&b, 1, chunks[i]);
         check_qkv(&b);
         check_attention(&b);
@@ -369,7 +377,7 @@ START_TEST(nan_values_reach_the_rows_that_see_them)
     lab_open(&b.lab, 2);
     open_bench(&b, chosen_shape(_i), false);
     const struct mini_shape *s = &b.host.shape;
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 12; i += test_is_small() ? 5 : 1) {
         int first = firsts[i % 4], q_len = lengths[i / 4];
         b.batch = 1, b.q_len = b.count = q_len;
         b.host.row_slot[0] = 1;

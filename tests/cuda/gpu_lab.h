@@ -8,11 +8,13 @@ struct gpu {
     struct lab lab; /* device and stream, for mini_forward */
     void *blocks[LAB_BLOCKS_MAX];
     int block_count;
+    bool is_filled;
 };
 
 void gpu_open(struct gpu *);
 void gpu_close(struct gpu *);
-/* Device memory to the byte, 256-byte aligned: every byte 0xFF, or never written in small cases. */
+/* Device memory to the byte, 256-byte aligned: every byte 0xFF, but never written in small cases. `is_filled` fills it in those
+ * too: initcheck does not see all that cuBLAS writes. */
 void *gpu_alloc(struct gpu *, size_t bytes);
 void gpu_free_all(struct gpu *);
 void gpu_lend_workspace(struct gpu *); /* without it prefill takes the products of decoding */

@@ -18,7 +18,7 @@ struct study {
     bool sampled;
     enum accept_rule rule;
     struct ids prompts[STUDY_PROMPTS];
-    /* Each prompt alone, by eager launches: by K where the text depends on it, else in [0]. */
+    /* Each prompt alone: plainly and by eager launches in [0], and for each K where the text depends on it. */
     struct answer expected[STUDY_K + 1][STUDY_PROMPTS];
     int64_t tokens;
     int cells;

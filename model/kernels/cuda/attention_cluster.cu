@@ -318,10 +318,12 @@ template <typename T, int DH, int TILES>
 __device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<DH, TILES> &r,
                                      const struct op_attention &op, const struct chunk &c, int part, float factor) {
     const int half_block = threadIdx.x / (WARPS * 32), query = threadIdx.x % 32 / 4;
+    const int ahead =
+        half_block * RANKS * SPLIT; /* of the other half, which takes as many turns: racecheck counts them */
     auto &values = s.part[half_block].values;
     int position[TILES], first = part * SPLIT;
     uint4 k[2][DH / 32];
-    while (first + SPLIT <= c.oldest) first += STEP;
+    while (first - ahead + (PARTS - 1) * RANKS * SPLIT + SPLIT <= c.oldest) first += STEP;
     if (first <= c.last) {
         const int page = c.pages[first / KV_PAGE];
         load_keys<T, DH>(k, op, c, page, first);
@@ -331,12 +333,13 @@ __device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<D
     load_queries<T>(s, op, c);
     __syncthreads();
 #pragma unroll 1
-    for (int turn = 0; first <= c.last; turn ^= 1) {
+    for (int turn = 0; first - ahead <= c.last; turn ^= 1) {
         const int next = first + STEP, page = next <= c.last ? c.pages[next / KV_PAGE] : 0;
         float(*scores)[SCORE_STRIDE] = s.scores[half_block][turn];
-        score<T>(s, scores, k, position, first, op.window, factor);
+        if (first <= c.last) score<T>(s, scores, k, position, first, op.window, factor);
         if (next <= c.last) load_keys<T, DH>(k, op, c, page, next);
         sync_part(half_block);
+        if (first > c.last) break;
         wait_for_values();
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++) {
