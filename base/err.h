@@ -7,16 +7,17 @@
 #define DUET_BASE_ERR_H
 
 enum err {
-    ERR_USAGE = -1,       /* the caller asked for something that makes no sense */
-    ERR_IO = -2,          /* a file could not be opened, read, mapped or written */
-    ERR_FORMAT = -3,      /* a file is malformed */
-    ERR_UNSUPPORTED = -4, /* well formed, but duet does not know it (architecture, rope type, template) */
-    ERR_MEMORY = -5,      /* out of memory, host or device */
-    ERR_LIMIT = -6,       /* does not fit: context, vocabulary, capacity of a buffer */
-    ERR_BUSY = -7,        /* no slot or no pages now; try again when a sequence has ended */
-    ERR_DEVICE = -8,      /* a device call failed */
-    ERR_NUMERIC = -9,     /* non-finite logits */
-    ERR_INTERNAL = -10,   /* an invariant of duet itself does not hold */
+    ERR_USAGE = -1,        /* the caller asked for something that makes no sense */
+    ERR_IO = -2,           /* a file could not be opened, read, mapped or written */
+    ERR_FORMAT = -3,       /* a file is malformed */
+    ERR_UNSUPPORTED = -4,  /* well formed, but duet does not know it (architecture, rope type, template) */
+    ERR_MEMORY = -5,       /* out of memory, host or device */
+    ERR_LIMIT = -6,        /* does not fit: context, vocabulary, capacity of a buffer */
+    ERR_BUSY = -7,         /* no slot or no pages now; try again when a sequence has ended */
+    ERR_DEVICE = -8,       /* a device call failed */
+    ERR_NUMERIC = -9,      /* non-finite logits */
+    ERR_INTERNAL = -10,    /* an invariant of duet itself does not hold */
+    ERR_INTERRUPTED = -11, /* the caller's own wish, seen in the middle of long work */
 };
 
 /* Stores the sentence (at most 1,023 bytes) and returns `code`, so that `return err_set(...)` works.

@@ -139,14 +139,20 @@ static int admit(struct batch *b) {
 
 /* --- the run ---------------------------------------------------------------------------------------------------- */
 
+/* ERR_INTERRUPTED: Ctrl-C while a later turn was ingested; the jobs that were done are kept. */
 static int finish_jobs(struct batch *b) {
+    int interrupted = 0;
     for (int slot = 0; slot < b->o->batch; slot++) {
         struct job *j = b->jobs[slot];
         if (!j || !j->sequence) continue;
-        TRY(job_advance(j, &b->context));
+        int rc = job_advance(j, &b->context);
+        if (rc == ERR_INTERRUPTED)
+            interrupted = rc;
+        else
+            TRY(rc);
         if (j->done) keep_record(b, slot);
     }
-    return 0;
+    return interrupted;
 }
 
 static void show_progress(const struct batch *b, int running) {
@@ -222,6 +228,7 @@ static int run(struct batch *b) {
     TRY(start(b));
     signals_set(SIGNALS_FLAG);
     int rc = run_lines(b);
+    if (rc == ERR_INTERRUPTED) rc = 0; /* as between two steps: records are missing */
     signals_set_message("duet: interrupted");
     signals_set(SIGNALS_EXIT);
     progress_clear();

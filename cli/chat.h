@@ -28,8 +28,8 @@ struct chat {
 
 /* --- chat_answer.c -------------------------------------------------------------------------------------------- */
 
-/* Asks, streams the answer to standard output, and stores it. *interrupted: Ctrl-C ended it. On an error the conversation
- * is as before. */
+/* Asks, streams the answer to standard output, and stores it. *interrupted: Ctrl-C ended it. On an error, and where Ctrl-C
+ * came before the first token, the conversation is as before. */
 int chat_answer(struct chat *, const char *question, size_t n, bool *interrupted);
 
 /* --- chat_commands.c ------------------------------------------------------------------------------------------ */

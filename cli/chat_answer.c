@@ -66,7 +66,7 @@ static void on_tokens(void *user, struct token_block *block) {
     note_time(a, shown);
 }
 
-/* Steps the engine to the end of the answer or to Ctrl-C. */
+/* Steps the engine to the end of the answer or to Ctrl-C; ERR_INTERRUPTED: before the first token. */
 static int run(struct answer *a, bool *interrupted) {
     struct chat *c = a->chat;
     struct sequence *s = conversation_sequence(c->conversation);
@@ -82,6 +82,7 @@ static int run(struct answer *a, bool *interrupted) {
     if (rc == 0) rc = a->rc;
     if (rc == 0 && a->finish == FINISH_ERROR)
         rc = err_set(ERR_NUMERIC, "the model gave logits that are no numbers; the turn is taken back");
+    if (rc == 0 && *interrupted && a->figures.tokens == 0) rc = err_set(ERR_INTERRUPTED, "interrupted");
     return rc;
 }
 
@@ -145,6 +146,11 @@ static int answer_create(struct answer *a, struct chat *c) {
     return text_stream_create(t, c->options.stop, lens, c->options.stop_count, &a->stream);
 }
 
+static void say_taken_back(const struct chat *c) {
+    if (c->interactive) putchar('\n'); /* after the key's echo */
+    chat_note(c, "stopped before the answer began; the question is taken back");
+}
+
 int chat_answer(struct chat *c, const char *question, size_t n, bool *interrupted) {
     struct answer a;
     *interrupted = false;
@@ -160,6 +166,11 @@ int chat_answer(struct chat *c, const char *question, size_t n, bool *interrupte
             c->turn--;
             (void)conversation_undo(c->conversation); /* there is a turn, and nothing runs */
         }
+    }
+    if (rc == ERR_INTERRUPTED) {
+        *interrupted = true;
+        say_taken_back(c);
+        rc = 0;
     }
     if (c->interactive) signals_clear(); /* it was meant for the answer, not for the next prompt */
     text_stream_free(a.stream);

@@ -85,7 +85,7 @@ enum { TIMED_EVERY = 4 };
 
 /* Fills engine_options: k and k_max (0 without a draft; default k_max: max(k, 8) in chat, max(k, 16) in bench, k elsewhere),
  * max_batch (1 in chat), context, device, threads, graphs, buckets, accept, timing (for --alpha-report and in bench), and the
- * progress bar. Points into `m` and `o`. */
+ * progress bar, Ctrl-C. Points into `m` and `o`. */
 void engine_options_set(struct engine_options *out, const struct options *o, const struct models *m);
 
 /* Resolves, creates the engine, clears the bar, and notes a capped context. `m` must outlive the engine. */

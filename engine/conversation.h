@@ -29,7 +29,8 @@ void conversation_reset(struct conversation *); /* drops all turns, keeps the sy
 
 /* Starts the answer to a user turn; the caller steps the engine. `g->on_tokens` sees the blocks. *dropped = oldest
  * question-and-answer pairs that had to go so that the turn and at least min(max_tokens, an eighth of the context) fit
- * (0 mostly; pass NULL to refuse instead of dropping). ERR_LIMIT, with nothing changed, if the message cannot fit at all. */
+ * (0 mostly; pass NULL to refuse instead of dropping). ERR_LIMIT, with nothing changed, if the message cannot fit at all, and
+ * ERR_INTERRUPTED likewise (engine_options.interrupted). */
 int conversation_ask(struct conversation *, const char *user, size_t n, const struct generation *g, int *dropped);
 /* After the answer ended: stores its text (for save and re-dropping) and whether it was cut. */
 int conversation_answered(struct conversation *, const char *text, size_t n, bool cut);

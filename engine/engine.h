@@ -36,6 +36,7 @@ struct engine_options {
     float simulate_alpha;    /* benchmarks: accept with this probability whatever the models say; 0: the rule */
     int timing;              /* the device's time is measured in every timing-th round, the first included; 0: never */
     struct progress progress;
+    bool (*interrupted)(void); /* asked before each chunk of a prompt; true ends engine_generate there. NULL: never */
 };
 
 /* Loads both models, plans and allocates the pool, captures the graphs, seals. */
@@ -107,7 +108,7 @@ struct generation {
 
 /* Appends ids [n] to the history and starts an answer. The history must hold at least one token then.
  * ERR_LIMIT (sentence with "context" and both lengths) if history + n + 1 token does not fit, ERR_FORMAT for an id outside
- * the vocabulary, ERR_USAGE while an answer is running: in all these cases nothing changes. */
+ * the vocabulary, ERR_USAGE while an answer is running, ERR_INTERRUPTED: in all these cases nothing changes. */
 int engine_generate(struct engine *, struct sequence *, const int32_t *ids, int n, const struct generation *);
 
 /* Ends a running answer now; what the callback has seen stays. */

@@ -63,18 +63,30 @@ static int check_request(const struct engine *e, const struct sequence *s, const
     return 0;
 }
 
+/* Positions first..last-1 into a cache, in the chunks that model_prefill would cut. What an interrupt leaves there lies past
+ * the history, or is what the history says. */
+static int prefill(struct engine *e, struct model *m, const struct sequence *s, int first, int last) {
+    while (first < last) {
+        if (e->options.interrupted && e->options.interrupted()) return err_set(ERR_INTERRUPTED, "interrupted");
+        int end = prefill_chunk_end(e->device, first, last);
+        TRY(model_prefill(m, e->stream, &e->prefill, s->slot, s->tokens.data, first, end));
+        first = end;
+    }
+    return 0;
+}
+
 /* Brings the caches to the invariants of a round: target 0..n-2, draft 0..n-2. A turn starts at the old n-1 (draft:
  * n-2) whatever else the caches hold, so that prefill's numbers depend on the tokens and turn boundaries alone. */
 static int ingest(struct engine *e, struct sequence *s, int old_length) {
     int last = (int)s->tokens.len - 1;
     int first = old_length > 0 ? old_length - 1 : 0;
-    TRY(model_prefill(e->target_model, e->stream, &e->prefill, s->slot, s->tokens.data, first, last));
+    TRY(prefill(e, e->target_model, s, first, last));
     if (e->k == 0) return 0;
     int turn = old_length > 1 ? old_length - 2 : 0, limit = e->buffers.draft_positions;
     if (turn > limit) turn = limit;
     if (last > limit) last = limit;
-    TRY(model_prefill(e->draft_model, e->stream, &e->prefill, s->slot, s->tokens.data, s->draft_len, turn));
-    TRY(model_prefill(e->draft_model, e->stream, &e->prefill, s->slot, s->tokens.data, turn, last));
+    TRY(prefill(e, e->draft_model, s, s->draft_len, turn));
+    TRY(prefill(e, e->draft_model, s, turn, last));
     s->draft_len = last;
     return 0;
 }
@@ -110,6 +122,12 @@ static int stage_slot(struct engine *e, struct sequence *s) {
     return event_record(stage->sent, e->stream);
 }
 
+static int start_answer(struct engine *e, struct sequence *s, int old_length) {
+    TRY(stage_pages(e, s));
+    TRY(ingest(e, s, old_length));
+    return stage_slot(e, s);
+}
+
 int engine_generate(struct engine *e, struct sequence *s, const int32_t *ids, int n, const struct generation *g) {
     TRY(check_request(e, s, ids, n, g));
     int old_length = (int)s->tokens.len;
@@ -119,11 +137,10 @@ int engine_generate(struct engine *e, struct sequence *s, const int32_t *ids, in
     s->pending_rounds = 0;
     int64_t limit = (int64_t)s->tokens.len + g->max_tokens;
     s->limit = limit < s->capacity ? (int)limit : s->capacity;
-    TRY(stage_pages(e, s));
-    TRY(ingest(e, s, old_length));
-    TRY(stage_slot(e, s));
-    s->running = true;
-    return 0;
+    int rc = start_answer(e, s, old_length);
+    s->running = rc == 0;
+    if (rc != 0) s->tokens.len = (size_t)old_length;
+    return rc;
 }
 
 /* --- the end, and histories ------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
 /* The program `duet chat` at a pseudo-terminal. */
+#include <locale.h>
 #include <poll.h>
 #include <pty.h>
 #include <stdio.h>
@@ -9,6 +10,8 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "cli/cli.h"
+#include "tests/faulty_host.h"
 #include "tests/program.h"
 #include "tests/support.h"
 
@@ -23,12 +26,24 @@ struct terminal {
     struct buf seen; /* since the last `expect` */
 };
 
+/* duet chat in this process, so that faulty_host can time a Ctrl-C. */
+static int run_chat(int argc, char **argv) {
+    struct options o;
+    setlocale(LC_CTYPE, "");
+    ck_ok(options_parse(&o, argc, argv));
+    terminal_init(&o);
+    int status = chat_main(&o);
+    fflush(stdout);
+    return status;
+}
+
 /* The program in a terminal of its own, with its history in temp_dir(). */
 static struct terminal open_terminal(const char *const *arguments) {
     const char *argv[32] = {program_path()}, *state = temp_dir();
+    int argc = 1;
     struct terminal t = {0};
     struct winsize size = {.ws_row = 40, .ws_col = 120};
-    for (int i = 0; arguments[i] && i + 2 < 32; i++) argv[i + 1] = arguments[i];
+    while (arguments[argc - 1] && argc + 1 < 32) argv[argc] = arguments[argc - 1], argc++;
     t.pid = forkpty(&t.fd, NULL, NULL, &size);
     ck_assert_int_ge(t.pid, 0);
     if (t.pid > 0) return t;
@@ -36,6 +51,7 @@ static struct terminal open_terminal(const char *const *arguments) {
     setenv("TERM", "xterm-256color", 1);
     setenv("LC_ALL", "C.UTF-8", 1);
     setenv("XDG_STATE_HOME", state, 1);
+    if (faulty_host.interrupt_at > 0) _exit(run_chat(argc, (char **)argv));
     execv(argv[0], (char *const *)argv);
     _exit(127);
 }
@@ -265,6 +281,59 @@ START_TEST(ctrl_c_ends_a_single_answer_with_130)
 }
 END_TEST
 
+/* --- Ctrl-C before the first token ---------------------------------------------------------------------------------- */
+
+/* More tokens than two chunks of the host hold. */
+static const char *long_question(void) {
+    static struct buf text;
+    buf_clear(&text);
+    for (int i = 0; i < 60; i++) buf_puts(&text, "Tell me of the cat, the dog and the moon. ");
+    return buf_text(&text);
+}
+
+START_TEST(ctrl_c_in_a_prompt_ends_a_single_answer_at_the_next_chunk)
+{
+    const char *arguments[] = {"duet", "chat", "--threads", "1", "-p", long_question()};
+    setenv("DUET_ASSETS", asset_path(""), 1);
+    faulty_host.interrupt_at = 1;
+    ck_assert_int_eq(run_chat(sizeof arguments / sizeof *arguments, (char **)arguments), 130);
+    ck_assert_int_eq(faulty_host.records, 1); /* neither a chunk nor a round came after it */
+}
+END_TEST
+
+/* Loop index 0: in the first chunk of a long prompt; 1: after the prompt, in front of the first round. */
+START_TEST(ctrl_c_before_the_first_token_takes_the_question_back)
+{
+    char path[256], save[300];
+    snprintf(path, sizeof path, "%s", temp_path("taken-back.json"));
+    snprintf(save, sizeof save, "/save %s\r", path);
+    faulty_host.interrupt_at = 1 + _i;
+    setenv("DUET_ASSETS", asset_path(""), 1);
+    struct terminal t = TERMINAL("--quiet", "--k=0", GREEDY);
+    expect_prompt(&t);
+    type(&t, _i == 0 ? long_question() : "What is the sun?");
+    type(&t, "\r");
+    expect(&t, "the question is taken back");
+    ck_assert_ptr_null(strstr(expect(&t, ">\033[0m "), "tok/s"));
+    type(&t, "What is the moon?\r");
+    expect(&t, "tok/s");
+    expect_prompt(&t);
+    type(&t, save);
+    expect(&t, "1 turn saved");
+    expect_prompt(&t);
+    type(&t, "\004");
+    ck_assert_int_eq(wait_end(&t), 0);
+    struct buf answer = {0};
+    struct program p;
+    read_answer(path, &answer);
+    program_run(&p, NULL, CHAT_ARGUMENTS("--k=0", GREEDY, "-p", "What is the moon?"));
+    ck_assert_int_eq(strncmp(buf_text(&p.out), buf_text(&answer), answer.len), 0);
+    ck_assert_uint_gt(answer.len, 0);
+    program_free(&p);
+    buf_free(&answer);
+}
+END_TEST
+
 Suite *check_chat_terminal(void) {
     Suite *suite = suite_create("chat terminal");
     TCase *terminal = tcase_create("terminal");
@@ -275,6 +344,8 @@ Suite *check_chat_terminal(void) {
     tcase_add_test(terminal, several_lines_by_backslash_and_by_paste_are_one_turn);
     tcase_add_test(terminal, history_is_kept_between_chats);
     tcase_add_test(terminal, ctrl_c_ends_a_single_answer_with_130);
+    tcase_add_test(terminal, ctrl_c_in_a_prompt_ends_a_single_answer_at_the_next_chunk);
+    tcase_add_loop_test(terminal, ctrl_c_before_the_first_token_takes_the_question_back, 0, 2);
     suite_add_tcase(suite, terminal);
     return suite;
 }

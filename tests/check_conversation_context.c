@@ -61,6 +61,34 @@ START_TEST(undo_brings_dropped_turns_back)
 }
 END_TEST
 
+START_TEST(an_interrupted_question_leaves_a_chat_that_never_had_it)
+{
+    struct talk t = talk_open(4, SMALL, true);
+    struct buf text = {0};
+    struct talk_listener l = {.cut_at = -1};
+    struct generation g = talk_greedy(&l, ANSWER);
+    int dropped;
+    talk_say(&t, talk_questions[1]);
+    talk_say_cut(&t, talk_questions[2], 9, ANSWER);
+    struct ids before = talk_history(&t);
+    many_words(&text, SMALL / 2); /* does not fit behind the turns before it */
+    talk_is_interrupted = true;
+    ck_assert_int_eq(conversation_ask(t.conversation, buf_text(&text), text.len, &g, &dropped), ERR_INTERRUPTED);
+    talk_is_interrupted = false;
+    ck_assert_int_eq(dropped, 0);
+    ck_assert_int_eq(conversation_turns(t.conversation), 2);
+    ck_assert_int_eq(talk_say_cut(&t, "Go on.", 3, 4), 0);
+    struct ids after = talk_history(&t);
+    ck_assert_uint_gt(after.len, before.len);
+    after.len = before.len;
+    must_equal_ids(&after, &before, "after an interrupt");
+    ids_free(&before);
+    ids_free(&after);
+    buf_free(&text);
+    talk_close(&t);
+}
+END_TEST
+
 START_TEST(a_message_that_cannot_fit_is_refused_and_nothing_changes)
 {
     struct talk t = talk_open(4, SMALL, true);
@@ -137,6 +165,7 @@ Suite *check_conversation_context(void) {
     TCase *context = tcase_create("context");
     tcase_add_test(context, a_full_context_drops_the_oldest_turns_and_keeps_the_system_prompt);
     tcase_add_test(context, undo_brings_dropped_turns_back);
+    tcase_add_test(context, an_interrupted_question_leaves_a_chat_that_never_had_it);
     tcase_add_test(context, a_message_that_cannot_fit_is_refused_and_nothing_changes);
     tcase_add_test(context, the_longest_message_that_fits_gets_one_token);
     tcase_add_test(context, a_turn_that_may_not_drop_is_refused);

@@ -215,20 +215,18 @@ START_TEST(the_context_shrinks_to_what_fits_unless_it_was_given)
 }
 END_TEST
 
-/* --- a device that fails ------------------------------------------------------------------------------------------------ */
+/* --- a device that fails, and Ctrl-C ------------------------------------------------------------------------------------------------ */
 
 enum { LINES = 6 };
 
-/* `duet batch` in this process, standard error to a file. */
-static int run_batch(const char *out, const char *err) {
+/* `duet batch` of `lines` in this process, standard error to a file. */
+static int run_batch(const char *lines, const char *out, const char *err) {
     char *arguments[] = {"duet",     "batch",     "-i",      (char *)temp_path("in.jsonl"),
                          "-o",       (char *)out, "--batch", "2",
                          "-n",       "12",        "--seed",  "5",
-                         "--device", "host"};
-    struct buf input = {0};
-    for (int i = 0; i < LINES; i++) buf_printf(&input, "{\"prompt\": \"A %d\", \"ignore_eos\": true}\n", i);
-    text_to_file(arguments[3], buf_text(&input));
-    buf_free(&input);
+                         "--device", "host",      "--k",     "2"};
+    text_to_file(arguments[3], lines);
+    setenv("DUET_ASSETS", asset_path(""), 1);
     struct options o;
     ck_ok(options_parse(&o, sizeof arguments / sizeof *arguments, arguments));
     fflush(stderr);
@@ -241,24 +239,17 @@ static int run_batch(const char *out, const char *err) {
     return status;
 }
 
-static void set_assets(void) {
-    char path[4096];
-    snprintf(path, sizeof path, "%s", asset_path("target"));
-    *strrchr(path, '/') = 0;
-    setenv("DUET_ASSETS", path, 1);
-}
-
 START_TEST(a_device_failure_ends_the_batch_and_what_was_written_stays)
 {
     char good[256], bad[256], err[256];
     snprintf(good, sizeof good, "%s", temp_path("good.jsonl"));
     snprintf(bad, sizeof bad, "%s", temp_path("bad.jsonl"));
     snprintf(err, sizeof err, "%s", temp_path("err"));
-    set_assets();
-    ck_assert_int_eq(run_batch(good, err), 0);
+    struct buf lines = {0}, all = {0}, kept = {0}, said = {0};
+    for (int i = 0; i < LINES; i++) buf_printf(&lines, "{\"prompt\": \"A %d\", \"ignore_eos\": true}\n", i);
+    ck_assert_int_eq(run_batch(buf_text(&lines), good, err), 0);
     faulty_host.waits = 14;
-    ck_assert_int_eq(run_batch(bad, err), 1);
-    struct buf all = {0}, kept = {0}, said = {0};
+    ck_assert_int_eq(run_batch(buf_text(&lines), bad, err), 1);
     text_of_file(good, &all), text_of_file(bad, &kept), text_of_file(err, &said);
     ck_assert_str_eq(buf_text(&said), "duet: the device went away\n");
     ck_assert_int_eq(count_lines(&all), LINES);
@@ -270,7 +261,58 @@ START_TEST(a_device_failure_ends_the_batch_and_what_was_written_stays)
         ck_assert(cJSON_Compare(record, whole, true));
         cJSON_Delete(record), cJSON_Delete(whole);
     }
-    buf_free(&all), buf_free(&kept), buf_free(&said);
+    buf_free(&lines), buf_free(&all), buf_free(&kept), buf_free(&said);
+}
+END_TEST
+
+/* Ends with the rest of a prompt of several chunks. */
+static void add_words(struct buf *line) {
+    for (int i = 0; i < 400; i++) buf_puts(line, " the cat");
+}
+
+static void expect_interrupted(const struct buf *lines, const char *sentence, struct buf *written) {
+    char out[256], err[256];
+    snprintf(out, sizeof out, "%s", temp_path("out.jsonl"));
+    snprintf(err, sizeof err, "%s", temp_path("err"));
+    ck_assert_int_eq(run_batch(buf_text(lines), out, err), 130);
+    ck_assert_int_eq(faulty_host.records, faulty_host.interrupt_at); /* neither a chunk nor a round came after it */
+    struct buf said = {0};
+    text_of_file(err, &said);
+    text_of_file(out, written);
+    ck_assert_str_eq(buf_text(&said), sentence);
+    buf_free(&said);
+}
+
+START_TEST(ctrl_c_in_a_prompt_ends_the_batch_at_the_next_chunk)
+{
+    struct buf lines = {0}, written = {0};
+    for (int i = 0; i < 3; i++) {
+        buf_printf(&lines, "{\"prompt\": \"A %d", i);
+        add_words(&lines);
+        buf_puts(&lines, "\"}\n");
+    }
+    faulty_host.interrupt_at = 2;
+    expect_interrupted(&lines, "duet: interrupted: 3 of 3 records are missing\n", &written);
+    ck_assert_uint_eq(written.len, 0);
+    buf_free(&lines), buf_free(&written);
+}
+END_TEST
+
+/* Both lines end their first answers in one round; then the first one's second turn is ingested. */
+START_TEST(ctrl_c_in_a_later_turn_keeps_the_lines_that_are_done)
+{
+    struct buf lines = {0}, written = {0};
+    buf_puts(&lines, "{\"turns\": [\"Hello.\", \"And");
+    add_words(&lines);
+    buf_puts(&lines, "\"], \"max_tokens\": 1}\n{\"prompt\": \"The sun\", \"max_tokens\": 1}\n");
+    enum { PROMPT = 3, ROUND = 1 }; /* events: a chunk for each model, the slot; one round */
+    faulty_host.interrupt_at = 2 * PROMPT + ROUND + 1;
+    expect_interrupted(&lines, "duet: interrupted: 1 of 2 records are missing\n", &written);
+    cJSON *record = json_line(&written, 0);
+    ck_assert_int_eq(count_lines(&written), 1);
+    ck_assert_double_eq(get_number(record, "index"), 2);
+    cJSON_Delete(record);
+    buf_free(&lines), buf_free(&written);
 }
 END_TEST
 
@@ -291,6 +333,8 @@ Suite *check_reports(void) {
     suite_add_tcase(suite, plans);
     TCase *faults = tcase_create("faults");
     tcase_add_test(faults, a_device_failure_ends_the_batch_and_what_was_written_stays);
+    tcase_add_test(faults, ctrl_c_in_a_prompt_ends_the_batch_at_the_next_chunk);
+    tcase_add_test(faults, ctrl_c_in_a_later_turn_keeps_the_lines_that_are_done);
     suite_add_tcase(suite, faults);
     return suite;
 }

@@ -1,5 +1,7 @@
 #include "tests/faulty_host.h"
 
+#include <signal.h>
+
 #include "base/err.h"
 #include "graphs/backend.h"
 #include "tests/support.h"
@@ -32,6 +34,7 @@ static struct watched *watch(const struct event *e) {
 }
 
 static int record(struct event *e, struct stream *s) {
+    if (++faulty_host.records == faulty_host.interrupt_at) raise(SIGINT);
     if (faulty_host.watch_events) {
         struct watched *w = watch(e);
         ck_assert_msg(!w->is_ever_read || w->serial > waited || w->is_read,

@@ -12,6 +12,8 @@ struct faulty_host {
     int waits;           /* event_wait fails with ERR_DEVICE after so many; 0: never */
     bool watch_events;   /* checks the use of events as if work were done only once it was waited for */
     int marks_read;      /* event_elapsed_ms calls with watch_events */
+    int records;         /* event_record calls: one a chunk of a prompt, one a prompt, one a round */
+    int interrupt_at;    /* the process gets a SIGINT in that one; 0: never */
 };
 extern struct faulty_host faulty_host;
 
