@@ -1,6 +1,7 @@
 #include "cli/chat_input.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <histedit.h>
 #include <langinfo.h>
 #include <limits.h>
@@ -8,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -155,10 +157,42 @@ static void find_history(char path[PATH_MAX]) {
     }
 }
 
+/* Other chats read and write the file too. Returns what close() ends the lock with; where there are no locks, it goes on
+ * without. */
+static int lock_history(const char *path) {
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    while (fd >= 0 && flock(fd, LOCK_EX) != 0 && errno == EINTR) continue;
+    return fd;
+}
+
+static void unlock_history(int fd) {
+    if (fd >= 0) close(fd);
+}
+
+/* The file's newest lines; NULL: out of memory. */
+static History *read_history(const char *path) {
+    HistEvent event;
+    History *lines = history_init();
+    if (!lines) return NULL;
+    history(lines, &event, H_SETSIZE, HISTORY_SIZE);
+    history(lines, &event, H_SETUNIQUE, 1);
+    if (path[0]) history(lines, &event, H_LOAD, path);
+    return lines;
+}
+
+/* This chat goes on with its own lines; the file gets the new one behind those that others added meanwhile. */
 static void remember(struct chat_input *in, const char *text) {
     HistEvent event;
     history(in->history, &event, H_ENTER, text);
-    if (in->history_path[0]) history(in->history, &event, H_SAVE, in->history_path);
+    if (!in->history_path[0]) return;
+    int lock = lock_history(in->history_path);
+    History *all = read_history(in->history_path);
+    if (all) {
+        history(all, &event, H_ENTER, text);
+        history(all, &event, H_SAVE, in->history_path);
+        history_end(all);
+    }
+    unlock_history(lock);
 }
 
 /* --- life --------------------------------------------------------------------------------------------------- */
@@ -170,17 +204,19 @@ static void watch_terminal(void) {
     sigaction(SIGCONT, &action, NULL);
 }
 
+static History *open_history(char path[PATH_MAX]) {
+    find_history(path);
+    int lock = path[0] ? lock_history(path) : -1;
+    History *lines = read_history(path);
+    unlock_history(lock);
+    return lines;
+}
+
 static int open_editor(struct chat_input *in) {
-    HistEvent event;
     if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0) setlocale(LC_CTYPE, "C.UTF-8");
     in->edit = el_init("duet", stdin, stdout, stderr);
-    in->history = history_init();
+    in->history = open_history(in->history_path);
     if (!in->edit || !in->history) return err_set(ERR_IO, "the terminal cannot be set up for line editing");
-    history(in->history, &event, H_SETSIZE, HISTORY_SIZE);
-    history(in->history, &event, H_SETUNIQUE, 1);
-    find_history(in->history_path);
-    if (in->history_path[0]) history(in->history, &event, H_LOAD, in->history_path);
-
     el_set(in->edit, EL_CLIENTDATA, in);
     el_set(in->edit, EL_EDITOR, "emacs");
     el_set(in->edit, EL_PROMPT_ESC, prompt, '\1');

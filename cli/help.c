@@ -122,7 +122,10 @@ static void print_man_tail(FILE *out) {
           ".TP\n\\fBDUET_ASSETS\\fR\nDirectory of the embedded pair (\\fItarget\\fR and \\fIdraft\\fR in it).\n"
           ".TP\n\\fBHF_HOME\\fR\nWhere the local Hugging Face cache lies (its \\fIhub\\fR); ~/.cache/huggingface if "
           "unset.\n"
-          ".TP\n\\fBNO_COLOR\\fR\nIf set and not empty, no colours.\n",
+          ".TP\n\\fBNO_COLOR\\fR\nIf set and not empty, no colours.\n"
+          ".SH FILES\n"
+          ".TP\n\\fI~/.local/state/duet/history\\fR\nThe last 1,000 lines typed at chats, of all chats together; "
+          "\\fI$XDG_STATE_HOME/duet/history\\fR if that is set.\n",
           out);
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -272,6 +273,66 @@ START_TEST(history_is_kept_between_chats)
 }
 END_TEST
 
+/* One after the other at first; then all at once, for the lock. */
+START_TEST(chats_side_by_side_lose_no_line_of_the_history)
+{
+    enum { CHATS = 3, LINES_EACH = 12 };
+    struct terminal chats[CHATS];
+    struct buf lines = {0}, file = {0};
+    for (int i = 0; i < CHATS; i++) {
+        chats[i] = TERMINAL("--quiet");
+        expect_prompt(&chats[i]);
+    }
+    for (int i = 0; i < CHATS; i++) {
+        type(&chats[i], (const char *const[]){"/top-k 11\r", "/top-k 22\r", "/top-k 33\r"}[i]);
+        expect(&chats[i], "top-k");
+        expect_prompt(&chats[i]);
+    }
+    for (int i = 0; i < CHATS; i++) {
+        buf_clear(&lines);
+        for (int k = 0; k < LINES_EACH; k++) buf_printf(&lines, "/top-k %d\r", 1000 + 100 * i + k);
+        type(&chats[i], buf_text(&lines));
+    }
+    for (int i = 0; i < CHATS; i++) {
+        for (int k = 0; k < LINES_EACH; k++) expect_prompt(&chats[i]);
+        type(&chats[i], "\004");
+        ck_assert_int_eq(wait_end(&chats[i]), 0);
+    }
+    text_of_file(temp_path("duet/history"), &file);
+    ck_assert_int_eq(count_lines(&file), 1 + CHATS * (1 + LINES_EACH)); /* the first one is libedit's mark */
+    const char *a = strstr(buf_text(&file), "11\n"), *b = strstr(buf_text(&file), "22\n"),
+               *c = strstr(buf_text(&file), "33\n");
+    ck_assert_msg(a && b && c && a < b && b < c, "%s", buf_text(&file));
+    buf_free(&lines);
+    buf_free(&file);
+}
+END_TEST
+
+START_TEST(the_history_file_keeps_the_newest_thousand_lines_and_is_private)
+{
+    struct buf old = {0}, file = {0};
+    struct stat st;
+    buf_puts(&old, "_HiStOrY_V2_\n");
+    for (int i = 0; i < 1500; i++) buf_printf(&old, "line\\040%d\n", i);
+    ck_assert_int_eq(mkdir(temp_path("duet"), 0700), 0);
+    text_to_file(temp_path("duet/history"), buf_text(&old));
+    struct terminal t = TERMINAL("--quiet");
+    expect_prompt(&t);
+    type(&t, "/k\r");
+    expect_prompt(&t);
+    type(&t, "\004");
+    ck_assert_int_eq(wait_end(&t), 0);
+    text_of_file(temp_path("duet/history"), &file);
+    ck_assert_int_eq(count_lines(&file), 1001);
+    ck_assert_ptr_nonnull(strstr(buf_text(&file), "\nline\\040501\n"));
+    ck_assert_str_eq(buf_text(&file) + file.len - 16, "line\\0401499\n/k\n");
+    ck_assert_int_eq(stat(temp_path("duet/history"), &st), 0);
+    ck_assert_int_eq(st.st_mode & 0777, 0600);
+    buf_free(&old);
+    buf_free(&file);
+}
+END_TEST
+
 START_TEST(ctrl_c_ends_a_single_answer_with_130)
 {
     struct terminal t = TERMINAL(ENDLESS, "-p", "Tell me a story.");
@@ -343,6 +404,8 @@ Suite *check_chat_terminal(void) {
     tcase_add_test(terminal, ctrl_c_at_the_prompt_drops_the_line_and_twice_ends);
     tcase_add_test(terminal, several_lines_by_backslash_and_by_paste_are_one_turn);
     tcase_add_test(terminal, history_is_kept_between_chats);
+    tcase_add_test(terminal, chats_side_by_side_lose_no_line_of_the_history);
+    tcase_add_test(terminal, the_history_file_keeps_the_newest_thousand_lines_and_is_private);
     tcase_add_test(terminal, ctrl_c_ends_a_single_answer_with_130);
     tcase_add_test(terminal, ctrl_c_in_a_prompt_ends_a_single_answer_at_the_next_chunk);
     tcase_add_loop_test(terminal, ctrl_c_before_the_first_token_takes_the_question_back, 0, 2);
