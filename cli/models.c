@@ -89,18 +89,29 @@ static bool try_assets(const char *root, const char *relative, struct models *ou
     return found;
 }
 
-/* $DUET_ASSETS; the checkout's assets/ (build/MODE/duet lies two levels below it); PREFIX/share/duet. */
+static void cut_last_name(char *path) {
+    char *slash = strrchr(path, '/');
+    if (slash) *slash = 0;
+}
+
+/* Beside the program: PREFIX/share/duet of PREFIX/bin/duet, wherever it was moved; assets/ of a checkout's build/MODE/duet. */
+static bool find_assets_beside(struct models *out) {
+    char folder[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    if (n <= 0) return false;
+    folder[n] = 0;
+    cut_last_name(folder);
+    cut_last_name(folder);
+    if (try_assets(folder, "/share/duet", out) || try_assets(folder, "/assets", out)) return true;
+    cut_last_name(folder);
+    return try_assets(folder, "/assets", out);
+}
+
+/* $DUET_ASSETS; beside the program; in the PREFIX that it was built for. */
 static int find_assets(struct models *out) {
     const char *given = getenv("DUET_ASSETS");
     if (given && *given && try_assets(given, "", out)) return 0;
-    char folder[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    if (n > 0) {
-        folder[n] = 0;
-        char *slash = strrchr(folder, '/');
-        if (slash) *slash = 0;
-        if (try_assets(folder, "/../../assets", out) || try_assets(folder, "/../assets", out)) return 0;
-    }
+    if (find_assets_beside(out)) return 0;
     if (try_assets(DUET_PREFIX, "/share/duet", out)) return 0;
     return err_set(ERR_IO,
                    "the embedded pair is neither in $DUET_ASSETS (%s) nor beside the program nor in %s/share/duet; "

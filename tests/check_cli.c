@@ -204,6 +204,29 @@ START_TEST(runs_from_anywhere_and_through_a_symlink)
 }
 END_TEST
 
+START_TEST(an_installed_tree_may_be_moved)
+{
+    char prefix[4096];
+    struct buf command = {0};
+    ck_assert_ptr_nonnull(realpath(temp_dir(), prefix));
+    buf_printf(&command,
+               "mkdir -p '%s/bin' '%s/share/duet' && cp '%s' '%s/bin/duet' && cp -r '%s' '%s' '%s/share/duet' && "
+               "unset DUET_ASSETS && cd / && '%s/bin/duet' inspect",
+               prefix, prefix, program_path(), prefix, asset_path("target"), asset_path("draft"), prefix, prefix);
+    FILE *out = popen(buf_text(&command), "r");
+    char line[4096], *path;
+    ck_assert_ptr_nonnull(fgets(line, sizeof line, out));
+    ck_assert_ptr_nonnull(path = strchr(line, '/'));
+    path[strcspn(path, "\n")] = 0;
+    while (fgetc(out) != EOF) continue;
+    ck_assert_int_eq(pclose(out), 0);
+    buf_clear(&command);
+    buf_printf(&command, "%s/share/duet/target", prefix);
+    ck_assert_str_eq(path, buf_text(&command));
+    buf_free(&command);
+}
+END_TEST
+
 START_TEST(duet_assets_comes_first)
 {
     setenv("DUET_ASSETS", temp_dir(), 1);
@@ -449,6 +472,7 @@ Suite *check_cli(void) {
     tcase_add_test(models, missing_checkpoint_is_named);
     tcase_add_test(models, org_and_name_are_found_in_the_local_cache);
     tcase_add_test(models, runs_from_anywhere_and_through_a_symlink);
+    tcase_add_test(models, an_installed_tree_may_be_moved);
     tcase_add_test(models, duet_assets_comes_first);
     suite_add_tcase(suite, models);
     TCase *tokenize = tcase_create("tokenize");
