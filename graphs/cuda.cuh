@@ -54,5 +54,7 @@ int cuda_multiprocessors(const struct device *);
 bool cuda_starts_early(const struct device *);
 /* The same, and room for clusters of blocks with 200 KiB of shared memory each: 9.0 and 10.0. */
 bool cuda_takes_clusters(const struct device *);
+/* Tensor cores that work for groups of 4 warps (wgmma): 9.0 alone, and kernels built for it. */
+bool cuda_has_wgmma(const struct device *);
 
 #endif

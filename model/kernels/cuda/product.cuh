@@ -6,13 +6,14 @@
  *   added in a fixed tree. Within 32 of k every lane takes 16 contiguous bytes of a row for two mma: k is permuted alike in both
  *   operands, which changes no product.
  *   Up to 16 tokens (product_narrow.cuh): a block of 8 warps owns 16 weight rows, a warp is a split and streams to registers.
- *   More (product_wide.cuh, sm_90 and later): a cluster of 8 blocks owns 128 rows, a block is a split; weights and tokens pass
- *   through shared memory. Without clusters the first does it all.
+ *   More: a cluster of 8 blocks owns 128 rows or more, a block is a split; weights and tokens pass through shared memory. By
+ *   wgmma on sm_90 (product_wgmma.cuh), by mma after it (product_wide.cuh). Without clusters the first does it all.
  * Numerics: the order of additions is fixed by K alone, so a token's result has the same bits in all of these. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_CUH
 
 #include "model/kernels/cuda/product_narrow.cuh"
+#include "model/kernels/cuda/product_wgmma.cuh"
 #include "model/kernels/cuda/product_wide.cuh"
 
 /* Groups of 16 rows of one matrix [rows, k]. */
@@ -55,6 +56,23 @@ __global__ void __launch_bounds__(512) product_plain_kernel(Rows weights, const 
     out.store(blockIdx.x, token, 1, [=](int r, int) { return parts[r]; });
 }
 
+/* More tokens than the narrow product takes. */
+template <typename T, typename Rows, typename Out>
+static int launch_many(struct stream *s, int groups, int tokens, int k, const T *x, Rows rows, Out out) {
+    if (cuda_has_wgmma(s->device)) {
+        if (tokens <= 32) return launch_hopper<T, 32>(s, groups, tokens, k, x, rows, out);
+        if (tokens <= 48) return launch_hopper<T, 48>(s, groups, tokens, k, x, rows, out);
+        if (tokens <= 64) return launch_hopper<T, 64>(s, groups, tokens, k, x, rows, out);
+        if (tokens <= 96) return launch_hopper<T, 96>(s, groups, tokens, k, x, rows, out);
+        if (tokens <= 128) return launch_hopper<T, 128>(s, groups, tokens, k, x, rows, out);
+        return launch_hopper<T, 192>(s, groups, tokens, k, x, rows, out);
+    }
+    if (tokens <= 32) return launch_wide<T, 4>(s, groups, tokens, k, x, rows, out);
+    if (tokens <= 64) return launch_wide<T, 8>(s, groups, tokens, k, x, rows, out);
+    if (tokens <= 128) return launch_wide<T, 16>(s, groups, tokens, k, x, rows, out);
+    return launch_wide<T, 24>(s, groups, tokens, k, x, rows, out);
+}
+
 /* `Rows` maps the 16 rows of a group to weights: const T *row(int group, int i), NULL past the end. `Out` takes the sums of a
  * group: store(group, first_token, tokens, sum) with float sum(int row, int token) for tokens after the first, called by all
  * threads of a block. */
@@ -66,14 +84,8 @@ static int product(struct stream *s, const char *name, int groups, int tokens, i
         TRY((launch_narrow<T, 1>(s, groups, tokens, k, nullptr, x, rows, out)));
     else if (!cuda_takes_clusters(s->device) || tokens <= 16)
         TRY((launch_narrow<T, 2>(s, groups, tokens, k, nullptr, x, rows, out)));
-    else if (tokens <= 32)
-        TRY((launch_wide<T, 4>(s, groups, tokens, k, x, rows, out)));
-    else if (tokens <= 64)
-        TRY((launch_wide<T, 8>(s, groups, tokens, k, x, rows, out)));
-    else if (tokens <= 128)
-        TRY((launch_wide<T, 16>(s, groups, tokens, k, x, rows, out)));
     else
-        TRY((launch_wide<T, 24>(s, groups, tokens, k, x, rows, out)));
+        TRY((launch_many(s, groups, tokens, k, x, rows, out)));
     return cuda_launched(s, name, sizeof rows + sizeof out + 24);
 }
 

@@ -8,57 +8,17 @@
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_WIDE_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_WIDE_CUH
 
-#include <cooperative_groups.h>
-
-#include "model/kernels/cuda/product_mma.cuh"
+#include "model/kernels/cuda/product_cluster.cuh"
 #include "model/kernels/cuda/tiles.cuh"
 
-enum { WIDE_ROWS = 128, WIDE_CHUNKS = PRODUCT_PIECE / 8, WIDE_COPY_ROWS = PRODUCT_THREADS / WIDE_CHUNKS };
-
-/* How the 8 blocks add their splits: block r the rows 16 r .. 16 r + 15, out of the shared memory of all. */
-template <int TILES> struct cluster_sums {
-    static constexpr int columns = TILES * 8, stride = columns + 8;
-    static constexpr int part_bytes = WIDE_ROWS * stride * 4, bytes = part_bytes + PRODUCT_ROWS * (columns + 1) * 4;
-    float *parts;                /* [WIDE_ROWS][stride] of this block's split */
-    float (*added)[columns + 1]; /* [PRODUCT_ROWS] */
-
-#if __CUDA_ARCH__ >= 900
-    __device__ explicit cluster_sums(unsigned char *memory)
-        : parts(reinterpret_cast<float *>(memory)),
-          added(reinterpret_cast<float (*)[columns + 1]>(memory + part_bytes)) {}
-    /* A lane's four sums of one tile: rows `row` and `row + 8`, two columns. */
-    __device__ __forceinline__ void put(int row, int column, const float (&c)[4]) {
-#pragma unroll
-        for (int j = 0; j < 4; j += 2)
-            *reinterpret_cast<float2 *>(parts + (row + j * 4) * stride + column) = make_float2(c[j], c[j + 1]);
-    }
-    /* After all threads of all blocks have put. Nobody's parts are read once it returns. */
-    template <typename Out>
-    __device__ __forceinline__ void store(int rank, int group, int first_token, int tokens, Out out) {
-        cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
-        cluster.sync();
-#pragma unroll 4
-        for (int i = threadIdx.x; i < PRODUCT_ROWS * columns; i += PRODUCT_THREADS) {
-            float *cell = parts + (rank * PRODUCT_ROWS + i / columns) * stride + i % columns;
-            added[i / columns][i % columns] =
-                add_splits([&](int other) { return *cluster.map_shared_rank(cell, other); });
-        }
-        cluster.sync();
-        out.store(group, first_token, tokens, [&](int r, int token) { return added[r][token]; });
-    }
-#endif
-};
+enum { WIDE_ROWS = 128, WIDE_COPY_ROWS = PRODUCT_THREADS / RING_CHUNKS };
 
 /* The ring of one block, which later holds its sums. */
 template <int TILES> struct wide {
     static constexpr int columns = TILES * 8, stages = TILES == 4 || TILES == 16 ? 3 : 4;
     static constexpr int stage_bytes = (WIDE_ROWS + columns) * PRODUCT_PIECE * 2, ring_bytes = stages * stage_bytes;
-    static_assert(cluster_sums<TILES>::bytes <= ring_bytes, "the sums fit in the ring");
+    static_assert(cluster_sums<columns, WIDE_ROWS>::bytes <= ring_bytes, "the sums fit in the ring");
 };
-
-__device__ __forceinline__ uint4 *wide_chunk(unsigned char *matrix, int row, int chunk) {
-    return reinterpret_cast<uint4 *>(matrix) + row * WIDE_CHUNKS + (chunk ^ (row % 2 * 4));
-}
 
 /* One piece of k: 32 weight rows from `row` by half of the tokens from `column`. */
 template <typename T, int TILES>
@@ -70,14 +30,14 @@ __device__ __forceinline__ void wide_multiply(float (&c)[2][TILES / 2][4], unsig
         uint4 low[2], high[2];
 #pragma unroll
         for (int g = 0; g < 2; g++) {
-            low[g] = *wide_chunk(weights, row + g * 16, h * 4 + part);
-            high[g] = *wide_chunk(weights, row + g * 16 + 8, h * 4 + part);
+            low[g] = *ring_chunk(weights, row + g * 16, h * 4 + part);
+            high[g] = *ring_chunk(weights, row + g * 16 + 8, h * 4 + part);
         }
 #pragma unroll
         for (int first = 0; first < HALF; first += BATCH) {
             uint4 b[BATCH];
 #pragma unroll
-            for (int i = 0; i < BATCH; i++) b[i] = *wide_chunk(tokens, column + (first + i) * 8, h * 4 + part);
+            for (int i = 0; i < BATCH; i++) b[i] = *ring_chunk(tokens, column + (first + i) * 8, h * 4 + part);
 #pragma unroll
             for (int second = 0; second < 2; second++)
 #pragma unroll
@@ -93,7 +53,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
                                                    : TILES <= 16 ? 2
                                                                  : 1)
     wide_product_kernel(Rows weights, const T *x, int tokens, int k, Out out) {
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 900 && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
     typedef wide<TILES> shape;
     constexpr int STAGES = shape::stages, HALF = TILES / 2;
     extern __shared__ __align__(128) unsigned char ring[];
@@ -101,7 +61,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
               first_group = blockIdx.x / PRODUCT_SPLITS * (WIDE_ROWS / PRODUCT_ROWS);
     const int first_token = blockIdx.y * shape::columns;
     const int pieces = piece_count(k);
-    const int chunk = threadIdx.x % WIDE_CHUNKS, copy_row = threadIdx.x / WIDE_CHUNKS;
+    const int chunk = threadIdx.x % RING_CHUNKS, copy_row = threadIdx.x / RING_CHUNKS;
 
     const T *from[WIDE_ROWS / WIDE_COPY_ROWS];
 #pragma unroll
@@ -115,7 +75,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
 #pragma unroll
         for (int i = 0; i < WIDE_ROWS / WIDE_COPY_ROWS; i++) {
             bool wanted = from[i] && at < k;
-            copy_async_ahead(wide_chunk(to, copy_row + i * WIDE_COPY_ROWS, chunk), wanted ? from[i] + at : x, wanted);
+            copy_async_ahead(ring_chunk(to, copy_row + i * WIDE_COPY_ROWS, chunk), wanted ? from[i] + at : x, wanted);
         }
     };
     auto copy_tokens = [&](int piece) {
@@ -125,7 +85,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
         for (int i = 0; i < shape::columns / WIDE_COPY_ROWS; i++) {
             int column = copy_row + i * WIDE_COPY_ROWS, token = first_token + column;
             bool wanted = token < tokens && at < k;
-            copy_async_ahead(wide_chunk(to, column, chunk), wanted ? x + (size_t)token * k + at : x, wanted);
+            copy_async_ahead(ring_chunk(to, column, chunk), wanted ? x + (size_t)token * k + at : x, wanted);
         }
     };
     next_may_start();
@@ -153,13 +113,13 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
 
     copies_wait_group<0>();
     __syncthreads();
-    cluster_sums<TILES> sums(ring);
+    cluster_sums<shape::columns, WIDE_ROWS> sums(ring);
 #pragma unroll
     for (int g = 0; g < 2; g++)
 #pragma unroll
         for (int tile = 0; tile < HALF; tile++)
             sums.put(my_row + g * 16, (warp / 4 * HALF + tile) * 8 + part * 2, c[g][tile]);
-    sums.store(split, first_group + split, first_token, min(tokens - first_token, shape::columns), out);
+    sums.store(split, first_group, first_token, min(tokens - first_token, shape::columns), out);
 #endif
 }
 

@@ -1,0 +1,188 @@
+/* The product for many tokens on Hopper: wgmma. See product.cuh.
+ *
+ * A cluster of 8 blocks owns ROWS weight rows, a block one split of k. Pieces of the weights [ROWS, 64] and of the tokens
+ * [COLUMNS, 64] pass through a ring in shared memory. A group of 4 warps owns 64 rows and all columns: weights go to registers,
+ * 16 bytes a lane for two instructions as in mma_half; tokens are read by the instruction itself, so that they lie in the
+ * ring in its order: a plane [COLUMNS, 8] for either half of the 16 of k of each of the 4 calls a piece. On Hopper wgmma and mma
+ * add 16 products by the same arithmetic, whatever their order: terms are cut off 25 bits below the largest, then added (measured
+ * by P. Xie et al., MMA-Sim, arXiv 2511.10909). Bytes: O K 2 of weights a chunk of COLUMNS tokens; x from L2, COLUMNS / ROWS
+ * of that. */
+#ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_WGMMA_CUH
+#define DUET_MODEL_KERNELS_CUDA_PRODUCT_WGMMA_CUH
+
+#include "model/kernels/cuda/product_cluster.cuh"
+#include "model/kernels/cuda/tiles.cuh"
+
+/* The ring of a block, which later holds its sums. */
+template <int COLUMNS> struct hopper {
+    static constexpr int warpgroups = COLUMNS <= 128 ? 2 : 3, rows = 64 * warpgroups, threads = 128 * warpgroups;
+    static constexpr int blocks = COLUMNS <= 64 ? 3 : COLUMNS <= 128 ? 2 : 1; /* a multiprocessor */
+    static constexpr int stages = COLUMNS <= 128 ? 3 : 4;
+    static constexpr int plane_bytes = COLUMNS * 16 + 16; /* so that the words of a token's piece lie in all banks */
+    static constexpr int weight_bytes = rows * PRODUCT_PIECE * 2, stage_bytes = weight_bytes + 8 * plane_bytes;
+    static constexpr int ring_bytes = stages * stage_bytes;
+    static_assert(cluster_sums<COLUMNS, rows>::bytes <= ring_bytes, "the sums fit in the ring");
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+/* 4 bytes into shared memory, or zeros without reading. */
+__device__ __forceinline__ void copy_async_word(void *to, const void *from, bool wanted) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from),
+                 "r"(wanted ? 4 : 0)
+                 : "memory");
+}
+
+/* Lets wgmma see what this thread's copies brought; opens, ends and waits for a group of its calls. */
+__device__ __forceinline__ void show_to_wgmma() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_begin() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+/* Two planes of 8 x 16 bytes in rows of 16, one after the other of 8 columns. */
+__device__ __forceinline__ uint64_t plane_pair(const void *planes, int plane_bytes) {
+    return (uint64_t)((shared_address(planes) & 0x3FFFF) >> 4) | (uint64_t)(plane_bytes >> 4) << 16 |
+           (uint64_t)(128 >> 4) << 32;
+}
+
+/* wgmma(c, a, b, type): c [64 rows, TILES x 8 columns] += a, a lane's registers as of mma, times b, 16 planes' rows of 16. */
+#define SUMS_OF(tile) "+f"(c[tile][0]), "+f"(c[tile][1]), "+f"(c[tile][2]), "+f"(c[tile][3])
+#define WGMMA_OF(T, TYPE, TILES, SHAPE, SUMS, INPUTS, ...)                                              \
+    __device__ __forceinline__ void wgmma(float(&c)[TILES][4], const uint32_t(&a)[4], uint64_t b, T) {  \
+        asm volatile("wgmma.mma_async.sync.aligned." SHAPE ".f32." TYPE "." TYPE " {" SUMS "}, " INPUTS \
+                     ", 1, 1, 1, 0;"                                                                    \
+                     : __VA_ARGS__                                                                      \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                             \
+    }
+#define WGMMA(...) WGMMA_OF(bf16, "bf16", __VA_ARGS__) WGMMA_OF(half, "f16", __VA_ARGS__)
+#define SUMS_0_15  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define SUMS_16_23 "%16, %17, %18, %19, %20, %21, %22, %23"
+#define SUMS_24_31 "%24, %25, %26, %27, %28, %29, %30, %31"
+WGMMA(4, "m64n32k16", SUMS_0_15, "{%16, %17, %18, %19}, %20", SUMS_OF(0), SUMS_OF(1), SUMS_OF(2), SUMS_OF(3))
+WGMMA(6, "m64n48k16", SUMS_0_15 ", " SUMS_16_23, "{%24, %25, %26, %27}, %28", SUMS_OF(0), SUMS_OF(1), SUMS_OF(2),
+      SUMS_OF(3), SUMS_OF(4), SUMS_OF(5))
+WGMMA(8, "m64n64k16", SUMS_0_15 ", " SUMS_16_23 ", " SUMS_24_31, "{%32, %33, %34, %35}, %36", SUMS_OF(0), SUMS_OF(1),
+      SUMS_OF(2), SUMS_OF(3), SUMS_OF(4), SUMS_OF(5), SUMS_OF(6), SUMS_OF(7))
+#undef SUMS_24_31
+#undef SUMS_16_23
+#undef SUMS_0_15
+#undef WGMMA
+#undef WGMMA_OF
+#undef SUMS_OF
+
+/* One piece of k: 64 weight rows, of which a lane reads `row` and `row + 8`, by all tokens. */
+template <typename T, int COLUMNS>
+__device__ __forceinline__ void wgmma_piece(float (&c)[COLUMNS / 8][4], unsigned char *weights, int row, int part) {
+    typedef hopper<COLUMNS> shape;
+    constexpr int N = COLUMNS <= 64 ? COLUMNS : COLUMNS % 64 == 0 ? 64 : 48, TILES = N / 8;
+    const unsigned char *tokens = weights + shape::weight_bytes;
+    uint32_t a[4][4];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const uint4 low = *ring_chunk(weights, row, h * 4 + part), high = *ring_chunk(weights, row + 8, h * 4 + part);
+        a[2 * h][0] = low.x, a[2 * h][1] = high.x, a[2 * h][2] = low.y, a[2 * h][3] = high.y;
+        a[2 * h + 1][0] = low.z, a[2 * h + 1][1] = high.z, a[2 * h + 1][2] = low.w, a[2 * h + 1][3] = high.w;
+    }
+    wgmma_begin();
+#pragma unroll
+    for (int call = 0; call < 4; call++)
+#pragma unroll
+        for (int first = 0; first < COLUMNS; first += N)
+            wgmma(reinterpret_cast<float(&)[TILES][4]>(c[first / 8]), a[call],
+                  plane_pair(tokens + 2 * call * shape::plane_bytes + first * 16, shape::plane_bytes), T());
+    wgmma_commit();
+}
+#endif
+
+template <typename T, int COLUMNS, typename Rows, typename Out>
+__global__ void __launch_bounds__(hopper<COLUMNS>::threads, hopper<COLUMNS>::blocks)
+    hopper_product_kernel(Rows weights, const T *x, int tokens, int k, Out out) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    typedef hopper<COLUMNS> shape;
+    constexpr int STAGES = shape::stages, COPY_ROWS = shape::threads / RING_CHUNKS, WARPS = shape::threads / 32;
+    extern __shared__ __align__(128) unsigned char ring[];
+    const int split = blockIdx.x % PRODUCT_SPLITS,
+              first_group = blockIdx.x / PRODUCT_SPLITS * (shape::rows / PRODUCT_ROWS);
+    const int first_token = blockIdx.y * COLUMNS, pieces = piece_count(k);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane / 4, part = lane % 4;
+    const int chunk = threadIdx.x % RING_CHUNKS, copy_row = threadIdx.x / RING_CHUNKS;
+
+    const T *from[shape::rows / COPY_ROWS];
+#pragma unroll
+    for (int i = 0; i < shape::rows / COPY_ROWS; i++) {
+        int r = copy_row + i * COPY_ROWS;
+        from[i] = weights.row(first_group + r / PRODUCT_ROWS, r % PRODUCT_ROWS);
+    }
+    auto copy_weights = [&](int piece) {
+        int at = piece_start(split, piece) + chunk * 8;
+        unsigned char *to = ring + piece % STAGES * shape::stage_bytes;
+#pragma unroll
+        for (int i = 0; i < shape::rows / COPY_ROWS; i++) {
+            bool wanted = from[i] && at < k;
+            copy_async_ahead(ring_chunk(to, copy_row + i * COPY_ROWS, chunk), wanted ? from[i] + at : x, wanted);
+        }
+    };
+    /* A warp copies 64 of k of a token, a lane two numbers: of 32 of k lane l those of part l / 4 in plane l % 4. */
+    auto copy_tokens = [&](int piece) {
+        const int at = piece_start(split, piece) + lane * 2, limit = at < k ? tokens : 0;
+        const T *its = x + (size_t)(first_token + warp) * k + at;
+        unsigned char *to = ring + piece % STAGES * shape::stage_bytes + shape::weight_bytes +
+                            (lane / 16 * 4 + part) * shape::plane_bytes + lane / 4 % 4 * 4;
+#pragma unroll 2
+        for (int column = warp; column < COLUMNS; column += WARPS, its += (size_t)WARPS * k) {
+            const bool wanted = first_token + column < limit;
+            copy_async_word(to + column * 16, wanted ? its : x, wanted);
+        }
+    };
+    next_may_start();
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; i++) copy_weights(i);
+    inputs_are_ready();
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; i++) {
+        copy_tokens(i);
+        copies_commit_group();
+    }
+
+    const int my_row = warp * 16 + row;
+    float c[COLUMNS / 8][4] = {};
+    for (int piece = 0; piece < pieces; piece++) {
+        copies_wait_group<STAGES - 2>();
+        wgmma_wait(); /* for the piece before, whose place is filled next */
+        show_to_wgmma();
+        __syncthreads();
+        wgmma_piece<T, COLUMNS>(c, ring + piece % STAGES * shape::stage_bytes, my_row, part);
+        copy_weights(piece + STAGES - 1);
+        copy_tokens(piece + STAGES - 1);
+        copies_commit_group();
+    }
+
+    wgmma_wait();
+    copies_wait_group<0>();
+    __syncthreads();
+    cluster_sums<COLUMNS, shape::rows> sums(ring);
+#pragma unroll
+    for (int tile = 0; tile < COLUMNS / 8; tile++) sums.put(my_row, tile * 8 + part * 2, c[tile]);
+    sums.store(split, first_group, first_token, min(tokens - first_token, COLUMNS), out);
+#endif
+}
+
+template <typename T, int COLUMNS, typename Rows, typename Out>
+static int launch_hopper(struct stream *s, int groups, int tokens, int k, const T *x, Rows rows, Out out) {
+    typedef hopper<COLUMNS> shape;
+    auto kernel = hopper_product_kernel<T, COLUMNS, Rows, Out>;
+    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape::ring_bytes));
+    const int per_cluster = shape::rows / PRODUCT_ROWS;
+    dim3 grid((groups + per_cluster - 1) / per_cluster * PRODUCT_SPLITS, (tokens + COLUMNS - 1) / COLUMNS);
+    launch_dependent(s, kernel, grid, shape::threads, shape::ring_bytes, PRODUCT_SPLITS, rows, x, tokens, k, out);
+    return 0;
+}
+
+#endif
