@@ -288,6 +288,7 @@ static enum input_result edit_turn(struct chat_input *in, struct buf *text) {
 }
 
 static enum input_result plain_line(struct chat_input *in, struct buf *text) {
+    if (signals_interrupted()) return INPUT_INTERRUPTED; /* in a command before */
     ssize_t n = getline(&in->line, &in->cap, stdin);
     if (signals_interrupted()) return INPUT_INTERRUPTED;
     if (n < 0) return INPUT_END;
