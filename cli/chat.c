@@ -31,6 +31,7 @@ static int start(struct chat *c) {
 
 static void chat_free(struct chat *c) {
     chat_input_free(c->input);
+    wrap_free(&c->wrap);
     conversation_free(c->conversation);
     chat_template_free(c->chat_template);
     engine_destroy(c->engine);

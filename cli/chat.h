@@ -5,6 +5,7 @@
 
 #include "cli/chat_input.h"
 #include "cli/cli.h"
+#include "cli/wrap.h"
 #include "engine/conversation.h"
 
 struct chat {
@@ -14,6 +15,7 @@ struct chat {
     struct chat_template *chat_template; /* NULL: completion mode */
     struct conversation *conversation;
     struct chat_input *input;
+    struct wrap wrap; /* of the text that is being printed */
     bool interactive; /* standard input and output are terminals */
     bool has_seed;    /* --seed or /seed: the chat can be repeated */
     bool show;        /* /show on: accepted draft tokens are coloured */
@@ -45,8 +47,11 @@ void chat_note(const struct chat *, const char *format, ...) __attribute__((form
 /* Prints err_message(). */
 void chat_fail(struct chat *, int rc);
 
-/* Text of a model to standard output. On a terminal, control characters that could steer it are shown as ^X. */
-void chat_print(enum style, const char *text, size_t n);
+/* Text of a model to standard output, in whole characters. On a terminal, lines are broken between words, for which a word
+ * may be held back, and control characters that could steer it are shown as ^X. chat_print_end: no more of this text
+ * comes; what is held back is printed. */
+void chat_print(struct chat *, enum style, const char *text, size_t n);
+void chat_print_end(struct chat *);
 
 struct answer_figures {
     int tokens, first_tokens;            /* first_tokens: of these, those of the first round */
@@ -56,6 +61,6 @@ struct answer_figures {
 void chat_print_figures(const struct chat *, const struct answer_figures *);
 void chat_print_stats(const struct chat *);
 /* The last answer again, with accepted draft tokens coloured. */
-int chat_print_shown(const struct chat *);
+int chat_print_shown(struct chat *);
 
 #endif

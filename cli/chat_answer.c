@@ -31,7 +31,7 @@ static int show_token(struct answer *a, int32_t id, bool accepted) {
     if (id == a->think) a->thinking = true;
     buf_clear(&a->fresh);
     TRY(text_stream_push(a->stream, id, &a->fresh, &a->stopped));
-    chat_print(style_of(a, accepted), buf_text(&a->fresh), a->fresh.len);
+    chat_print(a->chat, style_of(a, accepted), buf_text(&a->fresh), a->fresh.len);
     buf_append(&a->text, a->fresh.data, a->fresh.len);
     if (id == a->end_think) a->thinking = false;
     ids_push(&a->chat->answer_ids, id);
@@ -90,7 +90,11 @@ static int finish(struct answer *a, bool interrupted) {
     struct chat *c = a->chat;
     buf_clear(&a->fresh);
     TRY(text_stream_finish(a->stream, &a->fresh));
-    chat_print(style_of(a, false), buf_text(&a->fresh), a->fresh.len);
+    signals_hold();
+    chat_print(c, style_of(a, false), buf_text(&a->fresh), a->fresh.len);
+    chat_print_end(c);
+    fflush(stdout);
+    signals_release();
     buf_append(&a->text, a->fresh.data, a->fresh.len);
     bool at_line_start = a->text.len == 0 || a->text.data[a->text.len - 1] == '\n';
     if (!c->interactive || !at_line_start || interrupted) putchar('\n');
@@ -167,6 +171,7 @@ int chat_answer(struct chat *c, const char *question, size_t n, bool *interrupte
             (void)conversation_undo(c->conversation); /* there is a turn, and nothing runs */
         }
     }
+    chat_print_end(c); /* where an error ended it */
     if (rc == ERR_INTERRUPTED) {
         *interrupted = true;
         say_taken_back(c);

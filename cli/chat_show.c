@@ -70,29 +70,42 @@ static size_t control_at(const char *text, size_t n) {
     return n > 1 && c == 0xc2 && (unsigned char)text[1] < 0xa0 ? 2 : 0;
 }
 
-static void print_tame(const char *text, size_t n) {
-    for (size_t i = 0; i < n;) {
-        size_t control = control_at(text + i, n - i);
+static void wrap_tame(struct wrap *w, const char *text, size_t n) {
+    size_t from = 0, at = 0;
+    while (at < n) {
+        size_t control = control_at(text + at, n - at);
         if (control > 0) {
-            putchar('^');
-            putchar((text[i + control - 1] & 0x7f) ^ 0x40);
-        } else {
-            putchar(text[i]);
+            char shown[2] = {'^', (char)((text[at + control - 1] & 0x7f) ^ 0x40)};
+            wrap_push(w, text + from, at - from);
+            wrap_push(w, shown, sizeof shown);
+            from = at + control;
         }
-        i += control > 0 ? control : 1;
+        at += control > 0 ? control : 1;
     }
+    wrap_push(w, text + from, n - from);
 }
 
-void chat_print(enum style style, const char *text, size_t n) {
-    if (n == 0) return;
+static void print_wrapped(struct wrap *w) {
+    fwrite(buf_text(&w->out), 1, w->out.len, stdout);
+    buf_clear(&w->out);
+}
+
+void chat_print(struct chat *c, enum style style, const char *text, size_t n) {
+    struct wrap *w = &c->wrap;
     if (!terminal_is_tty(STDOUT_FILENO)) {
         fwrite(text, 1, n, stdout);
         return;
     }
-    bool plain = style == STYLE_RESET;
-    if (!plain) fputs(styled(style), stdout);
-    print_tame(text, n);
-    if (!plain) fputs(styled(STYLE_RESET), stdout);
+    w->columns = terminal_columns(STDOUT_FILENO);
+    w->style = style == STYLE_RESET ? NULL : styled(style);
+    w->reset = styled(STYLE_RESET);
+    wrap_tame(w, text, n);
+    print_wrapped(w);
+}
+
+void chat_print_end(struct chat *c) {
+    wrap_finish(&c->wrap);
+    print_wrapped(&c->wrap);
 }
 
 /* --- figures --------------------------------------------------------------------------------------------------- */
@@ -145,7 +158,7 @@ void chat_print_stats(const struct chat *c) {
            (unsigned long long)counts.stream.kernel_launches);
 }
 
-int chat_print_shown(const struct chat *c) {
+int chat_print_shown(struct chat *c) {
     struct detokenizer *d;
     struct buf text = {0};
     TRY(detokenizer_create(engine_tokenizer(c->engine), true, &d));
@@ -153,11 +166,12 @@ int chat_print_shown(const struct chat *c) {
     for (size_t i = 0; i < c->answer_ids.len && rc == 0; i++) {
         buf_clear(&text);
         rc = detokenizer_push(d, c->answer_ids.data[i], &text);
-        chat_print(c->answer_accepted.data[i] ? STYLE_GREEN : STYLE_RESET, buf_text(&text), text.len);
+        chat_print(c, c->answer_accepted.data[i] ? STYLE_GREEN : STYLE_RESET, buf_text(&text), text.len);
     }
     buf_clear(&text);
     if (rc == 0) rc = detokenizer_finish(d, &text);
-    chat_print(STYLE_RESET, buf_text(&text), text.len);
+    chat_print(c, STYLE_RESET, buf_text(&text), text.len);
+    chat_print_end(c);
     putchar('\n');
     buf_free(&text);
     detokenizer_free(d);

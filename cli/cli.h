@@ -41,6 +41,7 @@ bool terminal_is_tty(int fd);    /* 0, 1, 2 */
 bool terminal_has_color(int fd); /* a terminal, NO_COLOR unset or empty, TERM not "dumb" */
 bool terminal_has_unicode(void); /* the locale's character set is UTF-8 */
 bool terminal_is_quiet(void);
+int terminal_columns(int fd); /* now; 0: no terminal, or unknown */
 
 enum style { STYLE_RESET, STYLE_DIM, STYLE_BOLD, STYLE_RED, STYLE_GREEN, STYLE_YELLOW, STYLE_CYAN };
 const char *terminal_style(int fd, enum style); /* the escape sequence, "" without colour */

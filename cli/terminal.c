@@ -40,12 +40,9 @@ bool terminal_has_unicode(void) {
     return term.unicode;
 }
 
-/* 80 where unknown */
-static int terminal_columns(void) {
+int terminal_columns(int fd) {
     struct winsize size;
-    for (int fd = 2; fd >= 0; fd--)
-        if (term.tty[fd] && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-    return 80;
+    return term.tty[fd] && ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 const char *terminal_style(int fd, enum style style) {
@@ -100,6 +97,13 @@ void progress_clear(void) {
     term.bar_drawn = false;
 }
 
+/* 80 where unknown */
+static int bar_columns(void) {
+    for (int fd = 2; fd >= 0; fd--)
+        if (terminal_columns(fd) > 0) return terminal_columns(fd);
+    return 80;
+}
+
 void progress_draw(const char *what, int64_t done, int64_t total, const char *tail) {
     if (term.quiet || !term.tty[2] || total <= 0) return;
     int64_t now = clock_us();
@@ -108,13 +112,14 @@ void progress_draw(const char *what, int64_t done, int64_t total, const char *ta
     char numbers[160], line[512];
     snprintf(numbers, sizeof numbers, "%lld/%lld%s%s", (long long)done, (long long)total, tail ? "  " : "",
              tail ? tail : "");
-    int width = terminal_columns() - 5 - (int)strlen(what) - (int)strlen(numbers); /* what is left for the bar */
+    int columns = bar_columns();
+    int width = columns - 5 - (int)strlen(what) - (int)strlen(numbers); /* what is left for the bar */
     width = width > BAR_WIDTH ? BAR_WIDTH : width < BAR_WIDTH_MIN ? BAR_WIDTH_MIN : width;
     int full = (int)((double)width * (double)done / (double)total);
     char bar[BAR_WIDTH + 1] = "";
     for (int i = 0; i < width; i++) bar[i] = i < full ? '#' : ' ';
     snprintf(line, sizeof line, "%s [%s] %s", what, bar, numbers);
-    fprintf(stderr, "\r%s%.*s%s\033[K", terminal_style(2, STYLE_DIM), terminal_columns() - 1, line,
+    fprintf(stderr, "\r%s%.*s%s\033[K", terminal_style(2, STYLE_DIM), columns - 1, line,
             terminal_style(2, STYLE_RESET));
     fflush(stderr);
     term.bar_drawn = true;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@ enum { WAIT_MS = 60000 };
 
 #define CHAT_ARGUMENTS(...) ARGUMENTS("chat", "--threads", "1", __VA_ARGS__)
 #define GREEDY              "--temperature", "0", "-n", "16", "--stop", "\n"
+#define STORY               "--temperature", "0", "-n", "120", "--quiet"
 
 struct terminal {
     pid_t pid;
@@ -27,7 +29,7 @@ struct terminal {
     struct buf seen; /* since the last `expect` */
 };
 
-/* duet chat in this process, so that faulty_host can time a Ctrl-C. */
+/* duet chat in this process, so that faulty_host can time a Ctrl-C or a failure. */
 static int run_chat(int argc, char **argv) {
     struct options o;
     setlocale(LC_CTYPE, "");
@@ -38,12 +40,12 @@ static int run_chat(int argc, char **argv) {
     return status;
 }
 
-/* The program in a terminal of its own, with its history in temp_dir(). */
-static struct terminal open_terminal(const char *const *arguments) {
+/* The program in a terminal of its own of so many columns, with its history in temp_dir(). */
+static struct terminal open_terminal(unsigned short columns, const char *const *arguments) {
     const char *argv[32] = {program_path()}, *state = temp_dir();
     int argc = 1;
     struct terminal t = {0};
-    struct winsize size = {.ws_row = 40, .ws_col = 120};
+    struct winsize size = {.ws_row = 40, .ws_col = columns};
     while (arguments[argc - 1] && argc + 1 < 32) argv[argc] = arguments[argc - 1], argc++;
     t.pid = forkpty(&t.fd, NULL, NULL, &size);
     ck_assert_int_ge(t.pid, 0);
@@ -52,12 +54,13 @@ static struct terminal open_terminal(const char *const *arguments) {
     setenv("TERM", "xterm-256color", 1);
     setenv("LC_ALL", "C.UTF-8", 1);
     setenv("XDG_STATE_HOME", state, 1);
-    if (faulty_host.interrupt_at > 0) _exit(run_chat(argc, (char **)argv));
+    if (faulty_host.interrupt_at > 0 || faulty_host.waits > 0) _exit(run_chat(argc, (char **)argv));
     execv(argv[0], (char *const *)argv);
     _exit(127);
 }
 
-#define TERMINAL(...) open_terminal(CHAT_ARGUMENTS(__VA_ARGS__))
+#define WIDE_TERMINAL(columns, ...) open_terminal(columns, CHAT_ARGUMENTS(__VA_ARGS__))
+#define TERMINAL(...)               WIDE_TERMINAL(120, __VA_ARGS__)
 
 /* Reads what is there, waiting up to `ms`. false: the program has closed the terminal, or nothing came. */
 static bool take(struct terminal *t, int ms) {
@@ -173,7 +176,7 @@ START_TEST(ctrl_c_keeps_what_was_shown_and_the_chat_goes_on)
     char path[256], save[300];
     snprintf(path, sizeof path, "%s", temp_path("stopped.json"));
     snprintf(save, sizeof save, "/save %s\r", path);
-    struct terminal t = TERMINAL(ENDLESS);
+    struct terminal t = WIDE_TERMINAL(30000, ENDLESS); /* no line gets so long */
     expect_prompt(&t);
     type(&t, "Tell me a long story.\r");
     expect(&t, "\033[?2004l");
@@ -201,6 +204,110 @@ START_TEST(ctrl_c_keeps_what_was_shown_and_the_chat_goes_on)
     buf_free(&shown);
     buf_free(&answer);
     buf_free(&kept);
+}
+END_TEST
+
+/* --- lines broken between words ------------------------------------------------------------------------------------ */
+
+/* Without escape sequences, every run of blanks and line ends as one space. */
+static void words_of(const char *text, struct buf *out) {
+    buf_clear(out);
+    for (const char *c = text; *c; c++) {
+        if (*c == '\033')
+            c += strcspn(c, "m");
+        else if (!strchr(" \t\r\n", *c))
+            buf_putc(out, *c);
+        else if (out->len > 0 && out->data[out->len - 1] != ' ')
+            buf_putc(out, ' ');
+    }
+}
+
+/* Columns of the longest line, of ASCII and escape sequences. */
+static size_t longest_line(const char *text) {
+    size_t longest = 0, column = 0;
+    for (const char *c = text; *c; c++) {
+        if (*c == '\033')
+            c += strcspn(c, "m");
+        else
+            column = *c == '\n' ? 0 : column + (*c != '\r');
+        if (column > longest) longest = column;
+    }
+    return longest;
+}
+
+static void expect_wrapped(const char *screen, const char *answer, size_t columns) {
+    struct buf shown = {0}, said = {0};
+    words_of(screen, &shown);
+    words_of(answer, &said);
+    ck_assert_uint_gt(strlen(answer), 2 * columns);
+    ck_assert_str_eq(buf_text(&shown) + strspn(buf_text(&shown), " "), buf_text(&said));
+    ck_assert_uint_le(longest_line(screen), columns);
+    ck_assert_uint_gt(longest_line(screen), columns / 2);
+    buf_free(&shown);
+    buf_free(&said);
+}
+
+/* Streamed; by /show, in colours; and by /show once the terminal is narrower. Elsewhere lines are the answer's own. */
+START_TEST(no_word_of_an_answer_is_broken_at_the_margin)
+{
+    enum { COLUMNS = 50, NARROWER = 30 };
+    char path[256], save[300];
+    snprintf(path, sizeof path, "%s", temp_path("wrapped.json"));
+    snprintf(save, sizeof save, "/save %s\r", path);
+    struct terminal t = WIDE_TERMINAL(COLUMNS, STORY);
+    struct winsize narrower = {.ws_row = 40, .ws_col = NARROWER};
+    struct buf answer = {0};
+    struct program p;
+    program_run(&p, NULL, CHAT_ARGUMENTS(STORY, "-p", "Tell me a story."));
+    expect_prompt(&t);
+    type(&t, "Tell me a story.\r");
+    expect(&t, "\033[?2004l");
+    expect_wrapped(expect(&t, "\033[2m"), buf_text(&p.out), COLUMNS);
+    expect_prompt(&t);
+    type(&t, save);
+    expect(&t, "1 turn saved");
+    expect_prompt(&t);
+    type(&t, "/show\r");
+    expect(&t, "\033[?2004l");
+    expect_wrapped(expect(&t, "\033[?2004h"), buf_text(&p.out), COLUMNS);
+    ck_assert_int_eq(ioctl(t.fd, TIOCSWINSZ, &narrower), 0);
+    type(&t, "/show\r");
+    expect(&t, "\033[?2004l");
+    expect_wrapped(expect(&t, "\033[?2004h"), buf_text(&p.out), NARROWER);
+    type(&t, "/exit\r");
+    ck_assert_int_eq(wait_end(&t), 0);
+    read_answer(path, &answer);
+    buf_putc(&answer, '\n');
+    ck_assert_str_eq(buf_text(&answer), buf_text(&p.out));
+    program_free(&p);
+    buf_free(&answer);
+}
+END_TEST
+
+/* What is on a terminal of so many columns when the device fails. */
+static void fail_in_an_answer(unsigned short columns, struct buf *shown) {
+    struct terminal t = WIDE_TERMINAL(columns, STORY);
+    expect_prompt(&t);
+    type(&t, "Tell me a story.\r");
+    expect(&t, "\033[?2004l");
+    words_of(expect(&t, "duet: "), shown);
+    expect(&t, "the device went away");
+    expect_prompt(&t);
+    type(&t, "/exit\r");
+    wait_end(&t);
+}
+
+START_TEST(an_error_in_an_answer_leaves_all_of_its_text_on_the_screen)
+{
+    struct buf streamed = {0}, wrapped = {0};
+    faulty_host.waits = 16 + _i;
+    setenv("DUET_ASSETS", asset_path(""), 1);
+    fail_in_an_answer(0, &streamed);
+    fail_in_an_answer(30000, &wrapped);
+    ck_assert_uint_gt(streamed.len, 20);
+    ck_assert_str_eq(buf_text(&streamed), buf_text(&wrapped));
+    buf_free(&streamed);
+    buf_free(&wrapped);
 }
 END_TEST
 
@@ -401,6 +508,8 @@ Suite *check_chat_terminal(void) {
     tcase_set_timeout(terminal, 120);
     tcase_add_test(terminal, a_terminal_gets_banner_answer_and_figures);
     tcase_add_test(terminal, ctrl_c_keeps_what_was_shown_and_the_chat_goes_on);
+    tcase_add_test(terminal, no_word_of_an_answer_is_broken_at_the_margin);
+    tcase_add_loop_test(terminal, an_error_in_an_answer_leaves_all_of_its_text_on_the_screen, 0, 2);
     tcase_add_test(terminal, ctrl_c_at_the_prompt_drops_the_line_and_twice_ends);
     tcase_add_test(terminal, several_lines_by_backslash_and_by_paste_are_one_turn);
     tcase_add_test(terminal, history_is_kept_between_chats);
