@@ -172,6 +172,7 @@ int chat_answer(struct chat *c, const char *question, size_t n, bool *interrupte
         }
     }
     chat_print_end(c); /* where an error ended it */
+    if (rc != 0 && a.text.len > 0) putchar('\n');
     if (rc == ERR_INTERRUPTED) {
         *interrupted = true;
         say_taken_back(c);

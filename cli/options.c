@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 
 /* --- values --------------------------------------------------------------------------------------------- */
@@ -73,6 +74,7 @@ static int add_text(const struct option_row *row, struct options *o, const char 
     const char **texts = (const char **)((char *)o + row->offset);
     int *count = (int *)((char *)o + row->flag_offset);
     if (*count == STOPS_MAX) return err_set(ERR_USAGE, "%s: given more than %d times", label, STOPS_MAX);
+    if (!utf8_is_valid(value, strlen(value))) return err_set(ERR_USAGE, "%s: '%s' is not valid UTF-8", label, value);
     texts[(*count)++] = value;
     return 0;
 }

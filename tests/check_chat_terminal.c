@@ -290,7 +290,7 @@ static void fail_in_an_answer(unsigned short columns, struct buf *shown) {
     expect_prompt(&t);
     type(&t, "Tell me a story.\r");
     expect(&t, "\033[?2004l");
-    words_of(expect(&t, "duet: "), shown);
+    words_of(expect(&t, "\r\nduet: "), shown);
     expect(&t, "the device went away");
     expect_prompt(&t);
     type(&t, "/exit\r");

@@ -86,6 +86,7 @@ START_TEST(bad_command_lines_are_usage_errors_that_name_what_is_wrong)
         {{"batch", "--k"}, "--k: a value is missing"},
         {{"batch", "--quiet=yes"}, "--quiet: takes no value"},
         {{"batch", "--device", "tpu"}, "'tpu' is not one of auto|host|cuda"},
+        {{"chat", "--stop", "\xbf"}, "--stop: '\\xbf' is not valid UTF-8"},
         {{"batch", "--graphs", "maybe"}, "on|off|debug"},
         {{"batch", "--draft", "x"}, "--draft: needs --target"},
         {{"batch", "--k", "5", "--k-max", "3"}, "--k-max: 3 is below --k 5"},
