@@ -54,4 +54,16 @@ template <int COLUMNS, int ROWS> struct cluster_sums {
 #endif
 };
 
+/* Launches a product by clusters whose blocks have the Shape's rows, columns, threads and ring. */
+template <typename Shape, typename T, typename Rows, typename Out>
+static int launch_clusters(struct stream *s, void (*kernel)(Rows, const T *, int, int, Out), int groups, int tokens,
+                           int k, const T *x, Rows rows, Out out) {
+    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::ring_bytes));
+    const int per_cluster = Shape::rows / PRODUCT_ROWS;
+    dim3 grid((groups + per_cluster - 1) / per_cluster * PRODUCT_SPLITS,
+              (tokens + Shape::columns - 1) / Shape::columns);
+    launch_dependent(s, kernel, grid, Shape::threads, Shape::ring_bytes, PRODUCT_SPLITS, rows, x, tokens, k, out);
+    return 0;
+}
+
 #endif

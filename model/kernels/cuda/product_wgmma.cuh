@@ -15,7 +15,8 @@
 
 /* The ring of a block, which later holds its sums. */
 template <int COLUMNS> struct hopper {
-    static constexpr int warpgroups = COLUMNS <= 128 ? 2 : 3, rows = 64 * warpgroups, threads = 128 * warpgroups;
+    static constexpr int columns = COLUMNS, warpgroups = COLUMNS <= 128 ? 2 : 3;
+    static constexpr int rows = 64 * warpgroups, threads = 128 * warpgroups;
     static constexpr int blocks = COLUMNS <= 64 ? 3 : COLUMNS <= 128 ? 2 : 1; /* a multiprocessor */
     static constexpr int stages = COLUMNS <= 128 ? 3 : 4;
     static constexpr int plane_bytes = COLUMNS * 16 + 16; /* so that the words of a token's piece lie in all banks */
@@ -176,13 +177,8 @@ __global__ void __launch_bounds__(hopper<COLUMNS>::threads, hopper<COLUMNS>::blo
 
 template <typename T, int COLUMNS, typename Rows, typename Out>
 static int launch_hopper(struct stream *s, int groups, int tokens, int k, const T *x, Rows rows, Out out) {
-    typedef hopper<COLUMNS> shape;
-    auto kernel = hopper_product_kernel<T, COLUMNS, Rows, Out>;
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape::ring_bytes));
-    const int per_cluster = shape::rows / PRODUCT_ROWS;
-    dim3 grid((groups + per_cluster - 1) / per_cluster * PRODUCT_SPLITS, (tokens + COLUMNS - 1) / COLUMNS);
-    launch_dependent(s, kernel, grid, shape::threads, shape::ring_bytes, PRODUCT_SPLITS, rows, x, tokens, k, out);
-    return 0;
+    return launch_clusters<hopper<COLUMNS>>(s, hopper_product_kernel<T, COLUMNS, Rows, Out>, groups, tokens, k, x, rows,
+                                            out);
 }
 
 #endif

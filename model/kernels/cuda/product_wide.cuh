@@ -11,13 +11,14 @@
 #include "model/kernels/cuda/product_cluster.cuh"
 #include "model/kernels/cuda/tiles.cuh"
 
-enum { WIDE_ROWS = 128, WIDE_COPY_ROWS = PRODUCT_THREADS / RING_CHUNKS };
+enum { WIDE_COPY_ROWS = PRODUCT_THREADS / RING_CHUNKS };
 
 /* The ring of one block, which later holds its sums. */
 template <int TILES> struct wide {
-    static constexpr int columns = TILES * 8, stages = TILES == 4 || TILES == 16 ? 3 : 4;
-    static constexpr int stage_bytes = (WIDE_ROWS + columns) * PRODUCT_PIECE * 2, ring_bytes = stages * stage_bytes;
-    static_assert(cluster_sums<columns, WIDE_ROWS>::bytes <= ring_bytes, "the sums fit in the ring");
+    static constexpr int rows = 128, columns = TILES * 8, threads = PRODUCT_THREADS;
+    static constexpr int stages = TILES == 4 || TILES == 16 ? 3 : 4;
+    static constexpr int stage_bytes = (rows + columns) * PRODUCT_PIECE * 2, ring_bytes = stages * stage_bytes;
+    static_assert(cluster_sums<columns, rows>::bytes <= ring_bytes, "the sums fit in the ring");
 };
 
 /* One piece of k: 32 weight rows from `row` by half of the tokens from `column`. */
@@ -58,14 +59,14 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
     constexpr int STAGES = shape::stages, HALF = TILES / 2;
     extern __shared__ __align__(128) unsigned char ring[];
     const int split = blockIdx.x % PRODUCT_SPLITS,
-              first_group = blockIdx.x / PRODUCT_SPLITS * (WIDE_ROWS / PRODUCT_ROWS);
+              first_group = blockIdx.x / PRODUCT_SPLITS * (shape::rows / PRODUCT_ROWS);
     const int first_token = blockIdx.y * shape::columns;
     const int pieces = piece_count(k);
     const int chunk = threadIdx.x % RING_CHUNKS, copy_row = threadIdx.x / RING_CHUNKS;
 
-    const T *from[WIDE_ROWS / WIDE_COPY_ROWS];
+    const T *from[shape::rows / WIDE_COPY_ROWS];
 #pragma unroll
-    for (int i = 0; i < WIDE_ROWS / WIDE_COPY_ROWS; i++) {
+    for (int i = 0; i < shape::rows / WIDE_COPY_ROWS; i++) {
         int r = copy_row + i * WIDE_COPY_ROWS;
         from[i] = weights.row(first_group + r / PRODUCT_ROWS, r % PRODUCT_ROWS);
     }
@@ -73,14 +74,14 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
         int at = piece_start(split, piece) + chunk * 8;
         unsigned char *to = ring + piece % STAGES * shape::stage_bytes;
 #pragma unroll
-        for (int i = 0; i < WIDE_ROWS / WIDE_COPY_ROWS; i++) {
+        for (int i = 0; i < shape::rows / WIDE_COPY_ROWS; i++) {
             bool wanted = from[i] && at < k;
             copy_async_ahead(ring_chunk(to, copy_row + i * WIDE_COPY_ROWS, chunk), wanted ? from[i] + at : x, wanted);
         }
     };
     auto copy_tokens = [&](int piece) {
         int at = piece_start(split, piece) + chunk * 8;
-        unsigned char *to = ring + piece % STAGES * shape::stage_bytes + WIDE_ROWS * PRODUCT_PIECE * 2;
+        unsigned char *to = ring + piece % STAGES * shape::stage_bytes + shape::rows * PRODUCT_PIECE * 2;
 #pragma unroll
         for (int i = 0; i < shape::columns / WIDE_COPY_ROWS; i++) {
             int column = copy_row + i * WIDE_COPY_ROWS, token = first_token + column;
@@ -108,12 +109,12 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
         copy_tokens(piece + STAGES - 1);
         copies_commit_group();
         unsigned char *stage = ring + piece % STAGES * shape::stage_bytes;
-        wide_multiply<T, TILES>(c, stage, stage + WIDE_ROWS * PRODUCT_PIECE * 2, my_row, my_column, part);
+        wide_multiply<T, TILES>(c, stage, stage + shape::rows * PRODUCT_PIECE * 2, my_row, my_column, part);
     }
 
     copies_wait_group<0>();
     __syncthreads();
-    cluster_sums<shape::columns, WIDE_ROWS> sums(ring);
+    cluster_sums<shape::columns, shape::rows> sums(ring);
 #pragma unroll
     for (int g = 0; g < 2; g++)
 #pragma unroll
@@ -125,14 +126,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
 
 template <typename T, int TILES, typename Rows, typename Out>
 static int launch_wide(struct stream *s, int groups, int tokens, int k, const T *x, Rows rows, Out out) {
-    typedef wide<TILES> shape;
-    auto kernel = wide_product_kernel<T, TILES, Rows, Out>;
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape::ring_bytes));
-    const int per_cluster = WIDE_ROWS / PRODUCT_ROWS;
-    dim3 grid((groups + per_cluster - 1) / per_cluster * PRODUCT_SPLITS,
-              (tokens + shape::columns - 1) / shape::columns);
-    launch_dependent(s, kernel, grid, PRODUCT_THREADS, shape::ring_bytes, PRODUCT_SPLITS, rows, x, tokens, k, out);
-    return 0;
+    return launch_clusters<wide<TILES>>(s, wide_product_kernel<T, TILES, Rows, Out>, groups, tokens, k, x, rows, out);
 }
 
 #endif
