@@ -81,12 +81,8 @@ int cuda_launched(struct stream *s, const char *kernel, size_t argument_bytes) {
 
 int cuda_launch_together(struct stream *s, const char *kernel, const void *function, int blocks, int threads,
                          void **arguments, size_t argument_bytes) {
-    cudaError_t status = cudaLaunchCooperativeKernel(function, dim3((unsigned)blocks), dim3((unsigned)threads),
-                                                     arguments, 0, cuda_native(s));
-    if (status != cudaSuccess) {
-        (void)cudaGetLastError();
-        return err_set(ERR_DEVICE, "kernel %s: %s", kernel, cudaGetErrorString(status));
-    }
+    (void)cudaLaunchCooperativeKernel(function, dim3((unsigned)blocks), dim3((unsigned)threads), arguments, 0,
+                                      cuda_native(s)); /* cuda_launched reports the error */
     return cuda_launched(s, kernel, argument_bytes);
 }
 

@@ -152,8 +152,9 @@ static struct rows gpu_rows(const struct bench *b) {
 }
 
 static void must_be_close(const struct bench *b, double got, double expected, int row, int column) {
-    /* Prefill's products take rows of 16 bits, and a norm of few dimensions can enlarge what that costs. */
-    const double slack = b->prefill && b->host.shape.has_qk_norm ? 4 : 1;
+    /* Prefill's products take rows of 16 bits; of thousands of heads of 8 dimensions some are so small before their norm that it
+     * enlarges what that costs. */
+    const double slack = b->prefill && b->host.shape.has_qk_norm && b->host.shape.head_dim == 8 ? 4 : 1;
     if (fabs(got - expected) <= slack * (8 * b->eps + b->eps * fabs(expected))) return;
     ck_abort_msg("%s%s, width %d, head size %d, pass %d x %d: row %d (position %d), column %d is %g, expected %g",
                  b->prefill ? "prefill " : "", b->what, b->host.shape.width, b->host.shape.head_dim, b->batch, b->q_len,
