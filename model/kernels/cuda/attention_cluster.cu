@@ -1,4 +1,4 @@
-/* Paged attention on tensor cores, for head sizes of whole 16 bytes, by clusters of blocks (sm_90 and later).
+/* Paged attention on tensor cores, for head sizes of whole 16 bytes, by clusters of blocks (cuda_takes_clusters).
  *
  * Shapes: q [T, H DH] f32; K, V pages [P, HKV, PAGE, DH] 16 bit; out [T, H DH] 16 bit.
  * Mapping: a query is one row and one of the H / HKV heads that share a key head; a chunk is up to 8 TILES queries of a graph

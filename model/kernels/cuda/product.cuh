@@ -1,6 +1,6 @@
 /* The weight-streaming product: out[t, o] = sum_k x[t, k] w[o, k], for any number of tokens.
  *
- * Shapes: w [O, K] 16 bit, read once for up to 192 tokens (16 before sm_90); x [T, K] 16 bit; sums in f32.
+ * Shapes: w [O, K] 16 bit, read once for up to 192 tokens (16 without clusters); x [T, K] 16 bit; sums in f32.
  * Mapping: the weights are the m operand of mma.m16n8k16 and the tokens the n operand, so a token is a column and never sees its
  *   neighbours; more tokens are more column tiles of 8. k is cut into units of 256, dealt in turn to 8 splits, whose sums are
  *   added in a fixed tree. Within 32 of k every lane takes 16 contiguous bytes of a row for two mma: k is permuted alike in both
