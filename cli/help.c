@@ -117,9 +117,11 @@ static void print_man_option(FILE *out, const struct option_row *row) {
 
 static void print_man_tail(FILE *out) {
     fputs(".SH EXIT STATUS\n"
-          "0 if all went well, 1 if something failed, 2 for a usage error, 130 when interrupted.\n"
+          "0 if all went well, 1 if something failed, 2 for a usage error, 130 when interrupted (a chat that ends at "
+          "its prompt: 0).\n"
           ".SH ENVIRONMENT\n"
-          ".TP\n\\fBDUET_ASSETS\\fR\nDirectory of the embedded pair (\\fItarget\\fR and \\fIdraft\\fR in it).\n"
+          ".TP\n\\fBDUET_ASSETS\\fR\nDirectory of the embedded pair (\\fItarget\\fR and \\fIdraft\\fR in it), in "
+          "place of \\fIshare/duet\\fR beside the folder of the program.\n"
           ".TP\n\\fBHF_HOME\\fR\nWhere the local Hugging Face cache lies (its \\fIhub\\fR); ~/.cache/huggingface if "
           "unset.\n"
           ".TP\n\\fBNO_COLOR\\fR\nIf set and not empty, no colours.\n"

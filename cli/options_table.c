@@ -8,10 +8,9 @@ const struct command_row command_table[COMMANDS] = {
                       "A small draft model proposes K tokens, the target model checks them all in one pass, and a "
                       "rejection sampler keeps the output distributed exactly as if the target alone had been sampled. "
                       "Without --target and --draft the embedded pair is used."},
-    [COMMAND_CHAT] =
-        {"chat", "[OPTION]...", "talk with the model",
-         "Answers stream as they are made. /help lists the commands. With standard input no terminal, each "
-         "line is one turn."},
+    [COMMAND_CHAT] = {"chat", "[OPTION]...", "talk with the model",
+                      "Answers stream as they are made. /help lists the commands. Without a terminal, each line of "
+                      "input is one turn."},
     [COMMAND_BATCH] = {"batch", "-i IN -o OUT [OPTION]...", "generate for every line of a JSONL file",
                        "Each input line is an object with exactly one of prompt, messages, turns or prompt_ids, and "
                        "optionally id, max_tokens, temperature, top_k, top_p, min_p, seed, stop and ignore_eos. Each "
