@@ -205,7 +205,8 @@ START_TEST(rounds_give_the_host_s_bits)
     struct twins t;
     int64_t accepted = 0, rejected = 0, errors = 0;
     const int rounds = test_is_small() ? 2 : cases[c].rounds;
-    if (test_is_small() && cases[c].vocab_target > (_i < CASES ? 130000 : 2000)) return;
+    if (test_is_small() && _i >= CASES && cases[c].vocab_target > 2000)
+        return; /* the rules share the passes over ids */
     open_twins(&t, &sizes, end_ids);
     for (int round = 0; round < rounds; round++) {
         int batch = cases[c].batch, k = (round + (test_is_small() ? cases[c].k : 0)) % (cases[c].k + 1);
