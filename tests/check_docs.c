@@ -155,6 +155,8 @@ static int missing_suites(const char *text, const char *where) {
         if (access(path, F_OK) == 0) continue;
         snprintf(path, sizeof path, "tests/cuda/check_%s.c", name);
         if (access(path, F_OK) == 0) continue;
+        snprintf(path, sizeof path, "tests/cuda/check_%s.cu", name);
+        if (access(path, F_OK) == 0) continue;
         if (where) fprintf(stderr, "%s: there is no suite check_%s\n", where, name);
         missing++;
     }
