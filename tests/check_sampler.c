@@ -1,39 +1,9 @@
 /* The four launches of a round: inputs, state, records; which row, slot and neighbours never matter. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "tests/sampler_support.h"
+#include "tests/counting_rig.h"
 #include "tests/support.h"
-
-enum { V = 40 };
-
-static struct counting models;
-static struct rig rig;
-
-static void open_with(struct sampler_buffers sizes, const int32_t *end_ids, int threads) {
-    models = (struct counting){sizes.vocab_target, sizes.vocab_draft, -1, true};
-    rig_open(&rig, &sizes, end_ids, threads);
-}
-
-static void open_default(int max_batch, int k_max) {
-    open_with((struct sampler_buffers){.slots = max_batch + 1,
-                                       .max_batch = max_batch,
-                                       .k_max = k_max,
-                                       .vocab_target = V,
-                                       .vocab_draft = V,
-                                       .draft_positions = 1000},
-              NULL, 1);
-}
-
-static const struct sampling greedy = {0, 1, 0, 0}, plain = {1, 1, 0, 0};
-
-static const struct round_record *round_of(int batch, int k) {
-    rig_draft(&rig, batch, k, counting_draft, &models);
-    rig_score(&rig, batch, k, counting_target, &models);
-    rig_accept(&rig, batch, k);
-    return rig.b.records;
-}
 
 /* --- layout and submission -------------------------------------------------------------------------------- */
 
@@ -232,13 +202,7 @@ END_TEST
 
 /* The whole text of one request, in some slot and row, beside some neighbours. */
 static void generate(int max_batch, int slot, int row, uint64_t key, int32_t *text, int count) {
-    open_with((struct sampler_buffers){.slots = max_batch + 1,
-                                       .max_batch = max_batch,
-                                       .k_max = 4,
-                                       .vocab_target = V,
-                                       .vocab_draft = V,
-                                       .draft_positions = 1000},
-              NULL, 1);
+    open_default(max_batch, 4);
     models.sharp = false;
     for (int s = 1; s <= max_batch; s++) rig_start(&rig, s, 3 + s, s, 2 * s, plain, 900 + (uint64_t)s);
     rig_start(&rig, slot, 5, 17, count, plain, key);
