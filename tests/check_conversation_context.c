@@ -38,6 +38,17 @@ static void many_words(struct buf *text, int words) {
     for (int i = 0; i < words; i++) buf_puts(text, i ? " cat" : "cat");
 }
 
+/* The chat is that of `before`, of two turns, and one more turn is answered behind it. */
+static void must_go_on_from_two_turns(struct talk *t, const struct ids *before, const char *what) {
+    ck_assert_int_eq(conversation_turns(t->conversation), 2);
+    ck_assert_int_eq(talk_say_cut(t, "Go on.", 3, 4), 0);
+    struct ids after = talk_history(t);
+    ck_assert_uint_gt(after.len, before->len);
+    after.len = before->len;
+    must_equal_ids(&after, before, what);
+    ids_free(&after);
+}
+
 START_TEST(undo_brings_dropped_turns_back)
 {
     struct talk t = talk_open(4, SMALL, true);
@@ -48,14 +59,8 @@ START_TEST(undo_brings_dropped_turns_back)
     many_words(&text, SMALL / 2);
     ck_assert_int_gt(talk_say(&t, buf_text(&text)), 0);
     ck_ok(conversation_undo(t.conversation));
-    ck_assert_int_eq(conversation_turns(t.conversation), 2);
-    ck_assert_int_eq(talk_say_cut(&t, "Go on.", 3, 4), 0);
-    struct ids after = talk_history(&t);
-    ck_assert_uint_gt(after.len, before.len);
-    after.len = before.len;
-    must_equal_ids(&after, &before, "after undo");
+    must_go_on_from_two_turns(&t, &before, "after undo");
     ids_free(&before);
-    ids_free(&after);
     buf_free(&text);
     talk_close(&t);
 }
@@ -76,14 +81,8 @@ START_TEST(an_interrupted_question_leaves_a_chat_that_never_had_it)
     ck_assert_int_eq(conversation_ask(t.conversation, buf_text(&text), text.len, &g, &dropped), ERR_INTERRUPTED);
     talk_is_interrupted = false;
     ck_assert_int_eq(dropped, 0);
-    ck_assert_int_eq(conversation_turns(t.conversation), 2);
-    ck_assert_int_eq(talk_say_cut(&t, "Go on.", 3, 4), 0);
-    struct ids after = talk_history(&t);
-    ck_assert_uint_gt(after.len, before.len);
-    after.len = before.len;
-    must_equal_ids(&after, &before, "after an interrupt");
+    must_go_on_from_two_turns(&t, &before, "after an interrupt");
     ids_free(&before);
-    ids_free(&after);
     buf_free(&text);
     talk_close(&t);
 }
