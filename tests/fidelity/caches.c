@@ -1,7 +1,4 @@
 /* The caches of both models: equal to a fresh prefill, whatever was accepted; nobody writes pages that are not theirs. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/fidelity/fidelity.h"
 #include "tests/kv_support.h"
 #include "tests/support.h"
@@ -61,8 +58,10 @@ static void add_prefill(struct fidelity *f, bool k_changes) {
         for (int turn = 0; turn < (f->small ? 3 : 10); turn++, turns++) {
             struct request r = tell(e, 7 + turn % 4, 0.6f, (uint64_t)turn);
             if (turn > 0) r.prompt.len = 2;
-            if (k_changes) run_changing(e, s, &r, k);
-            r.prompt.len = k_changes ? 1 : r.prompt.len; /* rounds of 0 leave the draft behind; it catches up */
+            if (k_changes) {
+                run_changing(e, s, &r, k);
+                r.prompt.len = 1; /* rounds of 0 leave the draft behind; it catches up */
+            }
             run_changing(e, s, &r, 0);
             must_equal_fresh_prefill(e, s, fresh, "after a turn");
             free_requests(&r, 1);
@@ -86,8 +85,7 @@ static void add_self(struct fidelity *f, bool k_changes) {
     struct engine *e = must_open_exact(&o);
     for (uint64_t turn = 0; rounds < due; turn++) {
         struct sequence *s;
-        struct request r = tell(e, 300, turn % 2 ? 0.8f : 0, turn);
-        if (turn % 2 && !k_changes) r.generation.sampling.temperature = 0;
+        struct request r = tell(e, 300, k_changes && turn % 2 ? 0.8f : 0, turn);
         ck_ok(engine_open(e, 450, &s));
         run_changing(e, s, &r, k_changes ? 4 : 0);
         rounds += engine_sequence_stats(s)->rounds, rejected += engine_sequence_stats(s)->rejected;

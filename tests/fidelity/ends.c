@@ -1,6 +1,5 @@
 /* Ends at every offset of a block, each followed by another turn, against a chat that never speculated. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "engine/text.h"

@@ -1,6 +1,4 @@
 /* Graphs: what a round launches, the same tokens with and without them, nothing captured or allocated after start-up. */
-#include <string.h>
-
 #include "tests/fidelity/fidelity.h"
 #include "tests/support.h"
 
