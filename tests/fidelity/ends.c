@@ -7,7 +7,7 @@
 #include "tests/support.h"
 
 enum cause { END_ID, STOP_STRING, MAX_TOKENS, CONTEXT, CTRL_C, CAUSES };
-enum { K = 4, CHAT_TOKENS_MAX = 256 };
+enum { K = 4, CHAT_TOKENS_MAX = 256, STORY_TOKENS = 60 };
 
 /* A chat of two turns: what ends the first answer, and where. */
 struct plan {
@@ -72,10 +72,17 @@ static struct text_stream *stop_stream(const struct engine *e, const char *stop)
 
 /* --- one chat ------------------------------------------------------------------------------------------------------ */
 
-static void first_turn(struct engine *e, struct sequence *s, const struct plan *plan, struct outcome *o) {
-    struct request r = text_request(e, "Once upon a time", plan->cause == MAX_TOKENS ? plan->at : 60);
-    r.generation.sampling = plan->sampling;
+/* The request that every first answer is cut from. */
+static struct request story_request(const struct engine *e, struct sampling sampling, int max_tokens) {
+    struct request r = text_request(e, "Once upon a time", max_tokens);
+    r.generation.sampling = sampling;
     r.generation.seed = 7;
+    r.generation.ignore_end = true;
+    return r;
+}
+
+static void first_turn(struct engine *e, struct sequence *s, const struct plan *plan, struct outcome *o) {
+    struct request r = story_request(e, plan->sampling, plan->cause == MAX_TOKENS ? plan->at : STORY_TOKENS);
     r.generation.ignore_end = plan->cause != END_ID;
     struct listener l = {.plan = plan, .text = plan->stop ? stop_stream(e, plan->stop) : NULL};
     run_answer(e, s, &r.prompt, r.generation, &l);
@@ -193,10 +200,8 @@ static void try_places(struct trial *t, enum cause cause) {
 
 /* The answer without an end, to know its tokens and text. */
 static void tell_story(struct trial *t) {
-    struct plan plan = {.cause = CTRL_C, .at = 60, .sampling = t->sampling};
-    struct engine *plain = open_engine(t, &plan, 0);
-    struct request r = text_request(plain, "Once upon a time", 60);
-    r.generation.sampling = t->sampling, r.generation.seed = 7, r.generation.ignore_end = true;
+    struct engine *plain = open_engine(t, &(struct plan){.cause = MAX_TOKENS}, 0);
+    struct request r = story_request(plain, t->sampling, STORY_TOKENS);
     struct answer a;
     run_requests(plain, &r, 1, &a);
     t->story = a.ids, t->prompt_tok = (int)r.prompt.len;
