@@ -164,18 +164,23 @@ static void tame(const struct buf *text, struct buf *out) {
     }
 }
 
-static void read_answer(const char *path, struct buf *answer) {
+/* Saves a chat of one turn as `name` in temp_dir(); returns what was shown meanwhile. */
+static const char *save_chat(struct terminal *t, const char *name) {
+    type(t, "/save ");
+    type(t, temp_path(name));
+    type(t, "\r");
+    return expect(t, "1 turn saved");
+}
+
+static void read_answer(const char *name, struct buf *answer) {
     cJSON *object;
-    ck_ok(json_parse_file(&object, path));
+    ck_ok(json_parse_file(&object, temp_path(name)));
     ck_assert(json_string(json_get(cJSON_GetArrayItem(json_get(object, "messages"), 1), "content"), answer));
     cJSON_Delete(object);
 }
 
 START_TEST(ctrl_c_keeps_what_was_shown_and_the_chat_goes_on)
 {
-    char path[256], save[300];
-    snprintf(path, sizeof path, "%s", temp_path("stopped.json"));
-    snprintf(save, sizeof save, "/save %s\r", path);
     struct terminal t = WIDE_TERMINAL(30000, ENDLESS); /* no line gets so long */
     expect_prompt(&t);
     type(&t, "Tell me a long story.\r");
@@ -186,8 +191,7 @@ START_TEST(ctrl_c_keeps_what_was_shown_and_the_chat_goes_on)
     untangle(expect(&t, "\033[2m"), &shown);
     expect(&t, ", stopped");
     expect_prompt(&t);
-    type(&t, save);
-    ck_assert_ptr_null(strstr(expect(&t, "1 turn saved"), "Ctrl-C again"));
+    ck_assert_ptr_null(strstr(save_chat(&t, "stopped.json"), "Ctrl-C again"));
     expect_prompt(&t);
     type(&t, "/max-tokens 5\r");
     expect_prompt(&t);
@@ -196,7 +200,7 @@ START_TEST(ctrl_c_keeps_what_was_shown_and_the_chat_goes_on)
     expect_prompt(&t);
     type(&t, "\004");
     ck_assert_int_eq(wait_end(&t), 0);
-    read_answer(path, &answer);
+    read_answer("stopped.json", &answer);
     tame(&answer, &kept);
     buf_putc(&kept, '\n');
     ck_assert_uint_gt(kept.len, 20);
@@ -251,9 +255,6 @@ static void expect_wrapped(const char *screen, const char *answer, size_t column
 START_TEST(no_word_of_an_answer_is_broken_at_the_margin)
 {
     enum { COLUMNS = 50, NARROWER = 30 };
-    char path[256], save[300];
-    snprintf(path, sizeof path, "%s", temp_path("wrapped.json"));
-    snprintf(save, sizeof save, "/save %s\r", path);
     struct terminal t = WIDE_TERMINAL(COLUMNS, STORY);
     struct winsize narrower = {.ws_row = 40, .ws_col = NARROWER};
     struct buf answer = {0};
@@ -264,8 +265,7 @@ START_TEST(no_word_of_an_answer_is_broken_at_the_margin)
     expect(&t, "\033[?2004l");
     expect_wrapped(expect(&t, "\033[2m"), buf_text(&p.out), COLUMNS);
     expect_prompt(&t);
-    type(&t, save);
-    expect(&t, "1 turn saved");
+    save_chat(&t, "wrapped.json");
     expect_prompt(&t);
     type(&t, "/show\r");
     expect(&t, "\033[?2004l");
@@ -276,7 +276,7 @@ START_TEST(no_word_of_an_answer_is_broken_at_the_margin)
     expect_wrapped(expect(&t, "\033[?2004h"), buf_text(&p.out), NARROWER);
     type(&t, "/exit\r");
     ck_assert_int_eq(wait_end(&t), 0);
-    read_answer(path, &answer);
+    read_answer("wrapped.json", &answer);
     buf_putc(&answer, '\n');
     ck_assert_str_eq(buf_text(&answer), buf_text(&p.out));
     program_free(&p);
@@ -294,7 +294,7 @@ static void fail_in_an_answer(unsigned short columns, struct buf *shown) {
     expect(&t, "the device went away");
     expect_prompt(&t);
     type(&t, "/exit\r");
-    wait_end(&t);
+    ck_assert_int_eq(wait_end(&t), 0);
 }
 
 START_TEST(an_error_in_an_answer_leaves_all_of_its_text_on_the_screen)
@@ -472,9 +472,6 @@ END_TEST
 /* Loop index 0: in the first chunk of a long prompt; 1: after the prompt, in front of the first round. */
 START_TEST(ctrl_c_before_the_first_token_takes_the_question_back)
 {
-    char path[256], save[300];
-    snprintf(path, sizeof path, "%s", temp_path("taken-back.json"));
-    snprintf(save, sizeof save, "/save %s\r", path);
     faulty_host.interrupt_at = 1 + _i;
     setenv("DUET_ASSETS", asset_path(""), 1);
     struct terminal t = TERMINAL("--quiet", "--k=0", GREEDY);
@@ -486,14 +483,13 @@ START_TEST(ctrl_c_before_the_first_token_takes_the_question_back)
     type(&t, "What is the moon?\r");
     expect(&t, "tok/s");
     expect_prompt(&t);
-    type(&t, save);
-    expect(&t, "1 turn saved");
+    save_chat(&t, "taken-back.json");
     expect_prompt(&t);
     type(&t, "\004");
     ck_assert_int_eq(wait_end(&t), 0);
     struct buf answer = {0};
     struct program p;
-    read_answer(path, &answer);
+    read_answer("taken-back.json", &answer);
     program_run(&p, NULL, CHAT_ARGUMENTS("--k=0", GREEDY, "-p", "What is the moon?"));
     ck_assert_int_eq(strncmp(buf_text(&p.out), buf_text(&answer), answer.len), 0);
     ck_assert_uint_gt(answer.len, 0);
