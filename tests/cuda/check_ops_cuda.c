@@ -278,14 +278,18 @@ static void check_logits(struct bench *b, bool last_only) {
     compare(b, "logits", gpu.logits, DTYPE_F32, host.logits, last_only ? b->batch : b->count, s->vocab, false);
 }
 
-static void check_pass(struct bench *b, int batch, int q_len) {
-    set_pass(b, batch, q_len);
-    check_embed(b);
+static void check_layer(struct bench *b) {
     check_qkv(b);
     check_attention(b);
     check_project(b, mini_project(&b->host, host_rows(b)), mini_project(&b->twin, gpu_rows(b)));
     check_project(b, mini_down(&b->host, host_rows(b)), mini_down(&b->twin, gpu_rows(b)));
     check_gate_up(b);
+}
+
+static void check_pass(struct bench *b, int batch, int q_len) {
+    set_pass(b, batch, q_len);
+    check_embed(b);
+    check_layer(b);
     check_logits(b, false);
     check_logits(b, true);
 }
@@ -324,7 +328,7 @@ START_TEST(ops_agree_with_the_host_for_random_shapes)
 }
 END_TEST
 
-/* The same of one sequence's chunks. Widths that are no multiple of 8 take the product of decoding. */
+/* A layer's ops of one sequence's chunks. Widths that are no multiple of 8 take the product of decoding. */
 START_TEST(prefill_agrees_with_the_host)
 {
     static struct bench b = {.prefill = true};
@@ -333,11 +337,7 @@ START_TEST(prefill_agrees_with_the_host)
     for (int i = 0; i < CHUNKS; i++) {
         if (test_is_small() && chunks[i] != 65) continue;
         set_pass(&b, 1, chunks[i]);
-        check_qkv(&b);
-        check_attention(&b);
-        check_project(&b, mini_project(&b.host, host_rows(&b)), mini_project(&b.twin, gpu_rows(&b)));
-        check_project(&b, mini_down(&b.host, host_rows(&b)), mini_down(&b.twin, gpu_rows(&b)));
-        check_gate_up(&b);
+        check_layer(&b);
     }
     close_bench(&b);
 }

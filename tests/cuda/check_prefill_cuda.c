@@ -228,7 +228,7 @@ START_TEST(a_draft_equal_to_the_target_is_accepted_but_for_rounding)
 {
     struct pair pairs[PAIRS_MAX];
     test_pairs(pairs);
-    struct pair self = {"self", pairs[0].target, pairs[0].target};
+    struct pair self = self_pair(&pairs[0]);
     struct engine_options options = pair_options(&self, 4, 1);
     struct engine *e = must_open(&options);
     struct sequence *s;
