@@ -11,7 +11,7 @@
 #include "base/buf.h"
 
 static glob_t find_documents(void) {
-    static const char *const patterns[] = {"*.md", "docs/*.md", "*/README.md", "*/*/*/README.md"};
+    static const char *const patterns[] = {"*.md", "docs/*.md", "*/README.md", "model/kernels/*/README.md"};
     glob_t found = {0};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         glob(patterns[i], i ? GLOB_APPEND : 0, NULL, &found);
