@@ -1,6 +1,4 @@
 /* The caches after rounds: equal to a fresh prefill, whatever was accepted; nobody writes pages that are not theirs. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/engine_support.h"
@@ -9,8 +7,7 @@
 
 static const char long_prompt[] =
     "Once upon a time there was a little girl named Lily. She had a red ball and a small dog. Every day she went to "
-    "the "
-    "park with her mom, and the dog ran after the ball until the sun went down behind the big green trees.";
+    "the park with her mom, and the dog ran after the ball until the sun went down behind the big green trees.";
 
 static struct request sampled(const struct engine *e, const char *text, int max_tokens, float temperature) {
     struct request r = text_request(e, text, max_tokens);
@@ -240,7 +237,6 @@ START_TEST(an_interrupted_prompt_leaves_history_and_caches_as_they_were)
     struct answer a = run_turn(e, s, &first);
     const int32_t *tokens = engine_tokens(s, &n);
     ids_append(&before, tokens, (size_t)n);
-    second.generation.on_tokens = switch_k;
     while (chunks_left = chunks, engine_generate(e, s, second.prompt.data, 330, &second.generation) != 0) {
         ck_assert_str_eq(err_message(), "interrupted");
         ck_assert(!engine_is_running(s));

@@ -215,7 +215,7 @@ START_TEST(the_context_shrinks_to_what_fits_unless_it_was_given)
 }
 END_TEST
 
-/* --- a device that fails, and Ctrl-C ------------------------------------------------------------------------------------------------ */
+/* --- a device that fails, and Ctrl-C ------------------------------------------------------------------------------ */
 
 enum { LINES = 6 };
 
@@ -265,7 +265,7 @@ START_TEST(a_device_failure_ends_the_batch_and_what_was_written_stays)
 }
 END_TEST
 
-/* Ends with the rest of a prompt of several chunks. */
+/* With them the prompt that the line ends with has several chunks. */
 static void add_words(struct buf *line) {
     for (int i = 0; i < 400; i++) buf_puts(line, " the cat");
 }

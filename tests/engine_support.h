@@ -11,8 +11,7 @@ struct pair {
 enum { PAIRS_MAX = 3 };
 /* The embedded pair, and with test data: stories260K + llama2xs-267K, the babyllama pair. Returns how many. */
 int test_pairs(struct pair pairs[PAIRS_MAX]);
-
-/* The smallest of them. */
+/* The smallest of these pairs. */
 struct pair quick_pair(void);
 
 enum { STORY_STARTS = 12 };

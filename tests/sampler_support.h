@@ -14,10 +14,11 @@ struct rig {
     struct pool *pool;
     struct sampler_buffers b; /* host memory */
     const struct sampler_ops *ops;
-    /* On another device: its buffers, the twins of b, copied there before a launch of rig_* and back after it. */
-    struct device *other;
-    struct pool *other_pool;
+    /* Launches get `there`: b on the host; on another device buffers of its own, the twins of b, copied there before a launch
+     * of rig_* and back after it. */
     struct sampler_buffers there;
+    struct device *other; /* NULL on the host */
+    struct pool *other_pool;
 };
 
 /* Sizes in `sizes` as for sampler_layout (strides of 0: the map's size); end ids are copied. On test_device(). */

@@ -61,10 +61,8 @@ static int64_t answer_texts(const struct engine_options *o, int tokens, struct a
 static void add_modes(struct fidelity *f) {
     static const int batches[] = {1, 3, 8, 12};
     int64_t tokens = 0;
-    int length = f->small                ? 8
-                 : test_device_is_host() ? 100
-                                         : 40,
-        engines = 0; /* a GPU waits for every launch of debug */
+    int engines = 0, length = test_device_is_host() ? 100 : 40; /* a GPU waits for every launch of debug */
+    if (f->small) length = 8;
     for (int b = f->small ? 2 : 0; b < (f->small ? 3 : 4); b++)
         for (int rule = 0; rule < (f->small ? 1 : 3); rule++) {
             struct answer off[TEXTS], got[TEXTS];
