@@ -259,6 +259,7 @@ static const struct chat_row {
 } commands[] = {
     {"/help", "", "this list", run_help},
     {"/exit", "", "end the chat (Ctrl-D, or Ctrl-C twice)", run_exit},
+    {"/quit", "", "the same", run_exit},
     {"/reset", "", "a new conversation with the same system prompt", run_reset},
     {"/system", "[TEXT]", "a new conversation with this system prompt (default: the template's)", run_system},
     {"/undo", "", "take the last question and answer back", run_undo},

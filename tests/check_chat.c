@@ -122,6 +122,22 @@ START_TEST(a_bad_command_is_one_line_and_the_rest_runs)
 }
 END_TEST
 
+/* Loop index: the command. */
+START_TEST(exit_and_quit_end_the_chat_and_stand_in_help)
+{
+    const char *command = (const char *[]){"/exit", "/quit"}[_i];
+    char script[64], row[16];
+    snprintf(script, sizeof script, "/help\n%s\nWhat is the sun?\n", command);
+    snprintf(row, sizeof row, "\n  %s ", command);
+    struct program ended = CHAT(script, GREEDY), help = CHAT("/help\n", GREEDY);
+    must_succeed(&ended);
+    ck_assert_str_eq(buf_text(&ended.out), buf_text(&help.out));
+    ck_assert_ptr_nonnull(strstr(buf_text(&help.out), row));
+    program_free(&ended);
+    program_free(&help);
+}
+END_TEST
+
 START_TEST(a_message_that_cannot_fit_is_refused_and_the_chat_goes_on)
 {
     struct buf input = {0};
@@ -200,6 +216,7 @@ Suite *check_chat(void) {
     tcase_add_test(pipes, commands_change_k_and_sampling);
     tcase_add_test(pipes, a_seed_repeats_a_chat_and_regen_takes_other_numbers);
     tcase_add_test(pipes, a_bad_command_is_one_line_and_the_rest_runs);
+    tcase_add_loop_test(pipes, exit_and_quit_end_the_chat_and_stand_in_help, 0, 2);
     tcase_add_test(pipes, a_message_that_cannot_fit_is_refused_and_the_chat_goes_on);
     tcase_add_test(pipes, a_saved_chat_is_a_batch_line_and_loads_again);
     tcase_add_test(pipes, the_alpha_report_is_written_at_the_end);
