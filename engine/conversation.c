@@ -34,6 +34,9 @@ struct conversation {
     struct ids end_of_turn;
     struct turn *turns; /* [count], of which [first, count) are in the history */
     int count, first, cap;
+    bool has_undone;
+    struct turn undone; /* what conversation_redo puts back */
+    int undone_first;   /* `first` while it was there */
     struct ids head;
     struct ids history; /* scratch */
 };
@@ -46,7 +49,13 @@ static void turn_free(struct turn *t) {
     *t = (struct turn){0};
 }
 
+static void forget_undone(struct conversation *c) {
+    turn_free(&c->undone);
+    c->has_undone = false;
+}
+
 static void drop_all_turns(struct conversation *c) {
+    forget_undone(c);
     for (int i = 0; i < c->count; i++) turn_free(&c->turns[i]);
     c->count = c->first = 0;
     c->asked = false;
@@ -255,6 +264,7 @@ int conversation_answered(struct conversation *c, const char *text, size_t n, bo
     }
     buf_append(&t->answer, text, n);
     c->asked = false;
+    forget_undone(c);
     return 0;
 }
 
@@ -305,13 +315,30 @@ const char *conversation_system(const struct conversation *c, size_t *n) {
     return c->has_system ? buf_text(&c->system) : NULL;
 }
 
+/* Moves the last turn to `undone`; an empty one stays behind. */
+static void keep_last_turn(struct conversation *c) {
+    struct turn *last = &c->turns[c->count - 1];
+    forget_undone(c);
+    c->undone = *last, c->undone_first = c->first, c->has_undone = true;
+    *last = (struct turn){.first_before = last->first_before};
+}
+
 int conversation_undo(struct conversation *c) {
     if (c->count == 0) return err_set(ERR_USAGE, "there is no turn to undo");
     if (engine_is_running(c->sequence)) return err_set(ERR_USAGE, "the answer is still running");
+    if (!c->asked) keep_last_turn(c);
     drop_last_turn(c);
     build_history(c);
     int kept;
     return follow_history(c, &kept);
+}
+
+int conversation_redo(struct conversation *c) {
+    if (!c->has_undone || c->asked) return err_set(ERR_USAGE, "there is no turn to put back");
+    c->turns[c->count++] = c->undone; /* where it was: there is room */
+    c->undone = (struct turn){0};
+    c->has_undone = false;
+    return set_first(c, c->undone_first);
 }
 
 /* Checks the order of roles: [system,] (user, assistant)*. */

@@ -42,6 +42,9 @@ const char *conversation_system(const struct conversation *, size_t *n); /* NULL
 
 /* Drops the last question and answer (a length rollback). ERR_USAGE if there is none. */
 int conversation_undo(struct conversation *);
+/* Puts back the answered turn that was dropped last; the next ask ingests it. ERR_USAGE if there is none, or another was
+ * answered or all were replaced since, or a question is open. */
+int conversation_redo(struct conversation *);
 
 /* Replaces the turns by given messages (load): [system,] then user/assistant alternating, ending with assistant. The next ask
  * ingests them. */

@@ -88,6 +88,57 @@ START_TEST(an_interrupted_question_leaves_a_chat_that_never_had_it)
 }
 END_TEST
 
+/* The turn that is put back had dropped the first one; questions that came to no answer are between. */
+START_TEST(redo_puts_a_turn_back_after_questions_without_an_answer)
+{
+    struct talk t = talk_open(4, SMALL, true);
+    struct buf text = {0}, too_long = {0};
+    struct talk_listener l = {.cut_at = -1};
+    struct generation g = talk_greedy(&l, ANSWER);
+    talk_say(&t, talk_questions[1]);
+    talk_say_cut(&t, talk_questions[2], 9, ANSWER);
+    many_words(&text, SMALL / 2);
+    many_words(&too_long, SMALL);
+    ck_assert_int_gt(talk_say(&t, buf_text(&text)), 0);
+    struct ids before = talk_history(&t);
+    int turns = conversation_turns(t.conversation), dropped;
+    ck_ok(conversation_undo(t.conversation));
+    ck_assert_int_eq(conversation_ask(t.conversation, buf_text(&too_long), too_long.len, &g, &dropped), ERR_LIMIT);
+    ck_ok(conversation_ask(t.conversation, talk_questions[0], strlen(talk_questions[0]), &g, &dropped));
+    ck_assert_int_eq(conversation_redo(t.conversation), ERR_USAGE);
+    engine_stop(t.engine, conversation_sequence(t.conversation));
+    ck_ok(conversation_undo(t.conversation));
+    ck_ok(conversation_redo(t.conversation));
+    ck_assert_int_eq(conversation_turns(t.conversation), turns);
+    ck_assert_int_eq(conversation_redo(t.conversation), ERR_USAGE);
+    ck_assert_int_eq(talk_say_cut(&t, "Go on.", 3, 4), 0);
+    struct ids after = talk_history(&t);
+    ck_assert_uint_gt(after.len, before.len);
+    after.len = before.len;
+    must_equal_ids(&after, &before, "after redo");
+    ids_free(&before);
+    ids_free(&after);
+    buf_free(&text);
+    buf_free(&too_long);
+    talk_close(&t);
+}
+END_TEST
+
+/* Loop index 0: an answer since; 1: all turns replaced since. */
+START_TEST(redo_puts_nothing_back_where_other_turns_came)
+{
+    struct talk t = talk_open(4, 0, true);
+    talk_say(&t, talk_questions[0]);
+    ck_ok(conversation_undo(t.conversation));
+    if (_i == 0)
+        talk_say(&t, talk_questions[1]);
+    else
+        conversation_reset(t.conversation);
+    ck_assert_int_eq(conversation_redo(t.conversation), ERR_USAGE);
+    talk_close(&t);
+}
+END_TEST
+
 START_TEST(a_message_that_cannot_fit_is_refused_and_nothing_changes)
 {
     struct talk t = talk_open(4, SMALL, true);
@@ -164,6 +215,8 @@ Suite *check_conversation_context(void) {
     TCase *context = tcase_create("context");
     tcase_add_test(context, a_full_context_drops_the_oldest_turns_and_keeps_the_system_prompt);
     tcase_add_test(context, undo_brings_dropped_turns_back);
+    tcase_add_test(context, redo_puts_a_turn_back_after_questions_without_an_answer);
+    tcase_add_loop_test(context, redo_puts_nothing_back_where_other_turns_came, 0, 2);
     tcase_add_test(context, an_interrupted_question_leaves_a_chat_that_never_had_it);
     tcase_add_test(context, a_message_that_cannot_fit_is_refused_and_nothing_changes);
     tcase_add_test(context, the_longest_message_that_fits_gets_one_token);
