@@ -152,7 +152,8 @@ static int answer_create(struct answer *a, struct chat *c) {
 
 static void say_taken_back(const struct chat *c) {
     if (c->interactive) putchar('\n'); /* after the key's echo */
-    chat_note(c, "stopped before the answer began; the question is taken back");
+    chat_note(c, "stopped before the answer began; %s",
+              c->attempt > 0 ? "the one before stays" : "the question is taken back");
 }
 
 int chat_answer(struct chat *c, const char *question, size_t n, bool *interrupted) {
@@ -164,9 +165,8 @@ int chat_answer(struct chat *c, const char *question, size_t n, bool *interrupte
     if (rc == 0) rc = ask(&a, question, n);
     if (rc == 0) {
         rc = run(&a, interrupted);
-        if (rc == 0) {
-            rc = finish(&a, *interrupted);
-        } else {
+        if (rc == 0) rc = finish(&a, *interrupted);
+        if (rc != 0) {
             c->turn--;
             (void)conversation_undo(c->conversation); /* there is a turn, and nothing runs */
         }

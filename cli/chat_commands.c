@@ -52,9 +52,10 @@ static int run_undo(struct chat *c, const char *argument) {
     return 0;
 }
 
+/* The old answer goes only for a new one. */
 static int run_regen(struct chat *c, const char *argument) {
     (void)argument;
-    int turns = conversation_turns(c->conversation);
+    int turns = conversation_turns(c->conversation), turn = c->turn;
     if (turns == 0) return err_set(ERR_USAGE, "/regen: there is no answer yet");
     const struct buf *question, *answer;
     conversation_turn(c->conversation, turns - 1, &question, &answer);
@@ -64,6 +65,7 @@ static int run_regen(struct chat *c, const char *argument) {
     int rc = undo(c);
     c->attempt++;
     if (rc == 0) rc = chat_answer(c, buf_text(&text), text.len, &interrupted);
+    if (c->turn < turn && conversation_redo(c->conversation) == 0) c->turn = turn, c->attempt--;
     buf_free(&text);
     return rc;
 }

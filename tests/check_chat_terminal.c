@@ -498,6 +498,41 @@ START_TEST(ctrl_c_before_the_first_token_takes_the_question_back)
 }
 END_TEST
 
+/* An answer of one token is a chunk, a prompt and a round. Loop index as above, of the question asked again. */
+START_TEST(ctrl_c_before_the_first_token_of_regen_keeps_the_answer)
+{
+    char path[256], save[300];
+    snprintf(path, sizeof path, "%s", temp_path("kept.json"));
+    snprintf(save, sizeof save, "/save %s\r", path);
+    faulty_host.interrupt_at = 4 + _i;
+    setenv("DUET_ASSETS", asset_path(""), 1);
+    struct terminal t = TERMINAL("--quiet", "--k=0", "--temperature", "0", "-n", "1");
+    expect_prompt(&t);
+    type(&t, "What is the sun?\r");
+    expect(&t, "tok/s");
+    expect_prompt(&t);
+    type(&t, "/regen\r");
+    expect(&t, "the one before stays");
+    expect_prompt(&t);
+    type(&t, save);
+    expect(&t, "1 turn saved");
+    expect_prompt(&t);
+    type(&t, "And the moon?\r");
+    expect(&t, "tok/s");
+    expect_prompt(&t);
+    type(&t, "\004");
+    ck_assert_int_eq(wait_end(&t), 0);
+    struct buf answer = {0};
+    struct program p;
+    read_answer(path, &answer);
+    program_run(&p, NULL, CHAT_ARGUMENTS("--k=0", "--temperature", "0", "-n", "1", "-p", "What is the sun?"));
+    ck_assert_int_eq(strncmp(buf_text(&p.out), buf_text(&answer), answer.len), 0);
+    ck_assert_uint_gt(answer.len, 0);
+    program_free(&p);
+    buf_free(&answer);
+}
+END_TEST
+
 Suite *check_chat_terminal(void) {
     Suite *suite = suite_create("chat terminal");
     TCase *terminal = tcase_create("terminal");
@@ -514,6 +549,7 @@ Suite *check_chat_terminal(void) {
     tcase_add_test(terminal, ctrl_c_ends_a_single_answer_with_130);
     tcase_add_test(terminal, ctrl_c_in_a_prompt_ends_a_single_answer_at_the_next_chunk);
     tcase_add_loop_test(terminal, ctrl_c_before_the_first_token_takes_the_question_back, 0, 2);
+    tcase_add_loop_test(terminal, ctrl_c_before_the_first_token_of_regen_keeps_the_answer, 0, 2);
     suite_add_tcase(suite, terminal);
     return suite;
 }
