@@ -302,7 +302,7 @@ struct engine_counts engine_counts(const struct engine *e) {
 
 void engine_launches(const struct engine *e, int k, int *graph_launches, int *kernel_launches) {
     *graph_launches = k > 0 ? k + 1 : 1;
-    *kernel_launches = sampler_launches(e->device, e->options.accept, k);
+    *kernel_launches = sampler_launches(e->device, &e->buffers, k);
 }
 
 const struct graph_set *engine_graphs(const struct engine *e, int which) {

@@ -107,9 +107,9 @@ int sampler_check_shape(const char *what, const struct sampler_buffers *b, int b
 
 /* A draw is one launch; accept is one on the host. On CUDA it is two, p_target and the rule, and between them, for blocks of
  * more than one token, what the carries leave of p_target. */
-int sampler_launches(const struct device *device, enum accept_rule rule, int k) {
+int sampler_launches(const struct device *device, const struct sampler_buffers *b, int k) {
     if (device_kind(device) != DEVICE_CUDA) return k + 1;
-    return k + (rule == ACCEPT_BLOCK && k > 1 ? 3 : 2);
+    return k + (is_by_block(b) && k > 1 ? 3 : 2);
 }
 
 /* --- seeds ------------------------------------------------------------------------------------------------ */

@@ -184,8 +184,9 @@ static inline const struct sampler_ops *sampler_for(const struct device *d) {
     return device_kind(d) == DEVICE_CUDA ? sampler_cuda() : sampler_host();
 }
 
-/* The documented launch counts of a round, for tests and reports: eager kernel launches at K on this device. */
-int sampler_launches(const struct device *, enum accept_rule, int k);
+/* The documented launch counts of a round, for tests and reports: eager kernel launches at K on this device, with the rule
+ * of these buffers. */
+int sampler_launches(const struct device *, const struct sampler_buffers *, int k);
 
 /* --- the distribution itself, for tests and reports (host memory) -------------------------------------- */
 
