@@ -155,6 +155,7 @@ static int start(struct engine *e) {
     TRY(upload(e));
     TRY(create_graphs(e));
     TRY(warm_up(e));
+    e->prefill.interrupted = e->options.interrupted;
     pool_seal(e->pool);
     return stream_sync(e->stream);
 }

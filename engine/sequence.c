@@ -63,16 +63,10 @@ static int check_request(const struct engine *e, const struct sequence *s, const
     return 0;
 }
 
-/* Positions first..last-1 into a cache, in the chunks that model_prefill would cut. What an interrupt leaves there lies past
- * the history, or is what the history says. */
+/* Positions first..last-1 into a cache. What an interrupt leaves there lies past the history, or is what the history
+ * says. */
 static int prefill(struct engine *e, struct model *m, const struct sequence *s, int first, int last) {
-    while (first < last) {
-        if (e->options.interrupted && e->options.interrupted()) return err_set(ERR_INTERRUPTED, "interrupted");
-        int end = prefill_chunk_end(e->device, first, last);
-        TRY(model_prefill(m, e->stream, &e->prefill, s->slot, s->tokens.data, first, end));
-        first = end;
-    }
-    return 0;
+    return model_prefill(m, e->stream, &e->prefill, s->slot, s->tokens.data, first, last);
 }
 
 /* Brings the caches to the invariants of a round: target 0..n-2, draft 0..n-2. A turn starts at the old n-1 (draft:

@@ -51,12 +51,6 @@ static inline int prefill_chunk(const struct device *d) {
     return device_kind(d) == DEVICE_CUDA ? PREFILL_CHUNK_MAX : KV_PAGE;
 }
 
-/* Where the chunk that begins at `first` ends: before the next absolute multiple, at most at `last`. */
-static inline int prefill_chunk_end(const struct device *d, int first, int last) {
-    int chunk = prefill_chunk(d), end = (first / chunk + 1) * chunk;
-    return end < last ? end : last;
-}
-
 /* Ingests tokens[first..last) (host memory, absolute positions) of one slot in chunks cut at absolute multiples of
  * prefill_chunk, without logits. Staging is pinned and reused after its event, so a long prompt may wait for the copy of the
  * chunk before the last; nothing else waits or allocates. */
@@ -70,6 +64,7 @@ struct prefill_buffers {
     int turn;
     const int32_t *page_table; /* device */
     int32_t pages_per_slot;
+    bool (*interrupted)(void); /* asked before each chunk; true ends the prefill with ERR_INTERRUPTED. NULL: never */
     bool row_invariant; /* for tests: the decode's kernels, in chunks of at most graph_rows, which changes no bit */
 };
 int prefill_create(struct prefill_buffers *, struct device *); /* pinned memory and events; allocates */

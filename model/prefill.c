@@ -49,9 +49,11 @@ static int stage_chunk(struct prefill_buffers *p, struct stream *s, int32_t slot
 
 int model_prefill(struct model *m, struct stream *s, struct prefill_buffers *p, int32_t slot, const int32_t *tokens,
                   int first, int last) {
-    const int rows_max = p->row_invariant ? m->limits.graph_rows : prefill_chunk(m->device);
+    const int chunk = prefill_chunk(m->device), rows_max = p->row_invariant ? m->limits.graph_rows : chunk;
     while (first < last) {
-        int end = prefill_chunk_end(m->device, first, last);
+        if (p->interrupted && p->interrupted()) return err_set(ERR_INTERRUPTED, "interrupted");
+        int end = (first / chunk + 1) * chunk;
+        if (end > last) end = last;
         if (end > first + rows_max) end = first + rows_max;
         TRY(stage_chunk(p, s, slot, tokens, first, end - first));
         struct rows rows = {
