@@ -501,9 +501,6 @@ END_TEST
 /* An answer of one token is a chunk, a prompt and a round. Loop index as above, of the question asked again. */
 START_TEST(ctrl_c_before_the_first_token_of_regen_keeps_the_answer)
 {
-    char path[256], save[300];
-    snprintf(path, sizeof path, "%s", temp_path("kept.json"));
-    snprintf(save, sizeof save, "/save %s\r", path);
     faulty_host.interrupt_at = 4 + _i;
     setenv("DUET_ASSETS", asset_path(""), 1);
     struct terminal t = TERMINAL("--quiet", "--k=0", "--temperature", "0", "-n", "1");
@@ -514,8 +511,7 @@ START_TEST(ctrl_c_before_the_first_token_of_regen_keeps_the_answer)
     type(&t, "/regen\r");
     expect(&t, "the one before stays");
     expect_prompt(&t);
-    type(&t, save);
-    expect(&t, "1 turn saved");
+    save_chat(&t, "kept.json");
     expect_prompt(&t);
     type(&t, "And the moon?\r");
     expect(&t, "tok/s");
@@ -524,7 +520,7 @@ START_TEST(ctrl_c_before_the_first_token_of_regen_keeps_the_answer)
     ck_assert_int_eq(wait_end(&t), 0);
     struct buf answer = {0};
     struct program p;
-    read_answer(path, &answer);
+    read_answer("kept.json", &answer);
     program_run(&p, NULL, CHAT_ARGUMENTS("--k=0", "--temperature", "0", "-n", "1", "-p", "What is the sun?"));
     ck_assert_int_eq(strncmp(buf_text(&p.out), buf_text(&answer), answer.len), 0);
     ck_assert_uint_gt(answer.len, 0);
