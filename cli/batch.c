@@ -139,20 +139,20 @@ static int admit(struct batch *b) {
 
 /* --- the run ---------------------------------------------------------------------------------------------------- */
 
-/* ERR_INTERRUPTED: Ctrl-C while a later turn was ingested; the jobs that were done are kept. */
+/* Where a later turn cannot start, by Ctrl-C or an error of the machine, the jobs that are done are kept all the same. */
 static int finish_jobs(struct batch *b) {
-    int interrupted = 0;
+    int first = 0;
+    char *sentence = NULL; /* of that first error */
     for (int slot = 0; slot < b->o->batch; slot++) {
         struct job *j = b->jobs[slot];
         if (!j || !j->sequence) continue;
         int rc = job_advance(j, &b->context);
-        if (rc == ERR_INTERRUPTED)
-            interrupted = rc;
-        else
-            TRY(rc);
+        if (rc != 0 && first == 0) first = rc, sentence = strdup(err_message());
         if (j->done) keep_record(b, slot);
     }
-    return interrupted;
+    if (sentence) err_set((enum err)first, "%s", sentence);
+    free(sentence);
+    return first;
 }
 
 static void show_progress(const struct batch *b, int running) {

@@ -270,12 +270,13 @@ static void add_words(struct buf *line) {
     for (int i = 0; i < 400; i++) buf_puts(line, " the cat");
 }
 
-static void expect_interrupted(const struct buf *lines, const char *sentence, struct buf *written) {
+/* Neither a chunk nor a round comes after event `last`. */
+static void expect_end(const struct buf *lines, int last, int status, const char *sentence, struct buf *written) {
     char out[256], err[256];
     snprintf(out, sizeof out, "%s", temp_path("out.jsonl"));
     snprintf(err, sizeof err, "%s", temp_path("err"));
-    ck_assert_int_eq(run_batch(buf_text(lines), out, err), 130);
-    ck_assert_int_eq(faulty_host.records, faulty_host.interrupt_at); /* neither a chunk nor a round came after it */
+    ck_assert_int_eq(run_batch(buf_text(lines), out, err), status);
+    ck_assert_int_eq(faulty_host.records, last);
     struct buf said = {0};
     text_of_file(err, &said);
     text_of_file(out, written);
@@ -292,22 +293,26 @@ START_TEST(ctrl_c_in_a_prompt_ends_the_batch_at_the_next_chunk)
         buf_puts(&lines, "\"}\n");
     }
     faulty_host.interrupt_at = 2;
-    expect_interrupted(&lines, "duet: interrupted: 3 of 3 records are missing\n", &written);
+    expect_end(&lines, 2, 130, "duet: interrupted: 3 of 3 records are missing\n", &written);
     ck_assert_uint_eq(written.len, 0);
     buf_free(&lines), buf_free(&written);
 }
 END_TEST
 
-/* Both lines end their first answers in one round; then the first one's second turn is ingested. */
-START_TEST(ctrl_c_in_a_later_turn_keeps_the_lines_that_are_done)
+/* Both lines end their first answers in one round; then the first one's second turn is ingested. Loop index: by what it ends. */
+START_TEST(a_later_turn_that_cannot_start_keeps_the_lines_that_are_done)
 {
     struct buf lines = {0}, written = {0};
     buf_puts(&lines, "{\"turns\": [\"Hello.\", \"And");
     add_words(&lines);
     buf_puts(&lines, "\"], \"max_tokens\": 1}\n{\"prompt\": \"The sun\", \"max_tokens\": 1}\n");
     enum { PROMPT = 3, ROUND = 1 }; /* events: a chunk for each model, the slot; one round */
-    faulty_host.interrupt_at = 2 * PROMPT + ROUND + 1;
-    expect_interrupted(&lines, "duet: interrupted: 1 of 2 records are missing\n", &written);
+    const int last = 2 * PROMPT + ROUND + 1;
+    *(_i ? &faulty_host.fail_at : &faulty_host.interrupt_at) = last;
+    if (_i)
+        expect_end(&lines, last, 1, "duet: turn 2: the device went away\n", &written);
+    else
+        expect_end(&lines, last, 130, "duet: interrupted: 1 of 2 records are missing\n", &written);
     cJSON *record = json_line(&written, 0);
     ck_assert_int_eq(count_lines(&written), 1);
     ck_assert_double_eq(get_number(record, "index"), 2);
@@ -334,7 +339,7 @@ Suite *check_reports(void) {
     TCase *faults = tcase_create("faults");
     tcase_add_test(faults, a_device_failure_ends_the_batch_and_what_was_written_stays);
     tcase_add_test(faults, ctrl_c_in_a_prompt_ends_the_batch_at_the_next_chunk);
-    tcase_add_test(faults, ctrl_c_in_a_later_turn_keeps_the_lines_that_are_done);
+    tcase_add_loop_test(faults, a_later_turn_that_cannot_start_keeps_the_lines_that_are_done, 0, 2);
     suite_add_tcase(suite, faults);
     return suite;
 }

@@ -35,6 +35,7 @@ static struct watched *watch(const struct event *e) {
 
 static int record(struct event *e, struct stream *s) {
     if (++faulty_host.records == faulty_host.interrupt_at) raise(SIGINT);
+    if (faulty_host.records == faulty_host.fail_at) return err_set(ERR_DEVICE, "the device went away");
     if (faulty_host.watch_events) {
         struct watched *w = watch(e);
         ck_assert_msg(!w->is_ever_read || w->serial > waited || w->is_read,

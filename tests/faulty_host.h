@@ -14,6 +14,7 @@ struct faulty_host {
     int marks_read;      /* event_elapsed_ms calls with watch_events */
     int records;         /* event_record calls: one a chunk of a prompt, one a prompt, one a round */
     int interrupt_at;    /* the process gets a SIGINT in that one; 0: never */
+    int fail_at;         /* that one fails with ERR_DEVICE; 0: none */
 };
 extern struct faulty_host faulty_host;
 
