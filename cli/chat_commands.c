@@ -52,6 +52,14 @@ static int run_undo(struct chat *c, const char *argument) {
     return 0;
 }
 
+/* What /show shows. */
+static void swap_answers(struct chat *c, struct ids *ids, struct buf *accepted) {
+    struct ids old_ids = c->answer_ids;
+    struct buf old_accepted = c->answer_accepted;
+    c->answer_ids = *ids, c->answer_accepted = *accepted;
+    *ids = old_ids, *accepted = old_accepted;
+}
+
 /* The old answer goes only for a new one. */
 static int run_regen(struct chat *c, const char *argument) {
     (void)argument;
@@ -61,11 +69,19 @@ static int run_regen(struct chat *c, const char *argument) {
     conversation_turn(c->conversation, turns - 1, &question, &answer);
     struct buf text = {0};
     buf_append(&text, question->data, question->len);
+    struct ids ids = {0};
+    struct buf accepted = {0};
+    swap_answers(c, &ids, &accepted);
     bool interrupted;
     int rc = undo(c);
     c->attempt++;
     if (rc == 0) rc = chat_answer(c, buf_text(&text), text.len, &interrupted);
-    if (c->turn < turn && conversation_redo(c->conversation) == 0) c->turn = turn, c->attempt--;
+    if (c->turn < turn && conversation_redo(c->conversation) == 0) {
+        c->turn = turn, c->attempt--;
+        swap_answers(c, &ids, &accepted);
+    }
+    ids_free(&ids);
+    buf_free(&accepted);
     buf_free(&text);
     return rc;
 }

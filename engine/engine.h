@@ -36,7 +36,9 @@ struct engine_options {
     float simulate_alpha;    /* benchmarks: accept with this probability whatever the models say; 0: the rule */
     int timing;              /* the device's time is measured in every timing-th round, the first included; 0: never */
     struct progress progress;
-    bool (*interrupted)(void); /* asked before each chunk of a prompt; true ends engine_generate there. NULL: never */
+    /* Asked before each chunk of a prompt; true ends engine_generate there, with ERR_INTERRUPTED, and engine_step where a draft
+     * catches up after a change of K: then nothing has changed and the step may be called again. NULL: never. */
+    bool (*interrupted)(void);
 };
 
 /* Loads both models, plans and allocates the pool, captures the graphs, seals. */

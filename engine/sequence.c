@@ -63,8 +63,7 @@ static int check_request(const struct engine *e, const struct sequence *s, const
     return 0;
 }
 
-/* Positions first..last-1 into a cache. What an interrupt leaves there lies past the history, or is what the history
- * says. */
+/* Positions first..last-1 into a cache. What an interrupt leaves there lies past the history, or is what the history says. */
 static int prefill(struct engine *e, struct model *m, const struct sequence *s, int first, int last) {
     return model_prefill(m, e->stream, &e->prefill, s->slot, s->tokens.data, first, last);
 }

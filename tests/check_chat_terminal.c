@@ -511,6 +511,8 @@ START_TEST(ctrl_c_before_the_first_token_of_regen_keeps_the_answer)
     type(&t, "/regen\r");
     expect(&t, "the one before stays");
     expect_prompt(&t);
+    type(&t, "/show\r");
+    ck_assert_ptr_null(strstr(expect(&t, ">\033[0m "), "no answer to show"));
     save_chat(&t, "kept.json");
     expect_prompt(&t);
     type(&t, "And the moon?\r");
