@@ -26,14 +26,7 @@ template <int COLUMNS> struct hopper {
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-/* 4 bytes into shared memory, or zeros without reading. */
-__device__ __forceinline__ void copy_async_word(void *to, const void *from, bool wanted) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from),
-                 "r"(wanted ? 4 : 0)
-                 : "memory");
-}
-
-/* Lets wgmma see what this thread's copies brought; opens, ends and waits for a group of its calls. */
+/* Lets wgmma see what this thread wrote; opens, ends and waits for a group of its calls. */
 __device__ __forceinline__ void show_to_wgmma() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -107,7 +100,8 @@ __global__ void __launch_bounds__(hopper<COLUMNS>::threads, hopper<COLUMNS>::blo
     hopper_product_kernel(Rows weights, const T *x, int tokens, int k, Out out) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     typedef hopper<COLUMNS> shape;
-    constexpr int STAGES = shape::stages, COPY_ROWS = shape::threads / RING_CHUNKS, WARPS = shape::threads / 32;
+    constexpr int STAGES = shape::stages, COPY_ROWS = shape::threads / RING_CHUNKS,
+                  HELD = (COLUMNS + COPY_ROWS - 1) / COPY_ROWS;
     extern __shared__ __align__(128) unsigned char ring[];
     const int split = blockIdx.x % PRODUCT_SPLITS,
               first_group = blockIdx.x / PRODUCT_SPLITS * (shape::rows / PRODUCT_ROWS);
@@ -130,27 +124,39 @@ __global__ void __launch_bounds__(hopper<COLUMNS>::threads, hopper<COLUMNS>::blo
             copy_async_ahead(ring_chunk(to, copy_row + i * COPY_ROWS, chunk), wanted ? from[i] + at : x, wanted);
         }
     };
-    /* A warp copies 64 of k of a token, a lane two numbers: of 32 of k lane l those of part l / 4 in plane l % 4. */
-    auto copy_tokens = [&](int piece) {
-        const int at = piece_start(split, piece) + lane * 2, limit = at < k ? tokens : 0;
-        const T *its = x + (size_t)(first_token + warp) * k + at;
+    /* Tokens go by registers, a piece ahead: of 8 numbers of a token each pair goes to a plane of its own. */
+    uint4 held[HELD];
+    auto load_tokens = [&](int piece) {
+        const int at = piece_start(split, piece) + chunk * 8, limit = at < k ? min(tokens - first_token, COLUMNS) : 0;
+        const T *its = x + (size_t)(first_token + copy_row) * k + at;
+#pragma unroll
+        for (int i = 0; i < HELD; i++)
+            held[i] = copy_row + i * COPY_ROWS < limit ? __ldcg((const uint4 *)(its + (size_t)i * COPY_ROWS * k))
+                                                       : make_uint4(0, 0, 0, 0);
+    };
+    auto store_tokens = [&](int piece) {
         unsigned char *to = ring + piece % STAGES * shape::stage_bytes + shape::weight_bytes +
-                            (lane / 16 * 4 + part) * shape::plane_bytes + lane / 4 % 4 * 4;
-#pragma unroll 2
-        for (int column = warp; column < COLUMNS; column += WARPS, its += (size_t)WARPS * k) {
-            const bool wanted = first_token + column < limit;
-            copy_async_word(to + column * 16, wanted ? its : x, wanted);
+                            chunk / 4 * 4 * shape::plane_bytes + chunk % 4 * 4;
+#pragma unroll
+        for (int i = 0; i < HELD; i++) {
+            const int column = copy_row + i * COPY_ROWS;
+            if (COLUMNS % COPY_ROWS != 0 && column >= COLUMNS) break;
+            const uint32_t pair[4] = {held[i].x, held[i].y, held[i].z, held[i].w};
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                *reinterpret_cast<uint32_t *>(to + j * shape::plane_bytes + column * 16) = pair[j];
         }
     };
     next_may_start();
 #pragma unroll
-    for (int i = 0; i < STAGES - 1; i++) copy_weights(i);
-    inputs_are_ready();
-#pragma unroll
     for (int i = 0; i < STAGES - 1; i++) {
-        copy_tokens(i);
+        copy_weights(i);
         copies_commit_group();
     }
+    inputs_are_ready();
+    load_tokens(0);
+    store_tokens(0);
+    load_tokens(1);
 
     const int my_row = warp * 16 + row;
     float c[COLUMNS / 8][4] = {};
@@ -161,8 +167,9 @@ __global__ void __launch_bounds__(hopper<COLUMNS>::threads, hopper<COLUMNS>::blo
         __syncthreads();
         wgmma_piece<T, COLUMNS>(c, ring + piece % STAGES * shape::stage_bytes, my_row, part);
         copy_weights(piece + STAGES - 1);
-        copy_tokens(piece + STAGES - 1);
         copies_commit_group();
+        store_tokens(piece + 1);
+        load_tokens(piece + 2);
     }
 
     wgmma_wait();
