@@ -424,12 +424,12 @@ __device__ __forceinline__ void cluster_sync() {
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
-/* Adds the blocks of the cluster; each stores a share of the outputs. Blocks whose parts lie past the chunk are not read. */
+/* Adds the blocks of the cluster; each stores a share of the outputs. Only the `active` ones are there. */
 template <typename T, int DH, int TILES>
 __device__ __forceinline__ void join_ranks(struct plan<DH, TILES> &s, const struct op_attention &op,
-                                           const struct chunk &c, int rank) {
+                                           const struct chunk &c, int rank, int active) {
     const int fours = op.head_dim / 4;
-    for (int i = rank * THREADS + threadIdx.x; i < c.count * fours; i += RANKS * THREADS) {
+    for (int i = rank * THREADS + threadIdx.x; i < c.count * fours; i += active * THREADS) {
         const int query = i / fours, d = i % fours * 4;
         float2 state[RANKS];
         float4 x[RANKS];
@@ -437,7 +437,7 @@ __device__ __forceinline__ void join_ranks(struct plan<DH, TILES> &s, const stru
 #pragma unroll
         for (int r = 0; r < RANKS; r++) {
             state[r] = make_float2(-CUDART_INF_F, 0), x[r] = make_float4(0, 0, 0, 0);
-            if (r * SPLIT > c.last) continue;
+            if (r >= active) continue;
             asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
                          : "=f"(state[r].x), "=f"(state[r].y)
                          : "r"(of_rank(&s.merged[query], r)));
@@ -468,6 +468,9 @@ __global__ void __launch_bounds__(THREADS, DH > 128 ? 1 : 2)
     struct plan<DH, TILES> &s = *(struct plan<DH, TILES> *)shared;
     const int rank = blockIdx.x % RANKS;
     const struct chunk c = find_chunk(op, chunks, 8 * TILES);
+    const int active = max(min(c.last / SPLIT + 1, (int)RANKS), 1);
+    if (rank >= active)
+        return; /* nothing to walk: others take its place sooner, and barriers of a cluster do not wait for it */
     struct running<DH, TILES> r = {};
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) r.max[tile] = -CUDART_INF_F;
@@ -477,7 +480,7 @@ __global__ void __launch_bounds__(THREADS, DH > 128 ? 1 : 2)
     __syncthreads();
     join_parts(s, op, c.count);
     cluster_sync();
-    join_ranks<T>(s, op, c, rank);
+    join_ranks<T>(s, op, c, rank, active);
     cluster_sync(); /* nobody ends while its memory is read */
 #endif
 }
