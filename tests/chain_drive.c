@@ -1,5 +1,6 @@
-/* Rounds of the made-up models. The device deals requests, drafts, scores and accepts without the host; the records of some
- * rounds at a time come back, and a mirror of what was dealt says whose they must be. */
+/* Rounds of the made-up models. The device deals requests, drafts, scores and accepts without the host; the records of a lap of
+ * rounds, which is one graph, come back together, and a mirror of what was dealt says whose they must be. On a GPU, which one of
+ * these rounds leaves mostly idle, several drives run side by side, each with some of the requests. */
 #include <stdlib.h>
 
 #include "tests/chain_support.h"
@@ -8,7 +9,8 @@
 enum {
     V = CHAIN_VOCAB,
     REQUEST_TOK_TIMES_2 = 15, /* rooms of 3 to 12: 7.5 on average */
-    LAP = 32                  /* rounds that are read at a time, while the device runs the next ones */
+    LAP = 28, /* rounds that are read at a time, while the device runs the next ones; K 0 to 6 in turn fit */
+    DRIVES_MAX = 16
 };
 
 struct seat { /* who sits in a slot, by the records that were read */
@@ -25,11 +27,12 @@ struct drive {
     struct pool *pool; /* what the device needs beside the sampler's buffers */
     struct chain *chain;
     struct slot *deck;
-    int32_t *next;
-    struct round_record *ring; /* [2 laps, LAP rounds, batch + 1], pinned */
+    int32_t *next, *round;
+    struct round_record *ring, *read; /* [2 laps, LAP rounds, batch + 1] on the device, and in pinned memory */
+    struct recording *graphs[2];      /* of either lap */
     struct event *laps[2];
     struct seat seats[CHAIN_BATCH_MAX + 1]; /* by slot */
-    int serial, end, live;                  /* requests that were dealt, all of them, those in seats */
+    int first, dealt, end, live; /* serial of the first request; how many were dealt, there are, are in seats */
 };
 
 /* --- rounds on the device ----------------------------------------------------------------------------------------- */
@@ -68,18 +71,18 @@ static void spoil(struct drive *d, bool is_drafted) {
     require_ok(d->ops->spoil(d->rig.stream, &(struct chain_spoil){d->rig.there, d->run->fault, is_drafted}));
 }
 
-static void deal(struct drive *d, int round) {
+static void deal(struct drive *d) {
     require_ok(d->ops->deal(d->rig.stream, &(struct chain_deal){.slots = d->rig.there.slot,
                                                                 .row_slot = d->rig.there.row_slot,
                                                                 .deck = d->deck,
                                                                 .next = d->next,
+                                                                .round = d->round,
                                                                 .end = d->end,
-                                                                .batch = d->run->batch,
-                                                                .round = round}));
+                                                                .batch = d->run->batch}));
 }
 
-static struct round_record *records_of(const struct drive *d, int round) {
-    return d->ring + (size_t)(round % (2 * LAP)) * (size_t)(d->run->batch + 1);
+static size_t record_at(const struct drive *d, int round) {
+    return (size_t)(round % (2 * LAP)) * (size_t)(d->run->batch + 1);
 }
 
 static void submit_round(struct drive *d, int round) {
@@ -87,7 +90,8 @@ static void submit_round(struct drive *d, int round) {
     struct stream *stream = d->rig.stream;
     struct sampler_buffers b = d->rig.there;
     int batch = d->run->batch + 1, k = d->run->k < 0 ? round % (1 - d->run->k) : d->run->k;
-    deal(d, round);
+    b.records = d->ring + record_at(d, round);
+    deal(d);
     spoil(d, false);
     require_ok(sampler->load_pending(stream, &(struct sampler_load){b, batch, k}));
     for (int i = 0; i < k; i++) {
@@ -98,16 +102,27 @@ static void submit_round(struct drive *d, int round) {
     require_ok(sampler->load_block(stream, &(struct sampler_load){b, batch, k}));
     gather_target(d, k);
     require_ok(sampler->accept(stream, &(struct sampler_accept){b, batch, k}));
-    require_ok(stream_copy(stream, records_of(d, round), b.records, sizeof *b.records * (size_t)batch));
+}
+
+static void submit_rounds(struct drive *d, int lap) {
+    for (int round = lap * LAP; round < (lap + 1) * LAP; round++) submit_round(d, round);
+}
+
+static void submit_lap(struct drive *d, int lap) {
+    struct stream *stream = d->rig.stream;
+    size_t at = record_at(d, lap * LAP), bytes = sizeof *d->ring * LAP * (size_t)(d->run->batch + 1);
+    require_ok(recording_launch(d->graphs[lap % 2], stream));
+    require_ok(stream_copy(stream, d->read + at, d->ring + at, bytes));
+    require_ok(event_record(d->laps[lap % 2], stream));
 }
 
 /* --- what came back ------------------------------------------------------------------------------------------------ */
 
 static void seat_next(struct drive *d, int slot) {
     struct seat *seat = &d->seats[slot];
-    seat->is_live = d->serial < d->end;
+    seat->is_live = d->dealt < d->end;
     if (!seat->is_live) return;
-    seat->serial = d->serial++;
+    seat->serial = d->first + d->dealt++;
     seat->request = chain_request_at((uint64_t)seat->serial);
     d->live++;
 }
@@ -128,7 +143,7 @@ static void collect(struct drive *d, int slot, const struct round_record *record
 }
 
 static void read_round(struct drive *d, int round) {
-    const struct round_record *records = records_of(d, round);
+    const struct round_record *records = d->read + record_at(d, round);
     int rows = 0, batch = d->run->batch;
     for (int i = 0; i < batch; i++) {
         int slot = chain_slot_at(i, round, batch);
@@ -138,23 +153,38 @@ static void read_round(struct drive *d, int round) {
         require(!records[row].live && records[row].emitted == 0, "padding row %d emitted", row);
 }
 
-static void run_rounds(struct drive *d) {
-    for (int lap = 0; d->live > 0; lap++) {
-        for (int round = lap * LAP; round < (lap + 1) * LAP; round++) submit_round(d, round);
-        require_ok(event_record(d->laps[lap % 2], d->rig.stream));
-        if (lap == 0) continue;
-        require_ok(event_wait(d->laps[(lap - 1) % 2]));
-        for (int round = (lap - 1) * LAP; round < lap * LAP; round++) read_round(d, round);
+static void read_lap(struct drive *d, int lap) {
+    require_ok(event_wait(d->laps[lap % 2]));
+    for (int round = lap * LAP; round < (lap + 1) * LAP; round++) read_round(d, round);
+}
+
+/* A lap of each, then what the lap before gave. */
+static void run_drives(struct drive *drives, int count) {
+    int running = count;
+    for (int lap = 0; running > 0; lap++) {
+        for (int i = 0; i < count; i++)
+            if (drives[i].live > 0) submit_lap(&drives[i], lap);
+        for (int i = 0; i < count && lap > 0; i++) {
+            if (drives[i].live == 0) continue;
+            read_lap(&drives[i], lap - 1);
+            running -= drives[i].live == 0;
+        }
     }
-    require_ok(stream_sync(d->rig.stream));
+    for (int i = 0; i < count; i++) require_ok(stream_sync(drives[i].rig.stream));
 }
 
 /* --- memory ---------------------------------------------------------------------------------------------------------- */
+
+static size_t ring_bytes(const struct chain_run *run) {
+    return sizeof(struct round_record) * 2 * LAP * (size_t)(run->batch + 1);
+}
 
 static void layout(struct drive *d, struct pool *pool) {
     ck_ok(pool_slice(pool, "chain", sizeof *d->chain, (void **)&d->chain));
     ck_ok(pool_slice(pool, "deck", sizeof *d->deck * (size_t)d->end, (void **)&d->deck));
     ck_ok(pool_slice(pool, "next", sizeof *d->next, (void **)&d->next));
+    ck_ok(pool_slice(pool, "round", sizeof *d->round, (void **)&d->round));
+    ck_ok(pool_slice(pool, "records", ring_bytes(d->run), (void **)&d->ring));
 }
 
 static struct slot slot_of(const struct chain_run *run, int serial) {
@@ -172,15 +202,24 @@ static struct slot slot_of(const struct chain_run *run, int serial) {
 static void upload(struct drive *d, const struct chain *chain) {
     struct stream *stream = d->rig.stream;
     struct slot *deck = calloc((size_t)d->end, sizeof *deck), dummy = {.length = 1, .last = {1 << 30, -7}};
-    for (int i = 0; i < d->end; i++) deck[i] = slot_of(d->run, i);
-    int32_t next = d->run->batch;
+    for (int i = 0; i < d->end; i++) deck[i] = slot_of(d->run, d->first + i);
+    int32_t next = d->run->batch, round = 0;
     ck_ok(stream_copy(stream, d->chain, chain, sizeof *chain));
     ck_ok(stream_copy(stream, d->deck, deck, sizeof *deck * (size_t)d->end));
     ck_ok(stream_copy(stream, d->next, &next, sizeof next));
+    ck_ok(stream_copy(stream, d->round, &round, sizeof round));
     ck_ok(stream_copy(stream, d->rig.there.slot, &dummy, sizeof dummy));
     ck_ok(stream_copy(stream, d->rig.there.slot + 1, deck, sizeof *deck * (size_t)d->run->batch));
     ck_ok(stream_sync(stream));
     free(deck);
+}
+
+static void record_graphs(struct drive *d) {
+    for (int lap = 0; lap < 2; lap++) {
+        ck_ok(stream_begin_capture(d->rig.stream));
+        submit_rounds(d, lap);
+        ck_ok(stream_end_capture(d->rig.stream, &d->graphs[lap]));
+    }
 }
 
 static void open_drive(struct drive *d, const struct chain *chain) {
@@ -196,33 +235,45 @@ static void open_drive(struct drive *d, const struct chain *chain) {
     struct device *device = stream_device(d->rig.stream);
     struct pool *plan;
     d->ops = chain_ops_for(device);
-    d->end = (int)(run->tokens * 2 / REQUEST_TOK_TIMES_2) + 10;
     require(run->batch <= CHAIN_BATCH_MAX && run->batch <= d->end, "%d rows for %d requests", run->batch, d->end);
     ck_ok(pool_create_plan(&plan));
     layout(d, plan);
     ck_ok(pool_create(device, pool_used(plan), &d->pool));
     pool_destroy(plan);
     layout(d, d->pool);
-    ck_ok(device_alloc_pinned(device, sizeof *d->ring * 2 * LAP * (size_t)(run->batch + 1), (void **)&d->ring));
+    ck_ok(device_alloc_pinned(device, ring_bytes(run), (void **)&d->read));
     for (int lap = 0; lap < 2; lap++) ck_ok(event_create(device, &d->laps[lap]));
     upload(d, chain);
+    record_graphs(d);
+    for (int slot = 1; slot <= run->batch; slot++) seat_next(d, slot);
 }
 
 static void close_drive(struct drive *d) {
-    for (int lap = 0; lap < 2; lap++) event_destroy(d->laps[lap]);
-    device_free_pinned(stream_device(d->rig.stream), d->ring);
+    for (int lap = 0; lap < 2; lap++) {
+        event_destroy(d->laps[lap]);
+        recording_destroy(d->graphs[lap]);
+    }
+    device_free_pinned(stream_device(d->rig.stream), d->read);
     pool_destroy(d->pool);
     rig_close(&d->rig);
 }
 
+static int drives_of(const struct chain_run *run) {
+    int most = CHAIN_BATCH_MAX / run->batch;
+    return test_device_is_host() ? 1 : most < DRIVES_MAX ? most : DRIVES_MAX;
+}
+
 void chain_drive(const struct chain_run *run, struct chain_tally *t) {
     static struct chain chain;
+    static struct drive drives[DRIVES_MAX];
     chain_make(&chain, run->draft);
     chain_tally_init(t, &chain, &run->sampling);
     t->by_depth = run->rule != ACCEPT_BLOCK;
-    struct drive d = {.run = run, .tally = t};
-    open_drive(&d, &chain);
-    for (int slot = 1; slot <= run->batch; slot++) seat_next(&d, slot);
-    run_rounds(&d);
-    close_drive(&d);
+    const int count = drives_of(run), requests = (int)(run->tokens * 2 / REQUEST_TOK_TIMES_2 / count) + 10;
+    for (int i = 0; i < count; i++) {
+        drives[i] = (struct drive){.run = run, .tally = t, .first = i * requests, .end = requests};
+        open_drive(&drives[i], &chain);
+    }
+    run_drives(drives, count);
+    for (int i = 0; i < count; i++) close_drive(&drives[i]);
 }

@@ -19,7 +19,8 @@ struct chain_deal {
     int32_t *row_slot;       /* [batch + 1] */
     const struct slot *deck; /* [end] */
     int32_t *next;           /* of the deck */
-    int32_t end, batch, round;
+    int32_t *round;          /* counted here, so that many rounds can be one graph */
+    int32_t end, batch;
 };
 
 DUET_INLINE int chain_slot_at(int i, int round, int batch) {
@@ -27,17 +28,17 @@ DUET_INLINE int chain_slot_at(int i, int round, int batch) {
 }
 
 DUET_INLINE void chain_deal_run(const struct chain_deal *op) {
-    int batch = op->batch, rows = 0;
+    int batch = op->batch, round = (*op->round)++, rows = 0;
     uint64_t live = 0; /* by slot - 1 */
     for (int i = 0; i < batch; i++) live |= (uint64_t)(op->slots[1 + i].status == SLOT_LIVE) << i;
     for (int i = 0; i < batch; i++) {
-        int slot = chain_slot_at(i, op->round + batch - 1, batch);
+        int slot = chain_slot_at(i, round + batch - 1, batch);
         if (live >> (slot - 1) & 1 || *op->next == op->end) continue;
         op->slots[slot] = op->deck[(*op->next)++];
         live |= (uint64_t)1 << (slot - 1);
     }
     for (int i = 0; i < batch; i++) {
-        int slot = chain_slot_at(i, op->round, batch);
+        int slot = chain_slot_at(i, round, batch);
         if (live >> (slot - 1) & 1) op->row_slot[rows++] = slot;
     }
     for (; rows <= batch; rows++) op->row_slot[rows] = 0;

@@ -15,8 +15,8 @@ static const struct sampling filters[] = {
 static const int depths[] = {1, 2, 3, 4, 5, 6, 7, 8, -6, 3}, batches[] = {1, 2, 4, 8};
 enum { TEMPERATURES = 4, FILTERS = 5, DEPTHS = 10, BATCHES = 4, RULES = 3 };
 
-static int64_t tokens_of(const struct fidelity *f, int batch) {
-    return fidelity_chain_tokens(fidelity_size(f, 1000000, 3000), batch);
+static int64_t tokens_of(const struct fidelity *f) {
+    return fidelity_size(f, 1000000, 3000);
 }
 
 /* What many cells gave. */
@@ -70,7 +70,7 @@ static struct cells no_cells(void) {
 
 static void run_cell(const struct fidelity *f, struct cells *c, struct chain_run run) {
     static struct chain_tally t;
-    if (run.tokens == 0) run.tokens = tokens_of(f, run.batch);
+    if (run.tokens == 0) run.tokens = tokens_of(f);
     chain_drive(&run, &t);
     add_cell(c, &run, &t);
 }

@@ -41,8 +41,6 @@ const char *count_text(int64_t n);
 
 /* A number of turns, tokens or the like: in full, small, and under sanitizers, where all is ten times slower. */
 int64_t fidelity_size(const struct fidelity *, int64_t full, int64_t small);
-/* Tokens of the made-up models. On a GPU a round of few rows takes as long as one of many: fewer come from few rows there. */
-int64_t fidelity_chain_tokens(int64_t tokens, int batch);
 
 /* --- groups ----------------------------------------------------------------------------------------------------- */
 

@@ -43,12 +43,6 @@ int64_t fidelity_size(const struct fidelity *f, int64_t full, int64_t small) {
     return !f->small ? full : SANITIZED && small > 7 ? small / 8 : small;
 }
 
-int64_t fidelity_chain_tokens(int64_t tokens, int batch) {
-    enum { ROW_TOKENS_MAX = 16000 };
-    int64_t most = (int64_t)ROW_TOKENS_MAX * batch;
-    return test_device_is_host() || tokens < most ? tokens : most;
-}
-
 static void add(struct fidelity *f, enum fidelity_state state, const char *claim, const char *sample,
                 const char *figure, const char *bound) {
     ck_assert_int_lt(f->count, (int)(sizeof f->rows / sizeof *f->rows));

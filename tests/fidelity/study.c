@@ -53,7 +53,7 @@ int study_pairs(struct study studies[STUDY_PAIRS_MAX], bool small) {
     memset(studies, 0, sizeof *studies * STUDY_PAIRS_MAX);
     for (int i = 0; i < count; i++) {
         studies[i].pair = pairs[i];
-        studies[i].amount = small ? STUDY_FEW : i == 1 ? STUDY_ALL : STUDY_SOME;
+        studies[i].amount = small ? STUDY_FEW : i == 1 || !test_device_is_host() ? STUDY_ALL : STUDY_SOME;
     }
     if (!shared_path("fixtures/checkpoints") || small) return count;
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
