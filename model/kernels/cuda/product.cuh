@@ -2,7 +2,7 @@
  *
  * Shapes: w [O, K] 16 bit, read once for up to 192 tokens (16 without clusters); x [T, K] 16 bit; sums in f32.
  * Mapping: the weights are the m operand of mma.m16n8k16 and the tokens the n operand, so a token is a column and never sees its
- *   neighbours; more tokens are more column tiles of 8. k is cut into units of 256, dealt in turn to 8 splits, whose sums are
+ *   neighbours; more tokens are more column tiles of 8. k is cut into 8 splits, each a multiple of 256, whose sums are
  *   added in a fixed tree. Within 32 of k every lane takes 16 contiguous bytes of a row for two mma: k is permuted alike in both
  *   operands, which changes no product.
  *   Up to 16 tokens (product_narrow.cuh): a block of 8 warps owns 16 weight rows, a warp is a split and streams to registers.
@@ -93,7 +93,7 @@ static int product(struct stream *s, const char *name, int groups, int tokens, i
 template <typename T, typename Rows, typename Out>
 static int product_of_norm(struct stream *s, const char *name, int groups, int tokens, int k, norm_rows<T> norm_of,
                            T *normed, Rows rows, Out out) {
-    if (tokens <= NARROW_NORMED && k % 8 == 0 && staged_normed_bytes(k) <= NARROW_SHARED) {
+    if (tokens <= NARROW_NORMED && k % 8 == 0 && staged_normed_bytes(tokens, k) <= NARROW_SHARED) {
         TRY((launch_narrow<T, 1>(s, groups, tokens, k, &norm_of, normed, rows, out)));
         return cuda_launched(s, name, sizeof rows + sizeof norm_of + sizeof out + 24);
     }

@@ -2,6 +2,8 @@
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_MMA_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_MMA_CUH
 
+#include <climits>
+
 #include "model/kernels/cuda/common.cuh"
 
 enum { PRODUCT_SPLITS = 8, PRODUCT_ROWS = 16, PRODUCT_PIECE = 64, PRODUCT_UNIT = 4, PRODUCT_THREADS = 256 };
@@ -29,14 +31,17 @@ __device__ __forceinline__ void mma_half(float (&c)[4], const uint4 &low, const 
         mma(c, first_a, x.x, x.y, T());
 }
 
-/* Where in k the i-th piece of a split begins: splits take turns at PRODUCT_UNIT pieces. */
-__device__ __forceinline__ int piece_start(int split, int i) {
-    return ((i / PRODUCT_UNIT * PRODUCT_SPLITS + split) * PRODUCT_UNIT + i % PRODUCT_UNIT) * PRODUCT_PIECE;
-}
-/* Pieces of every split, a multiple of PRODUCT_UNIT; some may lie past k. */
+/* Pieces of every split: as many for all, a multiple of PRODUCT_UNIT, so that some may lie past k. */
 __device__ __forceinline__ int piece_count(int k) {
     constexpr int turn = PRODUCT_SPLITS * PRODUCT_PIECE * PRODUCT_UNIT;
     return (k + turn - 1) / turn * PRODUCT_UNIT;
+}
+/* Where in k a split begins; where its i-th piece does, past every k after the last. */
+__device__ __forceinline__ int split_start(int split, int pieces) {
+    return split * pieces * PRODUCT_PIECE;
+}
+__device__ __forceinline__ int piece_start(int split, int i, int pieces) {
+    return i < pieces ? split_start(split, pieces) + i * PRODUCT_PIECE : INT_MAX / 2;
 }
 
 /* Adds the sums of the splits. */

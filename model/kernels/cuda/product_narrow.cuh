@@ -14,10 +14,11 @@
 enum { NARROW_BLOCKS = 2, NARROW_NORMED = 2, NARROW_SHARED = 88 << 10 };
 static_assert((int)NORM_THREADS == (int)PRODUCT_THREADS, "a block of the product can normalise");
 
+/* Asks L2 for the whole line of 128 bytes, which another load reads next: 64 or 256 cost 5 to 10 % of the bandwidth of an H200. */
 __device__ __forceinline__ uint4 load_streamed(const void *address, bool wanted) {
     uint4 v = make_uint4(0, 0, 0, 0);
     if (wanted)
-        asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
+        asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
                      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                      : "l"(address));
     return v;
@@ -52,7 +53,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, NARROW_BLOCKS)
     extern __shared__ __align__(16) unsigned char shared[];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane / 4, part = lane % 4;
     const int first_token = blockIdx.y * COLUMNS, tokens = min(in.tokens - first_token, COLUMNS),
-              pieces = piece_count(k);
+              pieces = piece_count(k), start = split_start(warp, pieces) + part * 8;
     const T *low, *high;
     auto at_group = [&](int group) {
         low = group < groups ? weights.row(group, row) : nullptr;
@@ -60,7 +61,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, NARROW_BLOCKS)
     };
     uint4 a[AHEAD][2][2]; /* pieces, halves of 32 of k, rows */
     auto fetch = [&](uint4(&to)[2][2], int piece) {
-        int at = piece_start(warp, piece) + part * 8;
+        int at = start + piece * PRODUCT_PIECE;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             to[h][0] = load_streamed(low + at + h * 32, low && at + h * 32 < k);
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, NARROW_BLOCKS)
 #pragma unroll
     for (int i = 0; i < AHEAD; i++) fetch(a[i], i);
     T *staged = (T *)shared;
-    norm_memory<T> memory(staged + NARROW_NORMED * staged_stride(k), k);
+    norm_memory<T> memory(staged + in.tokens * staged_stride(k), k);
     if (in.norm.x) memory.fetch(in.norm, k);
     inputs_are_ready();
     const T *x = in.x + (size_t)first_token * k;
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, NARROW_BLOCKS)
             if (last) at_group(group + gridDim.x);
 #pragma unroll
             for (int i = 0; i < AHEAD; i++) {
-                int at = piece_start(warp, first + i) + part * 8;
+                int at = start + (first + i) * PRODUCT_PIECE;
 #pragma unroll
                 for (int h = 0; h < 2; h++)
 #pragma unroll
@@ -117,9 +118,9 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, NARROW_BLOCKS)
     }
 }
 
-/* Shared memory for NARROW_NORMED tokens and to normalise them. */
-static inline size_t staged_normed_bytes(int k) {
-    return (size_t)NARROW_NORMED * staged_stride(k) * 2 + norm_bytes(k);
+/* Shared memory for tokens and to normalise them. */
+static inline size_t staged_normed_bytes(int tokens, int k) {
+    return (size_t)tokens * staged_stride(k) * 2 + norm_bytes(k);
 }
 
 /* Shared memory for tokens that are not normalised, where it pays: groups enough for a block, and room for them. */
@@ -135,7 +136,7 @@ static int launch_narrow(struct stream *s, int groups, int tokens, int k, const 
                          Rows rows, Out out) {
     auto kernel = narrow_product_kernel<T, TILES, Rows, Out>;
     const int columns = TILES * 8, blocks = min(groups, NARROW_BLOCKS * cuda_multiprocessors(s->device));
-    const size_t shared = norm ? staged_normed_bytes(k) : staged_bytes(groups, blocks, min(tokens, columns), k);
+    const size_t shared = norm ? staged_normed_bytes(tokens, k) : staged_bytes(groups, blocks, min(tokens, columns), k);
     narrow_tokens<T> in = {norm ? *norm : norm_rows<T>{}, x, tokens, shared > 0};
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     launch_sharing(s, kernel, dim3(blocks, (tokens + columns - 1) / columns), PRODUCT_THREADS, shared, 1,

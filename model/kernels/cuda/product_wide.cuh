@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
         from[i] = weights.row(first_group + r / PRODUCT_ROWS, r % PRODUCT_ROWS);
     }
     auto copy_weights = [&](int piece) {
-        int at = piece_start(split, piece) + chunk * 8;
+        int at = piece_start(split, piece, pieces) + chunk * 8;
         unsigned char *to = ring + piece % STAGES * shape::stage_bytes;
 #pragma unroll
         for (int i = 0; i < shape::rows / WIDE_COPY_ROWS; i++) {
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
         }
     };
     auto copy_tokens = [&](int piece) {
-        int at = piece_start(split, piece) + chunk * 8;
+        int at = piece_start(split, piece, pieces) + chunk * 8;
         unsigned char *to = ring + piece % STAGES * shape::stage_bytes + shape::rows * PRODUCT_PIECE * 2;
 #pragma unroll
         for (int i = 0; i < shape::columns / WIDE_COPY_ROWS; i++) {
