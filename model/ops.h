@@ -87,7 +87,7 @@ struct op_qkv {
 };
 
 /* out[t, h, :] = softmax(scale * q[t, h, :] . K) V over visible keys j: max(0, i - window + 1) <= j <= i, i
- * the row's position. Splits of ATTENTION_SPLIT absolute positions, combined in ascending order (online
+ * the row's position. Splits of ATTENTION_SPLIT absolute positions, combined in a fixed order (online
  * softmax, Milakov & Gimelshein 2018); a split without a visible key changes no bit. Keys past the row are
  * selected away, never multiplied by zero. */
 struct op_attention {
