@@ -18,19 +18,6 @@
  *   the values that they do not see put to zero, and a query that sees none keeps its sum. */
 #include "model/kernels/cuda/attention_tree.cuh"
 
-#ifndef ATTENTION_LEAST_RANKS
-#define ATTENTION_LEAST_RANKS 1
-#endif
-#ifndef ATTENTION_SPREAD
-#define ATTENTION_SPREAD 1
-#endif
-#ifndef ATTENTION_LEAVE
-#define ATTENTION_LEAVE 0
-#endif
-#ifndef ATTENTION_FILL
-#define ATTENTION_FILL 100
-#endif
-
 /* A barrier of a walker's warps. Two instructions, as a number in a register would take all barriers of the block. */
 __device__ __forceinline__ void sync_walker(int half_block) {
     static_assert(WALKERS == 2, "a barrier each");
@@ -145,10 +132,10 @@ template <int HALF> __device__ __forceinline__ void join_level(struct node (&n)[
     for (int r = 0; r < HALF; r++) n[r] = join_nodes(n[r], n[r + HALF]);
 }
 
-/* The tree above the walkers; each of `sharers` blocks stores a share of the outputs. */
+/* The tree above the walkers; each block stores a share of the outputs. */
 template <typename T, int DH, int TILES>
 __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const struct op_attention &op,
-                                             const struct chunk &c, int rank, int ranks, int there, int sharers) {
+                                             const struct chunk &c, int rank, int ranks, int there) {
     constexpr int FOURS = DH / 4;
     auto output_of = [&](int i) {
         return (T *)op.out + (size_t)row_head(op, c, min(i / FOURS, c.count - 1)) * op.head_dim + i % FOURS * 4;
@@ -156,7 +143,7 @@ __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const st
     int i = rank * THREADS + threadIdx.x;
     T *to = output_of(i);
     cluster_wait();
-    for (; i < c.count * FOURS; i += sharers * THREADS, to = output_of(i)) {
+    for (; i < c.count * FOURS; i += ranks * THREADS, to = output_of(i)) {
         const int query = i / FOURS, d = i % FOURS * 4;
         if (d >= op.head_dim) continue;
         struct node n[RANKS];
@@ -204,12 +191,6 @@ __global__ void __launch_bounds__(THREADS, DH > 128 ? 1 : 2)
     const int page = load_now(c.pages + page_index);
     c.oldest = op.window > 0 ? max(max(c.nearest, 0) - op.window + 1, 0) : 0;
     const int there = c.last < 0 ? 0 : min(c.last / SPLIT + 1, WALKERS * ranks);
-#if ATTENTION_LEAVE
-    if (rank >= max(there, 1)) return; /* barriers of a cluster do not wait for it */
-    const int sharers = min(max(there, 1), ranks);
-#else
-    const int sharers = ranks;
-#endif
     if (rank < there) {
         struct running<DH, TILES> r;
         clear(r);
@@ -218,12 +199,15 @@ __global__ void __launch_bounds__(THREADS, DH > 128 ? 1 : 2)
         put_sums(s, r);
     }
     cluster_arrive();
-    join_walkers<T>(s, op, c, rank, ranks, there, sharers);
+    join_walkers<T>(s, op, c, rank, ranks, there);
     cluster_arrive();
     cluster_wait(); /* nobody ends while its memory is read */
 #endif
 }
 
+#ifndef ATT_SHARE
+#define ATT_SHARE 0
+#endif
 template <typename T, int DH, int TILES>
 static int launch_tiles(struct stream *s, const struct op_attention *op, int chunks, int rank_bits) {
     constexpr size_t shared = sizeof(struct plan<DH, TILES>);
@@ -231,21 +215,24 @@ static int launch_tiles(struct stream *s, const struct op_attention *op, int chu
     if (shared > 48 << 10)
         CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     dim3 grid(op->rows.batch * chunks << rank_bits, op->kv_heads);
-    launch_dependent(s, kernel, grid, THREADS, shared, 1 << rank_bits, *op, chunks, rank_bits,
+    launch_sharing(s, kernel, grid, THREADS, shared, 1 << rank_bits, 2 * shared <= ATT_SHARE ? SHARED_PERCENT : SHARED_PERCENT_ANY, *op, chunks, rank_bits,
                      op->scale * 1.44269504f /* log2(e) */);
     return cuda_launched(s, "attention", sizeof *op);
 }
 
 /* As many blocks as run at once, if there is work for so many. Small grids take small chunks, which are done sooner, and all
- * ranks; larger ones chunks as large as may be, of equal size, as that reads keys and values less often, and fewer ranks. */
+ * ranks; larger ones chunks as large as may be, of equal size, as that reads keys and values less often, and fewer ranks.
+ * Clusters of 8 do not find the last tenth of the room; those of 4 are not worth it for chunks of one tile. */
 template <typename T, int DH> static int launch_chunks(struct stream *s, const struct op_attention *op) {
     constexpr int most = DH > 128 ? 2 : 4, three = most < 3 ? most : 3;
     const int tiles = (op->rows.q_len * (op->heads / op->kv_heads) + 7) / 8, pairs = op->rows.batch * op->kv_heads,
-              room = cuda_multiprocessors(s->device) * (DH > 128 ? 1 : 2) * ATTENTION_FILL / 100;
-    int a_chunk = ATTENTION_SPREAD ? 1 : most, rank_bits = 3;
-    while (a_chunk < most && pairs * ((tiles + a_chunk - 1) / a_chunk) * RANKS > room) a_chunk++;
+              room = cuda_multiprocessors(s->device) * (DH > 128 ? 1 : 2), room_of_all = room * 9 / 10;
+    int a_chunk = 1, rank_bits = 3;
+    while (a_chunk < most && pairs * ((tiles + a_chunk - 1) / a_chunk) * RANKS > room_of_all) a_chunk++;
     const int chunks = (tiles + a_chunk - 1) / a_chunk;
-    while (1 << rank_bits > ATTENTION_LEAST_RANKS && pairs * chunks << rank_bits > room) rank_bits--;
+    while (rank_bits > 0 &&
+           pairs * chunks << rank_bits > (rank_bits == 3 || (rank_bits == 2 && tiles == 1) ? room_of_all : room))
+        rank_bits--;
     switch ((tiles + chunks - 1) / chunks) {
     case 1:
         return launch_tiles<T, DH, 1>(s, op, chunks, rank_bits);
