@@ -21,8 +21,13 @@ template <typename T> struct norm_memory {
     T *weight;   /* [width] */
     __device__ norm_memory(void *memory, int width) : held((float *)memory), weight((T *)(held + width)) {}
     __device__ void fetch(const norm_rows<T> &rows, int width) {
-#pragma unroll 8
-        for (int at = threadIdx.x; at < width; at += NORM_THREADS) weight[at] = rows.weight[at];
+        if (width % 4 == 0) {
+#pragma unroll 4
+            for (int at = threadIdx.x * 4; at < width; at += NORM_THREADS * 4)
+                *(uint2 *)(weight + at) = *(const uint2 *)(rows.weight + at);
+        } else {
+            for (int at = threadIdx.x; at < width; at += NORM_THREADS) weight[at] = rows.weight[at];
+        }
     }
 };
 static inline size_t norm_bytes(int width) {
@@ -32,12 +37,13 @@ static inline size_t norm_bytes(int width) {
 /* One row by all NORM_THREADS threads, after fetch. Ends with a barrier. */
 template <typename T>
 __device__ void norm_row(const norm_rows<T> &rows, int row, int width, norm_memory<T> memory, T *out) {
-    __shared__ float partial[NORM_THREADS / 32];
+    __shared__ __align__(16) float partial[NORM_THREADS / 32];
+    static_assert(NORM_THREADS == 256, "8 sums are added");
     const float *in = rows.x + ((size_t)row * rows.stride + rows.offset) * width;
     float sum = 0;
     auto add = [&](float x) { sum = fmaf(x, x, sum); };
     if (width % 4 == 0) {
-#pragma unroll 8
+#pragma unroll 4
         for (int at = threadIdx.x * 4; at < width; at += NORM_THREADS * 4) {
             float4 x = *(const float4 *)(in + at);
             *(float4 *)(memory.held + at) = x;
@@ -49,11 +55,23 @@ __device__ void norm_row(const norm_rows<T> &rows, int row, int width, norm_memo
     sum = warp_sum(sum);
     if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = sum;
     __syncthreads();
-    float total = warp_sum(threadIdx.x % 32 < NORM_THREADS / 32 ? partial[threadIdx.x % 32] : 0.0f);
-    float scale = 1.0f / sqrtf(total / (float)width + rows.eps);
+    const float4 p = *(const float4 *)partial, q = *(const float4 *)(partial + 4);
+    const float total = ((p.x + q.x) + (p.z + q.z)) + ((p.y + q.y) + (p.w + q.w));
+    const float scale = 1.0f / sqrtf(total / (float)width + rows.eps);
+    if (width % 4 == 0) {
 #pragma unroll 4
-    for (int at = threadIdx.x; at < width; at += NORM_THREADS)
-        out[at] = from_float<T>(memory.held[at] * scale * to_float(memory.weight[at]));
+        for (int at = threadIdx.x * 4; at < width; at += NORM_THREADS * 4) {
+            const float4 x = *(const float4 *)(memory.held + at);
+            T y[4], w[4];
+            *(uint2 *)w = *(const uint2 *)(memory.weight + at);
+            y[0] = from_float<T>(x.x * scale * to_float(w[0])), y[1] = from_float<T>(x.y * scale * to_float(w[1]));
+            y[2] = from_float<T>(x.z * scale * to_float(w[2])), y[3] = from_float<T>(x.w * scale * to_float(w[3]));
+            *(uint2 *)(out + at) = *(const uint2 *)y;
+        }
+    } else {
+        for (int at = threadIdx.x; at < width; at += NORM_THREADS)
+            out[at] = from_float<T>(memory.held[at] * scale * to_float(memory.weight[at]));
+    }
     __syncthreads();
 }
 
