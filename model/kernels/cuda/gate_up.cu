@@ -20,7 +20,8 @@ template <typename T> struct silu_times_up {
     T *h;
     int hidden;
     template <typename Sum> __device__ void store(int group, int first_token, int tokens, Sum sum) const {
-        for (int i = threadIdx.x; i < HALF * tokens; i += blockDim.x) {
+#pragma unroll 4
+        for (int i = threadIdx.x; i < HALF * tokens; i += PRODUCT_THREADS) {
             int f = group * HALF + i % HALF, t = i / HALF;
             float gate = sum(i % HALF, t), up = sum(i % HALF + HALF, t);
             if (f < hidden) h[(size_t)(first_token + t) * hidden + f] = from_float<T>(silu_times(gate, up));

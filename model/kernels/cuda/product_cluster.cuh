@@ -13,42 +13,55 @@ __device__ __forceinline__ uint4 *ring_chunk(unsigned char *matrix, int row, int
     return reinterpret_cast<uint4 *>(matrix) + row * RING_CHUNKS + (chunk ^ (row % 2 * 4));
 }
 
-/* Block r adds the groups r, r + 8, ... of 16 weight rows of ROWS, out of the shared memory of all. */
+/* Sums of the splits of ROWS weight rows, added out of the shared memory of all blocks of a cluster. The work is cut into units
+ * of a group of 16 rows and all or half of the columns, dealt in turn, as many to each block. */
 template <int COLUMNS, int ROWS> struct cluster_sums {
-    static constexpr int stride = COLUMNS + 8, groups = ROWS / PRODUCT_ROWS;
-    static constexpr int part_bytes = ROWS * stride * 4, bytes = part_bytes + PRODUCT_ROWS * (COLUMNS + 1) * 4;
-    static_assert(groups >= PRODUCT_SPLITS, "every block has a group");
-    float *parts;                /* [ROWS][stride] of this block's split */
-    float (*added)[COLUMNS + 1]; /* [PRODUCT_ROWS] */
+    static constexpr int stride = COLUMNS + 8, groups = ROWS / PRODUCT_ROWS,
+                         cuts = groups % PRODUCT_SPLITS == 0 ? 1 : 2;
+    static constexpr int unit_columns = COLUMNS / cuts, units = groups * cuts / PRODUCT_SPLITS;
+    static constexpr int part_bytes = ROWS * stride * 4, added_stride = unit_columns + 4;
+    static constexpr int bytes = part_bytes + units * PRODUCT_ROWS * added_stride * 4;
+    static_assert(units * PRODUCT_SPLITS == groups * cuts && unit_columns % 4 == 0, "every block has as much");
+    float *parts;                               /* [ROWS][stride] of this block's split */
+    float (*added)[PRODUCT_ROWS][added_stride]; /* [units] */
 
 #if __CUDA_ARCH__ >= 900
     __device__ explicit cluster_sums(unsigned char *memory)
         : parts(reinterpret_cast<float *>(memory)),
-          added(reinterpret_cast<float (*)[COLUMNS + 1]>(memory + part_bytes)) {}
+          added(reinterpret_cast<float (*)[PRODUCT_ROWS][added_stride]>(memory + part_bytes)) {}
     /* A lane's four sums of one tile: rows `row` and `row + 8`, two columns. */
     __device__ __forceinline__ void put(int row, int column, const float (&c)[4]) {
 #pragma unroll
         for (int j = 0; j < 4; j += 2)
             *reinterpret_cast<float2 *>(parts + (row + j * 4) * stride + column) = make_float2(c[j], c[j + 1]);
     }
+    __device__ __forceinline__ void add(int unit, float (*to)[added_stride]) {
+        cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
+        float *from = parts + unit / cuts * PRODUCT_ROWS * stride + unit % cuts * unit_columns;
+#pragma unroll 2
+        for (int i = threadIdx.x * 4; i < PRODUCT_ROWS * unit_columns; i += blockDim.x * 4) {
+            const int row = i / unit_columns, column = i % unit_columns;
+            float4 of[PRODUCT_SPLITS];
+#pragma unroll
+            for (int split = 0; split < PRODUCT_SPLITS; split++)
+                of[split] = *reinterpret_cast<float4 *>(cluster.map_shared_rank(from + row * stride + column, split));
+            *reinterpret_cast<float4 *>(&to[row][column]) = make_float4(
+                add_splits([&](int split) { return of[split].x; }), add_splits([&](int split) { return of[split].y; }),
+                add_splits([&](int split) { return of[split].z; }), add_splits([&](int split) { return of[split].w; }));
+        }
+    }
     /* After all threads of all blocks have put. Nobody's parts are read once it returns. */
     template <typename Out>
     __device__ __forceinline__ void store(int rank, int first_group, int first_token, int tokens, Out out) {
         cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
         cluster.sync();
-        for (int group = rank; group < groups; group += PRODUCT_SPLITS) {
-            if (group != rank) __syncthreads();
-#pragma unroll 4
-            for (int i = threadIdx.x; i < PRODUCT_ROWS * COLUMNS; i += blockDim.x) {
-                float *cell = parts + (group * PRODUCT_ROWS + i / COLUMNS) * stride + i % COLUMNS;
-                added[i / COLUMNS][i % COLUMNS] =
-                    add_splits([&](int other) { return *cluster.map_shared_rank(cell, other); });
-            }
-            if (group + PRODUCT_SPLITS < groups)
-                __syncthreads();
-            else
-                cluster.sync();
-            out.store(first_group + group, first_token, tokens, [&](int r, int token) { return added[r][token]; });
+        for (int u = 0; u < units; u++) add(rank + u * PRODUCT_SPLITS, added[u]);
+        cluster.sync();
+        if (threadIdx.x >= PRODUCT_THREADS) return;
+        for (int u = 0; u < units; u++) {
+            const int unit = rank + u * PRODUCT_SPLITS, column = unit % cuts * unit_columns;
+            out.store(first_group + unit / cuts, first_token + column, min(tokens - column, unit_columns),
+                      [&](int r, int token) { return added[u][r][token]; });
         }
     }
 #endif

@@ -85,7 +85,7 @@ template <typename T> struct qkv_store {
         return to_float(o < kv_rows ? bk[o] : bv[o - kv_rows]);
     }
     template <typename Sum> __device__ void store(int group, int first_token, int tokens, Sum sum) const {
-        for (int i = threadIdx.x; i < PRODUCT_ROWS * tokens; i += blockDim.x) {
+        for (int i = threadIdx.x; i < PRODUCT_ROWS * tokens; i += PRODUCT_THREADS) {
             int o = group * PRODUCT_ROWS + i % PRODUCT_ROWS, t = i / PRODUCT_ROWS;
             if (o >= q_rows + 2 * kv_rows) continue;
             float value = sum(i % PRODUCT_ROWS, t) + bias(o);
