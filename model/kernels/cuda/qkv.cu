@@ -44,7 +44,7 @@ template <typename T> struct rotated_store {
         if (part.head >= op.heads + 2 * op.kv_heads) return;
         const T *bias = (const T *)(is_q ? op.bq.data : is_v ? op.bv.data : op.bk.data);
         if (!is_q) part.head = (part.head - op.heads) % op.kv_heads;
-        for (int i = threadIdx.x; i < HALF * tokens; i += blockDim.x) {
+        for (int i = threadIdx.x; i < HALF * tokens; i += PRODUCT_THREADS) {
             const int d = part.dim + i % HALF, row = first_token + i / HALF, position = op.rows.positions[row];
             const float2 turn =
                 is_v ? float2{} : ((const float2 *)op.rope)[(size_t)max(position, 0) * half + d]; /* cos, sin */
