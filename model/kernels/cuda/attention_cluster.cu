@@ -205,9 +205,6 @@ __global__ void __launch_bounds__(THREADS, DH > 128 ? 1 : 2)
 #endif
 }
 
-#ifndef ATT_SHARE
-#define ATT_SHARE 0
-#endif
 template <typename T, int DH, int TILES>
 static int launch_tiles(struct stream *s, const struct op_attention *op, int chunks, int rank_bits) {
     constexpr size_t shared = sizeof(struct plan<DH, TILES>);
@@ -215,8 +212,9 @@ static int launch_tiles(struct stream *s, const struct op_attention *op, int chu
     if (shared > 48 << 10)
         CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     dim3 grid(op->rows.batch * chunks << rank_bits, op->kv_heads);
-    launch_sharing(s, kernel, grid, THREADS, shared, 1 << rank_bits, 2 * shared <= ATT_SHARE ? SHARED_PERCENT : SHARED_PERCENT_ANY, *op, chunks, rank_bits,
-                     op->scale * 1.44269504f /* log2(e) */);
+    const int percent = 2 * shared <= SHARED_BYTES ? SHARED_PERCENT : SHARED_PERCENT_ANY;
+    launch_sharing(s, kernel, grid, THREADS, shared, 1 << rank_bits, percent, *op, chunks, rank_bits,
+                   op->scale * 1.44269504f /* log2(e) */);
     return cuda_launched(s, "attention", sizeof *op);
 }
 

@@ -68,10 +68,10 @@ __device__ __forceinline__ void next_may_start() {
 #endif
 }
 
-/* The part of a multiprocessor's memory, in percent, that kernels around a narrow product ask for as shared memory: 132 of
- * 228 KiB. It changes only while a multiprocessor is idle, so blocks of the next kernel would wait if it needed more; and loads
- * in flight need the rest. */
-enum { SHARED_PERCENT = 57, SHARED_PERCENT_ANY = cudaSharedmemCarveoutDefault };
+/* The part of a multiprocessor's memory, in bytes and in percent of 228 KiB, that kernels around a narrow product ask for as
+ * shared memory. It changes only while a multiprocessor is idle, so blocks of the next kernel would wait if it needed more; and
+ * loads in flight need the rest. */
+enum { SHARED_BYTES = 132 << 10, SHARED_PERCENT = 57, SHARED_PERCENT_ANY = cudaSharedmemCarveoutDefault };
 
 /* Launches `kernel` so that it may start early; clusters of `cluster` blocks along x. */
 template <typename... Params, typename... Args>

@@ -127,7 +127,8 @@ __global__ void __launch_bounds__(hopper<COLUMNS>::threads, hopper<COLUMNS>::blo
     /* Tokens go by registers, a piece ahead: of 8 numbers of a token each pair goes to a plane of its own. */
     uint4 held[HELD];
     auto load_tokens = [&](int piece) {
-        const int at = piece_start(split, piece, pieces) + chunk * 8, limit = at < k ? min(tokens - first_token, COLUMNS) : 0;
+        const int at = piece_start(split, piece, pieces) + chunk * 8,
+                  limit = at < k ? min(tokens - first_token, COLUMNS) : 0;
         const T *its = x + (size_t)(first_token + copy_row) * k + at;
 #pragma unroll
         for (int i = 0; i < HELD; i++)
