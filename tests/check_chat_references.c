@@ -82,10 +82,10 @@ START_TEST(chat_models_give_the_reference_text_at_k_0_3_and_6)
 }
 END_TEST
 
-/* Each prompt 8 times with different seeds, 120 tokens, K = 4, no filters. */
+/* Each prompt 9 times with different seeds, 120 tokens, K = 4, no filters. */
 static void measure_acceptance(struct engine *e, const cJSON *references, const char *member, float temperature,
                                struct acceptance *sum) {
-    enum { SEEDS = 8 };
+    enum { SEEDS = 9 };
     struct request requests[PROMPTS_MAX * SEEDS];
     struct answer answers[PROMPTS_MAX * SEEDS];
     int count = chat_requests(references, member, requests);
