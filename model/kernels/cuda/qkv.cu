@@ -9,14 +9,12 @@
 #include "model/kernels/cuda/rope.cuh"
 #include "model/kernels/cuda/table.h"
 
-enum { HALF = PRODUCT_ROWS / 2 };
-
-/* A group's dims of a head: `dim` and the HALF - 1 after it, and as many from `dim` + DH / 2. */
+/* A group's dims of a head: `dim` and the PRODUCT_HALF - 1 after it, and as many from `dim` + DH / 2. */
 struct head_part {
     int head, dim;
     __device__ head_part(int group, int head_dim) {
         const int parts = head_dim / PRODUCT_ROWS;
-        head = group / parts, dim = group % parts * HALF;
+        head = group / parts, dim = group % parts * PRODUCT_HALF;
     }
 };
 
@@ -31,7 +29,8 @@ template <typename T> struct head_rows {
             if (part.head >= kv_heads) part.head -= kv_heads, weights = v;
             if (part.head >= kv_heads) return nullptr;
         }
-        return weights + (size_t)(part.head * head_dim + part.dim + i % HALF + i / HALF * (head_dim / 2)) * width;
+        return weights +
+               (size_t)(part.head * head_dim + part.dim + i % PRODUCT_HALF + i / PRODUCT_HALF * (head_dim / 2)) * width;
     }
 };
 
@@ -44,11 +43,13 @@ template <typename T> struct rotated_store {
         if (part.head >= op.heads + 2 * op.kv_heads) return;
         const T *bias = (const T *)(is_q ? op.bq.data : is_v ? op.bv.data : op.bk.data);
         if (!is_q) part.head = (part.head - op.heads) % op.kv_heads;
-        for (int i = threadIdx.x; i < HALF * tokens; i += PRODUCT_THREADS) {
-            const int d = part.dim + i % HALF, row = first_token + i / HALF, position = op.rows.positions[row];
+        for (int i = threadIdx.x; i < PRODUCT_HALF * tokens; i += PRODUCT_THREADS) {
+            const int d = part.dim + i % PRODUCT_HALF, row = first_token + i / PRODUCT_HALF,
+                      position = op.rows.positions[row];
             const float2 turn =
                 is_v ? float2{} : ((const float2 *)op.rope)[(size_t)max(position, 0) * half + d]; /* cos, sin */
-            float a = sum(i % HALF, i / HALF), b = sum(i % HALF + HALF, i / HALF);
+            float a = sum(i % PRODUCT_HALF, i / PRODUCT_HALF),
+                  b = sum(i % PRODUCT_HALF + PRODUCT_HALF, i / PRODUCT_HALF);
             if (bias) a += to_float(bias[part.head * dh + d]), b += to_float(bias[part.head * dh + d + half]);
             if (!is_v) rotate(a, b, turn.x, turn.y);
             if (is_q) {
