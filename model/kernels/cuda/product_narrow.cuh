@@ -14,7 +14,7 @@
 enum { NARROW_BLOCKS = 2, NARROW_NORMED = 2, NARROW_SHARED = 88 << 10 };
 static_assert((int)NORM_THREADS == (int)PRODUCT_THREADS, "a block of the product can normalise");
 
-/* Asks L2 for the whole line of 128 bytes, which another load reads next: 64 or 256 cost 5 to 10 % of the bandwidth of an H200. */
+/* Asks L2 for the whole line of 128 bytes, of which another load reads the rest next; 64 and 256 are slower on an H200. */
 __device__ __forceinline__ uint4 load_streamed(const void *address, bool wanted) {
     uint4 v = make_uint4(0, 0, 0, 0);
     if (wanted)
