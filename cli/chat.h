@@ -41,15 +41,15 @@ void chat_command(struct chat *, const char *line);
 
 /* --- chat_show.c ---------------------------------------------------------------------------------------------- */
 
-void chat_banner(const struct chat *);
+void chat_banner(struct chat *);
 /* One dim line: on the terminal of an interactive chat, else as cli_note. */
 void chat_note(const struct chat *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Prints err_message(). */
 void chat_fail(struct chat *, int rc);
 
-/* Text of a model to standard output, in whole characters. On a terminal, lines are broken between words, for which a word
- * may be held back, and control characters that could steer it are shown as ^X. chat_print_end: no more of this text
- * comes; what is held back is printed. */
+/* Text of a model, or with names that users gave, to standard output, in whole characters. On a terminal, lines are broken
+ * between words, for which a word may be held back, and control characters that could steer it are shown as ^X.
+ * chat_print_end: no more of this text comes; what is held back is printed. */
 void chat_print(struct chat *, enum style, const char *text, size_t n);
 void chat_print_end(struct chat *);
 

@@ -21,25 +21,33 @@ static double count_parameters(const struct model_config *m) {
     return (double)m->vocab * width * (m->tied ? 1 : 2) + (double)m->layers * layer + width;
 }
 
-static void print_model(const char *role, const char *name, const char *dir) {
+static void name_model(struct buf *line, const char *role, const char *name, const char *dir) {
     struct model_config config;
-    printf("%s %s", role, name);
+    buf_printf(line, "%s %s", role, name);
     if (model_config_load(&config, dir) != 0) return;
     double millions = count_parameters(&config) / 1e6;
     if (millions >= 1000)
-        printf(" (%.1fB)", millions / 1000);
+        buf_printf(line, " (%.1fB)", millions / 1000);
     else
-        printf(" (%.1fM)", millions);
+        buf_printf(line, " (%.1fM)", millions);
 }
 
-void chat_banner(const struct chat *c) {
+void chat_banner(struct chat *c) {
     const struct options *o = &c->options;
     struct engine_info info = engine_info(c->engine);
-    printf("%sduet%s %s%s: ", styled(STYLE_BOLD), styled(STYLE_RESET), styled(STYLE_DIM), DUET_VERSION);
-    print_model("target", o->target ? o->target : "embedded", c->models.target);
-    if (c->models.draft) print_model(", draft", o->draft ? o->draft : "embedded", c->models.draft);
-    printf(", K %d, context %d, %s\n", info.k, info.context, info.device);
-    printf("/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends the chat%s\n", styled(STYLE_RESET));
+    struct buf line = {0};
+    buf_printf(&line, " %s: ", DUET_VERSION);
+    name_model(&line, "target", o->target ? o->target : "embedded", c->models.target);
+    if (c->models.draft) name_model(&line, ", draft", o->draft ? o->draft : "embedded", c->models.draft);
+    buf_printf(&line, ", K %d, context %d, %s\n", info.k, info.context, info.device);
+    buf_puts(&line, "/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends the chat\n");
+    fputs(styled(STYLE_BOLD), stdout);
+    chat_print(c, STYLE_RESET, "duet", 4);
+    printf("%s%s", styled(STYLE_RESET), styled(STYLE_DIM));
+    chat_print(c, STYLE_RESET, buf_text(&line), line.len);
+    chat_print_end(c);
+    fputs(styled(STYLE_RESET), stdout);
+    buf_free(&line);
 }
 
 /* --- notes and errors ------------------------------------------------------------------------------------------ */

@@ -110,6 +110,16 @@ static void expect_prompt(struct terminal *t) {
     expect(t, ">\033[0m ");
 }
 
+START_TEST(the_banner_is_broken_between_words)
+{
+    struct terminal t = WIDE_TERMINAL(60, GREEDY);
+    expect(&t, "draft embedded (0.9M),\r\nK 4, context 1024");
+    expect_prompt(&t);
+    type(&t, "/exit\r");
+    ck_assert_int_eq(wait_end(&t), 0);
+}
+END_TEST
+
 START_TEST(a_terminal_gets_banner_answer_and_figures)
 {
     struct terminal t = TERMINAL(GREEDY);
@@ -535,6 +545,7 @@ Suite *check_chat_terminal(void) {
     Suite *suite = suite_create("chat terminal");
     TCase *terminal = tcase_create("terminal");
     tcase_set_timeout(terminal, 120);
+    tcase_add_test(terminal, the_banner_is_broken_between_words);
     tcase_add_test(terminal, a_terminal_gets_banner_answer_and_figures);
     tcase_add_test(terminal, ctrl_c_keeps_what_was_shown_and_the_chat_goes_on);
     tcase_add_test(terminal, no_word_of_an_answer_is_broken_at_the_margin);
