@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 /* Grows *cap (in elements of `size` bytes) to hold `need`, at least doubling it. */
 static void *grow(void *data, size_t *cap, size_t need, size_t size) {
     size_t want = *cap < 16 ? 32 : *cap * 2;
     if (want < need) want = need;
-    if (want > PTRDIFF_MAX / size) abort();
-    data = realloc(data, want * size);
-    if (!data) abort();
+    if (want > PTRDIFF_MAX / size) memory_exhausted();
     *cap = want;
-    return data;
+    return memory_resize(data, want * size);
 }
 
 void buf_free(struct buf *b) {
@@ -27,7 +27,7 @@ void buf_clear(struct buf *b) {
 }
 
 void buf_reserve(struct buf *b, size_t more) {
-    if (more >= PTRDIFF_MAX - b->len) abort();
+    if (more >= PTRDIFF_MAX - b->len) memory_exhausted();
     if (b->len + more + 1 <= b->cap) return;
     b->data = grow(b->data, &b->cap, b->len + more + 1, 1);
     b->data[b->len] = '\0';
@@ -55,7 +55,7 @@ void buf_printf(struct buf *b, const char *format, ...) {
     va_copy(again, args);
     int n = vsnprintf(NULL, 0, format, args);
     va_end(args);
-    if (n < 0) abort();
+    if (n < 0) memory_exhausted(); /* a text past INT_MAX bytes, or one that has no memory to be formatted in */
     buf_reserve(b, (size_t)n);
     vsnprintf(b->data + b->len, (size_t)n + 1, format, again);
     va_end(again);
@@ -73,7 +73,7 @@ void ids_free(struct ids *ids) {
 
 void ids_append(struct ids *ids, const int32_t *from, size_t n) {
     if (n == 0) return;
-    if (n > PTRDIFF_MAX - ids->len) abort();
+    if (n > PTRDIFF_MAX - ids->len) memory_exhausted();
     if (ids->len + n > ids->cap) ids->data = grow(ids->data, &ids->cap, ids->len + n, sizeof *ids->data);
     memcpy(ids->data + ids->len, from, n * sizeof *from);
     ids->len += n;

@@ -1,6 +1,5 @@
 /* A growable byte buffer that is always NUL-terminated past `len`. Zero-initialise, then use; may hold
- * NUL bytes. Allocation failure ends the process through abort(): a few kilobytes of text that cannot
- * be had leave nothing to report with. Not for tensors. */
+ * NUL bytes. Where there is no memory the process ends with a sentence (base/memory.h). Not for tensors. */
 #ifndef DUET_BASE_BUF_H
 #define DUET_BASE_BUF_H
 

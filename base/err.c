@@ -16,8 +16,7 @@ static int is_control(uint32_t code_point) {
     return code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0);
 }
 
-/* Stores `raw`, escaped, cut before the first character that no longer fits. */
-static void store(const char *raw) {
+const char *err_escape(const char *raw, char *out, size_t size) {
     size_t n = strlen(raw), at = 0, len = 0;
     while (at < n) {
         uint32_t code_point = 0;
@@ -25,17 +24,18 @@ static void store(const char *raw) {
         int escaped = bytes == 0 || is_control(code_point);
         if (bytes == 0) bytes = 1;
         size_t need = (size_t)(escaped ? 4 * bytes : bytes);
-        if (len + need > SENTENCE_MAX) break;
+        if (len + need >= size) break;
         if (escaped) {
             for (int i = 0; i < bytes; i++)
-                snprintf(sentence + len + 4 * (size_t)i, 5, "\\x%02x", (unsigned)(unsigned char)raw[at + (size_t)i]);
+                snprintf(out + len + 4 * (size_t)i, 5, "\\x%02x", (unsigned)(unsigned char)raw[at + (size_t)i]);
         } else {
-            memcpy(sentence + len, raw + at, need);
+            memcpy(out + len, raw + at, need);
         }
         len += need;
         at += (size_t)bytes;
     }
-    sentence[len] = '\0';
+    out[len] = '\0';
+    return out;
 }
 
 int err_set(enum err code, const char *format, ...) {
@@ -44,7 +44,7 @@ int err_set(enum err code, const char *format, ...) {
     va_start(args, format);
     vsnprintf(raw, sizeof raw, format, args);
     va_end(args);
-    store(raw);
+    err_escape(raw, sentence, sizeof sentence);
     return code;
 }
 
@@ -55,7 +55,7 @@ int err_prefix(int code, const char *format, ...) {
     int len = vsnprintf(raw, sizeof raw, format, args);
     va_end(args);
     if (len >= 0 && (size_t)len < sizeof raw) snprintf(raw + len, sizeof raw - (size_t)len, ": %s", sentence);
-    store(raw);
+    err_escape(raw, sentence, sizeof sentence);
     return code;
 }
 

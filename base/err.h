@@ -6,6 +6,8 @@
 #ifndef DUET_BASE_ERR_H
 #define DUET_BASE_ERR_H
 
+#include <stddef.h>
+
 enum err {
     ERR_USAGE = -1,        /* the caller asked for something that makes no sense */
     ERR_IO = -2,           /* a file could not be opened, read, mapped or written */
@@ -26,6 +28,10 @@ int err_set(enum err code, const char *format, ...) __attribute__((format(printf
 
 /* Puts "PREFIX: " before the stored sentence, for a caller that knows the file. Returns `code`. */
 int err_prefix(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* What sentences do to what they quote, for other text that goes to people: bytes that are not valid UTF-8 and control
+ * characters become \xff escapes in out [size], size > 0, cut before the first character that no longer fits. Returns `out`. */
+const char *err_escape(const char *raw, char *out, size_t size);
 
 /* The calling thread's last sentence; "" if there was none. Never NULL. */
 const char *err_message(void);

@@ -1,42 +1,17 @@
 #include "base/json.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/err.h"
+#include "base/file.h"
 
 enum { FILE_BYTES_MAX = 1 << 30, QUOTED_MAX = 60 };
 
-static int read_all(int fd, const char *path, struct buf *out) {
-    struct stat st;
-    if (fstat(fd, &st) != 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
-    if (S_ISDIR(st.st_mode)) return err_set(ERR_IO, "%s: is a directory, expected a file", path);
-    if (st.st_size > FILE_BYTES_MAX)
-        return err_set(ERR_LIMIT, "%s: %lld bytes, more than 1 GiB", path, (long long)st.st_size);
-    buf_reserve(out, (size_t)st.st_size + 1);
-    for (;;) {
-        if (out->len > FILE_BYTES_MAX) return err_set(ERR_LIMIT, "%s: more than 1 GiB", path);
-        buf_reserve(out, 4096);
-        ssize_t got = read(fd, out->data + out->len, out->cap - out->len - 1);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return err_set(ERR_IO, "%s: cannot read: %s", path, strerror(errno));
-        if (got == 0) return 0;
-        out->len += (size_t)got;
-        out->data[out->len] = '\0';
-    }
-}
-
 int json_parse_file(cJSON **out, const char *path) {
-    *out = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return err_set(ERR_IO, "%s: cannot open: %s", path, strerror(errno));
     struct buf text = {0};
-    int rc = read_all(fd, path, &text);
-    close(fd);
+    *out = NULL;
+    int rc = file_read(path, FILE_BYTES_MAX, &text);
     if (rc == 0) {
         rc = json_parse(out, buf_text(&text), text.len);
         if (rc != 0) err_prefix(rc, "%s", path);
@@ -128,22 +103,4 @@ int json_get_bool(const cJSON *object, const char *name, bool def, bool *out) {
     *out = def;
     if (!item || json_bool(item, out)) return 0;
     return fail_member(item, name, "true or false");
-}
-
-cJSON *json_make_string(const char *bytes, size_t n) {
-    struct buf text = {0};
-    for (size_t at = 0; at < n;) {
-        uint32_t code_point = 0;
-        int length = utf8_decode(bytes + at, n - at, &code_point);
-        if (length == 0)
-            buf_puts(&text, "\xef\xbf\xbd");
-        else if (code_point == 0)
-            buf_puts(&text, "\xc0\x80");
-        else
-            buf_append(&text, bytes + at, (size_t)length);
-        at += length ? (size_t)length : 1;
-    }
-    cJSON *item = cJSON_CreateString(buf_text(&text));
-    buf_free(&text);
-    return item;
 }

@@ -42,10 +42,14 @@ int json_get_int(const cJSON *object, const char *name, int64_t def, int64_t min
 int json_get_number(const cJSON *object, const char *name, double def, double *out);
 int json_get_bool(const cJSON *object, const char *name, bool def, bool *out);
 
-/* Makes a cJSON string item from bytes (may hold NUL). Invalid UTF-8 is replaced by U+FFFD. */
-cJSON *json_make_string(const char *bytes, size_t n);
-
 /* Prints on one line, without a newline at the end. */
 void json_print(const cJSON *item, struct buf *out);
+
+/* Writing without a tree: what has no error has none to lose. Braces and brackets are the caller's (buf_putc);
+ * json_put_name and json_put_element put the comma that is due before the next member or element. */
+void json_put_name(struct buf *, const char *name); /* "name": */
+void json_put_element(struct buf *);
+void json_put_string(struct buf *, const char *bytes, size_t n); /* may hold NUL; invalid UTF-8 becomes U+FFFD */
+void json_put_number(struct buf *, double);                      /* the shortest that reads back; null if not finite */
 
 #endif

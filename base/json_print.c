@@ -5,38 +5,49 @@
 
 #include "base/json.h"
 
-static void print_string(const char *text, struct buf *out) {
+/* What may not stand in a string as it is; also DEL, for terminals. */
+static void put_escape(struct buf *out, unsigned char c) {
     static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
+    const char *short_form = c ? strchr(plain, c) : NULL;
+    if (short_form)
+        buf_printf(out, "\\%c", letters[short_form - plain]);
+    else
+        buf_printf(out, "\\u%04x", c);
+}
+
+/* `from_tree`: U+0000 stands there as C0 80. */
+static void put_string(struct buf *out, const char *bytes, size_t n, bool from_tree) {
+    size_t done = 0;
     buf_putc(out, '"');
-    while (*text) {
-        unsigned char c = (unsigned char)*text;
-        const char *short_form = strchr(plain, c);
-        size_t run = strcspn(text, "\"\\\x7f\xc0"
-                                   "\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f"
-                                   "\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f");
-        if (run > 0) {
-            buf_append(out, text, run);
-        } else if (memcmp(text, "\xc0\x80", 2) == 0) {
-            buf_puts(out, "\\u0000");
-            run = 2;
-        } else {
-            run = 1;
-            if (short_form)
-                buf_printf(out, "\\%c", letters[short_form - plain]);
+    for (size_t at = 0; at < n;) {
+        uint32_t c = 0;
+        int length = utf8_decode(bytes + at, n - at, &c);
+        bool is_nul = from_tree && n - at >= 2 && memcmp(bytes + at, "\xc0\x80", 2) == 0;
+        size_t next = at + (is_nul ? 2 : length ? (size_t)length : 1);
+        if (length == 0 || c < 0x20 || c == '"' || c == '\\' || c == 0x7f) {
+            buf_append(out, bytes + done, at - done);
+            if (length > 0 || is_nul)
+                put_escape(out, (unsigned char)c);
             else
-                buf_printf(out, "\\u%04x", c);
+                buf_puts(out, "\xef\xbf\xbd");
+            done = next;
         }
-        text += run;
+        at = next;
     }
+    buf_append(out, bytes + done, n - done);
     buf_putc(out, '"');
 }
 
-/* The shortest decimal that reads back as the same double. JSON has no infinities and no NaN: null. */
-static void print_number(const cJSON *item, struct buf *out) {
-    double value = item->valuedouble;
-    if (item->valuestring) {
-        buf_puts(out, item->valuestring);
-    } else if (!isfinite(value)) {
+void json_put_string(struct buf *out, const char *bytes, size_t n) {
+    put_string(out, bytes, n, false);
+}
+
+static void print_string(const char *text, struct buf *out) {
+    put_string(out, text, strlen(text), true);
+}
+
+void json_put_number(struct buf *out, double value) {
+    if (!isfinite(value)) {
         buf_puts(out, "null");
     } else if (value == floor(value) && fabs(value) <= 0x1p53) {
         buf_printf(out, "%.0f", value);
@@ -48,6 +59,21 @@ static void print_number(const cJSON *item, struct buf *out) {
         }
         buf_puts(out, text);
     }
+}
+
+static void put_comma(struct buf *out) {
+    char last = out->len > 0 ? out->data[out->len - 1] : '{';
+    if (last != '{' && last != '[') buf_puts(out, ", ");
+}
+
+void json_put_name(struct buf *out, const char *name) {
+    put_comma(out);
+    json_put_string(out, name, strlen(name));
+    buf_puts(out, ": ");
+}
+
+void json_put_element(struct buf *out) {
+    put_comma(out);
 }
 
 static void print_members(const cJSON *item, struct buf *out) {
@@ -73,7 +99,10 @@ void json_print(const cJSON *item, struct buf *out) {
         buf_puts(out, "false");
         break;
     case cJSON_Number:
-        print_number(item, out);
+        if (item->valuestring)
+            buf_puts(out, item->valuestring);
+        else
+            json_put_number(out, item->valuedouble);
         break;
     case cJSON_String:
         print_string(item->valuestring, out);

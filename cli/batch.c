@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "cli/batch_job.h"
 #include "cli/cli.h"
 #include "cli/io.h"
 
 struct result {
-    char *record; /* NULL until it is made, and again after it is written */
-    size_t len;
+    struct buf record; /* empty until it is made, and again after it is written */
 };
 
 struct batch {
@@ -29,6 +29,7 @@ struct batch {
     bool is_broken;               /* the output failed: nothing more goes there */
     struct result *results;       /* [total], in input order */
     int total, admitted, written; /* lines that are not blank */
+    int finished;                 /* records made, written or not */
     int next;                     /* the record whose turn it is */
     int failed;
     int64_t start_us, tokens;
@@ -40,34 +41,51 @@ struct batch {
 
 /* --- records ------------------------------------------------------------------------------------------------ */
 
+/* Between hold and release a sudden end sees the record as written or as not. */
 static int write_result(struct batch *b, struct result *r) {
-    b->is_broken = true; /* until this line is out */
-    TRY(output_line(&b->output, r->record, r->len));
-    b->is_broken = false;
-    free(r->record);
-    r->record = NULL;
-    b->written++;
-    return 0;
+    signals_hold();
+    int rc = output_line(&b->output, r->record.data, r->record.len);
+    if (rc != 0) b->is_broken = true;
+    buf_free(&r->record);
+    b->written += rc == 0;
+    signals_release();
+    return rc;
 }
 
 /* Writes the records whose turn has come. */
 static int write_ready(struct batch *b) {
-    for (; b->next < b->total && b->results[b->next].record; b->next++) TRY(write_result(b, &b->results[b->next]));
+    for (; b->next < b->total && b->results[b->next].record.len > 0; b->next++)
+        TRY(write_result(b, &b->results[b->next]));
     return 0;
 }
 
 /* At an early end: what is finished, in order. */
 static int write_finished(struct batch *b) {
     for (int i = b->next; i < b->total; i++)
-        if (b->results[i].record) TRY(write_result(b, &b->results[i]));
+        if (b->results[i].record.len > 0) TRY(write_result(b, &b->results[i]));
     return 0;
+}
+
+/* The same at a sudden end (signals_set_last_words). */
+static void write_last(void *user) {
+    struct batch *b = user;
+    for (int i = b->next; i < b->total && !b->is_broken; i++)
+        if (b->results[i].record.len > 0) output_line_last(&b->output, b->results[i].record.data, b->results[i].record.len);
+}
+
+static void say_missing(const struct batch *b) {
+    signals_set_consequence(": %d of %d records are missing", b->total - b->finished, b->total);
 }
 
 static void keep_record(struct batch *b, int slot) {
     struct job *j = b->jobs[slot];
     struct buf record = {0};
     record_write(&record, &j->request, j->answers, j->count, b->context.tokenizer != NULL);
-    b->results[b->job_order[slot]] = (struct result){record.data, record.len};
+    signals_hold();
+    b->results[b->job_order[slot]].record = record;
+    b->finished++;
+    signals_release();
+    say_missing(b);
     if (j->request.error) b->failed++;
     for (int i = 0; i < j->count; i++) b->tokens += (int64_t)j->answers[i].ids.len;
     job_free(j);
@@ -142,17 +160,15 @@ static int admit(struct batch *b) {
 /* Where a later turn cannot start, by Ctrl-C or an error of the machine, the jobs that are done are kept all the same. */
 static int finish_jobs(struct batch *b) {
     int first = 0;
-    char *sentence = NULL; /* of that first error */
+    char sentence[1024]; /* of that first error */
     for (int slot = 0; slot < b->o->batch; slot++) {
         struct job *j = b->jobs[slot];
         if (!j || !j->sequence) continue;
         int rc = job_advance(j, &b->context);
-        if (rc != 0 && first == 0) first = rc, sentence = strdup(err_message());
+        if (rc != 0 && first == 0) first = rc, snprintf(sentence, sizeof sentence, "%s", err_message());
         if (j->done) keep_record(b, slot);
     }
-    if (sentence) err_set((enum err)first, "%s", sentence);
-    free(sentence);
-    return first;
+    return first ? err_set((enum err)first, "%s", sentence) : 0;
 }
 
 static void show_progress(const struct batch *b, int running) {
@@ -173,7 +189,7 @@ static int run_lines(struct batch *b) {
         TRY(admit(b));
         TRY(engine_step(b->engine, &running));
         TRY(finish_jobs(b));
-        if (b->results[b->next].record) progress_clear();
+        if (b->results[b->next].record.len > 0) progress_clear();
         TRY(write_ready(b));
         show_progress(b, running);
     }
@@ -192,9 +208,7 @@ static int read_lines(struct batch *b) {
     b->jobs = calloc((size_t)b->o->batch, sizeof(struct job *));
     b->job_order = calloc((size_t)b->o->batch, sizeof *b->job_order);
     if (!b->results || !b->jobs || !b->job_order) return err_set(ERR_MEMORY, "out of memory for %d lines", b->total);
-    char message[96];
-    snprintf(message, sizeof message, "duet: interrupted: %d of %d records are missing", b->total, b->total);
-    signals_set_message(message);
+    say_missing(b);
     return 0;
 }
 
@@ -203,13 +217,16 @@ static int load_template(struct batch *b) {
     const char *dir = b->models.target;
     if (b->o->chat_template) return chat_template_by_name(&b->chat_template, b->o->chat_template, dir);
     if (engine_tokenizer(b->engine) && chat_template_load(&b->chat_template, dir) != 0)
-        b->template_error = strdup(err_message());
+        b->template_error = memory_copy_text(err_message());
     return 0;
 }
 
 static int start(struct batch *b) {
-    TRY(output_open(&b->output, b->o->output, b->o->input));
-    TRY(alpha_report_open(&b->report, b->o));
+    TRY(models_resolve(&b->models, b->o));
+    TRY(output_open(&b->output, b->o->output));
+    TRY(output_refuse_input(&b->output, b->o->input));
+    TRY(output_refuse_models(&b->output, &b->models));
+    TRY(alpha_report_open(&b->report, b->o, &b->models, &b->output));
     TRY(read_lines(b));
     TRY(engine_start(&b->engine, &b->models, b->o));
     TRY(load_template(b));
@@ -225,19 +242,18 @@ static int start(struct batch *b) {
 }
 
 static int run(struct batch *b) {
+    char sentence[1024]; /* the first error is the one to tell */
     TRY(start(b));
+    signals_set_last_words(write_last, b);
     signals_set(SIGNALS_FLAG);
     int rc = run_lines(b);
     if (rc == ERR_INTERRUPTED) rc = 0; /* as between two steps: records are missing */
-    signals_set_message("duet: interrupted");
-    signals_set(SIGNALS_EXIT);
     progress_clear();
-    if (rc == 0) return write_finished(b);
-    char *sentence = strdup(err_message()); /* the first error is the one to tell */
-    if (!b->is_broken) (void)write_finished(b);
-    err_set(ERR_INTERNAL, "%s", sentence ? sentence : "out of memory");
-    free(sentence);
-    return rc;
+    snprintf(sentence, sizeof sentence, "%s", err_message());
+    int written = b->is_broken ? 0 : write_finished(b);
+    signals_set_last_words(NULL, NULL);
+    signals_set_consequence("%s", "");
+    return rc == 0 ? written : err_set((enum err)rc, "%s", sentence);
 }
 
 static int finish(struct batch *b) {
@@ -247,7 +263,7 @@ static int finish(struct batch *b) {
 
 static void batch_free(struct batch *b) {
     for (int slot = 0; b->jobs && slot < b->o->batch; slot++) job_free(b->jobs[slot]);
-    for (int i = 0; b->results && i < b->total; i++) free(b->results[i].record);
+    for (int i = 0; b->results && i < b->total; i++) buf_free(&b->results[i].record);
     free(b->jobs);
     free(b->job_order);
     free(b->results);
@@ -261,7 +277,7 @@ static void batch_free(struct batch *b) {
 }
 
 int batch_main(const struct options *o) {
-    struct batch b = {.o = o, .waiting = -1};
+    struct batch b = {.o = o, .waiting = -1, .output = OUTPUT_CLOSED, .report.file = OUTPUT_CLOSED};
     int status = STATUS_OK;
     int rc = run(&b);
     if (rc == 0) rc = finish(&b);
@@ -269,7 +285,7 @@ int batch_main(const struct options *o) {
         status = cli_fail(rc);
     } else if (b.written < b.total) {
         cli_error("interrupted: %d of %d records are missing", b.total - b.written, b.total);
-        status = STATUS_INTERRUPTED;
+        status = signals_status();
     } else if (b.failed > 0) {
         cli_error("%d of %d lines failed", b.failed, b.total);
         status = STATUS_FAILED;

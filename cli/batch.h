@@ -5,8 +5,6 @@
 #ifndef DUET_CLI_BATCH_H
 #define DUET_CLI_BATCH_H
 
-#include <cjson/cJSON.h>
-
 #include "base/buf.h"
 #include "cli/options.h"
 #include "engine/engine.h"
@@ -24,7 +22,7 @@ struct request_context {
 
 struct request {
     int line;    /* input line, from 1: the record's index */
-    cJSON *id;   /* what the record echoes; NULL: absent */
+    char *id;    /* what the record echoes, JSON; NULL: absent */
     char *error; /* NULL, or what is wrong, without "line n: " */
     struct ids ids;
     struct buf *turns; /* [turn_count]: user turns; NULL: one answer to `ids` */

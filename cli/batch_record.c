@@ -10,10 +10,11 @@ static const char *finish_name(enum finish finish) {
 }
 
 static void put_rate(struct buf *out, const char *name, double rate) {
+    json_put_name(out, name);
     if (isnan(rate))
-        buf_printf(out, ", \"%s\": null", name);
+        buf_puts(out, "null");
     else
-        buf_printf(out, ", \"%s\": %.15g", name, rate);
+        buf_printf(out, "%.15g", rate);
 }
 
 /* A seed above 2^53 is no exact JSON number. */
@@ -27,7 +28,7 @@ static void put_answer(struct buf *out, const struct answer *last, const struct 
                        uint64_t seed, bool has_text, int completion_tokens) {
     if (has_text) {
         buf_puts(out, "\"text\": ");
-        put_json_string(out, buf_text(&last->text), last->text.len);
+        json_put_string(out, buf_text(&last->text), last->text.len);
         buf_puts(out, ", ");
     }
     buf_puts(out, "\"ids\": ");
@@ -58,15 +59,15 @@ static void put_error(struct buf *out, const struct request *r) {
     struct buf sentence = {0};
     buf_printf(&sentence, "line %d: %s", r->line, r->error);
     buf_puts(out, ", \"error\": ");
-    put_json_string(out, buf_text(&sentence), sentence.len);
+    json_put_string(out, buf_text(&sentence), sentence.len);
     buf_free(&sentence);
 }
 
 void record_write(struct buf *out, const struct request *r, const struct answer *answers, int count, bool has_text) {
     buf_printf(out, "{\"index\": %d", r->line);
     if (r->id) {
-        buf_puts(out, ", \"id\": ");
-        json_print(r->id, out);
+        json_put_name(out, "id");
+        buf_puts(out, r->id);
     }
     if (count > 0) {
         const struct answer *last = &answers[count - 1];

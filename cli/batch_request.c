@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/memory.h"
 #include "cli/batch.h"
 #include "cli/cli.h"
 
@@ -16,11 +17,11 @@ static const char *const refused_fields[] = {
 
 void request_fail(struct request *r, const char *sentence) {
     free(r->error);
-    r->error = strdup(sentence);
+    r->error = memory_copy_text(sentence);
 }
 
 void request_free(struct request *r) {
-    cJSON_Delete(r->id);
+    free(r->id);
     free(r->error);
     ids_free(&r->ids);
     for (int i = 0; i < r->turn_count; i++) buf_free(&r->turns[i]);
@@ -240,7 +241,10 @@ static void take_id(struct request *r, const cJSON *line) {
     static const char *const names[] = {"id", "question_id", "task_id"};
     for (int i = 0; i < 3 && !r->id; i++) {
         const cJSON *item = json_get(line, names[i]);
-        if (item) r->id = cJSON_Duplicate(item, true);
+        if (!item) continue;
+        struct buf text = {0};
+        json_print(item, &text);
+        r->id = text.data;
     }
 }
 

@@ -17,6 +17,8 @@ static int load_template(struct chat *c) {
 }
 
 static int start(struct chat *c) {
+    TRY(models_resolve(&c->models, &c->options));
+    TRY(alpha_report_open(&c->report, &c->options, &c->models, NULL));
     TRY(engine_start(&c->engine, &c->models, &c->options));
     TRY(load_template(c));
     struct conversation_options options = {
@@ -36,25 +38,30 @@ static void chat_free(struct chat *c) {
     chat_template_free(c->chat_template);
     engine_destroy(c->engine);
     models_free(&c->models);
+    alpha_report_close(&c->report);
     ids_free(&c->answer_ids);
     buf_free(&c->answer_accepted);
 }
 
 /* --- one answer: -p -------------------------------------------------------------------------------------------- */
 
-/* Standard input to its end, without one newline there. */
-static void read_all(struct buf *text) {
-    char block[4096];
-    size_t n;
-    while ((n = fread(block, 1, sizeof block, stdin)) > 0) buf_append(text, block, n);
+/* -p TEXT, or standard input to its end, without one newline there. */
+static int read_prompt(const struct options *o, struct buf *text) {
+    if (!o->prompt) return 0;
+    if (strcmp(o->prompt, "-") != 0) {
+        buf_puts(text, o->prompt);
+        return 0;
+    }
+    TRY(input_read(NULL, text));
     if (text->len > 0 && text->data[text->len - 1] == '\n') text->data[--text->len] = '\0';
+    return 0;
 }
 
 static int answer_prompt(struct chat *c, const struct buf *prompt) {
     bool interrupted;
     int rc = chat_answer(c, buf_text(prompt), prompt->len, &interrupted);
     if (rc != 0) return cli_fail(rc);
-    return interrupted ? STATUS_INTERRUPTED : STATUS_OK;
+    return interrupted ? signals_status() : STATUS_OK;
 }
 
 /* --- the loops ------------------------------------------------------------------------------------------------- */
@@ -81,7 +88,7 @@ static int talk(struct chat *c) {
     struct buf text = {0};
     bool interrupted, was_interrupted = false;
     if (!terminal_is_quiet()) chat_banner(c);
-    while (!c->done && !ferror(stdout)) {
+    while (!c->done && !ferror(stdout) && !signals_ended()) {
         enum input_result result = chat_input_read(c->input, &text);
         if (result == INPUT_END || (result == INPUT_INTERRUPTED && was_interrupted)) break;
         was_interrupted = result == INPUT_INTERRUPTED;
@@ -91,7 +98,7 @@ static int talk(struct chat *c) {
             take_turn(c, &text, &interrupted);
     }
     buf_free(&text);
-    return STATUS_OK;
+    return signals_ended() ? signals_status() : STATUS_OK;
 }
 
 static int answer_lines(struct chat *c) {
@@ -101,7 +108,7 @@ static int answer_lines(struct chat *c) {
     while (!c->done && !interrupted && !ferror(stdout) && (result = chat_input_read(c->input, &text)) == INPUT_TURN)
         if (!is_blank(&text)) take_turn(c, &text, &interrupted);
     buf_free(&text);
-    if (interrupted || result == INPUT_INTERRUPTED) return STATUS_INTERRUPTED;
+    if (interrupted || result == INPUT_INTERRUPTED) return signals_status();
     return c->failed ? STATUS_FAILED : STATUS_OK;
 }
 
@@ -120,19 +127,13 @@ int chat_main(const struct options *options) {
         .options = *options,
         .interactive = terminal_is_tty(0) && terminal_is_tty(1) && !options->prompt,
         .has_seed = option_given(options, "seed"),
+        .report.file = OUTPUT_CLOSED,
     };
-    struct alpha_report report;
     struct buf prompt = {0};
-    int rc = alpha_report_open(&report, options);
-    if (rc != 0) return cli_fail(rc);
-    if (options->prompt && strcmp(options->prompt, "-") == 0)
-        read_all(&prompt);
-    else if (options->prompt)
-        buf_puts(&prompt, options->prompt);
-    int status = run(&c, &prompt);
-    rc = c.engine ? alpha_report_write(&report, c.engine) : 0;
+    int rc = read_prompt(options, &prompt);
+    int status = rc == 0 ? run(&c, &prompt) : cli_fail(rc);
+    rc = c.engine ? alpha_report_write(&c.report, c.engine) : 0;
     if (rc != 0 && status == STATUS_OK) status = cli_fail(rc);
-    if (!c.engine) alpha_report_close(&report);
     chat_free(&c);
     buf_free(&prompt);
     return status;

@@ -11,6 +11,7 @@
 struct chat {
     struct options options; /* the chat's own: /temp and the like change them */
     struct models models;
+    struct alpha_report report;
     struct engine *engine;
     struct chat_template *chat_template; /* NULL: completion mode */
     struct conversation *conversation;

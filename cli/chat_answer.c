@@ -3,6 +3,7 @@
  * What was shown is what the history keeps, by whole tokens: every token that was fed to the text stream stays, and text
  * of it that was held back is shown at the end (unless it is a stop string). */
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +47,12 @@ static void note_time(struct answer *a, int tokens) {
     f->tokens += tokens;
 }
 
+/* A pipe without a reader ends the chat quietly. */
+static int fail_output(void) {
+    if (errno == EPIPE) signals_end(SIGPIPE);
+    return err_set(ERR_IO, "standard output: %s", strerror(errno));
+}
+
 static void on_tokens(void *user, struct token_block *block) {
     struct answer *a = user;
     int shown = 0, count = block->ended ? block->count - 1 : block->count;
@@ -56,7 +63,7 @@ static void on_tokens(void *user, struct token_block *block) {
     }
     fflush(stdout);
     signals_release();
-    if (a->rc == 0 && ferror(stdout)) a->rc = err_set(ERR_IO, "standard output: %s", strerror(errno));
+    if (a->rc == 0 && ferror(stdout)) a->rc = fail_output();
     if (a->rc != 0 || a->stopped) {
         block->keep = shown;
         block->stop = true;

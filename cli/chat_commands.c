@@ -1,5 +1,4 @@
 /* The commands of the chat: one table makes /help and the look-up. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,36 +94,37 @@ static void expand_path(const char *argument, struct buf *path) {
     buf_printf(path, "%s%s", from_home ? home : "", from_home ? argument + 1 : argument);
 }
 
-static void add_message(cJSON *list, const char *role, const char *text, size_t n) {
-    cJSON *message = cJSON_CreateObject();
-    cJSON_AddStringToObject(message, "role", role);
-    cJSON_AddItemToObject(message, "content", json_make_string(text, n));
-    cJSON_AddItemToArray(list, message);
+static void put_message(struct buf *out, const char *role, const char *text, size_t n) {
+    json_put_element(out);
+    buf_printf(out, "{\"role\": \"%s\"", role);
+    json_put_name(out, "content");
+    json_put_string(out, text, n);
+    buf_putc(out, '}');
 }
 
 /* One line, so that the file is a line of a batch. */
 static void conversation_to_json(const struct conversation *conversation, struct buf *out) {
-    cJSON *object = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(object, "messages");
     size_t n;
     const char *system = conversation_system(conversation, &n);
-    if (system) add_message(list, "system", system, n);
+    buf_puts(out, "{\"messages\": [");
+    if (system) put_message(out, "system", system, n);
     for (int i = 0; i < conversation_turns(conversation); i++) {
         const struct buf *question, *answer;
         conversation_turn(conversation, i, &question, &answer);
-        add_message(list, "user", buf_text(question), question->len);
-        add_message(list, "assistant", buf_text(answer), answer->len);
+        put_message(out, "user", buf_text(question), question->len);
+        put_message(out, "assistant", buf_text(answer), answer->len);
     }
-    json_print(object, out);
-    buf_putc(out, '\n');
-    cJSON_Delete(object);
+    buf_puts(out, "]}");
 }
 
-static int write_file(const char *path, const struct buf *text) {
-    FILE *file = fopen(path, "w");
-    if (!file) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
-    size_t written = fwrite(text->data, 1, text->len, file);
-    if (fclose(file) != 0 || written != text->len) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
-    return 0;
+static int write_file(struct chat *c, const char *path, const struct buf *text) {
+    struct output file;
+    TRY(output_open(&file, path));
+    int rc = output_refuse_models(&file, &c->models);
+    if (rc == 0) rc = output_begin(&file);
+    if (rc == 0) rc = output_line(&file, text->data, text->len);
+    int closed = output_close(&file);
+    return rc ? rc : closed;
 }
 
 static int run_save(struct chat *c, const char *argument) {
@@ -134,7 +134,7 @@ static int run_save(struct chat *c, const char *argument) {
     struct buf text = {0}, path = {0};
     expand_path(argument, &path);
     conversation_to_json(c->conversation, &text);
-    int rc = write_file(buf_text(&path), &text);
+    int rc = write_file(c, buf_text(&path), &text);
     if (rc == 0 && c->turn > turns)
         chat_note(c, "%d turn%s saved, without the %d dropped", turns, turns == 1 ? "" : "s", c->turn - turns);
     else if (rc == 0)

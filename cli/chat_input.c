@@ -59,6 +59,7 @@ static char *prompt(EditLine *edit) {
  * file, -1: failure. */
 static int read_byte(EditLine *edit, unsigned char *byte) {
     for (;;) {
+        if (signals_ended()) return 0;
         if (signals_interrupted()) {
             signals_clear();
             *byte = INTERRUPT_KEY;
@@ -213,6 +214,7 @@ static History *open_history(char path[PATH_MAX]) {
 }
 
 static int open_editor(struct chat_input *in) {
+    signals_keep_terminal();
     if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0) setlocale(LC_CTYPE, "C.UTF-8");
     in->edit = el_init("duet", stdin, stdout, stderr);
     in->history = open_history(in->history_path);

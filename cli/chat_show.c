@@ -53,13 +53,13 @@ void chat_banner(struct chat *c) {
 /* --- notes and errors ------------------------------------------------------------------------------------------ */
 
 void chat_note(const struct chat *c, const char *format, ...) {
-    char line[1024];
+    char line[1024], shown[1024];
     va_list args;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     if (c->interactive)
-        printf("%s%s%s\n", styled(STYLE_DIM), line, styled(STYLE_RESET));
+        printf("%s%s%s\n", styled(STYLE_DIM), err_escape(line, shown, sizeof shown), styled(STYLE_RESET));
     else
         cli_note("%s", line);
 }

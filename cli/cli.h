@@ -5,18 +5,20 @@
 #ifndef DUET_CLI_CLI_H
 #define DUET_CLI_CLI_H
 
-#include <signal.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 
 #include "base/err.h"
 #include "base/progress.h"
+#include "cli/io.h"
 #include "cli/options.h"
 #include "engine/engine.h"
 
 #define DUET_VERSION "0.1.0"
 
-enum exit_status { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_INTERRUPTED = 130 };
+/* Besides these, 128 + signal: signals_status. */
+enum exit_status { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2 };
 
 /* --- the commands; each returns the exit status ------------------------------------------------------- */
 
@@ -31,7 +33,7 @@ int bench_main(const struct options *);
 void terminal_init(const struct options *); /* main calls it once: --quiet, NO_COLOR, which streams are terminals */
 
 /* Prints "duet: SENTENCE" once, after clearing a progress bar. cli_fail prints err_message() and returns the exit status
- * of `rc`: STATUS_USAGE for ERR_USAGE, else STATUS_FAILED. */
+ * of `rc`: STATUS_USAGE for ERR_USAGE, else STATUS_FAILED; quiet where standard output lost its reader, with that status. */
 void cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int cli_fail(int rc);
 /* One line on stderr, "duet: ...", only where stderr is a terminal and not --quiet. */
@@ -54,16 +56,30 @@ struct progress progress_bar(void);
 void progress_draw(const char *what, int64_t done, int64_t total, const char *tail);
 void progress_clear(void); /* erases it; before any other line on stderr (cli_error and cli_note do it) */
 
-/* --- Ctrl-C (signals.c) --------------------------------------------------------------------------------- */
+/* --- signals (signals.c) -------------------------------------------------------------------------------- */
 
-/* SIGNALS_EXIT: Ctrl-C ends the program at once with status 130 after writing the message (while models load).
- * SIGNALS_FLAG: Ctrl-C sets the flag; blocking reads return EINTR. SIGPIPE is ignored from the first call on. */
+/* From main, first: SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGQUIT are handled as signals_set says, SIGPIPE and SIGXFSZ ignored, so
+ * that a failed write says why; where memory for text runs out, or a mapped file of a model shrinks (SIGBUS), the program ends
+ * with a sentence and status 1. */
+void signals_init(void);
+/* SIGNALS_EXIT: a signal ends the program at once (while models load): last words, "duet: interrupted", status 128 + signal.
+ * SIGNALS_FLAG: it sets the flag, and blocking reads return EINTR; the program ends by itself. With last words, a second signal
+ * is as under SIGNALS_EXIT. */
 enum signal_mode { SIGNALS_EXIT, SIGNALS_FLAG };
 void signals_set(enum signal_mode);
-void signals_set_message(const char *line); /* of SIGNALS_EXIT; copied; default "duet: interrupted" */
-bool signals_interrupted(void);
-void signals_clear(void);
-/* Between these Ctrl-C waits: a write that it interrupted would lose what it was to write. */
+/* What a sudden end leaves undone, behind its sentence: ": 3 of 5 records are missing". */
+void signals_set_consequence(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Called at a sudden end, perhaps inside a signal's handler: may only do what is async-signal-safe. NULL: nothing. */
+void signals_set_last_words(void (*speak)(void *user), void *user);
+/* The terminal is put back to what it is now at a sudden end. */
+void signals_keep_terminal(void);
+
+bool signals_interrupted(void); /* by any of them */
+void signals_clear(void);       /* Ctrl-C was meant for something that is over; other signals stay */
+void signals_end(int signal);   /* as if it had come: SIGPIPE, where standard output has no reader */
+int signals_ended(void);        /* the signal that shall end the program: any but SIGINT, which a chat outlives; 0: none */
+int signals_status(void);       /* exit status of a program that a signal ends */
+/* Between these signals wait: a write that one interrupted would lose what it was to write. */
 void signals_hold(void);
 void signals_release(void);
 
@@ -72,6 +88,7 @@ void signals_release(void);
 struct models {
     char *target, *draft; /* directories; draft NULL: plain decoding */
     bool embedded;        /* the pair of assets/ */
+    bool is_shape;        /* --shape: names of shapes, without files */
 };
 
 /* --target, --draft (a directory, or ORG/NAME in the local Hugging Face cache), or the embedded pair. `draft` is NULL for
@@ -89,19 +106,18 @@ enum { TIMED_EVERY = 4 };
  * progress bar, Ctrl-C. Points into `m` and `o`. */
 void engine_options_set(struct engine_options *out, const struct options *o, const struct models *m);
 
-/* Resolves, creates the engine, clears the bar, and notes a capped context. `m` must outlive the engine. */
-int engine_start(struct engine **out, struct models *m, const struct options *o);
+/* Creates the engine, clears the bar, and notes a capped context. `m`, which models_resolve made, must outlive the engine. */
+int engine_start(struct engine **out, const struct models *m, const struct options *o);
 
 /* --- --alpha-report (report.c) ----------------------------------------------------------------------------- */
 
 struct alpha_report {
     bool wanted;
-    const char *path; /* NULL: text alone */
-    FILE *file;
+    struct output file; /* closed: text alone */
 };
-/* Opens FILE, before the models load; what it holds stays until the report is written. ERR_USAGE if it is the input or the
- * output file too. */
-int alpha_report_open(struct alpha_report *, const struct options *);
+/* Opens FILE, before the models load; what it holds stays until the report is written. ERR_USAGE if it is the input, the output
+ * (NULL: none) or a file of the models too. */
+int alpha_report_open(struct alpha_report *, const struct options *, const struct models *, const struct output *);
 /* At the end of the run: the table to stderr, the object to FILE. Closes it; a failed write is an error. */
 int alpha_report_write(struct alpha_report *, const struct engine *);
 void alpha_report_close(struct alpha_report *); /* without writing */

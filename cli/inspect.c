@@ -3,7 +3,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/table.h"
@@ -33,10 +32,10 @@ static void print_rope(const struct model_config *c) {
         print_line("rope", "theta %g", c->rope_theta);
 }
 
-/* What comes from a file, without control characters, until the next error. */
+/* What comes from a file, without control characters, until the next call. */
 static const char *escaped(const char *text) {
-    err_set(ERR_FORMAT, "%s", text);
-    return err_message();
+    static char shown[1024];
+    return err_escape(text, shown, sizeof shown);
 }
 
 static void print_end_ids(const struct model_config *c, const struct tokenizer *t) {
@@ -167,12 +166,8 @@ static void print_totals(const struct safetensors *s) {
 /* --- tokenizer and template ------------------------------------------------------------------------------- */
 
 static int load_tokenizer(struct tokenizer **out, const char *dir) {
-    struct buf path = {0};
-    buf_printf(&path, "%s/tokenizer.json", dir);
-    bool exists = access(buf_text(&path), F_OK) == 0;
-    buf_free(&path);
     *out = NULL;
-    return exists ? tokenizer_load(out, dir) : 0;
+    return tokenizer_exists(dir) ? tokenizer_load(out, dir) : 0;
 }
 
 static void print_tokenizer(const struct tokenizer *t) {
@@ -242,7 +237,7 @@ static int inspect_model(char *dir, const struct options *o) {
     TRY(safetensors_open(&tensors, dir));
     int rc = load_tokenizer(&tokenizer, dir);
     if (rc == 0) {
-        print_line("model", "%s", dir);
+        print_line("model", "%s", escaped(dir));
         print_config(&config);
         print_totals(tensors);
         print_tokenizer(tokenizer);
@@ -320,7 +315,12 @@ static int inspect_graphs(const struct options *o) {
                                           "nodes", "capture ms", "bytes", "replays"};
     struct models m;
     struct engine *engine;
-    TRY(engine_start(&engine, &m, o));
+    TRY(models_resolve(&m, o));
+    int rc = engine_start(&engine, &m, o);
+    if (rc != 0) {
+        models_free(&m);
+        return rc;
+    }
     struct table table = table_create("llrrrrrrr");
     for (int i = 0; i < 9; i++) table_add(&table, "%s", heading[i]);
     add_graph_rows(&table, engine_graphs(engine, 0), "draft");

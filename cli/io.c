@@ -2,13 +2,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/json.h"
 #include "cli/cli.h"
+#include "model/directory.h"
+
+static const char standard_output[] = "standard output";
 
 static bool is_standard(const char *path) {
     return !path || strcmp(path, "-") == 0;
@@ -57,60 +61,109 @@ bool line_is_blank(const char *line, size_t n) {
 
 /* --- output ------------------------------------------------------------------------------------------------- */
 
-static bool is_same_file(int fd, const char *input) {
+/* Standard output that nobody reads any more ends the run quietly, as SIGPIPE would. */
+static int fail_write(const struct output *o, int reason) {
+    if (reason == EPIPE && o->name == standard_output) signals_end(SIGPIPE);
+    return err_set(ERR_IO, "%s: cannot write: %s", o->name, strerror(reason));
+}
+
+int output_open(struct output *o, const char *path) {
+    struct stat st;
+    *o = (struct output){.fd = STDOUT_FILENO, .name = is_standard(path) ? standard_output : path};
+    if (!is_standard(path)) o->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (o->fd < 0) return err_set(ERR_IO, "%s: %s", o->name, strerror(errno));
+    o->is_regular = fstat(o->fd, &st) == 0 && S_ISREG(st.st_mode);
+    return 0;
+}
+
+static bool is_same_file(const struct stat *a, const struct stat *b) {
+    return S_ISREG(a->st_mode) && a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+int output_refuse_input(const struct output *o, const char *input) {
     struct stat a, b;
     int rc = is_standard(input) ? fstat(STDIN_FILENO, &b) : stat(input, &b);
-    return rc == 0 && fstat(fd, &a) == 0 && S_ISREG(a.st_mode) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    if (rc != 0 || fstat(o->fd, &a) != 0 || !is_same_file(&a, &b)) return 0;
+    return err_set(ERR_USAGE, "%s: is the input file too", o->name);
 }
 
-int output_open(struct output *o, const char *path, const char *input) {
-    *o = (struct output){.name = is_standard(path) ? "standard output" : path, .file = stdout};
-    int fd = STDOUT_FILENO;
-    if (!is_standard(path)) fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) return err_set(ERR_IO, "%s: %s", o->name, strerror(errno));
-    int rc = is_same_file(fd, input) ? err_set(ERR_USAGE, "%s: is the input file too", o->name) : 0;
-    if (fd != STDOUT_FILENO && rc == 0) {
-        o->file = fdopen(fd, "w");
-        if (!o->file) rc = err_set(ERR_IO, "%s: %s", o->name, strerror(errno));
-    }
-    if (rc != 0 && fd != STDOUT_FILENO) close(fd);
-    if (rc != 0) o->file = NULL;
-    return rc;
-}
-
-int output_begin(struct output *o) {
+int output_refuse_models(const struct output *o, const struct models *m) {
+    const char *const dirs[] = {m->target, m->draft};
     struct stat st;
-    if (o->file == stdout || fstat(fileno(o->file), &st) != 0 || !S_ISREG(st.st_mode)) return 0;
-    if (ftruncate(fileno(o->file), 0) != 0) return err_set(ERR_IO, "%s: %s", o->name, strerror(errno));
+    if (m->is_shape || fstat(o->fd, &st) != 0 || !S_ISREG(st.st_mode)) return 0;
+    for (int i = 0; i < 2; i++)
+        if (dirs[i] && model_directory_has(dirs[i], &st))
+            return err_set(ERR_USAGE, "%s: is a file of the model %s", o->name, dirs[i]);
     return 0;
+}
+
+int output_refuse_output(const struct output *o, const struct output *other) {
+    struct stat a, b;
+    if (fstat(o->fd, &a) != 0 || fstat(other->fd, &b) != 0 || !is_same_file(&a, &b)) return 0;
+    return err_set(ERR_USAGE, "%s: is the output file too", o->name);
+}
+
+/* Standard output goes on where it stands (">>"). */
+int output_begin(struct output *o) {
+    if (!o->is_regular) return 0;
+    if (o->fd != STDOUT_FILENO && ftruncate(o->fd, 0) != 0)
+        return err_set(ERR_IO, "%s: %s", o->name, strerror(errno));
+    struct stat st;
+    if (fstat(o->fd, &st) != 0) return err_set(ERR_IO, "%s: %s", o->name, strerror(errno));
+    o->end = lseek(o->fd, 0, SEEK_CUR);
+    if (fcntl(o->fd, F_GETFL) & O_APPEND) o->end = st.st_size;
+    return 0;
+}
+
+/* All of `parts` [2], or what went wrong, an errno. */
+static int write_parts(int fd, struct iovec *parts) {
+    while (parts[0].iov_len + parts[1].iov_len > 0) {
+        ssize_t n = writev(fd, parts, 2);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return errno;
+        for (int i = 0; i < 2; i++) {
+            size_t done = (size_t)n < parts[i].iov_len ? (size_t)n : parts[i].iov_len;
+            parts[i].iov_base = (char *)parts[i].iov_base + done;
+            parts[i].iov_len -= done;
+            n -= (ssize_t)done;
+        }
+    }
+    return 0;
+}
+
+/* 0, or an errno; then the file ends at a whole line again, as far as that can be had. */
+static int write_line(struct output *o, const char *text, size_t n) {
+    struct iovec parts[2] = {{(void *)text, n}, {"\n", 1}};
+    int reason = write_parts(o->fd, parts);
+    if (reason == 0)
+        o->end += (int64_t)n + 1;
+    else if (o->is_regular && ftruncate(o->fd, o->end) == 0)
+        (void)lseek(o->fd, o->end, SEEK_SET);
+    return reason;
 }
 
 int output_line(struct output *o, const char *text, size_t n) {
     signals_hold();
-    bool written = fwrite(text, 1, n, o->file) == n && putc('\n', o->file) != EOF && fflush(o->file) == 0;
-    int reason = errno;
+    int reason = write_line(o, text, n);
     signals_release();
-    if (written) return 0;
-    clearerr(o->file); /* said once, here */
-    return err_set(ERR_IO, "%s: cannot write: %s", o->name, strerror(reason));
+    return reason ? fail_write(o, reason) : 0;
 }
 
+void output_line_last(struct output *o, const char *text, size_t n) {
+    (void)write_line(o, text, n);
+}
+
+/* Bytes that the disk did not take may be told as late as here; what cannot be synchronised (a pipe) says EINVAL. */
 int output_close(struct output *o) {
-    FILE *file = o->file;
-    o->file = NULL;
-    if (!file) return 0;
-    errno = 0;
-    int failed = file == stdout ? fflush(file) : fclose(file);
-    return failed ? err_set(ERR_IO, "%s: cannot write: %s", o->name, strerror(errno)) : 0;
+    int fd = o->fd, reason = 0;
+    o->fd = -1;
+    if (fd < 0) return 0;
+    if (o->is_regular && fsync(fd) != 0 && errno != EINVAL && errno != EROFS) reason = errno;
+    if (fd != STDOUT_FILENO && close(fd) != 0 && errno != EINTR && reason == 0) reason = errno;
+    return reason ? fail_write(o, reason) : 0;
 }
 
 /* --- JSON ----------------------------------------------------------------------------------------------------- */
-
-void put_json_string(struct buf *out, const char *text, size_t n) {
-    cJSON *item = json_make_string(text, n);
-    json_print(item, out);
-    cJSON_Delete(item);
-}
 
 void put_json_ids(struct buf *out, const int32_t *ids, size_t n) {
     buf_putc(out, '[');

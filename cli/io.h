@@ -1,9 +1,8 @@
-/* Input and output of the commands that work on lines, and JSON written by hand. */
+/* Input and output of the commands that work on lines. */
 #ifndef DUET_CLI_IO_H
 #define DUET_CLI_IO_H
 
 #include <stdint.h>
-#include <stdio.h>
 
 #include "base/buf.h"
 
@@ -19,18 +18,28 @@ struct lines lines_of(const struct buf *text);
 bool lines_next(struct lines *, const char **line, size_t *n);
 bool line_is_blank(const char *line, size_t n);
 
-/* Output in place, never a rename. Opening creates the file but does not empty it, and refuses `input` (as in
- * input_read); output_begin empties it. */
+/* Output in place, never a rename: after a failed write (a full disk) a regular file ends behind its last whole line. Opening
+ * creates the file but does not empty it; output_begin does. What shall not be written to is refused between the two, by device
+ * and inode, so that links do not help: ERR_USAGE. */
 struct output {
-    FILE *file;
+    int fd; /* -1: closed */
     const char *name;
+    bool is_regular;
+    int64_t end; /* of the last whole line in a regular file */
 };
-int output_open(struct output *, const char *path, const char *input);
-int output_begin(struct output *);
-int output_line(struct output *, const char *text, size_t n); /* adds "\n" and flushes */
-int output_close(struct output *);                            /* ERR_IO if what was written did not arrive */
+#define OUTPUT_CLOSED ((struct output){.fd = -1})
 
-void put_json_string(struct buf *, const char *text, size_t n);
+struct models;
+int output_open(struct output *, const char *path); /* NULL or "-": standard output */
+int output_refuse_input(const struct output *, const char *input); /* `input` as in input_read */
+int output_refuse_models(const struct output *, const struct models *);
+int output_refuse_output(const struct output *, const struct output *other);
+int output_begin(struct output *);
+int output_line(struct output *, const char *text, size_t n); /* adds "\n"; Ctrl-C waits until it is out */
+/* The same for the end of the process by a signal's handler: async-signal-safe, and without an error to tell. */
+void output_line_last(struct output *, const char *text, size_t n);
+int output_close(struct output *); /* ERR_IO if what was written did not arrive */
+
 void put_json_ids(struct buf *, const int32_t *ids, size_t n); /* "[1, 2]" */
 
 #endif

@@ -1,7 +1,10 @@
 /* duet: chooses the command. */
 #include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -44,17 +47,28 @@ static int run(const struct options *o) {
     return STATUS_OK;
 }
 
+/* A file that is opened while a standard one is closed would get its number, and what is meant for the terminal with it. What
+ * takes the place fails as the closed one would: it is open in the other direction. */
+static bool occupy_standard_files(void) {
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd) return false;
+    return true;
+}
+
+/* What stdio still held. A pipe without a reader ends the program quietly. */
+static int flush_output(int status) {
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || status != STATUS_OK) return status;
+    if (errno == EPIPE) signals_end(SIGPIPE);
+    return cli_fail(err_set(ERR_IO, "standard output: %s", strerror(errno)));
+}
+
 int main(int argc, char **argv) {
+    if (!occupy_standard_files()) return STATUS_FAILED;
     setlocale(LC_CTYPE, "");
     struct options o;
     int rc = options_parse(&o, argc, argv);
     terminal_init(&o);
+    signals_init();
     if (rc != 0) return cli_fail(rc);
-    signals_set(SIGNALS_EXIT);
-    int status = run(&o);
-    if ((fflush(stdout) != 0 || ferror(stdout)) && status == STATUS_OK) {
-        cli_error("standard output: %s", strerror(errno));
-        status = STATUS_FAILED;
-    }
-    return status;
+    return flush_output(run(&o));
 }

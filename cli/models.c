@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "cli/cli.h"
 
 #ifndef DUET_PREFIX
@@ -58,7 +59,7 @@ static int find_in_cache(const char *name, char **out) {
         buf_clear(&path);
         buf_printf(&path, "%s/snapshots/%s", buf_text(&root), hash);
         if (is_directory(buf_text(&path)))
-            *out = strdup(buf_text(&path));
+            *out = memory_copy_text(buf_text(&path));
         else
             rc = err_set(ERR_IO, "%s: no such directory", buf_text(&path));
     }
@@ -71,7 +72,7 @@ int models_find(const char *name, char **out) {
     *out = NULL;
     if (!is_directory(name) && is_cache_name(name)) return find_in_cache(name, out);
     if (!is_directory(name)) return err_set(ERR_IO, "%s: no such directory", name);
-    *out = strdup(name);
+    *out = memory_copy_text(name);
     return 0;
 }
 
@@ -83,7 +84,7 @@ static bool try_assets(const char *root, const char *relative, struct models *ou
     buf_printf(&target, "%s%s/target", root, relative);
     buf_printf(&draft, "%s%s/draft", root, relative);
     bool found = is_directory(buf_text(&target)) && is_directory(buf_text(&draft));
-    if (found) *out = (struct models){strdup(buf_text(&target)), strdup(buf_text(&draft)), true};
+    if (found) *out = (struct models){memory_copy_text(buf_text(&target)), memory_copy_text(buf_text(&draft)), true, false};
     buf_free(&target);
     buf_free(&draft);
     return found;
@@ -128,8 +129,10 @@ static bool needs_draft(const struct options *o) {
 /* --shape TARGET[,DRAFT]. */
 static int split_shapes(struct models *out, const char *shapes) {
     size_t n = strcspn(shapes, ",");
-    out->target = strndup(shapes, n);
-    out->draft = shapes[n] ? strdup(shapes + n + 1) : NULL;
+    out->target = memory_copy_text(shapes);
+    out->target[n] = '\0';
+    out->draft = shapes[n] ? memory_copy_text(shapes + n + 1) : NULL;
+    out->is_shape = true;
     return 0;
 }
 
@@ -179,7 +182,7 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
         .graphs = o->graphs,
         .buckets = o->buckets,
         .accept = (enum accept_rule)o->accept,
-        .random_weights = o->shape != NULL,
+        .random_weights = m->is_shape,
         .simulate_alpha = o->simulate_alpha,
         .timing = o->alpha_report || o->command == COMMAND_BENCH ? TIMED_EVERY : 0,
         .progress = progress_bar(),
@@ -187,17 +190,12 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
     };
 }
 
-int engine_start(struct engine **out, struct models *m, const struct options *o) {
-    *out = NULL;
-    TRY(models_resolve(m, o));
+int engine_start(struct engine **out, const struct models *m, const struct options *o) {
     struct engine_options eo;
     engine_options_set(&eo, o, m);
     int rc = engine_create(out, &eo);
     progress_clear();
-    if (rc != 0) {
-        models_free(m);
-        return rc;
-    }
+    TRY(rc);
     struct engine_info info = engine_info(*out);
     if (info.device_missing[0]) cli_note("%s; running on the host", info.device_missing);
     if (info.target_rounded) cli_note("%s: f32 weights are rounded to bf16", eo.target);

@@ -1,30 +1,23 @@
 /* --alpha-report: the acceptance of a run as a table with a picture, and as JSON. */
 #include <math.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #include "base/json.h"
 #include "cli/cli.h"
-#include "cli/io.h"
 
 enum { REPORT_BAR = 40 };
 
-int alpha_report_open(struct alpha_report *r, const struct options *o) {
-    *r = (struct alpha_report){.wanted = o->alpha_report, .path = o->alpha_report_file};
-    if (!r->path) return 0;
-    struct output file;
-    TRY(output_open(&file, r->path, o->input));
-    r->file = file.file;
-    struct stat output, report;
-    if (o->output && stat(o->output, &output) == 0 && fstat(fileno(r->file), &report) == 0 && S_ISREG(report.st_mode) &&
-        output.st_dev == report.st_dev && output.st_ino == report.st_ino)
-        return err_set(ERR_USAGE, "%s: is the output file too", r->path);
-    return 0;
+int alpha_report_open(struct alpha_report *r, const struct options *o, const struct models *m,
+                      const struct output *output) {
+    *r = (struct alpha_report){.wanted = o->alpha_report, .file = OUTPUT_CLOSED};
+    if (!o->alpha_report_file) return 0;
+    TRY(output_open(&r->file, o->alpha_report_file));
+    TRY(output_refuse_input(&r->file, o->input));
+    TRY(output_refuse_models(&r->file, m));
+    return output ? output_refuse_output(&r->file, output) : 0;
 }
 
 void alpha_report_close(struct alpha_report *r) {
-    if (r->file && r->file != stdout) fclose(r->file);
-    r->file = NULL;
+    (void)output_close(&r->file);
 }
 
 /* A bar of `share` in [0, 1], in eighths of a cell where the terminal has them. */
@@ -130,40 +123,38 @@ static void print_rounds(const struct engine *e, int k) {
             m.graph_launches, graphs, k, m.kernel_launches, kernels, (unsigned long long)m.eager_fallbacks);
 }
 
-static void add_mean(cJSON *object, const char *name, double value) {
-    cJSON_AddItemToObject(object, name, isnan(value) ? cJSON_CreateNull() : cJSON_CreateNumber(value));
+static void put_figure(struct buf *out, const char *name, double value) {
+    json_put_name(out, name);
+    json_put_number(out, value);
 }
 
-static void add_rounds(cJSON *object, const struct engine *e) {
+static void put_rounds(struct buf *out, const struct engine *e) {
     struct round_means m = round_means(e);
-    cJSON_AddNumberToObject(object, "engine_rounds", (double)m.rounds);
-    cJSON_AddNumberToObject(object, "timed_rounds", (double)m.timed_rounds);
-    add_mean(object, "device_ms_per_round", m.device_ms);
-    add_mean(object, "draft_ms_per_round", m.draft_ms);
-    add_mean(object, "verify_ms_per_round", m.verify_ms);
-    add_mean(object, "sampling_ms_per_round", m.sampling_ms);
-    add_mean(object, "host_us_per_round", m.host_us);
-    add_mean(object, "wait_us_per_round", m.wait_us);
-    add_mean(object, "graph_launches_per_round", m.graph_launches);
-    add_mean(object, "eager_launches_per_round", m.kernel_launches);
-    cJSON_AddNumberToObject(object, "eager_fallbacks", (double)m.eager_fallbacks);
+    put_figure(out, "engine_rounds", (double)m.rounds);
+    put_figure(out, "timed_rounds", (double)m.timed_rounds);
+    put_figure(out, "device_ms_per_round", m.device_ms);
+    put_figure(out, "draft_ms_per_round", m.draft_ms);
+    put_figure(out, "verify_ms_per_round", m.verify_ms);
+    put_figure(out, "sampling_ms_per_round", m.sampling_ms);
+    put_figure(out, "host_us_per_round", m.host_us);
+    put_figure(out, "wait_us_per_round", m.wait_us);
+    put_figure(out, "graph_launches_per_round", m.graph_launches);
+    put_figure(out, "eager_launches_per_round", m.kernel_launches);
+    put_figure(out, "eager_fallbacks", (double)m.eager_fallbacks);
 }
 
 /* --- the report --------------------------------------------------------------------------------------------- */
 
 static int write_json(struct alpha_report *r, const struct engine *e, int k) {
     struct buf text = {0};
-    cJSON *object = acceptance_json(engine_stats(e), k, engine_info(e).accept);
-    add_rounds(object, e);
-    json_print(object, &text);
-    cJSON_Delete(object);
-    struct output file = {r->file, r->path};
-    r->file = NULL;
-    int rc = output_begin(&file);
-    if (rc == 0) rc = output_line(&file, buf_text(&text), text.len);
-    int closed = output_close(&file);
+    buf_putc(&text, '{');
+    acceptance_put(&text, engine_stats(e), k, engine_info(e).accept);
+    put_rounds(&text, e);
+    buf_putc(&text, '}');
+    int rc = output_begin(&r->file);
+    if (rc == 0) rc = output_line(&r->file, buf_text(&text), text.len);
     buf_free(&text);
-    return rc != 0 ? rc : closed;
+    return rc;
 }
 
 int alpha_report_write(struct alpha_report *r, const struct engine *e) {
@@ -179,5 +170,6 @@ int alpha_report_write(struct alpha_report *r, const struct engine *e) {
         print_positions(a, k);
     }
     print_rounds(e, k);
-    return r->file ? write_json(r, e, k) : 0;
+    if (r->file.fd >= 0) TRY(write_json(r, e, k));
+    return output_close(&r->file);
 }

@@ -1,51 +1,135 @@
-/* Ctrl-C. */
+/* What can end the program from outside: Ctrl-C and its kin, a pipe without a reader, a mapped file that shrinks, memory that
+ * runs out. */
 #include <signal.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <termios.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "base/memory.h"
 #include "cli/cli.h"
 
-static volatile sig_atomic_t interrupted;
-static volatile sig_atomic_t exits_at_once;
-static char message[256] = "duet: interrupted\n";
-static volatile sig_atomic_t message_len = sizeof "duet: interrupted\n" - 1;
+static volatile sig_atomic_t interrupted; /* since signals_clear */
+static volatile sig_atomic_t ended;       /* the signal that ends the program; 0: none */
+static volatile sig_atomic_t exits_at_once = 1;
+static char consequence[128];
+static void (*last_words)(void *);
+static void *last_words_user;
+static struct termios terminal;
+static volatile sig_atomic_t has_terminal;
 
-static void on_interrupt(int signal_number) {
-    (void)signal_number;
-    if (exits_at_once) {
-        if (write(STDERR_FILENO, message, (size_t)message_len) < 0) _exit(STATUS_INTERRUPTED);
-        _exit(STATUS_INTERRUPTED);
-    }
+/* Async-signal-safe, here and below. */
+static void put(int fd, const char *text) {
+    if (write(fd, text, strlen(text)) < 0) return;
+}
+
+static void restore_terminal(void) {
+    if (terminal_is_tty(2)) put(2, "\r\033[K"); /* the bar */
+    if (!has_terminal) return;
+    put(STDOUT_FILENO, "\033[?2004l\033[0m\n");
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &terminal);
+}
+
+static void die(const char *reason, int status) {
+    void (*speak)(void *) = last_words;
+    last_words = NULL; /* a fault in there comes here again */
+    if (speak) speak(last_words_user);
+    restore_terminal();
+    struct iovec parts[4] = {{"duet: ", 6},
+                             {(void *)reason, strlen(reason)},
+                             {consequence, strlen(consequence)},
+                             {"\n", 1}};
+    if (writev(STDERR_FILENO, parts, 4) < 0) _exit(status);
+    _exit(status);
+}
+
+static int status_of(int signal_number) {
+    return 128 + signal_number;
+}
+
+/* While last words are waiting to be said, the second signal does not wait for the end of a round. */
+static void on_signal(int signal_number) {
+    bool again = interrupted && last_words;
     interrupted = 1;
+    if (signal_number != SIGINT) ended = signal_number;
+    if (exits_at_once || again) die("interrupted", status_of(signal_number));
+}
+
+/* A page of a mapping has no file behind it any more. Any other SIGBUS is a fault of the program, told as such. */
+static void on_bus_error(int signal_number, siginfo_t *info, void *context) {
+    (void)context;
+    const char *path = mapping_path_at(info->si_addr);
+    if (!path) {
+        signal(signal_number, SIG_DFL);
+        return;
+    }
+    static char reason[1200];
+    strcpy(reason, path);
+    die(strcat(reason, ": the file was cut short, or could not be read, while it was in use"), STATUS_FAILED);
+}
+
+static void on_memory_exhausted(void) {
+    die("out of memory", STATUS_FAILED);
+}
+
+/* Those that the program was started to ignore (nohup, a job in the background) stay ignored. No SA_RESTART: reads return EINTR. */
+static void handle(int signal_number) {
+    struct sigaction action = {.sa_handler = on_signal}, before;
+    sigaction(signal_number, NULL, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(signal_number, &action, NULL);
+}
+
+static const int handled[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+enum { HANDLED = sizeof handled / sizeof *handled };
+
+void signals_init(void) {
+    for (int i = 0; i < HANDLED; i++) handle(handled[i]);
+    struct sigaction bus = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    sigaction(SIGBUS, &bus, NULL);
+    signal(SIGPIPE, SIG_IGN); /* a failed write says why */
+    signal(SIGXFSZ, SIG_IGN);
+    memory_on_exhausted(on_memory_exhausted);
 }
 
 void signals_set(enum signal_mode mode) {
     exits_at_once = mode == SIGNALS_EXIT;
-    struct sigaction action = {.sa_handler = on_interrupt}; /* no SA_RESTART: reads return EINTR */
-    sigaction(SIGINT, &action, NULL);
-    signal(SIGPIPE, SIG_IGN); /* a failed write says why */
-    signal(SIGXFSZ, SIG_IGN);
 }
 
-static void mask_interrupt(int how) {
-    sigset_t interrupt;
-    sigemptyset(&interrupt);
-    sigaddset(&interrupt, SIGINT);
-    sigprocmask(how, &interrupt, NULL);
+static void mask(int how) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (int i = 0; i < HANDLED; i++) sigaddset(&set, handled[i]);
+    sigprocmask(how, &set, NULL);
 }
 
 void signals_hold(void) {
-    mask_interrupt(SIG_BLOCK);
+    mask(SIG_BLOCK);
 }
 
 void signals_release(void) {
-    mask_interrupt(SIG_UNBLOCK);
+    mask(SIG_UNBLOCK);
 }
 
-void signals_set_message(const char *line) {
-    message_len = 0; /* an interrupt in between writes nothing */
-    int n = snprintf(message, sizeof message, "%s\n", line);
-    message_len = n < (int)sizeof message ? n : (int)sizeof message - 1;
+void signals_set_consequence(const char *format, ...) {
+    char text[sizeof consequence];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    signals_hold();
+    strcpy(consequence, text);
+    signals_release();
+}
+
+void signals_set_last_words(void (*speak)(void *user), void *user) {
+    signals_hold();
+    last_words = speak, last_words_user = user;
+    signals_release();
+}
+
+void signals_keep_terminal(void) {
+    has_terminal = tcgetattr(STDIN_FILENO, &terminal) == 0;
 }
 
 bool signals_interrupted(void) {
@@ -53,5 +137,18 @@ bool signals_interrupted(void) {
 }
 
 void signals_clear(void) {
-    interrupted = 0;
+    if (!ended) interrupted = 0;
+}
+
+void signals_end(int signal_number) {
+    interrupted = 1;
+    ended = signal_number;
+}
+
+int signals_ended(void) {
+    return ended;
+}
+
+int signals_status(void) {
+    return status_of(ended ? ended : SIGINT);
 }

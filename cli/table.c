@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/memory.h"
 #include "cli/cli.h"
 
 struct table table_create(const char *align) {
@@ -18,10 +19,8 @@ void table_add(struct table *t, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    char **cell = realloc(t->cell, (size_t)(t->cells + 1) * sizeof(char *));
-    if (!cell) abort(); /* as buf.h: a cell of text */
-    t->cell = cell;
-    t->cell[t->cells++] = strdup(text);
+    t->cell = memory_resize(t->cell, (size_t)(t->cells + 1) * sizeof(char *));
+    t->cell[t->cells++] = memory_copy_text(text);
 }
 
 static void print_text_row(const struct table *t, int row, const int *width) {

@@ -1,5 +1,6 @@
 /* stderr and stdout as terminals: errors, notes, colour, the progress bar. */
 #include <langinfo.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,19 +72,21 @@ void cli_error(const char *format, ...) {
 }
 
 int cli_fail(int rc) {
+    if (signals_ended() == SIGPIPE) return signals_status();
     print_error(err_message());
     return rc == ERR_USAGE ? STATUS_USAGE : STATUS_FAILED;
 }
 
 void cli_note(const char *format, ...) {
     if (term.quiet || !term.tty[2]) return;
-    progress_clear();
+    char line[1024], shown[1024];
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "%sduet: ", terminal_style(2, STYLE_DIM));
-    vfprintf(stderr, format, args);
-    fprintf(stderr, "%s\n", terminal_style(2, STYLE_RESET));
+    vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    progress_clear();
+    fprintf(stderr, "%sduet: %s%s\n", terminal_style(2, STYLE_DIM), err_escape(line, shown, sizeof shown),
+            terminal_style(2, STYLE_RESET));
 }
 
 /* --- the bar ------------------------------------------------------------------------------------------------ */

@@ -1,6 +1,4 @@
 /* duet tokenize: encodes and decodes the lines of a JSONL file. */
-#include <stdlib.h>
-
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/io.h"
@@ -8,6 +6,7 @@
 
 struct tokenize {
     const struct options *o;
+    struct models models; /* its target is DIR */
     struct tokenizer *tokenizer;
     struct buf input;
     struct output output;
@@ -31,7 +30,7 @@ static int tokenize_text(const struct tokenize *t, const char *line, size_t n, s
         buf_puts(out, "{\"ids\": ");
         put_json_ids(out, ids.data, ids.len);
         buf_puts(out, ", \"decoded\": ");
-        put_json_string(out, buf_text(&decoded), decoded.len);
+        json_put_string(out, buf_text(&decoded), decoded.len);
         buf_putc(out, '}');
     }
     buf_free(&text);
@@ -49,7 +48,7 @@ static int tokenize_line(struct tokenize *t, int number, const char *line, size_
     struct buf sentence = {0};
     buf_printf(&sentence, "line %d: %s", number, err_message());
     buf_puts(out, "{\"error\": ");
-    put_json_string(out, buf_text(&sentence), sentence.len);
+    json_put_string(out, buf_text(&sentence), sentence.len);
     buf_putc(out, '}');
     buf_free(&sentence);
     return 0;
@@ -72,29 +71,29 @@ static int tokenize_lines(struct tokenize *t) {
 }
 
 static int tokenize_run(struct tokenize *t) {
-    char *dir;
-    TRY(models_find(t->o->directory, &dir));
-    int rc = tokenizer_load(&t->tokenizer, dir);
-    free(dir);
-    if (rc != 0) return rc;
-    TRY(output_open(&t->output, t->o->output, t->o->input));
+    TRY(models_find(t->o->directory, &t->models.target));
+    TRY(tokenizer_load(&t->tokenizer, t->models.target));
+    TRY(output_open(&t->output, t->o->output));
+    TRY(output_refuse_input(&t->output, t->o->input));
+    TRY(output_refuse_models(&t->output, &t->models));
     TRY(input_read(t->o->input, &t->input));
     TRY(tokenize_lines(t));
     return output_close(&t->output);
 }
 
 int tokenize_main(const struct options *o) {
-    struct tokenize t = {.o = o};
+    struct tokenize t = {.o = o, .output = OUTPUT_CLOSED};
     int rc = tokenize_run(&t);
     int status = STATUS_OK;
     if (rc != 0) {
         status = cli_fail(rc);
-        output_close(&t.output);
     } else if (t.failed) {
         cli_error("%d of %d lines failed", t.failed, t.lines);
         status = STATUS_FAILED;
     }
+    (void)output_close(&t.output);
     tokenizer_free(t.tokenizer);
+    models_free(&t.models);
     buf_free(&t.input);
     return status;
 }

@@ -1,7 +1,6 @@
 /* Opening the pair: device, models, vocabularies; and how much context fits. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -26,10 +25,8 @@ static int check_options(struct engine *e) {
 /* --- vocabularies ----------------------------------------------------------------------------------------- */
 
 static int load_tokenizer(struct tokenizer **out, const char *dir) {
-    char path[4096];
     *out = NULL;
-    snprintf(path, sizeof path, "%s/tokenizer.json", dir);
-    return access(path, F_OK) == 0 ? tokenizer_load(out, dir) : 0;
+    return tokenizer_exists(dir) ? tokenizer_load(out, dir) : 0;
 }
 
 /* Ids of a model: its own map, or without one the rows of its embedding. */

@@ -2,10 +2,10 @@
 
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/json.h"
 
 static const struct family {
@@ -315,12 +315,11 @@ int model_config_load_file(struct model_config *out, const char *path) {
 
 int model_config_load(struct model_config *out, const char *dir) {
     struct buf path = {0};
-    struct stat st;
     buf_printf(&path, "%s/config.json", dir);
     int rc = model_config_load_file(out, buf_text(&path));
     buf_clear(&path);
     buf_printf(&path, "%s/generation_config.json", dir);
-    if (rc == 0 && lstat(buf_text(&path), &st) == 0) rc = load_file(out, buf_text(&path), read_generation_config);
+    if (rc == 0 && file_exists(buf_text(&path))) rc = load_file(out, buf_text(&path), read_generation_config);
     buf_free(&path);
     return rc;
 }

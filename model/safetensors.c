@@ -4,10 +4,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "model/safetensors_shard.h"
 
@@ -147,12 +147,11 @@ static int open_single(struct safetensors *s) {
 
 static int open_dir(struct safetensors *s, const char *dir) {
     struct buf path = {0};
-    struct stat st;
     int rc = 0;
     buf_printf(&path, "%s/model.safetensors", dir);
-    bool is_single = lstat(buf_text(&path), &st) == 0;
+    bool is_single = file_exists(buf_text(&path));
     if (!is_single) buf_puts(&path, ".index.json");
-    if (!is_single && lstat(buf_text(&path), &st) != 0)
+    if (!is_single && !file_exists(buf_text(&path)))
         rc = err_set(ERR_IO, "%s: has neither model.safetensors nor model.safetensors.index.json", dir);
     if (rc == 0 && !(s->source = strdup(buf_text(&path)))) rc = out_of_memory();
     buf_free(&path);

@@ -2,15 +2,10 @@
  * the data, to which the offsets are relative. */
 #include "model/safetensors_shard.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/err.h"
 #include "base/json.h"
@@ -108,9 +103,9 @@ static int read_tensor(struct shard *shard, const cJSON *member, struct span *sp
     TRY(read_offsets(t, json_get(member, "data_offsets"), span));
     TRY(check_size(t, element->bits, span));
     if (span->end > section->bytes) {
-        long long before = (long long)shard->size - section->bytes;
+        long long before = (long long)shard->map.bytes - section->bytes;
         return err_set(ERR_FORMAT, "tensor '%s' ends at byte %lld, the file has %zu: is it truncated?", t->name,
-                       before + (long long)span->end, shard->size);
+                       before + (long long)span->end, shard->map.bytes);
     }
     return place_data(st, element->bits, span, section);
 }
@@ -153,31 +148,18 @@ static int read_header(struct shard *shard, const cJSON *root, const struct sect
     return rc;
 }
 
-static int map_file(struct shard *shard, int fd) {
-    struct stat st;
-    if (fstat(fd, &st) != 0) return err_set(ERR_IO, "%s", strerror(errno));
-    if (!S_ISREG(st.st_mode)) return err_set(ERR_IO, "is no regular file");
-    if (st.st_size < LENGTH_BYTES)
-        return err_set(ERR_FORMAT, "%lld bytes are too few for a safetensors header", (long long)st.st_size);
-    void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map == MAP_FAILED) return err_set(ERR_IO, "cannot map: %s", strerror(errno));
-    shard->map = map;
-    shard->size = (size_t)st.st_size;
-    return 0;
-}
-
 static int read_file(struct shard *shard) {
-    const unsigned char *bytes = shard->map;
+    const unsigned char *bytes = (const unsigned char *)shard->map.data;
     uint64_t length = 0;
     for (int i = LENGTH_BYTES - 1; i >= 0; i--) length = length << 8 | bytes[i];
     if (length > HEADER_MAX)
         return err_set(ERR_FORMAT, "a header of %llu bytes, at most %d are allowed", (unsigned long long)length,
                        HEADER_MAX);
-    if (length > shard->size - LENGTH_BYTES)
+    if (length > shard->map.bytes - LENGTH_BYTES)
         return err_set(ERR_FORMAT, "the header ends at byte %llu, the file has %zu: is it truncated?",
-                       (unsigned long long)length + LENGTH_BYTES, shard->size);
+                       (unsigned long long)length + LENGTH_BYTES, shard->map.bytes);
     const char *text = (const char *)bytes + LENGTH_BYTES;
-    struct section section = {text + length, (int64_t)(shard->size - LENGTH_BYTES - length)};
+    struct section section = {text + length, (int64_t)(shard->map.bytes - LENGTH_BYTES - length)};
     cJSON *root;
     int rc = json_parse(&root, text, length);
     if (rc != 0) return err_prefix(rc, "header");
@@ -189,11 +171,8 @@ static int read_file(struct shard *shard) {
 int shard_open(struct shard *shard, const char *path) {
     shard->path = strdup(path);
     if (!shard->path) return err_set(ERR_MEMORY, "out of memory for a path");
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return err_set(ERR_IO, "%s: cannot open: %s", path, strerror(errno));
-    int rc = map_file(shard, fd);
-    close(fd);
-    if (rc == 0) rc = read_file(shard);
+    TRY(mapping_open(&shard->map, path, LENGTH_BYTES));
+    int rc = read_file(shard);
     return rc == 0 ? 0 : err_prefix(rc, "%s", path);
 }
 
@@ -203,7 +182,7 @@ void shard_close(struct shard *shard) {
         free(shard->tensors[i].copy);
     }
     free(shard->tensors);
-    if (shard->map) munmap(shard->map, shard->size);
+    mapping_close(&shard->map);
     free(shard->path);
     *shard = (struct shard){0};
 }

@@ -2,6 +2,7 @@
 #ifndef DUET_MODEL_SAFETENSORS_SHARD_H
 #define DUET_MODEL_SAFETENSORS_SHARD_H
 
+#include "base/file.h"
 #include "model/safetensors.h"
 
 struct shard_tensor {
@@ -11,8 +12,7 @@ struct shard_tensor {
 
 struct shard {
     char *path;
-    void *map; /* NULL: not mapped */
-    size_t size;
+    struct mapping map;
     struct shard_tensor *tensors; /* in the header's order */
     int count;
 };

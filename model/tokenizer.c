@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "model/tokenizer_internal.h"
 
 /* --- life ------------------------------------------------------------------------------------------------- */
@@ -17,6 +18,14 @@ static int load_parts(struct tokenizer *t, const cJSON *json) {
     TRY(tokenizer_read_pre_tokenizer(t, json_get(json, "pre_tokenizer")));
     TRY(tokenizer_read_post_processor(t, json_get(json, "post_processor")));
     return tokenizer_read_decoder(t, json_get(json, "decoder"));
+}
+
+bool tokenizer_exists(const char *dir) {
+    struct buf path = {0};
+    buf_printf(&path, "%s/tokenizer.json", dir);
+    bool exists = file_exists(buf_text(&path));
+    buf_free(&path);
+    return exists;
 }
 
 int tokenizer_load(struct tokenizer **out, const char *dir) {

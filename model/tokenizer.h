@@ -13,6 +13,8 @@
 
 struct tokenizer;
 
+/* Has DIR a tokenizer.json, readable or not? */
+bool tokenizer_exists(const char *dir);
 int tokenizer_load(struct tokenizer **out, const char *dir); /* DIR/tokenizer.json; allocates */
 void tokenizer_free(struct tokenizer *);
 

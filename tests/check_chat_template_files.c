@@ -15,12 +15,10 @@ static void write_config(const char *json) {
 
 static void write_template(const char *jinja) {
     struct buf json = {0};
-    cJSON *item = json_make_string(jinja, strlen(jinja));
     buf_puts(&json, "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"chat_template\":");
-    json_print(item, &json);
+    json_put_string(&json, jinja, strlen(jinja));
     buf_puts(&json, "}");
     write_config(json.data);
-    cJSON_Delete(item);
     buf_free(&json);
 }
 
@@ -301,12 +299,12 @@ START_TEST(damaged_configurations_load_or_fail_with_one_line)
         buf_clear(&text);
         buf_puts(&text, seeds[i & 1]);
         if (i & 2) damage_text(&chance, &text); /* the template */
-        cJSON *json = cJSON_CreateObject();
-        cJSON_AddItemToObject(json, "chat_template", json_make_string(buf_text(&text), text.len));
-        cJSON_AddItemToObject(json, "bos_token", json_make_string("<s>", 3));
-        buf_clear(&text);
-        json_print(json, &text);
-        cJSON_Delete(json);
+        struct buf json = {0};
+        buf_puts(&json, "{\"bos_token\": \"<s>\", \"chat_template\": ");
+        json_put_string(&json, buf_text(&text), text.len);
+        buf_putc(&json, '}');
+        buf_free(&text);
+        text = json;
         if (i & 4) damage_text(&chance, &text); /* the file around it */
         damage_write_file(path, buf_text(&text), text.len);
         if (chat_template_load(&t, temp_dir()) != 0) {

@@ -35,6 +35,7 @@ static int run_chat(int argc, char **argv) {
     setlocale(LC_CTYPE, "");
     ck_ok(options_parse(&o, argc, argv));
     terminal_init(&o);
+    signals_init();
     int status = chat_main(&o);
     fflush(stdout);
     return status;

@@ -171,20 +171,38 @@ START_TEST(json_strings_decode_every_escape_and_keep_nul)
 }
 END_TEST
 
-START_TEST(json_make_string_replaces_invalid_bytes_and_keeps_nul)
+START_TEST(json_put_string_replaces_invalid_bytes_and_keeps_nul)
 {
     struct buf out = {0};
-    cJSON *item = json_make_string("a\0\xff\x7f\xc3\xa9\xe2\x82", 8);
-    ck_assert(json_string(item, &out));
-    ck_assert_uint_eq(out.len, 14);
-    ck_assert_mem_eq(out.data, "a\0\xef\xbf\xbd\x7f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd", 14);
-    buf_clear(&out);
-    json_print(item, &out);
+    json_put_string(&out, "a\0\xff\x7f\xc3\xa9\xe2\x82", 8);
     ck_assert_str_eq(buf_text(&out), "\"a\\u0000\xef\xbf\xbd\\u007f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\"");
-    cJSON_Delete(item);
-    item = json_make_string(NULL, 0);
-    ck_assert_str_eq(item->valuestring, "");
-    cJSON_Delete(item);
+    buf_clear(&out);
+    json_put_string(&out, "\xc0\x80\"\\\n", 5); /* U+0000's form in the tree is no UTF-8 outside of it */
+    ck_assert_str_eq(buf_text(&out), "\"\xef\xbf\xbd\xef\xbf\xbd\\\"\\\\\\n\"");
+    buf_clear(&out);
+    json_put_string(&out, NULL, 0);
+    ck_assert_str_eq(buf_text(&out), "\"\"");
+    buf_free(&out);
+}
+END_TEST
+
+START_TEST(json_is_written_in_pieces_with_the_commas_that_are_due)
+{
+    struct buf out = {0};
+    buf_putc(&out, '{');
+    json_put_name(&out, "list");
+    buf_putc(&out, '[');
+    for (int i = 0; i < 3; i++) {
+        json_put_element(&out);
+        json_put_number(&out, i / 2.0);
+    }
+    buf_putc(&out, ']');
+    json_put_name(&out, "empty");
+    buf_puts(&out, "{}");
+    json_put_name(&out, "a \"name\"");
+    json_put_number(&out, NAN);
+    buf_putc(&out, '}');
+    ck_assert_str_eq(buf_text(&out), "{\"list\": [0, 0.5, 1], \"empty\": {}, \"a \\\"name\\\"\": null}");
     buf_free(&out);
 }
 END_TEST
@@ -373,7 +391,8 @@ Suite *check_json(void) {
     tcase_add_test(json, json_refuses_lone_surrogates);
     tcase_add_test(json, json_nests_to_the_limit_and_no_deeper);
     tcase_add_test(json, json_strings_decode_every_escape_and_keep_nul);
-    tcase_add_test(json, json_make_string_replaces_invalid_bytes_and_keeps_nul);
+    tcase_add_test(json, json_put_string_replaces_invalid_bytes_and_keeps_nul);
+    tcase_add_test(json, json_is_written_in_pieces_with_the_commas_that_are_due);
     tcase_add_test(json, json_get_is_exact_and_takes_the_last_of_repeated_names);
     tcase_add_test(json, json_int_is_exact_up_to_two_to_the_53);
     tcase_add_test(json, json_number_refuses_infinities);

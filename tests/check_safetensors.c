@@ -162,7 +162,7 @@ START_TEST(header_lengths_that_lie_are_refused)
     expect_refusal(ERR_FORMAT, "/model.safetensors: ", "header: malformed JSON");
     for (size_t bytes = 0; bytes < 8; bytes++) {
         damage_write_file(path_of("model.safetensors"), "\2\0\0\0\0\0\0", bytes);
-        expect_refusal(ERR_FORMAT, "/model.safetensors: ", "too few");
+        expect_refusal(ERR_FORMAT, "/model.safetensors: has ", "at least 8 are needed");
     }
 }
 END_TEST

@@ -9,13 +9,11 @@
 
 static void put_entry(struct buf *vocab, const char *text, size_t n, int *id) {
     struct buf quoted = {0};
-    cJSON *item = json_make_string(text, n);
-    json_print(item, &quoted);
+    json_put_string(&quoted, text, n);
     buf_puts(&quoted, ":");
     if (!memmem(buf_text(vocab), vocab->len, quoted.data, quoted.len))
         buf_printf(vocab, "%s%s%d", *id > 0 ? "," : "", quoted.data, *id), ++*id;
     buf_free(&quoted);
-    cJSON_Delete(item);
 }
 
 /* A tokenizer.json with `parts`, whose vocabulary is the pieces of `expected` (separated by '|', those in <> left to

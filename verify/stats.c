@@ -1,6 +1,9 @@
 #include "verify/stats.h"
 
 #include <math.h>
+#include <string.h>
+
+#include "base/json.h"
 
 void acceptance_add(struct acceptance *a, const struct round_record *r) {
     if (!r->live) return;
@@ -89,34 +92,42 @@ double acceptance_predicted_length(double alpha, int k) {
     return length;
 }
 
-static void add_figure(cJSON *object, const char *name, double figure) {
-    cJSON_AddItemToObject(object, name, isnan(figure) ? cJSON_CreateNull() : cJSON_CreateNumber(figure));
+static void put_figure(struct buf *out, const char *name, double figure) {
+    json_put_name(out, name);
+    json_put_number(out, figure);
 }
 
-cJSON *acceptance_json(const struct acceptance *a, int k, enum accept_rule rule) {
-    cJSON *object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, "accept", accept_rule_name(rule));
-    cJSON_AddNumberToObject(object, "k", k);
-    cJSON_AddNumberToObject(object, "rounds", (double)a->rounds);
-    cJSON_AddNumberToObject(object, "plain_rounds", (double)a->plain_rounds);
-    cJSON_AddNumberToObject(object, "drafted", (double)a->drafted);
-    cJSON_AddNumberToObject(object, "accepted", (double)a->accepted);
-    cJSON_AddNumberToObject(object, "rejected", (double)a->rejected);
-    cJSON_AddNumberToObject(object, "emitted", (double)a->emitted);
-    cJSON_AddNumberToObject(object, "cut", (double)a->cut);
-    add_figure(object, "alpha", acceptance_alpha(a));
-    add_figure(object, "alpha_tv", acceptance_alpha_tv(a));
-    add_figure(object, "alpha_coupled", acceptance_alpha_coupled(a));
-    add_figure(object, "expected_token", acceptance_expected(a, ACCEPT_TOKEN));
-    add_figure(object, "expected_block", acceptance_expected(a, ACCEPT_BLOCK));
-    add_figure(object, "draft_acceptance_rate", acceptance_draft_rate(a));
-    add_figure(object, "mean_acceptance_length", acceptance_mean_length(a));
-    cJSON *histogram = cJSON_AddArrayToObject(object, "acceptance_histogram");
-    for (int i = 0; i <= k; i++) cJSON_AddItemToArray(histogram, cJSON_CreateNumber((double)a->histogram[i]));
-    cJSON *rates = cJSON_AddArrayToObject(object, "per_position_acceptance_rate");
-    for (int j = 0; j < k; j++) {
-        double rate = acceptance_position_rate(a, j);
-        cJSON_AddItemToArray(rates, isnan(rate) ? cJSON_CreateNull() : cJSON_CreateNumber(rate));
+void acceptance_put(struct buf *out, const struct acceptance *a, int k, enum accept_rule rule) {
+    const char *name = accept_rule_name(rule);
+    json_put_name(out, "accept");
+    json_put_string(out, name, strlen(name));
+    put_figure(out, "k", k);
+    put_figure(out, "rounds", (double)a->rounds);
+    put_figure(out, "plain_rounds", (double)a->plain_rounds);
+    put_figure(out, "drafted", (double)a->drafted);
+    put_figure(out, "accepted", (double)a->accepted);
+    put_figure(out, "rejected", (double)a->rejected);
+    put_figure(out, "emitted", (double)a->emitted);
+    put_figure(out, "cut", (double)a->cut);
+    put_figure(out, "alpha", acceptance_alpha(a));
+    put_figure(out, "alpha_tv", acceptance_alpha_tv(a));
+    put_figure(out, "alpha_coupled", acceptance_alpha_coupled(a));
+    put_figure(out, "expected_token", acceptance_expected(a, ACCEPT_TOKEN));
+    put_figure(out, "expected_block", acceptance_expected(a, ACCEPT_BLOCK));
+    put_figure(out, "draft_acceptance_rate", acceptance_draft_rate(a));
+    put_figure(out, "mean_acceptance_length", acceptance_mean_length(a));
+    json_put_name(out, "acceptance_histogram");
+    buf_putc(out, '[');
+    for (int i = 0; i <= k; i++) {
+        json_put_element(out);
+        json_put_number(out, (double)a->histogram[i]);
     }
-    return object;
+    buf_putc(out, ']');
+    json_put_name(out, "per_position_acceptance_rate");
+    buf_putc(out, '[');
+    for (int j = 0; j < k; j++) {
+        json_put_element(out);
+        json_put_number(out, acceptance_position_rate(a, j));
+    }
+    buf_putc(out, ']');
 }

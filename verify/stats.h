@@ -14,8 +14,7 @@
 #ifndef DUET_VERIFY_STATS_H
 #define DUET_VERIFY_STATS_H
 
-#include <cjson/cJSON.h>
-
+#include "base/buf.h"
 #include "sampler/sampler.h"
 
 struct acceptance {
@@ -50,9 +49,9 @@ double acceptance_position_rate(const struct acceptance *, int j);
 /* Tokens a round that a constant acceptance `alpha` predicts: (1 - alpha^(K+1)) / (1 - alpha). */
 double acceptance_predicted_length(double alpha, int k);
 
-/* The object of --alpha-report=FILE: the rule (`accept`), the sums and figures by these names, acceptance_histogram [k + 1],
+/* The members of --alpha-report=FILE, into an object of `out` that is open: the rule (`accept`), the sums and figures by these names, acceptance_histogram [k + 1],
  * per_position_acceptance_rate [k]; a figure is null where nothing was drafted. `k` is the run's K, the largest if
  * it changed. */
-cJSON *acceptance_json(const struct acceptance *, int k, enum accept_rule);
+void acceptance_put(struct buf *out, const struct acceptance *, int k, enum accept_rule);
 
 #endif
