@@ -22,7 +22,8 @@ bool file_exists(const char *path) {
 static int check_regular(int fd, const char *path, struct stat *st) {
     if (fstat(fd, st) != 0) return err_set(ERR_IO, "%s: %s", path, strerror(errno));
     if (S_ISREG(st->st_mode)) return 0;
-    return err_set(ERR_IO, "%s: is %s, expected a file", path, S_ISDIR(st->st_mode) ? "a directory" : "no regular file");
+    return err_set(ERR_IO, "%s: is %s, expected a file", path,
+                   S_ISDIR(st->st_mode) ? "a directory" : "no regular file");
 }
 
 /* O_NONBLOCK: a FIFO without a writer would hold up the call; it means nothing for regular files. */

@@ -21,6 +21,7 @@ struct batch {
     struct chat_template *chat_template;
     char *template_error;
     struct request_context context;
+    struct ignored_fields ignored;
     struct alpha_report report;
 
     struct buf input;
@@ -70,7 +71,8 @@ static int write_finished(struct batch *b) {
 static void write_last(void *user) {
     struct batch *b = user;
     for (int i = b->next; i < b->total && !b->is_broken; i++)
-        if (b->results[i].record.len > 0) output_line_last(&b->output, b->results[i].record.data, b->results[i].record.len);
+        if (b->results[i].record.len > 0)
+            output_line_last(&b->output, b->results[i].record.data, b->results[i].record.len);
 }
 
 static void say_missing(const struct batch *b) {
@@ -237,7 +239,8 @@ static int start(struct batch *b) {
                                           .template_error = b->template_error,
                                           .vocab = info.vocab,
                                           .context = info.context,
-                                          .think = b->o->think};
+                                          .think = b->o->think,
+                                          .ignored = &b->ignored};
     return output_begin(&b->output);
 }
 
@@ -273,7 +276,16 @@ static void batch_free(struct batch *b) {
     free(b->template_error);
     engine_destroy(b->engine);
     models_free(&b->models);
+    ignored_fields_free(&b->ignored);
     buf_free(&b->input);
+}
+
+static void say_ignored(const struct batch *b) {
+    if (b->ignored.count == 0 || terminal_is_quiet()) return;
+    struct buf names = {0};
+    ignored_fields_list(&b->ignored, &names);
+    cli_error("fields that mean nothing here were ignored: %s (--strict refuses them)", buf_text(&names));
+    buf_free(&names);
 }
 
 int batch_main(const struct options *o) {
@@ -281,6 +293,7 @@ int batch_main(const struct options *o) {
     int status = STATUS_OK;
     int rc = run(&b);
     if (rc == 0) rc = finish(&b);
+    if (rc == 0) say_ignored(&b);
     if (rc != 0) {
         status = cli_fail(rc);
     } else if (b.written < b.total) {

@@ -6,6 +6,7 @@
 #define DUET_CLI_BATCH_H
 
 #include "base/buf.h"
+#include "cli/batch_fields.h"
 #include "cli/options.h"
 #include "engine/engine.h"
 #include "model/chat_template.h"
@@ -18,6 +19,7 @@ struct request_context {
     const char *template_error;                /* why there is none although the files have one; NULL: they have none */
     int vocab, context;
     bool think;
+    struct ignored_fields *ignored; /* gets the names of fields that mean nothing */
 };
 
 struct request {

@@ -9,12 +9,6 @@
 #include "cli/batch.h"
 #include "cli/cli.h"
 
-/* Sampling fields of other engines: to ignore them would give other text than was asked for. */
-static const char *const refused_fields[] = {
-    "repetition_penalty", "presence_penalty", "frequency_penalty", "logprobs", "n", "logit_bias", "tools",
-    "response_format",
-};
-
 void request_fail(struct request *r, const char *sentence) {
     free(r->error);
     r->error = memory_copy_text(sentence);
@@ -48,7 +42,9 @@ static int parse_sampling(struct request *r, const cJSON *line, const struct opt
     TRY(parse_float(line, "top_p", &r->sampling.top_p));
     TRY(parse_float(line, "min_p", &r->sampling.min_p));
     TRY(json_get_int(line, "top_k", o->sampling.top_k, 0, INT32_MAX, &top_k));
-    TRY(json_get_int(line, "max_tokens", o->max_tokens, 1, INT32_MAX, &max_tokens));
+    TRY(json_get_int(line, "max_completion_tokens", o->max_tokens, 1, INT32_MAX,
+                     &max_tokens)); /* OpenAI's newer name */
+    TRY(json_get_int(line, "max_tokens", max_tokens, 1, INT32_MAX, &max_tokens));
     TRY(json_get_bool(line, "ignore_eos", o->ignore_eos, &r->ignore_eos));
     r->sampling.top_k = (int32_t)top_k;
     r->max_tokens = (int)max_tokens;
@@ -248,17 +244,10 @@ static void take_id(struct request *r, const cJSON *line) {
     }
 }
 
-static int refuse_fields(const cJSON *line) {
-    for (size_t i = 0; i < sizeof refused_fields / sizeof *refused_fields; i++)
-        if (json_get(line, refused_fields[i]))
-            return err_set(ERR_UNSUPPORTED, "'%s' is not supported", refused_fields[i]);
-    return 0;
-}
-
 static int parse_object(struct request *r, const cJSON *line, const struct request_context *c) {
     if (!cJSON_IsObject(line)) return err_set(ERR_FORMAT, "not a JSON object");
     take_id(r, line);
-    TRY(refuse_fields(line));
+    TRY(fields_check(line, c->o->strict, c->ignored));
     TRY(parse_sampling(r, line, c->o));
     TRY(parse_seed(r, line, c->o));
     TRY(parse_stop(r, line, c));

@@ -77,8 +77,8 @@ void signals_keep_terminal(void);
 bool signals_interrupted(void); /* by any of them */
 void signals_clear(void);       /* Ctrl-C was meant for something that is over; other signals stay */
 void signals_end(int signal);   /* as if it had come: SIGPIPE, where standard output has no reader */
-int signals_ended(void);        /* the signal that shall end the program: any but SIGINT, which a chat outlives; 0: none */
-int signals_status(void);       /* exit status of a program that a signal ends */
+int signals_ended(void);  /* the signal that shall end the program: any but SIGINT, which a chat outlives; 0: none */
+int signals_status(void); /* exit status of a program that a signal ends */
 /* Between these signals wait: a write that one interrupted would lose what it was to write. */
 void signals_hold(void);
 void signals_release(void);

@@ -106,8 +106,7 @@ int output_refuse_output(const struct output *o, const struct output *other) {
 /* Standard output goes on where it stands (">>"). */
 int output_begin(struct output *o) {
     if (!o->is_regular) return 0;
-    if (o->fd != STDOUT_FILENO && ftruncate(o->fd, 0) != 0)
-        return err_set(ERR_IO, "%s: %s", o->name, strerror(errno));
+    if (o->fd != STDOUT_FILENO && ftruncate(o->fd, 0) != 0) return err_set(ERR_IO, "%s: %s", o->name, strerror(errno));
     struct stat st;
     if (fstat(o->fd, &st) != 0) return err_set(ERR_IO, "%s: %s", o->name, strerror(errno));
     o->end = lseek(o->fd, 0, SEEK_CUR);

@@ -30,7 +30,7 @@ struct output {
 #define OUTPUT_CLOSED ((struct output){.fd = -1})
 
 struct models;
-int output_open(struct output *, const char *path); /* NULL or "-": standard output */
+int output_open(struct output *, const char *path);                /* NULL or "-": standard output */
 int output_refuse_input(const struct output *, const char *input); /* `input` as in input_read */
 int output_refuse_models(const struct output *, const struct models *);
 int output_refuse_output(const struct output *, const struct output *other);

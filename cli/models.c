@@ -84,7 +84,8 @@ static bool try_assets(const char *root, const char *relative, struct models *ou
     buf_printf(&target, "%s%s/target", root, relative);
     buf_printf(&draft, "%s%s/draft", root, relative);
     bool found = is_directory(buf_text(&target)) && is_directory(buf_text(&draft));
-    if (found) *out = (struct models){memory_copy_text(buf_text(&target)), memory_copy_text(buf_text(&draft)), true, false};
+    if (found)
+        *out = (struct models){memory_copy_text(buf_text(&target)), memory_copy_text(buf_text(&draft)), true, false};
     buf_free(&target);
     buf_free(&draft);
     return found;

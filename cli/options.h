@@ -57,14 +57,14 @@ struct options {
     enum bucket_policy buckets;
 
     /* input and output */
-    const char *prompt, *system;      /* chat -p, --system; NULL: not given */
-    const char *input, *output;       /* -i, -o; NULL: not given */
-    int alpha_report;                 /* --alpha-report was given */
-    const char *alpha_report_file;    /* its FILE.json, or NULL */
-    const char *shape;                /* bench, inspect: TARGET[,DRAFT]; NULL: not given */
-    float simulate_alpha;             /* bench; 0: the rule */
-    int quiet, csv, special, tensors; /* flags */
-    int show_memory, show_graphs;     /* inspect */
+    const char *prompt, *system;              /* chat -p, --system; NULL: not given */
+    const char *input, *output;               /* -i, -o; NULL: not given */
+    int alpha_report;                         /* --alpha-report was given */
+    const char *alpha_report_file;            /* its FILE.json, or NULL */
+    const char *shape;                        /* bench, inspect: TARGET[,DRAFT]; NULL: not given */
+    float simulate_alpha;                     /* bench; 0: the rule */
+    int quiet, csv, special, tensors, strict; /* flags */
+    int show_memory, show_graphs;             /* inspect */
     int help, version, man;
 
     uint64_t given; /* bit i: row i of the table was given */

@@ -87,6 +87,8 @@ const struct option_row option_table[] = {
      ON_BATCH | ON_TOKENIZE | ON_BENCH, false},
     {"output", 'o', "FILE", OPTION_TEXT, AT(output), NULL, NULL, NULL, "-", "where to write; - for standard output",
      ON_BATCH | ON_TOKENIZE, false},
+    {"strict", 0, NULL, OPTION_FLAG, AT(strict), NULL, NULL, NULL, NULL,
+     "refuse lines with fields that mean nothing, instead of naming these at the end", ON_BATCH, false},
     {"special", 0, NULL, OPTION_FLAG, AT(special), NULL, NULL, NULL, NULL,
      "add the special tokens of the file's post_processor", ON_TOKENIZE, false},
     {"tensors", 0, NULL, OPTION_FLAG, AT(tensors), NULL, NULL, NULL, NULL, "list every tensor, not a summary by layer",

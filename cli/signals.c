@@ -36,10 +36,8 @@ static void die(const char *reason, int status) {
     last_words = NULL; /* a fault in there comes here again */
     if (speak) speak(last_words_user);
     restore_terminal();
-    struct iovec parts[4] = {{"duet: ", 6},
-                             {(void *)reason, strlen(reason)},
-                             {consequence, strlen(consequence)},
-                             {"\n", 1}};
+    struct iovec parts[4] = {
+        {"duet: ", 6}, {(void *)reason, strlen(reason)}, {consequence, strlen(consequence)}, {"\n", 1}};
     if (writev(STDERR_FILENO, parts, 4) < 0) _exit(status);
     _exit(status);
 }

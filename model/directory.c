@@ -12,9 +12,9 @@ static bool ends_with(const char *name, const char *end) {
 /* What people would miss, whether duet reads it or not. */
 static bool is_model_file(const char *name) {
     static const char *const names[] = {
-        "config.json",           "generation_config.json",  "tokenizer.json",    "tokenizer_config.json",
-        "chat_template.jinja",   "special_tokens_map.json", "added_tokens.json", "vocab.json",
-        "merges.txt",            "tokenizer.model",         "chat_template.json",
+        "config.json",         "generation_config.json",  "tokenizer.json",     "tokenizer_config.json",
+        "chat_template.jinja", "special_tokens_map.json", "added_tokens.json",  "vocab.json",
+        "merges.txt",          "tokenizer.model",         "chat_template.json",
     };
     static const char *const ends[] = {".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".gguf"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -99,7 +99,7 @@ START_TEST(ids_are_echoed_from_the_first_name_that_is_there)
 {
     run("{\"prompt\": \"a\", \"id\": \"x\", \"question_id\": 1}\n"
         "{\"prompt\": \"a\", \"task_id\": \"t/1\", \"question_id\": 81}\n"
-        "{\"prompt\": \"a\", \"task_id\": \"t/1\", \"category\": \"none\"}\n",
+        "{\"prompt\": \"a\", \"task_id\": \"t/1\"}\n",
         ARGUMENTS("batch", "-n", "1"));
     expect_status(0);
     cJSON *a = json_line(&p.out, 0), *b = json_line(&p.out, 1), *c = json_line(&p.out, 2);

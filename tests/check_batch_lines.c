@@ -61,7 +61,7 @@ START_TEST(every_kind_of_bad_line_is_an_error_in_its_place_and_the_rest_runs)
     enum { BAD = sizeof bad_lines / sizeof *bad_lines };
     struct buf input = {0}, sentence = {0};
     for (int i = 0; i < BAD; i++) buf_printf(&input, "%s\n", bad_lines[i].line);
-    buf_puts(&input, "{\"prompt\": \"good\", \"surprise\": true}"); /* the last line needs no newline */
+    buf_puts(&input, "{\"prompt\": \"good\", \"id\": \"last\"}"); /* the last line needs no newline */
     run(buf_text(&input), ARGUMENTS("batch", "-n", "2"));
     buf_printf(&sentence, "%d of %d lines failed", BAD, BAD + 1);
     program_expect_error(&p, 1, buf_text(&sentence));
@@ -114,7 +114,7 @@ END_TEST
 START_TEST(a_line_of_megabytes_is_read)
 {
     struct buf input = {0};
-    buf_puts(&input, "{\"prompt\": \"a\", \"note\": \"");
+    buf_puts(&input, "{\"prompt\": \"a\", \"id\": \"");
     for (int i = 0; i < 1 << 17; i++) buf_puts(&input, "0123456789abcdef");
     buf_puts(&input, "\"}\n");
     run(buf_text(&input), ARGUMENTS("batch", "-n", "1"));
