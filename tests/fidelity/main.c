@@ -3,7 +3,7 @@
  *   run_fidelity [GROUP...]    FIDELITY=small: sizes of `make test`, stopping at the first failure
  *
  * On the host the groups run in processes side by side, on a GPU one after the other in this one. The device is
- * DUET_TEST_DEVICE, else cuda in a build that has it. */
+ * DUET_TEST_DEVICE, else cuda where the build and the machine have it. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,11 +135,18 @@ static bool are_groups(int argc, char **argv) {
     return true;
 }
 
+static bool has_gpu(void) {
+    struct device *d;
+    if (device_open(&d, "cuda", NULL) != 0) return false;
+    device_close(d);
+    return true;
+}
+
 int main(int argc, char **argv) {
     const char *size = getenv("FIDELITY");
     if (!are_groups(argc, argv)) return EXIT_FAILURE;
     bool small = size && strcmp(size, "small") == 0;
-    if (sampler_cuda()) setenv("DUET_TEST_DEVICE", "cuda", 0);
+    if (has_gpu()) setenv("DUET_TEST_DEVICE", "cuda", 0);
     outcomes =
         mmap(NULL, sizeof *outcomes * FIDELITY_GROUPS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (outcomes == MAP_FAILED) return EXIT_FAILURE;
