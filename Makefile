@@ -9,7 +9,7 @@ NVCC   ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nv
 
 # The CUDA device is built where there is an nvcc. .cu files replace the stub that says that there is none.
 CU_SRC   := $(wildcard graphs/*.cu model/kernels/cuda/*.cu sampler/*.cu)
-CU_STUB  := engine/no_cuda.c
+CU_STUB  := $(wildcard */no_cuda.c)
 TEST_CU  := $(wildcard tests/*.cu)
 NVCC_OLD := $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p' | \
                                  awk '$$1 * 100 + $$2 < 1206 { print $$1 "." $$2 }'))
@@ -45,7 +45,7 @@ ifneq ($(NVCC_OLD),)
 $(error DEVICE=cuda needs nvcc 12.6 or later; $(NVCC) is $(NVCC_OLD))
 endif
 LIB_SRC   := $(filter-out $(CU_STUB),$(LIB_SRC))
-TEST_SRC  := $(filter-out tests/no_cuda.c,$(TEST_SRC))
+TEST_SRC  := $(filter-out $(CU_STUB),$(TEST_SRC))
 CUDA_LIB  := $(firstword $(wildcard $(dir $(realpath $(NVCC)))../lib64) $(dir $(realpath $(NVCC)))../lib)
 # CUDA_ARCH: architectures such as sm_90, or `all`; the default is the GPU that is there, else sm_90. PTX of the last one
 # lets newer GPUs run the program. 90a is sm_90 with the instructions that no later architecture has (wgmma).
@@ -247,7 +247,7 @@ demo: deps
 
 # --- lint -------------------------------------------------------------------------------------------------
 
-lint: lint-format lint-shell lint-headers
+lint: lint-format lint-shell lint-headers lint-links
 	$(AGAIN) run-tests SUITE=check_layering
 
 lint-format:
@@ -266,6 +266,19 @@ $(BUILD)/alone/%: % $(BUILD)/flags | build/deps.build build/deps.test
 	$(Q)printf '#include "%s"\n' $< | \
 	    $(CC) $(CPPFLAGS) $(CFLAGS) -Werror -fsyntax-only -MF $@.d -MT $@ -x c -
 	@touch $@
+
+# Each layer links with the layers below it and no other: its objects name nothing that lies above. The order is that of
+# docs/ARCHITECTURE.md.
+LAYERS := base graphs model sampler draft target verify engine
+lint-links: $(LIB_OBJ)
+	@mkdir -p $(BUILD)/links
+	@echo 'int main(void) { return 0; }' > $(BUILD)/links/main.c
+	@layers=; for layer in $(LAYERS); do \
+	    layers="$$layers $$layer"; objects=; \
+	    for l in $$layers; do objects="$$objects $$(printf '%s\n' $(LIB_OBJ) | grep "^$(BUILD)/$$l/")"; done; \
+	    $(CC) $(CFLAGS) $(LDFLAGS) $(BUILD)/links/main.c $$objects $(LDLIBS) -o $(BUILD)/links/$$layer || \
+	        { echo "duet: $$layer does not link without the layers above it" >&2; exit 1; }; \
+	done
 
 # --- install ----------------------------------------------------------------------------------------------
 
@@ -306,7 +319,7 @@ help:
 	@echo 'MODE=release|debug|asan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CUDA_ARCH=sm_90 ...|all   CC=$(CC)   WERROR=1   V=1'
 
 FORCE:
-.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-cuda-sanitize run-tests-cuda-sanitize mutate test-data demo lint lint-format lint-shell lint-headers install uninstall clean help FORCE
+.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-cuda-sanitize run-tests-cuda-sanitize mutate test-data demo lint lint-format lint-shell lint-headers lint-links install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(CUDA_TEST_OBJ:.o=.d) $(FIDELITY_OBJ:.o=.d) $(ALONE:=.d) $(wildcard $(BUILD)/bench/*.d)

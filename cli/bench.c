@@ -190,9 +190,10 @@ static int run_answers(struct bench *b) {
 
 static int run(struct bench *b) {
     const struct options *o = b->o;
+    const struct device_options device = {.threads = o->threads, .gpu = o->gpu};
     cli_note("measuring the read bandwidth");
     TRY(models_resolve(&b->models, o));
-    TRY(bench_bandwidth(o->device, o->threads, &b->bandwidth));
+    TRY(bench_bandwidth(o->device, &device, &b->bandwidth));
     TRY(engine_start(&b->engine, &b->models, o));
     TRY(bench_prompts_load(&b->prompts, o, b->engine, b->models.target));
     cli_note("measuring single steps");

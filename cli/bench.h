@@ -7,7 +7,7 @@
 
 /* Bytes a second that the device reads, by adding up a buffer larger than its caches; best of several passes. Allocates and
  * gives back. */
-int bench_bandwidth(const char *device, int threads, double *bytes_per_second);
+int bench_bandwidth(const char *device, const struct device_options *, double *bytes_per_second);
 
 /* The prompts: ids of [count] distinct ones, from -i FILE (JSONL as of `duet batch`, prompt, messages, prompt_ids, or the
  * first of turns) or built in. */

@@ -53,10 +53,10 @@ static int measure(struct device *device, struct pool *pool, size_t bytes, doubl
     return rc;
 }
 
-int bench_bandwidth(const char *device_wanted, int threads, double *bytes_per_second) {
+int bench_bandwidth(const char *device_wanted, const struct device_options *options, double *bytes_per_second) {
     struct device *device;
     struct pool *pool = NULL;
-    TRY(device_open(&device, device_wanted, &(struct device_options){.threads = threads}));
+    TRY(device_open(&device, device_wanted, options));
     size_t bytes = buffer_bytes(device);
     int rc = pool_create(device, bytes + POOL_ALIGN, &pool);
     if (rc == 0) rc = measure(device, pool, bytes, bytes_per_second);

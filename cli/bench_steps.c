@@ -4,7 +4,9 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "cli/bench.h"
+#include "draft/draft.h"
 #include "engine/probe.h"
+#include "target/target.h"
 
 /* --- single launches -------------------------------------------------------------------------------------- */
 
@@ -12,6 +14,7 @@ enum { GROUPS = 7, GROUP_US = 20000, LAUNCHES_MAX = 256 };
 
 struct launch {
     enum { LAUNCH_GRAPH, LAUNCH_DRAW, LAUNCH_ACCEPT } kind;
+    enum probe_model model;
     struct graph_key key;
     int k, at_most; /* launches a group */
 };
@@ -19,7 +22,7 @@ struct launch {
 static int submit(struct engine *e, const struct launch *l) {
     if (l->kind == LAUNCH_DRAW) return probe_launch_draw(e, l->key.batch);
     if (l->kind == LAUNCH_ACCEPT) return probe_launch_accept(e, l->key.batch, l->k);
-    return probe_launch(e, l->key);
+    return probe_launch(e, l->model, l->key);
 }
 
 static int compare_doubles(const void *a, const void *b) {
@@ -48,19 +51,20 @@ static int time_launch(struct engine *e, const struct launch *l, double *ms) {
     return 0;
 }
 
-static int time_graph(struct engine *e, enum graph_role role, int batch, int q_len, double *ms) {
-    return time_launch(e, &(struct launch){.kind = LAUNCH_GRAPH, .key = {role, batch, q_len}, .at_most = LAUNCHES_MAX},
-                       ms);
+static int time_graph(struct engine *e, enum probe_model which, int kind, int batch, int q_len, double *ms) {
+    struct launch launch = {LAUNCH_GRAPH, which, {kind, batch, q_len}, 0, LAUNCHES_MAX};
+    return time_launch(e, &launch, ms);
 }
 
 static int time_steps(struct engine *e, int batch, struct bench_steps *s) {
     struct engine_info info = engine_info(e);
     int bucket = graph_set_bucket(engine_graphs(e, 1), batch);
-    TRY(time_graph(e, GRAPH_DECODE, bucket, 1, &s->decode_ms));
-    for (int m = 2; m <= info.k_max + 1; m++) TRY(time_graph(e, GRAPH_VERIFY, bucket, m, &s->verify_ms[m]));
+    TRY(time_graph(e, PROBE_TARGET, TARGET_DECODE, bucket, 1, &s->decode_ms));
+    for (int m = 2; m <= info.k_max + 1; m++)
+        TRY(time_graph(e, PROBE_TARGET, TARGET_VERIFY, bucket, m, &s->verify_ms[m]));
     if (info.k_max > 0) {
-        TRY(time_graph(e, GRAPH_DRAFT_FIRST, bucket, 2, &s->draft_first_ms));
-        TRY(time_graph(e, GRAPH_DRAFT_STEP, bucket, 1, &s->draft_step_ms));
+        TRY(time_graph(e, PROBE_DRAFT, DRAFT_FIRST, bucket, 2, &s->draft_first_ms));
+        TRY(time_graph(e, PROBE_DRAFT, DRAFT_STEP, bucket, 1, &s->draft_step_ms));
         struct launch draw = {.kind = LAUNCH_DRAW, .key = {.batch = bucket}, .at_most = LAUNCHES_MAX};
         TRY(time_launch(e, &draw, &s->draw_ms));
     }

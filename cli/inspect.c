@@ -291,7 +291,7 @@ static void add_graph_rows(struct table *table, const struct graph_set *set, con
     for (int i = 0; set && i < graph_set_count(set); i++) {
         struct graph_info info = graph_set_info(set, i);
         table_add(table, "%s", name);
-        table_add(table, "%s", graph_role_name(info.key.role));
+        table_add(table, "%s", graph_set_kind_name(set, info.key.kind));
         table_add(table, "%d", info.key.batch);
         table_add(table, "%d", info.key.q_len);
         table_add(table, "%d", info.segments);

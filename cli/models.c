@@ -176,6 +176,7 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
         .draft = m->draft,
         .device = o->device,
         .threads = o->threads,
+        .gpu = o->gpu,
         .k = m->draft ? o->k : 0,
         .k_max = m->draft ? k_max : 0,
         .max_batch = o->batch,

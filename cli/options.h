@@ -52,7 +52,8 @@ struct options {
 
     /* machine */
     int batch, context, threads; /* context and threads 0: not given */
-    const char *device;          /* "auto", "host", "cuda" */
+    int gpu;
+    const char *device; /* "auto", "host", "cuda" */
     enum graph_mode graphs;
     enum bucket_policy buckets;
 

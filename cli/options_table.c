@@ -72,6 +72,8 @@ const struct option_row option_table[] = {
      "threads of the host device", ON_PAIR, false},
     {"device", 0, "NAME", OPTION_WORD, AT(device), NULL, "auto|host|cuda", "auto", NULL,
      "where to run: auto, host or cuda; auto takes CUDA where there is one", ON_PAIR, false},
+    {"gpu", 0, "N", OPTION_INT, AT(gpu), "[0, 63]", NULL, NULL, "0", "which GPU, where there are several", ON_PAIR,
+     false},
     {"graphs", 0, "on|off|debug", OPTION_CHOICE, AT(graphs), NULL, "on|off|debug", "on", NULL,
      "replay graphs, run every op eagerly, or replay with a break around everything", ON_RUN, false},
     {"buckets", 0, "POLICY", OPTION_CHOICE, AT(buckets), NULL, "pow2|step8|exact", "pow2", NULL,

@@ -5,7 +5,7 @@
 static int build(void *user, struct stream *stream, struct graph_key key) {
     const struct draft *d = user;
     const struct sampler_buffers *b = d->buffers;
-    if (key.role == GRAPH_DRAFT_FIRST) TRY(d->sampler->load_pending(stream, &(struct sampler_load){*b, key.batch, 0}));
+    if (key.kind == DRAFT_FIRST) TRY(d->sampler->load_pending(stream, &(struct sampler_load){*b, key.batch, 0}));
     struct rows rows = {
         .batch = key.batch,
         .q_len = key.q_len,
@@ -19,16 +19,18 @@ static int build(void *user, struct stream *stream, struct graph_key key) {
 }
 
 int draft_create_graphs(struct draft *d, const struct graph_set_options *options) {
+    static const char *const kinds[] = {[DRAFT_FIRST] = "draft_first", [DRAFT_STEP] = "draft_step"};
     struct graph_set_options o = *options;
     o.name = "draft", o.build = build, o.user = d;
+    o.kind_names = kinds, o.kind_count = DRAFT_GRAPH_KINDS;
     TRY(graph_set_create(&d->graphs, &o));
-    TRY(graph_set_add(d->graphs, GRAPH_DRAFT_FIRST, 2));
-    return graph_set_add(d->graphs, GRAPH_DRAFT_STEP, 1);
+    TRY(model_add_graphs(d->model, d->graphs, DRAFT_FIRST, o.max_batch, 2));
+    return model_add_graphs(d->model, d->graphs, DRAFT_STEP, o.max_batch, 1);
 }
 
 int draft_propose(struct draft *d, struct stream *stream, int batch, int k, struct marks *marks) {
     for (int i = 0; i < k; i++) {
-        struct graph_key key = {i == 0 ? GRAPH_DRAFT_FIRST : GRAPH_DRAFT_STEP, batch, i == 0 ? 2 : 1};
+        struct graph_key key = {i == 0 ? DRAFT_FIRST : DRAFT_STEP, batch, i == 0 ? 2 : 1};
         TRY(graph_set_launch(d->graphs, key, stream));
         TRY(marks_add(marks, stream));
         TRY(d->sampler->draw(stream, &(struct sampler_draw){*d->buffers, batch, i}));

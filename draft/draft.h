@@ -13,6 +13,8 @@
 #include "model/model.h"
 #include "sampler/sampler.h"
 
+enum draft_graph { DRAFT_FIRST, DRAFT_STEP, DRAFT_GRAPH_KINDS };
+
 struct draft {
     struct model *model;
     struct graph_set *graphs;

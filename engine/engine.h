@@ -24,6 +24,7 @@ struct engine_options {
     const char *draft;  /* directory; NULL: plain decoding */
     const char *device; /* NULL: "auto" */
     int threads;        /* 0: all */
+    int gpu;            /* which one, of a machine with several */
     int k;              /* drafted tokens a round, 0..K_MAX */
     int k_max;          /* buffers and graphs; 0: k */
     int max_batch;      /* 0: 1 */

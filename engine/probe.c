@@ -136,9 +136,8 @@ void probe_set_row_invariant_prefill(struct engine *e, bool on) {
 
 /* --- single launches --------------------------------------------------------------------------------------- */
 
-int probe_launch(struct engine *e, struct graph_key key) {
-    bool of_draft = key.role == GRAPH_DRAFT_FIRST || key.role == GRAPH_DRAFT_STEP;
-    struct graph_set *set = of_draft ? e->draft.graphs : e->target.graphs;
+int probe_launch(struct engine *e, enum probe_model which, struct graph_key key) {
+    struct graph_set *set = which == PROBE_DRAFT ? e->draft.graphs : e->target.graphs;
     return set ? graph_set_launch(set, key, e->stream) : err_set(ERR_USAGE, "no draft is loaded");
 }
 

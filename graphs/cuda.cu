@@ -353,7 +353,7 @@ static int architecture_built_for(const struct cudaDeviceProp *properties) {
     return newest;
 }
 
-extern "C" int device_open_cuda(struct device **out, const struct device_options *) {
+extern "C" int device_open_cuda(struct device **out, const struct device_options *options) {
     static const struct backend backend = make_backend();
     struct cudaDeviceProp properties;
     int count = 0;
@@ -362,7 +362,10 @@ extern "C" int device_open_cuda(struct device **out, const struct device_options
         (void)cudaGetLastError();
         return err_set(ERR_DEVICE, "no CUDA device: no GPU, or no driver for it");
     }
-    CUDA_TRY(cudaGetDeviceProperties(&properties, 0));
+    if (options->gpu < 0 || options->gpu >= count)
+        return err_set(ERR_DEVICE, "GPU %d: this machine has %d (numbered from 0)", options->gpu, count);
+    CUDA_TRY(cudaSetDevice(options->gpu));
+    CUDA_TRY(cudaGetDeviceProperties(&properties, options->gpu));
     if (properties.major < 8)
         return err_set(ERR_DEVICE, "%s: compute capability %d.%d, at least 8.0 is needed", properties.name,
                        properties.major, properties.minor);
@@ -376,7 +379,8 @@ extern "C" int device_open_cuda(struct device **out, const struct device_options
     d->starts_early = architecture_built_for(&properties) >= 900;
     d->has_wgmma = architecture_built_for(&properties) == 900 && properties.major == 9 && properties.minor == 0;
     d->takes_clusters = d->starts_early && properties.sharedMemPerBlockOptin >= (size_t)200 << 10;
-    snprintf(d->common.name, sizeof d->common.name, "%.95s", properties.name);
+    snprintf(d->common.name, sizeof d->common.name, count > 1 ? "%.80s (GPU %d)" : "%.80s", properties.name,
+             options->gpu);
     *out = &d->common;
     return 0;
 }

@@ -25,6 +25,7 @@ struct recording; /* one captured, launchable graph of one device */
 
 struct device_options {
     int threads; /* host ops; 0: the CPUs that affinity and cgroup allow */
+    int gpu;     /* CUDA: which GPU, from 0. One a thread at a time: its calls go to the one that was opened last */
     /* Wait after every launch outside a capture, so that a fault is told of the kernel that made it. */
     bool check_launches;
 };

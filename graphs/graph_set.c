@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "graphs/breakable.h"
 
-enum { MAX_BATCH = 256, EXACT_MAX_DEFAULT = 32, HASH_SIZE = 256, WARM_TILE = 8, WARM_ROWS = 136 };
+enum { MAX_BATCH = 256, EXACT_MAX_DEFAULT = 32, HASH_SIZE = 256 };
 
 struct graph {
     struct graph_key key;
@@ -20,8 +20,7 @@ struct graph {
 };
 
 struct shape {
-    enum graph_role role;
-    int q_len;
+    int kind, q_len;
 };
 
 struct graph_set {
@@ -29,6 +28,8 @@ struct graph_set {
     char name[32];        /* options.name points here */
     struct shape *shapes; /* [shape_count], as declared */
     int shape_count;
+    struct graph_key *warm_ups; /* [warm_up_count] */
+    int warm_up_count;
     bool is_captured;      /* graph_set_capture was called */
     struct graph **graphs; /* [count] in order of capture */
     int count, cap;
@@ -37,16 +38,11 @@ struct graph_set {
     struct graph_set_counts counts;
 };
 
-const char *graph_role_name(enum graph_role role) {
-    static const char *const names[GRAPH_ROLES] = {"draft_first", "draft_step", "verify", "decode"};
-    return names[role];
-}
-
 /* --- the set ------------------------------------------------------------------------------------ */
 
 static int check_options(const struct graph_set_options *o) {
-    if (!o->name || !o->build || !o->pool || !o->stream)
-        return err_set(ERR_INTERNAL, "graph_set_create: name, build, pool and stream are needed");
+    if (!o->name || !o->kind_names || o->kind_count < 1 || !o->build || !o->pool || !o->stream)
+        return err_set(ERR_INTERNAL, "graph_set_create: names, build, pool and stream are needed");
     if (o->max_batch < 1 || o->max_batch > MAX_BATCH)
         return err_set(ERR_USAGE, "%s graphs: max_batch is %d, expected 1 to %d", o->name, o->max_batch, MAX_BATCH);
     if (o->exact_max < 0) return err_set(ERR_USAGE, "%s graphs: exact_max is %d", o->name, o->exact_max);
@@ -76,7 +72,12 @@ void graph_set_destroy(struct graph_set *s) {
     for (int i = 0; i < s->count; i++) free_graph(s->graphs[i]);
     free(s->graphs);
     free(s->shapes);
+    free(s->warm_ups);
     free(s);
+}
+
+static bool is_kind(const struct graph_set *s, int kind) {
+    return kind >= 0 && kind < s->options.kind_count;
 }
 
 int graph_set_bucket(const struct graph_set *s, int batch) {
@@ -87,34 +88,49 @@ int graph_set_bucket(const struct graph_set *s, int batch) {
     return bucket < max ? bucket : max;
 }
 
-static bool is_declared(const struct graph_set *s, enum graph_role role, int q_len) {
+static bool is_declared(const struct graph_set *s, int kind, int q_len) {
     for (int i = 0; i < s->shape_count; i++)
-        if (s->shapes[i].role == role && s->shapes[i].q_len == q_len) return true;
+        if (s->shapes[i].kind == kind && s->shapes[i].q_len == q_len) return true;
     return false;
 }
 
-int graph_set_add(struct graph_set *s, enum graph_role role, int q_len) {
-    if ((unsigned)role >= GRAPH_ROLES || q_len < 1)
-        return err_set(ERR_INTERNAL, "%s graphs: role %d with q_len %d", s->name, (int)role, q_len);
+int graph_set_add(struct graph_set *s, int kind, int q_len) {
+    if (!is_kind(s, kind) || q_len < 1)
+        return err_set(ERR_INTERNAL, "%s graphs: kind %d with q_len %d", s->name, kind, q_len);
     if (s->is_captured) return err_set(ERR_INTERNAL, "%s graphs: graph_set_add after graph_set_capture", s->name);
-    if (is_declared(s, role, q_len)) return 0;
+    if (is_declared(s, kind, q_len)) return 0;
     struct shape *shapes = realloc(s->shapes, (size_t)(s->shape_count + 1) * sizeof *shapes);
     if (!shapes) return err_set(ERR_MEMORY, "no memory for the shapes of a graph set");
-    shapes[s->shape_count++] = (struct shape){role, q_len};
+    shapes[s->shape_count++] = (struct shape){kind, q_len};
     s->shapes = shapes;
+    return 0;
+}
+
+int graph_set_warm_up(struct graph_set *s, struct graph_key key) {
+    if (s->is_captured || !is_declared(s, key.kind, key.q_len))
+        return err_set(ERR_INTERNAL, "%s graphs: kind %d with q_len %d cannot be warmed up", s->name, key.kind,
+                       key.q_len);
+    struct graph_key *keys = realloc(s->warm_ups, (size_t)(s->warm_up_count + 1) * sizeof *keys);
+    if (!keys) return err_set(ERR_MEMORY, "no memory for the keys of a graph set");
+    keys[s->warm_up_count++] = key;
+    s->warm_ups = keys;
     return 0;
 }
 
 /* --- the table ---------------------------------------------------------------------------------- */
 
 static struct graph **chain_of(struct graph_set *s, struct graph_key key) {
-    unsigned hash = ((unsigned)key.batch * 31u + (unsigned)key.q_len) * 31u + (unsigned)key.role;
+    unsigned hash = ((unsigned)key.batch * 31u + (unsigned)key.q_len) * 31u + (unsigned)key.kind;
     return &s->chains[hash % HASH_SIZE];
+}
+
+static bool is_same(struct graph_key a, struct graph_key b) {
+    return a.kind == b.kind && a.batch == b.batch && a.q_len == b.q_len;
 }
 
 static struct graph *find_graph(struct graph_set *s, struct graph_key key) {
     struct graph *g = *chain_of(s, key);
-    while (g && (g->key.role != key.role || g->key.batch != key.batch || g->key.q_len != key.q_len)) g = g->next;
+    while (g && !is_same(g->key, key)) g = g->next;
     return g;
 }
 
@@ -218,28 +234,28 @@ static int prepare_graph(struct graph_set *s, struct graph_key key) {
     int rc = warm_up(s, key);
     if (rc == 0 && captures_at_start(s)) rc = capture_graph(s, key);
     if (rc == 0) return 0;
-    return err_prefix(rc, "%s graph %s (batch %d, q_len %d)", s->name, graph_role_name(key.role), key.batch, key.q_len);
+    return err_prefix(rc, "%s graph %s (batch %d, q_len %d)", s->name, graph_set_kind_name(s, key.kind), key.batch,
+                      key.q_len);
 }
 
 static bool is_bucket(const struct graph_set *s, int batch) {
     return batch > 0 && graph_set_bucket(s, batch) == batch;
 }
 
-static int tiles_of(int rows) {
-    return ((rows < WARM_ROWS ? rows : WARM_ROWS) + WARM_TILE - 1) / WARM_TILE;
-}
-
-/* Is the key prepared at start-up? With EXACT, where each batch is a bucket, the batches that bring a new number of tiles. */
-static bool is_prepared(const struct graph_set *s, int batch, int q_len) {
-    if (!is_bucket(s, batch)) return false;
-    if (s->options.policy != BUCKETS_EXACT || batch == s->options.max_batch) return true;
-    return tiles_of(batch * q_len) != tiles_of((batch - 1) * q_len);
+/* Is the key prepared at start-up? With EXACT, where each batch is a bucket, the largest batch and what is to be warmed up. */
+static bool is_prepared(const struct graph_set *s, struct graph_key key) {
+    if (!is_bucket(s, key.batch)) return false;
+    if (s->options.policy != BUCKETS_EXACT || key.batch == s->options.max_batch) return true;
+    for (int i = 0; i < s->warm_up_count; i++)
+        if (is_same(s->warm_ups[i], key)) return true;
+    return false;
 }
 
 static int64_t prepared_count(const struct graph_set *s) {
     int64_t count = 0;
     for (int batch = 1; batch <= s->options.max_batch; batch++)
-        for (int i = 0; i < s->shape_count; i++) count += is_prepared(s, batch, s->shapes[i].q_len);
+        for (int i = 0; i < s->shape_count; i++)
+            count += is_prepared(s, (struct graph_key){s->shapes[i].kind, batch, s->shapes[i].q_len});
     return count;
 }
 
@@ -256,8 +272,8 @@ static int prepare_bucket(struct graph_set *s, int batch, int64_t *done, int64_t
     const struct progress *progress = &s->options.progress;
     char what[128];
     for (int i = 0; i < s->shape_count; i++) {
-        struct graph_key key = {s->shapes[i].role, batch, s->shapes[i].q_len};
-        if (!is_prepared(s, batch, key.q_len)) continue;
+        struct graph_key key = {s->shapes[i].kind, batch, s->shapes[i].q_len};
+        if (!is_prepared(s, key)) continue;
         if (progress->report) describe_key(s, key, what, sizeof what), progress_report(progress, what, *done, total);
         TRY(prepare_graph(s, key));
         ++*done;
@@ -289,7 +305,7 @@ static int replay_graph(struct graph_set *s, struct graph *g, struct stream *str
     if (g->generation != generation)
         return err_set(ERR_INTERNAL,
                        "%s graph %s (batch %d, q_len %d) was captured over pool generation %llu, the pool is now %llu",
-                       s->name, graph_role_name(g->key.role), g->key.batch, g->key.q_len,
+                       s->name, graph_set_kind_name(s, g->key.kind), g->key.batch, g->key.q_len,
                        (unsigned long long)g->generation, (unsigned long long)generation);
     g->last_use = ++s->clock;
     g->replays++;
@@ -305,12 +321,12 @@ static int launch_and_capture(struct graph_set *s, struct graph_key key, struct 
 }
 
 int graph_set_launch(struct graph_set *s, struct graph_key key, struct stream *stream) {
-    if ((unsigned)key.role >= GRAPH_ROLES || !is_bucket(s, key.batch))
-        return err_set(ERR_INTERNAL, "%s graphs: no bucket of role %d has batch %d", s->name, (int)key.role, key.batch);
+    if (!is_kind(s, key.kind) || !is_bucket(s, key.batch))
+        return err_set(ERR_INTERNAL, "%s graphs: no bucket of kind %d has batch %d", s->name, key.kind, key.batch);
     if (s->options.mode == GRAPHS_OFF) return s->options.build(s->options.user, stream, key);
     struct graph *g = find_graph(s, key);
     if (g) return replay_graph(s, g, stream);
-    if (s->options.policy == BUCKETS_EXACT && is_declared(s, key.role, key.q_len))
+    if (s->options.policy == BUCKETS_EXACT && is_declared(s, key.kind, key.q_len))
         return launch_and_capture(s, key, stream);
     s->counts.eager_fallbacks++;
     return s->options.build(s->options.user, stream, key);
@@ -320,6 +336,10 @@ int graph_set_launch(struct graph_set *s, struct graph_key key, struct stream *s
 
 int graph_set_count(const struct graph_set *s) {
     return s->count;
+}
+
+const char *graph_set_kind_name(const struct graph_set *s, int kind) {
+    return s->options.kind_names[kind];
 }
 
 struct graph_info graph_set_info(const struct graph_set *s, int index) {

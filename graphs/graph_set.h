@@ -1,4 +1,4 @@
-/* The graphs of one model, keyed by (role, batch, q_len).
+/* The graphs of one model, keyed by (kind, batch, q_len). What a kind is, the caller knows; here it has a name.
  *
  * A set owns capture (largest bucket first: warm up eagerly, capture, keep), the choice of the bucket for
  * a number of live rows, and replay. What a graph does is the caller's `build` function, which submits the
@@ -10,9 +10,8 @@
  *
  * Policies: POW2 (default) and STEP8 capture all their buckets at start-up; EXACT captures a batch on first
  * use and evicts the least recently used beyond `exact_max`: the one stated exception to "no capture after
- * start-up". What kernels do once, at their first launch, happens at start-up there too: a device chooses among
- * kernels by the role, q_len and the number of tiles of 8 rows in batch * q_len, up to 128 rows, and each such choice
- * runs once. */
+ * start-up". What kernels do once, at their first launch, happens at start-up there too, for the keys that the caller names
+ * by graph_set_warm_up: such that every kernel runs once. */
 #ifndef DUET_GRAPHS_GRAPH_SET_H
 #define DUET_GRAPHS_GRAPH_SET_H
 
@@ -20,14 +19,11 @@
 #include "graphs/device.h"
 #include "graphs/pool.h"
 
-enum graph_role { GRAPH_DRAFT_FIRST, GRAPH_DRAFT_STEP, GRAPH_VERIFY, GRAPH_DECODE, GRAPH_ROLES };
 enum graph_mode { GRAPHS_ON, GRAPHS_OFF, GRAPHS_DEBUG };
 enum bucket_policy { BUCKETS_POW2, BUCKETS_STEP8, BUCKETS_EXACT };
 
-const char *graph_role_name(enum graph_role); /* "draft_first", ... */
-
 struct graph_key {
-    enum graph_role role;
+    int kind;  /* 0 .. kind_count - 1 */
     int batch; /* rows of the bucket, padding included */
     int q_len; /* tokens a row */
 };
@@ -39,7 +35,9 @@ struct graph_key {
 typedef int (*graph_build_fn)(void *user, struct stream *stream, struct graph_key key);
 
 struct graph_set_options {
-    const char *name; /* "draft", "target": for progress and reports */
+    const char *name;              /* "draft", "target": for progress and reports */
+    const char *const *kind_names; /* [kind_count], which outlive the set */
+    int kind_count;
     enum graph_mode mode;
     enum bucket_policy policy;
     int max_batch; /* 1..256 */
@@ -61,9 +59,11 @@ void graph_set_destroy(struct graph_set *);
  * shape to replay. 1 <= batch <= max_batch (0 otherwise); the largest bucket is max_batch itself. */
 int graph_set_bucket(const struct graph_set *, int batch);
 
-/* Declares that (role, q_len) will be replayed at every bucket; once more changes nothing. Before
+/* Declares that (kind, q_len) will be replayed at every bucket; once more changes nothing. Before
  * graph_set_capture. */
-int graph_set_add(struct graph_set *, enum graph_role role, int q_len);
+int graph_set_add(struct graph_set *, int kind, int q_len);
+/* With EXACT: this declared key runs once at start-up, as those of the largest batch do. Before graph_set_capture. */
+int graph_set_warm_up(struct graph_set *, struct graph_key key);
 
 /* Captures all declared keys at all buckets, largest first (for EXACT and OFF the warm-up alone). Once; progress names the
  * bucket and the device's free memory. Allocates, synchronises. On error the set holds what was captured until then. */
@@ -83,6 +83,7 @@ struct graph_info {
     uint64_t replays;
 };
 int graph_set_count(const struct graph_set *);
+const char *graph_set_kind_name(const struct graph_set *, int kind);
 struct graph_info graph_set_info(const struct graph_set *, int index); /* in order of capture */
 
 struct graph_set_counts {

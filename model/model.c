@@ -292,3 +292,11 @@ int model_upload(struct model *m, struct stream *stream, const struct progress *
     free(rope);
     return rc;
 }
+
+int model_add_graphs(const struct model *m, struct graph_set *set, int kind, int max_batch, int q_len) {
+    TRY(graph_set_add(set, kind, q_len));
+    for (int batch = 1; m->ops->kernel_class && batch < max_batch; batch++)
+        if (batch == 1 || m->ops->kernel_class(batch * q_len) != m->ops->kernel_class((batch - 1) * q_len))
+            TRY(graph_set_warm_up(set, (struct graph_key){kind, batch, q_len}));
+    return 0;
+}

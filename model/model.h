@@ -6,6 +6,7 @@
 #define DUET_MODEL_MODEL_H
 
 #include "base/progress.h"
+#include "graphs/graph_set.h"
 #include "graphs/pool.h"
 #include "model/config.h"
 #include "model/ops.h"
@@ -44,6 +45,9 @@ int model_upload(struct model *, struct stream *, const struct progress *);
 /* Submits one pass over `rows`; logits [batch or T, vocab rows of the file] f32 device, NULL with LOGITS_NONE.
  * Capturable; neither allocates nor synchronises. With LOGITS_NONE the last layer stops after its K and V. */
 int model_forward(struct model *, struct stream *, const struct rows *, enum logits_rows, float *logits);
+
+/* Declares the graphs of passes of `q_len` tokens a row in `set`, and which of them run every kernel once (graph_set_warm_up). */
+int model_add_graphs(const struct model *, struct graph_set *set, int kind, int max_batch, int q_len);
 
 /* Rows of a prefill's chunks: a multiple of KV_PAGE and of PREFILL_PAD. On CUDA enough to keep tensor cores busy. */
 enum { PREFILL_CHUNK_MAX = 512 };

@@ -143,6 +143,8 @@ struct ops {
     int (*gate_up)(struct stream *, const struct op_gate_up *);
     int (*logits)(struct stream *, const struct op_logits *);
     bool (*attention_needs_partials)(const struct device *, int head_dim); /* NULL: never */
+    /* Passes of one class launch the same kernels, those of a larger class others; by the number of rows. NULL: one class. */
+    int (*kernel_class)(int rows);
 };
 
 const struct ops *ops_host(void);

@@ -19,13 +19,15 @@ static int build(void *user, struct stream *stream, struct graph_key key) {
 }
 
 int target_create_graphs(struct target *t, const struct graph_set_options *options, int k_max) {
+    static const char *const kinds[] = {[TARGET_VERIFY] = "verify", [TARGET_DECODE] = "decode"};
     struct graph_set_options o = *options;
     o.name = "target", o.build = build, o.user = t;
+    o.kind_names = kinds, o.kind_count = TARGET_GRAPH_KINDS;
     TRY(graph_set_create(&t->graphs, &o));
-    for (int k = k_max; k >= 1; k--) TRY(graph_set_add(t->graphs, GRAPH_VERIFY, k + 1));
-    return graph_set_add(t->graphs, GRAPH_DECODE, 1);
+    for (int k = k_max; k >= 1; k--) TRY(model_add_graphs(t->model, t->graphs, TARGET_VERIFY, o.max_batch, k + 1));
+    return model_add_graphs(t->model, t->graphs, TARGET_DECODE, o.max_batch, 1);
 }
 
 int target_decode(struct target *t, struct stream *stream, int batch) {
-    return graph_set_launch(t->graphs, (struct graph_key){GRAPH_DECODE, batch, 1}, stream);
+    return graph_set_launch(t->graphs, (struct graph_key){TARGET_DECODE, batch, 1}, stream);
 }

@@ -10,6 +10,8 @@
 #include "model/model.h"
 #include "sampler/sampler.h"
 
+enum target_graph { TARGET_VERIFY, TARGET_DECODE, TARGET_GRAPH_KINDS };
+
 struct target {
     struct model *model;
     struct graph_set *graphs;

@@ -7,7 +7,10 @@
 #include "tests/faulty_host.h"
 #include "tests/support.h"
 
-/* A model of two ops over one pool: out[row] += tokens[row] * q_len + role, then count[0] += batch. */
+enum { KIND_DRAFT_FIRST, KIND_DRAFT_STEP, KIND_VERIFY, KIND_DECODE, KINDS };
+static const char *const kind_names[KINDS] = {"draft_first", "draft_step", "verify", "decode"};
+
+/* A model of two ops over one pool: out[row] += tokens[row] * q_len + kind, then count[0] += batch. */
 struct world {
     struct device *device;
     struct stream *stream;
@@ -23,12 +26,12 @@ struct world {
 struct rows_args {
     int32_t *out;
     const int32_t *tokens;
-    int32_t batch, q_len, role;
+    int32_t batch, q_len, kind;
 };
 
 static int run_rows(const void *args) {
     const struct rows_args *a = args;
-    for (int b = 0; b < a->batch; b++) a->out[b] += a->tokens[b] * a->q_len + a->role;
+    for (int b = 0; b < a->batch; b++) a->out[b] += a->tokens[b] * a->q_len + a->kind;
     return 0;
 }
 
@@ -54,7 +57,7 @@ static int build(void *user, struct stream *stream, struct graph_key key) {
     if (w->builds < 512) w->built[w->builds] = key;
     w->builds++;
     if (w->builds == w->fail_at) return err_set(ERR_LIMIT, "the build failed");
-    struct rows_args rows = {w->out, w->tokens, key.batch, key.q_len, (int32_t)key.role};
+    struct rows_args rows = {w->out, w->tokens, key.batch, key.q_len, (int32_t)key.kind};
     TRY(stream_run_host(stream, run_rows, &rows, sizeof rows));
     if (w->break_between) TRY(graph_run_eager(stream, double_first, &w->out, sizeof w->out));
     struct count_args count = {w->count, key.batch};
@@ -87,6 +90,8 @@ static void world_close(struct world *w, struct graph_set *set) {
 static struct graph_set_options options_of(struct world *w, enum bucket_policy policy, int max_batch) {
     return (struct graph_set_options){
         .name = "draft",
+        .kind_names = kind_names,
+        .kind_count = KINDS,
         .policy = policy,
         .max_batch = max_batch,
         .build = build,
@@ -102,8 +107,8 @@ static struct graph_set *set_open(const struct graph_set_options *o) {
     return set;
 }
 
-static struct graph_key key_of(enum graph_role role, int batch, int q_len) {
-    return (struct graph_key){role, batch, q_len};
+static struct graph_key key_of(int kind, int batch, int q_len) {
+    return (struct graph_key){kind, batch, q_len};
 }
 
 /* --- buckets ------------------------------------------------------------------------------------ */
@@ -140,7 +145,7 @@ START_TEST(every_batch_replays_a_captured_graph)
     for (int max = 1; max <= 64; max++) {
         struct graph_set_options o = options_of(&w, _i ? BUCKETS_STEP8 : BUCKETS_POW2, max);
         struct graph_set *set = set_open(&o);
-        ck_ok(graph_set_add(set, GRAPH_VERIFY, 5));
+        ck_ok(graph_set_add(set, KIND_VERIFY, 5));
         ck_ok(graph_set_capture(set));
         int captured = graph_set_count(set), below = 0;
         for (int batch = 1; batch <= max; batch++) {
@@ -151,7 +156,7 @@ START_TEST(every_batch_replays_a_captured_graph)
             ck_assert_int_eq(graph_set_bucket(set, bucket), bucket);
             below = bucket;
             *w.count = 0;
-            ck_ok(graph_set_launch(set, key_of(GRAPH_VERIFY, bucket, 5), w.stream));
+            ck_ok(graph_set_launch(set, key_of(KIND_VERIFY, bucket, 5), w.stream));
             ck_assert_int_eq(*w.count, bucket);
         }
         ck_assert_int_eq(below, max);
@@ -170,13 +175,13 @@ START_TEST(exact_captures_each_batch_at_its_first_launch)
     struct graph_set_options o = options_of(&w, BUCKETS_EXACT, 64);
     o.exact_max = 64;
     struct graph_set *set = set_open(&o);
-    ck_ok(graph_set_add(set, GRAPH_DECODE, 1));
+    ck_ok(graph_set_add(set, KIND_DECODE, 1));
     ck_ok(graph_set_capture(set));
     ck_assert_int_eq(graph_set_count(set), 0);
     for (int batch = 1; batch <= 64; batch++)
         for (int turn = 0; turn < 3; turn++) {
             *w.count = 0;
-            ck_ok(graph_set_launch(set, key_of(GRAPH_DECODE, batch, 1), w.stream));
+            ck_ok(graph_set_launch(set, key_of(KIND_DECODE, batch, 1), w.stream));
             ck_assert_int_eq(*w.count, batch); /* once: the first launch does the work too */
             ck_assert_int_eq(graph_set_count(set), batch);
         }
@@ -194,17 +199,17 @@ START_TEST(exact_evicts_the_least_recently_used)
     struct graph_set_options o = options_of(&w, BUCKETS_EXACT, 8);
     o.exact_max = 3;
     struct graph_set *set = set_open(&o);
-    ck_ok(graph_set_add(set, GRAPH_DECODE, 1));
+    ck_ok(graph_set_add(set, KIND_DECODE, 1));
     static const int order[] = {1, 2, 3, 1, 3, 4}; /* 4 drives out 2 */
-    for (int i = 0; i < 6; i++) ck_ok(graph_set_launch(set, key_of(GRAPH_DECODE, order[i], 1), w.stream));
+    for (int i = 0; i < 6; i++) ck_ok(graph_set_launch(set, key_of(KIND_DECODE, order[i], 1), w.stream));
     ck_assert_int_eq(graph_set_count(set), 3);
     ck_assert_uint_eq(graph_set_counts(set).evictions, 1);
     static const int left[] = {1, 3, 4};
     for (int i = 0; i < 3; i++) ck_assert_int_eq(graph_set_info(set, i).key.batch, left[i]);
     int builds = w.builds;
-    for (int i = 0; i < 3; i++) ck_ok(graph_set_launch(set, key_of(GRAPH_DECODE, left[i], 1), w.stream));
+    for (int i = 0; i < 3; i++) ck_ok(graph_set_launch(set, key_of(KIND_DECODE, left[i], 1), w.stream));
     ck_assert_int_eq(w.builds, builds);
-    ck_ok(graph_set_launch(set, key_of(GRAPH_DECODE, 2, 1), w.stream)); /* comes back, drives out 1 */
+    ck_ok(graph_set_launch(set, key_of(KIND_DECODE, 2, 1), w.stream)); /* comes back, drives out 1 */
     ck_assert_int_gt(w.builds, builds);
     ck_assert_uint_eq(graph_set_counts(set).evictions, 2);
     ck_assert_int_eq(graph_set_info(set, 0).key.batch, 3);
@@ -212,18 +217,23 @@ START_TEST(exact_evicts_the_least_recently_used)
 }
 END_TEST
 
-/* Where kernels load at their first launch: every number of tiles up to 128 rows, and the largest batch. */
-START_TEST(exact_warms_up_every_choice_of_kernel_at_start_up)
+/* Where kernels load at their first launch. */
+START_TEST(exact_warms_up_the_largest_batch_and_the_keys_that_are_named)
 {
     faulty_host.is_async = true;
     struct world w = world_open();
     struct graph_set_options o = options_of(&w, BUCKETS_EXACT, 200);
     struct graph_set *set = set_open(&o);
-    ck_ok(graph_set_add(set, GRAPH_DECODE, 1));
-    ck_ok(graph_set_add(set, GRAPH_VERIFY, 20));
+    ck_ok(graph_set_add(set, KIND_DECODE, 1));
+    ck_ok(graph_set_add(set, KIND_VERIFY, 20));
+    ck_ok(graph_set_warm_up(set, key_of(KIND_DECODE, 1, 1)));
+    ck_ok(graph_set_warm_up(set, key_of(KIND_DECODE, 9, 1)));
+    ck_ok(graph_set_warm_up(set, key_of(KIND_VERIFY, 3, 20)));
+    ck_assert_int_eq(graph_set_warm_up(set, key_of(KIND_VERIFY, 3, 21)), ERR_INTERNAL); /* not declared */
     ck_ok(graph_set_capture(set));
-    ck_assert_int_eq(w.builds, 18 + 8); /* decode: 1, 9, ... 129 and 200; verify: 1 to 7 and 200 */
+    ck_assert_int_eq(w.builds, 3 + 2);
     ck_assert_int_eq(graph_set_count(set), 0);
+    ck_assert_int_eq(graph_set_warm_up(set, key_of(KIND_DECODE, 2, 1)), ERR_INTERNAL); /* too late */
     world_close(&w, set);
 }
 END_TEST
@@ -253,9 +263,9 @@ START_TEST(capture_goes_from_the_largest_bucket_down)
     struct reports reports = {0};
     o.progress = (struct progress){keep_report, &reports};
     struct graph_set *set = set_open(&o);
-    ck_ok(graph_set_add(set, GRAPH_DRAFT_FIRST, 2));
-    ck_ok(graph_set_add(set, GRAPH_DRAFT_STEP, 1));
-    ck_ok(graph_set_add(set, GRAPH_DRAFT_STEP, 1)); /* once more changes nothing */
+    ck_ok(graph_set_add(set, KIND_DRAFT_FIRST, 2));
+    ck_ok(graph_set_add(set, KIND_DRAFT_STEP, 1));
+    ck_ok(graph_set_add(set, KIND_DRAFT_STEP, 1)); /* once more changes nothing */
     ck_ok(graph_set_capture(set));
     static const int batches[] = {6, 6, 4, 4, 2, 2, 1, 1};
     ck_assert_int_eq(graph_set_count(set), 8);
@@ -264,7 +274,7 @@ START_TEST(capture_goes_from_the_largest_bucket_down)
         struct graph_info info = graph_set_info(set, i);
         ck_assert_int_eq(info.key.batch, batches[i]);
         ck_assert_int_eq(info.key.q_len, i % 2 ? 1 : 2);
-        ck_assert_int_eq(info.key.role, i % 2 ? GRAPH_DRAFT_STEP : GRAPH_DRAFT_FIRST);
+        ck_assert_int_eq(info.key.kind, i % 2 ? KIND_DRAFT_STEP : KIND_DRAFT_FIRST);
         ck_assert_int_eq(info.nodes, 2);
         ck_assert_int_eq(info.segments, 1);
         ck_assert_uint_gt(info.bytes, 0);
@@ -285,15 +295,15 @@ START_TEST(ten_thousand_launches_neither_capture_nor_allocate)
     struct world w = world_open();
     struct graph_set_options o = options_of(&w, BUCKETS_POW2, 8);
     struct graph_set *set = set_open(&o);
-    ck_ok(graph_set_add(set, GRAPH_DRAFT_STEP, 1));
-    ck_ok(graph_set_add(set, GRAPH_DRAFT_FIRST, 2));
+    ck_ok(graph_set_add(set, KIND_DRAFT_STEP, 1));
+    ck_ok(graph_set_add(set, KIND_DRAFT_FIRST, 2));
     ck_ok(graph_set_capture(set));
     uint64_t allocations = device_allocations(w.device);
     struct stream_counts before = stream_counts(w.stream);
     int builds = w.builds, graphs = graph_set_count(set);
     for (int i = 0; i < 10000; i++) {
         int bucket = graph_set_bucket(set, 1 + i % 8);
-        struct graph_key key = i % 3 ? key_of(GRAPH_DRAFT_STEP, bucket, 1) : key_of(GRAPH_DRAFT_FIRST, bucket, 2);
+        struct graph_key key = i % 3 ? key_of(KIND_DRAFT_STEP, bucket, 1) : key_of(KIND_DRAFT_FIRST, bucket, 2);
         ck_ok(graph_set_launch(set, key, w.stream));
     }
     struct stream_counts after = stream_counts(w.stream);
@@ -316,13 +326,13 @@ START_TEST(a_failed_build_names_its_graph_and_leaves_no_capture)
     struct world w = world_open();
     struct graph_set_options o = options_of(&w, BUCKETS_POW2, 4);
     struct graph_set *set = set_open(&o);
-    ck_ok(graph_set_add(set, GRAPH_VERIFY, 3));
+    ck_ok(graph_set_add(set, KIND_VERIFY, 3));
     w.fail_at = 2; /* the capture of batch 2 */
     ck_assert_int_eq(graph_set_capture(set), ERR_LIMIT);
     ck_assert_str_eq(err_message(), "draft graph verify (batch 2, q_len 3): the build failed");
     ck_assert(!stream_is_capturing(w.stream));
     ck_assert_int_eq(graph_set_count(set), 1);
-    ck_ok(graph_set_launch(set, key_of(GRAPH_VERIFY, 4, 3), w.stream));
+    ck_ok(graph_set_launch(set, key_of(KIND_VERIFY, 4, 3), w.stream));
     ck_ok(stream_sync(w.stream));
     world_close(&w, set);
 }
@@ -337,15 +347,14 @@ static void run_mode(enum graph_mode mode, bool with_break, int32_t out[257]) {
     struct graph_set_options o = options_of(&w, BUCKETS_POW2, 6);
     o.mode = mode;
     struct graph_set *set = set_open(&o);
-    ck_ok(graph_set_add(set, GRAPH_VERIFY, 4));
-    ck_ok(graph_set_add(set, GRAPH_DECODE, 1));
+    ck_ok(graph_set_add(set, KIND_VERIFY, 4));
+    ck_ok(graph_set_add(set, KIND_DECODE, 1));
     ck_ok(graph_set_capture(set));
     ck_assert_int_eq(*w.count, 0); /* capture runs nothing */
     for (int i = 0; i < 20; i++) {
         for (int b = 0; b < 6; b++) w.tokens[b] = 7 * i + b;
         int bucket = graph_set_bucket(set, 1 + i % 6);
-        ck_ok(
-            graph_set_launch(set, i % 2 ? key_of(GRAPH_VERIFY, bucket, 4) : key_of(GRAPH_DECODE, bucket, 1), w.stream));
+        ck_ok(graph_set_launch(set, i % 2 ? key_of(KIND_VERIFY, bucket, 4) : key_of(KIND_DECODE, bucket, 1), w.stream));
     }
     memcpy(out, w.out, 256 * sizeof *out);
     out[256] = *w.count;
@@ -372,13 +381,13 @@ START_TEST(debug_replays_one_eager_call_a_graph)
     struct graph_set_options o = options_of(&w, BUCKETS_POW2, 1);
     o.mode = GRAPHS_DEBUG;
     struct graph_set *set = set_open(&o);
-    ck_ok(graph_set_add(set, GRAPH_VERIFY, 4));
+    ck_ok(graph_set_add(set, KIND_VERIFY, 4));
     ck_ok(graph_set_capture(set));
     struct graph_info info = graph_set_info(set, 0);
     ck_assert_int_eq(info.segments, 1);
     ck_assert_int_eq(info.nodes, 0);
     struct stream_counts before = stream_counts(w.stream);
-    ck_ok(graph_set_launch(set, key_of(GRAPH_VERIFY, 1, 4), w.stream));
+    ck_ok(graph_set_launch(set, key_of(KIND_VERIFY, 1, 4), w.stream));
     struct stream_counts after = stream_counts(w.stream);
     ck_assert_uint_eq(after.kernel_launches, before.kernel_launches + 2);
     ck_assert_uint_eq(after.graph_launches, before.graph_launches);
@@ -392,10 +401,10 @@ START_TEST(off_captures_nothing)
     struct graph_set_options o = options_of(&w, BUCKETS_POW2, 4);
     o.mode = GRAPHS_OFF;
     struct graph_set *set = set_open(&o);
-    ck_ok(graph_set_add(set, GRAPH_VERIFY, 4));
+    ck_ok(graph_set_add(set, KIND_VERIFY, 4));
     ck_ok(graph_set_capture(set));
     ck_assert_int_eq(w.builds, 0);
-    ck_ok(graph_set_launch(set, key_of(GRAPH_VERIFY, 2, 4), w.stream));
+    ck_ok(graph_set_launch(set, key_of(KIND_VERIFY, 2, 4), w.stream));
     ck_assert_int_eq(w.builds, 1);
     ck_assert_int_eq(graph_set_count(set), 0);
     ck_assert_uint_eq(stream_counts(w.stream).captures, 0);
@@ -409,7 +418,7 @@ START_TEST(a_break_inside_build_makes_three_segments)
     w.break_between = true;
     struct graph_set_options o = options_of(&w, BUCKETS_POW2, 1);
     struct graph_set *set = set_open(&o);
-    ck_ok(graph_set_add(set, GRAPH_DECODE, 1));
+    ck_ok(graph_set_add(set, KIND_DECODE, 1));
     ck_ok(graph_set_capture(set));
     ck_assert_int_eq(graph_set_info(set, 0).segments, 3);
     ck_assert_int_eq(graph_set_info(set, 0).nodes, 2);
@@ -422,11 +431,11 @@ START_TEST(a_key_without_a_graph_runs_eagerly_and_is_counted)
     struct world w = world_open();
     struct graph_set_options o = options_of(&w, _i ? BUCKETS_EXACT : BUCKETS_POW2, 4);
     struct graph_set *set = set_open(&o);
-    ck_ok(graph_set_add(set, GRAPH_VERIFY, 4));
+    ck_ok(graph_set_add(set, KIND_VERIFY, 4));
     ck_ok(graph_set_capture(set));
     *w.count = 0;
-    ck_ok(graph_set_launch(set, key_of(GRAPH_VERIFY, 2, 3), w.stream));
-    ck_ok(graph_set_launch(set, key_of(GRAPH_DECODE, 2, 4), w.stream));
+    ck_ok(graph_set_launch(set, key_of(KIND_VERIFY, 2, 3), w.stream));
+    ck_ok(graph_set_launch(set, key_of(KIND_DECODE, 2, 4), w.stream));
     ck_assert_int_eq(*w.count, 4);
     ck_assert_uint_eq(graph_set_counts(set).eager_fallbacks, 2);
     ck_assert_uint_eq(graph_set_counts(set).replays, 0);
@@ -435,22 +444,22 @@ START_TEST(a_key_without_a_graph_runs_eagerly_and_is_counted)
 END_TEST
 
 /* Roles of equal batch and q_len are different graphs; a batch is given, never derived from tokens. */
-START_TEST(roles_and_shapes_have_separate_graphs)
+START_TEST(kinds_and_shapes_have_separate_graphs)
 {
     struct world w = world_open();
     struct graph_set_options o = options_of(&w, BUCKETS_STEP8, 32);
     struct graph_set *set = set_open(&o);
     enum { Q_MAX = 33, BUCKETS = 7 };
-    for (int role = 0; role < GRAPH_ROLES; role++)
-        for (int q_len = 1; q_len <= Q_MAX; q_len++) ck_ok(graph_set_add(set, (enum graph_role)role, q_len));
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int q_len = 1; q_len <= Q_MAX; q_len++) ck_ok(graph_set_add(set, kind, q_len));
     ck_ok(graph_set_capture(set));
-    ck_assert_int_eq(graph_set_count(set), GRAPH_ROLES * Q_MAX * BUCKETS);
+    ck_assert_int_eq(graph_set_count(set), KINDS * Q_MAX * BUCKETS);
     for (int b = 0; b < 32; b++) w.tokens[b] = 100;
     for (int i = 0; i < graph_set_count(set); i++) {
         struct graph_key key = graph_set_info(set, i).key;
         memset(w.out, 0, 256 * sizeof *w.out);
         ck_ok(graph_set_launch(set, key, w.stream));
-        for (int b = 0; b < 32; b++) ck_assert_int_eq(w.out[b], b < key.batch ? 100 * key.q_len + (int)key.role : 0);
+        for (int b = 0; b < 32; b++) ck_assert_int_eq(w.out[b], b < key.batch ? 100 * key.q_len + (int)key.kind : 0);
     }
     for (int i = 0; i < graph_set_count(set); i++) ck_assert_uint_eq(graph_set_info(set, i).replays, 1);
     world_close(&w, set);
@@ -463,11 +472,11 @@ START_TEST(a_moved_pool_is_noticed_at_replay)
     struct graph_set_options o = options_of(&w, BUCKETS_POW2, 2);
     o.mode = _i ? GRAPHS_DEBUG : GRAPHS_ON;
     struct graph_set *set = set_open(&o);
-    ck_ok(graph_set_add(set, GRAPH_VERIFY, 5));
+    ck_ok(graph_set_add(set, KIND_VERIFY, 5));
     ck_ok(graph_set_capture(set));
-    ck_ok(graph_set_launch(set, key_of(GRAPH_VERIFY, 2, 5), w.stream));
+    ck_ok(graph_set_launch(set, key_of(KIND_VERIFY, 2, 5), w.stream));
     ck_ok(pool_reset(w.pool, 1 << 16));
-    ck_assert_int_eq(graph_set_launch(set, key_of(GRAPH_VERIFY, 2, 5), w.stream), ERR_INTERNAL);
+    ck_assert_int_eq(graph_set_launch(set, key_of(KIND_VERIFY, 2, 5), w.stream), ERR_INTERNAL);
     ck_assert_ptr_nonnull(strstr(err_message(), "draft graph verify (batch 2, q_len 5)"));
     ck_assert_uint_eq(graph_set_counts(set).replays, 1);
     world_close(&w, set);
@@ -482,11 +491,11 @@ START_TEST(a_batch_that_is_no_bucket_is_refused)
     struct graph_set_options o = options_of(&w, BUCKETS_POW2, 8);
     o.mode = (enum graph_mode)_i;
     struct graph_set *set = set_open(&o);
-    ck_ok(graph_set_add(set, GRAPH_VERIFY, 5));
+    ck_ok(graph_set_add(set, KIND_VERIFY, 5));
     static const int batches[] = {-1, 0, 3, 9, 1000};
     for (int i = 0; i < 5; i++)
-        ck_assert_int_eq(graph_set_launch(set, key_of(GRAPH_VERIFY, batches[i], 5), w.stream), ERR_INTERNAL);
-    ck_assert_int_eq(graph_set_launch(set, key_of(GRAPH_ROLES, 1, 5), w.stream), ERR_INTERNAL);
+        ck_assert_int_eq(graph_set_launch(set, key_of(KIND_VERIFY, batches[i], 5), w.stream), ERR_INTERNAL);
+    ck_assert_int_eq(graph_set_launch(set, key_of(KINDS, 1, 5), w.stream), ERR_INTERNAL);
     ck_assert_int_eq(w.builds, 0);
     world_close(&w, set);
 }
@@ -509,21 +518,24 @@ START_TEST(bad_options_and_late_additions_are_refused)
     ck_assert_int_eq(graph_set_create(&set, &o), ERR_USAGE);
     graph_set_destroy(NULL);
     set = set_open(&good);
-    ck_assert_int_eq(graph_set_add(set, GRAPH_ROLES, 1), ERR_INTERNAL);
-    ck_assert_int_eq(graph_set_add(set, GRAPH_VERIFY, 0), ERR_INTERNAL);
+    ck_assert_int_eq(graph_set_add(set, KINDS, 1), ERR_INTERNAL);
+    ck_assert_int_eq(graph_set_add(set, KIND_VERIFY, 0), ERR_INTERNAL);
     ck_ok(graph_set_capture(set));
-    ck_assert_int_eq(graph_set_add(set, GRAPH_VERIFY, 1), ERR_INTERNAL);
+    ck_assert_int_eq(graph_set_add(set, KIND_VERIFY, 1), ERR_INTERNAL);
     ck_assert_int_eq(graph_set_capture(set), ERR_INTERNAL);
     world_close(&w, set);
 }
 END_TEST
 
-START_TEST(roles_have_names)
+START_TEST(kinds_have_the_callers_names)
 {
-    ck_assert_str_eq(graph_role_name(GRAPH_DRAFT_FIRST), "draft_first");
-    ck_assert_str_eq(graph_role_name(GRAPH_DRAFT_STEP), "draft_step");
-    ck_assert_str_eq(graph_role_name(GRAPH_VERIFY), "verify");
-    ck_assert_str_eq(graph_role_name(GRAPH_DECODE), "decode");
+    struct world w = world_open();
+    struct graph_set_options o = options_of(&w, BUCKETS_POW2, 8);
+    struct graph_set *set = set_open(&o);
+    for (int kind = 0; kind < KINDS; kind++) ck_assert_str_eq(graph_set_kind_name(set, kind), kind_names[kind]);
+    world_close(&w, set);
+    o.kind_names = NULL;
+    ck_assert_int_eq(graph_set_create(&set, &o), ERR_INTERNAL);
 }
 END_TEST
 
@@ -534,7 +546,7 @@ Suite *check_graph_set(void) {
     tcase_add_loop_test(t, every_batch_replays_a_captured_graph, 0, 2);
     tcase_add_test(t, exact_captures_each_batch_at_its_first_launch);
     tcase_add_test(t, exact_evicts_the_least_recently_used);
-    tcase_add_test(t, exact_warms_up_every_choice_of_kernel_at_start_up);
+    tcase_add_test(t, exact_warms_up_the_largest_batch_and_the_keys_that_are_named);
     suite_add_tcase(suite, t);
     t = tcase_create("capture");
     tcase_add_test(t, capture_goes_from_the_largest_bucket_down);
@@ -547,13 +559,13 @@ Suite *check_graph_set(void) {
     tcase_add_test(t, off_captures_nothing);
     tcase_add_test(t, a_break_inside_build_makes_three_segments);
     tcase_add_loop_test(t, a_key_without_a_graph_runs_eagerly_and_is_counted, 0, 2);
-    tcase_add_test(t, roles_and_shapes_have_separate_graphs);
+    tcase_add_test(t, kinds_and_shapes_have_separate_graphs);
     tcase_add_loop_test(t, a_moved_pool_is_noticed_at_replay, 0, 2);
     suite_add_tcase(suite, t);
     t = tcase_create("errors");
     tcase_add_loop_test(t, a_batch_that_is_no_bucket_is_refused, 0, 3);
     tcase_add_test(t, bad_options_and_late_additions_are_refused);
-    tcase_add_test(t, roles_have_names);
+    tcase_add_test(t, kinds_have_the_callers_names);
     suite_add_tcase(suite, t);
     return suite;
 }

@@ -1,7 +1,7 @@
 #include "verify/verify.h"
 
 int verify_score(struct target *t, struct stream *stream, int batch, int k) {
-    return graph_set_launch(t->graphs, (struct graph_key){GRAPH_VERIFY, batch, k + 1}, stream);
+    return graph_set_launch(t->graphs, (struct graph_key){TARGET_VERIFY, batch, k + 1}, stream);
 }
 
 int verify_accept(struct target *t, struct stream *stream, int batch, int k) {

@@ -1,8 +1,6 @@
-/* What the CUDA files define, for a build without them. */
+/* What the CUDA files here define, for a build without them. */
 #include "base/err.h"
 #include "graphs/backend.h"
-#include "model/ops.h"
-#include "sampler/sampler.h"
 
 bool device_cuda_is_built(void) {
     return false;
@@ -12,12 +10,4 @@ int device_open_cuda(struct device **out, const struct device_options *options) 
     (void)options;
     *out = NULL;
     return err_set(ERR_DEVICE, "no CUDA device in this build");
-}
-
-const struct ops *ops_cuda(void) {
-    return NULL;
-}
-
-const struct sampler_ops *sampler_cuda(void) {
-    return NULL;
 }
