@@ -12,24 +12,12 @@ static const char *styled(enum style style) {
 
 /* --- the banner ------------------------------------------------------------------------------------------------ */
 
-static double count_parameters(const struct model_config *m) {
-    double width = m->width, head = m->head_dim, hidden = m->hidden;
-    double rows = (double)(m->heads + 2 * m->kv_heads) * head;
-    double layer = width * rows + (double)m->heads * head * width + 3 * width * hidden + 2 * width;
-    if (m->qkv_bias) layer += rows;
-    if (m->qk_norm) layer += 2 * head;
-    return (double)m->vocab * width * (m->tied ? 1 : 2) + (double)m->layers * layer + width;
-}
-
-static void name_model(struct buf *line, const char *role, const char *name, const char *dir) {
-    struct model_config config;
-    buf_printf(line, "%s %s", role, name);
-    if (model_config_load(&config, dir) != 0) return;
-    double millions = count_parameters(&config) / 1e6;
+static void name_model(struct buf *line, const char *role, const char *name, int64_t parameters) {
+    double millions = (double)parameters / 1e6;
     if (millions >= 1000)
-        buf_printf(line, " (%.1fB)", millions / 1000);
+        buf_printf(line, "%s %s (%.1fB)", role, name, millions / 1000);
     else
-        buf_printf(line, " (%.1fM)", millions);
+        buf_printf(line, "%s %s (%.1fM)", role, name, millions);
 }
 
 void chat_banner(struct chat *c) {
@@ -37,8 +25,8 @@ void chat_banner(struct chat *c) {
     struct engine_info info = engine_info(c->engine);
     struct buf line = {0};
     buf_printf(&line, " %s: ", DUET_VERSION);
-    name_model(&line, "target", o->target ? o->target : "embedded", c->models.target);
-    if (c->models.draft) name_model(&line, ", draft", o->draft ? o->draft : "embedded", c->models.draft);
+    name_model(&line, "target", o->target ? o->target : "embedded", info.target_parameters);
+    if (c->models.draft) name_model(&line, ", draft", o->draft ? o->draft : "embedded", info.draft_parameters);
     buf_printf(&line, ", K %d, context %d, %s\n", info.k, info.context, info.device);
     buf_puts(&line, "/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends the chat\n");
     fputs(styled(STYLE_BOLD), stdout);

@@ -22,14 +22,17 @@ static void print_line(const char *name, const char *format, ...) {
     va_end(args);
 }
 
-static void print_rope(const struct model_config *c) {
-    if (c->rope == ROPE_LLAMA3)
-        print_line("rope", "theta %g, llama3 scaling by %g (low %g, high %g, trained on %d)", c->rope_theta,
-                   c->rope_factor, c->rope_low_freq, c->rope_high_freq, c->rope_original_positions);
-    else if (c->rope == ROPE_LINEAR)
-        print_line("rope", "theta %g, linear scaling by %g", c->rope_theta, c->rope_factor);
-    else
-        print_line("rope", "theta %g", c->rope_theta);
+static void print_rope(const char *name, const struct rope_config *r) {
+    static const char *const types[] = {"", ", linear", ", llama3", ", yarn", ", dynamic", ", longrope", ", proportional"};
+    struct buf text = {0};
+    buf_printf(&text, "theta %g%s", r->theta, types[r->type]);
+    if (r->factor != 1) buf_printf(&text, " by %g", r->factor);
+    if (r->type == ROPE_LLAMA3) buf_printf(&text, " (low %g, high %g)", r->low_freq, r->high_freq);
+    if (r->original_positions > 0) buf_printf(&text, ", trained on %d", r->original_positions);
+    if (r->dims < r->head_dim) buf_printf(&text, ", %d of %d dimensions turn", r->dims, r->head_dim);
+    if (r->attention_factor != 1) buf_printf(&text, ", times %.4g", r->attention_factor);
+    print_line(name, "%s", buf_text(&text));
+    buf_free(&text);
 }
 
 /* What comes from a file, without control characters, until the next call. */
@@ -58,18 +61,30 @@ static void print_sampling(const struct model_config *c) {
     buf_free(&text);
 }
 
+static void print_windows(const struct model_config *c) {
+    int sliding = 0, window = 0;
+    for (int l = 0; l < c->layers; l++)
+        if (c->layer[l].window > 0) sliding++, window = c->layer[l].window;
+    if (sliding == 0)
+        print_line("positions", "%d", c->positions);
+    else if (sliding == c->layers)
+        print_line("positions", "%d, sliding window %d", c->positions, window);
+    else
+        print_line("positions", "%d, sliding window %d in %d of %d layers", c->positions, window, sliding, c->layers);
+}
+
 static void print_config(const struct model_config *c) {
-    print_line("architecture", "%s%s%s", architecture_name(c->arch), c->qkv_bias ? ", QKV bias" : "",
+    print_line("architecture", "%s%s%s", c->architecture, c->qkv_bias ? ", QKV bias" : "",
                c->qk_norm ? ", q/k norm" : "");
     print_line("layers", "%d", c->layers);
     print_line("width", "%d, MLP %d", c->width, c->hidden);
     print_line("heads", "%d of %d, %d for keys and values", c->heads, c->head_dim, c->kv_heads);
     print_line("vocabulary", "%d rows, head %s", c->vocab, c->tied ? "tied to the embedding" : "of its own");
-    if (c->window)
-        print_line("positions", "%d, sliding window %d", c->positions, c->window);
-    else
-        print_line("positions", "%d", c->positions);
-    print_rope(c);
+    print_windows(c);
+    if (c->experts > 0)
+        print_line("experts", "%d of width %d, %d for each token", c->experts, c->expert_hidden, c->experts_chosen);
+    print_rope("rope", &c->rope[0]);
+    if (c->ropes > 1) print_rope("sliding rope", &c->rope[1]);
     print_line("norm", "RMS, eps %g", (double)c->norm_eps);
 }
 

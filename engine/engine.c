@@ -16,6 +16,7 @@ int engine_layout(struct engine *e, struct pool *pool) {
         .max_rows = block > chunk ? block : chunk,
         .graph_rows = block,
         .pages = e->pages,
+        .slots = e->max_batch + 1,
         .rope_positions = e->context + e->k_max + 1,
     };
     TRY(model_layout(e->target_model, &limits, pool));
@@ -252,6 +253,8 @@ struct engine_info engine_info(const struct engine *e) {
         .context = e->context,
         .context_capped = e->context_capped,
         .vocab = e->vocab,
+        .target_parameters = model_parameters(e->target_model),
+        .draft_parameters = e->draft_model ? model_parameters(e->draft_model) : 0,
         .k = e->k,
         .k_max = e->k_max,
         .max_batch = e->max_batch,

@@ -62,6 +62,7 @@ struct engine_info {
     int context;         /* usable positions of a sequence */
     bool context_capped; /* the default is less than the target has positions for */
     int vocab;           /* ids of a prompt lie in [0, vocab) */
+    int64_t target_parameters, draft_parameters; /* 0: no draft */
     int k, k_max, max_batch;
     enum accept_rule accept;
     uint64_t pool_bytes;

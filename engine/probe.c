@@ -34,7 +34,7 @@ static void widen(float *out, const void *in, size_t n, enum dtype type) {
 }
 
 /* Keys or values of `positions` positions, which lie [HKV, KV_PAGE, DH] in each page, as [positions, HKV, DH]. */
-static int read_cache(struct engine *e, const struct model_config *c, const void *cache, enum dtype type,
+static int read_cache(struct engine *e, const struct layer_config *c, const void *cache, enum dtype type,
                       const struct sequence *s, int positions, float *out) {
     size_t dh = (size_t)c->head_dim, heads = (size_t)c->kv_heads, row = dh * (size_t)dtype_bytes(type);
     size_t bytes = heads * KV_PAGE * row;
@@ -60,8 +60,8 @@ static int read_cache(struct engine *e, const struct model_config *c, const void
 
 int probe_read_kv(struct engine *e, const struct sequence *s, enum probe_model which, int layer, int positions,
                   float *k, float *v) {
-    const struct model_config *c = probe_config(e, which);
-    struct kv_layer kv = model_kv(model_of(e, which), layer);
+    const struct layer_config *c = &probe_config(e, which)->layer[layer];
+    struct kv_layer kv = cache_layer(model_get_cache(model_of(e, which)), layer);
     TRY(read_cache(e, c, kv.k, kv.type, s, positions, k));
     return read_cache(e, c, kv.v, kv.type, s, positions, v);
 }
@@ -80,11 +80,11 @@ typedef int (*page_fn)(struct engine *e, char *page, size_t bytes, void *user);
 static int visit_free_pages(struct engine *e, int first_page, page_fn visit, void *user) {
     struct model *models[] = {e->target_model, e->draft_model};
     for (size_t i = 0; i < 2 && models[i]; i++) {
-        const struct model_config *c = model_get_config(models[i]);
-        size_t bytes = (size_t)c->kv_heads * KV_PAGE * (size_t)c->head_dim;
-        bytes *= (size_t)dtype_bytes(model_kv(models[i], 0).type);
-        for (int l = 0; l < c->layers; l++) {
-            struct kv_layer kv = model_kv(models[i], l);
+        const struct cache *cache = model_get_cache(models[i]);
+        for (int l = 0; l < model_get_config(models[i])->layers; l++) {
+            struct kv_layer kv = cache_layer(cache, l);
+            size_t bytes = cache_page_bytes(cache, l);
+            if (bytes == 0) continue; /* another layer's */
             for (int p = first_page; p < e->pages; p++) {
                 if (is_owned(e, p)) continue;
                 TRY(visit(e, (char *)kv.k + (size_t)p * bytes, bytes, user));

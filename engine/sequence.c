@@ -115,8 +115,15 @@ static int stage_slot(struct engine *e, struct sequence *s) {
     return event_record(stage->sent, e->stream);
 }
 
+/* What depends on how long a sequence may become is decided when it gets its pages: the same for all its passes. */
+static int open_in_models(struct engine *e, const struct sequence *s) {
+    TRY(model_open_sequence(e->target_model, e->stream, s->slot, s->capacity));
+    return e->draft_model ? model_open_sequence(e->draft_model, e->stream, s->slot, s->capacity) : 0;
+}
+
 static int start_answer(struct engine *e, struct sequence *s, int old_length) {
     TRY(stage_pages(e, s));
+    TRY(open_in_models(e, s));
     TRY(ingest(e, s, old_length));
     return stage_slot(e, s);
 }

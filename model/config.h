@@ -1,37 +1,70 @@
-/* config.json and generation_config.json of a Hugging Face directory.
+/* What config.json and generation_config.json say of a model, whatever its family.
  *
- * Reads files as transformers 4 writes them (rope_theta, rope_scaling, torch_dtype) and as transformers 5 does
- * (rope_parameters, dtype). An architecture, rope type, activation or tensor-shaping option that duet does not
- * know is refused by name. */
+ * Read as transformers 4 writes them (rope_theta, rope_scaling, torch_dtype), as transformers 5 does (rope_parameters,
+ * layer_types, dtype), and wrapped in text_config. What is left out has the family's own default. An architecture, rope type,
+ * activation or option that shapes tensors and that duet does not know is refused by name. */
 #ifndef DUET_MODEL_CONFIG_H
 #define DUET_MODEL_CONFIG_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum architecture { ARCH_LLAMA, ARCH_MISTRAL, ARCH_QWEN2, ARCH_QWEN3 };
-enum rope_type { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3 };
-enum { END_IDS_MAX = 16, HEAD_DIM_MIN = 8, HEAD_DIM_MAX = 256 };
+struct family; /* model/families/family.h */
+
+enum { END_IDS_MAX = 16, HEAD_DIM_MIN = 8, HEAD_DIM_MAX = 512, LAYERS_MAX = 256, ROPES_MAX = 2 };
+
+enum rope_type { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_DYNAMIC, ROPE_LONGROPE, ROPE_PROPORTIONAL };
+
+struct rope_config {
+    enum rope_type type;
+    int32_t head_dim;      /* of the heads that it turns */
+    int32_t dims;          /* R: pairs are made of the first R dimensions; the others stand still */
+    bool pairs_neighbours; /* (2i, 2i + 1), else (i, i + R/2) */
+    double theta, factor;
+    double low_freq, high_freq;           /* llama3 */
+    double beta_fast, beta_slow;          /* yarn */
+    bool truncate;                        /* yarn: its correction range is rounded to whole pairs */
+    double attention_factor;              /* times cos and sin: yarn, longrope */
+    int32_t original_positions;           /* llama3, yarn, dynamic, longrope */
+    float short_factor[HEAD_DIM_MAX / 2]; /* longrope, [R/2]: up to original_positions */
+    float long_factor[HEAD_DIM_MAX / 2];  /* and beyond */
+};
+
+/* Layers need not be alike. */
+struct layer_config {
+    int32_t window; /* in tokens; 0: none */
+    int32_t rope;   /* which of the configuration's */
+    int32_t kv_heads, head_dim, hidden;
+    int32_t kv_layer; /* whose keys and values it uses: its own, or an earlier layer's */
+    bool has_experts; /* in place of the MLP, or beside it */
+    bool v_is_k;      /* there is no v projection */
+};
 
 struct model_config {
-    enum architecture arch;
-    int32_t vocab;     /* V: rows of the embedding, padding included */
-    int32_t width;     /* D */
-    int32_t hidden;    /* F: MLP width */
-    int32_t layers;    /* L */
-    int32_t heads;     /* H */
-    int32_t kv_heads;  /* HKV */
-    int32_t head_dim;  /* DH: HEAD_DIM_MIN..HEAD_DIM_MAX, even */
-    int32_t positions; /* max_position_embeddings */
-    int32_t window;    /* sliding window in tokens; 0: none */
+    const struct family *family;
+    const char *architecture; /* "LlamaForCausalLM" */
+    int32_t vocab;            /* V: rows of the embedding, padding included */
+    int32_t width;            /* D */
+    int32_t hidden;           /* F: MLP width */
+    int32_t layers;           /* L */
+    int32_t heads;            /* H */
+    int32_t kv_heads;         /* HKV */
+    int32_t head_dim;         /* DH: HEAD_DIM_MIN..HEAD_DIM_MAX, even */
+    int32_t positions;        /* of a sequence: max_position_embeddings, or what the rope type makes of it */
     float norm_eps;
-    bool tied;     /* lm_head is the embedding */
-    bool qkv_bias; /* Qwen2 */
-    bool qk_norm;  /* Qwen3 */
-    enum rope_type rope;
-    double rope_theta;
-    double rope_factor, rope_low_freq, rope_high_freq; /* llama3, linear (factor) */
-    int32_t rope_original_positions;
+    bool tied; /* lm_head is the embedding */
+    bool qkv_bias, qk_norm;
+    bool mlp_is_gelu; /* else silu */
+    float embedding_scale, attention_scale, residual_scale, logits_scale;
+    float attention_cap, logits_cap;                /* 0: none */
+    int32_t experts, experts_chosen, expert_hidden; /* 0: none */
+    bool router_softmax_of_all, router_renormalises;
+    float router_scale; /* times the router's logits */
+    int32_t per_layer_width,
+        per_layer_vocab; /* inputs of each layer besides the residual stream (Gemma 4 E); 0: none */
+    struct rope_config rope[ROPES_MAX];
+    int32_t ropes;
+    struct layer_config layer[LAYERS_MAX];
     int32_t bos_id;                          /* -1: none */
     int32_t end_ids[END_IDS_MAX], end_count; /* union of config.json's and generation_config.json's, ascending */
     /* sampling values of generation_config.json, for `inspect` only; NAN / -1 when absent */
@@ -39,15 +72,20 @@ struct model_config {
     int32_t gen_top_k;
 };
 
-const char *architecture_name(enum architecture); /* "LlamaForCausalLM", ... */
-
 /* Reads DIR/config.json and, where it exists, DIR/generation_config.json. Errors name the file. */
 int model_config_load(struct model_config *out, const char *dir);
 /* One file in config.json's form. */
 int model_config_load_file(struct model_config *out, const char *path);
+/* Text in config.json's form; `label` is what errors are about. */
+int model_config_parse(struct model_config *out, const char *text, const char *label);
 
-/* Fills rope [positions, DH/2, 2] (cos, sin) in f32, computed in double. llama3 scaling: as Meta's
- * reference (wavelength bands between low and high frequency factors). Host memory. */
-void model_config_rope(const struct model_config *, int positions, float *rope);
+/* Fills table [positions, DH/2, 2] (cos, sin) in f32, computed in double; host memory. Frequencies that depend on the length of
+ * a sequence are those of a sequence of up to `length` positions: dynamic and longrope have one choice for a sequence, made when it
+ * is opened (rope_is_long). */
+void model_config_rope(const struct rope_config *, int positions, int length, float *table);
+/* Is a sequence of `length` positions past what the rope was trained on, so that it takes other frequencies? */
+bool rope_is_long(const struct rope_config *, int length);
+/* Has the type frequencies of both kinds? */
+bool rope_has_long(const struct rope_config *);
 
 #endif

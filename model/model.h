@@ -1,4 +1,4 @@
-/* A model: configuration, weights, KV cache, scratch, and the forward pass.
+/* A model: configuration, weights, cache, scratch, and the passes that its family lists.
  *
  * Lifetime: model_open (files only) -> model_layout on a plan, then on the real pool -> model_upload -> any number
  * of model_forward. Belongs to one thread. */
@@ -8,6 +8,7 @@
 #include "base/progress.h"
 #include "graphs/graph_set.h"
 #include "graphs/pool.h"
+#include "model/cache.h"
 #include "model/config.h"
 #include "model/ops.h"
 
@@ -18,6 +19,7 @@ struct model_limits {
     int max_rows;       /* T of the largest pass, a prefill's rounded up to PREFILL_PAD */
     int graph_rows;     /* T of the largest pass that is no prefill */
     int pages;          /* P, page 0 included */
+    int slots;          /* of sequences, the dummy's included */
     int rope_positions; /* context and slack */
 };
 
@@ -30,10 +32,11 @@ int model_open(struct model **out, const char *dir, const char *name, struct dev
 int model_open_random(struct model **out, const char *shape, const char *name, struct device *device);
 void model_close(struct model *);
 const struct model_config *model_get_config(const struct model *);
+const struct cache *model_get_cache(const struct model *);
 int64_t model_parameters(const struct model *);
 uint64_t model_mapped_bytes(const struct model *); /* weights read in place from the files; 0 where they are copied */
 bool model_is_rounded(const struct model *);       /* are f32 weights kept in 16 bits? (CUDA) */
-/* Bytes that one row's pass reads from the weights (embedding counted only where it is the head). */
+/* Bytes that one row's pass reads from the weights: of experts those that it chooses, of the embedding only what is the head. */
 uint64_t model_step_bytes(const struct model *);
 uint64_t model_kv_bytes_per_token(const struct model *);
 
@@ -42,8 +45,11 @@ int model_layout(struct model *, const struct model_limits *, struct pool *);
 /* Copies weights (CUDA), fills the rope table. Synchronises. */
 int model_upload(struct model *, struct stream *, const struct progress *);
 
+/* A sequence of up to `length` positions takes `slot`: which frequencies its rope takes, for all its passes. In stream order. */
+int model_open_sequence(struct model *, struct stream *, int slot, int length);
+
 /* Submits one pass over `rows`; logits [batch or T, vocab rows of the file] f32 device, NULL with LOGITS_NONE.
- * Capturable; neither allocates nor synchronises. With LOGITS_NONE the last layer stops after its K and V. */
+ * Capturable; neither allocates nor synchronises. With LOGITS_NONE it stops after the last K and V. */
 int model_forward(struct model *, struct stream *, const struct rows *, enum logits_rows, float *logits);
 
 /* Declares the graphs of passes of `q_len` tokens a row in `set`, and which of them run every kernel once (graph_set_warm_up). */
@@ -76,8 +82,5 @@ void prefill_destroy(struct prefill_buffers *, struct device *);
 int prefill_layout(struct prefill_buffers *, const struct device *, struct pool *); /* cuts inputs and workspace */
 int model_prefill(struct model *, struct stream *, struct prefill_buffers *, int32_t slot, const int32_t *tokens,
                   int first, int last);
-
-/* For tests: layer l's cache. */
-struct kv_layer model_kv(const struct model *, int layer);
 
 #endif

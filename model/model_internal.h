@@ -1,24 +1,64 @@
-/* What model.c, forward.c and prefill.c share. */
+/* A model's inside, for the files of model/ and model/families/. */
 #ifndef DUET_MODEL_MODEL_INTERNAL_H
 #define DUET_MODEL_MODEL_INTERNAL_H
 
+#include "model/cache.h"
 #include "model/model.h"
+#include "model/pass.h"
 #include "model/safetensors.h"
 
+/* A layer's weights, of which a family has some. */
 struct layer {
-    struct weight attn_norm;      /* [1, D] */
+    struct norm attn_norm, post_attn_norm, mlp_norm, post_mlp_norm;
     struct weight wq, wk, wv, wo; /* [H*DH, D], [HKV*DH, D] twice, [D, H*DH] */
-    struct weight bq, bk, bv;     /* [1, rows of wq, wk, wv] or absent */
-    struct weight q_norm, k_norm; /* [1, DH] or absent */
-    struct weight mlp_norm;       /* [1, D] */
-    struct weight gate, up, down; /* [F, D] twice, [D, F] */
+    struct weight bq, bk, bv, bo; /* [1, rows of wq, wk, wv, wo] */
+    struct norm q_norm, k_norm, v_norm;
+    struct weight sinks;               /* [1, H] */
+    struct weight gate, up, down;      /* [F, D] twice, [D, F] */
+    struct weight router, router_bias; /* [E, D], [1, E] */
+    struct weight expert_scale;        /* [1, E] */
+    struct norm router_norm, expert_norm, post_dense_norm, post_expert_norm;
+    struct experts expert_gate, expert_up, expert_down; /* [F, D] twice, [D, F] of each */
+    struct experts expert_gate_bias, expert_up_bias, expert_down_bias;
+    struct weight input_gate, input_projection; /* of per-layer inputs: [P, D], [D, P] */
+    struct norm post_input_norm;
+    struct weight layer_scale; /* [1, 1] */
 };
 
-/* One expected tensor and where it goes. */
+/* One expected tensor, or part of one, and where it goes. */
 struct binding {
-    char name[96];
+    char name[112];
+    struct weight *weight; /* of [rows, cols] */
     int64_t rows, cols;
-    struct weight *weight;
+    int64_t all, first, step; /* rows of the tensor; which of them */
+    int64_t stack, index;     /* experts in one tensor; 0: a matrix of its own */
+    bool is_transposed;
+    bool is_norm; /* random weights: the factor is 1 */
+    float norm_offset;
+    bool is_copied;   /* into `weights`; else it is read in the mapped file */
+    const void *file; /* where it begins in the mapped file */
+    enum dtype file_format;
+};
+
+/* What a pass needs of scratch, each [T, numbers a row] f32 (or less). */
+enum scratch {
+    SCRATCH_RESIDUAL,
+    SCRATCH_NORMED,
+    SCRATCH_QUERIES,
+    SCRATCH_ATTENDED,
+    SCRATCH_PARTS, /* of graph_rows */
+    SCRATCH_KV_ROWS,
+    SCRATCH_GATED, /* of CUDA's prefill */
+    SCRATCH_MLP,
+    SCRATCH_OUTPUT,
+    SCRATCH_DENSE_OUTPUT,
+    SCRATCH_ROUTER,
+    SCRATCH_CHOSEN,
+    SCRATCH_LISTS,
+    SCRATCH_EXPERTS,
+    SCRATCH_LAYER_INPUTS,
+    SCRATCH_LAYER_INPUTS_PROJECTED,
+    SCRATCHES
 };
 
 struct model {
@@ -29,32 +69,46 @@ struct model {
     struct model_config config;
     struct safetensors *files;
 
-    struct weight embedding, norm, head; /* [V, D], [1, D], [V, D] (the embedding when tied) */
-    struct layer *layers;                /* [L] */
-    struct binding *bindings;            /* [binding_count] sorted by name */
-    int binding_count;
+    struct weight embedding, head;                   /* [V, D] (the head is the embedding when tied) */
+    struct norm norm;                                /* [1, D] */
+    struct weight layer_embedding, layer_projection; /* of per-layer inputs: [V, L*P], [L*P, D] */
+    struct norm layer_input_norm;
+    struct layer *layers;     /* [L] */
+    struct binding *bindings; /* [binding_count] in the order in which they were named */
+    int binding_count, binding_cap;
+    struct weight **expert_lists; /* [expert_list_count] what struct experts point to */
+    int expert_list_count;
+    const char *ignored[8]; /* [ignored_count] prefixes */
+    int ignored_count;
 
-    bool is_mapped;         /* weights are read in the mapped files (host device), else they lie in `weights` */
+    bool is_mapped;         /* weights are read in the mapped files where they lie there as they are (host device) */
     bool is_random;         /* there are no files */
     bool is_rounded;        /* the files hold f32, the device 16 bits */
-    enum dtype type;        /* of keys and values */
-    enum dtype weight_type; /* of `weights` */
-    char *weights;          /* in the order of bindings, each aligned to POOL_ALIGN */
-    float *partials;        /* [graph_rows, H, ATTENTION_PARTS, DH + 2] where attention needs them */
+    enum dtype type;        /* of what feeds products, and of keys and values */
+    enum dtype weight_type; /* of `weights` on a device that does not read the files */
+    char *weights;          /* copied ones in the order of bindings, each aligned to POOL_ALIGN */
 
     struct model_limits limits;
-    float *rope; /* [rope_positions, DH/2, 2] */
-    char *k, *v; /* [L, P, HKV, PAGE, DH] */
-    /* scratch of a pass */
-    float *x, *normed;   /* [T, D] */
-    float *q, *attended; /* [T, H*DH] */
-    float *kv_rows;      /* [T, 2*HKV*DH] */
-    float *gated;        /* [2, T, F] on CUDA */
-    float *h;            /* [T, F] */
+    struct cache cache;
+    float *rope[ROPES_MAX]; /* [1 or 2, rope_positions, DH/2, 2] */
+    int32_t *rope_choice;   /* [slots]: not 0: a long sequence. NULL: no rope asks */
+    size_t scratch_per_row[SCRATCHES];
+    float *scratch[SCRATCHES];
+    float *logits;                      /* where the head writes */
+    struct pass passes[LOGITS_ALL + 1]; /* by enum logits_rows */
 };
 
+/* binder.c: looks every binding up in the files, and sets its weight; with random weights, its shape alone. Refuses tensors of the
+ * files that no binding names. */
+int model_resolve_bindings(struct model *);
+size_t binding_elements(const struct binding *);
+
+/* builder.c: runs the family's list once to learn what scratch it needs; makes the passes when all addresses are known. */
+void model_measure_pass(struct model *);
+void model_build_passes(struct model *);
+
 /* upload.c: the type that a device with its own memory keeps this model's weights in, F16 where all of the files is, else
- * BF16; the bytes they need; the copy (or the random numbers), which makes every struct weight point to the device.
+ * BF16; the bytes of what is copied; the copy (or the random numbers), which makes every struct weight point to it.
  * Synchronises, allocates. */
 enum dtype model_device_type(const struct model *);
 size_t model_device_bytes(const struct model *);

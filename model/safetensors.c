@@ -205,31 +205,33 @@ static bool find_dtype(const char *name, enum dtype *out) {
     return false;
 }
 
-static bool has_shape(const struct tensor *t, int64_t rows, int64_t cols) {
-    if (rows == 1 && t->dims == 1) return t->shape[0] == cols;
-    return t->dims == 2 && t->shape[0] == rows && t->shape[1] == cols;
+/* A vector may be stored as a matrix of one row. */
+static bool has_shape(const struct tensor *t, const int64_t *shape, int dims) {
+    if (dims == 1 && t->dims == 2 && t->shape[0] == 1) return t->shape[1] == shape[0];
+    return t->dims == dims && memcmp(t->shape, shape, (size_t)dims * sizeof *shape) == 0;
 }
 
-static int fail_mismatch(const struct tensor *t, int64_t rows, int64_t cols) {
-    struct buf shape = {0};
-    for (int i = 0; i < t->dims; i++) buf_printf(&shape, "%s%lld", i ? ", " : "", (long long)t->shape[i]);
-    buf_printf(&shape, "] %s, expected [", t->dtype);
-    if (rows != 1) buf_printf(&shape, "%lld, ", (long long)rows);
-    int rc = err_set(ERR_FORMAT, "%s: tensor '%s' is [%s%lld] BF16, F16 or F32", t->file, t->name, buf_text(&shape),
-                     (long long)cols);
-    buf_free(&shape);
+static void list_shape(struct buf *out, const int64_t *shape, int dims) {
+    buf_putc(out, '[');
+    for (int i = 0; i < dims; i++) buf_printf(out, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    buf_putc(out, ']');
+}
+
+static int fail_mismatch(const struct tensor *t, const int64_t *expected, int dims) {
+    struct buf shapes = {0};
+    list_shape(&shapes, t->shape, t->dims);
+    buf_printf(&shapes, " %s, expected ", t->dtype);
+    list_shape(&shapes, expected, dims);
+    int rc = err_set(ERR_FORMAT, "%s: tensor '%s' is %s BF16, F16 or F32", t->file, t->name, buf_text(&shapes));
+    buf_free(&shapes);
     return rc;
 }
 
-int safetensors_weight(const struct safetensors *s, const char *name, int64_t rows, int64_t cols, struct weight *out) {
+int safetensors_expect(const struct safetensors *s, const char *name, const int64_t *shape, int dims,
+                       const struct tensor **out, enum dtype *format) {
     const struct tensor *t = safetensors_find(s, name);
-    *out = (struct weight){0};
+    *out = t;
     if (!t) return err_set(ERR_FORMAT, "%s: tensor '%s' is missing", s->source, name);
-    if (!find_dtype(t->dtype, &out->type) || !has_shape(t, rows, cols)) return fail_mismatch(t, rows, cols);
-    if (rows > INT32_MAX || cols > INT32_MAX)
-        return err_set(ERR_LIMIT, "%s: tensor '%s' has a dimension above 2^31 - 1", t->file, name);
-    out->data = t->data;
-    out->rows = (int32_t)rows;
-    out->cols = (int32_t)cols;
+    if (!find_dtype(t->dtype, format) || !has_shape(t, shape, dims)) return fail_mismatch(t, shape, dims);
     return 0;
 }

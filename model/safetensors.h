@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "model/ops.h"
+#include "model/operands.h"
 
 enum { TENSOR_DIMS_MAX = 8 };
 
@@ -32,8 +32,11 @@ int safetensors_count(const struct safetensors *);
 const struct tensor *safetensors_at(const struct safetensors *, int index);          /* sorted by name */
 const struct tensor *safetensors_find(const struct safetensors *, const char *name); /* NULL if absent */
 
-/* A weight by name with exactly this shape (rows 1 expects [cols]) and dtype BF16, F16 or F32.
- * ERR_FORMAT: "FILE: tensor 'NAME' is [2, 3] F32, expected [4, 3]", or missing. */
-int safetensors_weight(const struct safetensors *, const char *name, int64_t rows, int64_t cols, struct weight *out);
+const char *safetensors_source(const struct safetensors *); /* the path of the one file or of the index, for messages */
+
+/* A tensor by name with exactly this shape and BF16, F16 or F32 numbers. ERR_FORMAT: "FILE: tensor 'NAME' is [2, 3] F32, expected
+ * [4, 3]", or missing. */
+int safetensors_expect(const struct safetensors *, const char *name, const int64_t *shape, int dims,
+                       const struct tensor **out, enum dtype *format);
 
 #endif

@@ -4,8 +4,8 @@
 
 #include "model/config.h"
 
-/* `name` is one of model_shape_names, or a FILE.json in config.json's form. ERR_USAGE for an unknown name. */
+/* `name` is one of those below, or a FILE.json in config.json's form. ERR_USAGE for an unknown name. */
 int model_shape_load(struct model_config *out, const char *name);
-const char *model_shape_names(void); /* "llama-3.1-8b, ..." */
+const char *model_shape_at(int index); /* NULL past the last one */
 
 #endif

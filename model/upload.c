@@ -1,5 +1,5 @@
-/* Weights into the memory of a device that does not read the mapped files: all of them in one 16-bit type, each tensor
- * aligned as the pool aligns, copied through two pinned buffers in turn. */
+/* Weights into the pool: all of them on a device that does not read the mapped files, in one 16-bit type, else those that do not lie
+ * in the file as they are read. Each is aligned as the pool aligns, and copied through two pinned buffers in turn. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,17 +11,19 @@
 
 enum { CHUNK = 4 << 20 }; /* elements */
 
-static size_t elements(const struct binding *b) {
-    return (size_t)b->rows * (size_t)b->cols;
+/* Elements are copied as they are on the host, which computes from any type. */
+static enum dtype type_of(const struct model *m, const struct binding *b) {
+    return m->is_mapped ? b->file_format : m->weight_type;
 }
 
 static size_t aligned_bytes(const struct model *m, const struct binding *b) {
-    return (elements(b) * (size_t)dtype_bytes(m->weight_type) + POOL_ALIGN - 1) / POOL_ALIGN * POOL_ALIGN;
+    if (!b->is_copied) return 0;
+    return (binding_elements(b) * (size_t)dtype_bytes(type_of(m, b)) + POOL_ALIGN - 1) / POOL_ALIGN * POOL_ALIGN;
 }
 
 enum dtype model_device_type(const struct model *m) {
     for (int i = 0; i < m->binding_count; i++)
-        if (m->bindings[i].weight->type != DTYPE_F16) return DTYPE_BF16;
+        if (m->bindings[i].weight && m->bindings[i].file_format != DTYPE_F16) return DTYPE_BF16;
     return DTYPE_F16;
 }
 
@@ -48,18 +50,16 @@ static uint16_t bf16_of_f32_bits(uint32_t bits) {
     return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-static void convert(uint16_t *to, const void *from, enum dtype type, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        uint16_t half;
-        if (type == DTYPE_F32) {
-            memcpy(&bits, (const char *)from + i * sizeof bits, sizeof bits);
-        } else {
-            memcpy(&half, (const char *)from + i * sizeof half, sizeof half);
-            bits = f32_bits_of_f16(half);
-        }
-        to[i] = bf16_of_f32_bits(bits);
+static uint16_t to_bf16(const char *from, enum dtype type) {
+    uint32_t bits;
+    uint16_t half;
+    if (type == DTYPE_F32) {
+        memcpy(&bits, from, sizeof bits);
+    } else {
+        memcpy(&half, from, sizeof half);
+        bits = f32_bits_of_f16(half);
     }
+    return bf16_of_f32_bits(bits);
 }
 
 /* --- copying ---------------------------------------------------------------------------------------------- */
@@ -68,7 +68,7 @@ struct upload {
     const struct model *model;
     struct stream *stream;
     const struct progress *progress;
-    uint16_t *staging;     /* [2, CHUNK] pinned */
+    char *staging;         /* [2, CHUNK] pinned, elements of up to 4 bytes */
     uint16_t *random;      /* [CHUNK] of a model without files, else NULL */
     struct event *sent[2]; /* of each half */
     int turn;
@@ -87,34 +87,59 @@ static int make_random(struct upload *u) {
     return 0;
 }
 
-/* Chunks are the same numbers from another place on, so that no two rows of a weight are alike. Norms are 1. */
-static void fill_random(const struct upload *u, uint16_t *stage, size_t n, bool is_norm) {
-    enum { BF16_ONE = 0x3F80, STRIDE = 1000003 };
+/* Where element `i` of a binding lies in the mapped file. */
+static const char *element_at(const struct binding *b, size_t i) {
+    const size_t row = i / (size_t)b->cols, col = i % (size_t)b->cols, bytes = (size_t)dtype_bytes(b->file_format);
+    const size_t all = (size_t)b->all, step = (size_t)b->step;
+    size_t at;
+    if (b->is_transposed)
+        at = col * all + row * step;
+    else if (b->rows == 1 && b->stack > 0)
+        at = col * step;
+    else
+        at = row * step * (size_t)b->cols + col;
+    return (const char *)b->file + at * bytes;
+}
+
+/* Elements [first, first + n) of a binding, in the type that they are kept in: rows as a whole where they lie so. */
+static void gather(const struct binding *b, enum dtype type, size_t first, size_t n, char *to) {
+    const size_t bytes = (size_t)dtype_bytes(type), cols = (size_t)b->cols;
+    const bool is_kept = type == b->file_format, lies_together = !b->is_transposed && (b->stack == 0 || b->rows > 1);
+    for (size_t i = first, count; i < first + n; i += count) {
+        count = 1;
+        if (is_kept && lies_together) {
+            count = b->step == 1 ? first + n - i : cols - i % cols;
+            if (count > first + n - i) count = first + n - i;
+        }
+        char *place = to + (i - first) * bytes;
+        if (is_kept) {
+            memcpy(place, element_at(b, i), count * bytes);
+        } else {
+            uint16_t half = to_bf16(element_at(b, i), b->file_format);
+            memcpy(place, &half, sizeof half);
+        }
+    }
+}
+
+/* Chunks are the same numbers from another place on, so that no two rows of a weight are alike. A norm's factor is 1. */
+static void fill_random(const struct upload *u, const struct binding *b, uint16_t *stage, size_t n) {
+    enum { STRIDE = 1000003 };
     size_t first = (size_t)u->done / CHUNK * STRIDE % CHUNK, ahead = n < CHUNK - first ? n : CHUNK - first;
     memcpy(stage, u->random + first, ahead * sizeof *stage);
     memcpy(stage + ahead, u->random, (n - ahead) * sizeof *stage);
-    for (size_t i = 0; is_norm && i < n; i++) stage[i] = BF16_ONE;
+    for (size_t i = 0; b->is_norm && i < n; i++) stage[i] = bf16_of_f32_bits(fmath_bits(1 - b->norm_offset));
 }
 
-static bool is_norm(const struct binding *b) {
-    size_t n = strlen(b->name), m = strlen("norm.weight");
-    return n >= m && strcmp(b->name + n - m, "norm.weight") == 0;
-}
-
-static int send_chunk(struct upload *u, const struct binding *b, uint16_t *to, size_t first, size_t n) {
-    const struct weight *w = b->weight;
-    const char *from = u->random ? NULL : (const char *)w->data + first * (size_t)dtype_bytes(w->type);
+static int send_chunk(struct upload *u, const struct binding *b, char *to, size_t first, size_t n) {
+    const enum dtype type = type_of(u->model, b);
     u->turn ^= 1;
-    uint16_t *stage = u->staging + (size_t)u->turn * CHUNK;
-    char what[32];
+    char *stage = u->staging + (size_t)u->turn * CHUNK * sizeof(float), what[32];
     if (!event_is_done(u->sent[u->turn])) TRY(event_wait(u->sent[u->turn]));
     if (u->random)
-        fill_random(u, stage, n, is_norm(b));
-    else if (w->type == u->model->weight_type)
-        memcpy(stage, from, n * sizeof *stage);
+        fill_random(u, b, (uint16_t *)(void *)stage, n);
     else
-        convert(stage, from, w->type, n);
-    TRY(stream_copy(u->stream, to, stage, n * sizeof *stage));
+        gather(b, type, first, n, stage);
+    TRY(stream_copy(u->stream, to + first * (size_t)dtype_bytes(type), stage, n * (size_t)dtype_bytes(type)));
     TRY(event_record(u->sent[u->turn], u->stream));
     u->done += (int64_t)n;
     snprintf(what, sizeof what, "loading %s", u->model->name);
@@ -123,26 +148,25 @@ static int send_chunk(struct upload *u, const struct binding *b, uint16_t *to, s
 }
 
 static int send_weight(struct upload *u, const struct binding *b, char *to) {
-    size_t n = elements(b);
-    for (size_t first = 0; first < n; first += CHUNK) {
-        size_t count = n - first < CHUNK ? n - first : CHUNK;
-        TRY(send_chunk(u, b, (uint16_t *)to + first, first, count));
-    }
+    size_t n = binding_elements(b);
+    for (size_t first = 0; first < n; first += CHUNK)
+        TRY(send_chunk(u, b, to, first, n - first < CHUNK ? n - first : CHUNK));
     return 0;
 }
 
 static int send_all(struct upload *u) {
     const struct model *m = u->model;
     void *pinned;
-    TRY(device_alloc_pinned(m->device, 2 * CHUNK * sizeof *u->staging, &pinned));
+    TRY(device_alloc_pinned(m->device, 2 * CHUNK * sizeof(float), &pinned));
     u->staging = pinned;
     TRY(event_create(m->device, &u->sent[0]));
     TRY(event_create(m->device, &u->sent[1]));
     if (m->is_random) TRY(make_random(u));
     char *to = m->weights;
     for (int i = 0; i < m->binding_count; i++) {
-        TRY(send_weight(u, &m->bindings[i], to));
-        to += aligned_bytes(m, &m->bindings[i]);
+        const struct binding *b = &m->bindings[i];
+        if (b->is_copied) TRY(send_weight(u, b, to));
+        to += aligned_bytes(m, b);
     }
     return stream_sync(u->stream);
 }
@@ -150,21 +174,45 @@ static int send_all(struct upload *u) {
 static void point_to_device(struct model *m) {
     char *at = m->weights;
     for (int i = 0; i < m->binding_count; i++) {
-        m->bindings[i].weight->data = at;
-        m->bindings[i].weight->type = m->weight_type;
-        at += aligned_bytes(m, &m->bindings[i]);
+        struct binding *b = &m->bindings[i];
+        if (b->is_copied) {
+            b->weight->data = at;
+            b->weight->format = type_of(m, b);
+            b->weight->stride = 0;
+        }
+        at += aligned_bytes(m, b);
     }
     if (m->config.tied) m->head = m->embedding;
 }
 
+/* How far the experts of a list are apart, which were bound one after the other. */
+static void measure_experts(struct experts *e) {
+    if (!e->each || !e->each[1].data) return;
+    e->apart = ((const char *)e->each[1].data - (const char *)e->each[0].data) / dtype_bytes(e->each[0].format);
+}
+
+static void measure_all_experts(struct model *m) {
+    for (int l = 0; m->config.experts > 1 && l < m->config.layers; l++) {
+        struct layer *layer = &m->layers[l];
+        struct experts *lists[] = {&layer->expert_gate,      &layer->expert_up,      &layer->expert_down,
+                                   &layer->expert_gate_bias, &layer->expert_up_bias, &layer->expert_down_bias};
+        for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) measure_experts(lists[i]);
+    }
+}
+
 int model_upload_weights(struct model *m, struct stream *stream, const struct progress *progress) {
-    struct upload u = {.model = m, .stream = stream, .progress = progress, .total = model_parameters(m)};
+    struct upload u = {.model = m, .stream = stream, .progress = progress};
+    for (int i = 0; i < m->binding_count; i++)
+        if (m->bindings[i].is_copied) u.total += (int64_t)binding_elements(&m->bindings[i]);
+    if (u.total == 0) return 0;
     int rc = send_all(&u);
     if (rc != 0) (void)stream_sync(stream);
     free(u.random);
     event_destroy(u.sent[0]);
     event_destroy(u.sent[1]);
     device_free_pinned(m->device, u.staging);
-    if (rc == 0) point_to_device(m);
-    return rc;
+    if (rc != 0) return rc;
+    point_to_device(m);
+    measure_all_experts(m);
+    return 0;
 }

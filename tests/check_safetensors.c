@@ -105,30 +105,30 @@ END_TEST
 START_TEST(weight_checks_shape_and_dtype_and_names_the_file)
 {
     struct safetensors *s;
-    struct weight w;
+    const struct tensor *t;
+    enum dtype format;
     ck_ok(open_header(&s, good, 25));
-    ck_ok(safetensors_weight(s, "b.weight", 2, 3, &w));
-    ck_assert(w.type == DTYPE_BF16 && w.rows == 2 && w.cols == 3 && w.data == safetensors_find(s, "b.weight")->data);
-    ck_ok(safetensors_weight(s, "a", 1, 2, &w));
-    ck_assert(w.type == DTYPE_F32 && w.rows == 1 && w.cols == 2);
+    ck_ok(safetensors_expect(s, "b.weight", (const int64_t[]){2, 3}, 2, &t, &format));
+    ck_assert(format == DTYPE_BF16 && t == safetensors_find(s, "b.weight"));
+    ck_ok(safetensors_expect(s, "a", (const int64_t[]){2}, 1, &t, &format));
+    ck_assert(format == DTYPE_F32 && t->dims == 1);
     static const struct {
         const char *name;
-        int64_t rows, cols;
+        int64_t shape[2];
+        int dims;
         const char *words;
     } wrong[] = {
-        {"b.weight", 3, 2, "model.safetensors: tensor 'b.weight' is [2, 3] BF16, expected [3, 2] BF16, F16 or F32"},
-        {"b.weight", 1, 6, "tensor 'b.weight' is [2, 3] BF16, expected [6] BF16, F16 or F32"},
-        {"b.weight", 1, 3, "expected [3]"},
-        {"a", 2, 1, "tensor 'a' is [2] F32, expected [2, 1]"},
-        {"a", 1, 3, "tensor 'a' is [2] F32, expected [3]"},
-        {"flags", 1, 3, "tensor 'flags' is [3] BOOL, expected [3] BF16, F16 or F32"},
-        {"one", 1, 1, "tensor 'one' is [] F16, expected [1]"},
-        {"B.weight", 2, 3, "model.safetensors: tensor 'B.weight' is missing"},
+        {"b.weight", {3, 2}, 2, "model.safetensors: tensor 'b.weight' is [2, 3] BF16, expected [3, 2] BF16, F16 or F32"},
+        {"b.weight", {6}, 1, "tensor 'b.weight' is [2, 3] BF16, expected [6] BF16, F16 or F32"},
+        {"b.weight", {3}, 1, "expected [3]"},
+        {"a", {2, 1}, 2, "tensor 'a' is [2] F32, expected [2, 1]"},
+        {"a", {3}, 1, "tensor 'a' is [2] F32, expected [3]"},
+        {"flags", {3}, 1, "tensor 'flags' is [3] BOOL, expected [3] BF16, F16 or F32"},
+        {"one", {1}, 1, "tensor 'one' is [] F16, expected [1]"},
+        {"B.weight", {2, 3}, 2, "model.safetensors: tensor 'B.weight' is missing"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        w.data = &w;
-        ck_assert_int_eq(safetensors_weight(s, wrong[i].name, wrong[i].rows, wrong[i].cols, &w), ERR_FORMAT);
-        ck_assert_ptr_null(w.data);
+        ck_assert_int_eq(safetensors_expect(s, wrong[i].name, wrong[i].shape, wrong[i].dims, &t, &format), ERR_FORMAT);
         ck_assert_msg(strstr(err_message(), wrong[i].words) != NULL, "%s", err_message());
     }
     safetensors_close(s);
@@ -138,10 +138,11 @@ END_TEST
 START_TEST(a_matrix_of_one_row_is_a_weight_of_one_row)
 {
     struct safetensors *s;
-    struct weight w;
+    const struct tensor *t;
+    enum dtype format;
     ck_ok(open_header(&s, "{\"x\":{\"dtype\":\"F16\",\"shape\":[1,4],\"data_offsets\":[0,8]}}", 8));
-    ck_ok(safetensors_weight(s, "x", 1, 4, &w));
-    ck_assert(w.rows == 1 && w.cols == 4 && w.type == DTYPE_F16);
+    ck_ok(safetensors_expect(s, "x", (const int64_t[]){4}, 1, &t, &format));
+    ck_assert(t->dims == 2 && format == DTYPE_F16);
     safetensors_close(s);
 }
 END_TEST
@@ -274,8 +275,9 @@ START_TEST(shards_make_one_sorted_list)
     ck_assert_str_eq(safetensors_at(s, 1)->name, "y");
     ck_assert_str_eq(safetensors_at(s, 1)->file, path_of("b.safetensors"));
     ck_assert_str_eq(safetensors_find(s, "z")->file, path_of("a.safetensors"));
-    struct weight w;
-    ck_assert_int_eq(safetensors_weight(s, "q", 1, 1, &w), ERR_FORMAT);
+    const struct tensor *t;
+    enum dtype format;
+    ck_assert_int_eq(safetensors_expect(s, "q", (const int64_t[]){1}, 1, &t, &format), ERR_FORMAT);
     ck_assert_ptr_nonnull(strstr(err_message(), "/model.safetensors.index.json: tensor 'q' is missing"));
     safetensors_close(s);
 }
@@ -351,11 +353,12 @@ START_TEST(real_checkpoints_open_with_their_weights)
     static const char *const names[] = {"fixtures/checkpoints/qwen2-bias", "fixtures/checkpoints/qwen3-qknorm",
                                         "models/stories260K", "models/smollm2-draft"};
     struct safetensors *s;
-    struct weight w;
+    const struct tensor *t;
+    enum dtype format;
     ck_ok(safetensors_open(&s, asset_path("draft")));
     ck_assert_int_eq(safetensors_count(s), 20);
-    ck_ok(safetensors_weight(s, "model.embed_tokens.weight", 4096, 128, &w));
-    ck_assert_int_eq(w.type, DTYPE_BF16);
+    ck_ok(safetensors_expect(s, "model.embed_tokens.weight", (const int64_t[]){4096, 128}, 2, &t, &format));
+    ck_assert_int_eq(format, DTYPE_BF16);
     read_everything(s, false);
     safetensors_close(s);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -1,4 +1,4 @@
-/* out[t, :] = table[tokens[t], :] widened to f32. One part is a range of tokens. */
+/* out[t, :] = scale * table[tokens[t], :], in f32. One part is a range of tokens. */
 #include "base/parallel.h"
 #include "model/kernels/host/host_ops.h"
 #include "model/kernels/host/isa.h"
@@ -11,13 +11,14 @@ struct args {
 static void embed_part(const void *args, int part, int parts) {
     const struct op_embed *op = args;
     const struct host_isa *isa = host_isa();
-    const unsigned char *table = op->table.data;
-    const size_t width = (size_t)op->table.cols, row_bytes = width * (size_t)dtype_bytes(op->table.type);
+    const size_t width = (size_t)op->table.cols;
     struct range mine = parallel_range(rows_count(&op->rows), part, parts);
     for (int t = mine.first; t < mine.end; t++) {
         int32_t id = op->rows.tokens[t];
         if (id < 0 || id >= op->table.rows) id = 0;
-        isa->widen(op->out + (size_t)t * width, table + (size_t)id * row_bytes, op->table.type, op->table.cols);
+        float *out = op->out + (size_t)t * width;
+        isa->widen(out, weight_row(&op->table, id), op->table.format, op->table.cols);
+        for (size_t i = 0; i < width && op->scale != 1; i++) out[i] *= op->scale;
     }
 }
 

@@ -1,4 +1,4 @@
-/* The six host ops: each file checks what it is given, and submits. The rest is ops_host() in table.c. */
+/* The host ops: each file checks what it is given, and submits. The rest is ops_host() in table.c. */
 #ifndef DUET_KERNELS_HOST_OPS_H
 #define DUET_KERNELS_HOST_OPS_H
 
@@ -8,7 +8,11 @@ int host_embed(struct stream *, const struct op_embed *);
 int host_qkv(struct stream *, const struct op_qkv *);
 int host_attention(struct stream *, const struct op_attention *);
 int host_project(struct stream *, const struct op_project *);
+int host_add_norm(struct stream *, const struct op_add_norm *);
 int host_gate_up(struct stream *, const struct op_gate_up *);
 int host_logits(struct stream *, const struct op_logits *);
+int host_route(struct stream *, const struct op_route *);
+int host_experts_up(struct stream *, const struct op_experts_up *);
+int host_experts_down(struct stream *, const struct op_experts_down *);
 
 #endif

@@ -13,22 +13,27 @@
 
 #include "model/ops.h"
 
-/* What happens to the sum s of output row o and token t. */
+/* What happens to the sum s of output row o and token t, to which bias[o] is added first where there is one. */
 enum product_end {
-    PRODUCT_STORE, /* out[t, o] = s, + bias[o] where present */
-    PRODUCT_ADD,   /* out[t, o] += s */
-    PRODUCT_SILU,  /* out[t, o] = silu(s) * (the sum of `up`) */
+    PRODUCT_STORE, /* out[t, o] = scale s, or cap * tanh(scale s / cap) */
+    PRODUCT_ADD,   /* out[t, o] += scale s */
+    PRODUCT_GATE,  /* out[t, o] = activation(s, u), u the sum of `up`, or times[t, o] where `up` is absent */
 };
 
 /* out[t, o] from sum_k w[o, k] * x[t, k] */
 struct product {
-    struct weight w, up; /* [O, K]; up for PRODUCT_SILU alone, of w's shape */
-    struct weight bias;  /* [1, O] or absent */
-    const float *x;      /* [tokens, K] */
-    float *out;          /* [tokens, out_stride] */
+    struct weight w, up;            /* [O, K]; up for PRODUCT_GATE alone, of w's shape */
+    struct weight bias, up_bias;    /* [1, O] or absent */
+    const float *x;                 /* [.., K] */
+    float *out;                     /* [.., out_stride] */
+    const int32_t *x_row, *out_row; /* [tokens] the rows of x and out that a token has; NULL: in order */
     int64_t out_stride;
     int tokens;
     enum product_end end;
+    float scale, cap; /* cap 0: none */
+    enum activation activation;
+    const float *times; /* [tokens, times_stride] */
+    int64_t times_stride;
 };
 
 /* `heads` heads from `head` on of `rows` rows from `row` on. Rows whose position is < 0 get zeros. */
@@ -41,10 +46,10 @@ struct host_isa {
     const char *name; /* "avx512", "avx2", "neon", "portable" */
     bool (*is_supported)(void);
     void (*widen)(float *out, const void *values, enum dtype type, int count);
-    /* y = x / sqrt(mean(x^2) + eps) * norm over norm->cols values; y may be x. */
-    void (*rmsnorm)(float *y, const float *x, const struct weight *norm, float eps);
-    /* Rotate-half RoPE of one head in place; cos_sin [half, 2]. */
-    void (*rope)(float *head, const float *cos_sin, int half);
+    /* y = norm(x) over `count` values; y may be x. */
+    void (*norm)(float *y, const float *x, const struct norm *norm, int count);
+    /* RoPE of one head in place; cos_sin [head_dim / 2, 2]. */
+    void (*rope)(float *head, const struct rope *rope, const float *cos_sin, int head_dim);
     /* Output rows [first, end) of all tokens. */
     void (*product)(const struct product *, int first, int end);
     /* A block of queries, of one graph row and one key/value head. */

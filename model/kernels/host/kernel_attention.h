@@ -83,8 +83,10 @@ struct seen {
 };
 
 /* Joins one split to what one query has seen. */
-static void attend_split(const struct split *split, const float *q, int head_dim, float scale, struct seen *seen,
+static void attend_split(const struct op_attention *op, const struct split *split, const float *q, struct seen *seen,
                          float *out) {
+    const int head_dim = op->head_dim;
+    const float scale = op->scale;
     float scores[ATTENTION_SPLIT], split_l;
     for (int j = 0; j < ATTENTION_SPLIT; j++) scores[j] = -INFINITY;
     int j = split->first;
@@ -92,6 +94,7 @@ static void attend_split(const struct split *split, const float *q, int head_dim
         scores_of(KEYS_SIDE_BY_SIDE, q, split->k + j * head_dim, head_dim, scale, scores + j);
     for (; j < split->end; j++) scores_of(1, q, split->k + j * head_dim, head_dim, scale, scores + j);
 
+    if (op->cap != 0) soft_cap(scores + split->first, op->cap, split->end - split->first);
     float split_m = split_softmax(scores, &split_l);
     float joint = seen->m > split_m ? seen->m : split_m;
     float keep = seen->m == -INFINITY ? 0.0f : fmath_exp(seen->m - joint), add = fmath_exp(split_m - joint);
@@ -128,9 +131,17 @@ static void attend_block(const struct op_attention *op, struct queries block, in
         split.end = position - key < ATTENTION_SPLIT ? position - key + 1 : ATTENTION_SPLIT;
         for (int h = 0; h < block.heads; h++) {
             const size_t query = ((size_t)(block.row + r) * (size_t)op->heads + (size_t)(block.head + h)) * (size_t)dim;
-            attend_split(&split, op->q + query, dim, op->scale, &seen[r * block.heads + h], op->out + query);
+            attend_split(op, &split, op->q + query, &seen[r * block.heads + h], (float *)op->out.data + query);
         }
     }
+}
+
+/* A sink takes part in the softmax's sum alone. */
+static float sum_with_sink(const struct op_attention *op, struct seen seen, int head) {
+    if (!op->sinks.data) return seen.l;
+    float sink;
+    widen(&sink, (const char *)op->sinks.data + head * dtype_bytes(op->sinks.format), op->sinks.format, 1);
+    return seen.l + fmath_exp(sink - seen.m);
 }
 
 static void attention(const struct op_attention *op, struct queries block) {
@@ -147,11 +158,12 @@ static void attention(const struct op_attention *op, struct queries block) {
         attend_block(op, block, key, seen);
     for (int r = 0; r < block.rows; r++)
         for (int h = 0; h < block.heads; h++) {
-            float *out = op->out + ((size_t)(block.row + r) * (size_t)op->heads + (size_t)(block.head + h)) *
-                                       (size_t)op->head_dim;
+            float *out =
+                (float *)op->out.data +
+                ((size_t)(block.row + r) * (size_t)op->heads + (size_t)(block.head + h)) * (size_t)op->head_dim;
             if (op->rows.positions[block.row + r] < 0)
                 memset(out, 0, (size_t)op->head_dim * sizeof *out);
             else
-                divide(out, seen[r * block.heads + h].l, op->head_dim);
+                divide(out, sum_with_sink(op, seen[r * block.heads + h], block.head + h), op->head_dim);
         }
 }

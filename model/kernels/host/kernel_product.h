@@ -37,11 +37,10 @@ VEC void tile(const int R, const int C, const enum dtype type, const unsigned ch
  * end repeats the last row and drops its sums. */
 VEC void strip(const int R, const int C, const enum dtype type, const struct weight *w, int first, int count,
                const float *const *x, float sums[][BLOCK_ROWS]) {
-    const unsigned char *rows[TILE_ROWS_MAX], *data = w->data;
-    const size_t row_bytes = (size_t)w->cols * (size_t)dtype_bytes(type);
+    const unsigned char *rows[TILE_ROWS_MAX];
     for (int o = 0; o < count; o += R) {
         float sum[TILE_ROWS_MAX * TILE_TOKENS + 3];
-        for (int r = 0; r < R; r++) rows[r] = data + (size_t)(first + (o + r < count ? o + r : count - 1)) * row_bytes;
+        for (int r = 0; r < R; r++) rows[r] = weight_row(w, first + (o + r < count ? o + r : count - 1));
         tile(R, C, type, rows, x, w->cols, sum);
         for (int c = 0; c < C; c++)
             for (int r = 0; r < R && o + r < count; r++) sums[c][o + r] = sum[c * R + r];
@@ -60,7 +59,7 @@ VEC void strip_of(const enum dtype type, const struct weight *w, int first, int 
 
 static void strip_any(const struct weight *w, int first, int count, const float *const *x, int tokens,
                       float sums[][BLOCK_ROWS]) {
-    switch (w->type) {
+    switch (w->format) {
     case DTYPE_F32:
         strip_of(DTYPE_F32, w, first, count, x, tokens, sums);
         break;
@@ -73,31 +72,63 @@ static void strip_any(const struct weight *w, int first, int count, const float 
     }
 }
 
-/* silu(g) * u = g / (1 + exp(-g)) * u */
-static void silu_times(float *out, const float *gate, const float *up, int count) {
-    for (int i = 0; i < count; i += LANES) {
-        vec g = load_part(gate + i, count - i), u = load_part(up + i, count - i);
-        vec denominator = vec_add(vec_set(1.0f), vec_exp(vec_sub(vec_zero(), g)));
-        store_part(out + i, vec_mul(vec_div(g, denominator), u), count - i);
+/* g / (1 + exp(-z)) */
+VEC vec times_sigmoid(vec g, vec z) {
+    return vec_div(g, vec_add(vec_set(1.0f), vec_exp(vec_sub(vec_zero(), z))));
+}
+
+/* gelu(g) = g (1 + tanh(z / 2)) / 2 = g / (1 + exp(-z)), z = 2 sqrt(2 / pi) (g + 0.044715 g^3) */
+VEC vec gelu(vec g) {
+    vec cubic = vec_fma(vec_mul(vec_mul(g, g), g), vec_set(0.044715f), g);
+    return times_sigmoid(g, vec_mul(cubic, vec_set(1.5957691216f)));
+}
+
+VEC vec activate(const enum activation activation, vec g, vec u) {
+    switch (activation) {
+    case ACTIVATION_GELU:
+        return vec_mul(gelu(g), u);
+    case ACTIVATION_CLAMPED:
+        g = vec_min(vec_set(7.0f), g);
+        u = vec_max(vec_set(-7.0f), vec_min(vec_set(7.0f), u));
+        return vec_mul(vec_add(u, vec_set(1.0f)), times_sigmoid(g, vec_mul(vec_set(1.702f), g)));
+    default:
+        return vec_mul(times_sigmoid(g, g), u);
     }
 }
 
-static void finish(const struct product *p, float *out, const float *sums, const float *up_sums, int first, int count) {
+static void gate(enum activation activation, float *out, const float *gates, const float *ups, int count) {
+    for (int i = 0; i < count; i += LANES)
+        store_part(out + i, activate(activation, load_part(gates + i, count - i), load_part(ups + i, count - i)),
+                   count - i);
+}
+
+/* sums += bias */
+static void add_bias(float *sums, const struct weight *bias, int first, int count) {
+    float wide[BLOCK_ROWS];
+    if (!bias->data) return;
+    const unsigned char *values = bias->data;
+    widen(wide, values + (size_t)first * (size_t)dtype_bytes(bias->format), bias->format, count);
+    for (int i = 0; i < count; i++) sums[i] = wide[i] + sums[i];
+}
+
+/* The sums of output rows [first, first + count) of token t. */
+static void finish(const struct product *p, int t, float *sums, float *up_sums, int first, int count) {
+    float *out = p->out + (p->out_row ? p->out_row[t] : t) * p->out_stride + first;
+    const float *ups = p->up.data ? up_sums : p->times + (size_t)t * (size_t)p->times_stride + first;
+    add_bias(sums, &p->bias, first, count);
     switch (p->end) {
     case PRODUCT_STORE:
-        if (p->bias.data) {
-            const unsigned char *bias = p->bias.data;
-            widen(out, bias + (size_t)first * (size_t)dtype_bytes(p->bias.type), p->bias.type, count);
-            for (int i = 0; i < count; i++) out[i] += sums[i];
-        } else {
-            memcpy(out, sums, (size_t)count * sizeof *out);
-        }
+        for (int i = 0; i < count && p->scale != 1; i++) sums[i] *= p->scale;
+        if (p->cap != 0) soft_cap(sums, p->cap, count);
+        memcpy(out, sums, (size_t)count * sizeof *out);
         break;
     case PRODUCT_ADD:
+        for (int i = 0; i < count && p->scale != 1; i++) sums[i] *= p->scale;
         for (int i = 0; i < count; i++) out[i] += sums[i];
         break;
-    case PRODUCT_SILU:
-        silu_times(out, sums, up_sums, count);
+    case PRODUCT_GATE:
+        if (p->up.data) add_bias(up_sums, &p->up_bias, first, count);
+        gate(p->activation, out, sums, ups, count);
         break;
     }
 }
@@ -105,7 +136,7 @@ static void finish(const struct product *p, float *out, const float *sums, const
 /* Rows of a block: what stays in the L2 cache while several tiles of tokens pass. */
 static int block_rows(const struct product *p) {
     if (p->tokens <= TILE_TOKENS) return BLOCK_ROWS;
-    int64_t row_bytes = (int64_t)p->w.cols * dtype_bytes(p->w.type) * (p->end == PRODUCT_SILU ? 2 : 1);
+    int64_t row_bytes = (int64_t)p->w.cols * dtype_bytes(p->w.format) * (p->up.data ? 2 : 1);
     int64_t rows = BLOCK_BYTES / row_bytes / TILE_ROWS_MAX * TILE_ROWS_MAX;
     return rows > BLOCK_ROWS ? BLOCK_ROWS : rows < TILE_ROWS_MAX ? TILE_ROWS_MAX : (int)rows;
 }
@@ -118,11 +149,10 @@ static void product(const struct product *p, int first, int end) {
         for (int i = 0, t = 0, next; i < tiles; i++, t = next) {
             next = (int)((int64_t)p->tokens * (i + 1) / tiles); /* tiles of nearly equal size */
             const float *x[TILE_TOKENS];
-            for (int c = t; c < next; c++) x[c - t] = p->x + (size_t)c * (size_t)p->w.cols;
+            for (int c = t; c < next; c++) x[c - t] = p->x + (size_t)(p->x_row ? p->x_row[c] : c) * (size_t)p->w.cols;
             strip_any(&p->w, o, count, x, next - t, sums);
-            if (p->end == PRODUCT_SILU) strip_any(&p->up, o, count, x, next - t, up_sums);
-            for (int c = t; c < next; c++)
-                finish(p, p->out + c * p->out_stride + o, sums[c - t], up_sums[c - t], o, count);
+            if (p->up.data) strip_any(&p->up, o, count, x, next - t, up_sums);
+            for (int c = t; c < next; c++) finish(p, c, sums[c - t], up_sums[c - t], o, count);
         }
     }
 }

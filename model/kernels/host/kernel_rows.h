@@ -42,25 +42,45 @@ static void widen(float *out, const void *values, enum dtype type, int count) {
         store_part(out + k, widen_part(p + k * dtype_bytes(type), type, count - k), count - k);
 }
 
-static void rmsnorm(float *y, const float *x, const struct weight *norm, float eps) {
-    const unsigned char *scale = norm->data;
-    int count = norm->cols, bytes = dtype_bytes(norm->type);
+/* x * factor * (weight + offset); without a weight, x * factor. */
+VEC vec norm_part(vec x, vec factor, const struct norm *norm, int k, int count) {
+    const struct weight *w = &norm->weight;
+    vec v = vec_mul(x, factor);
+    if (!w->data) return v;
+    vec scale = widen_part((const unsigned char *)w->data + k * dtype_bytes(w->format), w->format, count);
+    if (norm->offset != 0) scale = vec_add(scale, vec_set(norm->offset));
+    return vec_mul(v, scale);
+}
+
+static void norm(float *y, const float *x, const struct norm *norm, int count) {
+    if (norm->kind == NORM_NONE) {
+        if (y != x) memcpy(y, x, (size_t)count * sizeof *y);
+        return;
+    }
     vec squares = vec_zero();
     for (int k = 0; k < count; k += LANES) {
         vec v = load_part(x + k, count - k);
         squares = vec_fma(v, v, squares);
     }
-    vec factor = vec_set(1.0f / sqrtf(vec_sum(squares) / (float)count + eps));
-    for (int k = 0; k < count; k += LANES) {
-        vec v = vec_mul(load_part(x + k, count - k), factor);
-        store_part(y + k, vec_mul(v, widen_part(scale + k * bytes, norm->type, count - k)), count - k);
+    vec factor = vec_set(1.0f / sqrtf(vec_sum(squares) / (float)count + norm->eps));
+    for (int k = 0; k < count; k += LANES)
+        store_part(y + k, norm_part(load_part(x + k, count - k), factor, norm, k, count - k), count - k);
+}
+
+static void rope(float *head, const struct rope *rope, const float *cos_sin, int head_dim) {
+    for (int i = 0; i < head_dim / 2; i++) {
+        float *a = head + rope_dim(rope, head_dim, i, 0), *b = head + rope_dim(rope, head_dim, i, 1);
+        float x = *a, y = *b, c = cos_sin[2 * i], s = cos_sin[2 * i + 1];
+        *a = x * c - y * s;
+        *b = y * c + x * s;
     }
 }
 
-static void rope(float *head, const float *cos_sin, int half) {
-    for (int i = 0; i < half; i++) {
-        float a = head[i], b = head[i + half], c = cos_sin[2 * i], s = cos_sin[2 * i + 1];
-        head[i] = a * c - b * s;
-        head[i + half] = b * c + a * s;
+/* cap * tanh(x / cap), in place; tanh(z) = 1 - 2 / (1 + exp(2 z)). */
+static void soft_cap(float *x, float cap, int count) {
+    for (int i = 0; i < count; i += LANES) {
+        vec z = vec_div(load_part(x + i, count - i), vec_set(0.5f * cap));
+        vec tanh = vec_sub(vec_set(1.0f), vec_div(vec_set(2.0f), vec_add(vec_set(1.0f), vec_exp(z))));
+        store_part(x + i, vec_mul(vec_set(cap), tanh), count - i);
     }
 }

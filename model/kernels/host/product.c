@@ -33,7 +33,7 @@ void products_run(const struct products *all, int threads) {
     int64_t work = 0;
     for (int i = 0; i < all->count; i++) {
         const struct product *p = &all->each[i];
-        work += (int64_t)p->w.rows * p->w.cols * p->tokens * (p->end == PRODUCT_SILU ? 2 : 1);
+        work += (int64_t)p->w.rows * p->w.cols * p->tokens * (p->up.data ? 2 : 1);
     }
     parallel_run(threads, work, products_part, all);
 }
@@ -41,13 +41,13 @@ void products_run(const struct products *all, int threads) {
 static void norm_part(const void *op, int part, int parts) {
     const struct norm_rows *n = op;
     const struct host_isa *isa = host_isa();
-    const size_t width = (size_t)n->norm.cols;
+    const size_t width = (size_t)n->width;
     struct range mine = parallel_range(n->count, part, parts);
     for (int i = mine.first; i < mine.end; i++)
-        isa->rmsnorm(n->normed + (size_t)i * width, n->x + ((size_t)n->first + (size_t)i * (size_t)n->step) * width,
-                     &n->norm, n->eps);
+        isa->norm(n->normed + (size_t)i * width, n->x + ((size_t)n->first + (size_t)i * (size_t)n->step) * width,
+                  &n->norm, n->width);
 }
 
 void norm_rows_run(const struct norm_rows *n, int threads) {
-    parallel_run(threads, (int64_t)n->count * n->norm.cols, norm_part, n);
+    parallel_run(threads, (int64_t)n->count * n->width, norm_part, n);
 }

@@ -4,19 +4,18 @@
 
 #include "model/kernels/host/isa.h"
 
-/* All output rows of one to three products over the same tokens, spread over the threads as one range. */
+/* All output rows of some products, spread over the threads as one range. */
 struct products {
-    struct product each[3];
+    const struct product *each;
     int count;
 };
 void products_run(const struct products *, int threads);
 
-/* normed[i, :] = RMSNorm(x[row_i, :]) * norm for `count` rows, row_i = first + i * step. */
+/* normed[i, :] = norm(x[row_i, :]) for `count` rows, row_i = first + i * step. */
 struct norm_rows {
     const float *x; /* [.., width] */
-    struct weight norm;
-    float eps;
-    int count, first, step;
+    struct norm norm;
+    int width, count, first, step;
     float *normed; /* [count, width] */
 };
 void norm_rows_run(const struct norm_rows *, int threads);

@@ -1,4 +1,4 @@
-/* x[t, :] += W h[t, :]. One part is a range of output rows, for all tokens. */
+/* x[t, :] += scale * (W h[t, :] + bias), or =. One part is a range of output rows, for all tokens. */
 #include "base/parallel.h"
 #include "model/kernels/host/host_ops.h"
 #include "model/kernels/host/product.h"
@@ -13,13 +13,15 @@ static int run(const void *args) {
     const struct op_project *op = &a->op;
     struct product product = {
         .w = op->w,
-        .x = op->h,
+        .bias = op->bias,
+        .x = op->h.data,
         .out = op->x,
         .out_stride = op->w.rows,
         .tokens = rows_count(&op->rows),
-        .end = PRODUCT_ADD,
+        .end = op->stores ? PRODUCT_STORE : PRODUCT_ADD,
+        .scale = op->scale,
     };
-    products_run(&(struct products){.each = {product}, .count = 1}, a->threads);
+    products_run(&(struct products){&product, 1}, a->threads);
     return 0;
 }
 

@@ -1,4 +1,4 @@
-/* RMSNorm, the three products with their biases, q/k norm, RoPE, and K and V into their pages.
+/* The norm, the products with their biases, norms of heads, RoPE, and K and V into their pages.
  *
  * The products run as one range of H*DH + 2*HKV*DH output rows. What follows goes by head, all rows of a head in
  * ascending order in one thread: two rows that write the same cell of the dummy page never race. */
@@ -28,17 +28,24 @@ static float *kv_cell(const struct op_qkv *op, void *cache, int t, int head) {
            (((size_t)page * (size_t)op->kv_heads + (size_t)head) * KV_PAGE + (size_t)offset) * (size_t)op->head_dim;
 }
 
-static void turn_head(const struct op_qkv *op, const struct host_isa *isa, const struct weight *norm, int t, float *x) {
+static void turn_head(const struct op_qkv *op, const struct host_isa *isa, const struct norm *norm, int t, float *x) {
     const int32_t position = op->rows.positions[t];
-    if (norm->data) isa->rmsnorm(x, x, norm, op->eps);
-    isa->rope(x, op->rope + (size_t)(position < 0 ? 0 : position) * (size_t)op->head_dim, op->head_dim / 2);
+    if (!op->norms_all_heads) isa->norm(x, x, norm, op->head_dim);
+    if (!op->rope.table) return;
+    const int32_t *choice = op->rope.choice;
+    size_t row = (size_t)(position < 0 ? 0 : position);
+    if (choice && choice[op->rows.row_slot[t / op->rows.q_len]]) row += (size_t)op->rope.positions;
+    const float *cos_sin = op->rope.table + row * (size_t)op->head_dim;
+    isa->rope(x, &op->rope, cos_sin, op->head_dim);
 }
 
 static void store_kv_head(const struct op_qkv *op, const struct host_isa *isa, int head) {
     const size_t dim = (size_t)op->head_dim, stride = 2 * (size_t)op->kv_heads * dim;
     for (int t = 0; t < rows_count(&op->rows); t++) {
         float *k = op->kv_rows + (size_t)t * stride + (size_t)head * dim, *v = k + stride / 2;
+        if (!op->wv.data) memcpy(v, k, dim * sizeof *v);
         turn_head(op, isa, &op->k_norm, t, k);
+        isa->norm(v, v, &op->v_norm, op->head_dim);
         memcpy(kv_cell(op, op->kv.k, t, head), k, dim * sizeof *k);
         memcpy(kv_cell(op, op->kv.v, t, head), v, dim * sizeof *v);
     }
@@ -48,7 +55,7 @@ static void heads_part(const void *args, int part, int parts) {
     const struct op_qkv *op = args;
     const struct host_isa *isa = host_isa();
     const size_t dim = (size_t)op->head_dim;
-    struct range mine = parallel_range(op->heads + op->kv_heads, part, parts);
+    struct range mine = parallel_range(op->heads + (op->wk.data ? op->kv_heads : 0), part, parts);
     for (int h = mine.first; h < mine.end; h++) {
         if (h >= op->heads) {
             store_kv_head(op, isa, h - op->heads);
@@ -62,11 +69,22 @@ static void heads_part(const void *args, int part, int parts) {
 static int check_positions(const struct op_qkv *op) {
     for (int t = 0; t < rows_count(&op->rows); t++) {
         int32_t position = op->rows.positions[t];
-        if (position >= op->rope_positions || position / KV_PAGE >= op->rows.pages_per_slot)
+        if ((op->rope.table && position >= op->rope.positions) || position / KV_PAGE >= op->rows.pages_per_slot)
             return err_set(ERR_INTERNAL, "qkv: row %d is at position %d, expected below %d and in %d pages", t,
-                           position, op->rope_positions, op->rows.pages_per_slot);
+                           position, op->rope.positions, op->rows.pages_per_slot);
     }
     return 0;
+}
+
+/* Norms of whole rows of q and of k. */
+static void norm_all_heads(const struct op_qkv *op) {
+    const struct host_isa *isa = host_isa();
+    const int q_rows = op->heads * op->head_dim, kv_rows = op->kv_heads * op->head_dim;
+    for (int t = 0; t < rows_count(&op->rows); t++) {
+        float *q = op->q + (size_t)t * (size_t)q_rows, *k = op->kv_rows + (size_t)t * 2 * (size_t)kv_rows;
+        isa->norm(q, q, &op->q_norm, q_rows);
+        if (op->wk.data) isa->norm(k, k, &op->k_norm, kv_rows);
+    }
 }
 
 static int run(const void *args) {
@@ -75,14 +93,15 @@ static int run(const void *args) {
     TRY(check_positions(op));
     const int tokens = rows_count(&op->rows), q_rows = op->heads * op->head_dim, kv_rows = op->kv_heads * op->head_dim;
     struct norm_rows norm = {
-        .x = op->x, .norm = op->norm, .eps = op->eps, .count = tokens, .step = 1, .normed = op->normed};
-    struct product shared = {.x = op->normed, .tokens = tokens, .end = PRODUCT_STORE}, q = shared, k = shared,
-                   v = shared;
-    q.w = op->wq, q.bias = op->bq, q.out = op->q, q.out_stride = q_rows;
-    k.w = op->wk, k.bias = op->bk, k.out = op->kv_rows, k.out_stride = 2 * kv_rows;
-    v.w = op->wv, v.bias = op->bv, v.out = op->kv_rows + kv_rows, v.out_stride = 2 * kv_rows;
+        .x = op->x, .norm = op->norm, .width = op->width, .count = tokens, .step = 1, .normed = op->normed.data};
+    struct product all[3], shared = {.x = op->normed.data, .tokens = tokens, .end = PRODUCT_STORE, .scale = 1};
+    all[0] = all[1] = all[2] = shared;
+    all[0].w = op->wq, all[0].bias = op->bq, all[0].out = op->q, all[0].out_stride = q_rows;
+    all[1].w = op->wk, all[1].bias = op->bk, all[1].out = op->kv_rows, all[1].out_stride = 2 * kv_rows;
+    all[2].w = op->wv, all[2].bias = op->bv, all[2].out = op->kv_rows + kv_rows, all[2].out_stride = 2 * kv_rows;
     norm_rows_run(&norm, a->threads);
-    products_run(&(struct products){.each = {q, k, v}, .count = 3}, a->threads);
+    products_run(&(struct products){all, op->wv.data ? 3 : op->wk.data ? 2 : 1}, a->threads);
+    if (op->norms_all_heads) norm_all_heads(op);
     parallel_run(a->threads, (int64_t)tokens * (q_rows + 2 * kv_rows), heads_part, op);
     return 0;
 }

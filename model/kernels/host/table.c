@@ -6,8 +6,12 @@ const struct ops *ops_host(void) {
         .qkv = host_qkv,
         .attention = host_attention,
         .project = host_project,
+        .add_norm = host_add_norm,
         .gate_up = host_gate_up,
         .logits = host_logits,
+        .route = host_route,
+        .experts_up = host_experts_up,
+        .experts_down = host_experts_down,
     };
     return &table;
 }

@@ -1,0 +1,260 @@
+#include "model/binder.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/memory.h"
+
+/* --- naming --------------------------------------------------------------------------------------------------- */
+
+static bool has_tensor(const struct binder *b, const char *body, const char *name) {
+    char full[128];
+    snprintf(full, sizeof full, "%s%s", body, name);
+    return b->m->files && safetensors_find(b->m->files, full);
+}
+
+void binder_find_prefix(struct binder *b, const struct binder_prefix *prefixes) {
+    const struct binder_prefix *found = prefixes;
+    for (const struct binder_prefix *p = prefixes; p->body; p++)
+        if (has_tensor(b, p->body, "embed_tokens.weight")) {
+            found = p;
+            break;
+        }
+    b->body = found->body, b->outer = found->outer;
+}
+
+static struct binding *add(struct binder *b, struct weight *weight, int64_t rows, int64_t cols) {
+    struct model *m = b->m;
+    if (m->binding_count == m->binding_cap) {
+        m->binding_cap = m->binding_cap ? 2 * m->binding_cap : 256;
+        m->bindings = memory_resize(m->bindings, (size_t)m->binding_cap * sizeof *m->bindings);
+    }
+    struct binding *binding = &m->bindings[m->binding_count++];
+    *binding = (struct binding){.weight = weight, .rows = rows, .cols = cols, .all = rows, .step = 1};
+    return binding;
+}
+
+static void name_binding(struct binding *binding, const char *prefix, const char *format, va_list args) {
+    int n = snprintf(binding->name, sizeof binding->name, "%s", prefix);
+    vsnprintf(binding->name + n, sizeof binding->name - (size_t)n, format, args);
+}
+
+void bind(struct binder *b, struct weight *weight, int64_t rows, int64_t cols, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    name_binding(add(b, weight, rows, cols), b->body, format, args);
+    va_end(args);
+}
+
+void bind_norm(struct binder *b, struct norm *norm, float offset, int64_t cols, const char *format, ...) {
+    va_list args;
+    *norm = (struct norm){.kind = NORM_RMS, .offset = offset, .eps = b->c->norm_eps};
+    struct binding *binding = add(b, &norm->weight, 1, cols);
+    binding->is_norm = true;
+    binding->norm_offset = offset;
+    va_start(args, format);
+    name_binding(binding, b->body, format, args);
+    va_end(args);
+}
+
+void bind_unused(struct binder *b, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    name_binding(add(b, NULL, 0, 0), b->body, format, args);
+    va_end(args);
+}
+
+static void set_range(struct binding *binding, struct row_range range) {
+    binding->all = range.all, binding->first = range.first, binding->step = range.step;
+}
+
+void bind_rows(struct binder *b, struct weight *weight, int64_t rows, int64_t cols, struct row_range range,
+               const char *format, ...) {
+    va_list args;
+    struct binding *binding = add(b, weight, rows, cols);
+    set_range(binding, range);
+    va_start(args, format);
+    name_binding(binding, b->body, format, args);
+    va_end(args);
+}
+
+static struct weight *make_experts(struct binder *b, struct experts *experts) {
+    struct model *m = b->m;
+    m->expert_lists = memory_resize(m->expert_lists, ((size_t)m->expert_list_count + 1) * sizeof(struct weight *));
+    size_t bytes = (size_t)b->c->experts * sizeof(struct weight);
+    struct weight *list = memset(memory_resize(NULL, bytes), 0, bytes);
+    m->expert_lists[m->expert_list_count++] = list;
+    experts->each = list;
+    return list;
+}
+
+/* printf's format checks do not see formats that are handed on. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+void bind_experts(struct binder *b, struct experts *experts, int64_t rows, int64_t cols, int layer,
+                  const char *format) {
+    struct weight *list = make_experts(b, experts);
+    for (int e = 0; e < b->c->experts; e++) {
+        char name[96];
+        snprintf(name, sizeof name, format, layer, e);
+        bind(b, &list[e], rows, cols, "%s", name);
+    }
+}
+
+void bind_stacked(struct binder *b, struct experts *experts, int64_t rows, int64_t cols, struct row_range range,
+                  bool is_transposed, int layer, const char *format) {
+    struct weight *list = make_experts(b, experts);
+    char name[96];
+    snprintf(name, sizeof name, format, layer);
+    for (int e = 0; e < b->c->experts; e++) {
+        bind(b, &list[e], rows, cols, "%s", name);
+        struct binding *binding = &b->m->bindings[b->m->binding_count - 1];
+        set_range(binding, range);
+        binding->stack = b->c->experts, binding->index = e, binding->is_transposed = is_transposed;
+    }
+}
+#pragma GCC diagnostic pop
+
+void bind_ends(struct binder *b, float norm_offset) {
+    const struct model_config *c = b->c;
+    struct model *m = b->m;
+    bind(b, &m->embedding, c->vocab, c->width, "embed_tokens.weight");
+    bind_norm(b, &m->norm, norm_offset, c->width, "norm.weight");
+    if (c->tied) return;
+    struct binding *binding = add(b, &m->head, c->vocab, c->width);
+    snprintf(binding->name, sizeof binding->name, "%slm_head.weight", b->outer);
+}
+
+void bind_attention(struct binder *b, int layer) {
+    const struct model_config *c = b->c;
+    const struct layer_config *lc = &c->layer[layer];
+    struct layer *l = &b->m->layers[layer];
+    int64_t q = (int64_t)c->heads * lc->head_dim, kv = (int64_t)lc->kv_heads * lc->head_dim;
+    bind(b, &l->wq, q, c->width, "layers.%d.self_attn.q_proj.weight", layer);
+    if (lc->kv_layer == layer) bind(b, &l->wk, kv, c->width, "layers.%d.self_attn.k_proj.weight", layer);
+    if (lc->kv_layer == layer && !lc->v_is_k) bind(b, &l->wv, kv, c->width, "layers.%d.self_attn.v_proj.weight", layer);
+    bind(b, &l->wo, c->width, q, "layers.%d.self_attn.o_proj.weight", layer);
+    if (!c->qkv_bias) return;
+    bind(b, &l->bq, 1, q, "layers.%d.self_attn.q_proj.bias", layer);
+    bind(b, &l->bk, 1, kv, "layers.%d.self_attn.k_proj.bias", layer);
+    bind(b, &l->bv, 1, kv, "layers.%d.self_attn.v_proj.bias", layer);
+}
+
+void bind_mlp(struct binder *b, int layer) {
+    struct layer *l = &b->m->layers[layer];
+    int64_t f = b->c->layer[layer].hidden, d = b->c->width;
+    bind(b, &l->gate, f, d, "layers.%d.mlp.gate_proj.weight", layer);
+    bind(b, &l->up, f, d, "layers.%d.mlp.up_proj.weight", layer);
+    bind(b, &l->down, d, f, "layers.%d.mlp.down_proj.weight", layer);
+}
+
+void bind_fused_mlp(struct binder *b, int layer) {
+    static const char name[] = "layers.%d.mlp.gate_up_proj.weight";
+    struct layer *l = &b->m->layers[layer];
+    int64_t f = b->c->layer[layer].hidden, d = b->c->width;
+    bind_rows(b, &l->gate, f, d, (struct row_range){2 * f, 0, 1}, name, layer);
+    bind_rows(b, &l->up, f, d, (struct row_range){2 * f, f, 1}, name, layer);
+    bind(b, &l->down, d, f, "layers.%d.mlp.down_proj.weight", layer);
+}
+
+void bind_ignore(struct binder *b, const char *prefix) {
+    struct model *m = b->m;
+    if (m->ignored_count < (int)(sizeof m->ignored / sizeof *m->ignored)) m->ignored[m->ignored_count++] = prefix;
+}
+
+/* --- looking up ----------------------------------------------------------------------------------------------- */
+
+size_t binding_elements(const struct binding *b) {
+    return (size_t)b->rows * (size_t)b->cols;
+}
+
+/* The shape that the tensor must have, of dims dimensions. */
+static int expected_shape(const struct binding *b, int64_t shape[3]) {
+    int dims = 0;
+    if (b->stack > 0) shape[dims++] = b->stack;
+    if (b->rows == 1 && b->stack > 0) {
+        shape[dims++] = b->all; /* a vector of each expert: its numbers are rows here */
+        return dims;
+    }
+    if (b->rows > 1 || b->all > 1) shape[dims++] = b->is_transposed ? b->cols : b->all;
+    shape[dims++] = b->is_transposed ? b->all : b->cols;
+    return dims;
+}
+
+/* Where the binding's first number lies in its tensor, and how far its rows are apart. */
+static void place(struct binding *b, const struct tensor *t) {
+    const bool is_vector = b->rows == 1 && b->stack > 0;
+    int64_t matrix = is_vector ? b->all : b->all * b->cols, first = b->index * matrix, stride = b->step * b->cols;
+    if (is_vector || b->is_transposed)
+        first += b->first;
+    else
+        first += b->first * b->cols;
+    if (is_vector) stride = b->step; /* of numbers; read by the copy alone unless they lie side by side */
+    b->file = (const char *)t->data + first * dtype_bytes(b->file_format);
+    b->weight->stride = stride == b->cols || is_vector ? 0 : stride;
+}
+
+static int resolve(struct model *m, struct binding *b) {
+    struct weight *w = b->weight;
+    int64_t shape[3];
+    int dims = expected_shape(b, shape);
+    if (b->rows > INT32_MAX || b->cols > INT32_MAX)
+        return err_set(ERR_LIMIT, "tensor '%s' has a dimension above 2^31 - 1", b->name);
+    w->rows = (int32_t)b->rows, w->cols = (int32_t)b->cols;
+    if (m->is_random) {
+        w->format = b->file_format = DTYPE_BF16;
+        return 0;
+    }
+    const struct tensor *t;
+    TRY(safetensors_expect(m->files, b->name, shape, dims, &t, &b->file_format));
+    place(b, t);
+    w->format = b->file_format;
+    w->data = b->file;
+    return 0;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp((*(const struct binding *const *)a)->name, (*(const struct binding *const *)b)->name);
+}
+
+/* The rotary frequencies, which older checkpoints store, are computed here. */
+static bool is_ignored(const struct model *m, const char *name) {
+    static const char end[] = ".rotary_emb.inv_freq";
+    size_t n = strlen(name);
+    if (n >= sizeof end - 1 && strcmp(name + n - (sizeof end - 1), end) == 0) return true;
+    if (m->config.tied && strcmp(name, "lm_head.weight") == 0) return true;
+    for (int i = 0; i < m->ignored_count; i++)
+        if (strncmp(name, m->ignored[i], strlen(m->ignored[i])) == 0) return true;
+    return false;
+}
+
+static int refuse_unknown(const struct model *m, const struct binding *const *sorted) {
+    for (int i = 0; i < safetensors_count(m->files); i++) {
+        const struct tensor *t = safetensors_at(m->files, i);
+        struct binding key;
+        snprintf(key.name, sizeof key.name, "%.*s", (int)sizeof key.name - 1, t->name);
+        const struct binding *wanted = &key;
+        if (!bsearch(&wanted, sorted, (size_t)m->binding_count, sizeof wanted, compare_names) &&
+            !is_ignored(m, t->name))
+            return err_set(ERR_UNSUPPORTED, "%s: tensor '%s' is not part of a %s with %d layers", t->file, t->name,
+                           m->config.architecture, m->config.layers);
+    }
+    return 0;
+}
+
+int model_resolve_bindings(struct model *m) {
+    for (int i = 0; i < m->binding_count; i++)
+        if (m->bindings[i].weight) TRY(resolve(m, &m->bindings[i]));
+    if (m->config.tied) m->head = m->embedding;
+    if (m->is_random) return 0;
+    const struct binding **sorted = memory_resize(NULL, (size_t)m->binding_count * sizeof *sorted);
+    for (int i = 0; i < m->binding_count; i++) sorted[i] = &m->bindings[i];
+    qsort(sorted, (size_t)m->binding_count, sizeof *sorted, compare_names);
+    int rc = refuse_unknown(m, sorted);
+    free(sorted);
+    return rc;
+}

@@ -1,0 +1,52 @@
+/* How a family names its tensors: each goes to a weight, as it lies in the file or as a part of a larger tensor. For
+ * model/families/. Names are formats relative to the model's body ("layers.%d.mlp.up_proj.weight"). */
+#ifndef DUET_MODEL_BINDER_H
+#define DUET_MODEL_BINDER_H
+
+#include "model/model_internal.h"
+
+struct binder {
+    struct model *m;
+    const struct model_config *c;
+    const char *body, *outer; /* prefixes of the body's names and of the head's */
+};
+
+/* Where tensors of this family may lie: the first pair under which the files have an embedding is taken. Ends with NULL. */
+struct binder_prefix {
+    const char *body, *outer; /* "model.", "" */
+};
+void binder_find_prefix(struct binder *, const struct binder_prefix *);
+
+/* A weight [rows, cols] by its name; of a vector (rows 1) the file has [cols]. */
+void bind(struct binder *, struct weight *, int64_t rows, int64_t cols, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+/* A norm of `cols` dimensions whose factor is weight + offset, with the configuration's eps. */
+void bind_norm(struct binder *, struct norm *, float offset, int64_t cols, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+/* Rows first, first + step, ... of a tensor [all, cols]: fused projections. */
+struct row_range {
+    int64_t all, first, step;
+};
+void bind_rows(struct binder *, struct weight *, int64_t rows, int64_t cols, struct row_range, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+
+/* The same matrix of every expert, one tensor each; `format` takes the layer and the expert. */
+void bind_experts(struct binder *, struct experts *, int64_t rows, int64_t cols, int layer, const char *format);
+/* All experts in one tensor [E, all, cols], or [E, cols, all] where it is transposed, of which an expert has some rows. `format`
+ * takes the layer. Biases have rows 1: [E, all], an expert's numbers first, first + step, ... */
+void bind_stacked(struct binder *, struct experts *, int64_t rows, int64_t cols, struct row_range, bool is_transposed,
+                  int layer, const char *format);
+
+/* The embedding, the norm before the head, and the head, which all families have. */
+void bind_ends(struct binder *, float norm_offset);
+/* What most layers have: q, k, v, o under self_attn, gate, up and down under mlp; biases of q, k, v by the configuration. */
+void bind_attention(struct binder *, int layer);
+void bind_mlp(struct binder *, int layer);
+void bind_fused_mlp(struct binder *, int layer); /* gate_up_proj: rows of gate, then of up */
+
+/* A tensor that files hold and nobody reads. */
+void bind_unused(struct binder *, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Tensors whose names begin so belong to other parts of the files (vision). */
+void bind_ignore(struct binder *, const char *prefix);
+
+#endif

@@ -1,0 +1,290 @@
+#include "model/builder.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "model/families/family.h"
+
+float *builder_scratch(struct builder *b, enum scratch kind, size_t per_row) {
+    struct model *m = b->m;
+    if (per_row > m->scratch_per_row[kind]) m->scratch_per_row[kind] = per_row;
+    return m->scratch[kind];
+}
+
+float *builder_residual(struct builder *b) {
+    return builder_scratch(b, SCRATCH_RESIDUAL, (size_t)b->c->width);
+}
+
+float *builder_output(struct builder *b) {
+    return builder_scratch(b, SCRATCH_OUTPUT, (size_t)b->c->width);
+}
+
+static struct buffer feed(struct builder *b, enum scratch kind, size_t per_row) {
+    return (struct buffer){builder_scratch(b, kind, per_row), b->m->type};
+}
+
+static struct buffer normed(struct builder *b) {
+    return feed(b, SCRATCH_NORMED, (size_t)b->c->width);
+}
+
+static bool is_on_cuda(const struct builder *b) {
+    return device_kind(b->m->device) == DEVICE_CUDA;
+}
+
+struct op_embed *build_embed(struct builder *b) {
+    struct op_embed *op = &pass_add(b->pass, OP_EMBED)->embed;
+    op->table = b->m->embedding;
+    op->scale = b->c->embedding_scale;
+    op->out = builder_residual(b);
+    return op;
+}
+
+static struct rope rope_of(const struct builder *b, int layer) {
+    const struct model *m = b->m;
+    int index = b->c->layer[layer].rope;
+    const struct rope_config *r = &b->c->rope[index];
+    bool has_long = rope_has_long(r);
+    return (struct rope){
+        .table = m->rope[index],
+        .positions = m->limits.rope_positions,
+        .dims = r->type == ROPE_PROPORTIONAL ? r->head_dim : r->dims,
+        .pairs_neighbours = r->pairs_neighbours,
+        .choice = has_long ? m->rope_choice : NULL,
+    };
+}
+
+struct op_qkv *build_qkv(struct builder *b, int layer) {
+    const struct layer *l = &b->m->layers[layer];
+    const struct layer_config *lc = &b->c->layer[layer];
+    size_t q = (size_t)b->c->heads * (size_t)lc->head_dim, kv = (size_t)lc->kv_heads * (size_t)lc->head_dim;
+    struct op_qkv *op = &pass_add(b->pass, OP_QKV)->qkv;
+    op->x = builder_residual(b);
+    op->norm = l->attn_norm;
+    op->wq = l->wq, op->wk = l->wk, op->wv = l->wv;
+    op->bq = l->bq, op->bk = l->bk, op->bv = l->bv;
+    op->q_norm = l->q_norm, op->k_norm = l->k_norm, op->v_norm = l->v_norm;
+    op->rope = rope_of(b, layer);
+    op->width = b->c->width, op->heads = b->c->heads;
+    op->kv_heads = lc->kv_heads, op->head_dim = lc->head_dim;
+    op->kv = cache_layer(&b->m->cache, layer);
+    op->normed = normed(b);
+    op->q = builder_scratch(b, SCRATCH_QUERIES, q);
+    op->kv_rows = builder_scratch(b, SCRATCH_KV_ROWS, 2 * kv);
+    return op;
+}
+
+struct op_attention *build_attention(struct builder *b, int layer) {
+    const struct model *m = b->m;
+    const struct layer_config *lc = &b->c->layer[layer];
+    size_t heads = (size_t)b->c->heads, q = heads * (size_t)lc->head_dim;
+    bool has_parts = m->ops->attention_needs_partials && m->ops->attention_needs_partials(m->device, lc->head_dim);
+    struct op_attention *op = &pass_add(b->pass, OP_ATTENTION)->attention;
+    op->q = builder_scratch(b, SCRATCH_QUERIES, q);
+    op->kv = cache_layer(&m->cache, layer);
+    op->out = feed(b, SCRATCH_ATTENDED, q);
+    if (has_parts)
+        op->partials = builder_scratch(b, SCRATCH_PARTS, heads * ATTENTION_PARTS * ((size_t)lc->head_dim + 2));
+    op->scale = b->c->attention_scale, op->cap = b->c->attention_cap;
+    op->sinks = m->layers[layer].sinks;
+    op->window = lc->window;
+    op->heads = b->c->heads, op->kv_heads = lc->kv_heads, op->head_dim = lc->head_dim;
+    return op;
+}
+
+static struct op_project *build_project(struct builder *b, struct buffer h, const struct weight *w,
+                                        const struct weight *bias) {
+    struct op_project *op = &pass_add(b->pass, OP_PROJECT)->project;
+    op->h = h, op->w = *w, op->bias = *bias;
+    op->scale = b->c->residual_scale;
+    op->x = builder_residual(b);
+    return op;
+}
+
+struct op_project *build_output(struct builder *b, int layer) {
+    const struct layer *l = &b->m->layers[layer];
+    size_t q = (size_t)b->c->heads * (size_t)b->c->layer[layer].head_dim;
+    return build_project(b, feed(b, SCRATCH_ATTENDED, q), &l->wo, &l->bo);
+}
+
+struct op_gate_up *build_gate_up(struct builder *b, int layer) {
+    const struct layer *l = &b->m->layers[layer];
+    size_t hidden = (size_t)b->c->layer[layer].hidden;
+    struct op_gate_up *op = &pass_add(b->pass, OP_GATE_UP)->gate_up;
+    op->x = builder_residual(b);
+    op->norm = l->mlp_norm;
+    op->gate = l->gate, op->up = l->up;
+    op->activation = b->c->mlp_is_gelu ? ACTIVATION_GELU : ACTIVATION_SILU;
+    op->width = b->c->width, op->hidden = b->c->layer[layer].hidden;
+    op->normed = normed(b);
+    op->gated = is_on_cuda(b) ? builder_scratch(b, SCRATCH_GATED, 2 * hidden) : NULL;
+    op->h = feed(b, SCRATCH_MLP, hidden);
+    return op;
+}
+
+struct op_project *build_down(struct builder *b, int layer) {
+    static const struct weight none;
+    size_t hidden = (size_t)b->c->layer[layer].hidden;
+    return build_project(b, feed(b, SCRATCH_MLP, hidden), &b->m->layers[layer].down, &none);
+}
+
+struct op_add_norm *build_add_norm(struct builder *b, const struct norm *norm) {
+    struct op_add_norm *op = &pass_add(b->pass, OP_ADD_NORM)->add_norm;
+    op->y = builder_output(b);
+    op->norm = *norm;
+    op->scale = op->last_scale = 1;
+    op->width = b->c->width, op->parts = 1;
+    op->x = builder_residual(b);
+    return op;
+}
+
+static struct op_add_norm *follow(struct builder *b, struct op_project *op, const struct norm *norm) {
+    op->stores = true;
+    op->x = builder_output(b);
+    return build_add_norm(b, norm);
+}
+
+struct op_add_norm *build_normed_output(struct builder *b, int layer) {
+    return follow(b, build_output(b, layer), &b->m->layers[layer].post_attn_norm);
+}
+
+struct op_add_norm *build_normed_down(struct builder *b, int layer) {
+    return follow(b, build_down(b, layer), &b->m->layers[layer].post_mlp_norm);
+}
+
+/* --- experts -------------------------------------------------------------------------------------------------- */
+
+static struct op_logits *build_router(struct builder *b, int layer, const struct norm *norm) {
+    const struct layer *l = &b->m->layers[layer];
+    struct op_logits *op = &pass_add(b->pass, OP_LOGITS)->logits;
+    op->x = builder_residual(b);
+    op->norm = *norm;
+    op->w = l->router, op->bias = l->router_bias;
+    op->scale = b->c->router_scale;
+    op->width = b->c->width, op->vocab = b->c->experts;
+    op->normed = normed(b);
+    op->logits = builder_scratch(b, SCRATCH_ROUTER, (size_t)b->c->experts);
+    return op;
+}
+
+/* Ids and weights of the chosen, one behind the other for all rows: ids first. */
+static int32_t *chosen_ids(struct builder *b) {
+    return (int32_t *)builder_scratch(b, SCRATCH_CHOSEN, 2 * (size_t)b->c->experts_chosen);
+}
+
+static float *chosen_weights(struct builder *b) {
+    int32_t *ids = chosen_ids(b);
+    return ids ? (float *)ids + (size_t)b->m->limits.max_rows * (size_t)b->c->experts_chosen : NULL;
+}
+
+static struct op_route *build_route(struct builder *b, int layer, const float *logits) {
+    struct op_route *op = &pass_add(b->pass, OP_ROUTE)->route;
+    op->logits = logits;
+    op->experts = b->c->experts, op->chosen = b->c->experts_chosen;
+    op->softmax_of_all = b->c->router_softmax_of_all, op->renormalise = b->c->router_renormalises;
+    op->expert_scale = b->m->layers[layer].expert_scale;
+    op->ids = chosen_ids(b), op->weights = chosen_weights(b);
+    return op;
+}
+
+/* The lists of a pass are one allocation: numbers for every row, so that a pass of one row has room for every expert too. */
+static int32_t *expert_lists(struct builder *b) {
+    return (int32_t *)builder_scratch(b, SCRATCH_LISTS,
+                                      EXPERT_LISTS((size_t)b->c->experts, (size_t)b->c->experts_chosen));
+}
+
+static struct op_experts_up *build_experts_up(struct builder *b, int layer, const struct norm *norm,
+                                              enum activation activation) {
+    const struct layer *l = &b->m->layers[layer];
+    struct op_experts_up *op = &pass_add(b->pass, OP_EXPERTS_UP)->experts_up;
+    op->x = builder_residual(b);
+    op->norm = *norm;
+    op->gate = l->expert_gate, op->up = l->expert_up;
+    op->gate_bias = l->expert_gate_bias, op->up_bias = l->expert_up_bias;
+    op->activation = activation;
+    op->width = b->c->width, op->hidden = b->c->expert_hidden;
+    op->experts = b->c->experts, op->chosen = b->c->experts_chosen;
+    op->ids = chosen_ids(b), op->lists = expert_lists(b);
+    op->normed = normed(b);
+    op->h = feed(b, SCRATCH_MLP, (size_t)b->c->experts_chosen * (size_t)b->c->expert_hidden);
+    return op;
+}
+
+struct op_experts_down *build_experts(struct builder *b, int layer, const struct norm *router_norm,
+                                      const struct norm *norm, enum activation activation) {
+    const struct layer *l = &b->m->layers[layer];
+    build_route(b, layer, build_router(b, layer, router_norm)->logits);
+    struct buffer h = build_experts_up(b, layer, norm, activation)->h;
+    struct op_experts_down *op = &pass_add(b->pass, OP_EXPERTS_DOWN)->experts_down;
+    op->h = h;
+    op->down = l->expert_down, op->bias = l->expert_down_bias;
+    op->ids = chosen_ids(b), op->weights = chosen_weights(b), op->lists = expert_lists(b);
+    op->sums = builder_scratch(b, SCRATCH_EXPERTS, (size_t)b->c->experts_chosen * (size_t)b->c->width);
+    op->width = b->c->width, op->hidden = b->c->expert_hidden;
+    op->experts = b->c->experts, op->chosen = b->c->experts_chosen;
+    op->x = builder_residual(b);
+    return op;
+}
+
+/* --- the head ------------------------------------------------------------------------------------------------- */
+
+struct op_logits *build_head(struct builder *b) {
+    struct op_logits *op = &pass_add(b->pass, OP_LOGITS)->logits;
+    op->x = builder_residual(b);
+    op->norm = b->m->norm;
+    op->w = b->m->head;
+    op->scale = b->c->logits_scale, op->cap = b->c->logits_cap;
+    op->width = b->c->width, op->vocab = b->c->vocab;
+    op->normed = normed(b);
+    return op;
+}
+
+void build_attention_block(struct builder *b, int layer) {
+    build_qkv(b, layer);
+    build_attention(b, layer);
+    build_output(b, layer);
+}
+
+void build_mlp_block(struct builder *b, int layer) {
+    build_gate_up(b, layer);
+    build_down(b, layer);
+}
+
+void build_dense_layers(struct builder *b) {
+    build_embed(b);
+    for (int l = 0; l < b->c->layers; l++) {
+        build_attention_block(b, l);
+        build_mlp_block(b, l);
+    }
+    build_head(b);
+}
+
+void build_sandwiched_layers(struct builder *b) {
+    build_embed(b);
+    for (int l = 0; l < b->c->layers; l++) {
+        build_qkv(b, l);
+        build_attention(b, l);
+        build_normed_output(b, l);
+        build_gate_up(b, l);
+        build_normed_down(b, l);
+    }
+    build_head(b);
+}
+
+/* --- the passes ----------------------------------------------------------------------------------------------- */
+
+static void build(struct model *m, struct pass *pass) {
+    struct builder b = {m, &m->config, pass};
+    m->config.family->build(&b);
+}
+
+void model_measure_pass(struct model *m) {
+    struct pass pass = {0};
+    build(m, &pass);
+    pass_free(&pass);
+}
+
+void model_build_passes(struct model *m) {
+    build(m, &m->passes[LOGITS_ALL]);
+    pass_copy_last_only(&m->passes[LOGITS_LAST], &m->passes[LOGITS_ALL]);
+    pass_copy_cache_part(&m->passes[LOGITS_NONE], &m->passes[LOGITS_ALL]);
+}

@@ -1,0 +1,45 @@
+/* How a family lists its pass: each call appends one op with what the configuration and the layer's weights say, for the family to
+ * adjust. For model/families/. An op's address holds until the next is added. */
+#ifndef DUET_MODEL_BUILDER_H
+#define DUET_MODEL_BUILDER_H
+
+#include "model/model_internal.h"
+
+struct builder {
+    struct model *m;
+    const struct model_config *c;
+    struct pass *pass;
+};
+
+/* The residual stream [T, D] and a sublayer's output beside it [T, D], for norms that follow a sublayer. */
+float *builder_residual(struct builder *);
+float *builder_output(struct builder *);
+/* Scratch of `per_row` numbers for each row of a pass. What is asked for in the first, measuring run is there in the second. */
+float *builder_scratch(struct builder *, enum scratch, size_t per_row);
+
+struct op_embed *build_embed(struct builder *);
+struct op_qkv *build_qkv(struct builder *, int layer);
+struct op_attention *build_attention(struct builder *, int layer);
+/* W h onto the residual stream (of the attention, of the MLP). */
+struct op_project *build_output(struct builder *, int layer);
+struct op_gate_up *build_gate_up(struct builder *, int layer);
+struct op_project *build_down(struct builder *, int layer);
+/* x = x + norm(y), y the sublayer's output. */
+struct op_add_norm *build_add_norm(struct builder *, const struct norm *);
+/* The last two with a norm behind them: W h to the side, then its norm onto the residual stream. */
+struct op_add_norm *build_normed_output(struct builder *, int layer);
+struct op_add_norm *build_normed_down(struct builder *, int layer);
+/* Router, choice, and the experts' sum onto the residual stream; `norm` is that of their input. Returns the last. */
+struct op_experts_down *build_experts(struct builder *, int layer, const struct norm *router_norm,
+                                      const struct norm *norm, enum activation);
+struct op_logits *build_head(struct builder *);
+
+/* A layer's attention, norm before it, onto the residual stream; its MLP likewise; and the whole list of a family that consists of
+ * these: embedding, layers, head. */
+void build_attention_block(struct builder *, int layer);
+void build_mlp_block(struct builder *, int layer);
+void build_dense_layers(struct builder *);
+/* The same with norms behind attention and MLP as well (Gemma 2 and 3, GLM 4). */
+void build_sandwiched_layers(struct builder *);
+
+#endif

@@ -1,0 +1,29 @@
+/* A family of models: how its configuration is read, what its tensors are called, and its pass as a list of ops. One file a family;
+ * table.c lists them. See README.md for how to add one. */
+#ifndef DUET_MODEL_FAMILIES_FAMILY_H
+#define DUET_MODEL_FAMILIES_FAMILY_H
+
+#include "base/json.h"
+#include "model/config.h"
+
+struct binder;  /* model/binder.h */
+struct builder; /* model/builder.h */
+
+struct family {
+    const char *const *architectures; /* as config.json names them; ends with NULL */
+    const char *const *model_types;   /* likewise, of these in any order */
+    /* Fills the configuration from config.json; family and architecture are set. */
+    int (*configure)(struct model_config *, const cJSON *root);
+    /* Names every tensor of the model and where it goes. */
+    void (*bind)(struct binder *);
+    /* Lists the ops of a pass from tokens to the residual stream that the head reads, and the head. */
+    void (*build)(struct builder *);
+};
+
+/* NULL past the end. */
+const struct family *family_at(int index);
+
+extern const struct family family_llama, family_qwen, family_qwen_moe, family_gemma2, family_gemma3, family_gemma4,
+    family_phi3, family_mixtral, family_olmo2, family_granite, family_glm4, family_gpt_oss;
+
+#endif

@@ -1,0 +1,40 @@
+/* GLM 4: norms before and behind the attention and the MLP; biases on q, k and v; neighbouring dimensions turn together, those of
+ * the first half of a head. */
+#include "base/err.h"
+#include "model/binder.h"
+#include "model/builder.h"
+#include "model/config_read.h"
+#include "model/families/family.h"
+
+static int configure(struct model_config *c, const cJSON *root) {
+    TRY(config_read_dimensions(c, root, &(struct dimension_defaults){.positions = 131072, .kv_heads = 2}));
+    TRY(config_check_activation(root, "silu"));
+    TRY(json_get_bool(root, "attention_bias", false, &c->qkv_bias));
+    TRY(config_read_rope(c, root));
+    c->rope[0].pairs_neighbours = true;
+    return 0;
+}
+
+static void bind_model(struct binder *b) {
+    static const struct binder_prefix prefixes[] = {{"model.", ""}, {0}};
+    const int64_t d = b->c->width;
+    binder_find_prefix(b, prefixes);
+    bind_ends(b, 0);
+    for (int l = 0; l < b->c->layers; l++) {
+        struct layer *layer = &b->m->layers[l];
+        bind_norm(b, &layer->attn_norm, 0, d, "layers.%d.input_layernorm.weight", l);
+        bind_norm(b, &layer->post_attn_norm, 0, d, "layers.%d.post_self_attn_layernorm.weight", l);
+        bind_norm(b, &layer->mlp_norm, 0, d, "layers.%d.post_attention_layernorm.weight", l);
+        bind_norm(b, &layer->post_mlp_norm, 0, d, "layers.%d.post_mlp_layernorm.weight", l);
+        bind_attention(b, l);
+        bind_fused_mlp(b, l);
+    }
+}
+
+const struct family family_glm4 = {
+    .architectures = (const char *const[]){"Glm4ForCausalLM", NULL},
+    .model_types = (const char *const[]){"glm4", NULL},
+    .configure = configure,
+    .bind = bind_model,
+    .build = build_sandwiched_layers,
+};

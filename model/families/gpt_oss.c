@@ -1,0 +1,74 @@
+/* gpt-oss: experts in every layer, biases everywhere, a learned sink of each head in the attention's softmax, a sliding window on
+ * every other layer; gate and up rows of an expert take turns. */
+#include "base/err.h"
+#include "model/binder.h"
+#include "model/builder.h"
+#include "model/config_read.h"
+#include "model/families/family.h"
+
+static int configure(struct model_config *c, const cJSON *root) {
+    bool slides[LAYERS_MAX], given;
+    int32_t window;
+    double limit;
+    TRY(config_read_dimensions(c, root,
+                               &(struct dimension_defaults){.positions = 131072, .kv_heads = 8, .head_dim = 64}));
+    TRY(config_check_activation(root, "silu"));
+    TRY(json_get_number(root, "swiglu_limit", 7, &limit));
+    if (limit != 7) return err_set(ERR_UNSUPPORTED, "swiglu_limit %g is not supported, only 7", limit);
+    TRY(json_get_bool(root, "attention_bias", true, &c->qkv_bias));
+    TRY(config_read_experts(c, root, "num_local_experts", "num_experts_per_tok", "intermediate_size"));
+    TRY(config_get_int(root, "sliding_window", 128, 1, 1 << 30, &window));
+    for (int l = 0; l < c->layers; l++) slides[l] = l % 2 == 0;
+    TRY(config_read_layer_types(c, root, slides, &given));
+    config_set_windows(c, window, slides);
+    return config_read_rope(c, root);
+}
+
+/* As files in 16 bits have them: [E, D, 2F] and [E, F, D], transposed. */
+static void bind_experts_of(struct binder *b, int l) {
+    struct layer *layer = &b->m->layers[l];
+    const int64_t f = b->c->expert_hidden, d = b->c->width;
+    const struct row_range gate = {2 * f, 0, 2}, up = {2 * f, 1, 2}, down = {d, 0, 1};
+    bind(b, &layer->router, b->c->experts, d, "layers.%d.mlp.router.weight", l);
+    bind(b, &layer->router_bias, 1, b->c->experts, "layers.%d.mlp.router.bias", l);
+    bind_stacked(b, &layer->expert_gate, f, d, gate, true, l, "layers.%d.mlp.experts.gate_up_proj");
+    bind_stacked(b, &layer->expert_up, f, d, up, true, l, "layers.%d.mlp.experts.gate_up_proj");
+    bind_stacked(b, &layer->expert_down, d, f, down, true, l, "layers.%d.mlp.experts.down_proj");
+    bind_stacked(b, &layer->expert_gate_bias, 1, f, gate, false, l, "layers.%d.mlp.experts.gate_up_proj_bias");
+    bind_stacked(b, &layer->expert_up_bias, 1, f, up, false, l, "layers.%d.mlp.experts.gate_up_proj_bias");
+    bind_stacked(b, &layer->expert_down_bias, 1, d, down, false, l, "layers.%d.mlp.experts.down_proj_bias");
+}
+
+static void bind_model(struct binder *b) {
+    static const struct binder_prefix prefixes[] = {{"model.", ""}, {0}};
+    const int64_t d = b->c->width;
+    binder_find_prefix(b, prefixes);
+    bind_ends(b, 0);
+    for (int l = 0; l < b->c->layers; l++) {
+        struct layer *layer = &b->m->layers[l];
+        bind_norm(b, &layer->attn_norm, 0, d, "layers.%d.input_layernorm.weight", l);
+        bind_norm(b, &layer->mlp_norm, 0, d, "layers.%d.post_attention_layernorm.weight", l);
+        bind_attention(b, l);
+        if (b->c->qkv_bias) bind(b, &layer->bo, 1, d, "layers.%d.self_attn.o_proj.bias", l);
+        bind(b, &layer->sinks, 1, b->c->heads, "layers.%d.self_attn.sinks", l);
+        bind_experts_of(b, l);
+    }
+}
+
+static void build(struct builder *b) {
+    build_embed(b);
+    for (int l = 0; l < b->c->layers; l++) {
+        const struct norm *norm = &b->m->layers[l].mlp_norm;
+        build_attention_block(b, l);
+        build_experts(b, l, norm, norm, ACTIVATION_CLAMPED);
+    }
+    build_head(b);
+}
+
+const struct family family_gpt_oss = {
+    .architectures = (const char *const[]){"GptOssForCausalLM", NULL},
+    .model_types = (const char *const[]){"gpt_oss", NULL},
+    .configure = configure,
+    .bind = bind_model,
+    .build = build,
+};

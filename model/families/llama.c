@@ -1,0 +1,39 @@
+/* Llama and Mistral: pre-norm decoder layers with grouped-query attention (Touvron et al. 2023, Jiang et al. 2023). What other
+ * families differ from. */
+#include "base/err.h"
+#include "model/binder.h"
+#include "model/builder.h"
+#include "model/config_read.h"
+#include "model/families/family.h"
+
+static int configure(struct model_config *c, const cJSON *root) {
+    const bool is_mistral =
+        config_is_text(json_get(root, "model_type"), "mistral") || c->architecture == family_llama.architectures[1];
+    TRY(config_read_dimensions(c, root, &(struct dimension_defaults){.positions = is_mistral ? 131072 : 2048}));
+    TRY(config_check_activation(root, "silu"));
+    TRY(config_refuse_true(root, "attention_bias", "it gives the attention's output a bias, which duet does not have"));
+    TRY(config_refuse_true(root, "mlp_bias", "duet's MLP has no bias"));
+    if (is_mistral) TRY(config_read_uniform_window(c, root, 4096));
+    return config_read_rope(c, root);
+}
+
+static void bind_model(struct binder *b) {
+    static const struct binder_prefix prefixes[] = {{"model.", ""}, {0}};
+    binder_find_prefix(b, prefixes);
+    bind_ends(b, 0);
+    for (int l = 0; l < b->c->layers; l++) {
+        struct layer *layer = &b->m->layers[l];
+        bind_norm(b, &layer->attn_norm, 0, b->c->width, "layers.%d.input_layernorm.weight", l);
+        bind_norm(b, &layer->mlp_norm, 0, b->c->width, "layers.%d.post_attention_layernorm.weight", l);
+        bind_attention(b, l);
+        bind_mlp(b, l);
+    }
+}
+
+const struct family family_llama = {
+    .architectures = (const char *const[]){"LlamaForCausalLM", "MistralForCausalLM", NULL},
+    .model_types = (const char *const[]){"llama", "mistral", NULL},
+    .configure = configure,
+    .bind = bind_model,
+    .build = build_dense_layers,
+};

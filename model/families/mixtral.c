@@ -1,0 +1,49 @@
+/* Mixtral: a Mistral whose MLP is a choice of experts, weighted by the softmax of the chosen (Jiang et al. 2024). */
+#include "base/err.h"
+#include "model/binder.h"
+#include "model/builder.h"
+#include "model/config_read.h"
+#include "model/families/family.h"
+
+static int configure(struct model_config *c, const cJSON *root) {
+    TRY(config_read_dimensions(c, root, &(struct dimension_defaults){.positions = 131072, .kv_heads = 8}));
+    TRY(config_check_activation(root, "silu"));
+    TRY(config_read_experts(c, root, "num_local_experts", "num_experts_per_tok", "intermediate_size"));
+    TRY(config_read_uniform_window(c, root, 0));
+    return config_read_rope(c, root);
+}
+
+static void bind_model(struct binder *b) {
+    static const struct binder_prefix prefixes[] = {{"model.", ""}, {0}};
+    const int64_t f = b->c->expert_hidden, d = b->c->width;
+    binder_find_prefix(b, prefixes);
+    bind_ends(b, 0);
+    for (int l = 0; l < b->c->layers; l++) {
+        struct layer *layer = &b->m->layers[l];
+        bind_norm(b, &layer->attn_norm, 0, d, "layers.%d.input_layernorm.weight", l);
+        bind_norm(b, &layer->mlp_norm, 0, d, "layers.%d.post_attention_layernorm.weight", l);
+        bind_attention(b, l);
+        bind(b, &layer->router, b->c->experts, d, "layers.%d.block_sparse_moe.gate.weight", l);
+        bind_experts(b, &layer->expert_gate, f, d, l, "layers.%d.block_sparse_moe.experts.%d.w1.weight");
+        bind_experts(b, &layer->expert_up, f, d, l, "layers.%d.block_sparse_moe.experts.%d.w3.weight");
+        bind_experts(b, &layer->expert_down, d, f, l, "layers.%d.block_sparse_moe.experts.%d.w2.weight");
+    }
+}
+
+static void build(struct builder *b) {
+    build_embed(b);
+    for (int l = 0; l < b->c->layers; l++) {
+        const struct norm *norm = &b->m->layers[l].mlp_norm;
+        build_attention_block(b, l);
+        build_experts(b, l, norm, norm, ACTIVATION_SILU);
+    }
+    build_head(b);
+}
+
+const struct family family_mixtral = {
+    .architectures = (const char *const[]){"MixtralForCausalLM", NULL},
+    .model_types = (const char *const[]){"mixtral", NULL},
+    .configure = configure,
+    .bind = bind_model,
+    .build = build,
+};

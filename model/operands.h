@@ -1,0 +1,107 @@
+/* What the ops of a pass work on: buffers, weights, norms, rotary tables, the rows of a pass, keys and values.
+ *
+ * Dimensions: T rows of this pass = batch * q_len, D width, H query heads, HKV key/value heads, DH head size, F MLP width, V
+ * vocabulary rows, E experts, P pages. All addresses are device memory. */
+#ifndef DUET_MODEL_OPERANDS_H
+#define DUET_MODEL_OPERANDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "graphs/device.h"
+
+enum { KV_PAGE = 256, ATTENTION_SPLIT = 64, ATTENTION_PARTS = 16, PREFILL_PAD = 64 };
+
+enum dtype { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
+static inline int dtype_bytes(enum dtype t) {
+    return t == DTYPE_F32 ? 4 : 2;
+}
+
+/* What one op writes and another reads. The residual stream, q and logits are f32 everywhere; what feeds a product is f32 on the
+ * host and has the weights' 16-bit type on CUDA. */
+struct buffer {
+    void *data;
+    enum dtype type;
+};
+
+/* A weight, row-major [rows, cols]. A vector has rows = 1. */
+struct weight {
+    const void *data; /* NULL: absent */
+    enum dtype format;
+    int32_t rows, cols;
+    int64_t stride; /* elements between rows; 0: cols, one behind the other */
+    /* Of formats that store less than 16 bits; NULL and 0 of those here. */
+    const void *scales, *zeros;
+    int32_t group; /* columns that share a scale */
+};
+static inline int64_t weight_stride(const struct weight *w) {
+    return w->stride ? w->stride : w->cols;
+}
+static inline const void *weight_row(const struct weight *w, int row) {
+    return (const char *)w->data + (int64_t)row * weight_stride(w) * dtype_bytes(w->format);
+}
+
+/* The same matrix of each of E experts; `each` is host memory. On CUDA expert e begins e * apart elements behind expert 0. */
+struct experts {
+    const struct weight *each; /* [E]; NULL: absent */
+    int64_t apart;
+};
+
+/* y = x / sqrt(mean(x^2) + eps) * (weight + offset) (Zhang & Sennrich 2019); a weight that is absent counts as 1 - offset. */
+enum norm_kind { NORM_NONE, NORM_RMS }; /* NONE: y = x */
+struct norm {
+    enum norm_kind kind;
+    struct weight weight; /* [1, D] */
+    float offset, eps;
+};
+
+/* RoPE (Su et al. 2021): pair i of a head, (a, b), becomes (a cos - b sin, b cos + a sin) with cos and sin of (position, i), so
+ * that the types of frequencies, scalings and how many dimensions stand still (cos 1, sin 0) live in the table alone. */
+struct rope {
+    const float *table; /* [positions, DH/2, 2] f32; NULL: nothing is rotated */
+    int32_t positions;
+    int32_t
+        dims; /* R, of DH: those that pairs are formed of, first; the others pair among themselves and stand still */
+    bool pairs_neighbours; /* (2i, 2i + 1) of all DH dimensions, else (i, i + R/2) */
+    const int32_t
+        *choice; /* [slots]: a slot whose number is not 0 takes the table behind this one; NULL: there is one table */
+};
+/* The dimension of the first and of the second half of pair i. */
+#ifdef __CUDACC__
+#define OPERAND_INLINE static __host__ __device__ __forceinline__
+#else
+#define OPERAND_INLINE static inline
+#endif
+OPERAND_INLINE int rope_dim(const struct rope *r, int head_dim, int pair, int second) {
+    if (r->pairs_neighbours) return 2 * pair + second;
+    const int half = r->dims / 2;
+    if (pair < half) return pair + second * half;
+    return r->dims + (pair - half) + second * (head_dim - r->dims) / 2;
+}
+
+/* The rows of a pass. Row r belongs to graph row b = r / q_len. Everything that changes from round to round
+ * is read from device memory. */
+struct rows {
+    int32_t batch, q_len;
+    bool
+        prefill; /* one sequence's chunk: batch = 1; CUDA takes kernels for many rows, and cuBLAS where its stream has a
+                     workspace. Buffers hold T rounded up to PREFILL_PAD rows, those past T being scratch */
+    const int32_t *tokens; /* [T]; ids outside [0, V) read row 0 of the embedding */
+    const int32_t
+        *positions; /* [T]; consecutive within a graph row; < 0: a row without a position, which writes K and V to
+                                  the dummy page and attends to nothing: zeros. In a prefill such rows come last */
+    const int32_t *row_slot;   /* [batch]: row of the page table; 0 is the dummy sequence */
+    const int32_t *page_table; /* [slots, pages_per_slot]: page numbers; row 0 is all page 0 */
+    int32_t pages_per_slot;
+};
+static inline int rows_count(const struct rows *r) {
+    return r->batch * r->q_len;
+}
+
+/* One layer's keys and values: [P, HKV, PAGE, DH] each; f32 on the host, 16 bits on CUDA. Page 0 belongs to padding rows. */
+struct kv_layer {
+    void *k, *v;
+    enum dtype type;
+};
+
+#endif

@@ -1,0 +1,96 @@
+#include "model/pass.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/memory.h"
+#include "graphs/breakable.h"
+
+struct op *pass_add(struct pass *p, enum op_kind kind) {
+    if (p->count == p->cap) {
+        p->cap = p->cap ? 2 * p->cap : 64;
+        p->ops = memory_resize(p->ops, (size_t)p->cap * sizeof *p->ops);
+    }
+    struct op *op = &p->ops[p->count++];
+    memset(op, 0, sizeof *op);
+    op->kind = kind;
+    return op;
+}
+
+void pass_free(struct pass *p) {
+    free(p->ops);
+    *p = (struct pass){0};
+}
+
+static void copy(struct pass *out, const struct pass *p, int count) {
+    *out = (struct pass){0};
+    for (int i = 0; i < count; i++) *pass_add(out, p->ops[i].kind) = p->ops[i];
+}
+
+void pass_copy_cache_part(struct pass *out, const struct pass *p) {
+    int count = p->count;
+    while (count > 0 && !(p->ops[count - 1].kind == OP_QKV && p->ops[count - 1].qkv.wk.data)) count--;
+    copy(out, p, count);
+}
+
+void pass_copy_last_only(struct pass *out, const struct pass *p) {
+    copy(out, p, p->count);
+    struct op *head = &out->ops[out->count - 1];
+    if (head->kind == OP_LOGITS) head->logits.last_only = true;
+}
+
+static int submit(const struct ops *ops, struct stream *s, const struct op *op, const struct rows *rows) {
+    struct op now = *op;
+    now.rows = *rows;
+    switch (op->kind) {
+    case OP_EMBED:
+        return ops->embed(s, &now.embed);
+    case OP_QKV:
+        return ops->qkv(s, &now.qkv);
+    case OP_ATTENTION:
+        return ops->attention(s, &now.attention);
+    case OP_PROJECT:
+        return ops->project(s, &now.project);
+    case OP_ADD_NORM:
+        return ops->add_norm(s, &now.add_norm);
+    case OP_GATE_UP:
+        return ops->gate_up(s, &now.gate_up);
+    case OP_LOGITS:
+        return ops->logits(s, &now.logits);
+    case OP_ROUTE:
+        return ops->route(s, &now.route);
+    case OP_EXPERTS_UP:
+        return ops->experts_up(s, &now.experts_up);
+    case OP_EXPERTS_DOWN:
+        return ops->experts_down(s, &now.experts_down);
+    case OP_KINDS:
+        break;
+    }
+    return err_set(ERR_INTERNAL, "a pass holds an op of kind %d", (int)op->kind);
+}
+
+/* An eager op's arguments: what is read when it runs. */
+struct eager {
+    const struct ops *ops;
+    const struct op *op;
+    const struct rows *live;
+};
+
+static int run_eager(struct stream *s, const void *args) {
+    const struct eager *e = args;
+    return submit(e->ops, s, e->op, e->live);
+}
+
+int pass_run(const struct pass *p, const struct ops *ops, struct stream *s, const struct rows *rows,
+             const struct rows *live) {
+    for (int i = 0; i < p->count; i++) {
+        const struct op *op = &p->ops[i];
+        struct eager eager = {ops, op, live};
+        if (op->is_eager && live)
+            TRY(graph_run_eager(s, run_eager, &eager, sizeof eager));
+        else
+            TRY(submit(ops, s, op, rows));
+    }
+    return 0;
+}
