@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "model/config.h"
+#include "model/families/family.h"
 #include "tests/damage.h"
 #include "tests/support.h"
 
@@ -61,11 +62,11 @@ START_TEST(every_member_is_read)
 {
     struct model_config c;
     ck_ok(load(&c, "{\"head_dim\": 32, \"tie_word_embeddings\": true, \"rope_theta\": 500000}", NULL));
-    ck_assert_int_eq(c.arch, ARCH_LLAMA);
+    ck_assert_str_eq(c.architecture, "LlamaForCausalLM");
     ck_assert(c.vocab == 512 && c.width == 64 && c.hidden == 160 && c.layers == 3 && c.heads == 4 && c.kv_heads == 2);
-    ck_assert(c.head_dim == 32 && c.positions == 512 && c.window == 0);
+    ck_assert(c.head_dim == 32 && c.positions == 512 && c.layer[0].window == 0);
     ck_assert(c.norm_eps == 1e-5f && c.tied && !c.qkv_bias && !c.qk_norm);
-    ck_assert(c.rope == ROPE_DEFAULT && c.rope_theta == 500000 && c.bos_id == 1);
+    ck_assert(c.rope[0].type == ROPE_DEFAULT && c.rope[0].theta == 500000 && c.bos_id == 1);
     ck_assert(isnan(c.gen_temperature) && isnan(c.gen_top_p) && c.gen_top_k == -1);
     check_end_ids(&c, 1, (int32_t[]){2});
 }
@@ -80,27 +81,62 @@ START_TEST(absent_members_take_their_defaults)
         "null, \"eos_token_id\": null, \"max_position_embeddings\": \"absent\", \"quantization_config\": null}",
         NULL));
     ck_assert(c.kv_heads == 4 && c.head_dim == 16 && c.norm_eps == 1e-6f && c.bos_id == -1 && c.end_count == 0);
-    ck_assert(!c.tied && c.rope_theta == 10000 && c.positions == 2048);
+    ck_assert(!c.tied && c.rope[0].theta == 10000 && c.positions == 2048);
 }
 END_TEST
 
+/* What each family's configuration needs besides base_llama's. */
+static const char *more_members(const char *architecture) {
+    if (strstr(architecture, "Qwen3Moe"))
+        return ", \"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8";
+    if (strstr(architecture, "Qwen2Moe"))
+        return ", \"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8, "
+               "\"shared_expert_intermediate_size\": 8";
+    if (strstr(architecture, "Mixtral") || strstr(architecture, "GptOss"))
+        return ", \"num_local_experts\": 4, \"num_experts_per_tok\": 2";
+    if (strstr(architecture, "Gemma") || strstr(architecture, "Granite")) return ", \"hidden_act\": \"absent\"";
+    return "";
+}
+
 START_TEST(families_are_known_by_architecture_or_model_type)
 {
-    static const char *const types[] = {"llama", "mistral", "qwen2", "qwen3"};
-    for (int arch = ARCH_LLAMA; arch <= ARCH_QWEN3; arch++) {
-        struct model_config c;
-        struct buf changes = {0};
-        buf_printf(&changes, "{\"architectures\": [\"%s\"], \"model_type\": \"absent\"}",
-                   architecture_name((enum architecture)arch));
-        ck_ok(load(&c, buf_text(&changes), NULL));
-        ck_assert_int_eq(c.arch, arch);
-        buf_clear(&changes);
-        buf_printf(&changes, "{\"architectures\": \"absent\", \"model_type\": \"%s\"}", types[arch]);
-        ck_ok(load(&c, buf_text(&changes), NULL));
-        ck_assert_int_eq(c.arch, arch);
-        ck_assert(c.qkv_bias == (arch == ARCH_QWEN2) && c.qk_norm == (arch == ARCH_QWEN3));
-        buf_free(&changes);
+    int known = 0;
+    for (int f = 0; family_at(f); f++) {
+        const struct family *family = family_at(f);
+        for (int i = 0; family->architectures[i]; i++) {
+            struct model_config c;
+            struct buf changes = {0};
+            buf_printf(&changes, "{\"architectures\": [\"%s\"], \"model_type\": \"absent\"%s}",
+                       family->architectures[i], more_members(family->architectures[i]));
+            ck_ok(load(&c, buf_text(&changes), NULL));
+            ck_assert_ptr_eq(c.family, family);
+            ck_assert_str_eq(c.architecture, family->architectures[i]);
+            buf_free(&changes);
+        }
+        for (int i = 0; family->model_types[i]; i++) {
+            struct model_config c;
+            struct buf changes = {0};
+            buf_printf(&changes, "{\"architectures\": \"absent\", \"model_type\": \"%s\"%s}", family->model_types[i],
+                       more_members(family->architectures[0]));
+            ck_ok(load(&c, buf_text(&changes), NULL));
+            ck_assert_ptr_eq(c.family, family);
+            buf_free(&changes);
+            known++;
+        }
     }
+    ck_assert_int_ge(known, 15);
+}
+END_TEST
+
+START_TEST(qwen2_has_biases_and_qwen3_norms_of_heads)
+{
+    struct model_config c;
+    ck_ok(load(&c, "{\"architectures\": null, \"model_type\": \"llama\"}", NULL));
+    ck_assert(!c.qkv_bias && !c.qk_norm);
+    ck_ok(load(&c, "{\"architectures\": null, \"model_type\": \"qwen2\"}", NULL));
+    ck_assert(c.qkv_bias && !c.qk_norm);
+    ck_ok(load(&c, "{\"architectures\": null, \"model_type\": \"qwen3\"}", NULL));
+    ck_assert(!c.qkv_bias && c.qk_norm);
 }
 END_TEST
 
@@ -125,9 +161,9 @@ START_TEST(options_that_change_shapes_are_refused_by_name)
     refuse("{\"mlp_bias\": true}", ERR_UNSUPPORTED, "mlp_bias");
     refuse("{\"quantization_config\": {\"quant_method\": \"awq\", \"bits\": 4}}", ERR_UNSUPPORTED, "'awq'");
     refuse("{\"quantization_config\": {}}", ERR_UNSUPPORTED, "quantization");
-    refuse("{\"partial_rotary_factor\": 0.5}", ERR_UNSUPPORTED, "partial_rotary_factor 0.5");
-    refuse("{\"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.25}}", ERR_UNSUPPORTED,
-           "0.25");
+    refuse("{\"partial_rotary_factor\": 1.5}", ERR_FORMAT, "partial_rotary_factor 1.5");
+    refuse("{\"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.1}}", ERR_UNSUPPORTED,
+           "partial_rotary_factor 0.1 leaves nothing");
     refuse("{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", \"attention_bias\": true}",
            ERR_UNSUPPORTED, "attention_bias");
 }
@@ -173,14 +209,14 @@ START_TEST(dimensions_must_fit_together)
     refuse("{\"hidden_size\": 66}", ERR_FORMAT, "hidden_size 66");
     refuse("{\"head_dim\": 6}", ERR_UNSUPPORTED, "head size 6");
     refuse("{\"head_dim\": 17}", ERR_UNSUPPORTED, "head size 17");
-    refuse("{\"head_dim\": 258}", ERR_UNSUPPORTED, "head size 258");
+    refuse("{\"head_dim\": 514}", ERR_UNSUPPORTED, "head size 514");
     refuse("{\"rms_norm_eps\": 0}", ERR_FORMAT, "rms_norm_eps");
     refuse("{\"rope_theta\": 0}", ERR_FORMAT, "rope_theta");
     refuse("{\"bos_token_id\": 512}", ERR_FORMAT, "bos_token_id");
     refuse("{\"tie_word_embeddings\": 1}", ERR_FORMAT, "tie_word_embeddings");
     struct model_config c;
     ck_ok(load(&c, "{\"head_dim\": 8, \"hidden_size\": 66}", NULL));
-    ck_ok(load(&c, "{\"head_dim\": 256}", NULL));
+    ck_ok(load(&c, "{\"head_dim\": 512}", NULL));
 }
 END_TEST
 
@@ -195,24 +231,28 @@ START_TEST(both_spellings_of_rope_are_read)
     struct model_config c;
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         ck_ok(load(&c, same[i], NULL));
-        ck_assert(c.rope == ROPE_LINEAR && c.rope_theta == 70000 && c.rope_factor == 4);
+        ck_assert(c.rope[0].type == ROPE_LINEAR && c.rope[0].theta == 70000 && c.rope[0].factor == 4);
     }
     ck_ok(load(&c, "{\"rope_scaling\": {}}", NULL));
-    ck_assert(c.rope == ROPE_DEFAULT);
+    ck_assert(c.rope[0].type == ROPE_DEFAULT);
     ck_ok(load(&c,
                "{\"rope_scaling\": {\"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
                "\"original_max_position_embeddings\": 8192, \"rope_type\": \"llama3\"}, \"rope_theta\": 500000.0}",
                NULL));
-    ck_assert(c.rope == ROPE_LLAMA3 && c.rope_factor == 8 && c.rope_low_freq == 1 && c.rope_high_freq == 4);
-    ck_assert_int_eq(c.rope_original_positions, 8192);
+    ck_assert(c.rope[0].type == ROPE_LLAMA3 && c.rope[0].factor == 8 && c.rope[0].low_freq == 1 &&
+              c.rope[0].high_freq == 4);
+    ck_assert_int_eq(c.rope[0].original_positions, 8192);
 }
 END_TEST
 
 START_TEST(unknown_or_incomplete_rope_is_refused_by_name)
 {
-    refuse("{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}}", ERR_UNSUPPORTED, "'yarn'");
-    refuse("{\"rope_parameters\": {\"rope_type\": \"longrope\"}}", ERR_UNSUPPORTED, "'longrope'");
-    refuse("{\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2}}", ERR_UNSUPPORTED, "'dynamic'");
+    refuse("{\"rope_scaling\": {\"type\": \"ntk\", \"factor\": 4}}", ERR_UNSUPPORTED, "'ntk'");
+    refuse("{\"rope_parameters\": {\"rope_type\": \"longrope\"}}", ERR_FORMAT, "short_factor");
+    refuse("{\"rope_parameters\": {\"rope_type\": \"longrope\", \"short_factor\": [1, 2]}}", ERR_FORMAT,
+           "'short_factor' has 2 factors, expected 8");
+    refuse("{\"rope_scaling\": {\"rope_type\": \"dynamic\"}}", ERR_FORMAT, "factor");
+    refuse("{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"beta_fast\": 0}}", ERR_FORMAT, "beta_fast");
     refuse("{\"rope_scaling\": {\"factor\": 2}}", ERR_FORMAT, "rope_type");
     refuse("{\"rope_scaling\": {\"rope_type\": \"linear\"}}", ERR_FORMAT, "factor");
     refuse("{\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 0}}", ERR_FORMAT, "factor");
@@ -231,10 +271,13 @@ START_TEST(unknown_or_incomplete_rope_is_refused_by_name)
 }
 END_TEST
 
+/* Of all layers, or -1 where they differ. */
 static int32_t window_of(const char *changes) {
     struct model_config c;
     ck_ok(load(&c, changes, NULL));
-    return c.window;
+    for (int l = 1; l < c.layers; l++)
+        if (c.layer[l].window != c.layer[0].window) return -1;
+    return c.layer[0].window;
 }
 #define MISTRAL "\"architectures\": [\"MistralForCausalLM\"], \"model_type\": \"mistral\""
 #define QWEN2   "\"architectures\": [\"Qwen2ForCausalLM\"], \"model_type\": \"qwen2\""
@@ -262,13 +305,22 @@ START_TEST(the_window_is_that_of_all_layers)
 }
 END_TEST
 
-START_TEST(a_window_on_some_layers_is_refused)
+START_TEST(some_layers_have_a_window)
 {
-    refuse("{" QWEN2 ", \"sliding_window\": 16, \"use_sliding_window\": true, \"max_window_layers\": 1}",
-           ERR_UNSUPPORTED, "sliding window on 2 of 3 layers");
-    refuse("{" QWEN3 ", \"sliding_window\": 16, \"use_sliding_window\": true, \"layer_types\": [" FULL ", " SLIDING
-           ", " FULL "]}",
-           ERR_UNSUPPORTED, "sliding window on 1 of 3 layers");
+    struct model_config c;
+    ck_ok(
+        load(&c, "{" QWEN2 ", \"sliding_window\": 16, \"use_sliding_window\": true, \"max_window_layers\": 1}", NULL));
+    ck_assert(c.layer[0].window == 0 && c.layer[1].window == 16 && c.layer[2].window == 16);
+    ck_ok(load(&c,
+               "{" QWEN3 ", \"sliding_window\": 16, \"use_sliding_window\": true, \"layer_types\": [" FULL ", " SLIDING
+               ", " FULL "]}",
+               NULL));
+    ck_assert(c.layer[0].window == 0 && c.layer[1].window == 16 && c.layer[2].window == 0);
+}
+END_TEST
+
+START_TEST(layer_types_that_contradict_or_are_unknown_are_refused)
+{
     refuse("{" QWEN3 ", \"layer_types\": [" FULL ", \"linear_attention\", " FULL "]}", ERR_UNSUPPORTED,
            "'linear_attention'");
     refuse("{" QWEN3 ", \"layer_types\": [" FULL "]}", ERR_FORMAT, "layer_types has 1 entries, expected 3");
@@ -344,7 +396,7 @@ static void check_rope(const struct model_config *c, double (*frequency_of)(int 
     enum { POSITIONS = 700 };
     int half = c->head_dim / 2;
     float *rope = malloc(sizeof(float[2]) * POSITIONS * (size_t)half);
-    model_config_rope(c, POSITIONS, rope);
+    model_config_rope(&c->rope[0], POSITIONS, POSITIONS, rope);
     for (int position = 0; position < POSITIONS; position++) {
         for (int pair = 0; pair < half; pair++) {
             const float *at = rope + 2 * (position * half + pair);
@@ -408,8 +460,8 @@ START_TEST(real_configurations_are_read)
         }
         ck_ok(model_config_load(&c, dir));
         ck_assert(c.width == 64 && c.vocab == 512 && c.end_count == 1 && c.end_ids[0] == 2);
-        ck_assert_int_eq(c.window, strcmp(names[i], "mistral-swa") == 0 ? 16 : 0);
-        ck_assert_int_eq(c.rope, strcmp(names[i], "llama3-rope-scaled") == 0 ? ROPE_LLAMA3 : ROPE_DEFAULT);
+        ck_assert_int_eq(c.layer[0].window, strcmp(names[i], "mistral-swa") == 0 ? 16 : 0);
+        ck_assert_int_eq(c.rope[0].type, strcmp(names[i], "llama3-rope-scaled") == 0 ? ROPE_LLAMA3 : ROPE_DEFAULT);
         ck_assert_int_eq(c.head_dim, strstr(names[i], "headdim32") || strstr(names[i], "qwen3") ? 32 : 16);
     }
 }
@@ -417,13 +469,13 @@ END_TEST
 
 static void check_accepted(const struct model_config *c) {
     float rope[3 * HEAD_DIM_MAX];
-    ck_assert(c->vocab >= 1 && c->width >= 1 && c->hidden >= 1 && c->layers >= 1 && c->layers <= 1024);
-    ck_assert(c->kv_heads >= 1 && c->heads % c->kv_heads == 0 && c->positions >= 1 && c->window >= 0);
+    ck_assert(c->vocab >= 1 && c->width >= 1 && c->hidden >= 1 && c->layers >= 1 && c->layers <= LAYERS_MAX);
+    ck_assert(c->kv_heads >= 1 && c->heads % c->kv_heads == 0 && c->positions >= 1 && c->layer[0].window >= 0);
     ck_assert(c->head_dim >= HEAD_DIM_MIN && c->head_dim <= HEAD_DIM_MAX && c->head_dim % 2 == 0);
     ck_assert(c->norm_eps > 0 && c->norm_eps <= 1 && c->bos_id >= -1 && c->bos_id < c->vocab);
     for (int i = 0; i < c->end_count; i++)
         ck_assert(c->end_ids[i] < c->vocab && c->end_ids[i] > (i ? c->end_ids[i - 1] : -1));
-    model_config_rope(c, 3, rope);
+    model_config_rope(&c->rope[0], 3, c->positions, rope);
     for (int i = 0; i < 3 * c->head_dim; i++)
         if (!(fabsf(rope[i]) <= 1)) ck_abort_msg("rope %g", rope[i]);
 }
@@ -482,6 +534,7 @@ Suite *check_config(void) {
     tcase_add_test(files, every_member_is_read);
     tcase_add_test(files, absent_members_take_their_defaults);
     tcase_add_test(files, families_are_known_by_architecture_or_model_type);
+    tcase_add_test(files, qwen2_has_biases_and_qwen3_norms_of_heads);
     tcase_add_test(files, unknown_families_are_refused_by_their_name);
     tcase_add_test(files, options_that_change_shapes_are_refused_by_name);
     tcase_add_test(files, qwen2_has_its_bias_whatever_attention_bias_says);
@@ -490,7 +543,8 @@ Suite *check_config(void) {
     tcase_add_test(files, both_spellings_of_rope_are_read);
     tcase_add_test(files, unknown_or_incomplete_rope_is_refused_by_name);
     tcase_add_test(files, the_window_is_that_of_all_layers);
-    tcase_add_test(files, a_window_on_some_layers_is_refused);
+    tcase_add_test(files, some_layers_have_a_window);
+    tcase_add_test(files, layer_types_that_contradict_or_are_unknown_are_refused);
     tcase_add_test(files, end_ids_are_the_ascending_union_of_both_files);
     tcase_add_test(files, end_ids_that_can_never_be_drawn_are_left_out);
     tcase_add_test(files, end_ids_of_another_type_are_refused);

@@ -34,10 +34,12 @@ static struct mini_shape any_shape(struct lab *lab, int turn) {
 }
 
 /* y = RMSNorm(x) * norm */
-static void norm_reference(double *y, const float *x, const struct weight *norm, double eps) {
+static void norm_reference(double *y, const float *x, const struct norm *norm) {
+    const struct weight *w = &norm->weight;
     double squares = 0;
-    for (int i = 0; i < norm->cols; i++) squares += (double)x[i] * x[i];
-    for (int i = 0; i < norm->cols; i++) y[i] = x[i] / sqrt(squares / norm->cols + eps) * lab_weight_at(norm, 0, i);
+    for (int i = 0; i < w->cols; i++) squares += (double)x[i] * x[i];
+    for (int i = 0; i < w->cols; i++)
+        y[i] = x[i] / sqrt(squares / w->cols + (double)norm->eps) * lab_weight_at(w, 0, i);
 }
 
 static double product_reference(const struct weight *w, const struct weight *bias, int row, const double *x) {
@@ -59,7 +61,8 @@ static void widen_all_patterns(struct lab *lab, enum dtype type) {
     for (int i = 0; i < ROWS * COLS; i++) data[i] = (uint16_t)i;
     for (int i = 0; i < ROWS; i++) tokens[i] = i;
     struct op_embed op = {.rows = {.batch = 1, .q_len = ROWS, .tokens = tokens},
-                          .table = {.data = data, .type = type, .rows = ROWS, .cols = COLS},
+                          .table = {.data = data, .format = type, .rows = ROWS, .cols = COLS},
+                          .scale = 1,
                           .out = lab_alloc(lab, ROWS * COLS * sizeof(float))};
     ck_ok(ops_host()->embed(lab->stream, &op));
     for (int i = 0; i < ROWS * COLS; i++)
@@ -107,12 +110,13 @@ END_TEST
 /* --- qkv ------------------------------------------------------------------------------------------ */
 
 /* q/k norm and RoPE of one head in double. */
-static void turn_reference(const struct mini *m, const struct weight *norm, int position, double *head) {
+static void turn_reference(const struct mini *m, const struct norm *norm, int position, double *head) {
     const int dim = m->shape.head_dim, half = dim / 2;
     const float *rope = m->rope + (size_t)(position < 0 ? 0 : position) * (size_t)dim;
     double squares = 0;
     for (int i = 0; i < dim; i++) squares += head[i] * head[i];
-    for (int i = 0; norm->data && i < dim; i++) head[i] *= lab_weight_at(norm, 0, i) / sqrt(squares / dim + 1e-5);
+    for (int i = 0; norm->kind != NORM_NONE && i < dim; i++)
+        head[i] *= lab_weight_at(&norm->weight, 0, i) / sqrt(squares / dim + 1e-5);
     for (int i = 0; i < half; i++) {
         double a = head[i], b = head[i + half], c = rope[2 * i], s = rope[2 * i + 1];
         head[i] = a * c - b * s, head[i + half] = b * c + a * s;
@@ -120,7 +124,7 @@ static void turn_reference(const struct mini *m, const struct weight *norm, int 
 }
 
 static void head_reference(const struct mini *m, const struct weight *w, const struct weight *bias,
-                           const struct weight *norm, int head, int position, const double *y, double *out) {
+                           const struct norm *norm, int head, int position, const double *y, double *out) {
     const int dim = m->shape.head_dim;
     for (int i = 0; i < dim; i++) out[i] = product_reference(w, bias, head * dim + i, y);
     if (norm) turn_reference(m, norm, position, out);
@@ -136,7 +140,7 @@ static void check_qkv_row(const struct mini *m, const float *x, int t, int q_len
     const struct mini_shape *s = &m->shape;
     const int position = m->positions[t];
     double y[256], head[256];
-    norm_reference(y, x + t * s->width, &m->norm, 1e-5);
+    norm_reference(y, x + t * s->width, &m->norm);
     for (int h = 0; h < s->heads; h++) {
         head_reference(m, &m->wq, &m->bq, &m->q_norm, h, position, y, head);
         for (int i = 0; i < s->head_dim; i++)
@@ -231,7 +235,8 @@ static void check_attention(struct lab *lab, struct mini *m, int position, int q
             double expected[256];
             const int at = (t * s->heads + h) * dim;
             attention_reference(m, 1, first + t, h, m->q + at, expected);
-            for (int i = 0; i < dim; i++) close_to(op.out[at + i], expected[i], "attended", first + t, h * dim + i);
+            for (int i = 0; i < dim; i++)
+                close_to(((const float *)op.out.data)[at + i], expected[i], "attended", first + t, h * dim + i);
         }
 }
 
@@ -280,7 +285,7 @@ START_TEST(attention_survives_scores_of_any_size)
     ck_ok(ops_host()->attention(lab.stream, &op));
     double expected[16];
     attention_reference(&m, 1, 199, 0, m.q, expected);
-    for (int i = 0; i < 16; i++) close_to(op.out[i], expected[i], "attended", 0, i);
+    for (int i = 0; i < 16; i++) close_to(m.attended[i], expected[i], "attended", 0, i);
     lab_close(&lab);
 }
 END_TEST
@@ -297,10 +302,10 @@ START_TEST(row_without_position_attends_to_nothing)
     fill_cells(&lab, &m, 1, 0, 1);
     struct op_attention op = mini_attention(&m, mini_rows(&m, 1, 2));
     ck_ok(ops_host()->attention(lab.stream, &op));
-    for (int i = 0; i < row; i++) ck_assert_float_eq(op.out[i], 0);
+    for (int i = 0; i < row; i++) ck_assert_float_eq(m.attended[i], 0);
     for (int h = 0; h < m.shape.heads; h++) { /* one visible key: its value itself */
         size_t value = mini_cell(&m, 1, 0, h / (m.shape.heads / m.shape.kv_heads));
-        ck_assert_mem_eq(op.out + row + h * m.shape.head_dim, (float *)m.kv.v + value,
+        ck_assert_mem_eq(m.attended + row + h * m.shape.head_dim, (float *)m.kv.v + value,
                          (size_t)m.shape.head_dim * sizeof(float));
     }
     lab_close(&lab);
@@ -316,12 +321,13 @@ static void to_double(double *out, const float *in, int n) {
 static void check_project(struct lab *lab, struct mini *m, struct op_project op) {
     const int tokens = rows_count(&op.rows), rows = op.w.rows, cols = op.w.cols;
     float *before = lab_random_floats(lab, (size_t)(tokens * rows));
-    op.h = lab_random_floats(lab, (size_t)(tokens * cols));
+    float *rows_of_h = lab_random_floats(lab, (size_t)(tokens * cols));
+    op.h.data = rows_of_h;
     memcpy(m->x, before, (size_t)(tokens * rows) * sizeof(float));
     ck_ok(ops_host()->project(lab->stream, &op));
     for (int t = 0; t < tokens; t++) {
         double h[3000];
-        to_double(h, op.h + t * cols, cols);
+        to_double(h, rows_of_h + t * cols, cols);
         for (int o = 0; o < rows; o++)
             close_to(m->x[t * rows + o], before[t * rows + o] + product_reference(&op.w, NULL, o, h), "x", t, o);
     }
@@ -333,10 +339,10 @@ static void check_gate_up(struct lab *lab, struct op_gate_up op) {
     ck_ok(ops_host()->gate_up(lab->stream, &op));
     for (int t = 0; t < tokens; t++) {
         double y[256];
-        norm_reference(y, op.x + t * op.width, &op.norm, 1e-5);
+        norm_reference(y, op.x + t * op.width, &op.norm);
         for (int o = 0; o < op.hidden; o++) {
             double gate = product_reference(&op.gate, NULL, o, y), up = product_reference(&op.up, NULL, o, y);
-            close_to(op.h[t * op.hidden + o], gate / (1 + exp(-gate)) * up, "h", t, o);
+            close_to(((const float *)op.h.data)[t * op.hidden + o], gate / (1 + exp(-gate)) * up, "h", t, o);
         }
     }
 }
@@ -348,7 +354,7 @@ static void check_logits(struct lab *lab, struct op_logits op) {
     ck_ok(ops_host()->logits(lab->stream, &op));
     for (int i = 0; i < count; i++) {
         double y[256];
-        norm_reference(y, op.x + (op.last_only ? i * q_len + q_len - 1 : i) * op.width, &op.norm, 1e-5);
+        norm_reference(y, op.x + (op.last_only ? i * q_len + q_len - 1 : i) * op.width, &op.norm);
         for (int o = 0; o < op.vocab; o++)
             close_to(op.logits[i * op.vocab + o], product_reference(&op.w, NULL, o, y), "logits", i, o);
     }
@@ -380,24 +386,25 @@ START_TEST(silu_is_made_of_fmath_exp)
     struct lab lab;
     lab_open(&lab, 1);
     const float one = 1;
+    float *h = lab_alloc(&lab, HIDDEN * sizeof(float));
     struct weight gate = lab_weight(&lab, HIDDEN, 1, DTYPE_F32, 100), up = lab_weight(&lab, HIDDEN, 1, DTYPE_F32, 3);
     struct op_gate_up op = {.rows = {.batch = 1, .q_len = 1},
                             .x = &one,
                             .gate = gate,
                             .up = up,
                             .width = 1,
-                            .norm = {.data = &one, .type = DTYPE_F32, .rows = 1, .cols = 1},
+                            .norm = {NORM_RMS, {.data = &one, .format = DTYPE_F32, .rows = 1, .cols = 1}},
                             .hidden = HIDDEN,
-                            .normed = lab_alloc(&lab, sizeof(float)),
-                            .h = lab_alloc(&lab, HIDDEN * sizeof(float))};
+                            .normed = {lab_alloc(&lab, sizeof(float)), DTYPE_F32},
+                            .h = {h, DTYPE_F32}};
     for (int i = 0; host_isa_at(i); i++) {
         if (!host_isa_at(i)->is_supported()) continue;
         host_isa_force(host_isa_at(i));
         ck_ok(ops_host()->gate_up(lab.stream, &op));
         for (int o = 0; o < HIDDEN; o++) {
             float g = (float)lab_weight_at(&gate, o, 0), expected = g / (1 + fmath_exp(-g));
-            ck_assert_msg(same_float(op.h[o], expected * (float)lab_weight_at(&up, o, 0)), "%s: gate %g gives %a",
-                          host_isa()->name, (double)g, (double)op.h[o]);
+            ck_assert_msg(same_float(h[o], expected * (float)lab_weight_at(&up, o, 0)), "%s: gate %g gives %a",
+                          host_isa()->name, (double)g, (double)h[o]);
         }
     }
     lab_close(&lab);
@@ -418,7 +425,7 @@ START_TEST(position_past_the_page_table_is_an_internal_error)
     struct op_attention attention = mini_attention(&m, mini_rows(&m, 1, 1));
     ck_assert_int_eq(ops_host()->qkv(lab.stream, &qkv), ERR_INTERNAL);
     ck_assert_int_eq(ops_host()->attention(lab.stream, &attention), ERR_INTERNAL);
-    m.positions[0] = 100, qkv.rope_positions = 100;
+    m.positions[0] = 100, qkv.rope.positions = 100;
     ck_assert_int_eq(ops_host()->qkv(lab.stream, &qkv), ERR_INTERNAL);
     check_untouched(m.kv.k, m.kv_floats);
     lab_close(&lab);

@@ -156,7 +156,7 @@ START_TEST(threads_do_not_change_a_single_row)
     struct weight w = lab_weight(&lab, ROWS, COLS, DTYPE_F16, 1);
     float *h = lab_random_floats(&lab, COLS), *before = lab_random_floats(&lab, ROWS);
     float *x = lab_alloc(&lab, ROWS * sizeof(float)), *expected = lab_alloc(&lab, ROWS * sizeof(float));
-    struct op_project op = {.rows = {.batch = 1, .q_len = 1}, .h = h, .w = w, .x = expected};
+    struct op_project op = {.rows = {.batch = 1, .q_len = 1}, .h = {h, DTYPE_F32}, .w = w, .scale = 1, .x = expected};
     memcpy(expected, before, ROWS * sizeof(float));
     ck_ok(ops_host()->project(lab.stream, &op));
     for (int threads = 2; threads <= 5; threads++) {
@@ -208,9 +208,10 @@ START_TEST(instruction_sets_agree_on_extreme_values)
     for (int i = 0; i < COLS; i++) h[i] = i % 4 ? lab_random(&lab) : lab_random(&lab) * 0x1p-30f;
     float *x = lab_alloc(&lab, ROWS * sizeof *x), *expected = lab_alloc(&lab, ROWS * sizeof *expected);
     struct op_project op = {.rows = {.batch = 1, .q_len = 1},
-                            .h = h,
+                            .h = {h, DTYPE_F32},
+                            .scale = 1,
                             .x = expected,
-                            .w = {.data = w, .type = DTYPE_F32, .rows = ROWS, .cols = COLS}};
+                            .w = {.data = w, .format = DTYPE_F32, .rows = ROWS, .cols = COLS}};
     memset(expected, 0, ROWS * sizeof *expected);
     host_isa_force(&host_isa_portable);
     ck_ok(ops_host()->project(lab.stream, &op));
@@ -241,9 +242,10 @@ START_TEST(multiply_add_rounds_once)
             float x = 0, signed_h[COLS];
             for (int k = 0; k < COLS; k++) signed_h[k] = h[k] * (float)sign;
             struct op_project op = {.rows = {.batch = 1, .q_len = 1},
-                                    .h = signed_h,
+                                    .h = {signed_h, DTYPE_F32},
+                                    .scale = 1,
                                     .x = &x,
-                                    .w = {.data = w, .type = DTYPE_F32, .rows = 1, .cols = COLS}};
+                                    .w = {.data = w, .format = DTYPE_F32, .rows = 1, .cols = COLS}};
             ck_ok(ops_host()->project(lab.stream, &op));
             ck_assert_msg(x == (float)sign * (1 + 0x1p-23f), "%s: %a", host_isa()->name, (double)x);
         }

@@ -56,7 +56,7 @@ static uint16_t f16_from(float x) {
 }
 
 struct weight lab_weight(struct lab *lab, int rows, int cols, enum dtype type, float scale) {
-    struct weight w = {.type = type, .rows = rows, .cols = cols};
+    struct weight w = {.format = type, .rows = rows, .cols = cols};
     if (rows == 0) return (struct weight){0};
     const size_t n = (size_t)rows * (size_t)cols, bytes = (size_t)dtype_bytes(type);
     unsigned char *data = (unsigned char *)lab_alloc(lab, (n + 1) * bytes) + bytes;
@@ -81,18 +81,26 @@ static double f16_value(uint16_t h) {
 
 double lab_weight_at(const struct weight *w, int row, int col) {
     const unsigned char *p = w->data;
-    p += ((size_t)row * (size_t)w->cols + (size_t)col) * (size_t)dtype_bytes(w->type);
+    p += ((size_t)row * (size_t)w->cols + (size_t)col) * (size_t)dtype_bytes(w->format);
     float value;
     uint16_t half;
-    if (w->type == DTYPE_F32) {
+    if (w->format == DTYPE_F32) {
         memcpy(&value, p, sizeof value);
         return value;
     }
     memcpy(&half, p, sizeof half);
-    if (w->type == DTYPE_F16) return f16_value(half);
+    if (w->format == DTYPE_F16) return f16_value(half);
     uint32_t bits = (uint32_t)half << 16;
     memcpy(&value, &bits, sizeof value);
     return value;
+}
+
+static const float eps = 1e-5f;
+
+/* rows = 0: no norm. */
+static struct norm lab_norm(struct lab *lab, int rows, int cols, enum dtype type, float scale) {
+    return (struct norm){
+        .kind = rows > 0 ? NORM_RMS : NORM_NONE, .weight = lab_weight(lab, rows, cols, type, scale), .eps = eps};
 }
 
 /* --- the layer ------------------------------------------------------------------------------------ */
@@ -103,13 +111,13 @@ static void make_weights(struct lab *lab, struct mini *m) {
     const int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     const float in = 1.7f / sqrtf((float)s->width), from_hidden = 1.7f / sqrtf((float)s->hidden);
     m->embedding = lab_weight(lab, s->vocab, s->width, type, 1);
-    m->norm = lab_weight(lab, 1, s->width, type, 1), m->post_norm = lab_weight(lab, 1, s->width, type, 1);
+    m->norm = lab_norm(lab, 1, s->width, type, 1), m->post_norm = lab_norm(lab, 1, s->width, type, 1);
     m->wq = lab_weight(lab, q, s->width, type, in);
     m->wk = lab_weight(lab, kv, s->width, type, in), m->wv = lab_weight(lab, kv, s->width, type, in);
     m->bq = lab_weight(lab, s->has_bias, q, type, 1);
     m->bk = lab_weight(lab, s->has_bias, kv, type, 1), m->bv = lab_weight(lab, s->has_bias, kv, type, 1);
-    m->q_norm = lab_weight(lab, s->has_qk_norm, s->head_dim, type, 2);
-    m->k_norm = lab_weight(lab, s->has_qk_norm, s->head_dim, type, 2);
+    m->q_norm = lab_norm(lab, s->has_qk_norm, s->head_dim, type, 2);
+    m->k_norm = lab_norm(lab, s->has_qk_norm, s->head_dim, type, 2);
     m->wo = lab_weight(lab, s->width, q, type, 1.7f / sqrtf((float)q));
     m->gate = lab_weight(lab, s->hidden, s->width, type, 2 * in),
     m->up = lab_weight(lab, s->hidden, s->width, type, in);
@@ -172,10 +180,12 @@ size_t mini_cell(const struct mini *m, int slot, int position, int head) {
     return ((page * (size_t)s->kv_heads + (size_t)head) * KV_PAGE + (size_t)(position % KV_PAGE)) * (size_t)s->head_dim;
 }
 
-static const float eps = 1e-5f;
+struct buffer mini_buffer(const struct mini *m, void *data) {
+    return (struct buffer){data, m->kv.type};
+}
 
 struct op_embed mini_embed(const struct mini *m, struct rows rows) {
-    return (struct op_embed){.rows = rows, .table = m->embedding, .out = m->x};
+    return (struct op_embed){.rows = rows, .table = m->embedding, .scale = 1, .out = m->x};
 }
 
 struct op_qkv mini_qkv(const struct mini *m, struct rows rows) {
@@ -191,15 +201,13 @@ struct op_qkv mini_qkv(const struct mini *m, struct rows rows) {
                            .bv = m->bv,
                            .q_norm = m->q_norm,
                            .k_norm = m->k_norm,
-                           .rope = m->rope,
-                           .eps = eps,
+                           .rope = {.table = m->rope, .positions = s->pages_per_slot * KV_PAGE, .dims = s->head_dim},
                            .width = s->width,
                            .heads = s->heads,
                            .kv_heads = s->kv_heads,
                            .head_dim = s->head_dim,
-                           .rope_positions = s->pages_per_slot * KV_PAGE,
                            .kv = m->kv,
-                           .normed = m->normed,
+                           .normed = mini_buffer(m, m->normed),
                            .q = m->q,
                            .kv_rows = m->kv_rows};
 }
@@ -209,7 +217,7 @@ struct op_attention mini_attention(const struct mini *m, struct rows rows) {
     return (struct op_attention){.rows = rows,
                                  .q = m->q,
                                  .kv = m->kv,
-                                 .out = m->attended,
+                                 .out = mini_buffer(m, m->attended),
                                  .partials = m->partials,
                                  .scale = 1 / sqrtf((float)s->head_dim),
                                  .heads = s->heads,
@@ -219,7 +227,7 @@ struct op_attention mini_attention(const struct mini *m, struct rows rows) {
 }
 
 struct op_project mini_project(const struct mini *m, struct rows rows) {
-    return (struct op_project){.rows = rows, .h = m->attended, .w = m->wo, .x = m->x};
+    return (struct op_project){.rows = rows, .h = mini_buffer(m, m->attended), .w = m->wo, .scale = 1, .x = m->x};
 }
 
 struct op_gate_up mini_gate_up(const struct mini *m, struct rows rows) {
@@ -228,16 +236,15 @@ struct op_gate_up mini_gate_up(const struct mini *m, struct rows rows) {
                                .norm = m->post_norm,
                                .gate = m->gate,
                                .up = m->up,
-                               .eps = eps,
                                .width = m->shape.width,
                                .hidden = m->shape.hidden,
-                               .normed = m->normed,
+                               .normed = mini_buffer(m, m->normed),
                                .gated = m->gated,
-                               .h = m->h};
+                               .h = mini_buffer(m, m->h)};
 }
 
 struct op_project mini_down(const struct mini *m, struct rows rows) {
-    return (struct op_project){.rows = rows, .h = m->h, .w = m->down, .x = m->x};
+    return (struct op_project){.rows = rows, .h = mini_buffer(m, m->h), .w = m->down, .scale = 1, .x = m->x};
 }
 
 struct op_logits mini_logits(const struct mini *m, struct rows rows) {
@@ -245,10 +252,10 @@ struct op_logits mini_logits(const struct mini *m, struct rows rows) {
                               .x = m->x,
                               .norm = m->post_norm,
                               .w = m->head,
-                              .eps = eps,
+                              .scale = 1,
                               .width = m->shape.width,
                               .vocab = m->shape.vocab,
-                              .normed = m->normed,
+                              .normed = mini_buffer(m, m->normed),
                               .logits = m->logits};
 }
 

@@ -22,7 +22,7 @@ float lab_random(struct lab *);                   /* uniform in [-1, 1) */
 float *lab_random_floats(struct lab *, size_t n); /* likewise */
 int lab_pick(struct lab *, int first, int end);   /* uniform in [first, end) */
 /* Values in [-scale, scale), aligned to the size of an element and no better. rows = 0: an absent weight. */
-struct weight lab_weight(struct lab *, int rows, int cols, enum dtype type, float scale);
+struct weight lab_weight(struct lab *, int rows, int cols, enum dtype format, float scale);
 double lab_weight_at(const struct weight *, int row, int col); /* decoded independently of the ops */
 
 struct mini_shape {
@@ -34,7 +34,8 @@ struct mini_shape {
 
 struct mini {
     struct mini_shape shape;
-    struct weight embedding, norm, wq, wk, wv, bq, bk, bv, q_norm, k_norm, wo, post_norm, gate, up, down, head;
+    struct weight embedding, wq, wk, wv, bq, bk, bv, wo, gate, up, down, head;
+    struct norm norm, q_norm, k_norm, post_norm;
     int pages;
     size_t kv_floats; /* of keys, and of values */
     struct kv_layer kv;
@@ -48,6 +49,8 @@ struct rows mini_rows(const struct mini *, int batch, int q_len);
 /* Where position `position` of a slot keeps key/value head `head`: a float index into keys or values. */
 size_t mini_cell(const struct mini *, int slot, int position, int head);
 
+/* What feeds a product, of the type of the device that `m` lies on. */
+struct buffer mini_buffer(const struct mini *m, void *data);
 struct op_embed mini_embed(const struct mini *, struct rows);
 struct op_qkv mini_qkv(const struct mini *, struct rows);
 struct op_attention mini_attention(const struct mini *, struct rows);
