@@ -43,7 +43,7 @@ static void name_binding(struct binding *binding, const char *prefix, const char
     vsnprintf(binding->name + n, sizeof binding->name - (size_t)n, format, args);
 }
 
-void bind(struct binder *b, struct weight *weight, int64_t rows, int64_t cols, const char *format, ...) {
+void bind_weight(struct binder *b, struct weight *weight, int64_t rows, int64_t cols, const char *format, ...) {
     va_list args;
     va_start(args, format);
     name_binding(add(b, weight, rows, cols), b->body, format, args);
@@ -101,7 +101,7 @@ void bind_experts(struct binder *b, struct experts *experts, int64_t rows, int64
     for (int e = 0; e < b->c->experts; e++) {
         char name[96];
         snprintf(name, sizeof name, format, layer, e);
-        bind(b, &list[e], rows, cols, "%s", name);
+        bind_weight(b, &list[e], rows, cols, "%s", name);
     }
 }
 
@@ -111,7 +111,7 @@ void bind_stacked(struct binder *b, struct experts *experts, int64_t rows, int64
     char name[96];
     snprintf(name, sizeof name, format, layer);
     for (int e = 0; e < b->c->experts; e++) {
-        bind(b, &list[e], rows, cols, "%s", name);
+        bind_weight(b, &list[e], rows, cols, "%s", name);
         struct binding *binding = &b->m->bindings[b->m->binding_count - 1];
         set_range(binding, range);
         binding->stack = b->c->experts, binding->index = e, binding->is_transposed = is_transposed;
@@ -122,7 +122,7 @@ void bind_stacked(struct binder *b, struct experts *experts, int64_t rows, int64
 void bind_ends(struct binder *b, float norm_offset) {
     const struct model_config *c = b->c;
     struct model *m = b->m;
-    bind(b, &m->embedding, c->vocab, c->width, "embed_tokens.weight");
+    bind_weight(b, &m->embedding, c->vocab, c->width, "embed_tokens.weight");
     bind_norm(b, &m->norm, norm_offset, c->width, "norm.weight");
     if (c->tied) return;
     struct binding *binding = add(b, &m->head, c->vocab, c->width);
@@ -134,22 +134,23 @@ void bind_attention(struct binder *b, int layer) {
     const struct layer_config *lc = &c->layer[layer];
     struct layer *l = &b->m->layers[layer];
     int64_t q = (int64_t)c->heads * lc->head_dim, kv = (int64_t)lc->kv_heads * lc->head_dim;
-    bind(b, &l->wq, q, c->width, "layers.%d.self_attn.q_proj.weight", layer);
-    if (lc->kv_layer == layer) bind(b, &l->wk, kv, c->width, "layers.%d.self_attn.k_proj.weight", layer);
-    if (lc->kv_layer == layer && !lc->v_is_k) bind(b, &l->wv, kv, c->width, "layers.%d.self_attn.v_proj.weight", layer);
-    bind(b, &l->wo, c->width, q, "layers.%d.self_attn.o_proj.weight", layer);
+    bind_weight(b, &l->wq, q, c->width, "layers.%d.self_attn.q_proj.weight", layer);
+    if (lc->kv_layer == layer) bind_weight(b, &l->wk, kv, c->width, "layers.%d.self_attn.k_proj.weight", layer);
+    if (lc->kv_layer == layer && !lc->v_is_k)
+        bind_weight(b, &l->wv, kv, c->width, "layers.%d.self_attn.v_proj.weight", layer);
+    bind_weight(b, &l->wo, c->width, q, "layers.%d.self_attn.o_proj.weight", layer);
     if (!c->qkv_bias) return;
-    bind(b, &l->bq, 1, q, "layers.%d.self_attn.q_proj.bias", layer);
-    bind(b, &l->bk, 1, kv, "layers.%d.self_attn.k_proj.bias", layer);
-    bind(b, &l->bv, 1, kv, "layers.%d.self_attn.v_proj.bias", layer);
+    bind_weight(b, &l->bq, 1, q, "layers.%d.self_attn.q_proj.bias", layer);
+    bind_weight(b, &l->bk, 1, kv, "layers.%d.self_attn.k_proj.bias", layer);
+    bind_weight(b, &l->bv, 1, kv, "layers.%d.self_attn.v_proj.bias", layer);
 }
 
 void bind_mlp(struct binder *b, int layer) {
     struct layer *l = &b->m->layers[layer];
     int64_t f = b->c->layer[layer].hidden, d = b->c->width;
-    bind(b, &l->gate, f, d, "layers.%d.mlp.gate_proj.weight", layer);
-    bind(b, &l->up, f, d, "layers.%d.mlp.up_proj.weight", layer);
-    bind(b, &l->down, d, f, "layers.%d.mlp.down_proj.weight", layer);
+    bind_weight(b, &l->gate, f, d, "layers.%d.mlp.gate_proj.weight", layer);
+    bind_weight(b, &l->up, f, d, "layers.%d.mlp.up_proj.weight", layer);
+    bind_weight(b, &l->down, d, f, "layers.%d.mlp.down_proj.weight", layer);
 }
 
 void bind_fused_mlp(struct binder *b, int layer) {
@@ -158,7 +159,7 @@ void bind_fused_mlp(struct binder *b, int layer) {
     int64_t f = b->c->layer[layer].hidden, d = b->c->width;
     bind_rows(b, &l->gate, f, d, (struct row_range){2 * f, 0, 1}, name, layer);
     bind_rows(b, &l->up, f, d, (struct row_range){2 * f, f, 1}, name, layer);
-    bind(b, &l->down, d, f, "layers.%d.mlp.down_proj.weight", layer);
+    bind_weight(b, &l->down, d, f, "layers.%d.mlp.down_proj.weight", layer);
 }
 
 void bind_ignore(struct binder *b, const char *prefix) {

@@ -18,7 +18,7 @@ struct binder_prefix {
 void binder_find_prefix(struct binder *, const struct binder_prefix *);
 
 /* A weight [rows, cols] by its name; of a vector (rows 1) the file has [cols]. */
-void bind(struct binder *, struct weight *, int64_t rows, int64_t cols, const char *format, ...)
+void bind_weight(struct binder *, struct weight *, int64_t rows, int64_t cols, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 /* A norm of `cols` dimensions whose factor is weight + offset, with the configuration's eps. */
 void bind_norm(struct binder *, struct norm *, float offset, int64_t cols, const char *format, ...)

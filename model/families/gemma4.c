@@ -133,8 +133,8 @@ static void bind_experts_of(struct binder *b, int l) {
     bind_norm(b, &layer->expert_norm, 0, d, "layers.%d.pre_feedforward_layernorm_2.weight", l);
     bind_norm(b, &layer->post_expert_norm, 0, d, "layers.%d.post_feedforward_layernorm_2.weight", l);
     bind_norm(b, &layer->router_norm, 0, d, "layers.%d.router.scale", l);
-    bind(b, &layer->router, e, d, "layers.%d.router.proj.weight", l);
-    bind(b, &layer->expert_scale, 1, e, "layers.%d.router.per_expert_scale", l);
+    bind_weight(b, &layer->router, e, d, "layers.%d.router.proj.weight", l);
+    bind_weight(b, &layer->expert_scale, 1, e, "layers.%d.router.per_expert_scale", l);
     bind_stacked(b, &layer->expert_gate, f, d, gate, false, l, "layers.%d.experts.gate_up_proj");
     bind_stacked(b, &layer->expert_up, f, d, up, false, l, "layers.%d.experts.gate_up_proj");
     bind_stacked(b, &layer->expert_down, d, f, down, false, l, "layers.%d.experts.down_proj");
@@ -143,13 +143,13 @@ static void bind_experts_of(struct binder *b, int l) {
 static void bind_layer_inputs(struct binder *b) {
     struct model *m = b->m;
     const int64_t p = b->c->per_layer_width, all = p * b->c->layers, d = b->c->width;
-    bind(b, &m->layer_embedding, b->c->per_layer_vocab, all, "embed_tokens_per_layer.weight");
-    bind(b, &m->layer_projection, all, d, "per_layer_model_projection.weight");
+    bind_weight(b, &m->layer_embedding, b->c->per_layer_vocab, all, "embed_tokens_per_layer.weight");
+    bind_weight(b, &m->layer_projection, all, d, "per_layer_model_projection.weight");
     bind_norm(b, &m->layer_input_norm, 0, p, "per_layer_projection_norm.weight");
     for (int l = 0; l < b->c->layers; l++) {
         struct layer *layer = &m->layers[l];
-        bind(b, &layer->input_gate, p, d, "layers.%d.per_layer_input_gate.weight", l);
-        bind(b, &layer->input_projection, d, p, "layers.%d.per_layer_projection.weight", l);
+        bind_weight(b, &layer->input_gate, p, d, "layers.%d.per_layer_input_gate.weight", l);
+        bind_weight(b, &layer->input_projection, d, p, "layers.%d.per_layer_projection.weight", l);
         bind_norm(b, &layer->post_input_norm, 0, d, "layers.%d.post_per_layer_input_norm.weight", l);
     }
 }
@@ -161,7 +161,7 @@ static void bind_model(struct binder *b) {
         gemma_bind_norms(b, l, 0);
         bind_heads(b, l);
         bind_mlp(b, l);
-        bind(b, &b->m->layers[l].layer_scale, 1, 1, "layers.%d.layer_scalar", l);
+        bind_weight(b, &b->m->layers[l].layer_scale, 1, 1, "layers.%d.layer_scalar", l);
         if (b->c->layer[l].has_experts) bind_experts_of(b, l);
     }
     if (b->c->per_layer_width > 0) bind_layer_inputs(b);

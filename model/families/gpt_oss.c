@@ -29,8 +29,8 @@ static void bind_experts_of(struct binder *b, int l) {
     struct layer *layer = &b->m->layers[l];
     const int64_t f = b->c->expert_hidden, d = b->c->width;
     const struct row_range gate = {2 * f, 0, 2}, up = {2 * f, 1, 2}, down = {d, 0, 1};
-    bind(b, &layer->router, b->c->experts, d, "layers.%d.mlp.router.weight", l);
-    bind(b, &layer->router_bias, 1, b->c->experts, "layers.%d.mlp.router.bias", l);
+    bind_weight(b, &layer->router, b->c->experts, d, "layers.%d.mlp.router.weight", l);
+    bind_weight(b, &layer->router_bias, 1, b->c->experts, "layers.%d.mlp.router.bias", l);
     bind_stacked(b, &layer->expert_gate, f, d, gate, true, l, "layers.%d.mlp.experts.gate_up_proj");
     bind_stacked(b, &layer->expert_up, f, d, up, true, l, "layers.%d.mlp.experts.gate_up_proj");
     bind_stacked(b, &layer->expert_down, d, f, down, true, l, "layers.%d.mlp.experts.down_proj");
@@ -49,8 +49,8 @@ static void bind_model(struct binder *b) {
         bind_norm(b, &layer->attn_norm, 0, d, "layers.%d.input_layernorm.weight", l);
         bind_norm(b, &layer->mlp_norm, 0, d, "layers.%d.post_attention_layernorm.weight", l);
         bind_attention(b, l);
-        if (b->c->qkv_bias) bind(b, &layer->bo, 1, d, "layers.%d.self_attn.o_proj.bias", l);
-        bind(b, &layer->sinks, 1, b->c->heads, "layers.%d.self_attn.sinks", l);
+        if (b->c->qkv_bias) bind_weight(b, &layer->bo, 1, d, "layers.%d.self_attn.o_proj.bias", l);
+        bind_weight(b, &layer->sinks, 1, b->c->heads, "layers.%d.self_attn.sinks", l);
         bind_experts_of(b, l);
     }
 }

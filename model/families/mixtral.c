@@ -23,7 +23,7 @@ static void bind_model(struct binder *b) {
         bind_norm(b, &layer->attn_norm, 0, d, "layers.%d.input_layernorm.weight", l);
         bind_norm(b, &layer->mlp_norm, 0, d, "layers.%d.post_attention_layernorm.weight", l);
         bind_attention(b, l);
-        bind(b, &layer->router, b->c->experts, d, "layers.%d.block_sparse_moe.gate.weight", l);
+        bind_weight(b, &layer->router, b->c->experts, d, "layers.%d.block_sparse_moe.gate.weight", l);
         bind_experts(b, &layer->expert_gate, f, d, l, "layers.%d.block_sparse_moe.experts.%d.w1.weight");
         bind_experts(b, &layer->expert_up, f, d, l, "layers.%d.block_sparse_moe.experts.%d.w3.weight");
         bind_experts(b, &layer->expert_down, d, f, l, "layers.%d.block_sparse_moe.experts.%d.w2.weight");

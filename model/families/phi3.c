@@ -23,7 +23,7 @@ static void bind_fused_attention(struct binder *b, int l) {
     bind_rows(b, &layer->wq, q, d, (struct row_range){all, 0, 1}, name, l);
     bind_rows(b, &layer->wk, kv, d, (struct row_range){all, q, 1}, name, l);
     bind_rows(b, &layer->wv, kv, d, (struct row_range){all, q + kv, 1}, name, l);
-    bind(b, &layer->wo, d, q, "layers.%d.self_attn.o_proj.weight", l);
+    bind_weight(b, &layer->wo, d, q, "layers.%d.self_attn.o_proj.weight", l);
 }
 
 static void bind_model(struct binder *b) {

@@ -36,7 +36,7 @@ static int configure(struct model_config *c, const cJSON *root) {
 static void bind_experts_of(struct binder *b, int l) {
     struct layer *layer = &b->m->layers[l];
     int64_t f = b->c->expert_hidden, d = b->c->width;
-    bind(b, &layer->router, b->c->experts, d, "layers.%d.mlp.gate.weight", l);
+    bind_weight(b, &layer->router, b->c->experts, d, "layers.%d.mlp.gate.weight", l);
     bind_experts(b, &layer->expert_gate, f, d, l, "layers.%d.mlp.experts.%d.gate_proj.weight");
     bind_experts(b, &layer->expert_up, f, d, l, "layers.%d.mlp.experts.%d.up_proj.weight");
     bind_experts(b, &layer->expert_down, d, f, l, "layers.%d.mlp.experts.%d.down_proj.weight");
