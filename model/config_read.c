@@ -165,8 +165,8 @@ int config_read_uniform_window(struct model_config *c, const cJSON *root, int32_
     return 0;
 }
 
-int config_read_experts(struct model_config *c, const cJSON *root, const char *experts, const char *chosen,
-                        const char *hidden) {
+int config_read_experts(struct model_config *c, const cJSON *root, const char *chosen, const char *hidden) {
+    const char *experts = json_get(root, "num_local_experts") ? "num_local_experts" : "num_experts";
     TRY(config_need_int(root, experts, EXPERTS_MAX, &c->experts));
     TRY(config_need_int(root, chosen, EXPERTS_MAX, &c->experts_chosen));
     TRY(config_need_int(root, hidden, HIDDEN_MAX, &c->expert_hidden));

@@ -41,8 +41,8 @@ void config_set_windows(struct model_config *, int32_t window, const bool slides
 /* sliding_window on all layers: 4096 where it is absent, none where it is null (Mistral, Phi 3). */
 int config_read_uniform_window(struct model_config *, const cJSON *root, int32_t def);
 
-/* num_experts and the like under the names given: all of them are needed. */
-int config_read_experts(struct model_config *, const cJSON *root, const char *experts, const char *chosen,
-                        const char *hidden);
+/* num_experts or num_local_experts (transformers writes either), and under the names given how many a token has and their width:
+ * all of them are needed. */
+int config_read_experts(struct model_config *, const cJSON *root, const char *chosen, const char *hidden);
 
 #endif

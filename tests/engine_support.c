@@ -221,10 +221,17 @@ static double decided_gap(void) {
     return test_device_is_host() ? 0.02 : 0.25;
 }
 
+/* Where activations are bf16 and a router hardly prefers an expert, another one is no fault. */
+static bool is_router_decided(const cJSON *reference, int step) {
+    const cJSON *prompt = json_get(reference, "router_gap_prompt");
+    if (!prompt || test_device_is_host()) return true;
+    return prompt->valuedouble >= 0.05 && json_at(reference, "router_gaps", step) >= 0.05;
+}
+
 void must_match_reference(const cJSON *reference, const struct answer *got, const char *what) {
     struct ids expected = json_ids(reference, "greedy");
     for (size_t i = 0; i < expected.len; i++) {
-        if (json_at(reference, "gaps", (int)i) < decided_gap()) break;
+        if (json_at(reference, "gaps", (int)i) < decided_gap() || !is_router_decided(reference, (int)i)) break;
         ck_assert_msg(i < got->ids.len, "%s: only %zu tokens", what, got->ids.len);
         ck_assert_msg(got->ids.data[i] == expected.data[i], "%s: token %zu is %d, expected %d", what, i,
                       got->ids.data[i], expected.data[i]);

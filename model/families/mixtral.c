@@ -8,7 +8,7 @@
 static int configure(struct model_config *c, const cJSON *root) {
     TRY(config_read_dimensions(c, root, &(struct dimension_defaults){.positions = 131072, .kv_heads = 8}));
     TRY(config_check_activation(root, "silu"));
-    TRY(config_read_experts(c, root, "num_local_experts", "num_experts_per_tok", "intermediate_size"));
+    TRY(config_read_experts(c, root, "num_experts_per_tok", "intermediate_size"));
     TRY(config_read_uniform_window(c, root, 0));
     return config_read_rope(c, root);
 }

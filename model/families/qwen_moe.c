@@ -24,7 +24,7 @@ static int configure(struct model_config *c, const cJSON *root) {
     TRY(config_read_dimensions(c, root, &(struct dimension_defaults){.positions = 32768}));
     TRY(config_check_activation(root, "silu"));
     TRY(config_refuse_true(root, "attention_bias", "it gives the attention's output a bias, which duet does not have"));
-    TRY(config_read_experts(c, root, "num_experts", "num_experts_per_tok", "moe_intermediate_size"));
+    TRY(config_read_experts(c, root, "num_experts_per_tok", "moe_intermediate_size"));
     TRY(read_sparse_layers(c, root));
     c->router_softmax_of_all = true;
     TRY(json_get_bool(root, "norm_topk_prob", false, &c->router_renormalises));
