@@ -76,11 +76,18 @@ struct prefill_buffers {
     int32_t pages_per_slot;
     bool (*interrupted)(void); /* asked before each chunk; true ends the prefill with ERR_INTERRUPTED. NULL: never */
     bool row_invariant; /* for tests: the decode's kernels, in chunks of at most graph_rows, which changes no bit */
+    struct rows live;   /* of the chunk that is being submitted */
 };
 int prefill_create(struct prefill_buffers *, struct device *); /* pinned memory and events; allocates */
 void prefill_destroy(struct prefill_buffers *, struct device *);
 int prefill_layout(struct prefill_buffers *, const struct device *, struct pool *); /* cuts inputs and workspace */
+int prefill_clear(struct prefill_buffers *, struct stream *); /* inputs of the dummy sequence, once page_table is set */
 int model_prefill(struct model *, struct stream *, struct prefill_buffers *, int32_t slot, const int32_t *tokens,
                   int first, int last);
+
+/* From here on model_prefill replays graphs of `set`, one for every multiple of PREFILL_PAD rows up to a chunk; the same bits as
+ * without. The set's build function calls model_build_prefill for keys of `kind`. All must outlive the model. */
+int model_add_prefill_graphs(struct model *, struct prefill_buffers *, struct graph_set *set, int kind);
+int model_build_prefill(struct model *, struct stream *, int count);
 
 #endif

@@ -96,6 +96,9 @@ struct model {
     float *scratch[SCRATCHES];
     float *logits;                      /* where the head writes */
     struct pass passes[LOGITS_ALL + 1]; /* by enum logits_rows */
+    struct graph_set *prefill_graphs;   /* NULL: chunks run eagerly */
+    int prefill_kind;
+    struct prefill_buffers *prefill_inputs;
 };
 
 /* binder.c: looks every binding up in the files, and sets its weight; with random weights, its shape alone. Refuses tensors of the
