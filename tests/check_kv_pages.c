@@ -156,6 +156,7 @@ Suite *check_kv_pages(void) {
     tcase_add_test(pages, take_is_all_or_none);
     tcase_add_test(pages, pages_come_ascending_from_the_lowest_free);
     tcase_add_test(pages, giving_what_is_not_taken_changes_nothing_and_says_so);
+    tcase_add_test(pages, a_shared_page_is_free_when_its_last_owner_gives_it);
     tcase_add_test(pages, no_page_is_lost_or_owned_twice_in_a_long_run);
     tcase_add_test(pages, an_arena_needs_its_dummy_page);
     tcase_add_test(pages, pages_for_rounds_up);
