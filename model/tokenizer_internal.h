@@ -32,6 +32,9 @@ uint32_t unicode_last(const char *text, size_t n);          /* last code point, 
 int byte_level_encode(unsigned char byte, char out[4]);     /* the byte-level alphabet: bytes written */
 int byte_level_decode(uint32_t code_point);                 /* -1 if it is not in the alphabet */
 
+/* Appends the text in a normal form (tokenizer_forms.c). `form`: options of utf8proc_map. */
+int unicode_normalize(int form, const char *text, size_t n, struct buf *out);
+
 /* --- vocabulary and merges (tokenizer_vocab.c) ------------------------------------------------------------ */
 
 enum { TOKEN_PRESENT = 1, TOKEN_MODEL = 2, TOKEN_ADDED = 4, TOKEN_SPECIAL = 8 };

@@ -1,30 +1,8 @@
 /* Normalisers: Prepend, Replace, NFC, NFD, NFKC, NFKD, Strip, Lowercase. */
-#include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
 #include "model/tokenizer_internal.h"
-
-static bool is_ascii(const char *text, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)text[i] >= 0x80) return false;
-    return true;
-}
-
-/* The four normal forms; ASCII is in all of them. */
-static int normalize_unicode(int form, const char *text, size_t n, struct buf *out) {
-    if (is_ascii(text, n)) {
-        buf_append(out, text, n);
-        return 0;
-    }
-    utf8proc_uint8_t *result = NULL;
-    utf8proc_ssize_t length =
-        utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, &result, (utf8proc_option_t)form);
-    if (length < 0) return err_set(ERR_MEMORY, "cannot normalise the text: %s", utf8proc_errmsg(length));
-    buf_append(out, result, (size_t)length);
-    free(result);
-    return 0;
-}
 
 static void lowercase(const char *text, size_t n, struct buf *out) {
     for (size_t at = 0; at < n;) {
@@ -49,7 +27,7 @@ static int run_step(const struct normalizer_step *step, const struct matcher *m,
     case NORM_REPLACE:
         return pattern_replace(&step->pattern, m, text, n, &step->content, out);
     case NORM_UNICODE:
-        return normalize_unicode(step->unicode_form, text, n, out);
+        return unicode_normalize(step->unicode_form, text, n, out);
     case NORM_STRIP: {
         size_t left = step->left ? unicode_leading_spaces(text, n) : 0;
         size_t right = step->right ? unicode_trailing_spaces(text + left, n - left) : 0;
