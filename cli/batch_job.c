@@ -54,7 +54,8 @@ static int count_turn(const struct request_context *c, const struct buf *turn, b
         rc = chat_template_render(c->chat_template, &user, 1, c->think, &text);
     else
         rc = chat_template_next(c->chat_template, &user, true, c->think, &text);
-    if (rc == 0) rc = tokenizer_encode(c->tokenizer, buf_text(&text), text.len, first && !c->chat_template, &ids);
+    struct encode_options options = {.special = first && !c->chat_template};
+    if (rc == 0) rc = tokenizer_encode(c->tokenizer, buf_text(&text), text.len, &options, &ids);
     *count = ids.len;
     buf_free(&text);
     ids_free(&ids);

@@ -124,7 +124,9 @@ static int parse_prompt(struct request *r, const cJSON *item, const struct reque
     struct buf text = {0};
     TRY(need_tokenizer(c, "prompt"));
     int rc = json_string(item, &text) ? 0 : err_set(ERR_FORMAT, "'prompt' must be a string");
-    if (rc == 0) rc = tokenizer_encode(c->tokenizer, buf_text(&text), text.len, true, &r->ids);
+    if (rc == 0)
+        rc = tokenizer_encode(c->tokenizer, buf_text(&text), text.len, &(struct encode_options){.special = true},
+                              &r->ids);
     buf_free(&text);
     return rc;
 }
@@ -172,7 +174,7 @@ static int encode_messages(struct request *r, const cJSON *item, const struct re
     }
     struct buf text = {0};
     int rc = chat_template_render(c->chat_template, messages, count, c->think, &text);
-    if (rc == 0) rc = tokenizer_encode(c->tokenizer, buf_text(&text), text.len, false, &r->ids);
+    if (rc == 0) rc = tokenizer_encode(c->tokenizer, buf_text(&text), text.len, NULL, &r->ids);
     buf_free(&text);
     return rc;
 }

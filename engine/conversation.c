@@ -74,7 +74,7 @@ static int conversation_open(struct conversation *c, const struct conversation_o
     c->limit = o->reserve_tok > 0 && o->reserve_tok < context ? o->reserve_tok : context;
     if (c->chat_template) {
         const char *end = chat_template_end_of_turn(c->chat_template);
-        TRY(tokenizer_encode(c->tokenizer, end, strlen(end), false, &c->end_of_turn));
+        TRY(tokenizer_encode(c->tokenizer, end, strlen(end), NULL, &c->end_of_turn));
     }
     return engine_open(c->engine, c->limit, &c->sequence);
 }
@@ -113,12 +113,13 @@ struct sequence *conversation_sequence(struct conversation *c) {
 /* A question as the first turn of a chat. */
 static int encode_head(const struct conversation *c, const char *text, size_t n, struct ids *out) {
     out->len = 0;
-    if (!c->chat_template) return tokenizer_encode(c->tokenizer, text, n, true, out);
+    if (!c->chat_template)
+        return tokenizer_encode(c->tokenizer, text, n, &(struct encode_options){.special = true}, out);
     struct chat_message messages[2] = {{"system", buf_text(&c->system), c->system.len}, {"user", text, n}};
     int skip = c->has_system ? 0 : 1;
     struct buf rendered = {0};
     int rc = chat_template_render(c->chat_template, messages + skip, 2 - skip, c->think, &rendered);
-    if (rc == 0) rc = tokenizer_encode(c->tokenizer, buf_text(&rendered), rendered.len, false, out);
+    if (rc == 0) rc = tokenizer_encode(c->tokenizer, buf_text(&rendered), rendered.len, NULL, out);
     buf_free(&rendered);
     return rc;
 }
@@ -126,11 +127,11 @@ static int encode_head(const struct conversation *c, const char *text, size_t n,
 /* A question as it follows an answer. */
 static int encode_next(const struct conversation *c, const char *text, size_t n, bool answer_was_cut, struct ids *out) {
     out->len = 0;
-    if (!c->chat_template) return tokenizer_encode(c->tokenizer, text, n, false, out);
+    if (!c->chat_template) return tokenizer_encode(c->tokenizer, text, n, NULL, out);
     struct chat_message user = {"user", text, n};
     struct buf rendered = {0};
     int rc = chat_template_next(c->chat_template, &user, answer_was_cut, c->think, &rendered);
-    if (rc == 0) rc = tokenizer_encode(c->tokenizer, buf_text(&rendered), rendered.len, false, out);
+    if (rc == 0) rc = tokenizer_encode(c->tokenizer, buf_text(&rendered), rendered.len, NULL, out);
     buf_free(&rendered);
     return rc;
 }
@@ -359,7 +360,7 @@ static int load_turn(struct conversation *c, const struct chat_message *question
     if (!t) return err_set(ERR_MEMORY, "no memory for a turn");
     buf_append(&t->answer, answer->content, answer->len);
     t->cut = true; /* its end of turn comes with the next question */
-    TRY(tokenizer_encode(c->tokenizer, answer->content, answer->len, false, &t->answered));
+    TRY(tokenizer_encode(c->tokenizer, answer->content, answer->len, NULL, &t->answered));
     if (c->count == 1) return set_first(c, 0);
     return encode_next(c, question->content, question->len, true, &t->asked);
 }

@@ -123,15 +123,18 @@ static void encoder_free(struct encoder *e) {
     free(e->heap);
 }
 
-int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool special, struct ids *out) {
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, const struct encode_options *options,
+                     struct ids *out) {
+    static const struct encode_options defaults;
+    const struct encode_options *o = options ? options : &defaults;
     if (n > TEXT_BYTES_MAX) return err_set(ERR_LIMIT, "a text of %zu bytes, more than %d", n, TEXT_BYTES_MAX);
     if (!utf8_is_valid(text, n)) return err_set(ERR_FORMAT, "the text is not valid UTF-8");
-    struct encoder e = {.tokenizer = t, .out = out};
+    struct encoder e = {.tokenizer = t, .out = out, .work = work_on(n, o->interrupt)};
     size_t before = out->len;
-    if (special) ids_append(out, t->prefix.data, t->prefix.len);
-    int rc = matcher_create(&e.matcher);
+    if (o->special) ids_append(out, t->prefix.data, t->prefix.len);
+    int rc = matcher_create(&e.matcher, &e.work);
     if (rc == 0) rc = added_split(&e, &t->added_raw, text, n, true, normalize_piece);
-    if (rc == 0 && special) ids_append(out, t->suffix.data, t->suffix.len);
+    if (rc == 0 && o->special) ids_append(out, t->suffix.data, t->suffix.len);
     if (rc != 0) out->len = before;
     encoder_free(&e);
     return rc;

@@ -97,6 +97,7 @@ static int merge_symbols(struct encoder *e) {
     e->heap_count = 0;
     for (size_t at = 0; at + 1 < e->symbol_count; at++) TRY(push_merge(e, (int32_t)at));
     while (e->heap_count > 0) {
+        TRY(work_pass(&e->work, 1));
         struct candidate c = heap_pop(e);
         struct symbol *left = &e->symbols[c.at];
         if (left->id < 0) continue;

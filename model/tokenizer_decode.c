@@ -16,6 +16,7 @@ struct step_state {
 
 struct detokenizer {
     const struct tokenizer *tokenizer;
+    struct work work;
     struct matcher matcher;
     bool skip_special;
     bool any; /* a token was seen */
@@ -248,7 +249,8 @@ int detokenizer_create(const struct tokenizer *t, bool skip_special, struct deto
     if (!d) return err_set(ERR_MEMORY, "no memory for decoding");
     d->tokenizer = t;
     d->skip_special = skip_special;
-    int rc = matcher_create(&d->matcher);
+    d->work = work_on(0, NULL);
+    int rc = matcher_create(&d->matcher, &d->work);
     if (rc != 0) {
         detokenizer_free(d);
         return rc;
@@ -282,6 +284,7 @@ int detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out) {
     if (!d->tokenizer->has_decoder && d->any) buf_putc(out, ' ');
     d->any = true;
     d->out = out;
+    work_add(&d->work, n);
     return run(d, 0, text, n);
 }
 

@@ -10,6 +10,7 @@
 #include <pcre2.h>
 
 #include "base/err.h"
+#include "base/interrupt.h"
 #include "base/json.h"
 #include "model/tokenizer.h"
 
@@ -76,39 +77,84 @@ void merges_free(struct merges *);
 void merges_add(struct merges *, int32_t left, int32_t right, int32_t rank, int32_t id); /* the last one counts */
 const struct merge *merges_find(const struct merges *, int32_t left, int32_t right);     /* NULL if absent */
 
+/* --- work ------------------------------------------------------------------------------------------------- */
+
+enum { WORK_LEAST = 10000000, WORK_PER_BYTE = 128, WORK_UNASKED = 1 << 16 };
+
+/* The work on one text. What may take more than linear time is charged to it; every loop over the text tells how far it
+ * came, so that an interrupt is seen. */
+struct work {
+    const struct interrupt *interrupt;
+    int64_t left;   /* steps to charge */
+    size_t unasked; /* steps since the interrupt was last asked for */
+};
+
+static inline void work_add(struct work *w, size_t bytes) {
+    w->left += (int64_t)bytes * WORK_PER_BYTE;
+}
+
+static inline struct work work_on(size_t bytes, const struct interrupt *interrupt) {
+    struct work w = {.interrupt = interrupt, .left = WORK_LEAST};
+    work_add(&w, bytes);
+    return w;
+}
+
+static inline int work_pass(struct work *w, size_t steps) {
+    w->unasked += steps;
+    if (w->unasked < WORK_UNASKED) return 0;
+    w->unasked = 0;
+    return interrupt_asked(w->interrupt) ? err_set(ERR_INTERRUPTED, "interrupted") : 0;
+}
+
+/* ERR_UNSUPPORTED with `sentence` when no steps are left. */
+static inline int work_charge(struct work *w, size_t steps, const char *sentence) {
+    w->left -= (int64_t)steps;
+    return w->left >= 0 ? work_pass(w, steps) : err_set(ERR_UNSUPPORTED, "%s", sentence);
+}
+
 /* --- patterns (tokenizer_pattern.c) ----------------------------------------------------------------------- */
 
 /* A literal string, or a regex in the Oniguruma syntax of tokenizer.json (as far as PCRE2 means the same). */
 struct pattern {
     struct buf literal;
-    pcre2_code *code; /* NULL: literal */
+    pcre2_code *code;    /* NULL: literal */
+    pcre2_code *counted; /* the same with a callout at each item */
+    uint32_t repeats;    /* the most that an item must be repeated */
+    uint32_t lookbehind; /* characters */
 };
 
 int pattern_compile(struct pattern *, const char *regex, size_t n);
 int pattern_from_json(struct pattern *, const cJSON *owner); /* member "pattern": {"String"|"Regex": ...} */
 void pattern_free(struct pattern *);
 
-/* PCRE2's scratch memory; one a thread at work. */
+/* What matching needs; one a thread at work. Never moves once it is created. */
 struct matcher {
+    struct work *work;
     pcre2_match_data *data;
-    pcre2_match_context *context;
+    pcre2_match_context *quick, *counted;
+    size_t window_bytes, sight_bytes; /* of quick matches */
+    /* Of the counted match under way. */
+    size_t at, item_steps;
+    int rc;
 };
-int matcher_create(struct matcher *);
+int matcher_create(struct matcher *, struct work *);
 void matcher_free(struct matcher *);
 
 /* Walks the leftmost non-overlapping matches. Zero all but the first four. */
 struct search {
     const struct pattern *pattern;
-    const struct matcher *matcher;
+    struct matcher *matcher;
     const char *text;
     size_t n;
     size_t at, begin, end;
     bool matched_before;
 };
 int search_next(struct search *, bool *found); /* the match is [begin, end) */
+/* The next match from s->at (tokenizer_match.c); ERR_UNSUPPORTED if it takes too long, ERR_INTERRUPTED. */
+int match_regex(struct search *s, bool *found);
 /* Appends the text with every match replaced by `content`. */
-int pattern_replace(const struct pattern *, const struct matcher *, const char *text, size_t n,
-                    const struct buf *content, struct buf *out);
+int pattern_replace(const struct pattern *, struct matcher *, const char *text, size_t n, const struct buf *content,
+                    struct buf *out);
 
 /* --- steps ------------------------------------------------------------------------------------------------ */
 
@@ -222,6 +268,7 @@ struct candidate {
 struct encoder {
     const struct tokenizer *tokenizer;
     struct ids *out;
+    struct work work;
     struct matcher matcher;
     struct buf normalized[2];
     struct buf scratch[STEPS_MAX], mapped[STEPS_MAX];
@@ -237,8 +284,8 @@ typedef int (*piece_function)(struct encoder *, const char *text, size_t n, bool
 
 int added_split(struct encoder *, const struct added_set *, const char *text, size_t n, bool first, piece_function);
 /* *out lies in `work`, or is `text` itself where there is no normaliser. */
-int tokenizer_normalize(const struct tokenizer *, const struct matcher *, struct buf work[2], const char *text,
-                        size_t n, const char **out, size_t *out_n);
+int tokenizer_normalize(const struct tokenizer *, struct matcher *, struct buf work[2], const char *text, size_t n,
+                        const char **out, size_t *out_n);
 int tokenizer_pretokenize(struct encoder *, const char *text, size_t n, bool first); /* and encode the pieces */
 int bpe_encode(struct encoder *, const char *word, size_t n);
 bool bpe_has_inner_mark(const char *text, size_t n); /* a SPACE_MARK behind another character */

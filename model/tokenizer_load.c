@@ -185,21 +185,20 @@ int tokenizer_read_model(struct tokenizer *t, const cJSON *model, const cJSON *a
 /* --- added tokens ----------------------------------------------------------------------------------------- */
 
 /* A normalised added token is looked for in normalised text, so it is normalised itself. */
-static int add_normalized(struct tokenizer *t, const struct buf *content, const struct added_token *token) {
+static int add_normalized(struct tokenizer *t, struct matcher *m, const struct buf *content,
+                          const struct added_token *token) {
     struct buf work[2] = {{0}};
-    struct matcher m = {0};
     const char *text = NULL;
     size_t n = 0;
-    int rc = matcher_create(&m);
-    if (rc == 0) rc = tokenizer_normalize(t, &m, work, buf_text(content), content->len, &text, &n);
+    work_add(m->work, content->len);
+    int rc = tokenizer_normalize(t, m, work, buf_text(content), content->len, &text, &n);
     if (rc == 0) rc = added_set_add(&t->added_normalized, text, n, token);
-    matcher_free(&m);
     buf_free(&work[0]);
     buf_free(&work[1]);
     return rc;
 }
 
-static int load_added_token(struct tokenizer *t, const cJSON *item, struct buf *content) {
+static int load_added_token(struct tokenizer *t, struct matcher *m, const cJSON *item, struct buf *content) {
     struct added_token token = {0};
     bool special, normalized;
     int64_t id;
@@ -214,7 +213,7 @@ static int load_added_token(struct tokenizer *t, const cJSON *item, struct buf *
     TRY(vocab_add(&t->vocab, buf_text(content), content->len, id, TOKEN_ADDED | (special ? TOKEN_SPECIAL : 0)));
     token.id = (int32_t)id;
     t->added_count++;
-    return normalized ? add_normalized(t, content, &token)
+    return normalized ? add_normalized(t, m, content, &token)
                       : added_set_add(&t->added_raw, buf_text(content), content->len, &token);
 }
 
@@ -222,11 +221,14 @@ int tokenizer_read_added(struct tokenizer *t, const cJSON *list) {
     if (!list) return 0;
     if (!cJSON_IsArray(list)) return err_set(ERR_FORMAT, "added_tokens is no list");
     struct buf content = {0};
-    int rc = 0, index = 0;
+    struct work work = work_on(0, NULL);
+    struct matcher m;
+    int rc = matcher_create(&m, &work), index = 0;
     for (const cJSON *item = list->child; item && rc == 0; item = item->next, index++) {
-        rc = load_added_token(t, item, &content);
+        rc = load_added_token(t, &m, item, &content);
         if (rc != 0) err_prefix(rc, "added_tokens[%d]", index);
     }
+    matcher_free(&m);
     buf_free(&content);
     return rc;
 }

@@ -17,7 +17,7 @@ static void lowercase(const char *text, size_t n, struct buf *out) {
     }
 }
 
-static int run_step(const struct normalizer_step *step, const struct matcher *m, const char *text, size_t n,
+static int run_step(const struct normalizer_step *step, struct matcher *m, const char *text, size_t n,
                     struct buf *out) {
     switch (step->kind) {
     case NORM_PREPEND:
@@ -41,11 +41,12 @@ static int run_step(const struct normalizer_step *step, const struct matcher *m,
     return err_set(ERR_INTERNAL, "unknown normaliser");
 }
 
-int tokenizer_normalize(const struct tokenizer *t, const struct matcher *m, struct buf work[2], const char *text,
-                        size_t n, const char **out, size_t *out_n) {
+int tokenizer_normalize(const struct tokenizer *t, struct matcher *m, struct buf work[2], const char *text, size_t n,
+                        const char **out, size_t *out_n) {
     for (int i = 0; i < t->normalizer_count; i++) {
         struct buf *to = &work[i & 1];
         buf_clear(to);
+        TRY(work_pass(m->work, n));
         TRY(run_step(&t->normalizer[i], m, text, n, to));
         text = buf_text(to);
         n = to->len;

@@ -35,7 +35,7 @@ static void chat_free(struct chat *c) {
 
 static struct ids encode(const struct tokenizer *t, const struct buf *text) {
     struct ids ids = {0};
-    ck_ok(tokenizer_encode(t, buf_text(text), text->len, false, &ids));
+    ck_ok(tokenizer_encode(t, buf_text(text), text->len, NULL, &ids));
     return ids;
 }
 

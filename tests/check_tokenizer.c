@@ -225,7 +225,7 @@ static void *encode_and_decode(void *tokenizer) {
     for (int i = 0; i < 200; i++) {
         struct ids ids = {0};
         struct buf back = {0};
-        if (tokenizer_encode(tokenizer, text, sizeof text - 1, false, &ids) != 0) return "encode";
+        if (tokenizer_encode(tokenizer, text, sizeof text - 1, NULL, &ids) != 0) return "encode";
         if (tokenizer_decode(tokenizer, ids.data, ids.len, false, &back) != 0) return "decode";
         if (back.len != sizeof text - 1 || memcmp(back.data, text, back.len) != 0) return "text";
         ids_free(&ids);
@@ -253,7 +253,7 @@ START_TEST(text_that_is_no_utf8_is_refused)
     struct tokenizer *t = tokenizer_open(asset_path("target"));
     struct ids ids = {0};
     ids_push(&ids, 7);
-    ck_assert_int_eq(tokenizer_encode(t, "ab\xff", 3, false, &ids), ERR_FORMAT);
+    ck_assert_int_eq(tokenizer_encode(t, "ab\xff", 3, NULL, &ids), ERR_FORMAT);
     ck_assert_str_eq(err_message(), "the text is not valid UTF-8");
     ck_assert_uint_eq(ids.len, 1);
     ids_free(&ids);
@@ -311,7 +311,8 @@ static void try_damaged(void) {
     }
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct ids ids = {0};
-        if (tokenizer_encode(t, texts[i], strlen(texts[i]), true, &ids) == 0) tokenizer_check_streaming(t, &ids, i & 1);
+        if (tokenizer_encode(t, texts[i], strlen(texts[i]), &(struct encode_options){.special = true}, &ids) == 0)
+            tokenizer_check_streaming(t, &ids, i & 1);
         ids_free(&ids);
     }
     struct ids all = {0};

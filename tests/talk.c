@@ -139,7 +139,7 @@ struct ids talk_rendered(const struct talk *t, const char *question) {
     struct buf text = {0};
     struct ids ids = {0};
     ck_ok(chat_template_render(t->chat_template, messages, count, false, &text));
-    ck_ok(tokenizer_encode(engine_tokenizer(t->engine), buf_text(&text), text.len, false, &ids));
+    ck_ok(tokenizer_encode(engine_tokenizer(t->engine), buf_text(&text), text.len, NULL, &ids));
     buf_free(&text);
     return ids;
 }

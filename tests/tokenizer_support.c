@@ -35,7 +35,7 @@ void tokenizer_refuse_text(const char *json, int code, const char *part) {
 
 struct ids tokenizer_encode_all(const struct tokenizer *t, const char *text, size_t n, bool special) {
     struct ids ids = {0};
-    ck_ok(tokenizer_encode(t, text, n, special, &ids));
+    ck_ok(tokenizer_encode(t, text, n, &(struct encode_options){.special = special}, &ids));
     return ids;
 }
 
