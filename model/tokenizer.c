@@ -51,6 +51,7 @@ void tokenizer_free(struct tokenizer *t) {
         pattern_free(&t->pre[i].pattern);
         pattern_free(&t->decoder[i].pattern);
         buf_free(&t->decoder[i].content);
+        free(t->decoder[i].borders);
     }
     ids_free(&t->prefix);
     ids_free(&t->suffix);
@@ -127,7 +128,7 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, cons
                      struct ids *out) {
     static const struct encode_options defaults;
     const struct encode_options *o = options ? options : &defaults;
-    if (n > TEXT_BYTES_MAX) return err_set(ERR_LIMIT, "a text of %zu bytes, more than %d", n, TEXT_BYTES_MAX);
+    TRY(text_check_length(n));
     if (!utf8_is_valid(text, n)) return err_set(ERR_FORMAT, "the text is not valid UTF-8");
     struct encoder e = {.tokenizer = t, .out = out, .work = work_on(n, o->interrupt)};
     size_t before = out->len;

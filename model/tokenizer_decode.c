@@ -11,7 +11,8 @@
 struct step_state {
     struct buf held;
     struct buf work;
-    int64_t count; /* STRIP: characters dropped at the start, or -1 past it; METASPACE: tokens seen */
+    int64_t count;  /* STRIP: characters dropped at the start, or -1 past it; METASPACE: tokens seen */
+    size_t pending; /* held back in running text. REPLACE: bytes of the pattern; STRIP: copies of its mark */
 };
 
 struct detokenizer {
@@ -28,25 +29,33 @@ static int run(struct detokenizer *d, int index, const char *text, size_t n);
 
 /* --- one step each ---------------------------------------------------------------------------------------- */
 
-/* In running text a match may span pieces: what may be the beginning of one is held back. */
+/* Of the bytes [0, *held) of the pattern and then `c`, those that can begin no match any more. */
+static void follow_match(const struct decoder_step *step, size_t *held, char c, struct buf *out) {
+    const char *wanted = step->pattern.literal.data;
+    size_t before = *held;
+    while (*held > 0 && wanted[*held] != c) *held = step->borders[*held];
+    if (wanted[*held] == c) {
+        ++*held;
+        buf_append(out, wanted, before + 1 - *held);
+    } else {
+        buf_append(out, wanted, before);
+        buf_putc(out, c);
+    }
+}
+
+/* In running text a match may span pieces: what may be the beginning of one is held back. Those are the pattern's own bytes,
+ * so that their number is all that is kept (Knuth, Morris and Pratt). */
 static int run_replace_fused(struct detokenizer *d, int index, const char *text, size_t n) {
     const struct decoder_step *step = &d->tokenizer->decoder[index];
-    const struct buf *wanted = &step->pattern.literal;
     struct step_state *s = &d->steps[index];
-    buf_append(&s->held, text, n);
     buf_clear(&s->work);
-    size_t at = 0;
-    const char *hit;
-    while (at < s->held.len && (hit = memmem(s->held.data + at, s->held.len - at, wanted->data, wanted->len))) {
-        buf_append(&s->work, s->held.data + at, (size_t)(hit - s->held.data) - at);
+    for (size_t i = 0; i < n; i++) {
+        follow_match(step, &s->pending, text[i], &s->work);
+        if (s->pending < step->pattern.literal.len) continue;
         buf_append(&s->work, buf_text(&step->content), step->content.len);
-        at = (size_t)(hit - s->held.data) + wanted->len;
+        s->pending = 0;
+        TRY(text_check_length(s->work.len));
     }
-    size_t keep = wanted->len - 1 < s->held.len - at ? wanted->len - 1 : s->held.len - at;
-    while (keep > 0 && memcmp(s->held.data + s->held.len - keep, wanted->data, keep) != 0) keep--;
-    buf_append(&s->work, buf_text(&s->held) + at, s->held.len - keep - at);
-    if (keep > 0) memmove(s->held.data, s->held.data + s->held.len - keep, keep);
-    s->held.len = keep;
     return run(d, index + 1, buf_text(&s->work), s->work.len);
 }
 
@@ -109,28 +118,44 @@ static size_t trailing_marks(const struct buf *mark, const char *text, size_t n,
     return n - end;
 }
 
-static int run_strip(struct detokenizer *d, int index, const char *text, size_t n) {
+static void append_marks(const struct buf *mark, size_t copies, struct buf *out) {
+    for (size_t i = 0; i < copies; i++) buf_append(out, mark->data, mark->len);
+}
+
+/* Of running text the last `stop` copies of the mark are held back, as their number: the text may end with them. */
+static int run_strip_fused(struct detokenizer *d, int index, const char *text, size_t n) {
     const struct decoder_step *step = &d->tokenizer->decoder[index];
     struct step_state *s = &d->steps[index];
-    int64_t copies;
-    if (!step->fused) {
-        size_t cut = leading_marks(&step->content, text, n, step->start, &copies);
-        return run(d, index + 1, text + cut, n - cut - trailing_marks(&step->content, text + cut, n - cut, step->stop));
-    }
-    if (n == 0) return 0;
-    if (s->count >= 0) {
+    size_t stop = (size_t)step->stop;
+    if (n > 0 && s->count >= 0) {
+        int64_t copies;
         size_t cut = leading_marks(&step->content, text, n, step->start - s->count, &copies);
         s->count = cut < n || s->count + copies == step->start ? -1 : s->count + copies;
         text += cut;
         n -= cut;
     }
-    buf_append(&s->held, text, n);
-    size_t keep = trailing_marks(&step->content, s->held.data, s->held.len, step->stop), ready = s->held.len - keep;
+    if (n == 0) return 0;
+    size_t marks = trailing_marks(&step->content, text, n, INT64_MAX);
     buf_clear(&s->work);
-    buf_append(&s->work, s->held.data, ready);
-    if (ready > 0 && keep > 0) memmove(s->held.data, s->held.data + ready, keep);
-    s->held.len = keep;
+    if (marks < n) {
+        append_marks(&step->content, s->pending, &s->work);
+        buf_append(&s->work, text, n - marks);
+        s->pending = 0;
+    }
+    s->pending += marks / step->content.len;
+    if (s->pending > stop) {
+        append_marks(&step->content, s->pending - stop, &s->work);
+        s->pending = stop;
+    }
     return run(d, index + 1, buf_text(&s->work), s->work.len);
+}
+
+static int run_strip(struct detokenizer *d, int index, const char *text, size_t n) {
+    const struct decoder_step *step = &d->tokenizer->decoder[index];
+    int64_t copies;
+    if (step->fused) return run_strip_fused(d, index, text, n);
+    size_t cut = leading_marks(&step->content, text, n, step->start, &copies);
+    return run(d, index + 1, text + cut, n - cut - trailing_marks(&step->content, text + cut, n - cut, step->stop));
 }
 
 /* Length of the longest piece of [text, text+n) that could begin a character but is none (1 to 3 bytes); *open: it
@@ -207,6 +232,7 @@ static int run_metaspace(struct detokenizer *d, int index, const char *text, siz
 
 /* Hands a token, or a piece of running text, to step `index`. */
 static int run(struct detokenizer *d, int index, const char *text, size_t n) {
+    TRY(text_check_length(n));
     if (index == d->tokenizer->decoder_count) {
         buf_append(d->out, text, n);
         return 0;
@@ -230,14 +256,15 @@ static int run(struct detokenizer *d, int index, const char *text, size_t n) {
 
 /* The end of what comes into step `index`. */
 static int finish_step(struct detokenizer *d, int index) {
+    const struct decoder_step *step = &d->tokenizer->decoder[index];
     struct step_state *s = &d->steps[index];
-    switch (d->tokenizer->decoder[index].kind) {
+    switch (step->kind) {
     case DECODE_BYTE_FALLBACK:
         return flush_bytes(d, index);
     case DECODE_BYTE_LEVEL:
         return flush_utf8(d, index, true);
     case DECODE_REPLACE:
-        return s->held.len > 0 ? run(d, index + 1, s->held.data, s->held.len) : 0;
+        return s->pending > 0 ? run(d, index + 1, step->pattern.literal.data, s->pending) : 0;
     default:
         return 0; /* what STRIP holds is what it cuts off */
     }
@@ -274,6 +301,7 @@ static void reset(struct detokenizer *d) {
     for (int i = 0; i < STEPS_MAX; i++) {
         d->steps[i].held.len = 0;
         d->steps[i].count = 0;
+        d->steps[i].pending = 0;
     }
 }
 
@@ -312,10 +340,25 @@ static int refuse_fused(const struct decoder_step *step, const char *type) {
     return step->fused ? err_set(ERR_UNSUPPORTED, "%s after Fuse or ByteLevel is not supported", type) : 0;
 }
 
+/* borders[k]: length of the longest beginning of the pattern that is an end of its first k bytes, all of them aside. */
+static int find_borders(struct decoder_step *step) {
+    const struct buf *wanted = &step->pattern.literal;
+    size_t border = 0;
+    step->borders = calloc(wanted->len + 1, sizeof *step->borders);
+    if (!step->borders) return err_set(ERR_MEMORY, "no memory for a pattern of %zu bytes", wanted->len);
+    for (size_t k = 1; k < wanted->len; k++) {
+        while (border > 0 && wanted->data[border] != wanted->data[k]) border = step->borders[border];
+        if (wanted->data[border] == wanted->data[k]) border++;
+        step->borders[k + 1] = border;
+    }
+    return 0;
+}
+
 static int read_replace(const cJSON *item, struct decoder_step *step) {
     step->kind = DECODE_REPLACE;
     TRY(pattern_from_json(&step->pattern, item));
     if (step->pattern.code) TRY(refuse_fused(step, "Replace with a regex"));
+    if (step->fused) TRY(find_borders(step));
     return tokenizer_read_text(item, "content", &step->content);
 }
 

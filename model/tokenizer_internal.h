@@ -55,7 +55,8 @@ struct vocab {
 
 int vocab_create(struct vocab *, size_t strings); /* room for that many */
 void vocab_free(struct vocab *);
-/* ERR_FORMAT if the id has another string or the string another id. `flags` are or-ed to those it has. */
+/* ERR_FORMAT if the id has another string or the string another id, ERR_UNSUPPORTED if too many have one hash. `flags` are
+ * or-ed to those it has. */
 int vocab_add(struct vocab *, const char *text, size_t n, int64_t id, uint8_t flags);
 int32_t vocab_find(const struct vocab *, const char *text, size_t n);       /* -1 if absent */
 int32_t vocab_find_model(const struct vocab *, const char *text, size_t n); /* tokens of the BPE model alone */
@@ -74,8 +75,9 @@ struct merges {
 
 int merges_create(struct merges *, size_t count);
 void merges_free(struct merges *);
-void merges_add(struct merges *, int32_t left, int32_t right, int32_t rank, int32_t id); /* the last one counts */
-const struct merge *merges_find(const struct merges *, int32_t left, int32_t right);     /* NULL if absent */
+/* The last one counts. ERR_UNSUPPORTED if too many have one hash. */
+int merges_add(struct merges *, int32_t left, int32_t right, int32_t rank, int32_t id);
+const struct merge *merges_find(const struct merges *, int32_t left, int32_t right); /* NULL if absent */
 
 /* --- work ------------------------------------------------------------------------------------------------- */
 
@@ -110,6 +112,11 @@ static inline int work_pass(struct work *w, size_t steps) {
 static inline int work_charge(struct work *w, size_t steps, const char *sentence) {
     w->left -= (int64_t)steps;
     return w->left >= 0 ? work_pass(w, steps) : err_set(ERR_UNSUPPORTED, "%s", sentence);
+}
+
+/* A chain of steps may lengthen a text again and again. */
+static inline int text_check_length(size_t n) {
+    return n <= TEXT_BYTES_MAX ? 0 : err_set(ERR_LIMIT, "a text of %zu bytes, more than %d", n, TEXT_BYTES_MAX);
 }
 
 /* --- patterns (tokenizer_pattern.c) ----------------------------------------------------------------------- */
@@ -198,6 +205,7 @@ struct decoder_step {
     bool fused; /* what comes in is one running text, not tokens: a Fuse or ByteLevel came before */
     struct pattern pattern;
     struct buf content;
+    size_t *borders; /* REPLACE of fused text: [length + 1] (find_borders) */
     int64_t start, stop;
     bool drop_first; /* METASPACE */
 };
@@ -207,22 +215,18 @@ struct decoder_step {
 struct added_token {
     int32_t id;
     bool single_word, lstrip, rstrip;
-};
-
-struct trie_node {
-    int32_t child, sibling; /* 0: none (the root is nobody's child) */
-    int32_t token;          /* index into added_set.tokens; -1: none ends here */
-    unsigned char byte;
+    size_t offset, len; /* of its string in added_set.text */
 };
 
 struct added_set {
-    struct added_token *tokens;
-    int count;
-    struct trie_node *nodes;
-    int node_count, node_cap;
+    struct buf text;
+    struct added_token *tokens; /* [count]; sorted by string, each string once, when the set is finished */
+    int count, cap;
+    int first[257]; /* tokens[first[b], first[b + 1]) begin with the byte b */
 };
 
-int added_set_add(struct added_set *, const char *text, size_t n, const struct added_token *);
+int added_set_add(struct added_set *, const char *text, size_t n, const struct added_token *); /* string aside */
+void added_set_finish(struct added_set *);                                                     /* after the last one */
 void added_set_free(struct added_set *);
 
 /* --- the tokenizer ---------------------------------------------------------------------------------------- */

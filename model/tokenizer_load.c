@@ -7,6 +7,8 @@
 
 #include "model/tokenizer_internal.h"
 
+enum { TEMPLATE_MAX = 64 }; /* parts of a post-processor's template, and tokens around a text */
+
 int tokenizer_read_text(const cJSON *object, const char *name, struct buf *out) {
     const cJSON *item = json_get(object, name);
     if (!item) return err_set(ERR_FORMAT, "member '%s' is missing", name);
@@ -95,8 +97,7 @@ static int load_merge(struct tokenizer *t, const cJSON *item, int32_t rank, stru
             return err_set(ERR_FORMAT, "merge %d: token '%.*s' is not in the vocabulary", rank,
                            lengths[i] < 60 ? (int)lengths[i] : 60, parts[i]);
     }
-    merges_add(&t->merges, ids[0], ids[1], rank, ids[2]);
-    return 0;
+    return merges_add(&t->merges, ids[0], ids[1], rank, ids[2]);
 }
 
 static int load_merges(struct tokenizer *t, const cJSON *merges) {
@@ -228,6 +229,8 @@ int tokenizer_read_added(struct tokenizer *t, const cJSON *list) {
         rc = load_added_token(t, &m, item, &content);
         if (rc != 0) err_prefix(rc, "added_tokens[%d]", index);
     }
+    added_set_finish(&t->added_raw);
+    added_set_finish(&t->added_normalized);
     matcher_free(&m);
     buf_free(&content);
     return rc;
@@ -244,6 +247,7 @@ static int read_template_token(const struct tokenizer *t, const cJSON *table, co
         if (!json_int(item, &id) || id < 0 || id >= t->vocab.size || !(t->vocab.tokens[id].flags & TOKEN_PRESENT))
             return err_set(ERR_FORMAT, "special token '%s' has an id that the vocabulary lacks", name);
         ids_push(out, (int32_t)id);
+        if (out->len > TEMPLATE_MAX) return err_set(ERR_LIMIT, "more than %d special tokens", TEMPLATE_MAX);
     }
     return 0;
 }
@@ -253,7 +257,9 @@ static int read_template(struct tokenizer *t, const cJSON *item) {
     if (!cJSON_IsArray(single)) return err_set(ERR_FORMAT, "'single' is missing or no list");
     bool seen = false;
     struct ids before = {0}, after = {0};
-    int rc = 0;
+    int rc = cJSON_GetArraySize(single) <= TEMPLATE_MAX
+                 ? 0
+                 : err_set(ERR_LIMIT, "'single' has more than %d parts", TEMPLATE_MAX);
     for (const cJSON *part = single->child; part && rc == 0; part = part->next) {
         const cJSON *special = json_get(part, "SpecialToken");
         struct buf name = {0};
@@ -276,6 +282,8 @@ static int read_template(struct tokenizer *t, const cJSON *item) {
     }
     ids_free(&before);
     ids_free(&after);
+    if (t->prefix.len + t->suffix.len > TEMPLATE_MAX)
+        rc = err_set(ERR_LIMIT, "more than %d special tokens around a text", TEMPLATE_MAX);
     return rc;
 }
 

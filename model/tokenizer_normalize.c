@@ -48,6 +48,7 @@ int tokenizer_normalize(const struct tokenizer *t, struct matcher *m, struct buf
         buf_clear(to);
         TRY(work_pass(m->work, n));
         TRY(run_step(&t->normalizer[i], m, text, n, to));
+        TRY(text_check_length(to->len));
         text = buf_text(to);
         n = to->len;
     }

@@ -190,6 +190,7 @@ int pattern_replace(const struct pattern *p, struct matcher *m, const char *text
         if (!found) break;
         buf_append(out, text + done, s.begin - done);
         buf_append(out, buf_text(content), content->len);
+        TRY(text_check_length(out->len));
         done = s.end;
     }
     buf_append(out, text + done, n - done);

@@ -161,6 +161,7 @@ static int run_metaspace(struct encoder *e, int index, const char *text, size_t 
 
 static int run_from(struct encoder *e, int index, const char *text, size_t n, bool first) {
     if (n == 0) return 0;
+    TRY(text_check_length(n));
     TRY(work_pass(&e->work, n));
     if (index == e->tokenizer->pre_count) return bpe_encode(e, text, n);
     switch (e->tokenizer->pre[index].kind) {

@@ -5,6 +5,7 @@
 
 #include "tests/chat_template_support.h"
 #include "tests/damage.h"
+#include "tests/tokenizer_support.h"
 
 /* tokenizer_config.json of the temporary directory. */
 static void write_config(const char *json) {
@@ -322,6 +323,33 @@ START_TEST(damaged_configurations_load_or_fail_with_one_line)
 }
 END_TEST
 
+static void check_slow_template(const char *jinja, const char *name, const char *kind) {
+    struct chat_template *t;
+    write_template(jinja);
+    int64_t start = tokenizer_cpu_us();
+    if (name)
+        ck_ok(chat_template_by_name(&t, name, temp_dir()));
+    else
+        ck_ok(chat_template_load(&t, temp_dir()));
+    ck_assert_int_lt(tokenizer_cpu_us() - start, 2000000); /* measured: 0.02 s */
+    ck_assert_str_eq(chat_template_name(t), kind);
+    chat_template_free(t);
+}
+
+START_TEST(templates_take_no_quadratic_time)
+{
+    struct buf jinja = {0};
+    buf_puts(&jinja, "{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\n");
+    while (jinja.len < 900000) buf_puts(&jinja, "<|x"); /* a marker that never closes */
+    buf_puts(&jinja, "<|im_end|>\\n' }}{% endif %}" CHATML);
+    check_slow_template(jinja.data, NULL, "chatml");
+    buf_clear(&jinja);
+    while (jinja.len < 900000) buf_puts(&jinja, "<|im_start|>system\n"); /* a turn that never closes */
+    check_slow_template(jinja.data, "qwen2.5", "qwen2.5");
+    buf_free(&jinja);
+}
+END_TEST
+
 Suite *check_chat_template_files(void) {
     Suite *suite = suite_create("chat_template_files");
     TCase *recognising = tcase_create("recognising");
@@ -341,6 +369,7 @@ Suite *check_chat_template_files(void) {
     tcase_add_test(files, white_space_is_trimmed_as_python_does);
     tcase_add_test(files, impossible_conversations_are_refused);
     tcase_add_test(files, damaged_configurations_load_or_fail_with_one_line);
+    tcase_add_test(files, templates_take_no_quadratic_time);
     suite_add_tcase(suite, files);
     return suite;
 }
