@@ -25,7 +25,13 @@ int32_t tokenizer_find(const struct tokenizer *, const char *token, size_t len);
 bool tokenizer_is_special(const struct tokenizer *, int32_t id);
 
 struct encode_options {
-    bool special;                      /* also what the post_processor adds (BOS and the like) */
+    bool special; /* also what the post_processor adds (BOS and the like) */
+    /* [n] of 0 and 1: 1 marks a byte of a message, in which special tokens are plain text. NULL: none is. A special token that
+     * would take such a byte is not recognised, and no other added token that takes one is where it would hide a special
+     * token of the text around the message. Everything else is as without: added tokens that are not special are
+     * recognised, and words and merges go across the borders. A normaliser hands the marks on, where it changes
+     * characters together to all that come of them. */
+    const char *plain;
     const struct interrupt *interrupt; /* asked from time to time: a long text takes seconds; NULL: never */
 };
 

@@ -20,6 +20,8 @@ int added_set_add(struct added_set *set, const char *text, size_t n, const struc
     added->offset = set->text.len;
     added->len = n;
     buf_append(&set->text, text, n);
+    if (n > set->longest) set->longest = n;
+    set->has_special |= token->special;
     return 0;
 }
 
@@ -70,42 +72,95 @@ static int first_from(const struct added_set *set, int low, int high, size_t at,
     return low;
 }
 
-/* The longest token that begins at text; NULL if none does. *seen = bytes that were looked at. */
-static const struct added_token *longest(const struct added_set *set, const char *text, size_t n, size_t *seen) {
-    const struct added_token *found = NULL;
-    int low = set->first[(unsigned char)text[0]], high = set->first[(unsigned char)text[0] + 1];
-    size_t at = 1;
-    while (low < high) { /* tokens [low, high) begin with text[0, at) */
-        if (set->tokens[low].len == at) found = &set->tokens[low++];
-        if (at == n) break;
-        int byte = (unsigned char)text[at];
-        low = first_from(set, low, high, at, byte);
-        high = first_from(set, low, high, at, byte + 1);
-        at++;
+/* The tokens that begin at a place, from the shortest to the longest. */
+struct walk {
+    const struct added_set *set;
+    const char *text;
+    size_t n, at;
+    int low, high; /* tokens that begin with text[0, at), those of at bytes passed */
+};
+
+static struct walk walk_from(const struct added_set *set, const char *text, size_t n) {
+    int byte = (unsigned char)text[0];
+    return (struct walk){set, text, n, 1, set->first[byte], set->first[byte + 1]};
+}
+
+static const struct added_token *walk_next(struct walk *w) {
+    const struct added_set *set = w->set;
+    while (w->low < w->high) {
+        if (set->tokens[w->low].len == w->at) return &set->tokens[w->low++];
+        if (w->at == w->n) break;
+        int byte = (unsigned char)w->text[w->at];
+        w->low = first_from(set, w->low, w->high, w->at, byte);
+        w->high = first_from(set, w->low, w->high, w->at, byte + 1);
+        w->at++;
     }
-    *seen = at;
+    return NULL;
+}
+
+/* Bytes from `at` on, up to as many as a token can take, before the first plain one. */
+static size_t bytes_before_plain(const struct added_set *set, const struct piece *p, size_t at) {
+    size_t n = p->n - at < set->longest ? p->n - at : set->longest;
+    const char *plain = p->plain ? memchr(p->plain + at, 1, n) : NULL;
+    return plain ? (size_t)(plain - (p->plain + at)) : n;
+}
+
+/* Does a special token begin at `at` that takes no plain byte? */
+static bool has_special(const struct added_set *set, const struct piece *p, size_t at, size_t *seen) {
+    size_t n = bytes_before_plain(set, p, at);
+    struct walk w = walk_from(set, p->text + at, n);
+    const struct added_token *t = NULL;
+    while (n > 0 && (t = walk_next(&w)) && !t->special) continue;
+    *seen += w.at;
+    return n > 0 && t;
+}
+
+/* The longest token that begins at `at` and that plain bytes do not forbid; NULL if there is none. *seen += bytes that were
+ * looked at. */
+static const struct added_token *longest(const struct added_set *set, const struct piece *p, size_t at, size_t *seen) {
+    size_t free = bytes_before_plain(set, p, at), known = at;
+    struct walk w = walk_from(set, p->text + at, p->n - at);
+    const struct added_token *found = NULL;
+    for (const struct added_token *t; (t = walk_next(&w));) {
+        if (t->len > free) {
+            if (t->special) continue;
+            while (known < at + t->len && !has_special(set, p, known, seen)) known++;
+            if (known < at + t->len) break; /* it would hide that one, and so would all longer ones */
+        }
+        found = t;
+    }
+    *seen += w.at;
     return found;
 }
 
 /* The first place from `at` where a byte begins a token. */
-static size_t skip_ordinary(const struct added_set *set, const char *text, size_t n, size_t at) {
-    while (at < n && set->first[(unsigned char)text[at]] == set->first[(unsigned char)text[at] + 1]) at++;
+static size_t skip_ordinary(const struct added_set *set, const struct piece *p, size_t at) {
+    const unsigned char *text = (const unsigned char *)p->text;
+    while (at < p->n && set->first[text[at]] == set->first[text[at] + 1]) at++;
     return at;
 }
 
-static bool stands_alone(const char *text, size_t n, size_t begin, size_t end) {
+/* A special token does not mind what a message has beside it. */
+static bool stands_alone(const struct added_token *t, const struct piece *p, size_t begin, size_t end) {
     uint32_t next = 0;
-    if (begin > 0 && unicode_is_word(unicode_last(text, begin))) return false;
-    return end == n || utf8_decode(text + end, n - end, &next) == 0 || !unicode_is_word(next);
+    if (begin > 0 && !(t->special && piece_has_plain(p, begin - 1, begin)) &&
+        unicode_is_word(unicode_last(p->text, begin)))
+        return false;
+    if (end == p->n || (t->special && piece_has_plain(p, end, end + 1))) return true;
+    return utf8_decode(p->text + end, p->n - end, &next) == 0 || !unicode_is_word(next);
 }
 
-int added_split(struct encoder *e, const struct added_set *set, const char *text, size_t n, bool first,
-                piece_function piece) {
+static int take_part(struct encoder *e, const struct piece *p, size_t begin, size_t end, piece_function take) {
+    struct piece part = {p->text + begin, p->plain ? p->plain + begin : NULL, end - begin, p->first && begin == 0};
+    return begin < end ? take(e, &part) : 0;
+}
+
+int added_split(struct encoder *e, const struct added_set *set, const struct piece *p, piece_function take) {
     static const char too_long[] = "looking for the added tokens takes too long on this text";
     size_t done = 0, at = 0;
-    while (set->count > 0 && (at = skip_ordinary(set, text, n, at)) < n) {
-        size_t seen;
-        const struct added_token *token = longest(set, text + at, n - at, &seen);
+    while (set->count > 0 && (at = skip_ordinary(set, p, at)) < p->n) {
+        size_t seen = 0;
+        const struct added_token *token = longest(set, p, at, &seen);
         TRY(work_charge(&e->work, seen, too_long));
         if (!token) {
             at++;
@@ -113,13 +168,13 @@ int added_split(struct encoder *e, const struct added_set *set, const char *text
         }
         size_t begin = at, end = at + token->len;
         at = end;
-        if (token->single_word && !stands_alone(text, n, begin, end)) continue;
+        if (token->single_word && !stands_alone(token, p, begin, end)) continue;
         /* What was taken before is not looked at again: a run of white space that is tokens itself stays linear. */
-        if (token->lstrip && begin > done) begin -= unicode_trailing_spaces(text + done, begin - done);
-        if (token->rstrip) end = end < done ? done : end + unicode_leading_spaces(text + end, n - end);
-        if (begin > done) TRY(piece(e, text + done, begin - done, first && done == 0));
+        if (token->lstrip && begin > done) begin -= unicode_trailing_spaces(p->text + done, begin - done);
+        if (token->rstrip) end = end < done ? done : end + unicode_leading_spaces(p->text + end, p->n - end);
+        TRY(take_part(e, p, done, begin, take));
         ids_push(e->out, token->id);
         if (end > done) done = end;
     }
-    return done < n ? piece(e, text + done, n - done, first && done == 0) : 0;
+    return take_part(e, p, done, p->n, take);
 }

@@ -59,13 +59,19 @@ static int run_replace_fused(struct detokenizer *d, int index, const char *text,
     return run(d, index + 1, buf_text(&s->work), s->work.len);
 }
 
+static int replace(struct detokenizer *d, int index, const char *text, size_t n, const struct buf *content) {
+    struct buf *work = &d->steps[index].work;
+    buf_clear(work);
+    struct piece_buf out = {.text = *work};
+    struct piece piece = {.text = text, .n = n};
+    int rc = pattern_replace(&d->tokenizer->decoder[index].pattern, &d->matcher, &piece, content, &out);
+    *work = out.text;
+    return rc == 0 ? run(d, index + 1, buf_text(work), work->len) : rc;
+}
+
 static int run_replace(struct detokenizer *d, int index, const char *text, size_t n) {
     const struct decoder_step *step = &d->tokenizer->decoder[index];
-    struct buf *work = &d->steps[index].work;
-    if (step->fused) return run_replace_fused(d, index, text, n);
-    buf_clear(work);
-    TRY(pattern_replace(&step->pattern, &d->matcher, text, n, &step->content, work));
-    return run(d, index + 1, buf_text(work), work->len);
+    return step->fused ? run_replace_fused(d, index, text, n) : replace(d, index, text, n, &step->content);
 }
 
 static int hex_digit(char c) {
@@ -222,10 +228,7 @@ static int run_metaspace(struct detokenizer *d, int index, const char *text, siz
     static const struct buf space = {.data = " ", .len = 1}, nothing = {0};
     bool is_first = s->count == 0;
     if (!step->fused) s->count++;
-    buf_clear(&s->work);
-    TRY(pattern_replace(&step->pattern, &d->matcher, text, n, is_first && step->drop_first ? &nothing : &space,
-                        &s->work));
-    return run(d, index + 1, buf_text(&s->work), s->work.len);
+    return replace(d, index, text, n, is_first && step->drop_first ? &nothing : &space);
 }
 
 /* --- the chain -------------------------------------------------------------------------------------------- */

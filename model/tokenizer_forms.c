@@ -62,16 +62,38 @@ static int order(struct ids *points) {
     return 0;
 }
 
-static int normalize_part(int form, const char *text, size_t n, struct ids *points, struct buf *out) {
-    points->len = 0;
-    TRY(decompose(form, text, n, points));
-    TRY(order(points));
-    utf8proc_ssize_t count =
-        utf8proc_normalize_utf32(points->data, (utf8proc_ssize_t)points->len, (utf8proc_option_t)form);
-    buf_reserve(out, 4 * (size_t)count);
-    for (utf8proc_ssize_t i = 0; i < count; i++)
-        out->len += (size_t)utf8_encode((uint32_t)points->data[i], out->data + out->len);
+/* Appends the form of points [0, count) as UTF-8. */
+static void encode_points(const int32_t *points, size_t count, struct buf *out) {
+    buf_reserve(out, 4 * count);
+    for (size_t i = 0; i < count; i++) out->len += (size_t)utf8_encode((uint32_t)points[i], out->data + out->len);
     out->data[out->len] = '\0';
+}
+
+/* `text` stands for piece [begin, end): what both begin and end with is byte by byte plain or not, the rest as a whole. */
+static void put_part(const struct piece *p, size_t begin, size_t end, const struct buf *text, struct piece_buf *out) {
+    size_t n = end - begin < text->len ? end - begin : text->len, before = 0, after = 0;
+    while (before < n && text->data[before] == p->text[begin + before]) before++;
+    while (after < n - before && text->data[text->len - after - 1] == p->text[end - after - 1]) after++;
+    piece_copy(out, p, begin, begin + before);
+    piece_put(out, p, begin + before, end - after, text->data + before, text->len - before - after);
+    piece_copy(out, p, end - after, end);
+}
+
+struct scratch {
+    struct ids points;
+    struct buf text;
+};
+
+static int normalize_part(int form, const struct piece *p, size_t begin, size_t end, struct scratch *s,
+                          struct piece_buf *out) {
+    s->points.len = 0;
+    TRY(decompose(form, p->text + begin, end - begin, &s->points));
+    TRY(order(&s->points));
+    utf8proc_ssize_t count =
+        utf8proc_normalize_utf32(s->points.data, (utf8proc_ssize_t)s->points.len, (utf8proc_option_t)form);
+    buf_clear(&s->text);
+    encode_points(s->points.data, (size_t)count, &s->text);
+    put_part(p, begin, end, &s->text, out);
     return 0;
 }
 
@@ -79,18 +101,19 @@ static bool is_ascii(char c) {
     return (unsigned char)c < 0x80;
 }
 
-int unicode_normalize(int form, const char *text, size_t n, struct buf *out) {
-    struct ids points = {0};
+int unicode_normalize(int form, const struct piece *p, struct piece_buf *out) {
+    struct scratch s = {{0}, {0}};
     int rc = 0;
-    for (size_t at = 0; at < n && rc == 0;) {
+    for (size_t at = 0; at < p->n && rc == 0;) {
         size_t end = at;
-        while (end < n && is_ascii(text[end])) end++;
-        size_t begin = end > at && end < n ? end - 1 : end; /* of the part: the character that marks may follow */
-        buf_append(out, text + at, begin - at);
-        while (end < n && !is_ascii(text[end])) end++;
-        if (end > begin) rc = normalize_part(form, text + begin, end - begin, &points, out);
+        while (end < p->n && is_ascii(p->text[end])) end++;
+        size_t begin = end > at && end < p->n ? end - 1 : end; /* of the part: the character that marks may follow */
+        piece_copy(out, p, at, begin);
+        while (end < p->n && !is_ascii(p->text[end])) end++;
+        if (end > begin) rc = normalize_part(form, p, begin, end, &s, out);
         at = end;
     }
-    ids_free(&points);
+    ids_free(&s.points);
+    buf_free(&s.text);
     return rc;
 }

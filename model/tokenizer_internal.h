@@ -33,9 +33,6 @@ uint32_t unicode_last(const char *text, size_t n);          /* last code point, 
 int byte_level_encode(unsigned char byte, char out[4]);     /* the byte-level alphabet: bytes written */
 int byte_level_decode(uint32_t code_point);                 /* -1 if it is not in the alphabet */
 
-/* Appends the text in a normal form (tokenizer_forms.c). `form`: options of utf8proc_map. */
-int unicode_normalize(int form, const char *text, size_t n, struct buf *out);
-
 /* --- vocabulary and merges (tokenizer_vocab.c) ------------------------------------------------------------ */
 
 enum { TOKEN_PRESENT = 1, TOKEN_MODEL = 2, TOKEN_ADDED = 4, TOKEN_SPECIAL = 8 };
@@ -119,6 +116,28 @@ static inline int text_check_length(size_t n) {
     return n <= TEXT_BYTES_MAX ? 0 : err_set(ERR_LIMIT, "a text of %zu bytes, more than %d", n, TEXT_BYTES_MAX);
 }
 
+/* --- pieces of text (tokenizer_normalize.c) --------------------------------------------------------------- */
+
+struct piece {
+    const char *text;
+    const char *plain; /* [n] of 0 and 1 as encode_options has it; NULL: nothing is */
+    size_t n;
+    bool first; /* it begins where the whole text begins */
+};
+
+/* A piece that is being made from another one; `plain` is kept where that has it, and as long as the text. */
+struct piece_buf {
+    struct buf text, plain;
+};
+void piece_buf_free(struct piece_buf *);
+void piece_copy(struct piece_buf *, const struct piece *from, size_t begin, size_t end);
+/* Appends what stands for from[begin, end): plain if any byte of that is; where it is empty, if the byte behind it is. */
+void piece_put(struct piece_buf *, const struct piece *from, size_t begin, size_t end, const char *text, size_t n);
+bool piece_has_plain(const struct piece *, size_t begin, size_t end);
+
+/* Appends the piece in a normal form (tokenizer_forms.c). `form`: options of utf8proc_map. */
+int unicode_normalize(int form, const struct piece *, struct piece_buf *out);
+
 /* --- patterns (tokenizer_pattern.c) ----------------------------------------------------------------------- */
 
 /* A literal string, or a regex in the Oniguruma syntax of tokenizer.json (as far as PCRE2 means the same). */
@@ -159,9 +178,9 @@ struct search {
 int search_next(struct search *, bool *found); /* the match is [begin, end) */
 /* The next match from s->at (tokenizer_match.c); ERR_UNSUPPORTED if it takes too long, ERR_INTERRUPTED. */
 int match_regex(struct search *s, bool *found);
-/* Appends the text with every match replaced by `content`. */
-int pattern_replace(const struct pattern *, struct matcher *, const char *text, size_t n, const struct buf *content,
-                    struct buf *out);
+/* Appends the piece with every match replaced by `content`. */
+int pattern_replace(const struct pattern *, struct matcher *, const struct piece *, const struct buf *content,
+                    struct piece_buf *out);
 
 /* --- steps ------------------------------------------------------------------------------------------------ */
 
@@ -214,7 +233,7 @@ struct decoder_step {
 
 struct added_token {
     int32_t id;
-    bool single_word, lstrip, rstrip;
+    bool special, single_word, lstrip, rstrip;
     size_t offset, len; /* of its string in added_set.text */
 };
 
@@ -222,6 +241,8 @@ struct added_set {
     struct buf text;
     struct added_token *tokens; /* [count]; sorted by string, each string once, when the set is finished */
     int count, cap;
+    bool has_special;
+    size_t longest; /* bytes of the longest string */
     int first[257]; /* tokens[first[b], first[b + 1]) begin with the byte b */
 };
 
@@ -274,7 +295,8 @@ struct encoder {
     struct ids *out;
     struct work work;
     struct matcher matcher;
-    struct buf normalized[2];
+    bool guarded; /* the piece holds plain bytes: no special token is made by merging */
+    struct piece_buf normalized[2];
     struct buf scratch[STEPS_MAX], mapped[STEPS_MAX];
     struct spans spans[STEPS_MAX];
     struct symbol *symbols;
@@ -283,14 +305,13 @@ struct encoder {
     size_t heap_count, heap_cap;
 };
 
-/* Takes a piece of text; `first`: it begins where the whole text begins. */
-typedef int (*piece_function)(struct encoder *, const char *text, size_t n, bool first);
+typedef int (*piece_function)(struct encoder *, const struct piece *);
 
-int added_split(struct encoder *, const struct added_set *, const char *text, size_t n, bool first, piece_function);
-/* *out lies in `work`, or is `text` itself where there is no normaliser. */
-int tokenizer_normalize(const struct tokenizer *, struct matcher *, struct buf work[2], const char *text, size_t n,
-                        const char **out, size_t *out_n);
-int tokenizer_pretokenize(struct encoder *, const char *text, size_t n, bool first); /* and encode the pieces */
+int added_split(struct encoder *, const struct added_set *, const struct piece *, piece_function);
+/* *out lies in `work`, or is the piece itself where there is no normaliser. */
+int tokenizer_normalize(const struct tokenizer *, struct matcher *, struct piece_buf work[2], const struct piece *,
+                        struct piece *out);
+int tokenizer_pretokenize(struct encoder *, const struct piece *); /* and encode the pieces */
 int bpe_encode(struct encoder *, const char *word, size_t n);
 bool bpe_has_inner_mark(const char *text, size_t n); /* a SPACE_MARK behind another character */
 

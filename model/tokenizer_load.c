@@ -188,14 +188,13 @@ int tokenizer_read_model(struct tokenizer *t, const cJSON *model, const cJSON *a
 /* A normalised added token is looked for in normalised text, so it is normalised itself. */
 static int add_normalized(struct tokenizer *t, struct matcher *m, const struct buf *content,
                           const struct added_token *token) {
-    struct buf work[2] = {{0}};
-    const char *text = NULL;
-    size_t n = 0;
+    struct piece_buf work[2] = {{.text = {0}}, {.text = {0}}};
+    struct piece piece = {.text = buf_text(content), .n = content->len}, normal;
     work_add(m->work, content->len);
-    int rc = tokenizer_normalize(t, m, work, buf_text(content), content->len, &text, &n);
-    if (rc == 0) rc = added_set_add(&t->added_normalized, text, n, token);
-    buf_free(&work[0]);
-    buf_free(&work[1]);
+    int rc = tokenizer_normalize(t, m, work, &piece, &normal);
+    if (rc == 0) rc = added_set_add(&t->added_normalized, normal.text, normal.n, token);
+    piece_buf_free(&work[0]);
+    piece_buf_free(&work[1]);
     return rc;
 }
 
@@ -213,6 +212,7 @@ static int load_added_token(struct tokenizer *t, struct matcher *m, const cJSON 
     TRY(json_get_bool(item, "rstrip", false, &token.rstrip));
     TRY(vocab_add(&t->vocab, buf_text(content), content->len, id, TOKEN_ADDED | (special ? TOKEN_SPECIAL : 0)));
     token.id = (int32_t)id;
+    token.special = special;
     t->added_count++;
     return normalized ? add_normalized(t, m, content, &token)
                       : added_set_add(&t->added_raw, buf_text(content), content->len, &token);

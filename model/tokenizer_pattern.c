@@ -180,19 +180,19 @@ int search_next(struct search *s, bool *found) {
     return 0;
 }
 
-int pattern_replace(const struct pattern *p, struct matcher *m, const char *text, size_t n, const struct buf *content,
-                    struct buf *out) {
-    struct search s = {p, m, text, n, 0, 0, 0, false};
+int pattern_replace(const struct pattern *p, struct matcher *m, const struct piece *in, const struct buf *content,
+                    struct piece_buf *out) {
+    struct search s = {p, m, in->text, in->n, 0, 0, 0, false};
     size_t done = 0;
     for (;;) {
         bool found;
         TRY(search_next(&s, &found));
         if (!found) break;
-        buf_append(out, text + done, s.begin - done);
-        buf_append(out, buf_text(content), content->len);
-        TRY(text_check_length(out->len));
+        piece_copy(out, in, done, s.begin);
+        piece_put(out, in, s.begin, s.end, buf_text(content), content->len);
+        TRY(text_check_length(out->text.len));
         done = s.end;
     }
-    buf_append(out, text + done, n - done);
+    piece_copy(out, in, done, in->n);
     return 0;
 }

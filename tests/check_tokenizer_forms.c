@@ -16,17 +16,19 @@ static const int forms[] = {
 enum { FORMS = sizeof forms / sizeof *forms };
 
 static void must_be_as_mapped(int form, const struct buf *text) {
-    struct buf got = {0}, want = {0};
+    struct buf want = {0};
+    struct piece_buf out = {.text = {0}};
+    struct piece piece = {.text = buf_text(text), .n = text->len};
     utf8proc_uint8_t *mapped = NULL;
     utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)buf_text(text), (utf8proc_ssize_t)text->len, &mapped,
                                       (utf8proc_option_t)form);
     require(n >= 0, "utf8proc_map");
     buf_append(&want, mapped, (size_t)n);
-    require_ok(unicode_normalize(form, buf_text(text), text->len, &got));
-    require(got.len == want.len && memcmp(buf_text(&got), buf_text(&want), got.len) == 0, "'%s' becomes '%s', not '%s'",
-            buf_text(text), buf_text(&got), buf_text(&want));
+    require_ok(unicode_normalize(form, &piece, &out));
+    require(out.text.len == want.len && memcmp(buf_text(&out.text), buf_text(&want), want.len) == 0,
+            "'%s' becomes '%s', not '%s'", buf_text(text), buf_text(&out.text), buf_text(&want));
     free(mapped);
-    buf_free(&got);
+    piece_buf_free(&out);
     buf_free(&want);
 }
 
