@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
+#include "base/interrupt.h"
 #include "base/progress.h"
 #include "cli/options.h"
 #include "engine/engine.h"
@@ -62,6 +63,7 @@ enum signal_mode { SIGNALS_EXIT, SIGNALS_FLAG };
 void signals_set(enum signal_mode);
 void signals_set_message(const char *line); /* of SIGNALS_EXIT; copied; default "duet: interrupted" */
 bool signals_interrupted(void);
+extern const struct interrupt signals_interrupt; /* the same question, for what takes it as one */
 void signals_clear(void);
 /* Between these Ctrl-C waits: a write that it interrupted would lose what it was to write. */
 void signals_hold(void);

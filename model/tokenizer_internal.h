@@ -85,7 +85,7 @@ enum { WORK_LEAST = 10000000, WORK_PER_BYTE = 128, WORK_UNASKED = 1 << 16 };
 struct work {
     const struct interrupt *interrupt;
     int64_t left;   /* steps to charge */
-    size_t unasked; /* steps since the interrupt was last asked for */
+    size_t unasked; /* steps since the interrupt was last asked for; it is at once */
 };
 
 static inline void work_add(struct work *w, size_t bytes) {
@@ -93,7 +93,7 @@ static inline void work_add(struct work *w, size_t bytes) {
 }
 
 static inline struct work work_on(size_t bytes, const struct interrupt *interrupt) {
-    struct work w = {.interrupt = interrupt, .left = WORK_LEAST};
+    struct work w = {.interrupt = interrupt, .left = WORK_LEAST, .unasked = WORK_UNASKED};
     work_add(&w, bytes);
     return w;
 }
