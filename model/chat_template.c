@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -29,11 +30,15 @@ static void source_free(struct source *s) {
     cJSON_Delete(s->config);
 }
 
-/* *exists = false if there is no such file. */
-static int read_text_file(const char *path, struct buf *out, bool *exists) {
+/* A link that leads nowhere, as a pruned cache leaves them, is a file that cannot be read, not a missing one. */
+static bool file_exists(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
+static int read_text_file(const char *path, struct buf *out) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    *exists = fd >= 0;
-    if (fd < 0) return errno == ENOENT ? 0 : err_set(ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+    if (fd < 0) return err_set(ERR_IO, "%s: cannot open: %s", path, strerror(errno));
     ssize_t got = 0;
     do {
         if (got > 0) out->len += (size_t)got;
@@ -70,14 +75,14 @@ static int read_config_template(struct source *s) {
 /* A chat_template.jinja beside the configuration takes precedence over a template inside it. */
 static int source_read(struct source *s, const char *dir, bool wants_template) {
     buf_printf(&s->config_path, "%s/tokenizer_config.json", dir);
-    if (access(buf_text(&s->config_path), F_OK) == 0) {
+    if (file_exists(buf_text(&s->config_path))) {
         TRY(json_parse_file(&s->config, buf_text(&s->config_path)));
         if (!cJSON_IsObject(s->config)) return err_set(ERR_FORMAT, "%s: expected an object", buf_text(&s->config_path));
     }
     if (!wants_template) return 0;
     buf_printf(&s->path, "%s/chat_template.jinja", dir);
-    TRY(read_text_file(buf_text(&s->path), &s->jinja, &s->has_template));
-    if (s->has_template) return 0;
+    s->has_template = file_exists(buf_text(&s->path));
+    if (s->has_template) return read_text_file(buf_text(&s->path), &s->jinja);
     buf_clear(&s->path);
     return read_config_template(s);
 }

@@ -40,7 +40,7 @@ struct chat_template; /* immutable */
 
 /* Reads DIR/tokenizer_config.json (and chat_template.jinja where transformers 5 puts the template there; a list
  * of named templates: "default"). *out = NULL without an error when there is no template at all (completion
- * mode). ERR_UNSUPPORTED for one that is not recognised, with a hint (--template NAME and the names). Allocates. */
+ * mode); ERR_IO for a file that is there and cannot be read. ERR_UNSUPPORTED for one that is not recognised, with a hint (--template NAME and the names). Allocates. */
 int chat_template_load(struct chat_template **out, const char *dir);
 /* By name: "chatml", "llama2", "llama3", "llama3.2"..., see chat_template_names. bos and eos strings come from DIR, or
  * are the family's where DIR names none. "chatml" has no default system prompt; "qwen2.5" has the one that DIR's own

@@ -178,6 +178,24 @@ START_TEST(no_template_means_completion)
 }
 END_TEST
 
+/* Loop index: which file is a link to nothing. */
+START_TEST(a_link_that_leads_nowhere_is_an_error_that_names_it)
+{
+    static const char *const names[] = {"tokenizer_config.json", "chat_template.jinja"};
+    struct chat_template *t = (void *)"";
+    char path[256];
+    write_template(CHATML);
+    snprintf(path, sizeof path, "%s/%s", temp_dir(), names[_i]);
+    unlink(path);
+    ck_assert_int_eq(symlink("../blobs/pruned", path), 0);
+    ck_assert_int_eq(chat_template_load(&t, temp_dir()), ERR_IO);
+    ck_assert_ptr_null(t);
+    check_sentence();
+    ck_assert_msg(strstr(err_message(), names[_i]) && strstr(err_message(), "No such file"), "%s", err_message());
+    unlink(path);
+}
+END_TEST
+
 START_TEST(lists_and_separate_files_are_read)
 {
     struct chat_message user = {"user", "hi", 2};
@@ -363,6 +381,7 @@ Suite *check_chat_template_files(void) {
 
     TCase *files = tcase_create("files");
     tcase_add_test(files, no_template_means_completion);
+    tcase_add_loop_test(files, a_link_that_leads_nowhere_is_an_error_that_names_it, 0, 2);
     tcase_add_test(files, lists_and_separate_files_are_read);
     tcase_add_test(files, wrong_types_are_refused_in_one_sentence);
     tcase_add_test(files, content_may_hold_nul);
