@@ -36,8 +36,8 @@ struct encode_options {
 };
 
 /* Appends the ids of text [text, text+n) (valid UTF-8, may hold NUL). Added tokens in the text are recognised. `options`
- * NULL: all zero. Takes time linear in the text for any tokenizer.json: ERR_UNSUPPORTED where a regex of the file would take
- * much more. ERR_INTERRUPTED, with nothing appended. */
+ * NULL: all zero. Takes time in proportion to the text, whatever the file and the text: ERR_UNSUPPORTED where a regex or the
+ * added tokens of the file would take much more. ERR_INTERRUPTED, with nothing appended. */
 int tokenizer_encode(const struct tokenizer *, const char *text, size_t n, const struct encode_options *options,
                      struct ids *out);
 

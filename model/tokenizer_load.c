@@ -1,4 +1,5 @@
-/* tokenizer.json: the model, the added tokens and the post-processor; the other parts are read where they are run.
+/* tokenizer.json: the model, the added tokens and the post-processor; the decoder is read in
+ * tokenizer_decode_load.c, the other parts where they are run.
  *
  * `truncation` and `padding` are left alone: they are settings of the program that wrote the file. */
 #include <stdio.h>

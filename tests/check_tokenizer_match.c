@@ -19,6 +19,12 @@ static const char *const regexes[] = {
     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|"
     "'d)?|"
     "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
+    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!"
+    "\\S)|\\s+",
+    "[\xe4\xb8\x80-\xe9\xbe\xa5\xe3\x81\x80-\xe3\x82\x9f\xe3\x82\xa0-\xe3\x83\xbf]+",
+    ("[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
+     "?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"),
     "\\p{N}",
     "\\w+|[^\\w\\s]+",
     "\\s+",
@@ -67,7 +73,7 @@ static const char *const regexes[] = {
     "(?<=.{3})1",
     "\\N+$",
 };
-enum { REGEXES = sizeof regexes / sizeof *regexes, OF_TOKENIZERS = 6 };
+enum { REGEXES = sizeof regexes / sizeof *regexes, OF_TOKENIZERS = 9 };
 
 static const char *const pieces[] = {
     "a",        "a",         "b",         "ab", " ",  "  ", "\n",       "\r\n",         "1",         "22",

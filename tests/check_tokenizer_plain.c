@@ -131,11 +131,9 @@ static void make_words(struct words *w) {
 /* Ids 0 to 2 are the letters, those of the words follow. */
 static struct tokenizer *load_words(const struct words *w, bool normalized) {
     struct buf json = {0};
-    int letters_seen = 0;
     buf_puts(&json, "{\"added_tokens\":[");
     for (int i = 0; i < w->count; i++) {
         int id = w->text[i][1] ? LETTER_IDS + i : w->text[i][0] - 'a'; /* a word of one letter has the letter's id */
-        letters_seen += id < LETTER_IDS;
         buf_printf(&json, "%s{\"id\":%d,\"content\":\"%s\",\"normalized\":%s,\"special\":%s}", i ? "," : "", id,
                    w->text[i], normalized ? "true" : "false", w->special[i] ? "true" : "false");
     }
