@@ -273,7 +273,7 @@ START_TEST(a_file_that_may_grow_no_further_ends_at_a_whole_line)
     ck_assert_int_gt(whole, 3);
     ck_assert_int_lt(whole, 60);
     ck_assert_int_eq(shell("ulimit -f 8; $DUET batch -i in --ignore-eos >out2 2>err"), 1);
-    ck_assert_int_eq(count_records("out2"), whole);
+    ck_assert_int_le(abs(count_records("out2") - whole), 1); /* their times take more or fewer digits */
     ck_assert_int_eq(shell("ulimit -f 8; echo '{}' >out3; $DUET batch -i in --ignore-eos >>out3 2>err"), 1);
     ck_assert_int_gt(count_records("out3"), 3);
 }
