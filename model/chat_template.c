@@ -2,12 +2,10 @@
  * chat_template_match.c and rendered in chat_template_render.c. */
 #include "model/chat_template.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "model/chat_template_internal.h"
 
@@ -27,23 +25,6 @@ static void source_free(struct source *s) {
     buf_free(&s->path);
     buf_free(&s->jinja);
     cJSON_Delete(s->config);
-}
-
-/* *exists = false if there is no such file. */
-static int read_text_file(const char *path, struct buf *out, bool *exists) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    *exists = fd >= 0;
-    if (fd < 0) return errno == ENOENT ? 0 : err_set(ERR_IO, "%s: cannot open: %s", path, strerror(errno));
-    ssize_t got = 0;
-    do {
-        if (got > 0) out->len += (size_t)got;
-        buf_reserve(out, 1 << 16);
-        got = out->len <= TEMPLATE_BYTES_MAX ? read(fd, out->data + out->len, 1 << 16) : 0;
-    } while (got > 0 || (got < 0 && errno == EINTR));
-    int rc = got < 0 ? err_set(ERR_IO, "%s: cannot read: %s", path, strerror(errno)) : 0;
-    close(fd);
-    if (rc == 0 && out->len > TEMPLATE_BYTES_MAX) rc = err_set(ERR_LIMIT, "%s: more than 1 MiB", path);
-    return rc;
 }
 
 /* chat_template: a string, or a list of {name, template} of which "default" counts. */
@@ -70,14 +51,14 @@ static int read_config_template(struct source *s) {
 /* A chat_template.jinja beside the configuration takes precedence over a template inside it. */
 static int source_read(struct source *s, const char *dir, bool wants_template) {
     buf_printf(&s->config_path, "%s/tokenizer_config.json", dir);
-    if (access(buf_text(&s->config_path), F_OK) == 0) {
+    if (file_exists(buf_text(&s->config_path))) {
         TRY(json_parse_file(&s->config, buf_text(&s->config_path)));
         if (!cJSON_IsObject(s->config)) return err_set(ERR_FORMAT, "%s: expected an object", buf_text(&s->config_path));
     }
     if (!wants_template) return 0;
     buf_printf(&s->path, "%s/chat_template.jinja", dir);
-    TRY(read_text_file(buf_text(&s->path), &s->jinja, &s->has_template));
-    if (s->has_template) return 0;
+    s->has_template = file_exists(buf_text(&s->path));
+    if (s->has_template) return file_read(buf_text(&s->path), TEMPLATE_BYTES_MAX, &s->jinja);
     buf_clear(&s->path);
     return read_config_template(s);
 }

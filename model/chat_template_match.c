@@ -111,11 +111,20 @@ static bool ends_with(const struct buf *text, const char *word) {
     return text->len >= n && memcmp(text->data + text->len - n, word, n) == 0;
 }
 
+/* Where `word` begins, at `from` or behind; `end` if it does not. *known holds the answer for an earlier place, or NULL:
+ * places asked for in order are looked at once. */
+static const char *next_word(const char *from, const char *end, const char *word, const char **known) {
+    if (!*known || *known < from) *known = memmem(from, (size_t)(end - from), word, strlen(word));
+    if (!*known) *known = end;
+    return *known;
+}
+
 /* Length of the special marker, "<|name|>" or "[NAME]", that begins at text; 0 if none does. */
-static size_t marker_length(const char *text, size_t n) {
+static size_t marker_length(const char *text, const char *end, const char **close) {
+    size_t n = (size_t)(end - text);
     if (n > 2 && text[0] == '<' && text[1] == '|') {
-        const char *end = memmem(text, n, "|>", 2);
-        return end ? (size_t)(end - text) + 2 : 0;
+        const char *last = next_word(text, end, "|>", close);
+        return last < end ? (size_t)(last - text) + 2 : 0;
     }
     if (n == 0 || text[0] != '[') return 0;
     size_t at = n > 1 && text[1] == '/' ? 2 : 1, begin = at;
@@ -124,8 +133,9 @@ static size_t marker_length(const char *text, size_t n) {
 }
 
 static bool has_only_markers(const char *text, size_t n, const char *allowed) {
+    const char *close = NULL;
     for (size_t i = 0; i < n; i++) {
-        size_t length = marker_length(text + i, n - i);
+        size_t length = marker_length(text + i, text + n, &close);
         if (length > 0 && !memmem(allowed, strlen(allowed), text + i, length)) return false;
     }
     return true;
@@ -178,13 +188,14 @@ static bool fits(const struct rule *r, const struct template_words *w, struct ch
 /* Among the system turns that a template with tools speaks of, the one with a text of its own and no tools. */
 static void read_default_system(const struct template_words *w, struct chat_template *out) {
     static const char open[] = IM_START "system\n", close[] = IM_END "\n";
-    const char *at = buf_text(&w->said), *end = at + w->said.len;
+    const char *at = buf_text(&w->said), *end = at + w->said.len, *known_stop = NULL;
     while ((at = memmem(at, (size_t)(end - at), open, sizeof open - 1))) {
         at += sizeof open - 1;
-        const char *stop = memmem(at, (size_t)(end - at), close, sizeof close - 1);
-        if (!stop) return;
+        const char *stop = next_word(at, end, close, &known_stop);
+        if (stop == end) return;
         size_t n = (size_t)(stop - at);
-        if (n == 0 || memmem(at, n, "# Tools", 7) || !has_only_markers(at, n, "")) continue;
+        /* The markers first: that ends at the next one, and so looks at each byte once. */
+        if (n == 0 || !has_only_markers(at, n, "") || memmem(at, n, "# Tools", 7)) continue;
         out->has_default_system = true;
         buf_clear(&out->default_system);
         buf_append(&out->default_system, at, n);

@@ -60,6 +60,7 @@ void tokenizer_free(struct tokenizer *t) {
         pattern_free(&t->pre[i].pattern);
         pattern_free(&t->decoder[i].pattern);
         buf_free(&t->decoder[i].content);
+        free(t->decoder[i].borders);
     }
     ids_free(&t->prefix);
     ids_free(&t->suffix);
@@ -114,15 +115,19 @@ void tokenizer_describe(const struct tokenizer *t, struct buf *out) {
 
 /* --- encoding --------------------------------------------------------------------------------------------- */
 
-static int normalize_piece(struct encoder *e, const char *text, size_t n, bool first) {
-    TRY(tokenizer_normalize(e->tokenizer, &e->matcher, e->normalized, text, n, &text, &n));
-    return added_split(e, &e->tokenizer->added_normalized, text, n, first, tokenizer_pretokenize);
+static int normalize_piece(struct encoder *e, const struct piece *p) {
+    const struct added_set *added = &e->tokenizer->added_normalized;
+    struct piece piece = *p, normal;
+    e->guarded = piece_has_plain(p, 0, p->n);
+    if (!e->guarded || !added->has_special) piece.plain = NULL; /* nothing asks for it any more */
+    TRY(tokenizer_normalize(e->tokenizer, &e->matcher, e->normalized, &piece, &normal));
+    return added_split(e, added, &normal, tokenizer_pretokenize);
 }
 
 static void encoder_free(struct encoder *e) {
     matcher_free(&e->matcher);
-    buf_free(&e->normalized[0]);
-    buf_free(&e->normalized[1]);
+    piece_buf_free(&e->normalized[0]);
+    piece_buf_free(&e->normalized[1]);
     for (int i = 0; i < STEPS_MAX; i++) {
         buf_free(&e->scratch[i]);
         buf_free(&e->mapped[i]);
@@ -132,15 +137,19 @@ static void encoder_free(struct encoder *e) {
     free(e->heap);
 }
 
-int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool special, struct ids *out) {
-    if (n > TEXT_BYTES_MAX) return err_set(ERR_LIMIT, "a text of %zu bytes, more than %d", n, TEXT_BYTES_MAX);
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, const struct encode_options *options,
+                     struct ids *out) {
+    static const struct encode_options defaults;
+    const struct encode_options *o = options ? options : &defaults;
+    TRY(text_check_length(n));
     if (!utf8_is_valid(text, n)) return err_set(ERR_FORMAT, "the text is not valid UTF-8");
-    struct encoder e = {.tokenizer = t, .out = out};
+    struct encoder e = {.tokenizer = t, .out = out, .work = work_on(n, o->interrupt)};
     size_t before = out->len;
-    if (special) ids_append(out, t->prefix.data, t->prefix.len);
-    int rc = matcher_create(&e.matcher);
-    if (rc == 0) rc = added_split(&e, &t->added_raw, text, n, true, normalize_piece);
-    if (rc == 0 && special) ids_append(out, t->suffix.data, t->suffix.len);
+    if (o->special) ids_append(out, t->prefix.data, t->prefix.len);
+    int rc = matcher_create(&e.matcher, &e.work);
+    struct piece whole = {text, o->plain, n, true};
+    if (rc == 0) rc = added_split(&e, &t->added_raw, &whole, normalize_piece);
+    if (rc == 0 && o->special) ids_append(out, t->suffix.data, t->suffix.len);
     if (rc != 0) out->len = before;
     encoder_free(&e);
     return rc;

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/interrupt.h"
 
 struct tokenizer;
 
@@ -25,9 +26,22 @@ const char *tokenizer_token(const struct tokenizer *, int32_t id, size_t *len);
 int32_t tokenizer_find(const struct tokenizer *, const char *token, size_t len); /* -1 if absent */
 bool tokenizer_is_special(const struct tokenizer *, int32_t id);
 
-/* Appends the ids of text [text, text+n) (valid UTF-8, may hold NUL). Added tokens in the text are recognised.
- * `special`: also what the post_processor adds (BOS and the like). */
-int tokenizer_encode(const struct tokenizer *, const char *text, size_t n, bool special, struct ids *out);
+struct encode_options {
+    bool special; /* also what the post_processor adds (BOS and the like) */
+    /* [n] of 0 and 1: 1 marks a byte of a message, in which special tokens are plain text. NULL: none is. A special token that
+     * would take such a byte is not recognised, and no other added token that takes one is where it would hide a special
+     * token of the text around the message. Everything else is as without: added tokens that are not special are
+     * recognised, and words and merges go across the borders. A normaliser hands the marks on, where it changes
+     * characters together to all that come of them. */
+    const char *plain;
+    const struct interrupt *interrupt; /* asked from time to time: a long text takes seconds; NULL: never */
+};
+
+/* Appends the ids of text [text, text+n) (valid UTF-8, may hold NUL). Added tokens in the text are recognised. `options`
+ * NULL: all zero. Takes time in proportion to the text, whatever the file and the text: ERR_UNSUPPORTED where a regex or the
+ * added tokens of the file would take much more. ERR_INTERRUPTED, with nothing appended. */
+int tokenizer_encode(const struct tokenizer *, const char *text, size_t n, const struct encode_options *options,
+                     struct ids *out);
 
 /* Appends the decoded text of ids. `skip_special` leaves special tokens out. Bytes that form no valid UTF-8 come
  * out as U+FFFD, as the reference library does. */

@@ -88,15 +88,23 @@ static const struct merge *merge_at(const struct encoder *e, int32_t at) {
     return merges_find(&e->tokenizer->merges, e->symbols[at].id, e->symbols[next].id);
 }
 
+/* Text of a message makes no special token. */
+static bool is_guarded(const struct encoder *e, int32_t id) {
+    return e->guarded && (e->tokenizer->vocab.tokens[id].flags & TOKEN_SPECIAL);
+}
+
 static int push_merge(struct encoder *e, int32_t at) {
     const struct merge *m = at >= 0 ? merge_at(e, at) : NULL;
-    return m ? heap_push(e, (struct candidate){m->rank, at, m->id}) : 0;
+    return m && !is_guarded(e, m->id) ? heap_push(e, (struct candidate){m->rank, at, m->id}) : 0;
 }
+
+enum { PASS_EACH = 1024 };
 
 static int merge_symbols(struct encoder *e) {
     e->heap_count = 0;
     for (size_t at = 0; at + 1 < e->symbol_count; at++) TRY(push_merge(e, (int32_t)at));
-    while (e->heap_count > 0) {
+    for (size_t turn = 1; e->heap_count > 0; turn++) {
+        if (turn % PASS_EACH == 0) TRY(work_pass(&e->work, PASS_EACH));
         struct candidate c = heap_pop(e);
         struct symbol *left = &e->symbols[c.at];
         if (left->id < 0) continue;
@@ -138,7 +146,7 @@ bool bpe_has_inner_mark(const char *text, size_t n) {
 int bpe_encode(struct encoder *e, const char *word, size_t n) {
     const struct tokenizer *t = e->tokenizer;
     int32_t whole = t->ignore_merges ? vocab_find_model(&t->vocab, word, n) : -1;
-    if (whole >= 0) {
+    if (whole >= 0 && !is_guarded(e, whole)) {
         ids_push(e->out, whole);
         return 0;
     }

@@ -11,11 +11,13 @@
 struct step_state {
     struct buf held;
     struct buf work;
-    int64_t count; /* STRIP: characters dropped at the start, or -1 past it; METASPACE: tokens seen */
+    int64_t count;  /* STRIP: characters dropped at the start, or -1 past it; METASPACE: tokens seen */
+    size_t pending; /* held back in running text. REPLACE: bytes of the pattern; STRIP: copies of its mark */
 };
 
 struct detokenizer {
     const struct tokenizer *tokenizer;
+    struct work work;
     struct matcher matcher;
     bool skip_special;
     bool any; /* a token was seen */
@@ -27,35 +29,49 @@ static int run(struct detokenizer *d, int index, const char *text, size_t n);
 
 /* --- one step each ---------------------------------------------------------------------------------------- */
 
-/* In running text a match may span pieces: what may be the beginning of one is held back. */
+/* Of the bytes [0, *held) of the pattern and then `c`, those that can begin no match any more. */
+static void follow_match(const struct decoder_step *step, size_t *held, char c, struct buf *out) {
+    const char *wanted = step->pattern.literal.data;
+    size_t before = *held;
+    while (*held > 0 && wanted[*held] != c) *held = step->borders[*held];
+    if (wanted[*held] == c) {
+        ++*held;
+        buf_append(out, wanted, before + 1 - *held);
+    } else {
+        buf_append(out, wanted, before);
+        buf_putc(out, c);
+    }
+}
+
+/* In running text a match may span pieces: what may be the beginning of one is held back. Those are the pattern's own bytes,
+ * so that their number is all that is kept (Knuth, Morris and Pratt). */
 static int run_replace_fused(struct detokenizer *d, int index, const char *text, size_t n) {
     const struct decoder_step *step = &d->tokenizer->decoder[index];
-    const struct buf *wanted = &step->pattern.literal;
     struct step_state *s = &d->steps[index];
-    buf_append(&s->held, text, n);
     buf_clear(&s->work);
-    size_t at = 0;
-    const char *hit;
-    while (at < s->held.len && (hit = memmem(s->held.data + at, s->held.len - at, wanted->data, wanted->len))) {
-        buf_append(&s->work, s->held.data + at, (size_t)(hit - s->held.data) - at);
+    for (size_t i = 0; i < n; i++) {
+        follow_match(step, &s->pending, text[i], &s->work);
+        if (s->pending < step->pattern.literal.len) continue;
         buf_append(&s->work, buf_text(&step->content), step->content.len);
-        at = (size_t)(hit - s->held.data) + wanted->len;
+        s->pending = 0;
+        TRY(text_check_length(s->work.len));
     }
-    size_t keep = wanted->len - 1 < s->held.len - at ? wanted->len - 1 : s->held.len - at;
-    while (keep > 0 && memcmp(s->held.data + s->held.len - keep, wanted->data, keep) != 0) keep--;
-    buf_append(&s->work, buf_text(&s->held) + at, s->held.len - keep - at);
-    if (keep > 0) memmove(s->held.data, s->held.data + s->held.len - keep, keep);
-    s->held.len = keep;
     return run(d, index + 1, buf_text(&s->work), s->work.len);
+}
+
+static int replace(struct detokenizer *d, int index, const char *text, size_t n, const struct buf *content) {
+    struct buf *work = &d->steps[index].work;
+    buf_clear(work);
+    struct piece_buf out = {.text = *work};
+    struct piece piece = {.text = text, .n = n};
+    int rc = pattern_replace(&d->tokenizer->decoder[index].pattern, &d->matcher, &piece, content, &out);
+    *work = out.text;
+    return rc == 0 ? run(d, index + 1, buf_text(work), work->len) : rc;
 }
 
 static int run_replace(struct detokenizer *d, int index, const char *text, size_t n) {
     const struct decoder_step *step = &d->tokenizer->decoder[index];
-    struct buf *work = &d->steps[index].work;
-    if (step->fused) return run_replace_fused(d, index, text, n);
-    buf_clear(work);
-    TRY(pattern_replace(&step->pattern, &d->matcher, text, n, &step->content, work));
-    return run(d, index + 1, buf_text(work), work->len);
+    return step->fused ? run_replace_fused(d, index, text, n) : replace(d, index, text, n, &step->content);
 }
 
 static int hex_digit(char c) {
@@ -108,28 +124,44 @@ static size_t trailing_marks(const struct buf *mark, const char *text, size_t n,
     return n - end;
 }
 
-static int run_strip(struct detokenizer *d, int index, const char *text, size_t n) {
+static void append_marks(const struct buf *mark, size_t copies, struct buf *out) {
+    for (size_t i = 0; i < copies; i++) buf_append(out, mark->data, mark->len);
+}
+
+/* Of running text the last `stop` copies of the mark are held back, as their number: the text may end with them. */
+static int run_strip_fused(struct detokenizer *d, int index, const char *text, size_t n) {
     const struct decoder_step *step = &d->tokenizer->decoder[index];
     struct step_state *s = &d->steps[index];
-    int64_t copies;
-    if (!step->fused) {
-        size_t cut = leading_marks(&step->content, text, n, step->start, &copies);
-        return run(d, index + 1, text + cut, n - cut - trailing_marks(&step->content, text + cut, n - cut, step->stop));
-    }
-    if (n == 0) return 0;
-    if (s->count >= 0) {
+    size_t stop = (size_t)step->stop;
+    if (n > 0 && s->count >= 0) {
+        int64_t copies;
         size_t cut = leading_marks(&step->content, text, n, step->start - s->count, &copies);
         s->count = cut < n || s->count + copies == step->start ? -1 : s->count + copies;
         text += cut;
         n -= cut;
     }
-    buf_append(&s->held, text, n);
-    size_t keep = trailing_marks(&step->content, s->held.data, s->held.len, step->stop), ready = s->held.len - keep;
+    if (n == 0) return 0;
+    size_t marks = trailing_marks(&step->content, text, n, INT64_MAX);
     buf_clear(&s->work);
-    buf_append(&s->work, s->held.data, ready);
-    if (ready > 0 && keep > 0) memmove(s->held.data, s->held.data + ready, keep);
-    s->held.len = keep;
+    if (marks < n) {
+        append_marks(&step->content, s->pending, &s->work);
+        buf_append(&s->work, text, n - marks);
+        s->pending = 0;
+    }
+    s->pending += marks / step->content.len;
+    if (s->pending > stop) {
+        append_marks(&step->content, s->pending - stop, &s->work);
+        s->pending = stop;
+    }
     return run(d, index + 1, buf_text(&s->work), s->work.len);
+}
+
+static int run_strip(struct detokenizer *d, int index, const char *text, size_t n) {
+    const struct decoder_step *step = &d->tokenizer->decoder[index];
+    int64_t copies;
+    if (step->fused) return run_strip_fused(d, index, text, n);
+    size_t cut = leading_marks(&step->content, text, n, step->start, &copies);
+    return run(d, index + 1, text + cut, n - cut - trailing_marks(&step->content, text + cut, n - cut, step->stop));
 }
 
 /* Length of the longest piece of [text, text+n) that could begin a character but is none (1 to 3 bytes); *open: it
@@ -196,16 +228,14 @@ static int run_metaspace(struct detokenizer *d, int index, const char *text, siz
     static const struct buf space = {.data = " ", .len = 1}, nothing = {0};
     bool is_first = s->count == 0;
     if (!step->fused) s->count++;
-    buf_clear(&s->work);
-    TRY(pattern_replace(&step->pattern, &d->matcher, text, n, is_first && step->drop_first ? &nothing : &space,
-                        &s->work));
-    return run(d, index + 1, buf_text(&s->work), s->work.len);
+    return replace(d, index, text, n, is_first && step->drop_first ? &nothing : &space);
 }
 
 /* --- the chain -------------------------------------------------------------------------------------------- */
 
 /* Hands a token, or a piece of running text, to step `index`. */
 static int run(struct detokenizer *d, int index, const char *text, size_t n) {
+    TRY(text_check_length(n));
     if (index == d->tokenizer->decoder_count) {
         buf_append(d->out, text, n);
         return 0;
@@ -229,14 +259,15 @@ static int run(struct detokenizer *d, int index, const char *text, size_t n) {
 
 /* The end of what comes into step `index`. */
 static int finish_step(struct detokenizer *d, int index) {
+    const struct decoder_step *step = &d->tokenizer->decoder[index];
     struct step_state *s = &d->steps[index];
-    switch (d->tokenizer->decoder[index].kind) {
+    switch (step->kind) {
     case DECODE_BYTE_FALLBACK:
         return flush_bytes(d, index);
     case DECODE_BYTE_LEVEL:
         return flush_utf8(d, index, true);
     case DECODE_REPLACE:
-        return s->held.len > 0 ? run(d, index + 1, s->held.data, s->held.len) : 0;
+        return s->pending > 0 ? run(d, index + 1, step->pattern.literal.data, s->pending) : 0;
     default:
         return 0; /* what STRIP holds is what it cuts off */
     }
@@ -248,7 +279,8 @@ int detokenizer_create(const struct tokenizer *t, bool skip_special, struct deto
     if (!d) return err_set(ERR_MEMORY, "no memory for decoding");
     d->tokenizer = t;
     d->skip_special = skip_special;
-    int rc = matcher_create(&d->matcher);
+    d->work = work_on(0, NULL);
+    int rc = matcher_create(&d->matcher, &d->work);
     if (rc != 0) {
         detokenizer_free(d);
         return rc;
@@ -272,6 +304,7 @@ static void reset(struct detokenizer *d) {
     for (int i = 0; i < STEPS_MAX; i++) {
         d->steps[i].held.len = 0;
         d->steps[i].count = 0;
+        d->steps[i].pending = 0;
     }
 }
 
@@ -282,6 +315,7 @@ int detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out) {
     if (!d->tokenizer->has_decoder && d->any) buf_putc(out, ' ');
     d->any = true;
     d->out = out;
+    work_add(&d->work, n);
     return run(d, 0, text, n);
 }
 
@@ -300,72 +334,4 @@ int tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bo
     if (rc == 0) rc = detokenizer_finish(d, out);
     detokenizer_free(d);
     return rc;
-}
-
-/* --- reading ---------------------------------------------------------------------------------------------- */
-
-/* Steps that see whole tokens cannot stand behind one that fuses them. */
-static int refuse_fused(const struct decoder_step *step, const char *type) {
-    return step->fused ? err_set(ERR_UNSUPPORTED, "%s after Fuse or ByteLevel is not supported", type) : 0;
-}
-
-static int read_replace(const cJSON *item, struct decoder_step *step) {
-    step->kind = DECODE_REPLACE;
-    TRY(pattern_from_json(&step->pattern, item));
-    if (step->pattern.code) TRY(refuse_fused(step, "Replace with a regex"));
-    return tokenizer_read_text(item, "content", &step->content);
-}
-
-static int read_strip(const cJSON *item, struct decoder_step *step) {
-    step->kind = DECODE_STRIP;
-    TRY(tokenizer_read_text(item, "content", &step->content));
-    uint32_t c;
-    const struct buf *mark = &step->content;
-    if (mark->len == 0 || (size_t)utf8_decode(mark->data, mark->len, &c) != mark->len)
-        return err_set(ERR_FORMAT, "Strip's 'content' is not one character");
-    TRY(json_get_int(item, "start", 0, 0, INT32_MAX, &step->start));
-    return json_get_int(item, "stop", 0, 0, INT32_MAX, &step->stop);
-}
-
-static int read_metaspace(const cJSON *item, struct decoder_step *step) {
-    enum prepend_scheme scheme;
-    step->kind = DECODE_METASPACE;
-    TRY(tokenizer_read_prepend_scheme(item, &scheme));
-    step->drop_first = scheme != PREPEND_NEVER;
-    TRY(tokenizer_read_text(item, "replacement", &step->pattern.literal));
-    return step->pattern.literal.len > 0 ? 0 : err_set(ERR_FORMAT, "'replacement' is not one character");
-}
-
-static int read_step(const cJSON *item, const char *type, struct decoder_step *step) {
-    if (strcmp(type, "Replace") == 0) return read_replace(item, step);
-    if (strcmp(type, "Strip") == 0) return read_strip(item, step);
-    if (strcmp(type, "Metaspace") == 0) return read_metaspace(item, step);
-    if (strcmp(type, "Fuse") == 0) {
-        step->kind = DECODE_FUSE;
-        return 0;
-    }
-    if (strcmp(type, "ByteFallback") == 0) {
-        step->kind = DECODE_BYTE_FALLBACK;
-        return refuse_fused(step, type);
-    }
-    if (strcmp(type, "ByteLevel") == 0) {
-        step->kind = DECODE_BYTE_LEVEL;
-        return refuse_fused(step, type);
-    }
-    return err_set(ERR_UNSUPPORTED, "type '%s' is not supported", type);
-}
-
-static int load_one(struct tokenizer *t, const cJSON *item, const char *type) {
-    if (t->decoder_count == STEPS_MAX) return err_set(ERR_LIMIT, "more than %d steps", STEPS_MAX);
-    struct decoder_step *step = &t->decoder[t->decoder_count];
-    const struct decoder_step *before = t->decoder_count > 0 ? step - 1 : NULL;
-    step->fused = before && (before->fused || before->kind == DECODE_FUSE || before->kind == DECODE_BYTE_LEVEL);
-    t->decoder_count++;
-    return read_step(item, type, step);
-}
-
-int tokenizer_read_decoder(struct tokenizer *t, const cJSON *item) {
-    t->has_decoder = item != NULL;
-    int rc = tokenizer_read_steps(t, item, "decoders", load_one);
-    return rc == 0 ? 0 : err_prefix(rc, "decoder");
 }

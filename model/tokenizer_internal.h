@@ -10,6 +10,7 @@
 #include <pcre2.h>
 
 #include "base/err.h"
+#include "base/interrupt.h"
 #include "base/json.h"
 #include "model/tokenizer.h"
 
@@ -51,7 +52,8 @@ struct vocab {
 
 int vocab_create(struct vocab *, size_t strings); /* room for that many */
 void vocab_free(struct vocab *);
-/* ERR_FORMAT if the id has another string or the string another id. `flags` are or-ed to those it has. */
+/* ERR_FORMAT if the id has another string or the string another id, ERR_UNSUPPORTED if too many have one hash. `flags` are
+ * or-ed to those it has. */
 int vocab_add(struct vocab *, const char *text, size_t n, int64_t id, uint8_t flags);
 int32_t vocab_find(const struct vocab *, const char *text, size_t n);       /* -1 if absent */
 int32_t vocab_find_model(const struct vocab *, const char *text, size_t n); /* tokens of the BPE model alone */
@@ -70,42 +72,115 @@ struct merges {
 
 int merges_create(struct merges *, size_t count);
 void merges_free(struct merges *);
-void merges_add(struct merges *, int32_t left, int32_t right, int32_t rank, int32_t id); /* the last one counts */
-const struct merge *merges_find(const struct merges *, int32_t left, int32_t right);     /* NULL if absent */
+/* The last one counts. ERR_UNSUPPORTED if too many have one hash. */
+int merges_add(struct merges *, int32_t left, int32_t right, int32_t rank, int32_t id);
+const struct merge *merges_find(const struct merges *, int32_t left, int32_t right); /* NULL if absent */
+
+/* --- work ------------------------------------------------------------------------------------------------- */
+
+enum { WORK_LEAST = 10000000, WORK_PER_BYTE = 128, WORK_UNASKED = 1 << 16 };
+
+/* The work on one text. What may take more than linear time is charged to it; every loop over the text tells how far it
+ * came, so that an interrupt is seen. */
+struct work {
+    const struct interrupt *interrupt;
+    int64_t left;   /* steps to charge */
+    size_t unasked; /* steps since the interrupt was last asked for; it is at once */
+};
+
+static inline void work_add(struct work *w, size_t bytes) {
+    w->left += (int64_t)bytes * WORK_PER_BYTE;
+}
+
+static inline struct work work_on(size_t bytes, const struct interrupt *interrupt) {
+    struct work w = {.interrupt = interrupt, .left = WORK_LEAST, .unasked = WORK_UNASKED};
+    work_add(&w, bytes);
+    return w;
+}
+
+static inline int work_pass(struct work *w, size_t steps) {
+    w->unasked += steps;
+    if (w->unasked < WORK_UNASKED) return 0;
+    w->unasked = 0;
+    return interrupt_asked(w->interrupt) ? err_set(ERR_INTERRUPTED, "interrupted") : 0;
+}
+
+/* ERR_UNSUPPORTED with `sentence` when no steps are left. */
+static inline int work_charge(struct work *w, size_t steps, const char *sentence) {
+    w->left -= (int64_t)steps;
+    return w->left >= 0 ? work_pass(w, steps) : err_set(ERR_UNSUPPORTED, "%s", sentence);
+}
+
+/* A chain of steps may lengthen a text again and again. */
+static inline int text_check_length(size_t n) {
+    return n <= TEXT_BYTES_MAX ? 0 : err_set(ERR_LIMIT, "a text of %zu bytes, more than %d", n, TEXT_BYTES_MAX);
+}
+
+/* --- pieces of text (tokenizer_normalize.c) --------------------------------------------------------------- */
+
+struct piece {
+    const char *text;
+    const char *plain; /* [n] of 0 and 1 as encode_options has it; NULL: nothing is */
+    size_t n;
+    bool first; /* it begins where the whole text begins */
+};
+
+/* A piece that is being made from another one; `plain` is kept where that has it, and as long as the text. */
+struct piece_buf {
+    struct buf text, plain;
+};
+void piece_buf_free(struct piece_buf *);
+void piece_copy(struct piece_buf *, const struct piece *from, size_t begin, size_t end);
+/* Appends what stands for from[begin, end): plain if any byte of that is; where it is empty, if the byte behind it is. */
+void piece_put(struct piece_buf *, const struct piece *from, size_t begin, size_t end, const char *text, size_t n);
+bool piece_has_plain(const struct piece *, size_t begin, size_t end);
+
+/* Appends the piece in a normal form (tokenizer_forms.c). `form`: options of utf8proc_map. */
+int unicode_normalize(int form, const struct piece *, struct piece_buf *out);
 
 /* --- patterns (tokenizer_pattern.c) ----------------------------------------------------------------------- */
 
 /* A literal string, or a regex in the Oniguruma syntax of tokenizer.json (as far as PCRE2 means the same). */
 struct pattern {
     struct buf literal;
-    pcre2_code *code; /* NULL: literal */
+    pcre2_code *code;    /* NULL: literal */
+    pcre2_code *counted; /* the same with a callout at each item */
+    uint32_t repeats;    /* the most that an item must be repeated */
+    uint32_t lookbehind; /* characters */
 };
 
 int pattern_compile(struct pattern *, const char *regex, size_t n);
 int pattern_from_json(struct pattern *, const cJSON *owner); /* member "pattern": {"String"|"Regex": ...} */
 void pattern_free(struct pattern *);
 
-/* PCRE2's scratch memory; one a thread at work. */
+/* What matching needs; one a thread at work. Never moves once it is created. */
 struct matcher {
+    struct work *work;
     pcre2_match_data *data;
-    pcre2_match_context *context;
+    pcre2_match_context *quick, *counted;
+    size_t window_bytes, sight_bytes; /* of quick matches */
+    /* Of the counted match under way. */
+    size_t at, item_steps;
+    int rc;
 };
-int matcher_create(struct matcher *);
+int matcher_create(struct matcher *, struct work *);
 void matcher_free(struct matcher *);
 
 /* Walks the leftmost non-overlapping matches. Zero all but the first four. */
 struct search {
     const struct pattern *pattern;
-    const struct matcher *matcher;
+    struct matcher *matcher;
     const char *text;
     size_t n;
     size_t at, begin, end;
     bool matched_before;
 };
 int search_next(struct search *, bool *found); /* the match is [begin, end) */
-/* Appends the text with every match replaced by `content`. */
-int pattern_replace(const struct pattern *, const struct matcher *, const char *text, size_t n,
-                    const struct buf *content, struct buf *out);
+/* The next match from s->at (tokenizer_match.c); ERR_UNSUPPORTED if it takes too long, ERR_INTERRUPTED. */
+int match_regex(struct search *s, bool *found);
+/* Appends the piece with every match replaced by `content`. */
+int pattern_replace(const struct pattern *, struct matcher *, const struct piece *, const struct buf *content,
+                    struct piece_buf *out);
 
 /* --- steps ------------------------------------------------------------------------------------------------ */
 
@@ -149,6 +224,7 @@ struct decoder_step {
     bool fused; /* what comes in is one running text, not tokens: a Fuse or ByteLevel came before */
     struct pattern pattern;
     struct buf content;
+    size_t *borders; /* REPLACE of fused text: [length + 1] (find_borders) */
     int64_t start, stop;
     bool drop_first; /* METASPACE */
 };
@@ -157,23 +233,21 @@ struct decoder_step {
 
 struct added_token {
     int32_t id;
-    bool single_word, lstrip, rstrip;
-};
-
-struct trie_node {
-    int32_t child, sibling; /* 0: none (the root is nobody's child) */
-    int32_t token;          /* index into added_set.tokens; -1: none ends here */
-    unsigned char byte;
+    bool special, single_word, lstrip, rstrip;
+    size_t offset, len; /* of its string in added_set.text */
 };
 
 struct added_set {
-    struct added_token *tokens;
-    int count;
-    struct trie_node *nodes;
-    int node_count, node_cap;
+    struct buf text;
+    struct added_token *tokens; /* [count]; sorted by string, each string once, when the set is finished */
+    int count, cap;
+    bool has_special;
+    size_t longest; /* bytes of the longest string */
+    int first[257]; /* tokens[first[b], first[b + 1]) begin with the byte b */
 };
 
-int added_set_add(struct added_set *, const char *text, size_t n, const struct added_token *);
+int added_set_add(struct added_set *, const char *text, size_t n, const struct added_token *); /* string aside */
+void added_set_finish(struct added_set *);                                                     /* after the last one */
 void added_set_free(struct added_set *);
 
 /* --- the tokenizer ---------------------------------------------------------------------------------------- */
@@ -219,8 +293,10 @@ struct candidate {
 struct encoder {
     const struct tokenizer *tokenizer;
     struct ids *out;
+    struct work work;
     struct matcher matcher;
-    struct buf normalized[2];
+    bool guarded; /* the piece holds plain bytes: no special token is made by merging */
+    struct piece_buf normalized[2];
     struct buf scratch[STEPS_MAX], mapped[STEPS_MAX];
     struct spans spans[STEPS_MAX];
     struct symbol *symbols;
@@ -229,14 +305,13 @@ struct encoder {
     size_t heap_count, heap_cap;
 };
 
-/* Takes a piece of text; `first`: it begins where the whole text begins. */
-typedef int (*piece_function)(struct encoder *, const char *text, size_t n, bool first);
+typedef int (*piece_function)(struct encoder *, const struct piece *);
 
-int added_split(struct encoder *, const struct added_set *, const char *text, size_t n, bool first, piece_function);
-/* *out lies in `work`, or is `text` itself where there is no normaliser. */
-int tokenizer_normalize(const struct tokenizer *, const struct matcher *, struct buf work[2], const char *text,
-                        size_t n, const char **out, size_t *out_n);
-int tokenizer_pretokenize(struct encoder *, const char *text, size_t n, bool first); /* and encode the pieces */
+int added_split(struct encoder *, const struct added_set *, const struct piece *, piece_function);
+/* *out lies in `work`, or is the piece itself where there is no normaliser. */
+int tokenizer_normalize(const struct tokenizer *, struct matcher *, struct piece_buf work[2], const struct piece *,
+                        struct piece *out);
+int tokenizer_pretokenize(struct encoder *, const struct piece *); /* and encode the pieces */
 int bpe_encode(struct encoder *, const char *word, size_t n);
 bool bpe_has_inner_mark(const char *text, size_t n); /* a SPACE_MARK behind another character */
 

@@ -1,4 +1,5 @@
-/* tokenizer.json: the model, the added tokens and the post-processor; the other parts are read where they are run.
+/* tokenizer.json: the model, the added tokens and the post-processor; the decoder is read in
+ * tokenizer_decode_load.c, the other parts where they are run.
  *
  * `truncation` and `padding` are left alone: they are settings of the program that wrote the file. */
 #include <stdio.h>
@@ -6,6 +7,8 @@
 #include <string.h>
 
 #include "model/tokenizer_internal.h"
+
+enum { TEMPLATE_MAX = 64 }; /* parts of a post-processor's template, and tokens around a text */
 
 int tokenizer_read_text(const cJSON *object, const char *name, struct buf *out) {
     const cJSON *item = json_get(object, name);
@@ -95,8 +98,7 @@ static int load_merge(struct tokenizer *t, const cJSON *item, int32_t rank, stru
             return err_set(ERR_FORMAT, "merge %d: token '%.*s' is not in the vocabulary", rank,
                            lengths[i] < 60 ? (int)lengths[i] : 60, parts[i]);
     }
-    merges_add(&t->merges, ids[0], ids[1], rank, ids[2]);
-    return 0;
+    return merges_add(&t->merges, ids[0], ids[1], rank, ids[2]);
 }
 
 static int load_merges(struct tokenizer *t, const cJSON *merges) {
@@ -185,21 +187,19 @@ int tokenizer_read_model(struct tokenizer *t, const cJSON *model, const cJSON *a
 /* --- added tokens ----------------------------------------------------------------------------------------- */
 
 /* A normalised added token is looked for in normalised text, so it is normalised itself. */
-static int add_normalized(struct tokenizer *t, const struct buf *content, const struct added_token *token) {
-    struct buf work[2] = {{0}};
-    struct matcher m = {0};
-    const char *text = NULL;
-    size_t n = 0;
-    int rc = matcher_create(&m);
-    if (rc == 0) rc = tokenizer_normalize(t, &m, work, buf_text(content), content->len, &text, &n);
-    if (rc == 0) rc = added_set_add(&t->added_normalized, text, n, token);
-    matcher_free(&m);
-    buf_free(&work[0]);
-    buf_free(&work[1]);
+static int add_normalized(struct tokenizer *t, struct matcher *m, const struct buf *content,
+                          const struct added_token *token) {
+    struct piece_buf work[2] = {{.text = {0}}, {.text = {0}}};
+    struct piece piece = {.text = buf_text(content), .n = content->len}, normal;
+    work_add(m->work, content->len);
+    int rc = tokenizer_normalize(t, m, work, &piece, &normal);
+    if (rc == 0) rc = added_set_add(&t->added_normalized, normal.text, normal.n, token);
+    piece_buf_free(&work[0]);
+    piece_buf_free(&work[1]);
     return rc;
 }
 
-static int load_added_token(struct tokenizer *t, const cJSON *item, struct buf *content) {
+static int load_added_token(struct tokenizer *t, struct matcher *m, const cJSON *item, struct buf *content) {
     struct added_token token = {0};
     bool special, normalized;
     int64_t id;
@@ -213,8 +213,9 @@ static int load_added_token(struct tokenizer *t, const cJSON *item, struct buf *
     TRY(json_get_bool(item, "rstrip", false, &token.rstrip));
     TRY(vocab_add(&t->vocab, buf_text(content), content->len, id, TOKEN_ADDED | (special ? TOKEN_SPECIAL : 0)));
     token.id = (int32_t)id;
+    token.special = special;
     t->added_count++;
-    return normalized ? add_normalized(t, content, &token)
+    return normalized ? add_normalized(t, m, content, &token)
                       : added_set_add(&t->added_raw, buf_text(content), content->len, &token);
 }
 
@@ -222,11 +223,16 @@ int tokenizer_read_added(struct tokenizer *t, const cJSON *list) {
     if (!list) return 0;
     if (!cJSON_IsArray(list)) return err_set(ERR_FORMAT, "added_tokens is no list");
     struct buf content = {0};
-    int rc = 0, index = 0;
+    struct work work = work_on(0, NULL);
+    struct matcher m;
+    int rc = matcher_create(&m, &work), index = 0;
     for (const cJSON *item = list->child; item && rc == 0; item = item->next, index++) {
-        rc = load_added_token(t, item, &content);
+        rc = load_added_token(t, &m, item, &content);
         if (rc != 0) err_prefix(rc, "added_tokens[%d]", index);
     }
+    added_set_finish(&t->added_raw);
+    added_set_finish(&t->added_normalized);
+    matcher_free(&m);
     buf_free(&content);
     return rc;
 }
@@ -242,6 +248,7 @@ static int read_template_token(const struct tokenizer *t, const cJSON *table, co
         if (!json_int(item, &id) || id < 0 || id >= t->vocab.size || !(t->vocab.tokens[id].flags & TOKEN_PRESENT))
             return err_set(ERR_FORMAT, "special token '%s' has an id that the vocabulary lacks", name);
         ids_push(out, (int32_t)id);
+        if (out->len > TEMPLATE_MAX) return err_set(ERR_LIMIT, "more than %d special tokens", TEMPLATE_MAX);
     }
     return 0;
 }
@@ -251,7 +258,9 @@ static int read_template(struct tokenizer *t, const cJSON *item) {
     if (!cJSON_IsArray(single)) return err_set(ERR_FORMAT, "'single' is missing or no list");
     bool seen = false;
     struct ids before = {0}, after = {0};
-    int rc = 0;
+    int rc = cJSON_GetArraySize(single) <= TEMPLATE_MAX
+                 ? 0
+                 : err_set(ERR_LIMIT, "'single' has more than %d parts", TEMPLATE_MAX);
     for (const cJSON *part = single->child; part && rc == 0; part = part->next) {
         const cJSON *special = json_get(part, "SpecialToken");
         struct buf name = {0};
@@ -274,6 +283,8 @@ static int read_template(struct tokenizer *t, const cJSON *item) {
     }
     ids_free(&before);
     ids_free(&after);
+    if (t->prefix.len + t->suffix.len > TEMPLATE_MAX)
+        rc = err_set(ERR_LIMIT, "more than %d special tokens around a text", TEMPLATE_MAX);
     return rc;
 }
 

@@ -1,81 +1,87 @@
 /* Normalisers: Prepend, Replace, NFC, NFD, NFKC, NFKD, Strip, Lowercase. */
-#include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
 
 #include "model/tokenizer_internal.h"
 
-static bool is_ascii(const char *text, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)text[i] >= 0x80) return false;
-    return true;
+/* --- pieces ----------------------------------------------------------------------------------------------- */
+
+void piece_buf_free(struct piece_buf *b) {
+    buf_free(&b->text);
+    buf_free(&b->plain);
 }
 
-/* The four normal forms; ASCII is in all of them. */
-static int normalize_unicode(int form, const char *text, size_t n, struct buf *out) {
-    if (is_ascii(text, n)) {
-        buf_append(out, text, n);
-        return 0;
-    }
-    utf8proc_uint8_t *result = NULL;
-    utf8proc_ssize_t length =
-        utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, &result, (utf8proc_option_t)form);
-    if (length < 0) return err_set(ERR_MEMORY, "cannot normalise the text: %s", utf8proc_errmsg(length));
-    buf_append(out, result, (size_t)length);
-    free(result);
-    return 0;
+bool piece_has_plain(const struct piece *p, size_t begin, size_t end) {
+    return p->plain && begin < end && memchr(p->plain + begin, 1, end - begin) != NULL;
 }
 
-static void lowercase(const char *text, size_t n, struct buf *out) {
-    for (size_t at = 0; at < n;) {
+void piece_copy(struct piece_buf *out, const struct piece *from, size_t begin, size_t end) {
+    buf_append(&out->text, from->text + begin, end - begin);
+    if (from->plain) buf_append(&out->plain, from->plain + begin, end - begin);
+}
+
+void piece_put(struct piece_buf *out, const struct piece *from, size_t begin, size_t end, const char *text, size_t n) {
+    buf_append(&out->text, text, n);
+    if (!from->plain) return;
+    if (begin == end && end < from->n) end++;
+    buf_reserve(&out->plain, n);
+    memset(out->plain.data + out->plain.len, piece_has_plain(from, begin, end), n);
+    out->plain.len += n;
+}
+
+/* --- steps ------------------------------------------------------------------------------------------------ */
+
+static void lowercase(const struct piece *p, struct piece_buf *out) {
+    for (size_t at = 0; at < p->n;) {
         uint32_t c;
-        int length = utf8_decode(text + at, n - at, &c);
-        char lower[4];
-        if (c == 0x130) /* I with a dot above: the one character whose lower case is two */
-            buf_puts(out, "i\xcc\x87");
-        else
-            buf_append(out, lower, (size_t)utf8_encode((uint32_t)utf8proc_tolower((utf8proc_int32_t)c), lower));
-        at += (size_t)length;
+        size_t end = at + (size_t)utf8_decode(p->text + at, p->n - at, &c);
+        char lower[4] = "i\xcc\x87"; /* of I with a dot above, the one character whose lower case is two */
+        int length = c == 0x130 ? 3 : utf8_encode((uint32_t)utf8proc_tolower((utf8proc_int32_t)c), lower);
+        piece_put(out, p, at, end, lower, (size_t)length);
+        at = end;
     }
 }
 
-static int run_step(const struct normalizer_step *step, const struct matcher *m, const char *text, size_t n,
-                    struct buf *out) {
+static int run_step(const struct normalizer_step *step, struct matcher *m, const struct piece *p,
+                    struct piece_buf *out) {
     switch (step->kind) {
     case NORM_PREPEND:
-        if (n > 0) buf_append(out, buf_text(&step->content), step->content.len);
-        buf_append(out, text, n);
+        if (p->n > 0) piece_put(out, p, 0, 0, buf_text(&step->content), step->content.len);
+        piece_copy(out, p, 0, p->n);
         return 0;
     case NORM_REPLACE:
-        return pattern_replace(&step->pattern, m, text, n, &step->content, out);
+        return pattern_replace(&step->pattern, m, p, &step->content, out);
     case NORM_UNICODE:
-        return normalize_unicode(step->unicode_form, text, n, out);
+        return unicode_normalize(step->unicode_form, p, out);
     case NORM_STRIP: {
-        size_t left = step->left ? unicode_leading_spaces(text, n) : 0;
-        size_t right = step->right ? unicode_trailing_spaces(text + left, n - left) : 0;
-        buf_append(out, text + left, n - left - right);
+        size_t left = step->left ? unicode_leading_spaces(p->text, p->n) : 0;
+        size_t right = step->right ? unicode_trailing_spaces(p->text + left, p->n - left) : 0;
+        piece_copy(out, p, left, p->n - right);
         return 0;
     }
     case NORM_LOWERCASE:
-        lowercase(text, n, out);
+        lowercase(p, out);
         return 0;
     }
     return err_set(ERR_INTERNAL, "unknown normaliser");
 }
 
-int tokenizer_normalize(const struct tokenizer *t, const struct matcher *m, struct buf work[2], const char *text,
-                        size_t n, const char **out, size_t *out_n) {
+int tokenizer_normalize(const struct tokenizer *t, struct matcher *m, struct piece_buf work[2], const struct piece *p,
+                        struct piece *out) {
+    *out = *p;
     for (int i = 0; i < t->normalizer_count; i++) {
-        struct buf *to = &work[i & 1];
-        buf_clear(to);
-        TRY(run_step(&t->normalizer[i], m, text, n, to));
-        text = buf_text(to);
-        n = to->len;
+        struct piece_buf *to = &work[i & 1];
+        buf_clear(&to->text);
+        buf_clear(&to->plain);
+        TRY(work_pass(m->work, out->n));
+        TRY(run_step(&t->normalizer[i], m, out, to));
+        TRY(text_check_length(to->text.len));
+        *out = (struct piece){buf_text(&to->text), p->plain ? buf_text(&to->plain) : NULL, to->text.len, p->first};
     }
-    *out = text;
-    *out_n = n;
     return 0;
 }
+
+/* --- reading ---------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *type;

@@ -9,7 +9,7 @@
 
 #define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}"
 
-enum { PATTERN_BYTES_MAX = 1 << 16, STEPS_PER_BYTE = 64, STEPS_LEAST = 10000000 };
+enum { PATTERN_BYTES_MAX = 1 << 16, LOOKBEHIND_MAX = 255, REASON_BYTES = 160 };
 
 static int fail_unsupported(const char *regex, size_t n, const char *what) {
     return err_set(ERR_UNSUPPORTED, "regex '%.*s' has %s, which is not supported", n < 200 ? (int)n : 200, regex, what);
@@ -35,7 +35,9 @@ static int translate_escape(const char *regex, size_t n, size_t at, bool in_clas
     case 'H':
     case 'K':
     case 'Q':
-        return fail_unsupported(regex, n, "\\h, \\H, \\K or \\Q");
+    case 'G': /* of a match in windows it would be their beginning */
+    case 'X': /* looks back over any number of characters, which nothing counts */
+        return fail_unsupported(regex, n, "\\h, \\H, \\K, \\Q, \\G or \\X");
     default:
         buf_append(out, regex + at, 2);
         return 0;
@@ -47,7 +49,16 @@ static bool is_posix_class(const char *regex, size_t n, size_t at) {
     return at + 1 < n && regex[at + 1] == ':' && memmem(regex + at, n - at, ":]", 2) != NULL;
 }
 
-static int translate(const char *regex, size_t n, struct buf *out) {
+/* The number in a quantifier {n...} at regex[at]; 0 if it is none. */
+static uint32_t read_repeats(const char *regex, size_t n, size_t at) {
+    uint32_t count = 0;
+    while (++at < n && regex[at] >= '0' && regex[at] <= '9' && count <= UINT16_MAX)
+        count = 10 * count + (uint32_t)(regex[at] - '0');
+    return count;
+}
+
+/* *repeats = the most that an item must be repeated. */
+static int translate(const char *regex, size_t n, struct buf *out, uint32_t *repeats) {
     size_t class_at = 0; /* first character that may end the class; 0: outside */
     for (size_t i = 0; i < n; i++) {
         char c = regex[i];
@@ -70,32 +81,52 @@ static int translate(const char *regex, size_t n, struct buf *out) {
             class_at = 0;
         } else if (!class_at && c == '(' && i + 1 < n && regex[i + 1] == '*') {
             return fail_unsupported(regex, n, "'(*'");
+        } else if (!class_at && c == '{') {
+            uint32_t count = read_repeats(regex, n, i);
+            if (count > *repeats) *repeats = count;
         }
         buf_putc(out, c);
     }
     return 0;
 }
 
-int pattern_compile(struct pattern *p, const char *regex, size_t n) {
-    if (n > PATTERN_BYTES_MAX) return err_set(ERR_LIMIT, "a regex of %zu bytes, more than %d", n, PATTERN_BYTES_MAX);
-    struct buf translated = {0};
-    int rc = translate(regex, n, &translated);
-    if (rc != 0) {
-        buf_free(&translated);
-        return rc;
-    }
+static int compile(pcre2_code **out, const struct buf *regex, uint32_t options) {
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
     if (context) pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     int code = 0;
     PCRE2_SIZE at = 0;
-    p->code = pcre2_compile((PCRE2_SPTR)buf_text(&translated), translated.len,
-                            PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &at, context);
+    options |= PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;
+    *out = pcre2_compile((PCRE2_SPTR)buf_text(regex), regex->len, options, &code, &at, context);
     pcre2_compile_context_free(context);
-    buf_free(&translated);
-    if (p->code) return 0;
-    PCRE2_UCHAR reason[160];
+    if (*out) return 0;
+    PCRE2_UCHAR reason[REASON_BYTES];
     pcre2_get_error_message(code, reason, sizeof reason);
-    return err_set(ERR_UNSUPPORTED, "regex '%.*s': %s", n < 200 ? (int)n : 200, regex, (const char *)reason);
+    return err_set(ERR_UNSUPPORTED, "%s", (const char *)reason);
+}
+
+static int compile_twice(struct pattern *p, const struct buf *translated) {
+    TRY(compile(&p->code, translated, 0));
+    TRY(compile(&p->counted, translated, PCRE2_AUTO_CALLOUT | PCRE2_NO_START_OPTIMIZE));
+    uint32_t references = 0;
+    pcre2_pattern_info(p->code, PCRE2_INFO_BACKREFMAX, &references);
+    pcre2_pattern_info(p->code, PCRE2_INFO_MAXLOOKBEHIND, &p->lookbehind);
+    /* Nothing counts what a backreference compares before it fails. */
+    if (references > 0) return err_set(ERR_UNSUPPORTED, "backreferences are not supported");
+    if (p->lookbehind > LOOKBEHIND_MAX)
+        return err_set(ERR_UNSUPPORTED, "a lookbehind of %u characters, more than %d", p->lookbehind, LOOKBEHIND_MAX);
+    return 0;
+}
+
+int pattern_compile(struct pattern *p, const char *regex, size_t n) {
+    if (n > PATTERN_BYTES_MAX) return err_set(ERR_LIMIT, "a regex of %zu bytes, more than %d", n, PATTERN_BYTES_MAX);
+    struct buf translated = {0};
+    int rc = translate(regex, n, &translated, &p->repeats);
+    if (rc == 0) {
+        rc = compile_twice(p, &translated);
+        if (rc != 0) err_prefix(rc, "regex '%.*s'", n < 200 ? (int)n : 200, regex);
+    }
+    buf_free(&translated);
+    return rc;
 }
 
 int pattern_from_json(struct pattern *p, const cJSON *owner) {
@@ -115,39 +146,11 @@ int pattern_from_json(struct pattern *p, const cJSON *owner) {
 void pattern_free(struct pattern *p) {
     buf_free(&p->literal);
     pcre2_code_free(p->code);
-    p->code = NULL;
+    pcre2_code_free(p->counted);
+    p->code = p->counted = NULL;
 }
 
-int matcher_create(struct matcher *m) {
-    m->data = pcre2_match_data_create(1, NULL);
-    m->context = pcre2_match_context_create(NULL);
-    return m->data && m->context ? 0 : err_set(ERR_MEMORY, "no memory for matching a regex");
-}
-
-void matcher_free(struct matcher *m) {
-    pcre2_match_data_free(m->data);
-    pcre2_match_context_free(m->context);
-    *m = (struct matcher){0};
-}
-
-static int match_regex(struct search *s, bool *found) {
-    /* Backtracking in proportion to the text is normal (a run of spaces); what goes far beyond is a bad regex. */
-    uint64_t steps = STEPS_LEAST + (uint64_t)s->n * STEPS_PER_BYTE;
-    pcre2_set_match_limit(s->matcher->context, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
-    int rc = pcre2_match(s->pattern->code, (PCRE2_SPTR)s->text, s->n, s->at, PCRE2_NO_UTF_CHECK, s->matcher->data,
-                         s->matcher->context);
-    *found = rc >= 0;
-    if (rc == PCRE2_ERROR_NOMATCH) return 0;
-    if (rc < 0) {
-        PCRE2_UCHAR reason[160];
-        pcre2_get_error_message(rc, reason, sizeof reason);
-        return err_set(ERR_UNSUPPORTED, "a regex of the tokenizer failed on this text: %s", (const char *)reason);
-    }
-    const PCRE2_SIZE *range = pcre2_get_ovector_pointer(s->matcher->data);
-    s->begin = range[0];
-    s->end = range[1];
-    return 0;
-}
+/* --- searching -------------------------------------------------------------------------------------------- */
 
 static int match_literal(struct search *s, bool *found) {
     const struct buf *literal = &s->pattern->literal;
@@ -157,7 +160,7 @@ static int match_literal(struct search *s, bool *found) {
         s->begin = (size_t)(at - s->text);
         s->end = s->begin + literal->len;
     }
-    return 0;
+    return work_pass(s->matcher->work, (at ? s->end : s->n) - s->at);
 }
 
 /* An empty match right behind the last match does not count. */
@@ -177,18 +180,19 @@ int search_next(struct search *s, bool *found) {
     return 0;
 }
 
-int pattern_replace(const struct pattern *p, const struct matcher *m, const char *text, size_t n,
-                    const struct buf *content, struct buf *out) {
-    struct search s = {p, m, text, n, 0, 0, 0, false};
+int pattern_replace(const struct pattern *p, struct matcher *m, const struct piece *in, const struct buf *content,
+                    struct piece_buf *out) {
+    struct search s = {p, m, in->text, in->n, 0, 0, 0, false};
     size_t done = 0;
     for (;;) {
         bool found;
         TRY(search_next(&s, &found));
         if (!found) break;
-        buf_append(out, text + done, s.begin - done);
-        buf_append(out, buf_text(content), content->len);
+        piece_copy(out, in, done, s.begin);
+        piece_put(out, in, s.begin, s.end, buf_text(content), content->len);
+        TRY(text_check_length(out->text.len));
         done = s.end;
     }
-    buf_append(out, text + done, n - done);
+    piece_copy(out, in, done, in->n);
     return 0;
 }

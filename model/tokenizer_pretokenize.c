@@ -161,6 +161,8 @@ static int run_metaspace(struct encoder *e, int index, const char *text, size_t 
 
 static int run_from(struct encoder *e, int index, const char *text, size_t n, bool first) {
     if (n == 0) return 0;
+    TRY(text_check_length(n));
+    TRY(work_pass(&e->work, n));
     if (index == e->tokenizer->pre_count) return bpe_encode(e, text, n);
     switch (e->tokenizer->pre[index].kind) {
     case PRE_SPLIT:
@@ -173,8 +175,8 @@ static int run_from(struct encoder *e, int index, const char *text, size_t n, bo
     return err_set(ERR_INTERNAL, "unknown pre-tokenizer");
 }
 
-int tokenizer_pretokenize(struct encoder *e, const char *text, size_t n, bool first) {
-    return run_from(e, 0, text, n, first);
+int tokenizer_pretokenize(struct encoder *e, const struct piece *p) {
+    return run_from(e, 0, p->text, p->n, p->first);
 }
 
 /* --- reading ---------------------------------------------------------------------------------------------- */

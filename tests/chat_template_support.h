@@ -8,6 +8,7 @@
 
 struct chat_template *template_open(const char *dir); /* the directory has a template that is recognised */
 struct buf template_render(const struct chat_template *, const struct chat_message *, int count, bool think);
+struct buf template_next(const struct chat_template *, const struct chat_message *user, bool cut, bool think);
 void template_check_text(const struct buf *got, const char *want, size_t n);
 
 #endif

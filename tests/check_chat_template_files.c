@@ -5,6 +5,7 @@
 
 #include "tests/chat_template_support.h"
 #include "tests/damage.h"
+#include "tests/tokenizer_support.h"
 
 /* tokenizer_config.json of the temporary directory. */
 static void write_config(const char *json) {
@@ -175,6 +176,24 @@ START_TEST(no_template_means_completion)
 }
 END_TEST
 
+/* Loop index: which file is a link to nothing. */
+START_TEST(a_link_that_leads_nowhere_is_an_error_that_names_it)
+{
+    static const char *const names[] = {"tokenizer_config.json", "chat_template.jinja"};
+    struct chat_template *t = (void *)"";
+    char path[256];
+    write_template(CHATML);
+    snprintf(path, sizeof path, "%s/%s", temp_dir(), names[_i]);
+    unlink(path);
+    ck_assert_int_eq(symlink("../blobs/pruned", path), 0);
+    ck_assert_int_eq(chat_template_load(&t, temp_dir()), ERR_IO);
+    ck_assert_ptr_null(t);
+    check_sentence();
+    ck_assert_msg(strstr(err_message(), names[_i]) && strstr(err_message(), "No such file"), "%s", err_message());
+    unlink(path);
+}
+END_TEST
+
 START_TEST(lists_and_separate_files_are_read)
 {
     struct chat_message user = {"user", "hi", 2};
@@ -233,9 +252,8 @@ START_TEST(content_may_hold_nul)
     struct chat_message user = {"user", "a\0b", 3};
     write_template(CHATML);
     struct chat_template *t = template_open(temp_dir());
-    struct buf text = template_render(t, &user, 1, true), next = {0};
+    struct buf text = template_render(t, &user, 1, true), next = template_next(t, &user, true, true);
     template_check_text(&text, "<|im_start|>user\na\0b<|im_end|>\n<|im_start|>assistant\n", 53);
-    ck_ok(chat_template_next(t, &user, true, true, &next));
     template_check_text(&next, "<|im_end|>\n<|im_start|>user\na\0b<|im_end|>\n<|im_start|>assistant\n", 64);
     buf_free(&text);
     buf_free(&next);
@@ -258,7 +276,7 @@ END_TEST
 START_TEST(impossible_conversations_are_refused)
 {
     struct chat_message tool = {"tool", "x", 1};
-    struct buf out = {0};
+    struct chat_text out = {{0}, {0}};
     write_template(CHATML);
     struct chat_template *t = template_open(temp_dir());
     ck_assert_int_eq(chat_template_render(t, NULL, 0, true, &out), ERR_USAGE);
@@ -266,8 +284,8 @@ START_TEST(impossible_conversations_are_refused)
     ck_assert_int_eq(chat_template_render(t, &tool, 1, true, &out), ERR_USAGE);
     ck_assert_str_eq(err_message(), "message 1 has the role 'tool', expected system, user or assistant");
     ck_assert_int_eq(chat_template_next(t, &tool, false, true, &out), ERR_USAGE);
-    ck_assert_uint_eq(out.len, 0);
-    buf_free(&out);
+    ck_assert_uint_eq(out.text.len, 0);
+    chat_text_free(&out);
     chat_template_free(t);
 }
 END_TEST
@@ -275,10 +293,11 @@ END_TEST
 static void use_damaged(const struct chat_template *t) {
     struct chat_message messages[] = {{"system", "s", 1}, {"user", " u ", 3}, {"assistant", "<think>t</think>a", 17}};
     for (int count = 1; count <= 3; count++) {
-        struct buf out = {0};
+        struct chat_text out = {{0}, {0}};
         chat_template_render(t, messages, count, count & 1, &out);
         ck_ok(chat_template_next(t, &messages[1], true, false, &out));
-        buf_free(&out);
+        ck_assert_uint_eq(out.text.len, out.plain.len);
+        chat_text_free(&out);
     }
 }
 
@@ -320,6 +339,33 @@ START_TEST(damaged_configurations_load_or_fail_with_one_line)
 }
 END_TEST
 
+static void check_slow_template(const char *jinja, const char *name, const char *kind) {
+    struct chat_template *t;
+    write_template(jinja);
+    int64_t start = tokenizer_cpu_us();
+    if (name)
+        ck_ok(chat_template_by_name(&t, name, temp_dir()));
+    else
+        ck_ok(chat_template_load(&t, temp_dir()));
+    ck_assert_int_lt(tokenizer_cpu_us() - start, 2000000); /* measured: 0.02 s */
+    ck_assert_str_eq(chat_template_name(t), kind);
+    chat_template_free(t);
+}
+
+START_TEST(templates_take_no_quadratic_time)
+{
+    struct buf jinja = {0};
+    buf_puts(&jinja, "{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\n");
+    while (jinja.len < 900000) buf_puts(&jinja, "<|x"); /* a marker that never closes */
+    buf_puts(&jinja, "<|im_end|>\\n' }}{% endif %}" CHATML);
+    check_slow_template(jinja.data, NULL, "chatml");
+    buf_clear(&jinja);
+    while (jinja.len < 900000) buf_puts(&jinja, "<|im_start|>system\n"); /* a turn that never closes */
+    check_slow_template(jinja.data, "qwen2.5", "qwen2.5");
+    buf_free(&jinja);
+}
+END_TEST
+
 Suite *check_chat_template_files(void) {
     Suite *suite = suite_create("chat_template_files");
     TCase *recognising = tcase_create("recognising");
@@ -333,12 +379,14 @@ Suite *check_chat_template_files(void) {
 
     TCase *files = tcase_create("files");
     tcase_add_test(files, no_template_means_completion);
+    tcase_add_loop_test(files, a_link_that_leads_nowhere_is_an_error_that_names_it, 0, 2);
     tcase_add_test(files, lists_and_separate_files_are_read);
     tcase_add_test(files, wrong_types_are_refused_in_one_sentence);
     tcase_add_test(files, content_may_hold_nul);
     tcase_add_test(files, white_space_is_trimmed_as_python_does);
     tcase_add_test(files, impossible_conversations_are_refused);
     tcase_add_test(files, damaged_configurations_load_or_fail_with_one_line);
+    tcase_add_test(files, templates_take_no_quadratic_time);
     suite_add_tcase(suite, files);
     return suite;
 }

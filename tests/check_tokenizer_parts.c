@@ -417,7 +417,7 @@ START_TEST(runaway_regex_ends_with_an_error)
     char text[2000];
     struct ids ids = {0};
     memset(text, 'a', sizeof text);
-    ck_assert_int_eq(tokenizer_encode(t, text, sizeof text, false, &ids), ERR_UNSUPPORTED);
+    ck_assert_int_eq(tokenizer_encode(t, text, sizeof text, NULL, &ids), ERR_UNSUPPORTED);
     ck_assert_msg(strstr(err_message(), "regex"), "%s", err_message());
     ids_free(&ids);
     tokenizer_free(t);

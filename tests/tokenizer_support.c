@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/damage.h"
 
@@ -34,7 +35,7 @@ void tokenizer_refuse_text(const char *json, int code, const char *part) {
 
 struct ids tokenizer_encode_all(const struct tokenizer *t, const char *text, size_t n, bool special) {
     struct ids ids = {0};
-    ck_ok(tokenizer_encode(t, text, n, special, &ids));
+    ck_ok(tokenizer_encode(t, text, n, &(struct encode_options){.special = special}, &ids));
     return ids;
 }
 
@@ -66,4 +67,10 @@ void tokenizer_check_streaming(const struct tokenizer *t, const struct ids *ids,
     detokenizer_free(d);
     buf_free(&streamed);
     buf_free(&whole);
+}
+
+int64_t tokenizer_cpu_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }

@@ -20,4 +20,7 @@ void tokenizer_check_text(const struct buf *got, const struct buf *want);
 /* Streams the ids: every piece is whole characters, and all of them make the text of tokenizer_decode. */
 void tokenizer_check_streaming(const struct tokenizer *, const struct ids *, bool skip_special);
 
+/* Time of this process alone, so that a busy machine does not count. */
+int64_t tokenizer_cpu_us(void);
+
 #endif
