@@ -9,7 +9,7 @@
 #include "cli/batch_fields.h"
 #include "cli/options.h"
 #include "engine/engine.h"
-#include "model/chat_encode.h"
+#include "model/text/chat_encode.h"
 
 /* What parsing needs to know of the run. */
 struct request_context {

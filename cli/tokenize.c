@@ -2,7 +2,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/io.h"
-#include "model/tokenizer.h"
+#include "model/text/tokenizer.h"
 
 struct tokenize {
     const struct options *o;

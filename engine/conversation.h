@@ -6,7 +6,7 @@
 #define DUET_ENGINE_CONVERSATION_H
 
 #include "engine/engine.h"
-#include "model/chat_encode.h"
+#include "model/text/chat_encode.h"
 
 struct conversation;
 

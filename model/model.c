@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "model/binder.h"
 #include "model/families/family.h"
-#include "model/shape.h"
+#include "model/files/shape.h"
 
 /* --- opening ---------------------------------------------------------------------------------------------- */
 

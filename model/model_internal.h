@@ -3,9 +3,9 @@
 #define DUET_MODEL_MODEL_INTERNAL_H
 
 #include "model/cache.h"
+#include "model/files/safetensors.h"
 #include "model/model.h"
 #include "model/pass.h"
-#include "model/safetensors.h"
 
 /* A layer's weights, of which a family has some. */
 struct layer {

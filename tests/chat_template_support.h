@@ -3,7 +3,7 @@
 #define DUET_TESTS_CHAT_TEMPLATE_SUPPORT_H
 
 #include "base/json.h"
-#include "model/chat_template.h"
+#include "model/text/chat_template.h"
 #include "tests/support.h"
 
 struct chat_template *template_open(const char *dir); /* the directory has a template that is recognised */

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/chat_encode.h"
+#include "model/text/chat_encode.h"
 #include "tests/chat_template_support.h"
 
 enum { MESSAGES_MAX = 8 };

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "base/json.h"
-#include "model/chat_encode.h"
+#include "model/text/chat_encode.h"
 #include "tests/program.h"
 #include "tests/support.h"
 #include "tests/talk.h"

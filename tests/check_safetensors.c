@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 #include "tests/damage.h"
 #include "tests/support.h"
 
@@ -118,7 +118,10 @@ START_TEST(weight_checks_shape_and_dtype_and_names_the_file)
         int dims;
         const char *words;
     } wrong[] = {
-        {"b.weight", {3, 2}, 2, "model.safetensors: tensor 'b.weight' is [2, 3] BF16, expected [3, 2] BF16, F16 or F32"},
+        {"b.weight",
+         {3, 2},
+         2,
+         "model.safetensors: tensor 'b.weight' is [2, 3] BF16, expected [3, 2] BF16, F16 or F32"},
         {"b.weight", {6}, 1, "tensor 'b.weight' is [2, 3] BF16, expected [6] BF16, F16 or F32"},
         {"b.weight", {3}, 1, "expected [3]"},
         {"a", {2, 1}, 2, "tensor 'a' is [2] F32, expected [2, 1]"},

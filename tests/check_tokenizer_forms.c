@@ -3,7 +3,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "model/tokenizer_internal.h"
+#include "model/text/tokenizer_internal.h"
 #include "tests/damage.h"
 #include "tests/tokenizer_support.h"
 

@@ -162,7 +162,7 @@ END_TEST
 
 /* --- strings and merges that collide -------------------------------------------------------------------------- */
 
-/* The hashes of model/tokenizer_vocab.c: where the files are not refused, they are others now. */
+/* The hashes of model/text/tokenizer_vocab.c: where the files are not refused, they are others now. */
 static uint32_t hash_of_text(const char *text) {
     uint64_t h = 0xcbf29ce484222325u;
     for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/tokenizer_internal.h"
+#include "model/text/tokenizer_internal.h"
 #include "tests/damage.h"
 #include "tests/tokenizer_support.h"
 

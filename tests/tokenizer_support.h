@@ -3,7 +3,7 @@
 #define DUET_TESTS_TOKENIZER_SUPPORT_H
 
 #include "base/json.h"
-#include "model/tokenizer.h"
+#include "model/text/tokenizer.h"
 #include "tests/support.h"
 
 #define MARK "\xe2\x96\x81" /* U+2581, a space in the sentencepiece dialect */
