@@ -10,6 +10,7 @@
 #include "graphs/pool.h"
 #include "model/cache.h"
 #include "model/config.h"
+#include "model/files/checkpoint.h"
 #include "model/ops.h"
 
 struct model;
@@ -25,11 +26,10 @@ struct model_limits {
 
 enum logits_rows { LOGITS_NONE, LOGITS_LAST, LOGITS_ALL };
 
-/* Reads and validates config and tensors of DIR; every tensor's shape and type is checked, unknown tensors are
- * refused by name. Allocates (heap). `name` ("target", "draft") prefixes slice names. */
-int model_open(struct model **out, const char *dir, const char *name, struct device *device);
-/* The same without files: `shape` as model_shape_load takes it, random bf16 weights made by model_upload. */
-int model_open_random(struct model **out, const char *shape, const char *name, struct device *device);
+/* Reads and validates configuration and tensors of a checkpoint, which must outlive the model; every tensor's shape and type is
+ * checked, unknown tensors are refused by name. Without files the weights are random, bf16, made by model_upload. Allocates (heap).
+ * `name` ("target", "draft") prefixes slice names. */
+int model_open(struct model **out, const struct checkpoint *, const char *name, struct device *device);
 void model_close(struct model *);
 const struct model_config *model_get_config(const struct model *);
 const struct cache *model_get_cache(const struct model *);

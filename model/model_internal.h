@@ -63,7 +63,7 @@ enum scratch {
 
 struct model {
     char name[16];
-    char *dir;
+    const struct checkpoint *checkpoint;
     struct device *device;
     const struct ops *ops;
     struct model_config config;

@@ -4,7 +4,7 @@
 
 struct chat_template *template_open(const char *dir) {
     struct chat_template *t;
-    ck_ok(chat_template_load(&t, dir));
+    ck_ok(checkpoint_chat_template(test_checkpoint(dir), NULL, &t));
     ck_assert_ptr_nonnull(t);
     return t;
 }

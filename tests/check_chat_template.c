@@ -84,7 +84,7 @@ static bool subject_load(struct subject *s, int index) {
     snprintf(relative, sizeof relative, "fixtures/templates/%s", templates[index].name);
     s->chat_template = template_open(shared_path(relative));
     snprintf(relative, sizeof relative, "tokenizers/%s", templates[index].tokenizer);
-    ck_ok(tokenizer_load(&s->tokenizer, shared_path(relative)));
+    ck_ok(checkpoint_tokenizer(test_checkpoint(shared_path(relative)), &s->tokenizer));
     return true;
 }
 
@@ -139,7 +139,7 @@ END_TEST
 
 static void check_reference_prompts(const cJSON *list, struct chat_template *t, const char *tokenizer_dir) {
     struct tokenizer *tokenizer;
-    ck_ok(tokenizer_load(&tokenizer, tokenizer_dir));
+    ck_ok(checkpoint_tokenizer(test_checkpoint(tokenizer_dir), &tokenizer));
     for (const cJSON *item = list->child; item; item = item->next) {
         struct buf prompt = {0};
         ck_assert(json_string(json_get(item, "prompt"), &prompt));

@@ -100,7 +100,7 @@ START_TEST(unknown_templates_are_refused_with_a_hint)
 {
     struct chat_template *t;
     write_template(strangers[_i]);
-    ck_assert_int_eq(chat_template_load(&t, temp_dir()), ERR_UNSUPPORTED);
+    ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t), ERR_UNSUPPORTED);
     ck_assert_ptr_null(t);
     check_sentence();
     ck_assert(strstr(err_message(), "/tokenizer_config.json: the chat template is none that duet knows"));
@@ -116,7 +116,7 @@ START_TEST(names_override_templates)
     write_template(strangers[0]);
     snprintf(names, sizeof names, "%s", chat_template_names());
     for (char *save, *name = strtok_r(names, ", ", &save); name; name = strtok_r(NULL, ", ", &save)) {
-        ck_ok(chat_template_by_name(&t, name, temp_dir()));
+        ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), name, &t));
         ck_assert_str_eq(chat_template_name(t), name);
         struct buf text = template_render(t, &user, 1, true);
         ck_assert_ptr_nonnull(strstr(text.data, "hi"));
@@ -124,7 +124,7 @@ START_TEST(names_override_templates)
         buf_free(&text);
         chat_template_free(t);
     }
-    ck_assert_int_eq(chat_template_by_name(&t, "gemma", temp_dir()), ERR_USAGE);
+    ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), "gemma", &t), ERR_USAGE);
     ck_assert_ptr_null(t);
     ck_assert_ptr_nonnull(strstr(err_message(), "'gemma', expected one of chatml"));
 }
@@ -134,7 +134,7 @@ START_TEST(family_tokens_stand_in_where_the_directory_names_none)
 {
     struct chat_message user = {"user", "hi", 2};
     struct chat_template *t;
-    ck_ok(chat_template_by_name(&t, "llama2", temp_dir()));
+    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), "llama2", &t));
     struct buf text = template_render(t, &user, 1, true);
     ck_assert_str_eq(text.data, "<s>[INST] hi [/INST]");
     ck_assert_str_eq(chat_template_end_of_turn(t), "</s>");
@@ -153,7 +153,7 @@ START_TEST(default_system_prompt_is_the_models_own)
         return;
     }
     for (int own = 0; own < 2; own++) {
-        ck_ok(chat_template_by_name(&t, own ? "qwen2.5" : "chatml", dir));
+        ck_ok(checkpoint_chat_template(test_checkpoint(dir), own ? "qwen2.5" : "chatml", &t));
         struct buf text = template_render(t, &user, 1, true);
         ck_assert_int_eq(strstr(text.data, "You are a helpful assistant.<|im_end|>\n") != NULL, own);
         buf_free(&text);
@@ -167,11 +167,11 @@ END_TEST
 START_TEST(no_template_means_completion)
 {
     struct chat_template *t = (void *)"";
-    ck_ok(chat_template_load(&t, temp_dir()));
+    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t));
     ck_assert_ptr_null(t);
     write_config("{\"bos_token\":\"<s>\",\"chat_template\":null}");
     t = (void *)"";
-    ck_ok(chat_template_load(&t, temp_dir()));
+    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t));
     ck_assert_ptr_null(t);
 }
 END_TEST
@@ -186,7 +186,7 @@ START_TEST(a_link_that_leads_nowhere_is_an_error_that_names_it)
     snprintf(path, sizeof path, "%s/%s", temp_dir(), names[_i]);
     unlink(path);
     ck_assert_int_eq(symlink("../blobs/pruned", path), 0);
-    ck_assert_int_eq(chat_template_load(&t, temp_dir()), ERR_IO);
+    ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t), ERR_IO);
     ck_assert_ptr_null(t);
     check_sentence();
     ck_assert_msg(strstr(err_message(), names[_i]) && strstr(err_message(), "No such file"), "%s", err_message());
@@ -238,7 +238,7 @@ START_TEST(wrong_types_are_refused_in_one_sentence)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct chat_template *t;
         write_config(cases[i].json);
-        ck_assert_int_eq(chat_template_load(&t, temp_dir()), ERR_FORMAT);
+        ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t), ERR_FORMAT);
         ck_assert_ptr_null(t);
         check_sentence();
         ck_assert_msg(strstr(err_message(), "/tokenizer_config.json: "), "%s", err_message());
@@ -265,7 +265,7 @@ START_TEST(white_space_is_trimmed_as_python_does)
 {
     struct chat_message user = {"user", "\x1c\xe3\x80\x80 a\xe2\x80\x8b\xc2\x85\n", 12};
     struct chat_template *t;
-    ck_ok(chat_template_by_name(&t, "llama2", temp_dir()));
+    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), "llama2", &t));
     struct buf text = template_render(t, &user, 1, true);
     ck_assert_str_eq(text.data, "<s>[INST] a\xe2\x80\x8b [/INST]");
     buf_free(&text);
@@ -326,7 +326,7 @@ START_TEST(damaged_configurations_load_or_fail_with_one_line)
         text = json;
         if (i & 4) damage_text(&chance, &text); /* the file around it */
         damage_write_file(path, buf_text(&text), text.len);
-        if (chat_template_load(&t, temp_dir()) != 0) {
+        if (checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t) != 0) {
             check_sentence();
             ck_assert_ptr_null(t);
         } else if (t) {
@@ -344,9 +344,9 @@ static void check_slow_template(const char *jinja, const char *name, const char 
     write_template(jinja);
     int64_t start = tokenizer_cpu_us();
     if (name)
-        ck_ok(chat_template_by_name(&t, name, temp_dir()));
+        ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), name, &t));
     else
-        ck_ok(chat_template_load(&t, temp_dir()));
+        ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t));
     ck_assert_int_lt(tokenizer_cpu_us() - start, 2000000); /* measured: 0.02 s */
     ck_assert_str_eq(chat_template_name(t), kind);
     chat_template_free(t);

@@ -41,7 +41,7 @@ static bool subject_load(struct subject *s, int index) {
     s->has_system = templates[index].has_system;
     snprintf(relative, sizeof relative, "fixtures/templates/%s", templates[index].name);
     if (templates[index].by_name)
-        ck_ok(chat_template_by_name(&s->chat_template, templates[index].name, temp_dir()));
+        ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), templates[index].name, &s->chat_template));
     else
         s->chat_template = template_open(shared_path(relative));
     return true;
@@ -232,7 +232,7 @@ static void expect_marks(const char *name, const struct chat_message *messages, 
     struct chat_template *t;
     struct chat_text text = {{0}, {0}};
     struct buf shown = {0};
-    ck_ok(chat_template_by_name(&t, name, temp_dir()));
+    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), name, &t));
     ck_ok(chat_template_render(t, messages, count, true, &text));
     show_marks(&text, &shown);
     ck_assert_str_eq(buf_text(&shown), expected);

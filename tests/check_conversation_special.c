@@ -133,8 +133,8 @@ END_TEST
 static double count_tokens(bool as_message, bool parse_special) {
     struct tokenizer *tokenizer;
     struct chat_template *t = NULL;
-    ck_ok(tokenizer_load(&tokenizer, asset_path("target")));
-    if (as_message) ck_ok(chat_template_load(&t, asset_path("target")));
+    ck_ok(checkpoint_tokenizer(test_checkpoint(asset_path("target")), &tokenizer));
+    if (as_message) ck_ok(checkpoint_chat_template(test_checkpoint(asset_path("target")), NULL, &t));
     struct chat_encoding encoding = {
         .tokenizer = tokenizer, .chat_template = t, .think = true, .parse_special = parse_special};
     struct chat_message user = {"user", TYPED, strlen(TYPED)};

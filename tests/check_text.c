@@ -8,7 +8,7 @@
 
 static struct tokenizer *load(void) {
     struct tokenizer *t;
-    ck_ok(tokenizer_load(&t, asset_path("target")));
+    ck_ok(checkpoint_tokenizer(test_checkpoint(asset_path("target")), &t));
     return t;
 }
 

@@ -302,7 +302,7 @@ static const char *const seeds[] = {
 static void try_damaged(void) {
     static const char *const texts[] = {"", " ab  a\xc3\xa9 12's <s> <y>x\n", "\xf0\x9f\x98\x80<|end|>ab\xc2\xa0"};
     struct tokenizer *t;
-    int rc = tokenizer_load(&t, temp_dir());
+    int rc = checkpoint_tokenizer(test_checkpoint(temp_dir()), &t);
     if (rc != 0) {
         ck_assert_ptr_null(t);
         check_sentence();

@@ -384,7 +384,7 @@ END_TEST
 START_TEST(malformed_files_are_refused_in_one_sentence)
 {
     struct tokenizer *t;
-    ck_assert_int_eq(tokenizer_load(&t, "/nonexistent"), ERR_IO);
+    ck_assert_int_eq(tokenizer_load(&t, "/nonexistent/tokenizer.json"), ERR_IO);
     ck_assert_ptr_null(t);
     tokenizer_refuse_text("[]", ERR_FORMAT, "expected an object");
     tokenizer_refuse_text("{\"model\":", ERR_FORMAT, "malformed JSON");

@@ -28,7 +28,7 @@ static struct engine *open_engine(const char *target, int k, int context) {
 
 struct talk talk_open_target(const char *target, int k, int context, bool with_template) {
     struct talk t = {.engine = open_engine(target, k, context), .plain = open_engine(target, 0, context)};
-    if (with_template) ck_ok(chat_template_load(&t.chat_template, target));
+    if (with_template) ck_ok(checkpoint_chat_template(test_checkpoint(target), NULL, &t.chat_template));
     struct conversation_options options = {.engine = t.engine, .chat_template = t.chat_template};
     ck_ok(conversation_create(&t.conversation, &options));
     return t;

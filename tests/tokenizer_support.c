@@ -9,7 +9,7 @@
 
 struct tokenizer *tokenizer_open(const char *dir) {
     struct tokenizer *t;
-    ck_ok(tokenizer_load(&t, dir));
+    ck_ok(checkpoint_tokenizer(test_checkpoint(dir), &t));
     return t;
 }
 
@@ -27,7 +27,7 @@ struct tokenizer *tokenizer_load_text(const char *json) {
 void tokenizer_refuse_text(const char *json, int code, const char *part) {
     struct tokenizer *t = (void *)json;
     tokenizer_write(json, strlen(json));
-    ck_assert_int_eq(tokenizer_load(&t, temp_dir()), code);
+    ck_assert_int_eq(checkpoint_tokenizer(test_checkpoint(temp_dir()), &t), code);
     ck_assert_ptr_null(t);
     ck_assert_msg(strstr(err_message(), "/tokenizer.json: "), "%s", err_message());
     ck_assert_msg(strstr(err_message(), part), "'%s' lacks '%s'", err_message(), part);

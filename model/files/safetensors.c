@@ -50,8 +50,14 @@ static int read_places(struct place *places, const cJSON *map) {
     return 0;
 }
 
+/* Of the source's path, what lies before the file's name, slash included. */
+static int folder_length(const struct safetensors *s) {
+    const char *slash = strrchr(s->source, '/');
+    return slash ? (int)(slash + 1 - s->source) : 0;
+}
+
 /* Opens every file that `places`, sorted by file, names. */
-static int open_shards(struct safetensors *s, const char *dir, const struct place *places, int count) {
+static int open_shards(struct safetensors *s, const struct place *places, int count) {
     struct buf path = {0};
     int rc = 0;
     s->shards = calloc((size_t)count, sizeof *s->shards);
@@ -59,7 +65,7 @@ static int open_shards(struct safetensors *s, const char *dir, const struct plac
     for (int i = 0; i < count && rc == 0; i++) {
         if (i > 0 && strcmp(places[i].file, places[i - 1].file) == 0) continue;
         buf_clear(&path);
-        buf_printf(&path, "%s/%s", dir, places[i].file);
+        buf_printf(&path, "%.*s%s", folder_length(s), s->source, places[i].file);
         rc = shard_open(&s->shards[s->shard_count++], buf_text(&path));
     }
     buf_free(&path);
@@ -90,7 +96,7 @@ static int list_tensors(struct safetensors *s) {
 }
 
 /* `places`, sorted by name, must be exactly what the shards hold. */
-static int compare_with_index(const struct safetensors *s, const struct place *places, int count, size_t dir_length) {
+static int compare_with_index(const struct safetensors *s, const struct place *places, int count) {
     int p = 0, t = 0;
     while (p < count || t < s->count) {
         int order = p == count ? 1 : t == s->count ? -1 : strcmp(places[p].name, s->tensors[t]->name);
@@ -101,7 +107,7 @@ static int compare_with_index(const struct safetensors *s, const struct place *p
             return err_set(ERR_FORMAT, "%s: tensor '%s' is not in the index", s->tensors[t]->file, s->tensors[t]->name);
         if (p > 0 && strcmp(places[p - 1].name, places[p].name) == 0)
             return err_set(ERR_FORMAT, "%s: tensor '%s' is there twice", s->source, places[p].name);
-        const char *file = s->tensors[t]->file + dir_length + 1;
+        const char *file = s->tensors[t]->file + folder_length(s);
         if (strcmp(places[p].file, file) != 0)
             return err_set(ERR_FORMAT, "%s: tensor '%s' is placed in %s, but lies in %s", s->source, places[p].name,
                            places[p].file, file);
@@ -110,17 +116,17 @@ static int compare_with_index(const struct safetensors *s, const struct place *p
     return 0;
 }
 
-static int open_places(struct safetensors *s, const char *dir, struct place *places, int count, const cJSON *map) {
+static int open_places(struct safetensors *s, struct place *places, int count, const cJSON *map) {
     int rc = read_places(places, map);
     if (rc != 0) return err_prefix(rc, "%s", s->source);
     qsort(places, (size_t)count, sizeof *places, compare_files);
-    TRY(open_shards(s, dir, places, count));
+    TRY(open_shards(s, places, count));
     TRY(list_tensors(s));
     qsort(places, (size_t)count, sizeof *places, compare_names);
-    return compare_with_index(s, places, count, strlen(dir));
+    return compare_with_index(s, places, count);
 }
 
-static int open_index(struct safetensors *s, const char *dir) {
+static int open_index(struct safetensors *s) {
     cJSON *root;
     TRY(json_parse_file(&root, s->source));
     const cJSON *map = json_get(root, "weight_map");
@@ -129,7 +135,7 @@ static int open_index(struct safetensors *s, const char *dir) {
     if (count <= 0)
         rc = err_set(ERR_FORMAT, "%s: has no weight_map", s->source);
     else
-        rc = places ? open_places(s, dir, places, count, map) : out_of_memory();
+        rc = places ? open_places(s, places, count, map) : out_of_memory();
     free(places);
     cJSON_Delete(root);
     return rc;
@@ -145,25 +151,20 @@ static int open_single(struct safetensors *s) {
     return list_tensors(s);
 }
 
-static int open_dir(struct safetensors *s, const char *dir) {
-    struct buf path = {0};
-    int rc = 0;
-    buf_printf(&path, "%s/model.safetensors", dir);
-    bool is_single = file_exists(buf_text(&path));
-    if (!is_single) buf_puts(&path, ".index.json");
-    if (!is_single && !file_exists(buf_text(&path)))
-        rc = err_set(ERR_IO, "%s: has neither model.safetensors nor model.safetensors.index.json", dir);
-    if (rc == 0 && !(s->source = strdup(buf_text(&path)))) rc = out_of_memory();
-    buf_free(&path);
-    TRY(rc);
-    return is_single ? open_single(s) : open_index(s, dir);
+static bool is_index(const char *path) {
+    static const char end[] = ".index.json";
+    size_t n = strlen(path), m = sizeof end - 1;
+    return n >= m && strcmp(path + n - m, end) == 0;
 }
 
-int safetensors_open(struct safetensors **out, const char *dir) {
+int safetensors_open(struct safetensors **out, const char *path) {
     *out = NULL;
     struct safetensors *s = calloc(1, sizeof *s);
-    if (!s) return out_of_memory();
-    int rc = open_dir(s, dir);
+    if (!s || !(s->source = strdup(path))) {
+        free(s);
+        return out_of_memory();
+    }
+    int rc = is_index(path) ? open_index(s) : open_single(s);
     if (rc != 0) {
         safetensors_close(s);
         return rc;

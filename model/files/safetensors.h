@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "model/operands.h"
+#include "model/dtype.h"
 
 enum { TENSOR_DIMS_MAX = 8 };
 
@@ -25,8 +25,8 @@ struct tensor {
 
 struct safetensors;
 
-/* Opens DIR/model.safetensors, or the shards of DIR/model.safetensors.index.json. Allocates (heap). */
-int safetensors_open(struct safetensors **out, const char *dir);
+/* Opens one file, or with a path that ends with .index.json the shards that this index names, beside it. Allocates (heap). */
+int safetensors_open(struct safetensors **out, const char *path);
 void safetensors_close(struct safetensors *);
 int safetensors_count(const struct safetensors *);
 const struct tensor *safetensors_at(const struct safetensors *, int index);          /* sorted by name */

@@ -95,7 +95,7 @@ const char *model_shape_at(int index) {
 
 int model_shape_load(struct model_config *out, const char *name) {
     size_t n = strlen(name);
-    if (n > 5 && strcmp(name + n - 5, ".json") == 0) return model_config_load_file(out, name);
+    if (n > 5 && strcmp(name + n - 5, ".json") == 0) return model_config_load(out, name, NULL);
     for (int i = 0; i < SHAPES; i++)
         if (strcmp(shapes[i].name, name) == 0) return model_config_parse(out, shapes[i].config, name);
     struct buf names = {0};

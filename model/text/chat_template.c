@@ -11,18 +11,16 @@
 
 enum { TEMPLATE_BYTES_MAX = 1 << 20 };
 
-/* What a directory says about chats. */
+/* What the files say about chats. */
 struct source {
-    struct buf config_path;
+    const struct chat_source *files;
     cJSON *config;    /* NULL: no tokenizer_config.json */
-    struct buf path;  /* of the file that holds the template */
+    const char *path; /* of the file that holds the template */
     struct buf jinja; /* the template */
     bool has_template;
 };
 
 static void source_free(struct source *s) {
-    buf_free(&s->config_path);
-    buf_free(&s->path);
     buf_free(&s->jinja);
     cJSON_Delete(s->config);
 }
@@ -38,29 +36,24 @@ static int read_config_template(struct source *s) {
             if (cJSON_IsString(name) && strcmp(name->valuestring, "default") == 0) found = json_get(m, "template");
         }
         if (!found)
-            return err_set(ERR_FORMAT, "%s: 'chat_template' lists no template named 'default'",
-                           buf_text(&s->config_path));
+            return err_set(ERR_FORMAT, "%s: 'chat_template' lists no template named 'default'", s->files->config);
         item = found;
     }
     s->has_template = true;
-    buf_puts(&s->path, buf_text(&s->config_path));
+    s->path = s->files->config;
     if (json_string(item, &s->jinja)) return 0;
-    return err_set(ERR_FORMAT, "%s: 'chat_template' is neither a string nor a list of templates", buf_text(&s->path));
+    return err_set(ERR_FORMAT, "%s: 'chat_template' is neither a string nor a list of templates", s->path);
 }
 
-/* A chat_template.jinja beside the configuration takes precedence over a template inside it. */
-static int source_read(struct source *s, const char *dir, bool wants_template) {
-    buf_printf(&s->config_path, "%s/tokenizer_config.json", dir);
-    if (file_exists(buf_text(&s->config_path))) {
-        TRY(json_parse_file(&s->config, buf_text(&s->config_path)));
-        if (!cJSON_IsObject(s->config)) return err_set(ERR_FORMAT, "%s: expected an object", buf_text(&s->config_path));
+static int source_read(struct source *s, bool wants_template) {
+    if (s->files->config) {
+        TRY(json_parse_file(&s->config, s->files->config));
+        if (!cJSON_IsObject(s->config)) return err_set(ERR_FORMAT, "%s: expected an object", s->files->config);
     }
     if (!wants_template) return 0;
-    buf_printf(&s->path, "%s/chat_template.jinja", dir);
-    s->has_template = file_exists(buf_text(&s->path));
-    if (s->has_template) return file_read(buf_text(&s->path), TEMPLATE_BYTES_MAX, &s->jinja);
-    buf_clear(&s->path);
-    return read_config_template(s);
+    s->has_template = s->files->jinja != NULL;
+    s->path = s->files->jinja;
+    return s->has_template ? file_read(s->path, TEMPLATE_BYTES_MAX, &s->jinja) : read_config_template(s);
 }
 
 /* bos_token and eos_token: a string, an object with "content", or null. */
@@ -72,8 +65,7 @@ static int read_token(const struct source *s, const char *name, const char *othe
         return 0;
     }
     if (json_string(item, out)) return 0;
-    return err_set(ERR_FORMAT, "%s: '%s' is neither a string nor an object with 'content'", buf_text(&s->config_path),
-                   name);
+    return err_set(ERR_FORMAT, "%s: '%s' is neither a string nor an object with 'content'", s->files->config, name);
 }
 
 /* Of the kind that is set. */
@@ -85,17 +77,17 @@ static int finish(struct chat_template *t, const struct source *s) {
 static int recognise(struct chat_template *t, const struct source *s) {
     if (!template_match(buf_text(&s->jinja), s->jinja.len, t))
         return err_set(ERR_UNSUPPORTED,
-                       "%s: the chat template is none that duet knows; hint: --template NAME, one of %s",
-                       buf_text(&s->path), template_kind_names());
+                       "%s: the chat template is none that duet knows; hint: --template NAME, one of %s", s->path,
+                       template_kind_names());
     return finish(t, s);
 }
 
-static int create(struct chat_template **out, const char *dir, const struct template_kind *kind) {
-    struct source s = {0};
+static int create(struct chat_template **out, const struct chat_source *files, const struct template_kind *kind) {
+    struct source s = {.files = files};
     struct chat_template *t = calloc(1, sizeof *t);
     *out = NULL;
     bool borrows = kind && strcmp(kind->name, "qwen2.5") == 0; /* its default system prompt is the model's own */
-    int rc = t ? source_read(&s, dir, !kind || borrows) : err_set(ERR_MEMORY, "no memory for a chat template");
+    int rc = t ? source_read(&s, !kind || borrows) : err_set(ERR_MEMORY, "no memory for a chat template");
     if (rc == 0 && kind) {
         t->kind = kind;
         if (borrows) template_read_default_system(buf_text(&s.jinja), s.jinja.len, t);
@@ -111,14 +103,10 @@ static int create(struct chat_template **out, const char *dir, const struct temp
     return rc;
 }
 
-int chat_template_load(struct chat_template **out, const char *dir) {
-    return create(out, dir, NULL);
-}
-
-int chat_template_by_name(struct chat_template **out, const char *name, const char *dir) {
-    const struct template_kind *kind = template_kind_find(name);
+int chat_template_load(struct chat_template **out, const char *name, const struct chat_source *files) {
+    const struct template_kind *kind = name ? template_kind_find(name) : NULL;
     *out = NULL;
-    if (kind) return create(out, dir, kind);
+    if (!name || kind) return create(out, files, kind);
     return err_set(ERR_USAGE, "there is no chat template '%s', expected one of %s", name, template_kind_names());
 }
 

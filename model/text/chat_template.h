@@ -38,14 +38,17 @@ void chat_text_free(struct chat_text *);
 
 struct chat_template; /* immutable */
 
-/* Reads DIR/tokenizer_config.json (and chat_template.jinja where transformers 5 puts the template there; a list
- * of named templates: "default"). *out = NULL without an error when there is no template at all (completion
- * mode); ERR_IO for a file that is there and cannot be read. ERR_UNSUPPORTED for one that is not recognised, with a hint (--template NAME and the names). Allocates. */
-int chat_template_load(struct chat_template **out, const char *dir);
-/* By name: "chatml", "llama2", "llama3", "llama3.2"..., see chat_template_names. bos and eos strings come from DIR, or
- * are the family's where DIR names none. "chatml" has no default system prompt; "qwen2.5" has the one that DIR's own
- * template speaks of, if any. */
-int chat_template_by_name(struct chat_template **out, const char *name, const char *dir);
+/* Where the files speak of chats. */
+struct chat_source {
+    const char *config; /* path of a tokenizer_config.json; NULL: none */
+    const char *jinja;  /* path of a chat_template.jinja, which takes precedence over a template in there; NULL: none */
+};
+/* The template of the files (of a list of named ones: "default"). *out = NULL without an error when there is none (completion
+ * mode); ERR_IO for a file that is there and cannot be read; ERR_UNSUPPORTED for one that is not recognised, with a hint (--template
+ * NAME and the names). Or, with a name, the template that duet knows by it: "chatml", "llama2"..., see chat_template_names. bos and
+ * eos strings come from the files, or are the family's where they name none. "chatml" has no default system prompt; "qwen2.5" has
+ * the one that the files' own template speaks of, if any. Allocates. */
+int chat_template_load(struct chat_template **out, const char *name, const struct chat_source *);
 const char *chat_template_names(void); /* "chatml, llama2, ..." */
 void chat_template_free(struct chat_template *);
 const char *chat_template_name(const struct chat_template *);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "model/text/tokenizer_internal.h"
 
 /* --- life ------------------------------------------------------------------------------------------------- */
@@ -20,32 +19,19 @@ static int load_parts(struct tokenizer *t, const cJSON *json) {
     return tokenizer_read_decoder(t, json_get(json, "decoder"));
 }
 
-bool tokenizer_exists(const char *dir) {
-    struct buf path = {0};
-    buf_printf(&path, "%s/tokenizer.json", dir);
-    bool exists = file_exists(buf_text(&path));
-    buf_free(&path);
-    return exists;
-}
-
-int tokenizer_load(struct tokenizer **out, const char *dir) {
-    struct buf path = {0};
-    cJSON *json = NULL;
+int tokenizer_load(struct tokenizer **out, const char *path) {
+    cJSON *json;
     *out = NULL;
-    buf_printf(&path, "%s/tokenizer.json", dir);
-    int rc = json_parse_file(&json, buf_text(&path));
-    struct tokenizer *t = rc == 0 ? calloc(1, sizeof *t) : NULL;
-    if (rc == 0) {
-        rc = t ? load_parts(t, json) : err_set(ERR_MEMORY, "no memory for a tokenizer");
-        if (rc != 0) err_prefix(rc, "%s", buf_text(&path));
-    }
+    TRY(json_parse_file(&json, path));
+    struct tokenizer *t = calloc(1, sizeof *t);
+    int rc = t ? load_parts(t, json) : err_set(ERR_MEMORY, "no memory for a tokenizer");
     cJSON_Delete(json);
-    buf_free(&path);
-    if (rc != 0)
-        tokenizer_free(t);
-    else
+    if (rc == 0) {
         *out = t;
-    return rc;
+        return 0;
+    }
+    tokenizer_free(t);
+    return err_prefix(rc, "%s", path);
 }
 
 void tokenizer_free(struct tokenizer *t) {

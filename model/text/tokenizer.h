@@ -14,9 +14,7 @@
 
 struct tokenizer;
 
-/* Has DIR a tokenizer.json, readable or not? */
-bool tokenizer_exists(const char *dir);
-int tokenizer_load(struct tokenizer **out, const char *dir); /* DIR/tokenizer.json; allocates */
+int tokenizer_load(struct tokenizer **out, const char *path); /* of a tokenizer.json; errors name it; allocates */
 void tokenizer_free(struct tokenizer *);
 
 /* One past the largest id of the map (added tokens included). */
