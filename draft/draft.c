@@ -4,8 +4,8 @@
 
 static int build(void *user, struct stream *stream, struct graph_key key) {
     const struct draft *d = user;
-    const struct sampler_buffers *b = d->buffers;
-    if (key.kind == DRAFT_FIRST) TRY(d->sampler->load_pending(stream, &(struct sampler_load){*b, key.batch, 0}));
+    const struct round_state *b = d->round;
+    if (key.kind == DRAFT_FIRST) TRY(round_load_pending(stream, &(struct round_load){*b, key.batch, 0}));
     struct rows rows = {
         .batch = key.batch,
         .q_len = key.q_len,
@@ -33,7 +33,7 @@ int draft_propose(struct draft *d, struct stream *stream, int batch, int k, stru
         struct graph_key key = {i == 0 ? DRAFT_FIRST : DRAFT_STEP, batch, i == 0 ? 2 : 1};
         TRY(graph_set_launch(d->graphs, key, stream));
         TRY(marks_add(marks, stream));
-        TRY(d->sampler->draw(stream, &(struct sampler_draw){*d->buffers, batch, i}));
+        TRY(sampler_draw(stream, &(struct sampler_draw){*d->round, *d->sampler, batch, i}));
         TRY(marks_add(marks, stream));
     }
     return 0;

@@ -18,8 +18,8 @@ enum draft_graph { DRAFT_FIRST, DRAFT_STEP, DRAFT_GRAPH_KINDS };
 struct draft {
     struct model *model;
     struct graph_set *graphs;
-    const struct sampler_ops *sampler;
-    const struct sampler_buffers *buffers;
+    const struct sampler *sampler;
+    const struct round_state *round;
     const int32_t *page_table; /* [S, pages_per_slot] device */
     int32_t pages_per_slot;
 };

@@ -25,7 +25,9 @@ int engine_layout(struct engine *e, struct pool *pool) {
     void *slice;
     TRY(pool_slice(pool, "page table", table, &slice));
     e->page_table = slice;
-    return sampler_layout(&e->buffers, pool);
+    TRY(round_layout(&e->state, pool));
+    TRY(sampler_layout(&e->sampler, e->device, &e->state, pool));
+    return verify_layout(&e->verify, e->device, &e->state, pool);
 }
 
 static int allocate(struct engine *e) {
@@ -86,9 +88,9 @@ static int upload(struct engine *e) {
     struct slot dummy = {.length = 1, .last = {-1, 0}, .limit = 1, .status = SLOT_IDLE};
     TRY(model_upload(e->target_model, e->stream, &e->options.progress));
     if (e->draft_model) TRY(model_upload(e->draft_model, e->stream, &e->options.progress));
-    TRY(stream_copy(e->stream, e->buffers.slot, &dummy, sizeof dummy));
+    TRY(stream_copy(e->stream, e->state.slot, &dummy, sizeof dummy));
     if (c->end_count > 0)
-        TRY(stream_copy(e->stream, e->buffers.end_ids, c->end_ids, (size_t)c->end_count * sizeof *c->end_ids));
+        TRY(stream_copy(e->stream, e->state.end_ids, c->end_ids, (size_t)c->end_count * sizeof *c->end_ids));
     return stream_sync(e->stream);
 }
 
@@ -101,18 +103,14 @@ static int create_graphs(struct engine *e) {
         .stream = e->stream,
         .progress = e->options.progress,
     };
-    const struct sampler_ops *sampler = sampler_for(e->device);
-    e->target = (struct target){.model = e->target_model,
-                                .sampler = sampler,
-                                .buffers = &e->buffers,
-                                .page_table = e->page_table,
-                                .pages_per_slot = e->pages_per_slot};
+    e->target = (struct target){
+        .model = e->target_model, .round = &e->state, .page_table = e->page_table, .pages_per_slot = e->pages_per_slot};
     TRY(target_create_graphs(&e->target, &options, e->draft_model ? e->k_max : 0));
     TRY(graph_set_capture(e->target.graphs));
     if (!e->draft_model) return 0;
     e->draft = (struct draft){.model = e->draft_model,
-                              .sampler = sampler,
-                              .buffers = &e->buffers,
+                              .sampler = &e->sampler,
+                              .round = &e->state,
                               .page_table = e->page_table,
                               .pages_per_slot = e->pages_per_slot};
     TRY(draft_create_graphs(&e->draft, &options));
@@ -124,8 +122,8 @@ static int warm_up_sampler(struct engine *e) {
     int ks[] = {0, 1, e->k_max};
     for (int batch = 1; batch < 2 * e->max_batch; batch *= 2) {
         int rows = batch < e->max_batch ? batch : e->max_batch;
-        if (e->draft_model) TRY(e->draft.sampler->draw(e->stream, &(struct sampler_draw){e->buffers, rows, 0}));
-        for (int i = 0; i < (e->k_max > 0 ? 3 : 1); i++) TRY(verify_accept(&e->target, e->stream, rows, ks[i]));
+        if (e->draft_model) TRY(sampler_draw(e->stream, &(struct sampler_draw){e->state, e->sampler, rows, 0}));
+        for (int i = 0; i < (e->k_max > 0 ? 3 : 1); i++) TRY(engine_accept(e, rows, ks[i]));
     }
     return 0;
 }
@@ -303,7 +301,7 @@ struct engine_counts engine_counts(const struct engine *e) {
 
 void engine_launches(const struct engine *e, int k, int *graph_launches, int *kernel_launches) {
     *graph_launches = k > 0 ? k + 1 : 1;
-    *kernel_launches = sampler_launches(e->device, &e->buffers, k);
+    *kernel_launches = k + verify_launches(e->device, &e->state, k);
 }
 
 const struct graph_set *engine_graphs(const struct engine *e, int which) {

@@ -13,7 +13,7 @@
 #include "graphs/graph_set.h"
 #include "model/config.h"
 #include "model/tokenizer.h"
-#include "sampler/sampler.h"
+#include "round/state.h"
 #include "verify/stats.h"
 
 struct engine;

@@ -53,7 +53,9 @@ struct engine {
     struct tokenizer *tokenizer;
     struct target target;
     struct draft draft;
-    struct sampler_buffers buffers;
+    struct round_state state;
+    struct sampler sampler;
+    struct verify verify;
     struct prefill_buffers prefill;
     int32_t *page_table; /* [S, pages_per_slot] device */
 
@@ -81,5 +83,10 @@ int engine_open_models(struct engine *e);
 int engine_decide_context(struct engine *e);
 /* Cuts every slice from `pool` (a plan, or the real one). */
 int engine_layout(struct engine *e, struct pool *pool);
+
+/* Enqueues the acceptance of a round. */
+static inline int engine_accept(struct engine *e, int batch, int k) {
+    return verify_accept(e->stream, &(struct verify_accept){e->state, e->sampler, e->verify, batch, k});
+}
 
 #endif

@@ -70,9 +70,9 @@ static void set_context(struct engine *e, int context) {
     e->pages = 1 + e->max_batch * e->pages_per_slot;
 }
 
-static void set_buffers(struct engine *e) {
+static void set_state(struct engine *e) {
     const struct model_config *target = model_get_config(e->target_model);
-    e->buffers = (struct sampler_buffers){
+    e->state = (struct round_state){
         .slots = e->max_batch + 1,
         .max_batch = e->max_batch,
         .k_max = e->k_max,
@@ -84,9 +84,9 @@ static void set_buffers(struct engine *e) {
     };
     if (!e->draft_model) return;
     const struct model_config *draft = model_get_config(e->draft_model);
-    e->buffers.vocab_draft = e->vocab_draft;
-    e->buffers.draft_stride = draft->vocab;
-    e->buffers.draft_positions = draft->positions;
+    e->state.vocab_draft = e->vocab_draft;
+    e->state.draft_stride = draft->vocab;
+    e->state.draft_positions = draft->positions;
 }
 
 /* Bytes of a plan. */
@@ -200,7 +200,7 @@ int engine_open_models(struct engine *e) {
     TRY(open(&e->target_model, e->options.target, "target", e->device));
     if (e->k_max > 0) TRY(open(&e->draft_model, e->options.draft, "draft", e->device));
     TRY(open_vocabularies(e));
-    set_buffers(e);
+    set_state(e);
     e->pipeline = e->options.pipeline ? e->options.pipeline : device_is_async(e->device) ? 2 : 1;
     if (e->pipeline < 1 || e->pipeline > ROUNDS_IN_FLIGHT_MAX)
         return err_set(ERR_USAGE, "pipeline is %d, it must lie in 1..%d", e->pipeline, ROUNDS_IN_FLIGHT_MAX);

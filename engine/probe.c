@@ -143,11 +143,11 @@ int probe_launch(struct engine *e, enum probe_model which, struct graph_key key)
 
 int probe_launch_draw(struct engine *e, int batch) {
     if (!e->draft_model) return err_set(ERR_USAGE, "no draft is loaded");
-    return e->draft.sampler->draw(e->stream, &(struct sampler_draw){e->buffers, batch, 0});
+    return sampler_draw(e->stream, &(struct sampler_draw){e->state, e->sampler, batch, 0});
 }
 
 int probe_launch_accept(struct engine *e, int batch, int k) {
-    return verify_accept(&e->target, e->stream, batch, k);
+    return engine_accept(e, batch, k);
 }
 
 uint64_t probe_step_bytes(const struct engine *e, enum probe_model which, int batch, int tokens) {

@@ -10,7 +10,7 @@
 /* Positions that the draft's cache must hold before a round: all but the last two, as far as the draft can go. */
 static int draft_wanted(const struct engine *e, const struct sequence *s) {
     int wanted = (int)s->tokens.len - 2;
-    return wanted < e->buffers.draft_positions ? wanted : e->buffers.draft_positions;
+    return wanted < e->state.draft_positions ? wanted : e->state.draft_positions;
 }
 
 /* Ingests what the draft's cache lacks of a sequence's history after rounds without it. */
@@ -31,7 +31,7 @@ static bool wants_round(const struct sequence *s) {
 static int round_k(const struct engine *e) {
     if (e->k == 0) return 0;
     for (int slot = 1; slot <= e->max_batch; slot++)
-        if (wants_round(e->slots[slot]) && (int)e->slots[slot]->tokens.len <= e->buffers.draft_positions) return e->k;
+        if (wants_round(e->slots[slot]) && (int)e->slots[slot]->tokens.len <= e->state.draft_positions) return e->k;
     return 0;
 }
 
@@ -43,7 +43,7 @@ static int pack_rows(struct engine *e, struct round *r) {
         e->slots[slot]->pending_rounds++;
     }
     for (int row = r->rows; row < e->max_batch; row++) r->row_slot[row] = 0;
-    return stream_copy(e->stream, e->buffers.row_slot, r->row_slot, (size_t)e->max_batch * sizeof *r->row_slot);
+    return stream_copy(e->stream, e->state.row_slot, r->row_slot, (size_t)e->max_batch * sizeof *r->row_slot);
 }
 
 /* Marks, where the round is timed: the start, after each replay and each draw of the draft, after the target's replay, after
@@ -51,14 +51,10 @@ static int pack_rows(struct engine *e, struct round *r) {
 static int run_round(struct engine *e, int rows, int k, struct marks *marks) {
     int batch = graph_set_bucket(e->target.graphs, rows);
     TRY(marks_add(marks, e->stream));
-    if (k > 0) {
-        TRY(draft_propose(&e->draft, e->stream, batch, k, marks));
-        TRY(verify_score(&e->target, e->stream, batch, k));
-    } else {
-        TRY(target_decode(&e->target, e->stream, batch));
-    }
+    if (k > 0) TRY(draft_propose(&e->draft, e->stream, batch, k, marks));
+    TRY(target_score(&e->target, e->stream, batch, k));
     TRY(marks_add(marks, e->stream));
-    TRY(verify_accept(&e->target, e->stream, batch, k));
+    TRY(engine_accept(e, batch, k));
     return marks_add(marks, e->stream);
 }
 
@@ -71,7 +67,7 @@ static int enqueue_round(struct engine *e) {
     marks_restart(&r->marks);
     TRY(pack_rows(e, r));
     TRY(run_round(e, r->rows, r->k, r->timed ? &r->marks : NULL));
-    TRY(stream_copy(e->stream, r->records, e->buffers.records, (size_t)r->rows * sizeof *r->records));
+    TRY(stream_copy(e->stream, r->records, e->state.records, (size_t)r->rows * sizeof *r->records));
     TRY(event_record(r->done, e->stream));
     e->enqueued++;
     e->host_us += clock_us() - start_us;

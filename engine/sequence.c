@@ -75,7 +75,7 @@ static int ingest(struct engine *e, struct sequence *s, int old_length) {
     int first = old_length > 0 ? old_length - 1 : 0;
     TRY(prefill(e, e->target_model, s, first, last));
     if (e->k == 0) return 0;
-    int turn = old_length > 1 ? old_length - 2 : 0, limit = e->buffers.draft_positions;
+    int turn = old_length > 1 ? old_length - 2 : 0, limit = e->state.draft_positions;
     if (turn > limit) turn = limit;
     if (last > limit) last = limit;
     TRY(prefill(e, e->draft_model, s, s->draft_len, turn));
@@ -111,7 +111,7 @@ static int stage_pages(struct engine *e, struct sequence *s) {
 static int stage_slot(struct engine *e, struct sequence *s) {
     struct slot_staging *stage = &e->staging[s->slot];
     *stage->slot = slot_state(s);
-    TRY(stream_copy(e->stream, &e->buffers.slot[s->slot], stage->slot, sizeof *stage->slot));
+    TRY(stream_copy(e->stream, &e->state.slot[s->slot], stage->slot, sizeof *stage->slot));
     return event_record(stage->sent, e->stream);
 }
 

@@ -38,7 +38,7 @@ struct drive {
 /* --- rounds on the device ----------------------------------------------------------------------------------------- */
 
 static void gather_draft(struct drive *d, int step) {
-    const struct sampler_buffers *b = &d->rig.there;
+    const struct round_state *b = &d->rig.there;
     int first = step == 0; /* two inputs a row, of which the second is the last token */
     require_ok(d->ops->gather(d->rig.stream, &(struct chain_gather){.table = &d->chain->draft[0][0][0],
                                                                     .ids = CHAIN_DRAFT_VOCAB,
@@ -53,7 +53,7 @@ static void gather_draft(struct drive *d, int step) {
 }
 
 static void gather_target(struct drive *d, int k) {
-    const struct sampler_buffers *b = &d->rig.there;
+    const struct round_state *b = &d->rig.there;
     require_ok(d->ops->gather(d->rig.stream, &(struct chain_gather){.table = &d->chain->target[0][0][0],
                                                                     .ids = V,
                                                                     .width = V,
@@ -86,22 +86,22 @@ static size_t record_at(const struct drive *d, int round) {
 }
 
 static void submit_round(struct drive *d, int round) {
-    const struct sampler_ops *sampler = d->rig.ops;
+    const struct sampler *sampler = &d->rig.sampler;
     struct stream *stream = d->rig.stream;
-    struct sampler_buffers b = d->rig.there;
+    struct round_state b = d->rig.there;
     int batch = d->run->batch + 1, k = d->run->k < 0 ? round % (1 - d->run->k) : d->run->k;
     b.records = d->ring + record_at(d, round);
     deal(d);
     spoil(d, false);
-    require_ok(sampler->load_pending(stream, &(struct sampler_load){b, batch, k}));
+    require_ok(round_load_pending(stream, &(struct round_load){b, batch, k}));
     for (int i = 0; i < k; i++) {
         gather_draft(d, i);
-        require_ok(sampler->draw(stream, &(struct sampler_draw){b, batch, i}));
+        require_ok(sampler_draw(stream, &(struct sampler_draw){b, *sampler, batch, i}));
     }
     spoil(d, true);
-    require_ok(sampler->load_block(stream, &(struct sampler_load){b, batch, k}));
+    require_ok(round_load_block(stream, &(struct round_load){b, batch, k}));
     gather_target(d, k);
-    require_ok(sampler->accept(stream, &(struct sampler_accept){b, batch, k}));
+    require_ok(verify_accept(stream, &(struct verify_accept){b, *sampler, d->rig.verify, batch, k}));
 }
 
 static void submit_rounds(struct drive *d, int lap) {
@@ -224,13 +224,13 @@ static void record_graphs(struct drive *d) {
 
 static void open_drive(struct drive *d, const struct chain *chain) {
     const struct chain_run *run = d->run;
-    struct sampler_buffers sizes = {.slots = run->batch + 1,
-                                    .max_batch = run->batch + 1,
-                                    .k_max = run->k != 0 ? abs(run->k) : 1,
-                                    .vocab_target = V,
-                                    .vocab_draft = chain->vocab_draft,
-                                    .draft_positions = run->draft_positions ? run->draft_positions : 1 << 20,
-                                    .rule = run->rule};
+    struct round_state sizes = {.slots = run->batch + 1,
+                                .max_batch = run->batch + 1,
+                                .k_max = run->k != 0 ? abs(run->k) : 1,
+                                .vocab_target = V,
+                                .vocab_draft = chain->vocab_draft,
+                                .draft_positions = run->draft_positions ? run->draft_positions : 1 << 20,
+                                .rule = run->rule};
     rig_open(&d->rig, &sizes, NULL, 1);
     struct device *device = stream_device(d->rig.stream);
     struct pool *plan;

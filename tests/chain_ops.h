@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "sampler/sampler.h"
+#include "round/state.h"
 
 enum { CHAIN_BATCH_MAX = 64 };
 
@@ -74,16 +74,16 @@ enum chain_fault {
 enum { CHAIN_TOP_K = 3 };
 
 struct chain_spoil {
-    struct sampler_buffers b;
+    struct round_state b;
     enum chain_fault fault;
     bool is_drafted; /* after the last drafted token of a round, else before the first */
 };
 
-DUET_INLINE float *chain_q(const struct sampler_buffers *b, int slot) {
+DUET_INLINE float *chain_q(const struct round_state *b, int slot) {
     return b->p_draft + slot * b->k_max * b->vocab_draft;
 }
 
-DUET_INLINE void chain_rotate(const struct sampler_buffers *b) {
+DUET_INLINE void chain_rotate(const struct round_state *b) {
     int row = b->k_max * b->vocab_draft;
     for (int i = 0; i < row; i++) {
         float first = chain_q(b, 1)[i];
@@ -111,7 +111,7 @@ DUET_INLINE void chain_filter(float *q, int vocab) {
 }
 
 DUET_INLINE void chain_spoil_run(const struct chain_spoil *op) {
-    const struct sampler_buffers *b = &op->b;
+    const struct round_state *b = &op->b;
     int vocab = b->vocab_draft, rows = b->slots * b->k_max;
     if (op->fault == CHAIN_UNFILTERED)
         for (int slot = 1; slot < b->slots; slot++) b->slot[slot].sampling.top_k = op->is_drafted ? CHAIN_TOP_K : 0;

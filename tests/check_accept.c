@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sampler/rules.h"
 #include "tests/sampler_support.h"
 #include "tests/statistics.h"
 #include "tests/support.h"
+#include "verify/rules.h"
 
 /* Elsewhere than on the host there are copies around every launch. */
 static int round_count(void) {
@@ -31,8 +31,10 @@ START_TEST(numbers_of_block_verification_belong_to_their_round)
 }
 END_TEST
 
-START_TEST(carry_excess_and_threshold_have_these_edges)
+START_TEST(acceptance_carry_excess_and_threshold_have_these_edges)
 {
+    ck_assert(!rule_accepts(0, 0, 0.5f) && !rule_accepts(0, 0, 0) && rule_accepts(0, 1e-20f, 0.5f));
+    ck_assert(rule_accepts(0x1.fffffep-1f, 0.5f, 0.5f));
     ck_assert(rule_carry(1, 0.25f, 0.5f) == 0.5f && rule_carry(0.5f, 0.5f, 0.125f) == 1);
     ck_assert(rule_carry(1, 0, 0) == 0 && rule_carry(0, 0.5f, 0) == 0 && rule_carry(1, 0.5f, 0) == 1);
     ck_assert(rule_carry(0, 1, 0.5f) == 0 && rule_carry(0.5f, 0.5f, 0.5f) == 0.5f);
@@ -54,13 +56,13 @@ static void put_logits(const double *p, float *logits) {
 }
 
 static void open_abc(struct rig *rig, enum accept_rule rule) {
-    struct sampler_buffers sizes = {.slots = 2,
-                                    .max_batch = 1,
-                                    .k_max = 2,
-                                    .vocab_target = ABC,
-                                    .vocab_draft = ABC,
-                                    .draft_positions = 1000,
-                                    .rule = rule};
+    struct round_state sizes = {.slots = 2,
+                                .max_batch = 1,
+                                .k_max = 2,
+                                .vocab_target = ABC,
+                                .vocab_draft = ABC,
+                                .draft_positions = 1000,
+                                .rule = rule};
     rig_open(rig, &sizes, NULL, 1);
     rig->b.row_slot[0] = 1;
 }
@@ -193,11 +195,11 @@ END_TEST
 
 START_TEST(an_unknown_rule_is_refused)
 {
-    struct sampler_buffers b = {.slots = 2, .max_batch = 1, .vocab_target = ABC, .target_stride = ABC};
+    struct round_state b = {.slots = 2, .max_batch = 1, .vocab_target = ABC, .target_stride = ABC};
     struct pool *plan;
     ck_ok(pool_create_plan(&plan));
     b.rule = (enum accept_rule)3;
-    ck_assert_int_eq(sampler_layout(&b, plan), ERR_USAGE);
+    ck_assert_int_eq(round_layout(&b, plan), ERR_USAGE);
     ck_assert_str_eq(err_message(), "rule of acceptance 3, expected 0 to 2");
     pool_destroy(plan);
 }
@@ -209,7 +211,7 @@ Suite *check_accept(void) {
     TCase *c = tcase_create("accept");
     tcase_set_timeout(c, 300);
     tcase_add_test(c, numbers_of_block_verification_belong_to_their_round);
-    tcase_add_test(c, carry_excess_and_threshold_have_these_edges);
+    tcase_add_test(c, acceptance_carry_excess_and_threshold_have_these_edges);
     tcase_add_test(c, block_keeps_11_ninths_of_the_papers_example);
     tcase_add_test(c, the_residual_of_a_block_is_scaled_by_its_carry);
     tcase_add_test(c, coupled_draws_agree_as_often_as_they_must);
