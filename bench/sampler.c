@@ -105,9 +105,10 @@ static void time_all(struct bench *x, const char *name, struct sampling how, int
         reset_slots(x, how);
         double plain = time_launch(x, batches[i], 0, -1);
         reset_slots(x, how);
+        double draw = time_launch(x, batches[i], k, 0);
         for (int j = 1; j < k; j++)
             must(sampler_draw(x->stream, &(struct sampler_draw){x->b, x->sampler, batches[i], j}));
-        double draw = time_launch(x, batches[i], k, 0), accept = time_launch(x, batches[i], k, -1);
+        double accept = time_launch(x, batches[i], k, -1);
         printf("%-22s %5d %10.1f %10.1f %10.1f\n", name, batches[i], draw, accept, plain);
     }
 }

@@ -143,7 +143,8 @@ int probe_launch(struct engine *e, enum probe_model which, struct graph_key key)
 
 int probe_launch_draw(struct engine *e, int batch) {
     if (!e->draft_model) return err_set(ERR_USAGE, "no draft is loaded");
-    return sampler_draw(e->stream, &(struct sampler_draw){e->state, e->sampler, batch, 0});
+    return sampler_draw(e->stream,
+                        &(struct sampler_draw){e->state, e->sampler, batch, (e->k > 0 ? e->k : e->k_max) - 1});
 }
 
 int probe_launch_accept(struct engine *e, int batch, int k) {

@@ -36,6 +36,7 @@ enum slice {
     DRAFT_TOKENS,
     DRAFT_POSITIONS,
     DRAFTED,
+    OFFERED,
     DRAFT_LOGITS,
     P_DRAFT,
     TARGET_TOKENS,
@@ -60,6 +61,7 @@ int round_layout(struct round_state *b, struct pool *pool) {
         [DRAFT_TOKENS] = {"draft tokens", draft_rows * 2 * sizeof *b->draft_tokens},
         [DRAFT_POSITIONS] = {"draft positions", draft_rows * 2 * sizeof *b->draft_positions_in},
         [DRAFTED] = {"drafted", slots * k * sizeof *b->drafted},
+        [OFFERED] = {"offered", k > 0 ? slots * sizeof *b->offered : 0},
         [DRAFT_LOGITS] = {"draft logits", draft_rows * (size_t)b->draft_stride * sizeof(float)},
         [P_DRAFT] = {"p_draft", slots * k * (size_t)b->vocab_draft * sizeof(float)},
         [TARGET_TOKENS] = {"target tokens", block * sizeof *b->target_tokens},
@@ -72,6 +74,7 @@ int round_layout(struct round_state *b, struct pool *pool) {
     for (int i = 0; i < SLICES; i++) TRY(pool_slice(pool, slices[i].name, slices[i].bytes, &at[i]));
     b->slot = at[SLOTS], b->row_slot = at[ROW_SLOTS], b->end_ids = at[END_IDS];
     b->draft_tokens = at[DRAFT_TOKENS], b->draft_positions_in = at[DRAFT_POSITIONS], b->drafted = at[DRAFTED];
+    b->offered = at[OFFERED];
     b->draft_logits = at[DRAFT_LOGITS], b->p_draft = at[P_DRAFT];
     b->target_tokens = at[TARGET_TOKENS], b->target_positions = at[TARGET_POSITIONS];
     b->target_logits = at[TARGET_LOGITS], b->p_target = at[P_TARGET], b->records = at[RECORDS];

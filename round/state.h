@@ -89,6 +89,7 @@ struct round_state {
     int32_t *draft_positions_in; /* [B, 2] alike */
     float *draft_logits;         /* [B, draft_stride] output of the draft graphs */
     int32_t *drafted;            /* [S, k_max] d_1..d_K */
+    int32_t *offered;            /* [S] how many of them this round has for each slot; the proposer writes it */
     float *p_draft;              /* [S, k_max, vocab_draft] what each was drawn from */
 
     int32_t *target_tokens;       /* [B, K+1] packed with the round's own K */
@@ -123,6 +124,11 @@ int round_load_block(struct stream *, const struct round_load *);
 /* An id as the input of a model whose map has `vocab` ids. */
 DUET_INLINE int id_or_zero(int id, int vocab) {
     return id >= 0 && id < vocab ? id : 0;
+}
+
+/* Drafted tokens that a round of k tests for a slot. */
+DUET_INLINE int round_row_k(const struct round_state *b, int slot, int k) {
+    return k > 0 && b->offered[slot] < k ? b->offered[slot] : k;
 }
 
 /* p_draft [vocab_draft] of a slot's drafted token `index`. */

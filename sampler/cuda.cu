@@ -41,7 +41,10 @@ __global__ void __launch_bounds__(THREADS, 2) draw_kernel(const struct sampler_d
                 draw_id(t, s, slot, b.draft_logits + (size_t)row * b.draft_stride, b.vocab_draft,
                         rule_stream(b.rule, slot.length, op.index, PHILOX_DRAFT_DRAW), round_p_draft(&b, at, op.index));
         if (t.member != 0 || threadIdx.x != 0) continue;
-        if (is_live) b.drafted[at * b.k_max + op.index] = drawn;
+        if (is_live) {
+            b.drafted[at * b.k_max + op.index] = drawn;
+            b.offered[at] = rule_offered(slot.length, op.index, b.draft_positions);
+        }
         b.draft_tokens[row] = is_inert ? 0 : id_or_zero(drawn, b.vocab_draft);
         b.draft_positions_in[row] = is_inert ? -1 : position;
     }

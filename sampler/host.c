@@ -28,6 +28,7 @@ static void draw_row(const struct sampler_draw *op, int row) {
     else
         p[0] = NAN;
     b->drafted[s * b->k_max + op->index] = drawn;
+    b->offered[s] = rule_offered(slot->length, op->index, b->draft_positions);
     if (position >= b->draft_positions) return;
     b->draft_tokens[row] = id_or_zero(drawn, b->vocab_draft);
     b->draft_positions_in[row] = position;

@@ -60,6 +60,12 @@ DUET_INLINE float rule_excess(float carry, float p_target, float p_draft) {
     return excess > 0 ? excess : 0.0f;
 }
 
+/* What a draft model offers a sequence of length n once d_{index+1} is drawn: all of it or none. Its last input is d_index
+ * at position n + index - 1, which must lie below its limit. */
+DUET_INLINE int rule_offered(int n, int index, int draft_positions) {
+    return n + index <= draft_positions ? index + 1 : 0;
+}
+
 /* Where a draw of the round that began at length n finds its numbers; `index`, 0..k, is that of the token decided. */
 struct rule_stream {
     uint64_t subsequence;

@@ -45,8 +45,10 @@ struct sampler {
 int sampler_layout(struct sampler *, const struct device *, const struct round_state *, struct pool *);
 
 /* Eager, one launch, of the first `batch` rows of row_slot: p_draft[slot, index] from draft_logits, drafted[slot, index] drawn from
- * it, and the input of the next DRAFT_STEP: draft_tokens[row] (packed [batch]) = d, position n + index; inert (id 0 at position
- * -1) past draft_positions. Rows that are not live draw nothing and are inert. */
+ * it, offered[slot] (rule_offered), and the input of the next DRAFT_STEP: draft_tokens[row] (packed [batch]) = d, position
+ * n + index; inert (id 0 at position -1) past draft_positions. Rows that are not live draw nothing and are inert.
+ * So a row is offered K tokens if n + K - 1 <= draft_positions, because the draft's last input is d_{K-1} at position n + K - 2;
+ * else none: it draws with PHILOX_PLAIN at n, as in a round of K = 0. */
 struct sampler_draw {
     struct round_state b;
     struct sampler sampler;

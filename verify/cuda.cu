@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     for (int i = t.index; i < op.batch * (op.k + 1); i += t.count) {
         const int row = i / (op.k + 1), j = i % (op.k + 1), at = b.row_slot[row];
         const struct slot &slot = b.slot[at];
-        const int drafted = rule_drafted(slot.length, op.k, b.draft_positions);
+        const int drafted = round_row_k(&b, at, op.k);
         if (slot.status != SLOT_LIVE || j > drafted) continue;
         const int n_q = j < drafted ? min(b.vocab_draft, b.vocab_target) : 0;
         const struct target_row target = {.logits = b.target_logits + (size_t)i * b.target_stride,
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(THREADS, 2) excess_kernel(const struct verify_
     for (int i = t.index; i < op.batch * (op.k - 1); i += t.count) {
         const int row = i / (op.k - 1), j = 1 + i % (op.k - 1), at = b.row_slot[row], d = threadIdx.x;
         const struct slot &slot = b.slot[at];
-        if (slot.status != SLOT_LIVE || j >= rule_drafted(slot.length, op.k, b.draft_positions)) continue;
+        if (slot.status != SLOT_LIVE || j >= round_row_k(&b, at, op.k)) continue;
         if (d < j) pairs[d] = pair_at(&b, round_p_target(&b, row, op.k, d), at, d);
         __syncthreads();
         float carry = 1;

@@ -108,8 +108,9 @@ static void accept_row(const struct verify_accept *op, int row) {
 /* Row j of a graph row's block, if the rule can come to it. */
 static void fill_target(const struct verify_accept *op, int row, int j) {
     const struct round_state *b = &op->b;
-    const struct slot *slot = &b->slot[b->row_slot[row]];
-    if (slot->status != SLOT_LIVE || j > rule_drafted(slot->length, op->k, b->draft_positions)) return;
+    int s = b->row_slot[row];
+    const struct slot *slot = &b->slot[s];
+    if (slot->status != SLOT_LIVE || j > round_row_k(b, s, op->k)) return;
     size_t at = (size_t)row * (size_t)(op->k + 1) + (size_t)j;
     float *p = round_p_target(b, row, op->k, j);
     const float *logits = b->target_logits + at * (size_t)b->target_stride;

@@ -23,10 +23,4 @@ DUET_INLINE float rule_threshold(float excess, float carry) {
     return excess + rest > 0 ? excess / (excess + rest) : 1.0f;
 }
 
-/* Drafted tokens that a round of `k` offers a sequence of length n: all or none. The draft's last input is d_{k-1}
- * at position n + k - 2, which must lie below its limit. */
-DUET_INLINE int rule_drafted(int n, int k, int draft_positions) {
-    return n + k - 1 <= draft_positions ? k : 0;
-}
-
 #endif

@@ -36,7 +36,7 @@ WALK void walk_begin(struct walk *w, const struct round_state *b, int at, int k,
     w->carry = 1;
     w->record.slot = at, w->record.serial = w->slot.serial, w->record.status = w->slot.status;
     w->record.live = w->slot.status == SLOT_LIVE;
-    w->record.k = w->record.live ? rule_drafted(w->slot.length, k, b->draft_positions) : 0;
+    w->record.k = w->record.live ? round_row_k(b, at, k) : 0;
     w->record.length = 0;
     clear_counts(&w->record);
     for (int i = 0; tokens && i <= K_MAX; i++) tokens[i] = 0;
