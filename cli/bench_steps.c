@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "cli/bench.h"
-#include "draft/draft.h"
+#include "draft/model.h"
 #include "engine/probe.h"
 #include "target/target.h"
 

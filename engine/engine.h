@@ -1,4 +1,4 @@
-/* duet's public API: an engine owns a target, perhaps a draft, one memory pool, two graph sets and the round.
+/* duet's public API: an engine owns a target, perhaps a proposer of tokens, one memory pool, the graphs and the round.
  *
  * Use: engine_create; engine_open a sequence; engine_generate to append ids and start an answer; engine_step until the
  * answer's callback has seen its end; again engine_generate for the next turn; engine_close. Everything runs on the
@@ -20,15 +20,16 @@ struct engine;
 struct sequence;
 
 struct engine_options {
-    const char *target; /* directory */
-    const char *draft;  /* directory; NULL: plain decoding */
-    const char *device; /* NULL: "auto" */
-    int threads;        /* 0: all */
-    int gpu;            /* which one, of a machine with several */
-    int k;              /* drafted tokens a round, 0..K_MAX */
-    int k_max;          /* buffers and graphs; 0: k */
-    int max_batch;      /* 0: 1 */
-    int context;        /* 0: min(the pair's limits, 8192, what fits) */
+    const char *target;   /* directory */
+    const char *draft;    /* directory of a draft model; NULL: none */
+    const char *proposer; /* who drafts, by name (draft/proposer.h); NULL: the draft model, or without one nobody */
+    const char *device;   /* NULL: "auto" */
+    int threads;          /* 0: all */
+    int gpu;              /* which one, of a machine with several */
+    int k;                /* drafted tokens a round, 0..K_MAX */
+    int k_max;            /* buffers and graphs; 0: k */
+    int max_batch;        /* 0: 1 */
+    int context;          /* 0: min(the pair's limits, 8192, what fits) */
     enum graph_mode graphs;
     enum bucket_policy buckets;
     enum accept_rule accept; /* how drafted tokens are accepted, for all sequences */
