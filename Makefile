@@ -8,7 +8,7 @@ CC     := $(if $(filter default,$(origin CC)),cc,$(CC))
 NVCC   ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 
 # The CUDA device is built where there is an nvcc. .cu files replace the stub that says that there is none.
-CU_SRC   := $(wildcard graphs/*.cu model/kernels/cuda/*.cu round/*.cu sampler/*.cu verify/*.cu)
+CU_SRC   := $(wildcard graphs/*.cu model/kernels/cuda/*.cu draft/*.cu round/*.cu sampler/*.cu verify/*.cu)
 CU_STUB  := $(wildcard */no_cuda.c)
 TEST_CU  := $(wildcard tests/*.cu)
 NVCC_OLD := $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p' | \

@@ -178,7 +178,6 @@ static void launches(const struct proposer *p, int k, int *graphs, int *kernels)
 }
 
 const struct proposer_ops proposer_model = {
-    .name = "model",
     .title = "draft model",
     .open = open_draft,
     .close = close_draft,

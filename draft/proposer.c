@@ -4,21 +4,23 @@
 
 #include "base/err.h"
 #include "draft/model.h"
+#include "draft/ngram.h"
 
 static const struct proposer_ops *const proposers[] = {
-    &proposer_model, /* the default */
+    &proposer_model,
+    &proposer_ngram,
 };
 
-const struct proposer_ops *proposer_named(const char *name) {
+const struct proposer_ops *proposer_of_word(const char *word) {
     for (size_t i = 0; i < sizeof proposers / sizeof *proposers; i++)
-        if (strcmp(proposers[i]->name, name) == 0) return proposers[i];
+        if (proposers[i]->word && strcmp(proposers[i]->word, word) == 0) return proposers[i];
     return NULL;
 }
 
 int proposer_open(struct proposer **out, const struct proposer_world *world, const struct proposer_options *options) {
-    const struct proposer_ops *ops = options->name ? proposer_named(options->name) : proposers[0];
+    const struct proposer_ops *ops = options->word ? proposer_of_word(options->word) : &proposer_model;
     *out = NULL;
-    if (!ops) return err_set(ERR_USAGE, "there is no proposer '%s'", options->name);
+    if (!ops) return err_set(ERR_USAGE, "there is no proposer '%s'", options->word);
     return ops->open(out, world, options);
 }
 

@@ -41,7 +41,7 @@ struct proposer_world {
 };
 
 struct proposer_options {
-    const char *name; /* of the table; NULL: a model in `path` */
+    const char *word; /* of the table; NULL: a model in `path` */
     const char *path; /* directory, or with random_weights a shape; NULL: not given */
     bool random_weights;
 };
@@ -66,7 +66,7 @@ struct proposer {
 };
 
 struct proposer_ops {
-    const char *name;  /* by which it is asked for */
+    const char *word;  /* that asks for it in place of a directory; NULL: a directory does */
     const char *title; /* in reports */
     /* The rest of *out is zero; close frees what failed half-way. Allocates. */
     int (*open)(struct proposer **out, const struct proposer_world *, const struct proposer_options *);
@@ -98,8 +98,8 @@ struct proposer_ops {
     void (*launches)(const struct proposer *, int k, int *graphs, int *kernels);
 };
 
-/* The table of this name, or NULL. */
-const struct proposer_ops *proposer_named(const char *name);
+/* The table that this word asks for, or NULL. */
+const struct proposer_ops *proposer_of_word(const char *word);
 
 /* The functions of its table; for NULL, an engine without a proposer, they do nothing. */
 int proposer_open(struct proposer **out, const struct proposer_world *, const struct proposer_options *);

@@ -249,6 +249,7 @@ struct engine_info engine_info(const struct engine *e) {
         .k_max = e->k_max,
         .max_batch = e->max_batch,
         .accept = e->options.accept,
+        .proposer = e->proposer ? e->proposer->ops->title : NULL,
         .pool_bytes = pool_size(e->pool),
         .device = device_name(e->device),
         .device_missing = device_missing(e->device),

@@ -20,16 +20,17 @@ struct engine;
 struct sequence;
 
 struct engine_options {
-    const char *target;   /* directory */
-    const char *draft;    /* directory of a draft model; NULL: none */
-    const char *proposer; /* who drafts, by name (draft/proposer.h); NULL: the draft model, or without one nobody */
-    const char *device;   /* NULL: "auto" */
-    int threads;          /* 0: all */
-    int gpu;              /* which one, of a machine with several */
-    int k;                /* drafted tokens a round, 0..K_MAX */
-    int k_max;            /* buffers and graphs; 0: k */
-    int max_batch;        /* 0: 1 */
-    int context;          /* 0: min(the pair's limits, 8192, what fits) */
+    const char *target; /* directory */
+    const char *draft;  /* directory of a draft model; NULL: none */
+    const char *
+        proposer; /* "ngram": drafts come from the sequence's own history; NULL: from the draft model, if there is one */
+    const char *device; /* NULL: "auto" */
+    int threads;        /* 0: all */
+    int gpu;            /* which one, of a machine with several */
+    int k;              /* drafted tokens a round, 0..K_MAX */
+    int k_max;          /* buffers and graphs; 0: k */
+    int max_batch;      /* 0: 1 */
+    int context;        /* 0: min(the pair's limits, 8192, what fits) */
     enum graph_mode graphs;
     enum bucket_policy buckets;
     enum accept_rule accept; /* how drafted tokens are accepted, for all sequences */
@@ -65,6 +66,7 @@ struct engine_info {
     int vocab;           /* ids of a prompt lie in [0, vocab) */
     int k, k_max, max_batch;
     enum accept_rule accept;
+    const char *proposer; /* "draft model", "n-gram"; NULL: none */
     uint64_t pool_bytes;
     const char *device;
     const char *device_missing;         /* device.h; "" */

@@ -148,11 +148,16 @@ int probe_launch_draw(struct engine *e, int batch) {
                         &(struct sampler_draw){e->state, e->sampler, batch, (e->k > 0 ? e->k : e->k_max) - 1});
 }
 
+int probe_launch_propose(struct engine *e, int batch, int k) {
+    return proposer_propose(e->proposer, e->stream, batch, k, NULL);
+}
+
 int probe_launch_accept(struct engine *e, int batch, int k) {
     return engine_accept(e, batch, k);
 }
 
 uint64_t probe_step_bytes(const struct engine *e, enum probe_model which, int batch, int tokens) {
     const struct model *m = model_of(e, which);
+    if (!m) return 0;
     return model_step_bytes(m) + (uint64_t)batch * (uint64_t)tokens * model_kv_bytes_per_token(m);
 }

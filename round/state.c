@@ -20,7 +20,7 @@ static int check_sizes(const struct round_state *b) {
     if (b->vocab_target < 1 || b->vocab_target > VOCAB_MAX || b->vocab_draft < 0 || b->vocab_draft > VOCAB_MAX)
         return err_set(ERR_LIMIT, "vocabularies of %d and %d tokens, expected at most %d", b->vocab_target,
                        b->vocab_draft, (int)VOCAB_MAX);
-    if (b->target_stride < b->vocab_target || b->draft_stride < b->vocab_draft)
+    if (b->target_stride < b->vocab_target || (b->draft_stride != 0 && b->draft_stride < b->vocab_draft))
         return err_set(ERR_INTERNAL, "round: rows of %d and %d logits for %d and %d tokens", b->target_stride,
                        b->draft_stride, b->vocab_target, b->vocab_draft);
     if (b->rule < ACCEPT_TOKEN || b->rule > ACCEPT_BLOCK)
@@ -50,7 +50,7 @@ enum slice {
 int round_layout(struct round_state *b, struct pool *pool) {
     TRY(check_sizes(b));
     size_t slots = (size_t)b->slots, rows = (size_t)b->max_batch, k = (size_t)b->k_max;
-    size_t draft_rows = b->vocab_draft > 0 ? rows : 0, block = rows * (k + 1);
+    size_t draft_rows = b->draft_stride > 0 ? rows : 0, block = rows * (k + 1);
     const struct {
         const char *name;
         size_t bytes;
