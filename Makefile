@@ -147,7 +147,7 @@ $(BUILD)/tests/run: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TE
 CUDA_TEST_SRC := $(wildcard tests/cuda/*.c tests/cuda/*.cu)
 CUDA_SUITES   := $(basename $(notdir $(filter tests/cuda/check_%,$(CUDA_TEST_SRC)))) \
                  check_accept check_accept_texts check_reference check_chat_references check_lossless check_cache check_rounds \
-                 check_fidelity check_steady
+                 check_fidelity check_ngram check_steady
 CUDA_TEST_OBJ := $(patsubst %.cu,$(BUILD)/%.cu.o,$(patsubst %.c,$(BUILD)/%.o,$(CUDA_TEST_SRC))) \
                  $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/check_% tests/run.c,$(TEST_SRC))) \
                  $(TEST_CU:%=$(BUILD)/%.o) \

@@ -66,37 +66,37 @@ void rig_start(struct rig *rig, int slot, int n, int pending, int room, struct s
 }
 
 /* Both states were cut alike, from the slots on. */
-static void send(struct rig *rig) {
+void rig_send(struct rig *rig) {
     if (rig->other) require_ok(stream_copy(rig->stream, rig->there.slot, rig->b.slot, rig->state_bytes));
 }
 
-static void fetch(struct rig *rig) {
+void rig_fetch(struct rig *rig) {
     if (rig->other) require_ok(stream_copy(rig->stream, rig->b.slot, rig->there.slot, rig->state_bytes));
     require_ok(stream_sync(rig->stream));
 }
 
 void rig_load_pending(struct rig *rig, int batch, int k) {
-    send(rig);
+    rig_send(rig);
     require_ok(round_load_pending(rig->stream, &(struct round_load){rig->there, batch, k}));
-    fetch(rig);
+    rig_fetch(rig);
 }
 
 void rig_draw(struct rig *rig, int batch, int index) {
-    send(rig);
+    rig_send(rig);
     require_ok(sampler_draw(rig->stream, &(struct sampler_draw){rig->there, rig->sampler, batch, index}));
-    fetch(rig);
+    rig_fetch(rig);
 }
 
 void rig_load_block(struct rig *rig, int batch, int k) {
-    send(rig);
+    rig_send(rig);
     require_ok(round_load_block(rig->stream, &(struct round_load){rig->there, batch, k}));
-    fetch(rig);
+    rig_fetch(rig);
 }
 
 void rig_accept(struct rig *rig, int batch, int k) {
-    send(rig);
+    rig_send(rig);
     require_ok(verify_accept(rig->stream, &(struct verify_accept){rig->there, rig->sampler, rig->verify, batch, k}));
-    fetch(rig);
+    rig_fetch(rig);
 }
 
 void rig_draft(struct rig *rig, int batch, int k, logits_fn draft, void *user) {

@@ -35,6 +35,10 @@ void rig_start(struct rig *, int slot, int n, int pending, int room, struct samp
 /* The made-up models: logits after `token` at `position`. */
 typedef void (*logits_fn)(void *user, int token, int position, float *logits);
 
+/* Copies b to the buffers there, and back; nothing on the host. */
+void rig_send(struct rig *);
+void rig_fetch(struct rig *);
+
 /* One launch each. */
 void rig_load_pending(struct rig *, int batch, int k);
 void rig_draw(struct rig *, int batch, int index);
