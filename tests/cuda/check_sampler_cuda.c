@@ -73,6 +73,11 @@ static void must_equal_inputs(const struct twins *t, int batch, int k, int round
     must_be_equal(t->host.b.target_positions, t->gpu.b.target_positions, n, "target positions", round);
 }
 
+static void must_equal_offered(const struct twins *t, int round) {
+    const struct round_state *b = &t->host.b;
+    must_be_equal(b->offered, t->gpu.b.offered, (size_t)b->slots * sizeof *b->offered, "offered", round);
+}
+
 static void draft_twins(struct twins *t, struct source *s, int batch, int k, int round) {
     const struct round_state *b = &t->host.b;
     rig_load_pending(&t->host, batch, k), rig_load_pending(&t->gpu, batch, k);
@@ -90,6 +95,7 @@ static void draft_twins(struct twins *t, struct source *s, int batch, int k, int
         }
         must_be_equal(b->drafted, t->gpu.b.drafted, (size_t)b->slots * (size_t)b->k_max * sizeof(int32_t), "drafted",
                       round);
+        must_equal_offered(t, round);
     }
 }
 
