@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/table.h"
+#include "draft/proposer.h"
 #include "model/chat_template.h"
 #include "model/safetensors.h"
 #include "model/tokenizer.h"
@@ -270,6 +271,7 @@ static int inspect_pair(const struct options *o) {
         putchar('\n');
         rc = inspect_model(m.draft, o);
     }
+    if (rc == 0 && m.proposer) printf("\ndraft: %s, no files\n", proposer_of_word(m.proposer)->title);
     models_free(&m);
     return rc;
 }

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "draft/proposer.h"
 
 #ifndef DUET_PREFIX
 #define DUET_PREFIX "/usr/local"
@@ -85,7 +86,9 @@ static bool try_assets(const char *root, const char *relative, struct models *ou
     buf_printf(&draft, "%s%s/draft", root, relative);
     bool found = is_directory(buf_text(&target)) && is_directory(buf_text(&draft));
     if (found)
-        *out = (struct models){memory_copy_text(buf_text(&target)), memory_copy_text(buf_text(&draft)), true, false};
+        *out = (struct models){.target = memory_copy_text(buf_text(&target)),
+                               .draft = memory_copy_text(buf_text(&draft)),
+                               .embedded = true};
     buf_free(&target);
     buf_free(&draft);
     return found;
@@ -137,18 +140,34 @@ static int split_shapes(struct models *out, const char *shapes) {
     return 0;
 }
 
+static bool is_proposer(const char *draft) {
+    return draft && proposer_of_word(draft);
+}
+
 static int find_pair(struct models *out, const struct options *o) {
-    if (o->shape && (o->target || o->draft))
+    bool has_draft = o->draft && !is_proposer(o->draft);
+    if (o->shape && (o->target || has_draft))
         return err_set(ERR_USAGE, "--shape and --target or --draft: give one of them");
     if (o->shape) return split_shapes(out, o->shape);
     if (!o->target) return find_assets(out);
     TRY(models_find(o->target, &out->target));
-    return o->draft && needs_draft(o) ? models_find(o->draft, &out->draft) : 0;
+    return has_draft && needs_draft(o) ? models_find(o->draft, &out->draft) : 0;
+}
+
+/* --draft by a word, in place of the draft of the embedded pair. */
+static int take_proposer(struct models *m, const struct options *o) {
+    if (m->is_shape && m->draft)
+        return err_set(ERR_USAGE, "--shape %s and --draft %s: two drafts, give one of them", o->shape, o->draft);
+    free(m->draft);
+    m->draft = NULL;
+    m->proposer = needs_draft(o) ? o->draft : NULL;
+    return 0;
 }
 
 int models_resolve(struct models *out, const struct options *o) {
     *out = (struct models){0};
     int rc = find_pair(out, o);
+    if (rc == 0 && is_proposer(o->draft)) rc = take_proposer(out, o);
     if (rc != 0) {
         models_free(out);
         return rc;
@@ -156,7 +175,7 @@ int models_resolve(struct models *out, const struct options *o) {
     if (!needs_draft(o)) {
         free(out->draft);
         out->draft = NULL;
-    } else if (!out->draft) {
+    } else if (!out->draft && !out->proposer) {
         cli_note("no --draft: the target decodes plainly (K = 0)");
     }
     return 0;
@@ -170,15 +189,17 @@ void models_free(struct models *m) {
 
 void engine_options_set(struct engine_options *out, const struct options *o, const struct models *m) {
     int k_max = o->k_max, least = o->command == COMMAND_CHAT ? 8 : o->command == COMMAND_BENCH ? 16 : 0;
+    bool proposes = m->draft || m->proposer;
     if (!option_given(o, "k-max")) k_max = o->k < least ? least : o->k;
     *out = (struct engine_options){
         .target = m->target,
         .draft = m->draft,
+        .proposer = m->proposer,
         .device = o->device,
         .threads = o->threads,
         .gpu = o->gpu,
-        .k = m->draft ? o->k : 0,
-        .k_max = m->draft ? k_max : 0,
+        .k = proposes ? o->k : 0,
+        .k_max = proposes ? k_max : 0,
         .max_batch = o->batch,
         .context = o->context,
         .graphs = o->graphs,

@@ -1,4 +1,4 @@
-/* duet's public API: an engine owns a target, perhaps a draft, one memory pool, two graph sets and the round.
+/* duet's public API: an engine owns a target, perhaps a proposer of tokens, one memory pool, the graphs and the round.
  *
  * Use: engine_create; engine_open a sequence; engine_generate to append ids and start an answer; engine_step until the
  * answer's callback has seen its end; again engine_generate for the next turn; engine_close. Everything runs on the
@@ -13,7 +13,7 @@
 #include "graphs/graph_set.h"
 #include "model/config.h"
 #include "model/tokenizer.h"
-#include "sampler/sampler.h"
+#include "round/state.h"
 #include "verify/stats.h"
 
 struct engine;
@@ -21,7 +21,9 @@ struct sequence;
 
 struct engine_options {
     const char *target; /* directory */
-    const char *draft;  /* directory; NULL: plain decoding */
+    const char *draft;  /* directory of a draft model; NULL: none */
+    const char *
+        proposer; /* "ngram": drafts come from the sequence's own history; NULL: from the draft model, if there is one */
     const char *device; /* NULL: "auto" */
     int threads;        /* 0: all */
     int gpu;            /* which one, of a machine with several */
@@ -64,6 +66,7 @@ struct engine_info {
     int vocab;           /* ids of a prompt lie in [0, vocab) */
     int k, k_max, max_batch;
     enum accept_rule accept;
+    const char *proposer; /* "draft model", "n-gram"; NULL: none */
     uint64_t pool_bytes;
     const char *device;
     const char *device_missing;         /* device.h; "" */

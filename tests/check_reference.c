@@ -30,8 +30,8 @@ static void compute_logits(const char *dir, const struct ids *ids, float *logits
                         .row_slot = e->prefill.slot,
                         .page_table = e->page_table,
                         .pages_per_slot = e->pages_per_slot};
-    ck_ok(model_forward(e->target_model, e->stream, &rows, LOGITS_LAST, e->buffers.target_logits));
-    ck_ok(stream_copy(e->stream, logits, e->buffers.target_logits, (size_t)vocab * sizeof *logits));
+    ck_ok(model_forward(e->target_model, e->stream, &rows, LOGITS_LAST, e->state.target_logits));
+    ck_ok(stream_copy(e->stream, logits, e->state.target_logits, (size_t)vocab * sizeof *logits));
     ck_ok(stream_sync(e->stream));
     engine_destroy(e);
 }
