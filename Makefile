@@ -8,7 +8,7 @@ CC     := $(if $(filter default,$(origin CC)),cc,$(CC))
 NVCC   ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 
 # The CUDA device is built where there is an nvcc. .cu files replace the stub that says that there is none.
-CU_SRC   := $(wildcard graphs/*.cu model/kernels/cuda/*.cu sampler/*.cu)
+CU_SRC   := $(wildcard graphs/*.cu model/kernels/cuda/*.cu draft/*.cu round/*.cu sampler/*.cu verify/*.cu)
 CU_STUB  := $(wildcard */no_cuda.c)
 TEST_CU  := $(wildcard tests/*.cu)
 NVCC_OLD := $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p' | \
@@ -16,7 +16,8 @@ NVCC_OLD := $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9]
 DEVICE   ?= $(if $(and $(NVCC),$(CU_SRC),$(if $(NVCC_OLD),,new)),cuda,host)
 BUILD    := build/$(DEVICE)-$(MODE)
 
-LIB_DIRS := base graphs model model/text model/files model/families model/kernels/host sampler draft target verify engine
+LIB_DIRS := base graphs model model/text model/files model/families model/kernels/host round sampler target draft verify \
+            engine
 LIB_SRC  := $(wildcard $(addsuffix /*.c,$(LIB_DIRS)))
 CLI_SRC  := $(wildcard cli/*.c)
 TEST_SRC := $(wildcard tests/*.c) $(filter-out tests/fidelity/main.c,$(wildcard tests/fidelity/*.c))
@@ -103,8 +104,8 @@ $(BUILD)/%.cu.o: %.cu $(BUILD)/flags
 	$(call say,NVCC,$<)
 	$(Q)$(NVCC) $(NVCCFLAGS) -c $< -o $@
 
-# The sampler gives the host's bits: no product is fused into a sum but by fmaf.
-$(patsubst %,$(BUILD)/%.o,$(wildcard sampler/*.cu)): private NVCCFLAGS += --fmad=false
+# Draws and acceptance give the host's bits: no product is fused into a sum but by fmaf.
+$(patsubst %,$(BUILD)/%.o,$(wildcard sampler/*.cu verify/*.cu)): private NVCCFLAGS += --fmad=false
 
 # What was built with other flags is built again: each stamp changes only when its text does.
 define STAMP
@@ -147,7 +148,7 @@ $(BUILD)/tests/run: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TE
 CUDA_TEST_SRC := $(wildcard tests/cuda/*.c tests/cuda/*.cu)
 CUDA_SUITES   := $(basename $(notdir $(filter tests/cuda/check_%,$(CUDA_TEST_SRC)))) \
                  check_accept check_accept_texts check_reference check_chat_references check_lossless check_cache check_rounds \
-                 check_fidelity check_steady
+                 check_fidelity check_ngram check_steady
 CUDA_TEST_OBJ := $(patsubst %.cu,$(BUILD)/%.cu.o,$(patsubst %.c,$(BUILD)/%.o,$(CUDA_TEST_SRC))) \
                  $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/check_% tests/run.c,$(TEST_SRC))) \
                  $(TEST_CU:%=$(BUILD)/%.o) \
@@ -269,7 +270,7 @@ $(BUILD)/alone/%: % $(BUILD)/flags | build/deps.build build/deps.test
 
 # Each layer links with the layers below it and no other: its objects name nothing that lies above. The order is that of
 # docs/ARCHITECTURE.md.
-LAYERS := base graphs model sampler draft target verify engine
+LAYERS := base graphs model round sampler target draft verify engine
 lint-links: $(LIB_OBJ)
 	@mkdir -p $(BUILD)/links
 	@echo 'int main(void) { return 0; }' > $(BUILD)/links/main.c

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "draft/proposer.h"
 
 /* --- values --------------------------------------------------------------------------------------------- */
 
@@ -245,7 +246,7 @@ static int locate_command(int argc, char **argv) {
 }
 
 static int check_combinations(const struct options *o) {
-    if (o->draft && !o->target) return err_set(ERR_USAGE, "--draft: needs --target");
+    if (o->draft && !o->target && !proposer_of_word(o->draft)) return err_set(ERR_USAGE, "--draft: needs --target");
     if (option_given(o, "k-max") && o->k_max < o->k)
         return err_set(ERR_USAGE, "--k-max: %d is below --k %d", o->k_max, o->k);
     if (o->command == COMMAND_TOKENIZE && !o->directory)
