@@ -6,6 +6,8 @@
 
 #include "base/json.h"
 
+enum { LOOKED_AT = 8 }; /* tensors whose bytes are compared: a file of the corpus has few */
+
 struct safetensors *tensors_open(void) {
     struct safetensors *s = (struct safetensors *)&s;
     forget_error();
@@ -32,8 +34,14 @@ static const struct shard_bytes *shard_of(const struct tensor *t, const struct s
     claim(false, "tensor '%s' lies in %s", t->name, t->file);
 }
 
+/* Where a tensor lies in its file. */
+struct span {
+    const char *file;
+    int64_t begin, end;
+};
+
 /* The tensor's own words of the header. */
-static void claim_as_written(const struct tensor *t, const cJSON *member, const uint8_t *data, size_t n) {
+static struct span claim_as_written(const struct tensor *t, const cJSON *member, const uint8_t *data, size_t n) {
     const cJSON *size = json_get(member, "shape")->child, *offsets = json_get(member, "data_offsets");
     int64_t begin, end, number;
     claim(strcmp(json_get(member, "dtype")->valuestring, t->dtype) == 0, "tensor '%s' is %s", t->name, t->dtype);
@@ -43,10 +51,11 @@ static void claim_as_written(const struct tensor *t, const cJSON *member, const 
     claim(json_int(offsets->child, &begin) && json_int(offsets->child->next, &end), "tensor '%s'", t->name);
     claim(begin <= end && (uint64_t)end <= n, "tensor '%s' ends at %lld of %zu", t->name, (long long)end, n);
     claim_same(t->name, t->data, t->bytes, data + begin, (size_t)(end - begin));
+    return (struct span){t->file, begin, end};
 }
 
 /* The header is read once more for each tensor: there are few. */
-static void claim_tensor(const struct tensor *t, const struct shard_bytes *shard) {
+static struct span claim_tensor(const struct tensor *t, const struct shard_bytes *shard) {
     uint64_t length;
     size_t elements = 1, bits = bits_of(t->dtype);
     bool is_empty = false;
@@ -61,8 +70,15 @@ static void claim_tensor(const struct tensor *t, const struct shard_bytes *shard
     claim(json_parse(&header, (const char *)shard->data + 8, length) == 0, "%s", err_message());
     const cJSON *member = json_get(header, t->name);
     claim(member, "tensor '%s' is in no header", t->name);
-    claim_as_written(t, member, shard->data + 8 + length, shard->n - 8 - length);
+    struct span span = claim_as_written(t, member, shard->data + 8 + length, shard->n - 8 - length);
     cJSON_Delete(header);
+    return span;
+}
+
+static void claim_apart(const struct span *a, const struct span *b) {
+    claim(a->file != b->file || a->begin == a->end || b->begin == b->end || a->end <= b->begin || b->end <= a->begin,
+          "tensors overlap: bytes %lld to %lld, %lld to %lld", (long long)a->begin, (long long)a->end,
+          (long long)b->begin, (long long)b->end);
 }
 
 /* A weight of the tensor's own shape, if it has a type that duet computes with, and of another. */
@@ -81,14 +97,16 @@ static void claim_weight(const struct safetensors *s, const struct tensor *t) {
 }
 
 void claim_tensors(const struct safetensors *s, const struct shard_bytes *shards, int count) {
+    struct span spans[LOOKED_AT];
     struct weight w;
     claim(safetensors_count(s) > 0, "no tensors");
     for (int i = 0; i < safetensors_count(s); i++) {
         const struct tensor *t = safetensors_at(s, i);
         claim(i == 0 || strcmp(safetensors_at(s, i - 1)->name, t->name) < 0, "'%s' is out of order", t->name);
         claim(safetensors_find(s, t->name) == t, "'%s' is not found", t->name);
-        if (i >= 8) continue;
-        claim_tensor(t, shard_of(t, shards, count));
+        if (i >= LOOKED_AT) continue;
+        spans[i] = claim_tensor(t, shard_of(t, shards, count));
+        for (int j = 0; j < i; j++) claim_apart(&spans[i], &spans[j]);
         claim_weight(s, t);
     }
     claim(!safetensors_find(s, "no such tensor"), "a tensor from nowhere");

@@ -76,14 +76,15 @@ START_TEST(every_input_of_the_corpus_holds)
 END_TEST
 
 /* A control: claims are checked in this build, and what fails ends its child. */
-static int fail(const uint8_t *data, size_t n) {
+static int claim_no_object(const uint8_t *data, size_t n) {
+    if (!freopen("/dev/null", "w", stderr)) return 0;
     if (n > 0) claim(data[0] != '{', "an input that begins with %c", data[0]);
     return 0;
 }
 
 START_TEST(a_claim_that_does_not_hold_is_seen)
 {
-    int status = status_of_child(fail, "assets/target/config.json");
+    int status = status_of_child(claim_no_object, "assets/target/config.json");
     ck_assert(WIFSIGNALED(status));
 }
 END_TEST
