@@ -8,7 +8,7 @@
 #include "cli/batch.h"
 #include "fuzz/fuzz.h"
 
-enum { FUZZ_BYTES_MAX = 512, ANSWERS_MAX = 4 };
+enum { FUZZ_BYTES_MAX = 256, ANSWERS_MAX = 4 };
 enum { HAS_TEXT = 1, HAS_ERROR = 2, HAS_ID = 4, HAS_TURNS = 8 };
 
 struct sample {

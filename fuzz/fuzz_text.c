@@ -8,7 +8,7 @@
 
 #include "fuzz/tokenizers.h"
 
-enum { FUZZ_BYTES_MAX = 256, STOPS_MOST = 8 };
+enum { FUZZ_BYTES_MAX = 128, STOPS_MOST = 8 };
 
 struct stops {
     char *texts[STOPS_MOST];
