@@ -81,7 +81,8 @@ static void claim_record(const struct request *r) {
     const cJSON *written = json_get(record, "id");
     if (r->id) json_print(r->id, &id);
     if (written) json_print(written, &id_written);
-    if (r->id) claim_same("id", id_written.data, id_written.len, id.data, id.len);
+    if (r->id && (written || strcmp(id.data, "null") != 0)) /* which is what a number without end is printed as */
+        claim_same("id", id_written.data, id_written.len, id.data, id.len);
     claim(r->id || !written, "%s", line.data);
     claim(strcmp(json_get(record, "finish_reason")->valuestring, "error") == 0, "%s", line.data);
     if (r->error) buf_printf(&words, "line %d: %s", LINE, r->error);
