@@ -28,7 +28,7 @@ SUITES   := $(patsubst tests/%.c,%,$(wildcard tests/check_*.c))
 CFLAGS_release := -O2 -g
 CFLAGS_debug   := -O0 -g
 CFLAGS_asan    := -O2 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -Wno-pass-failed
 ifeq ($(CFLAGS_$(MODE)),)
 $(error MODE=$(MODE): expected release, debug or asan)
 endif
