@@ -75,7 +75,8 @@ struct round_state {
     int32_t slots, max_batch, k_max;
     int32_t vocab_target,
         vocab_draft; /* ids of the target's map, and of those the ids that may be proposed; 0: no proposer */
-    int32_t target_stride, draft_stride; /* floats between rows of the models' logits (padded vocabularies); draft 0: none */
+    int32_t target_stride,
+        draft_stride;        /* floats between rows of the models' logits (padded vocabularies); draft 0: none */
     float simulate_alpha;    /* benchmarks alone: above 0, accept with this probability in place of the rule */
     int32_t draft_positions; /* the draft's own position limit */
     enum accept_rule rule;
