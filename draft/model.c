@@ -5,9 +5,14 @@
 #include "base/err.h"
 #include "target/vocabulary.h"
 
+/* Of a slot: the cache is right for positions 0..known-1 at least; where the current turn begins. */
+struct cache_state {
+    int known, turn;
+};
+
 struct draft {
     struct proposer base;
-    int *known; /* [S] its cache is right for positions 0..known-1 of a slot at least */
+    struct cache_state *caches; /* [S] */
 };
 
 static struct draft *draft_of(struct proposer *p) {
@@ -38,14 +43,14 @@ static int open_vocabulary(struct proposer *p, const struct checkpoint *own) {
 static void close_draft(struct proposer *p) {
     graph_set_destroy(p->graphs);
     model_close(p->model);
-    free(draft_of(p)->known);
+    free(draft_of(p)->caches);
     free(p);
 }
 
 static int fill_in(struct draft *d, const struct proposer_options *o) {
     struct proposer *p = &d->base;
-    d->known = calloc((size_t)p->world->slots, sizeof *d->known);
-    if (!d->known) return err_set(ERR_MEMORY, "out of memory for %d slots", p->world->slots);
+    d->caches = calloc((size_t)p->world->slots, sizeof *d->caches);
+    if (!d->caches) return err_set(ERR_MEMORY, "out of memory for %d slots", p->world->slots);
     TRY(model_open(&p->model, o->checkpoint, "draft", p->world->device));
     TRY(open_vocabulary(p, o->checkpoint));
     p->stride = model_get_config(p->model)->vocab;
@@ -80,47 +85,41 @@ static int wanted(const struct proposer *p, int length) {
     return length - 2 < p->positions ? length - 2 : p->positions;
 }
 
-/* Positions first..last-1. What an interrupt leaves there lies past the history, or is what the history says. */
-static int prefill(struct proposer *p, struct stream *stream, int slot, const int32_t *tokens, int first, int last) {
-    return model_prefill(p->model, stream, p->world->prefill, slot, tokens, first, last);
+static int most_positions(const struct proposer *p, int length) {
+    return length < p->positions ? length : p->positions;
 }
 
-/* To positions 0..n-2. A turn starts at the old n-2 whatever else the cache holds, so that prefill's numbers depend on the tokens
- * and turn boundaries alone. */
+/* A turn starts at the old n-2 whatever else the cache holds, so that prefill's numbers depend on the tokens and turn boundaries
+ * alone. */
 static int begin(struct proposer *p, struct stream *stream, const struct proposer_turn *t) {
-    struct draft *d = draft_of(p);
-    int turn = t->old_length > 1 ? t->old_length - 2 : 0, last = t->length - 1;
-    TRY(model_open_sequence(p->model, stream, t->slot, t->room));
-    if (!t->is_used) return 0;
-    if (turn > p->positions) turn = p->positions;
-    if (last > p->positions) last = p->positions;
-    TRY(prefill(p, stream, t->slot, t->tokens, d->known[t->slot], turn));
-    TRY(prefill(p, stream, t->slot, t->tokens, turn, last));
-    d->known[t->slot] = last;
-    return 0;
+    struct cache_state *c = &draft_of(p)->caches[t->slot];
+    c->turn = most_positions(p, t->old_length > 1 ? t->old_length - 2 : 0);
+    if (c->known > c->turn) c->known = c->turn;
+    return model_open_sequence(p->model, stream, t->slot, t->room);
 }
 
 static void cut_to(struct proposer *p, int slot, int length) {
-    int *known = &draft_of(p)->known[slot];
-    if (*known > length) *known = length;
+    struct cache_state *c = &draft_of(p)->caches[slot];
+    if (c->known > length) c->known = length;
 }
 
 /* A plain round in flight will make the cache lag: how far is known only once it is read. */
 static bool lags(const struct proposer *p, int slot, int length, bool plain_in_flight) {
-    return plain_in_flight || ((const struct draft *)p)->known[slot] < wanted(p, length);
+    const int known = ((const struct draft *)p)->caches[slot].known;
+    return known < wanted(p, length) || (plain_in_flight && known < p->positions);
 }
 
-static int catch_up(struct proposer *p, struct stream *stream, int slot, const int32_t *tokens, int length) {
-    int *known = &draft_of(p)->known[slot], last = wanted(p, length);
-    if (*known >= last) return 0;
-    TRY(prefill(p, stream, slot, tokens, *known, last));
-    *known = last;
-    return 0;
+/* To positions 0..n-2, a chunk at a time. What an end in between leaves lies past the history, or is what the history says. */
+static int ingest(struct proposer *p, struct stream *stream, int slot, const int32_t *tokens, int length) {
+    struct cache_state *c = &draft_of(p)->caches[slot];
+    const int last = c->known < c->turn ? c->turn : most_positions(p, length - 1);
+    if (c->known >= last) return 0;
+    return model_prefill_chunk(p->model, stream, p->world->prefill, slot, tokens, &c->known, last);
 }
 
 /* After a round that it drafted, every committed token but the last two is sure to be in its cache. */
 static void collected(struct proposer *p, int slot, int length, int k) {
-    int *known = &draft_of(p)->known[slot];
+    int *known = &draft_of(p)->caches[slot].known;
     if (k > 0 && *known < wanted(p, length)) *known = wanted(p, length);
     cut_to(p, slot, length);
 }
@@ -190,7 +189,7 @@ const struct proposer_ops proposer_model = {
     .begin = begin,
     .truncate = cut_to,
     .lags = lags,
-    .catch_up = catch_up,
+    .ingest = ingest,
     .propose = propose,
     .collected = collected,
     .launches = launches,

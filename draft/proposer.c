@@ -56,8 +56,8 @@ bool proposer_lags(const struct proposer *p, int slot, int length, bool plain_in
     return p && p->ops->lags && p->ops->lags(p, slot, length, plain_in_flight);
 }
 
-int proposer_catch_up(struct proposer *p, struct stream *stream, int slot, const int32_t *tokens, int length) {
-    return p && p->ops->catch_up ? p->ops->catch_up(p, stream, slot, tokens, length) : 0;
+int proposer_ingest(struct proposer *p, struct stream *stream, int slot, const int32_t *tokens, int length) {
+    return p && p->ops->ingest ? p->ops->ingest(p, stream, slot, tokens, length) : 0;
 }
 
 int proposer_propose(struct proposer *p, struct stream *stream, int batch, int k, struct marks *marks) {

@@ -8,8 +8,8 @@
  * (docs/CORRECTNESS.md).
  *
  * Order of calls: open; layout (over plans, then once over the pool); upload, create_graphs, warm_up; then for each sequence
- * truncate to 0, begin before each answer, and rounds: [lags, catch_up], propose, accepted, collected. Work is enqueued on the
- * stream; no function waits for the device after start-up but begin and catch_up, which may wait for the staging of an earlier
+ * truncate to 0, begin before each answer, ingest while it lags, and rounds: propose, accepted, collected. Work is enqueued on the
+ * stream; no function waits for the device after start-up but begin and ingest, which may wait for the staging of an earlier
  * chunk, and none allocates. One thread at a time.
  *
  * A new proposer is a file with its table and a line in the list. One that reads what the target has computed finds the target's
@@ -51,7 +51,6 @@ struct proposer_turn {
     int room;              /* positions that the sequence may come to have */
     const int32_t *tokens; /* host memory, read before begin returns */
     int old_length, length;
-    bool is_used; /* rounds to come have K > 0; otherwise what is costly can wait for catch_up */
 };
 
 /* What a proposer's own struct begins with. open fills it in. */
@@ -78,14 +77,15 @@ struct proposer_ops {
     /* Each eager launch of `batch` rows once, for the dummy sequence. */
     int (*warm_up)(struct proposer *, struct stream *, int batch);
 
-    /* Takes in what is new of a sequence's tokens. May be called again for the same turn after an error. */
+    /* Takes in what is new of a sequence's tokens, but for what takes as long as a pass of a model: that is for ingest. */
     int (*begin)(struct proposer *, struct stream *, const struct proposer_turn *);
     /* The history of a slot is cut to its first `length` tokens; 0: another sequence. */
     void (*truncate)(struct proposer *, int slot, int length);
-    /* Before a round with K > 0: does it lack tokens of a sequence of `length`, or will it after a plain round in flight? Then
-     * nothing may be in flight, and catch_up comes before the round. NULL: never. */
+    /* Before a round with K > 0: does it lack tokens of a sequence of `length`, or will it after a plain round in flight? Then the
+     * sequence is in no round until it does not. */
     bool (*lags)(const struct proposer *, int slot, int length, bool plain_in_flight);
-    int (*catch_up)(struct proposer *, struct stream *, int slot, const int32_t *tokens, int length);
+    /* Takes in one chunk of what it lacks of `tokens` [length]; the sequence has no round in flight. */
+    int (*ingest)(struct proposer *, struct stream *, int slot, const int32_t *tokens, int length);
 
     /* Enqueues the proposals of a round for the first `batch` rows of row_slot; batch is a bucket. `marks`, if not NULL, gets one
      * after each piece of proposing, and in between one after each draw. */
@@ -111,7 +111,7 @@ int proposer_warm_up(struct proposer *, struct stream *, int batch);
 int proposer_begin(struct proposer *, struct stream *, const struct proposer_turn *);
 void proposer_truncate(struct proposer *, int slot, int length);
 bool proposer_lags(const struct proposer *, int slot, int length, bool plain_in_flight);
-int proposer_catch_up(struct proposer *, struct stream *, int slot, const int32_t *tokens, int length);
+int proposer_ingest(struct proposer *, struct stream *, int slot, const int32_t *tokens, int length);
 int proposer_propose(struct proposer *, struct stream *, int batch, int k, struct marks *marks);
 int proposer_accepted(struct proposer *, struct stream *, int batch);
 void proposer_collected(struct proposer *, int slot, int length, int k);

@@ -1,6 +1,6 @@
 /* The round: propose K, score K+1, accept; and the ring that brings its results back.
  *
- * Nothing here waits for the device but collect_round, which waits for a round that was enqueued earlier. */
+ * Nothing here waits for the device but round_collect, which waits for a round that was enqueued earlier. */
 #include "base/clock.h"
 #include "base/err.h"
 #include "engine/internal.h"
@@ -8,22 +8,28 @@
 /* --- enqueue ---------------------------------------------------------------------------------------------- */
 
 /* A row is live for the next round unless the rounds in flight are sure to end it. */
-static bool wants_round(const struct sequence *s) {
-    return s && s->running && (int)s->tokens.len + s->pending_rounds < s->limit;
+bool round_wants(const struct sequence *s) {
+    return s && s->phase == PHASE_DECODING && (int)s->tokens.len + s->pending_rounds < s->limit;
+}
+
+bool round_plain_in_flight(const struct engine *e) {
+    for (uint64_t r = e->collected; r < e->enqueued; r++)
+        if (e->rounds[r % (ROUNDS_IN_FLIGHT_MAX + 1)].k == 0) return true;
+    return false;
 }
 
 /* K of the next round: 0 once every row is past the proposer's last position (the device decides row by row and alike). */
 static int round_k(const struct engine *e) {
     if (e->k == 0) return 0;
     for (int slot = 1; slot <= e->max_batch; slot++)
-        if (wants_round(e->slots[slot]) && (int)e->slots[slot]->tokens.len <= e->state.draft_positions) return e->k;
+        if (round_wants(e->slots[slot]) && (int)e->slots[slot]->tokens.len <= e->state.draft_positions) return e->k;
     return 0;
 }
 
 static int pack_rows(struct engine *e, struct round *r) {
     r->rows = 0;
     for (int slot = 1; slot <= e->max_batch; slot++) {
-        if (!wants_round(e->slots[slot])) continue;
+        if (!round_wants(e->slots[slot])) continue;
         r->row_slot[r->rows++] = slot;
         e->slots[slot]->pending_rounds++;
     }
@@ -39,11 +45,12 @@ static int run_round(struct engine *e, int rows, int k, struct marks *marks) {
     TRY(target_score(&e->target, e->stream, batch, k));
     TRY(marks_add(marks, e->stream));
     TRY(engine_accept(e, batch, k));
+    TRY(cache_commit(model_get_cache(e->target_model), e->stream, batch));
     TRY(proposer_accepted(e->proposer, e->stream, batch));
     return marks_add(marks, e->stream);
 }
 
-static int enqueue_round(struct engine *e) {
+int round_enqueue(struct engine *e) {
     struct round *r = &e->rounds[e->enqueued % (ROUNDS_IN_FLIGHT_MAX + 1)];
     struct stream_counts before = stream_counts(e->stream);
     int64_t start_us = clock_us();
@@ -95,10 +102,11 @@ static void deliver(struct sequence *s, const struct round_record *r) {
         .ended = r->status == SLOT_END,
         .finish = finish_of(r->status),
     };
-    s->running = block.finish == FINISH_NONE;
+    if (block.finish != FINISH_NONE) s->phase = PHASE_IDLE;
     s->generation.on_tokens(s->generation.user, &block);
     if (block.keep < block.count) cut_tokens(s, block.count - block.keep);
-    if (block.keep < block.count || block.stop) s->running = false;
+    if (block.keep < block.count || block.stop) s->phase = PHASE_IDLE;
+    s->cached = (int)s->tokens.len - 1;
 }
 
 /* The part of a round that ends at mark i + 1, the border after run_round's i-th piece of work, of `pieces`: the proposer's, which
@@ -120,7 +128,7 @@ static int read_marks(struct engine *e, const struct round *r) {
     return 0;
 }
 
-static int collect_round(struct engine *e) {
+int round_collect(struct engine *e) {
     struct round *r = &e->rounds[e->collected % (ROUNDS_IN_FLIGHT_MAX + 1)];
     int64_t start_us = clock_us();
     TRY(event_wait(r->done));
@@ -132,45 +140,9 @@ static int collect_round(struct engine *e) {
         struct sequence *s = e->slots[record->slot];
         if (!s || s->serial != record->serial) continue;
         s->pending_rounds--;
-        if (!s->running || !record->live) continue;
+        if (s->phase == PHASE_IDLE || !record->live) continue;
         deliver(s, record);
         proposer_collected(e->proposer, s->slot, (int)s->tokens.len, r->k);
     }
-    return 0;
-}
-
-/* --- step ------------------------------------------------------------------------------------------------- */
-
-/* Before a round with K > 0: where the proposer lags behind, histories must be known first, so nothing may be in flight. */
-static int prepare_proposer(struct engine *e) {
-    bool plain = false, behind = false;
-    for (uint64_t r = e->collected; r < e->enqueued; r++)
-        if (e->rounds[r % (ROUNDS_IN_FLIGHT_MAX + 1)].k == 0) plain = true;
-    for (int slot = 1; slot <= e->max_batch; slot++)
-        if (wants_round(e->slots[slot]) && proposer_lags(e->proposer, slot, (int)e->slots[slot]->tokens.len, plain))
-            behind = true;
-    if (!behind) return 0;
-    while (e->collected < e->enqueued) TRY(collect_round(e));
-    for (int slot = 1; slot <= e->max_batch; slot++) {
-        const struct sequence *s = e->slots[slot];
-        if (wants_round(s)) TRY(proposer_catch_up(e->proposer, e->stream, slot, s->tokens.data, (int)s->tokens.len));
-    }
-    return 0;
-}
-
-static int count_rows(const struct engine *e) {
-    int rows = 0;
-    for (int slot = 1; slot <= e->max_batch; slot++) rows += wants_round(e->slots[slot]);
-    return rows;
-}
-
-int engine_step(struct engine *e, int *running) {
-    if (e->k > 0) TRY(prepare_proposer(e));
-    bool enqueued = count_rows(e) > 0;
-    if (enqueued) TRY(enqueue_round(e));
-    uint64_t in_flight = e->enqueued - e->collected;
-    if (in_flight > 0 && (!enqueued || in_flight >= (uint64_t)e->pipeline)) TRY(collect_round(e));
-    *running = 0;
-    for (int slot = 1; slot <= e->max_batch; slot++) *running += e->slots[slot] && e->slots[slot]->running;
     return 0;
 }

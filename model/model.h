@@ -61,9 +61,7 @@ static inline int prefill_chunk(const struct device *d) {
     return device_kind(d) == DEVICE_CUDA ? PREFILL_CHUNK_MAX : KV_PAGE;
 }
 
-/* Ingests tokens[first..last) (host memory, absolute positions) of one slot in chunks cut at absolute multiples of
- * prefill_chunk, without logits. Staging is pinned and reused after its event, so a long prompt may wait for the copy of the
- * chunk before the last; nothing else waits or allocates. */
+/* What the prefill of both models works with. Staging is pinned and reused after its event. */
 struct prefill_buffers {
     int32_t *tokens, *positions; /* [PREFILL_CHUNK_MAX] device */
     int32_t *slot;               /* [1] device */
@@ -74,7 +72,6 @@ struct prefill_buffers {
     int turn;
     const int32_t *page_table; /* device */
     int32_t pages_per_slot;
-    bool (*interrupted)(void); /* asked before each chunk; true ends the prefill with ERR_INTERRUPTED. NULL: never */
     bool row_invariant; /* for tests: the decode's kernels, in chunks of at most graph_rows, which changes no bit */
     struct rows live;   /* of the chunk that is being submitted */
 };
@@ -82,10 +79,14 @@ int prefill_create(struct prefill_buffers *, struct device *); /* pinned memory 
 void prefill_destroy(struct prefill_buffers *, struct device *);
 int prefill_layout(struct prefill_buffers *, const struct device *, struct pool *); /* cuts inputs and workspace */
 int prefill_clear(struct prefill_buffers *, struct stream *); /* inputs of the dummy sequence, once page_table is set */
-int model_prefill(struct model *, struct stream *, struct prefill_buffers *, int32_t slot, const int32_t *tokens,
-                  int first, int last);
 
-/* From here on model_prefill replays graphs of `set`, one for every multiple of PREFILL_PAD rows up to a chunk; the same bits as
+/* Ingests one chunk of tokens[*first..last) (host memory, absolute positions) of one slot, without logits: up to the next absolute
+ * multiple of prefill_chunk, which is *first then. May wait for the staging of the chunk before the last; nothing else waits or
+ * allocates. */
+int model_prefill_chunk(struct model *, struct stream *, struct prefill_buffers *, int32_t slot, const int32_t *tokens,
+                        int *first, int last);
+
+/* From here on model_prefill_chunk replays graphs of `set`, one for every multiple of PREFILL_PAD rows up to a chunk; the same bits as
  * without. The set's build function calls model_build_prefill for keys of `kind`. All must outlive the model. */
 int model_add_prefill_graphs(struct model *, struct prefill_buffers *, struct graph_set *set, int kind);
 int model_build_prefill(struct model *, struct stream *, int count);

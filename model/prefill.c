@@ -91,17 +91,14 @@ static int run_chunk(struct model *m, struct stream *s, struct prefill_buffers *
     return graph_set_launch(m->prefill_graphs, (struct graph_key){m->prefill_kind, 1, padded}, s);
 }
 
-int model_prefill(struct model *m, struct stream *s, struct prefill_buffers *p, int32_t slot, const int32_t *tokens,
-                  int first, int last) {
-    const int chunk = prefill_chunk(m->device), rows_max = p->row_invariant ? m->limits.graph_rows : chunk;
-    while (first < last) {
-        if (p->interrupted && p->interrupted()) return err_set(ERR_INTERRUPTED, "interrupted");
-        int end = (first / chunk + 1) * chunk;
-        if (end > last) end = last;
-        if (end > first + rows_max) end = first + rows_max;
-        TRY(stage_chunk(p, s, slot, tokens, first, end - first));
-        TRY(run_chunk(m, s, p, end - first));
-        first = end;
-    }
+int model_prefill_chunk(struct model *m, struct stream *s, struct prefill_buffers *p, int32_t slot,
+                        const int32_t *tokens, int *first, int last) {
+    const int chunk = prefill_chunk(m->device), most = p->row_invariant ? m->limits.graph_rows : chunk;
+    int end = (*first / chunk + 1) * chunk;
+    if (end > last) end = last;
+    if (end > *first + most) end = *first + most;
+    TRY(stage_chunk(p, s, slot, tokens, *first, end - *first));
+    TRY(run_chunk(m, s, p, end - *first));
+    *first = end;
     return 0;
 }
