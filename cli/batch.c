@@ -35,9 +35,8 @@ struct batch {
     int failed;
     int64_t start_us, tokens;
 
-    struct job **jobs; /* [o->batch] running, or parsed and waiting for a sequence */
+    struct job **jobs; /* [o->batch] running */
     int *job_order;    /* [o->batch] index of each job's result */
-    int waiting;       /* slot of the parsed job that found no sequence free, or -1 */
 };
 
 /* --- records ------------------------------------------------------------------------------------------------ */
@@ -118,43 +117,17 @@ static int parse_next(struct batch *b, int slot) {
     return 0;
 }
 
-/* Starts the job of `slot`, which is parsed. *busy: it has to wait until another ends. */
-static int start_parsed(struct batch *b, int slot, bool *busy) {
-    struct job *j = b->jobs[slot];
-    if (!j->done) {
-        int rc = job_start(j, b->engine, &b->context);
-        *busy = rc == ERR_BUSY;
-        if (*busy) return 0;
-        TRY(rc);
-    }
-    if (j->done) keep_record(b, slot);
-    return 0;
-}
-
-/* Fills free slots with lines, in order: one that finds no sequence free waits in its slot, and those after it too. */
-static int fill_slots(struct batch *b) {
-    bool busy = false;
-    if (b->waiting >= 0) TRY(start_parsed(b, b->waiting, &busy));
-    if (busy) return 0;
-    b->waiting = -1;
+/* Fills free slots with lines, in order. */
+static int admit(struct batch *b) {
     for (int slot = 0; slot < b->o->batch; slot++) {
         while (!b->jobs[slot] && b->admitted < b->total) {
             TRY(parse_next(b, slot));
-            TRY(start_parsed(b, slot, &busy));
-            if (!busy) continue;
-            b->waiting = slot;
-            return 0;
+            struct job *j = b->jobs[slot];
+            if (!j->done) TRY(job_start(j, b->engine, &b->context));
+            if (j->done) keep_record(b, slot);
         }
     }
     return 0;
-}
-
-static int admit(struct batch *b) {
-    TRY(fill_slots(b));
-    bool alone = b->waiting >= 0;
-    for (int slot = 0; slot < b->o->batch; slot++)
-        if (b->jobs[slot] && b->jobs[slot]->sequence) alone = false;
-    return alone ? ERR_BUSY : 0; /* nothing will ever end: the sentence is engine_open's */
 }
 
 /* --- the run ---------------------------------------------------------------------------------------------------- */
@@ -290,7 +263,7 @@ static void say_ignored(const struct batch *b) {
 }
 
 int batch_main(const struct options *o) {
-    struct batch b = {.o = o, .waiting = -1, .output = OUTPUT_CLOSED, .report.file = OUTPUT_CLOSED};
+    struct batch b = {.o = o, .output = OUTPUT_CLOSED, .report.file = OUTPUT_CLOSED};
     int status = STATUS_OK;
     int rc = run(&b);
     if (rc == 0) rc = finish(&b);

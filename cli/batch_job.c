@@ -160,7 +160,6 @@ static int settle(struct job *j, int rc) {
 int job_start(struct job *j, struct engine *engine, const struct request_context *c) {
     j->engine = engine;
     int rc = open_sequence(j, c);
-    if (rc == ERR_BUSY) return rc;
     if (rc == 0) rc = start_answer(j, c);
     return settle(j, rc);
 }

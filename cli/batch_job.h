@@ -21,8 +21,7 @@ struct job {
 
 struct job *job_create(const struct request *); /* takes what the request owns; NULL: out of memory */
 void job_free(struct job *);
-/* Opens a sequence and starts the first answer. ERR_BUSY: not now. An error of the request itself makes the job done and
- * is no error here. */
+/* Opens a sequence and asks for the first answer. An error of the request itself makes the job done and is no error here. */
 int job_start(struct job *, struct engine *, const struct request_context *);
 /* After a step: if the answer has ended, starts the next turn or makes the job done. */
 int job_advance(struct job *, const struct request_context *);

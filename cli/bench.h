@@ -19,8 +19,8 @@ int bench_prompts_load(struct bench_prompts *, const struct options *, const str
                        const struct checkpoint *target);
 void bench_prompts_free(struct bench_prompts *);
 
-/* Opens sequences for prompts [first, first + count), modulo their number, and starts their answers; max_tokens 0 fills the
- * context. */
+/* Opens sequences for prompts [first, first + count), modulo their number, and ingests them for their answers; max_tokens 0
+ * fills the context. */
 int bench_open_group(struct engine *, const struct bench_prompts *, const struct options *, int first, int count,
                      struct sequence **sequences);
 void bench_close_group(struct engine *, struct sequence **sequences, int count);

@@ -7,6 +7,7 @@
 #include "cli/bench.h"
 #include "cli/cli.h"
 #include "cli/io.h"
+#include "engine/probe.h"
 
 /* --- prompts ---------------------------------------------------------------------------------------------- */
 
@@ -116,7 +117,7 @@ int bench_open_group(struct engine *e, const struct bench_prompts *p, const stru
         TRY(engine_open(e, (int)ids->len + max_tokens, &sequences[i]));
         TRY(engine_generate(e, sequences[i], ids->data, (int)ids->len, &g));
     }
-    return 0;
+    return probe_ingest(e);
 }
 
 void bench_close_group(struct engine *e, struct sequence **sequences, int count) {

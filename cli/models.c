@@ -208,7 +208,6 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
         .simulate_alpha = o->simulate_alpha,
         .timing = o->alpha_report || o->command == COMMAND_BENCH ? TIMED_EVERY : 0,
         .progress = progress_bar(),
-        .interrupted = signals_interrupted,
     };
 }
 

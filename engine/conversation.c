@@ -255,6 +255,7 @@ int conversation_answered(struct conversation *c, const char *text, size_t n, bo
     struct turn *t = &c->turns[c->count - 1];
     int length;
     const int32_t *tokens = engine_tokens(c->sequence, &length);
+    if ((size_t)length < c->history.len) return err_set(ERR_USAGE, "the answer was stopped before it began");
     ids_append(&t->answered, tokens + c->history.len, (size_t)length - c->history.len);
     t->cut = cut || !ends_with(&t->answered, &c->end_of_turn);
     /* Another end id than the template's own is no part of the history. */

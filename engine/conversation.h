@@ -19,7 +19,7 @@ struct conversation_options {
     int reserve_tok;                           /* engine_open; 0: the whole context */
 };
 
-/* Opens a sequence. ERR_BUSY as engine_open. Allocates. */
+/* Opens a sequence. Allocates. */
 int conversation_create(struct conversation **out, const struct conversation_options *);
 void conversation_free(struct conversation *);
 struct sequence *conversation_sequence(struct conversation *);
@@ -32,9 +32,10 @@ void conversation_reset(struct conversation *); /* drops all turns, keeps the sy
 /* Starts the answer to a user turn; the caller steps the engine. `g->on_tokens` sees the blocks. *dropped = oldest
  * question-and-answer pairs that had to go so that the turn and at least min(max_tokens, an eighth of the context) fit
  * (0 mostly; pass NULL to refuse instead of dropping). ERR_LIMIT, with nothing changed, if the message cannot fit at all, and
- * ERR_INTERRUPTED likewise (engine_options.interrupted, conversation_options.interrupt). */
+ * ERR_INTERRUPTED likewise (conversation_options.interrupt). */
 int conversation_ask(struct conversation *, const char *user, size_t n, const struct generation *g, int *dropped);
-/* After the answer ended: stores its text (for save and re-dropping) and whether it was cut. */
+/* After the answer ended: stores its text (for save and re-dropping) and whether it was cut. ERR_USAGE if it was stopped before it
+ * began: then conversation_undo takes the question back. */
 int conversation_answered(struct conversation *, const char *text, size_t n, bool cut);
 
 int conversation_turns(const struct conversation *);

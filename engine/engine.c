@@ -132,9 +132,12 @@ static int warm_up(struct engine *e) {
     int chunk = prefill_chunk(e->device), longest = e->context < chunk ? e->context : chunk;
     for (int rows = PREFILL_PAD; rows < longest + PREFILL_PAD; rows += PREFILL_PAD) {
         int last = rows < longest ? rows : longest;
-        struct proposer_turn turn = {.slot = 0, .tokens = tokens, .length = last + 1, .is_used = true};
-        TRY(model_prefill(e->target_model, e->stream, &e->prefill, 0, tokens, 0, last));
+        struct proposer_turn turn = {.slot = 0, .tokens = tokens, .length = last + 1};
+        int first = 0;
+        TRY(model_prefill_chunk(e->target_model, e->stream, &e->prefill, 0, tokens, &first, last));
         TRY(proposer_begin(e->proposer, e->stream, &turn));
+        TRY(proposer_ingest(e->proposer, e->stream, 0, tokens, turn.length));
+        proposer_truncate(e->proposer, 0, 0);
     }
     return warm_up_rounds(e);
 }
@@ -150,7 +153,6 @@ static int start(struct engine *e) {
     TRY(upload(e));
     TRY(create_graphs(e));
     TRY(warm_up(e));
-    e->prefill.interrupted = e->options.interrupted;
     pool_seal(e->pool);
     return stream_sync(e->stream);
 }
@@ -188,7 +190,7 @@ static void destroy_staging(struct engine *e) {
 
 void engine_destroy(struct engine *e) {
     if (!e) return;
-    for (int slot = 1; e->slots && slot <= e->max_batch; slot++) engine_close(e, e->slots[slot]);
+    while (e->open) engine_close(e, e->open);
     if (e->stream) stream_sync(e->stream);
     proposer_close(e->proposer);
     graph_set_destroy(e->target.graphs);

@@ -1,8 +1,9 @@
 /* duet's public API: an engine owns a target, perhaps a proposer of tokens, one memory pool, the graphs and the round.
  *
- * Use: engine_create; engine_open a sequence; engine_generate to append ids and start an answer; engine_step until the
- * answer's callback has seen its end; again engine_generate for the next turn; engine_close. Everything runs on the
- * calling thread; callbacks run inside engine_step.
+ * Use: engine_create; engine_open sequences, as many as one likes; engine_generate to append ids and ask for an answer; engine_step
+ * until its callback has seen the end; again engine_generate for the next turn; engine_close. Up to max_batch sequences have a slot,
+ * from their first answer until they are closed, and the others wait in line. Everything runs on the calling thread; callbacks run
+ * inside engine_step.
  *
  * The text is distributed exactly as if the target alone had been sampled. At temperature 0 it is byte-equal to plain
  * decoding. After engine_create nothing is allocated on the device and nothing is captured (EXACT buckets excepted). */
@@ -39,9 +40,6 @@ struct engine_options {
     float simulate_alpha;    /* benchmarks: accept with this probability whatever the models say; 0: the rule */
     int timing;              /* the device's time is measured in every timing-th round, the first included; 0: never */
     struct progress progress;
-    /* Asked before each chunk of a prompt; true ends engine_generate there, with ERR_INTERRUPTED, and engine_step where a draft
-     * catches up after a change of K: then nothing has changed and the step may be called again. NULL: never. */
-    bool (*interrupted)(void);
 };
 
 /* Loads both models, plans and allocates the pool, captures the graphs, seals. */
@@ -83,8 +81,8 @@ int engine_set_k(struct engine *, int k);
 
 /* --- sequences ------------------------------------------------------------------------------------------ */
 
-/* Takes a slot and pages for min(context, reserve_tok) + k_max + 1 positions. ERR_BUSY when none are free now. Never
- * evicted. */
+/* A sequence of up to min(context, reserve_tok) tokens. Its first answer takes a slot and pages for so many and k_max + 1 more
+ * positions, and keeps them. Allocates host memory. */
 int engine_open(struct engine *, int reserve_tok, struct sequence **out);
 void engine_close(struct engine *, struct sequence *); /* also in mid-answer */
 
@@ -113,12 +111,13 @@ struct generation {
     void *user;
 };
 
-/* Appends ids [n] to the history and starts an answer. The history must hold at least one token then.
- * ERR_LIMIT (sentence with "context" and both lengths) if history + n + 1 token does not fit, ERR_FORMAT for an id outside
- * the vocabulary, ERR_USAGE while an answer is running, ERR_INTERRUPTED: in all these cases nothing changes. */
+/* Appends ids [n] to the history and asks for an answer, which steps will ingest and write. The history must hold at least one
+ * token then. ERR_LIMIT (sentence with "context" and both lengths) if history + n + 1 token does not fit, ERR_FORMAT for an id
+ * outside the vocabulary, ERR_USAGE while an answer is running: in all these cases nothing changes. */
 int engine_generate(struct engine *, struct sequence *, const int32_t *ids, int n, const struct generation *);
 
-/* Ends a running answer now; what the callback has seen stays. */
+/* Ends a running answer now, wherever it is; what the callback has seen stays. Before the answer's first round the ids that were
+ * appended with it go too. */
 void engine_stop(struct engine *, struct sequence *);
 bool engine_is_running(const struct sequence *);
 
@@ -129,9 +128,19 @@ const int32_t *engine_tokens(const struct sequence *, int *n);
 const struct acceptance *engine_sequence_stats(const struct sequence *);
 void engine_reset_sequence_stats(struct sequence *);
 
-/* One step: enqueues the next round for the running answers and collects finished rounds; callbacks run here.
- * *running = answers still running. ERR_DEVICE ends the run; a numeric error ends its sequence with FINISH_ERROR. */
+/* One step: gives free slots to answers that wait, in their order; ingests a chunk of a prompt, or a few short prompts; enqueues
+ * the next round for the answers that are being written, and collects a finished one; callbacks run here. *running = answers that
+ * wait or run. ERR_BUSY: all of them wait for slots that sequences without an answer hold. ERR_DEVICE ends the run; a numeric error
+ * ends its sequence with FINISH_ERROR. */
 int engine_step(struct engine *, int *running);
+
+/* Answers by where they are; queued: for a slot. */
+struct engine_load {
+    int queued, ingesting, decoding;
+};
+struct engine_load engine_load(const struct engine *);
+/* Positions of the running answer's history that the target has ingested; *all: that it must before the answer begins. */
+int engine_ingested(const struct sequence *, int *all);
 
 /* --- reports ---------------------------------------------------------------------------------------------- */
 

@@ -21,24 +21,24 @@ struct round {
     int k;
 };
 
-/* Where a sequence's answer is. QUEUED: it has no slot yet. INGESTING: the caches lack tokens, of the prompt or, after a change of
+/* Where a sequence's answer is. QUEUED: it waits for a slot. INGESTING: the caches lack tokens, of the prompt or, after a change of
  * K, of the answer; it is in no new round. DECODING: it takes part in rounds. */
 enum phase { PHASE_IDLE, PHASE_QUEUED, PHASE_INGESTING, PHASE_DECODING };
 
 struct sequence {
     struct engine *engine;
-    struct sequence *next_open;    /* of all that are open */
-    struct sequence *next_waiting; /* of those QUEUED or INGESTING, in the order in which they came */
+    struct sequence *next_open;   /* of all that are open */
+    struct sequence *next_queued; /* of those QUEUED, in the order in which they came */
     enum phase phase;
     int slot;       /* 1..max_batch, from its first answer until it is closed; 0: none */
     int32_t serial; /* of the current answer */
     int32_t *pages; /* [page_count] of which it has all while it has a slot */
     int page_count;
-    int capacity;      /* tokens: min(context, reserve) */
-    struct ids tokens; /* history as the host knows it */
-    int cached;        /* the target's cache is right for positions 0..cached-1 at least */
-    int old_length;    /* of the history when the answer was asked for */
-    bool has_begun;    /* its slot on the device is live: the answer has been in rounds, or will be in the next */
+    int capacity;       /* tokens: min(context, reserve) */
+    struct ids tokens;  /* history as the host knows it */
+    int cached;         /* the target's cache is right for positions 0..cached-1 at least */
+    int old_length;     /* of the history when the answer was asked for */
+    bool has_begun;     /* its slot on the device is live: the answer has been in rounds, or will be in the next */
     int limit;          /* length at which the answer ends */
     int pending_rounds; /* rounds in flight that this answer takes part in */
     struct generation generation;
@@ -74,7 +74,7 @@ struct engine {
 
     struct kv_pages *kv_pages;
     struct sequence *open;        /* all, by next_open */
-    struct sequence *waiting;     /* by next_waiting */
+    struct sequence *queue;       /* by next_queued */
     struct sequence **slots;      /* [max_batch + 1]; NULL: free */
     struct slot_staging *staging; /* [max_batch + 1] */
     void *pinned;
@@ -101,13 +101,17 @@ int round_enqueue(struct engine *);
 int round_collect(struct engine *);
 bool round_plain_in_flight(const struct engine *); /* is one with K = 0 among them? */
 
-/* scheduler.c: the sequence waits for its slot, or for ingestion; and does so no more. */
-void scheduler_add(struct sequence *);
-void scheduler_remove(struct sequence *);
+/* scheduler.c: an answer is asked for; it is over, wherever it is. */
+void scheduler_enqueue(struct sequence *);
+void scheduler_forget(struct sequence *);
+/* Gives slots to those that wait and ingests as much as belongs into one step. */
+int scheduler_ingest(struct engine *);
 
-/* sequence.c: gives it a free slot and its pages; false: there are not enough now. */
-bool sequence_admit(struct sequence *);
-/* The device's slot takes over the answer: it is in rounds from the next one on. */
+/* sequence.c: gives it a slot and its pages, if it has none; false: there are not enough now. */
+bool sequence_place(struct sequence *);
+/* Readies its slot for ingestion. */
+int sequence_start(struct sequence *);
+/* The device's slot takes over the answer, whose history is ingested: it is in rounds from the next one on. */
 int sequence_begin(struct sequence *);
 
 /* The proposer's own model, or NULL. */

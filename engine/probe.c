@@ -123,6 +123,12 @@ int probe_free_page_count(const struct engine *e) {
     return kv_pages_free_count(e->kv_pages);
 }
 
+int probe_ingest(struct engine *e) {
+    do TRY(scheduler_ingest(e));
+    while (engine_load(e).ingesting > 0);
+    return 0;
+}
+
 int probe_set_timing(struct engine *e, int every) {
     if (every < 0 || (every > 0 && e->options.timing == 0))
         return err_set(ERR_USAGE, "timing is %d, but this engine has no events for it", every);

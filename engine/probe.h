@@ -18,6 +18,9 @@ int probe_fill_free_pages(struct engine *, unsigned char byte);
 int probe_free_pages_checksum(struct engine *, uint64_t *out);
 int probe_free_page_count(const struct engine *);
 
+/* Steps without rounds, until every sequence that has a slot, or gets one, is ready for its first. None is in a round. */
+int probe_ingest(struct engine *);
+
 /* Times one round in `every` from now on, 0: none. ERR_USAGE for an engine that was made without timing. */
 int probe_set_timing(struct engine *, int every);
 

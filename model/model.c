@@ -84,7 +84,7 @@ const struct model_config *model_get_config(const struct model *m) {
     return &m->config;
 }
 
-const struct cache *model_get_cache(const struct model *m) {
+struct cache *model_get_cache(struct model *m) {
     return &m->cache;
 }
 

@@ -32,7 +32,7 @@ enum logits_rows { LOGITS_NONE, LOGITS_LAST, LOGITS_ALL };
 int model_open(struct model **out, const struct checkpoint *, const char *name, struct device *device);
 void model_close(struct model *);
 const struct model_config *model_get_config(const struct model *);
-const struct cache *model_get_cache(const struct model *);
+struct cache *model_get_cache(struct model *);
 int64_t model_parameters(const struct model *);
 uint64_t model_mapped_bytes(const struct model *); /* weights read in place from the files; 0 where they are copied */
 bool model_is_rounded(const struct model *);       /* are f32 weights kept in 16 bits? (CUDA) */

@@ -197,13 +197,14 @@ END_TEST
 START_TEST(stopping_between_steps_keeps_what_was_seen)
 {
     struct talk t = talk_open(4, 0, true);
-    for (int steps = 0; steps < 5; steps++) {
+    for (int steps = 1; steps < 6; steps++) {
         struct talk_listener l = {.cut_at = -1};
         struct generation g = talk_greedy(&l, 40);
         int running;
         ck_ok(conversation_ask(t.conversation, talk_questions[0], strlen(talk_questions[0]), &g, NULL));
         struct ids before = talk_history(&t);
-        for (int i = 0; i < steps; i++) ck_ok(engine_step(t.engine, &running));
+        while (engine_load(t.engine).decoding == 0) ck_ok(engine_step(t.engine, &running));
+        for (int i = 1; i < steps; i++) ck_ok(engine_step(t.engine, &running));
         engine_stop(t.engine, conversation_sequence(t.conversation));
         talk_store(&t, &l);
         struct ids after = talk_history(&t);

@@ -209,9 +209,9 @@ START_TEST(a_turn_s_tokens_reach_the_device)
     ck_ok(proposer_layout(p, &(struct model_limits){.rope_positions = CAPACITY}, pool));
     ck_assert(p->vocab == V && p->stride == 0 && !p->model && !p->graphs);
     for (int i = 0; i < CAPACITY; i++) t[i] = (int32_t)(philox_word(3, 0, 0, (uint32_t)i) % V);
-    ck_ok(proposer_begin(p, lab.rig.stream, &(struct proposer_turn){2, CAPACITY, t, 0, 8000, true}));
+    ck_ok(proposer_begin(p, lab.rig.stream, &(struct proposer_turn){2, CAPACITY, t, 0, 8000}));
     for (int i = 3000; i < CAPACITY; i++) t[i] = (int32_t)(philox_word(3, 1, 0, (uint32_t)i) % V);
-    ck_ok(proposer_begin(p, lab.rig.stream, &(struct proposer_turn){2, CAPACITY, t, 3000, CAPACITY, false}));
+    ck_ok(proposer_begin(p, lab.rig.stream, &(struct proposer_turn){2, CAPACITY, t, 3000, CAPACITY}));
     for (int n = CAPACITY; n > 0; n -= 61) {
         start(&lab, 2, n);
         rig_send(&lab.rig);

@@ -317,7 +317,7 @@ START_TEST(refusals_name_the_reason_and_change_nothing)
     struct sequence *s, *other;
     struct answer a = {0};
     ck_ok(engine_open(e, 2000, &s));
-    ck_assert_int_eq(engine_open(e, 10, &other), ERR_BUSY);
+    ck_assert_int_eq(engine_open(e, 0, &other), ERR_USAGE);
     struct request r = story(e, 5);
     struct generation g = r.generation;
     int n;

@@ -139,7 +139,7 @@ void run_requests_at_most(struct engine *e, const struct request *requests, int 
             if (open[i] && listeners[i].done) finish(e, &open[i], &listeners[i]), taken--;
         for (; next < count && taken < at_once; next++, taken++) {
             const struct request *r = &requests[next];
-            if (engine_open(e, (int)r->prompt.len + r->generation.max_tokens, &open[next]) == ERR_BUSY) break;
+            ck_ok(engine_open(e, (int)r->prompt.len + r->generation.max_tokens, &open[next]));
             listeners[next].answer = &answers[next];
             start(e, open[next], r, &listeners[next]);
         }

@@ -93,6 +93,7 @@ static struct sequence *prefill_again(struct engine *fresh, const int32_t *token
     ck_ok(engine_open(fresh, n + 8, &f));
     struct generation g = {.max_tokens = 1, .sampling = {.top_p = 1}};
     ck_ok(engine_generate(fresh, f, tokens, n, &g));
+    ck_ok(probe_ingest(fresh));
     return f;
 }
 

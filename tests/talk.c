@@ -6,12 +6,6 @@
 
 const char *const talk_questions[3] = {"Tell me a story about a cat.", "What is the sun?", "And the moon?"};
 
-bool talk_is_interrupted;
-
-static bool is_interrupted(void) {
-    return talk_is_interrupted;
-}
-
 static struct engine *open_engine(const char *target, int k, int context) {
     struct engine_options options = {.target = test_checkpoint(target),
                                      .draft = k > 0 ? test_checkpoint(asset_path("draft")) : NULL,
@@ -19,8 +13,7 @@ static struct engine *open_engine(const char *target, int k, int context) {
                                      .threads = 1, /* short passes; other suites may run beside this one */
                                      .k = k,
                                      .k_max = k > 0 ? 8 : 0,
-                                     .context = context,
-                                     .interrupted = k > 0 ? is_interrupted : NULL};
+                                     .context = context};
     struct engine *e;
     ck_ok(engine_create(&e, &options));
     return e;

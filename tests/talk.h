@@ -9,8 +9,6 @@
 
 enum { ANSWER = 20 };
 
-extern bool talk_is_interrupted; /* questions to the engine with a draft are */
-
 struct talk {
     struct engine *engine, *plain; /* plain: K = 0, the reference */
     struct chat_template *chat_template;

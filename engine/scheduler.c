@@ -1,0 +1,138 @@
+/* The scheduler: which answers wait for a slot, whose prompt is ingested next, and what a step does.
+ *
+ * First come, first served: an answer that waits for a slot is overtaken by none that waits for one too. Between two rounds
+ * little is ingested, so that a long prompt slows down the answers that are being written but does not stop them; those of them
+ * whose proposer lags come before new prompts. */
+#include "base/err.h"
+#include "engine/internal.h"
+
+/* Of one step: one chunk, or so many of which none is longer than this part of one. A short one costs what streaming the weights
+ * costs, whatever its rows. */
+enum { SHORT_CHUNKS = 4 };
+
+/* --- the queue -------------------------------------------------------------------------------------------- */
+
+void scheduler_enqueue(struct sequence *s) {
+    struct sequence **at = &s->engine->queue;
+    while (*at) at = &(*at)->next_queued;
+    *at = s;
+    s->next_queued = NULL;
+    s->phase = PHASE_QUEUED;
+}
+
+static void leave_queue(struct sequence *s) {
+    struct sequence **at = &s->engine->queue;
+    while (*at != s) at = &(*at)->next_queued;
+    *at = s->next_queued;
+}
+
+void scheduler_forget(struct sequence *s) {
+    if (s->phase == PHASE_QUEUED) leave_queue(s);
+    s->phase = PHASE_IDLE;
+}
+
+/* A sequence that keeps its slot between answers waits for none. */
+static int admit(struct engine *e) {
+    bool is_full = false;
+    for (struct sequence *s = e->queue, *next; s; s = next) {
+        next = s->next_queued;
+        if (s->slot == 0 && is_full) continue;
+        if (!sequence_place(s)) {
+            is_full = true;
+            continue;
+        }
+        leave_queue(s);
+        s->phase = PHASE_INGESTING;
+        TRY(sequence_start(s));
+    }
+    return 0;
+}
+
+/* --- ingestion -------------------------------------------------------------------------------------------- */
+
+static bool lags(const struct sequence *s, bool plain_in_flight) {
+    const struct engine *e = s->engine;
+    return e->k > 0 && proposer_lags(e->proposer, s->slot, (int)s->tokens.len, plain_in_flight);
+}
+
+/* After a change of K. What they lack is known once their rounds are collected. */
+static void suspend_lagging(struct engine *e) {
+    const bool plain = round_plain_in_flight(e);
+    for (int slot = 1; slot <= e->max_batch; slot++)
+        if (round_wants(e->slots[slot]) && lags(e->slots[slot], plain)) e->slots[slot]->phase = PHASE_INGESTING;
+}
+
+static bool is_before(const struct sequence *s, const struct sequence *other) {
+    if (!other || s->has_begun != other->has_begun) return !other || s->has_begun;
+    return s->serial < other->serial;
+}
+
+static struct sequence *next_to_ingest(const struct engine *e) {
+    struct sequence *next = NULL;
+    for (int slot = 1; slot <= e->max_batch; slot++) {
+        struct sequence *s = e->slots[slot];
+        if (s && s->phase == PHASE_INGESTING && s->pending_rounds == 0 && is_before(s, next)) next = s;
+    }
+    return next;
+}
+
+/* One chunk into each cache that lacks it; *rows of the target's. */
+static int ingest_chunk(struct sequence *s, int *rows) {
+    struct engine *e = s->engine;
+    const int length = (int)s->tokens.len, first = s->cached;
+    if (s->cached < length - 1)
+        TRY(model_prefill_chunk(e->target_model, e->stream, &e->prefill, s->slot, s->tokens.data, &s->cached,
+                                length - 1));
+    *rows = s->cached - first;
+    return lags(s, false) ? proposer_ingest(e->proposer, e->stream, s->slot, s->tokens.data, length) : 0;
+}
+
+static int ingest_next(struct sequence *s, int *rows) {
+    TRY(ingest_chunk(s, rows));
+    if (s->cached < (int)s->tokens.len - 1 || lags(s, false)) return 0;
+    s->phase = PHASE_DECODING;
+    return s->has_begun ? 0 : sequence_begin(s);
+}
+
+int scheduler_ingest(struct engine *e) {
+    TRY(admit(e));
+    const int most = prefill_chunk(e->device) / SHORT_CHUNKS;
+    for (int i = 0, rows = 0; i < SHORT_CHUNKS && rows <= most; i++) {
+        struct sequence *s = next_to_ingest(e);
+        if (!s) break;
+        TRY(ingest_next(s, &rows));
+    }
+    return 0;
+}
+
+/* --- steps ------------------------------------------------------------------------------------------------ */
+
+struct engine_load engine_load(const struct engine *e) {
+    struct engine_load load = {0};
+    for (const struct sequence *s = e->open; s; s = s->next_open) {
+        load.queued += s->phase == PHASE_QUEUED;
+        load.ingesting += s->phase == PHASE_INGESTING;
+        load.decoding += s->phase == PHASE_DECODING;
+    }
+    return load;
+}
+
+static bool has_rows(const struct engine *e) {
+    for (int slot = 1; slot <= e->max_batch; slot++)
+        if (round_wants(e->slots[slot])) return true;
+    return false;
+}
+
+int engine_step(struct engine *e, int *running) {
+    suspend_lagging(e);
+    TRY(scheduler_ingest(e));
+    const bool has_round = has_rows(e);
+    if (has_round) TRY(round_enqueue(e));
+    const uint64_t in_flight = e->enqueued - e->collected;
+    if (in_flight > 0 && (!has_round || in_flight >= (uint64_t)e->pipeline)) TRY(round_collect(e));
+    const struct engine_load load = engine_load(e);
+    *running = load.queued + load.ingesting + load.decoding;
+    if (in_flight == 0 && load.queued > 0 && load.queued == *running)
+        return err_set(ERR_BUSY, "sequences without an answer hold the slots that %d wait for", load.queued);
+    return 0;
+}
