@@ -19,8 +19,9 @@ BUILD    := build/$(DEVICE)-$(MODE)
 LIB_DIRS := base graphs model model/kernels/host sampler draft target verify engine
 LIB_SRC  := $(wildcard $(addsuffix /*.c,$(LIB_DIRS)))
 CLI_SRC  := $(wildcard cli/*.c)
-TEST_SRC := $(wildcard tests/*.c) $(filter-out tests/fidelity/main.c,$(wildcard tests/fidelity/*.c))
-HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) cli tests tests/cuda tests/fidelity))
+FAULT_SRC := $(filter-out tests/faults/interpose.c tests/faults/main.c,$(wildcard tests/faults/*.c))
+TEST_SRC := $(wildcard tests/*.c) $(filter-out tests/fidelity/main.c,$(wildcard tests/fidelity/*.c)) $(FAULT_SRC)
+HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) cli tests tests/cuda tests/faults tests/fidelity))
 SUITES   := $(patsubst tests/%.c,%,$(wildcard tests/check_*.c))
 
 CFLAGS_release := -O2 -g
@@ -149,7 +150,7 @@ CUDA_SUITES   := $(basename $(notdir $(filter tests/cuda/check_%,$(CUDA_TEST_SRC
                  check_accept check_accept_texts check_reference check_chat_references check_lossless check_cache check_rounds \
                  check_fidelity check_steady
 CUDA_TEST_OBJ := $(patsubst %.cu,$(BUILD)/%.cu.o,$(patsubst %.c,$(BUILD)/%.o,$(CUDA_TEST_SRC))) \
-                 $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/check_% tests/run.c,$(TEST_SRC))) \
+                 $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/check_% tests/faults/% tests/run.c,$(TEST_SRC))) \
                  $(TEST_CU:%=$(BUILD)/%.o) \
                  $(patsubst %,$(BUILD)/tests/%.o,$(filter-out $(patsubst tests/cuda/%,%,$(basename $(CUDA_TEST_SRC))),$(CUDA_SUITES)))
 $(BUILD)/tests/cuda/suites.h: STAMP_TEXT = $(foreach s,$(CUDA_SUITES),SUITE($(s)))
@@ -184,7 +185,8 @@ run-tests-cuda-sanitize: $(BUILD)/tests/run_cuda
 	done
 
 # The claims of docs/CORRECTNESS.md, each with its figure, as a table; FIDELITY=small for the sizes of `make test`.
-FIDELITY_SRC := tests/fidelity/main.c $(filter-out tests/check_% tests/run.c tests/runner.c tests/faulty_host.c,$(TEST_SRC))
+FIDELITY_SRC := tests/fidelity/main.c \
+                $(filter-out tests/check_% tests/faults/% tests/run.c tests/runner.c tests/faulty_host.c,$(TEST_SRC))
 FIDELITY_OBJ := $(FIDELITY_SRC:%.c=$(BUILD)/%.o) $(TEST_CU:%=$(BUILD)/%.o)
 $(BUILD)/tests/run_fidelity: $(LIB_OBJ) $(FIDELITY_OBJ)
 	$(call say,LINK,$@)
@@ -195,6 +197,24 @@ fidelity: deps
 	$(AGAIN) run-fidelity
 run-fidelity: $(BUILD)/tests/run_fidelity
 	$(Q)$<
+
+# The program with one call at a time that fails: every call of every scenario, as a table (tests/faults/main.c). The library
+# that lets calls fail is loaded into the program of any MODE, so it has none of its flags.
+FAULTS_SO := $(BUILD)/tests/faults.so
+$(FAULTS_SO): tests/faults/interpose.c tests/faults/log.h $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -std=c11 -I. -D_GNU_SOURCE $(WARNINGS) -O2 -g -fPIC -shared $< -o $@
+TORTURE_OBJ := $(patsubst %.c,$(BUILD)/%.o,tests/faults/main.c $(FAULT_SRC) tests/program.c tests/support.c)
+$(TORTURE_OBJ): | build/deps.test
+$(BUILD)/tests/run_torture: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TORTURE_OBJ)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
+torture: deps
+	$(AGAIN) run-torture
+run-torture: export DUET := $(BUILD)/duet
+run-torture: $(BUILD)/tests/run_torture $(BUILD)/duet $(FAULTS_SO)
+	$(Q)$< $(SCENARIO)
 
 ifneq ($(filter-out $(SUITES) $(CUDA_SUITES),$(SUITE)),)
 $(error SUITE=$(SUITE): expected some of $(sort $(SUITES) $(CUDA_SUITES)))
@@ -209,14 +229,14 @@ ifneq ($(and $(filter-out asan,$(MODE)),$(wildcard build/data/smollm2/model.safe
 run-tests: export DUET_SMOLLM2 ?= build/data/smollm2
 endif
 ifneq ($(SUITE),)
-run-tests: $(BUILD)/tests/run $(BUILD)/duet
+run-tests: $(BUILD)/tests/run $(BUILD)/duet $(FAULTS_SO)
 	$(Q)$(BUILD)/tests/run $(SUITE)
 else
 # Suites run side by side, each with a log; the last line sums them up.
 LOGS := $(SUITES:%=$(BUILD)/logs/%)
 run-tests: $(LOGS)
 	@tools/sum-tests $(LOGS)
-$(LOGS): $(BUILD)/logs/%: $(BUILD)/tests/run $(BUILD)/duet FORCE
+$(LOGS): $(BUILD)/logs/%: $(BUILD)/tests/run $(BUILD)/duet $(FAULTS_SO) FORCE
 	@mkdir -p $(@D)
 	@$(BUILD)/tests/run $* > $@ 2>&1 || true
 	@tools/sum-tests --suite $@
