@@ -137,8 +137,8 @@ $(BUILD)/tests/suites.h: FORCE
 $(TEST_OBJ): | build/deps.test
 $(BUILD)/tests/run.o: private override CPPFLAGS += -I$(BUILD)/tests
 $(BUILD)/tests/run.o: $(BUILD)/tests/suites.h
-# Commands run inside tests too, over a host device with faults to order (tests/faulty_host.h).
-WRAP := -Wl,--wrap=device_open_host
+# Commands run inside tests too, over devices with faults to order (tests/faulty_host.h, tests/failing_device.h).
+WRAP := -Wl,--wrap=device_open_host,--wrap=device_open_cuda,--wrap=record_write
 $(BUILD)/tests/run: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TEST_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
@@ -148,7 +148,7 @@ $(BUILD)/tests/run: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TE
 CUDA_TEST_SRC := $(wildcard tests/cuda/*.c tests/cuda/*.cu)
 CUDA_SUITES   := $(basename $(notdir $(filter tests/cuda/check_%,$(CUDA_TEST_SRC)))) \
                  check_accept check_accept_texts check_reference check_chat_references check_lossless check_cache check_rounds \
-                 check_fidelity check_steady
+                 check_fidelity check_steady check_device_faults
 CUDA_TEST_OBJ := $(patsubst %.cu,$(BUILD)/%.cu.o,$(patsubst %.c,$(BUILD)/%.o,$(CUDA_TEST_SRC))) \
                  $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/check_% tests/faults/% tests/run.c,$(TEST_SRC))) \
                  $(TEST_CU:%=$(BUILD)/%.o) \
@@ -158,7 +158,7 @@ $(BUILD)/tests/cuda/suites.h: FORCE
 	$(STAMP)
 $(BUILD)/tests/cuda/run.o: private override CPPFLAGS += -I$(BUILD)/tests/cuda
 $(BUILD)/tests/cuda/run.o: $(BUILD)/tests/cuda/suites.h
-$(BUILD)/tests/run_cuda: $(LIB_OBJ) $(CUDA_TEST_OBJ)
+$(BUILD)/tests/run_cuda: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(CUDA_TEST_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
 
@@ -186,7 +186,8 @@ run-tests-cuda-sanitize: $(BUILD)/tests/run_cuda
 
 # The claims of docs/CORRECTNESS.md, each with its figure, as a table; FIDELITY=small for the sizes of `make test`.
 FIDELITY_SRC := tests/fidelity/main.c \
-                $(filter-out tests/check_% tests/faults/% tests/run.c tests/runner.c tests/faulty_host.c,$(TEST_SRC))
+                $(filter-out tests/check_% tests/faults/% tests/run.c tests/runner.c tests/faulty_host.c \
+                               tests/failing_device.c,$(TEST_SRC))
 FIDELITY_OBJ := $(FIDELITY_SRC:%.c=$(BUILD)/%.o) $(TEST_CU:%=$(BUILD)/%.o)
 $(BUILD)/tests/run_fidelity: $(LIB_OBJ) $(FIDELITY_OBJ)
 	$(call say,LINK,$@)
