@@ -1,6 +1,6 @@
 # duet. `make help` lists the targets.
 #
-# MODE=release|debug|asan  DEVICE=host|cuda  CUDA_ARCH=sm_90 ...|all  CC=gcc|clang  PREFIX=  DESTDIR=  WERROR=1  V=1
+# MODE=release|debug|asan|tsan  DEVICE=host|cuda  CUDA_ARCH=sm_90 ...|all  CC=gcc|clang  PREFIX=  DESTDIR=  WERROR=1  V=1
 
 MODE   ?= release
 PREFIX ?= /usr/local
@@ -27,8 +27,9 @@ SUITES   := $(patsubst tests/%.c,%,$(wildcard tests/check_*.c))
 CFLAGS_release := -O2 -g
 CFLAGS_debug   := -O0 -g
 CFLAGS_asan    := -O2 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+CFLAGS_tsan    := -O2 -g1 -fsanitize=thread -fno-omit-frame-pointer
 ifeq ($(CFLAGS_$(MODE)),)
-$(error MODE=$(MODE): expected release, debug or asan)
+$(error MODE=$(MODE): expected release, debug, asan or tsan)
 endif
 
 LIBS      := libcjson libpcre2-8 libutf8proc libedit
@@ -76,7 +77,7 @@ TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o) $(TEST_CU:%=$(BUILD)/%.o)
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(or $(shell nproc 2>/dev/null),2)
 endif
-ifneq ($(filter demo test test-cuda test-cuda-sanitize fidelity mutate deps,$(MAKECMDGOALS)),)
+ifneq ($(filter demo test test-cuda test-cuda-sanitize torture fidelity valgrind mutate deps,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
 AGAIN := @+$(MAKE) --no-print-directory
@@ -226,7 +227,8 @@ test: deps
 
 build-tests: $(BUILD)/tests/run
 run-tests: export DUET := $(BUILD)/duet
-ifneq ($(and $(filter-out asan,$(MODE)),$(wildcard build/data/smollm2/model.safetensors)),)
+run-tests: export TSAN_OPTIONS ?= die_after_fork=0
+ifneq ($(and $(filter-out asan tsan,$(MODE)),$(wildcard build/data/smollm2/model.safetensors)),)
 run-tests: export DUET_SMOLLM2 ?= build/data/smollm2
 endif
 ifneq ($(SUITE),)
@@ -242,6 +244,13 @@ $(LOGS): $(BUILD)/logs/%: $(BUILD)/tests/run $(BUILD)/duet $(FAULTS_SO) FORCE
 	@$(BUILD)/tests/run $* > $@ 2>&1 || true
 	@tools/sum-tests --suite $@
 endif
+
+# The program and some suites under valgrind; SUITE=check_NAME for others.
+valgrind: deps
+	@CC='$(CC)' tools/install-deps valgrind
+	$(AGAIN) run-valgrind
+run-valgrind: $(BUILD)/tests/run $(BUILD)/duet
+	$(Q)tools/memcheck $(BUILD)/duet $(BUILD)/tests/run $(SUITE)
 
 # Succeeds where this build has the CUDA device.
 has-cuda:
@@ -317,6 +326,8 @@ help:
 	@echo 'make test-cuda    the tests of the CUDA device, on a GPU'
 	@echo 'make test-cuda-sanitize   its small cases under compute-sanitizer'
 	@echo 'make fidelity     speculation changes speed and nothing else: every claim with its figure'
+	@echo 'make torture      every call of every scenario fails once and for good; TORTURE=stacks|sites for fewer, SCENARIO=NAME'
+	@echo 'make valgrind     the program and some suites under memcheck'
 	@echo 'make mutate       small faults one at a time: does a test catch each?'
 	@echo 'make deps         install what is missing from the packages of Debian'
 	@echo 'make install      to PREFIX (now $(PREFIX)), below DESTDIR; make uninstall removes it'
@@ -324,7 +335,7 @@ help:
 	@echo 'make test-data    prepare large optional test data (see CONTRIBUTING.md)'
 	@echo 'make clean        remove build/'
 	@echo
-	@echo 'MODE=release|debug|asan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CUDA_ARCH=sm_90 ...|all   CC=$(CC)   WERROR=1   V=1'
+	@echo 'MODE=release|debug|asan|tsan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CUDA_ARCH=sm_90 ...|all   CC=$(CC)   WERROR=1   V=1'
 
 FORCE:
 .PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-cuda-sanitize run-tests-cuda-sanitize mutate test-data demo lint lint-format lint-shell lint-headers install uninstall clean help FORCE

@@ -8,7 +8,7 @@
 #include "base/err.h"
 
 /* Builds with sanitizers are some ten times slower: long loops of a test may take fewer turns there. */
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SANITIZED = 1 };
 #else
 enum { SANITIZED = 0 };
