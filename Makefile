@@ -200,7 +200,7 @@ fidelity: deps
 run-fidelity: $(BUILD)/tests/run_fidelity
 	$(Q)$<
 
-# The program with one call at a time that fails: every call of every scenario, as a table (tests/faults/main.c). The library
+# The program with one call at a time that fails, in many short runs, as a table (tests/faults/main.c). The library
 # that lets calls fail is loaded into the program of any MODE, so it has none of its flags.
 FAULTS_SO := $(BUILD)/tests/faults.so
 $(FAULTS_SO): tests/faults/interpose.c tests/faults/log.h $(BUILD)/flags
@@ -326,7 +326,7 @@ help:
 	@echo 'make test-cuda    the tests of the CUDA device, on a GPU'
 	@echo 'make test-cuda-sanitize   its small cases under compute-sanitizer'
 	@echo 'make fidelity     speculation changes speed and nothing else: every claim with its figure'
-	@echo 'make torture      every call of every scenario fails once and for good; TORTURE=stacks|sites for fewer, SCENARIO=NAME'
+	@echo 'make torture      one call at a time fails in runs of the program; SCENARIO=NAME, TORTURE=calls|sites for more or fewer'
 	@echo 'make valgrind     the program and some suites under memcheck'
 	@echo 'make mutate       small faults one at a time: does a test catch each?'
 	@echo 'make deps         install what is missing from the packages of Debian'

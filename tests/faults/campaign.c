@@ -72,6 +72,15 @@ static uint64_t hash_call(const struct fault_call *c, enum effort effort) {
     return hash;
 }
 
+/* What libedit does without the memory or the files that it asks for is its own: some of that is a null pointer. */
+static bool is_of_libedit(const struct fault_log *log, const struct fault_call *c) {
+    for (uint32_t i = 0; i < c->depth && !is_of_program(c->frames[i]); i++) {
+        uint64_t module = c->frames[i] >> FAULT_MODULE_SHIFT;
+        if (module < FAULT_MODULES_MAX && strstr(log->module[module], "/libedit")) return true;
+    }
+    return false;
+}
+
 /* Groups the calls of a kind in the order of their first ones. */
 static struct plan make_plan(const struct fault_log *log, enum fault_kind kind, enum effort effort) {
     struct plan p = {.groups = calloc(log->at[kind] + 1, sizeof *p.groups)};
@@ -80,7 +89,9 @@ static struct plan make_plan(const struct fault_log *log, enum fault_kind kind, 
     uint32_t *table = calloc(p.slots, sizeof *table), at = 0;
     for (uint32_t i = 0; i < log->recorded; i++) {
         if (log->call[i].kind != kind) continue;
-        uint64_t hash = effort == EFFORT_CALLS ? ++at : (at++, hash_call(&log->call[i], effort));
+        at++;
+        if (is_of_libedit(log, &log->call[i])) continue;
+        uint64_t hash = effort == EFFORT_CALLS ? at : hash_call(&log->call[i], effort);
         uint32_t slot = (uint32_t)(hash * 0x9e3779b97f4a7c15u >> 32) & (p.slots - 1);
         while (table[slot] && p.groups[table[slot] - 1].hash != hash) slot = (slot + 1) & (p.slots - 1);
         if (!table[slot]) {

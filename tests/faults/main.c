@@ -1,6 +1,8 @@
-/* `make torture`: every fault of every scenario, in processes side by side, as a table.
+/* `make torture`: all faults of all scenarios, in processes side by side, as a table.
  *
- *   run_torture [SCENARIO...]    TORTURE=stacks: the first and last call of every stack, where every call takes hours
+ *   run_torture [SCENARIO...]    of memory, the first and the last call of every stack fail; of the rest, every call
+ *                                TORTURE=calls: of memory every call too, which takes hours
+ *                                TORTURE=sites: as `make test` does
  *
  * Exit status 1 if a promise was broken. */
 #include <stdlib.h>
@@ -25,7 +27,7 @@ struct job {
 };
 static struct job *jobs; /* shared with the processes */
 static int job_count, current;
-static enum effort effort = EFFORT_CALLS;
+static enum effort effort_memory = EFFORT_STACKS, effort = EFFORT_CALLS;
 
 /* --- running ---------------------------------------------------------------------------------------------------- */
 
@@ -36,7 +38,10 @@ static double now_s(void) {
 }
 
 START_TEST(every_fault_keeps_the_promise)
-{ campaign_run(jobs[current].scenario, jobs[current].kind, effort, &jobs[current].tally, stdout); }
+{
+    struct job *j = &jobs[current];
+    campaign_run(j->scenario, j->kind, j->kind == FAULT_MEMORY ? effort_memory : effort, &j->tally, stdout);
+}
 END_TEST
 
 /* Inside a Check test, whose helpers may fail it. */
@@ -119,8 +124,8 @@ static bool is_wanted(const char *name, int argc, char **argv) {
 
 int main(int argc, char **argv) {
     const char *asked = getenv("TORTURE");
-    if (asked && strcmp(asked, "stacks") == 0) effort = EFFORT_STACKS;
-    if (asked && strcmp(asked, "sites") == 0) effort = EFFORT_SITES;
+    if (asked && strcmp(asked, "calls") == 0) effort_memory = EFFORT_CALLS;
+    if (asked && strcmp(asked, "sites") == 0) effort_memory = effort = EFFORT_SITES;
     jobs = mmap(NULL, sizeof *jobs * JOBS_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (jobs == MAP_FAILED) return EXIT_FAILURE;
     for (int s = 0; s < scenario_count; s++)

@@ -16,11 +16,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "model/safetensors.h"
+#include "tests/faults/terminal.h"
 #include "tests/program.h"
 #include "tests/support.h"
 
-enum { TIME_LIMIT_S = SANITIZED ? 60 : 20, VARIABLES_MAX = 256 };
+enum { TIME_LIMIT_S = SANITIZED ? 60 : 20, IDLE_MS = SANITIZED ? 500 : 200, VARIABLES_MAX = 256 };
 
 extern char **environ;
 
@@ -104,7 +106,8 @@ static const char *interposer_path(void) {
 }
 
 static bool is_ours(const char *variable) {
-    static const char *const ours[] = {"LD_PRELOAD=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LC_ALL=", "DUET_FAULT"};
+    static const char *const ours[] = {
+        "LD_PRELOAD=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LC_ALL=", "TERM=", "HOME=", "XDG_STATE_HOME=", "DUET_FAULT"};
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         if (strncmp(variable, ours[i], strlen(ours[i])) == 0) return true;
     return false;
@@ -112,13 +115,16 @@ static bool is_ours(const char *variable) {
 
 /* The program's variables with what the interposer reads. Static. */
 static char **make_environment(const struct scenario *s, const struct fault *f) {
-    static char own[6][PATH_MAX + 64];
+    static char own[12][PATH_MAX + 64];
     static char *variables[VARIABLES_MAX];
     const char *watched = scenario_watched(s);
     int count = 0, n = 0;
     snprintf(own[n++], sizeof *own, "LD_PRELOAD=%s", interposer_path());
     snprintf(own[n++], sizeof *own, "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=1:allocator_may_return_null=1");
-    snprintf(own[n++], sizeof *own, "LC_ALL=C");
+    snprintf(own[n++], sizeof *own, "LC_ALL=%s", s->typed ? "C.UTF-8" : "C");
+    snprintf(own[n++], sizeof *own, "TERM=xterm-256color");
+    snprintf(own[n++], sizeof *own, "HOME=%s", temp_dir());
+    snprintf(own[n++], sizeof *own, "XDG_STATE_HOME=%s", temp_dir());
     snprintf(own[n++], sizeof *own, "DUET_FAULT=%d %u %d %d", f->kind, f->at, f->how, f->error);
     snprintf(own[n++], sizeof *own, "DUET_FAULT_LOG=%s", temp_path("faults.log"));
     snprintf(own[n++], sizeof *own, "DUET_FAULT_WATCH=%s", temp_path(watched ? watched : "stdout"));
@@ -131,7 +137,7 @@ static char **make_environment(const struct scenario *s, const struct fault *f) 
 
 /* --- one run -------------------------------------------------------------------------------------------------------------- */
 
-static pid_t start(const struct scenario *s, const struct fault *f) {
+static pid_t start(const struct scenario *s, const struct fault *f, const struct typist *typist) {
     static struct buf text[SCENARIO_ARGUMENTS];
     const char *argv[SCENARIO_ARGUMENTS + 2] = {program_path()};
     for (int i = 0; i < SCENARIO_ARGUMENTS && s->arguments[i]; i++) {
@@ -142,28 +148,46 @@ static pid_t start(const struct scenario *s, const struct fault *f) {
     const char *in = "/dev/null";
     if (s->input) put_file("stdin", s->input), in = temp_path("stdin");
     posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, in, O_RDONLY, 0);
+    posix_spawnattr_init(&attributes);
     posix_spawn_file_actions_addopen(&actions, 1, temp_path("stdout"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     posix_spawn_file_actions_addopen(&actions, 2, temp_path("stderr"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (s->typed) {
+        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
+        posix_spawn_file_actions_addopen(&actions, 0, typist->path, O_RDWR, 0);
+        posix_spawn_file_actions_adddup2(&actions, 0, 1);
+    } else {
+        posix_spawn_file_actions_addopen(&actions, 0, in, O_RDONLY, 0);
+    }
     pid_t pid;
-    int rc = posix_spawn(&pid, argv[0], &actions, NULL, (char *const *)argv, make_environment(s, f));
+    int rc = posix_spawn(&pid, argv[0], &actions, &attributes, (char *const *)argv, make_environment(s, f));
     ck_assert_msg(rc == 0, "%s: %s", argv[0], strerror(rc));
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return pid;
 }
 
+/* Until the process has ended, or its time is up. */
+static bool wait_for_end(int process, struct typist *typist) {
+    int64_t end_us = clock_us() + (int64_t)TIME_LIMIT_S * 1000000;
+    struct pollfd p[2] = {{.fd = process, .events = POLLIN}, {.fd = typist->fd, .events = POLLIN}};
+    for (int64_t left_us; (left_us = end_us - clock_us()) > 0;) {
+        int rc = poll(p, 2, typist->fd < 0 ? (int)(left_us / 1000) + 1 : IDLE_MS);
+        if (rc < 0) continue;
+        if (p[0].revents) return true;
+        if (typist->fd >= 0) typist_go_on(typist, p[1].revents != 0);
+    }
+    return false;
+}
+
 /* Kills what has not ended by itself. */
-static void await(struct ending *e, pid_t pid) {
-    int status, fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    ck_assert_msg(fd >= 0, "pidfd_open: %s", strerror(errno));
-    struct pollfd ended = {.fd = fd, .events = POLLIN};
-    int rc;
-    do rc = poll(&ended, 1, TIME_LIMIT_S * 1000);
-    while (rc < 0 && errno == EINTR);
-    e->is_late = rc == 0;
+static void await(struct ending *e, pid_t pid, struct typist *typist) {
+    int status, process = (int)syscall(SYS_pidfd_open, pid, 0);
+    ck_assert_msg(process >= 0, "pidfd_open: %s", strerror(errno));
+    e->is_late = !wait_for_end(process, typist);
     if (e->is_late) kill(pid, SIGKILL);
-    close(fd);
+    close(process);
     while (waitpid(pid, &status, 0) < 0) ck_assert_int_eq(errno, EINTR);
     e->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
@@ -174,7 +198,11 @@ void fault_run(struct ending *e, const struct scenario *s, const struct fault *f
     shared_log->watched_bytes = -1;
     for (int i = 0; i < SCENARIO_FILES && s->file[i].name; i++)
         text_to_file(temp_path(s->file[i].name), buf_text(fault_old_text()));
-    await(e, start(s, f));
+    remove(temp_path("duet/history"));
+    struct typist typist;
+    typist_open(&typist, s->typed);
+    await(e, start(s, f, &typist), &typist);
+    typist_close(&typist);
     text_of_file(temp_path("stdout"), &e->out);
     text_of_file(temp_path("stderr"), &e->err);
     for (int i = 0; i < SCENARIO_FILES && s->file[i].name; i++) {

@@ -36,6 +36,8 @@ static const char chat_lines[] = "Hello.\n"
 static const char conversation[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"Who are you?\"}, {\"role\": "
                                    "\"assistant\", \"content\": \"I am a fox.\"}]}\n";
 
+static const char *const typed_lines[] = {"Hello.", "/help", "/show", "/nonsense", "Go \\", "on.", NULL};
+
 const struct scenario scenarios[] = {
     {
         .name = "chat_prompt",
@@ -57,6 +59,12 @@ const struct scenario scenarios[] = {
         .given = conversation,
         .kinds = EVERY_KIND,
         .file = {{"saved.json", LEAVES_WHOLE}},
+    },
+    {
+        .name = "chat_at_a_terminal",
+        .arguments = {"chat", "--seed", "1", "-n", "3", "--threads", "1", "--k", "2", "--k-max", "2"},
+        .typed = typed_lines,
+        .kinds = EVERY_KIND,
     },
     {
         .name = "batch",

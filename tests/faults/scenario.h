@@ -18,13 +18,14 @@ struct scenario {
     const char *name;
     /* "@/" stands for the folder of the run, "@target" and "@draft" for the embedded pair; in `input` and `given` as well */
     const char *arguments[SCENARIO_ARGUMENTS];
-    const char *input;  /* standard input; NULL: none */
-    const char *given;  /* the file given.jsonl; NULL: none */
-    enum leaves leaves; /* standard output */
-    int status;         /* 1 where a line is wrong */
-    bool has_times;     /* numbers differ from run to run: they are compared without */
-    bool is_shards;     /* @/shards is the embedded target in shards */
-    unsigned kinds;     /* bits of enum fault_kind */
+    const char *const *typed; /* lines typed at a terminal, Ctrl-D behind them; NULL: standard input is no terminal */
+    const char *input;        /* standard input; NULL: none */
+    const char *given;        /* the file given.jsonl; NULL: none */
+    enum leaves leaves;       /* standard output */
+    int status;               /* 1 where a line is wrong */
+    bool has_times;           /* numbers differ from run to run: they are compared without */
+    bool is_shards;           /* @/shards is the embedded target in shards */
+    unsigned kinds;           /* bits of enum fault_kind */
     struct scenario_file {
         const char *name; /* in the folder; holds old text before the run; NULL: none */
         enum leaves leaves;
