@@ -1,4 +1,4 @@
-/* All faults of one kind in one scenario: which calls fail, one run for each, and what was found. */
+/* The faults of one scenario: which calls fail, one run for each, and what was found. */
 #ifndef DUET_TESTS_FAULTS_CAMPAIGN_H
 #define DUET_TESTS_FAULTS_CAMPAIGN_H
 
@@ -21,12 +21,12 @@ struct tally {
     uint32_t late, signals, broken;
 };
 
-/* Prints every broken promise to `out`: scenario, kind, call, what was broken, the stack of the call. Those of one site that
- * broke the same are one line. */
-void campaign_run(const struct scenario *, enum fault_kind, enum effort, struct tally *, FILE *out);
+/* Faults of the kinds of a mask, counted together. Prints every broken promise to `out`: scenario, kind, call, what was broken,
+ * the stack of the call. Those of one site that broke the same are one line. false: the interposer has no force here, which
+ * is so where a sanitizer is part of the program itself, or the kernel has no filters for system calls. */
+bool campaign_run(const struct scenario *, unsigned kinds, enum effort, struct tally *, FILE *out);
 
-/* The same for the kinds of a mask, one call a site; fails the Check test that it is in if a promise was broken, and skips it
- * where the interposer has no force. */
+/* Fails the Check test that it is in if a promise was broken, one call a site; skips it where there is no force. */
 void campaign_expect(const struct scenario *, unsigned kinds);
 
 extern const char *const fault_kind_names[FAULT_KINDS];

@@ -26,7 +26,7 @@
 
 #include "tests/faults/log.h"
 
-enum { MODULE_RANGES_MAX = 24 };
+enum { MODULE_RANGES_MAX = 24, OWN_FRAMES = 8 };
 
 static struct {
     struct fault_log *log; /* NULL: nothing is counted */
@@ -109,13 +109,14 @@ static bool is_of_this_file(const void *address) {
 }
 
 static void record(uint32_t kind) {
-    void *frames[FAULT_DEPTH + 8];
+    void *frames[FAULT_DEPTH + OWN_FRAMES];
     uint32_t slot = __atomic_fetch_add(&faults.log->recorded, 1, __ATOMIC_RELAXED);
     if (slot >= FAULT_CALLS_MAX) return;
     struct fault_call *call = &faults.log->call[slot];
     call->kind = kind, call->depth = 0;
-    int n = backtrace(frames, FAULT_DEPTH + 8), first = 0;
-    while (first < n && is_of_this_file(frames[first])) first++;
+    int n = backtrace(frames, FAULT_DEPTH + OWN_FRAMES), first = 0;
+    for (int i = 0; i < n && i < OWN_FRAMES; i++)
+        if (is_of_this_file(frames[i])) first = i + 1;
     for (int i = first; i < n && call->depth < FAULT_DEPTH; i++) call->frames[call->depth++] = place_of(frames[i]);
 }
 
@@ -293,36 +294,50 @@ static void on_system_call(int signal_number, siginfo_t *info, void *context) {
 }
 
 enum {
-    FILTER_MAX = SYSTEM_CALLS + 16,
     IP_LOW = offsetof(struct seccomp_data, instruction_pointer),
-    IP_HIGH = IP_LOW + 4
+    IP_HIGH = IP_LOW + 4,
+    BELOW_END = 5, /* places in the filter */
+    NUMBER = 10,
+    ALLOW = NUMBER + 1 + SYSTEM_CALLS,
+    TRAP,
+    FILTER
 };
 
-/* Traps the calls of the table that are made between two addresses of the same 4 GiB. */
+static struct sock_filter load(uint32_t offset) {
+    return (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset);
+}
+
+/* The instruction at `at`: compares what was loaded, and goes to `yes` or `no`. */
+static struct sock_filter compare(int at, unsigned short how, uint32_t value, int yes, int no) {
+    return (struct sock_filter)BPF_JUMP(BPF_JMP | how | BPF_K, value, (unsigned char)(yes - at - 1),
+                                        (unsigned char)(no - at - 1));
+}
+
+/* Traps the calls of the table that the C library's instructions make. */
 static bool trap_system_calls(void) {
-    struct sock_filter f[FILTER_MAX];
-    unsigned n = 0;
-    uint32_t high = (uint32_t)(faults.libc.base >> 32);
-    if (!faults.libc.end || high != (uint32_t)(faults.libc.end >> 32)) return false;
-    const struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-    f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, IP_HIGH);
-    f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, high, 1, 0);
-    f[n++] = allow;
-    f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, IP_LOW);
-    f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, (uint32_t)faults.libc.base, 1, 0);
-    f[n++] = allow;
-    f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, (uint32_t)faults.libc.end, 0, 1);
-    f[n++] = allow;
-    f[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-    for (int i = 0; i < SYSTEM_CALLS; i++)
-        f[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)system_calls[i].number,
-                                              (unsigned char)(SYSTEM_CALLS - i), 0);
-    f[n++] = allow;
-    f[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP);
-    struct sock_fprog program = {(unsigned short)n, f};
+    const uint32_t low = (uint32_t)faults.libc.base, high = (uint32_t)(faults.libc.base >> 32);
+    const uint32_t end_low = (uint32_t)faults.libc.end, end_high = (uint32_t)(faults.libc.end >> 32);
+    struct sock_filter f[FILTER] = {
+        [0] = load(IP_HIGH),
+        [1] = compare(1, BPF_JGT, high, BELOW_END, 2),
+        [2] = compare(2, BPF_JEQ, high, 3, ALLOW),
+        [3] = load(IP_LOW),
+        [4] = compare(4, BPF_JGE, low, BELOW_END, ALLOW),
+        [BELOW_END] = load(IP_HIGH),
+        [6] = compare(6, BPF_JGT, end_high, ALLOW, 7),
+        [7] = compare(7, BPF_JEQ, end_high, 8, NUMBER),
+        [8] = load(IP_LOW),
+        [9] = compare(9, BPF_JGE, end_low, ALLOW, NUMBER),
+        [NUMBER] = load(offsetof(struct seccomp_data, nr)),
+        [ALLOW] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        [TRAP] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+    };
+    for (int i = 0, at = NUMBER + 1; i < SYSTEM_CALLS; i++, at++)
+        f[at] = compare(at, BPF_JEQ, (uint32_t)system_calls[i].number, TRAP, at + 1);
+    struct sock_fprog program = {FILTER, f};
     struct sigaction action = {.sa_sigaction = on_system_call, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESTART};
-    return sigaction(SIGSYS, &action, NULL) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+    return faults.libc.end > 0 && sigaction(SIGSYS, &action, NULL) == 0 &&
+           prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
 /* --- the start ------------------------------------------------------------------------------------------------------------ */

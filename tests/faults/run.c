@@ -217,11 +217,3 @@ void ending_free(struct ending *e) {
     for (int i = 0; i < SCENARIO_FILES; i++) buf_free(&e->file[i]);
     *e = (struct ending){0};
 }
-
-bool fault_can_run(void) {
-    struct ending e;
-    fault_prepare(&scenarios[0]);
-    fault_run(&e, &scenarios[0], &(struct fault){.how = FAULT_NEVER});
-    ending_free(&e);
-    return shared_log->armed && shared_log->at[FAULT_MEMORY] > 0 && shared_log->at[FAULT_READ] > 0;
-}

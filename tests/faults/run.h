@@ -31,7 +31,4 @@ void fault_run(struct ending *, const struct scenario *, const struct fault *);
 const struct fault_log *fault_log(void);
 void ending_free(struct ending *);
 
-/* Is the interposer in force? Not where a sanitizer is part of the program itself. */
-bool fault_can_run(void);
-
 #endif
