@@ -225,7 +225,7 @@ endif
 test: deps
 	$(AGAIN) run-tests
 
-build-tests: $(BUILD)/tests/run
+build-tests: $(BUILD)/tests/run $(FAULTS_SO)
 run-tests: export DUET := $(BUILD)/duet
 run-tests: export TSAN_OPTIONS ?= die_after_fork=0
 ifneq ($(and $(filter-out asan tsan,$(MODE)),$(wildcard build/data/smollm2/model.safetensors)),)

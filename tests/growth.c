@@ -36,6 +36,6 @@ void must_grow_like_n_log_n(const struct growth *g) {
         if (small < FLOOR_S) small = FLOOR_S;
         if (large <= BOUND * small) return;
     }
-    ck_abort_msg("%s: %zu take %.3f ms, %zu take %.3f ms, %.0f times as long", g->what, n, small * 1e3,
-                 n * FACTOR, large * 1e3, large / small);
+    ck_abort_msg("%s: %zu take %.3f ms, %zu take %.3f ms, %.0f times as long", g->what, n, small * 1e3, n * FACTOR,
+                 large * 1e3, large / small);
 }

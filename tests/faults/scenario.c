@@ -6,10 +6,11 @@
 
 #define EVERY_KIND ((1u << FAULT_KINDS) - 1)
 
-/* Every form of a line, two that are wrong, and lines that are done before the first one is. */
+/* Every form of a line, and two that are wrong. The first record is written while the second line still runs, which is the
+ * longest: those behind it are done before. */
 static const char batch_lines[] =
-    "{\"prompt\": \"Once upon a time\", \"max_tokens\": 20, \"ignore_eos\": true}\n"
     "{\"id\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"What is rain?\"}], \"max_tokens\": 3}\n"
+    "{\"prompt\": \"Once upon a time\", \"max_tokens\": 24, \"ignore_eos\": true}\n"
     "{\"turns\": [\"Hello.\", \"And you?\"], \"max_tokens\": 2}\n"
     "{\"prompt\": \"a\", \"temperature\": -1}\n"
     "{\"prompt_ids\": [5, 6, 7], \"max_tokens\": 2, \"seed\": \"18446744073709551615\"}\n"
