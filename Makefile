@@ -187,8 +187,8 @@ run-tests-cuda-sanitize: $(BUILD)/tests/run_cuda
 
 # The claims of docs/CORRECTNESS.md, each with its figure, as a table; FIDELITY=small for the sizes of `make test`.
 FIDELITY_SRC := tests/fidelity/main.c \
-                $(filter-out tests/check_% tests/faults/% tests/run.c tests/runner.c tests/faulty_host.c \
-                               tests/failing_device.c,$(TEST_SRC))
+                $(filter-out tests/check_% tests/faults/% tests/run.c tests/runner.c tests/batch_here.c \
+                               tests/faulty_host.c tests/failing_device.c,$(TEST_SRC))
 FIDELITY_OBJ := $(FIDELITY_SRC:%.c=$(BUILD)/%.o) $(TEST_CU:%=$(BUILD)/%.o)
 $(BUILD)/tests/run_fidelity: $(LIB_OBJ) $(FIDELITY_OBJ)
 	$(call say,LINK,$@)

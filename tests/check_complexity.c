@@ -1,68 +1,28 @@
-/* What a file or a user can make long costs no more than n log n: the parser, the tokenizer, stop strings, requests, headers,
- * conversations. Costs are compared within one run (tests/growth.h). */
+/* What a file or a user can make long costs no more than n log n: the parser, the tokenizer, stop strings. Costs are compared
+ * within one run (tests/growth.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
-#include "cli/batch.h"
-#include "cli/wrap.h"
-#include "engine/conversation.h"
 #include "engine/text.h"
-#include "model/kv_pages.h"
-#include "model/safetensors.h"
-#include "sampler/sampler.h"
-#include "tests/damage.h"
 #include "tests/growth.h"
-#include "tests/program.h"
 #include "tests/support.h"
 #include "tests/tokenizer_support.h"
 
-/* --- texts that grow ------------------------------------------------------------------------------------------------- */
-
-static void repeat(struct buf *out, const char *unit, size_t times) {
-    buf_reserve(out, strlen(unit) * times);
-    for (size_t i = 0; i < times; i++) buf_puts(out, unit);
-}
-
-static struct buf *new_text(void) {
-    struct buf *text = calloc(1, sizeof *text);
-    require(text != NULL, "no memory");
-    return text;
-}
-
-static void drop_text(void *text) {
-    buf_free(text);
-    free(text);
-}
-
-/* `head`, n times `unit`, `tail`. */
-#define TEXT(name, head, unit, tail)   \
-    static void *name(size_t n) {      \
-        struct buf *text = new_text(); \
-        buf_puts(text, head);          \
-        repeat(text, unit, n);         \
-        buf_puts(text, tail);          \
-        return text;                   \
-    }
-
-static void run_all(const struct growth *table, int index) {
-    must_grow_like_n_log_n(&table[index]);
-}
-
 /* --- JSON ---------------------------------------------------------------------------------------------------------------- */
 
-TEXT(json_numbers, "[1", ", -1.5e3", "]")
-TEXT(json_lists, "[0", ", [[[[[[[[[[]]]]]]]]]]", "]")
-TEXT(json_depth, "", "[", "")
-TEXT(json_characters, "\"", "x\xc3\xa9", "\"")
-TEXT(json_escapes, "\"", "\\n\\u00e9\\ud83d\\ude00\\u0000", "\"")
-TEXT(json_error, "[1", ",\n 1", ", x]")
-TEXT(json_open_string, "[\"", "abc ", "")
-TEXT(json_blanks, "", " \n", "x")
+GROWN_TEXT(json_numbers, "[1", ", -1.5e3", "]")
+GROWN_TEXT(json_lists, "[0", ", [[[[[[[[[[]]]]]]]]]]", "]")
+GROWN_TEXT(json_depth, "", "[", "")
+GROWN_TEXT(json_characters, "\"", "x\xc3\xa9", "\"")
+GROWN_TEXT(json_escapes, "\"", "\\n\\u00e9\\ud83d\\ude00\\u0000", "\"")
+GROWN_TEXT(json_error, "[1", ",\n 1", ", x]")
+GROWN_TEXT(json_open_string, "[\"", "abc ", "")
+GROWN_TEXT(json_blanks, "", " \n", "x")
 
 static void *json_members(size_t n) {
-    struct buf *text = new_text();
+    struct buf *text = grown_text("", "", 0, "");
     for (size_t i = 0; i < n; i++) buf_printf(text, "%c\"name %zu\": {\"a\": null}", i ? ',' : '{', i);
     buf_putc(text, '}');
     return text;
@@ -106,7 +66,7 @@ static const struct growth json_cases[] = {
 };
 
 START_TEST(json_takes_time_in_proportion_to_its_length)
-{ run_all(json_cases, _i); }
+{ must_grow_like_n_log_n(&json_cases[_i]); }
 END_TEST
 
 /* --- tokenizers ------------------------------------------------------------------------------------------------------------ */
@@ -161,11 +121,9 @@ static struct tokenizer *embedded(void) {
     return tokenizer_open(asset_path("target"));
 }
 
-#define WORDS(name, tokenizer, unit)       \
-    static void *name(size_t n) {          \
-        struct buf *text = new_text();     \
-        repeat(text, unit, n);             \
-        return new_words(tokenizer, text); \
+#define WORDS(name, tokenizer, unit)                              \
+    static void *name(size_t n) {                                 \
+        return new_words(tokenizer, grown_text("", unit, n, "")); \
     }
 
 WORDS(one_letter, embedded(), "a")
@@ -197,11 +155,9 @@ static struct tokenizer *tiny(const char *parts) {
 #define FALLBACK \
     "\"decoder\": {\"type\": \"Sequence\", \"decoders\": [{\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}]}"
 
+/* U+0301 is of class 230, U+0316 of class 220: the pairs have to be sorted. */
 static struct buf *marks_of(size_t n) {
-    struct buf *text = new_text();
-    buf_puts(text, "a");
-    repeat(text, "\xcc\x81\xcc\x96", n); /* U+0301 of class 230, U+0316 of class 220 */
-    return text;
+    return grown_text("a", "\xcc\x81\xcc\x96", n, "");
 }
 
 static void *marks(size_t n) {
@@ -213,17 +169,11 @@ static void *marks_of_qwen(size_t n) {
 }
 
 static void *blanks_before_a_letter(size_t n) {
-    struct buf *text = new_text();
-    repeat(text, " ", n);
-    buf_puts(text, "a");
-    return new_words(tiny(SPLIT("\\\\s+$")), text);
+    return new_words(tiny(SPLIT("\\\\s+$")), grown_text("", " ", n, "a"));
 }
 
 static void *blanks_one_by_one(size_t n) {
-    struct buf *text = new_text();
-    repeat(text, " ", n);
-    buf_puts(text, "a");
-    return new_words(tiny(SPLIT("\\\\s+$|.")), text);
+    return new_words(tiny(SPLIT("\\\\s+$|.")), grown_text("", " ", n, "a"));
 }
 
 WORDS(replaced_letters, tiny(REPLACE), "a ")
@@ -231,7 +181,7 @@ WORDS(merged_letters, tiny(NFC), "a")
 
 /* As many added tokens as mentions of them. */
 static void *added_tokens(size_t n) {
-    struct buf json = {0}, *text = new_text();
+    struct buf json = {0}, *text = grown_text("", "", 0, "");
     buf_puts(&json, "{\"added_tokens\": [");
     for (size_t i = 0; i < n; i++) {
         buf_printf(&json, "%s{\"id\": %zu, \"content\": \"<t%zu>\", \"special\": true}", i ? "," : "", i + 1, i);
@@ -281,7 +231,7 @@ static const struct growth encode_cases[] = {
 };
 
 START_TEST(encoding_takes_time_in_proportion_to_the_text)
-{ run_all(encode_cases, _i); }
+{ must_grow_like_n_log_n(&encode_cases[_i]); }
 END_TEST
 
 START_TEST(qwen_encodes_combining_marks_in_proportion_to_their_number)
@@ -317,7 +267,7 @@ static const struct growth decode_cases[] = {
 };
 
 START_TEST(decoding_takes_time_in_proportion_to_the_ids)
-{ run_all(decode_cases, _i); }
+{ must_grow_like_n_log_n(&decode_cases[_i]); }
 END_TEST
 
 /* --- stop strings ---------------------------------------------------------------------------------------------------------------- */
@@ -355,7 +305,7 @@ static void *long_text(size_t n) {
 
 static void *long_stop(size_t n) {
     struct stops *s = new_stops(1, 2 * n);
-    repeat(&s->stop[0], "a", n);
+    text_repeat(&s->stop[0], "a", n);
     buf_puts(&s->stop[0], " ");
     return s;
 }
@@ -363,9 +313,9 @@ static void *long_stop(size_t n) {
 /* Held back from its first half on, and shown byte by byte. */
 static void *long_periodic_stop(size_t n) {
     struct stops *s = new_stops(1, 2 * n);
-    repeat(&s->stop[0], "a", n / 2);
+    text_repeat(&s->stop[0], "a", n / 2);
     buf_puts(&s->stop[0], "  ");
-    repeat(&s->stop[0], "a", n / 2);
+    text_repeat(&s->stop[0], "a", n / 2);
     return s;
 }
 
@@ -401,226 +351,19 @@ static const struct growth stop_cases[] = {
 };
 
 START_TEST(stop_strings_take_time_in_proportion_to_their_length_and_the_text)
-{ run_all(stop_cases, _i); }
+{ must_grow_like_n_log_n(&stop_cases[_i]); }
 END_TEST
-
-/* --- lines of a batch ---------------------------------------------------------------------------------------------------------------- */
-
-static struct request_context context;
-static struct options options;
-
-static void make_context(void) {
-    char *arguments[] = {"duet", "batch"};
-    struct tokenizer *t = embedded();
-    struct chat_template *chat_template;
-    ck_ok(options_parse(&options, 2, arguments));
-    ck_ok(chat_template_load(&chat_template, asset_path("target")));
-    context = (struct request_context){
-        .o = &options, .tokenizer = t, .chat_template = chat_template, .vocab = tokenizer_size(t), .context = 1 << 24};
-}
-
-static void drop_context(void) {
-    tokenizer_free((struct tokenizer *)context.tokenizer);
-    chat_template_free((struct chat_template *)context.chat_template);
-}
-
-static void parse_line(void *input) {
-    const struct buf *line = input;
-    struct request r;
-    request_parse(&r, &context, 1, line->data, line->len);
-    require(r.error == NULL, "%s", r.error);
-    request_free(&r);
-}
-
-TEXT(line_of_ids, "{\"prompt_ids\": [1", ", 1000", "]}")
-TEXT(line_of_turns, "{\"turns\": [\"a\"", ", \"the cat\"", "]}")
-TEXT(line_of_stops, "{\"prompt\": \"a\", \"stop\": [\"a\"", ", \"stop\"", "]}")
-TEXT(line_of_messages, "{\"messages\": [",
-     "{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}, ",
-     "{\"role\": \"user\", \"content\": \"c\"}]}")
-TEXT(line_of_text, "{\"prompt\": \"", "the cat sat ", "\"}")
-TEXT(line_of_members, "{\"prompt\": \"a\"", ", \"unknown\": 1", "}")
-
-static const struct growth line_cases[] = {
-    {"ids", 2000, line_of_ids, parse_line, drop_text},
-    {"turns", 1000, line_of_turns, parse_line, drop_text},
-    {"stop strings", 1000, line_of_stops, parse_line, drop_text},
-    {"messages", 200, line_of_messages, parse_line, drop_text},
-    {"a prompt", 500, line_of_text, parse_line, drop_text},
-    {"unknown members", 1000, line_of_members, parse_line, drop_text},
-};
-
-START_TEST(a_line_takes_time_in_proportion_to_its_length)
-{ run_all(line_cases, _i); }
-END_TEST
-
-/* --- headers, conversations, pages, words at a terminal ------------------------------------------------------------------------------- */
-
-static void *header_of_tensors(size_t n) {
-    struct buf header = {0}, file = {0};
-    for (size_t i = 0; i < n; i++)
-        buf_printf(&header,
-                   "%c\"layers.%zu.weight\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [%zu, %zu]}",
-                   i ? ',' : '{', (i * 7919) % n, 4 * i, 4 * i + 4);
-    buf_putc(&header, '}');
-    for (int i = 0; i < 8; i++) buf_putc(&file, (char)(header.len >> 8 * i & 0xff));
-    buf_append(&file, header.data, header.len);
-    for (size_t i = 0; i < n; i++) buf_append(&file, "\0\0\0", 4);
-    damage_write_file(temp_path("model.safetensors"), file.data, file.len);
-    buf_free(&header), buf_free(&file);
-    return NULL;
-}
-
-static void open_tensors(void *unused) {
-    struct safetensors *s;
-    (void)unused;
-    ck_ok(safetensors_open(&s, temp_dir()));
-    safetensors_close(s);
-}
-
-static void drop_nothing(void *unused) {
-    (void)unused;
-}
-
-START_TEST(a_header_takes_time_in_proportion_to_its_tensors)
-{ must_grow_like_n_log_n(&(struct growth){"tensors", 1000, header_of_tensors, open_tensors, drop_nothing}); }
-END_TEST
-
-static struct engine *engine;
-
-static void load_turns(struct conversation *c, size_t n) {
-    struct chat_message *messages = calloc(2 * n, sizeof *messages);
-    require(messages != NULL, "no memory");
-    for (size_t i = 0; i < 2 * n; i++) messages[i] = (struct chat_message){i % 2 ? "assistant" : "user", "a", 1};
-    ck_ok(conversation_load(c, messages, 2 * (int)n));
-    free(messages);
-}
-
-static void *loaded_turns(size_t n) {
-    struct conversation *c;
-    ck_ok(conversation_create(&c, &(struct conversation_options){.engine = engine}));
-    load_turns(c, n);
-    return c;
-}
-
-static void ignore(void *user, struct token_block *block) {
-    (void)user, (void)block;
-}
-
-/* Most turns do not fit and are dropped; undo puts them back. */
-static void ask_and_undo(void *input) {
-    struct conversation *c = input;
-    struct generation g = {.max_tokens = 1, .sampling = {.temperature = 0, .top_p = 1}, .seed = 1, .on_tokens = ignore};
-    int dropped;
-    ck_ok(conversation_ask(c, "and", 3, &g, &dropped));
-    ck_assert_int_gt(dropped, 100);
-    engine_stop(engine, conversation_sequence(c));
-    ck_ok(conversation_undo(c));
-}
-
-static void drop_conversation(void *input) {
-    conversation_free(input);
-}
-
-START_TEST(dropping_turns_takes_time_in_proportion_to_their_number)
-{
-    ck_ok(engine_create(&engine, &(struct engine_options){
-                                     .target = asset_path("target"), .device = "host", .threads = 1, .context = 64}));
-    must_grow_like_n_log_n(&(struct growth){"turns", 2000, loaded_turns, ask_and_undo, drop_conversation});
-    engine_destroy(engine);
-}
-END_TEST
-
-struct pages {
-    struct kv_pages *pages;
-    int32_t *list;
-    int count;
-};
-
-static void *all_pages(size_t n) {
-    struct pages *p = calloc(1, sizeof *p);
-    require(p != NULL, "no memory");
-    p->count = (int)n;
-    p->list = calloc(n, sizeof *p->list);
-    require(p->list != NULL, "no memory");
-    ck_ok(kv_pages_create(&p->pages, p->count + 1));
-    return p;
-}
-
-static void drop_pages(void *input) {
-    struct pages *p = input;
-    kv_pages_destroy(p->pages);
-    free(p->list);
-    free(p);
-}
-
-/* One by one, and back from the last to the first. */
-static void take_and_give(void *input) {
-    struct pages *p = input;
-    for (int i = 0; i < p->count; i++) require_ok(kv_pages_take(p->pages, 1, &p->list[i]));
-    for (int i = p->count; i > 0; i--) kv_pages_give(p->pages, 1, &p->list[i - 1]);
-}
-
-/* With all pages out, the first and the last are given and taken in turn. */
-static void take_from_both_ends(void *input) {
-    struct pages *p = input;
-    ck_ok(kv_pages_take(p->pages, p->count, p->list));
-    for (int i = 0; i < p->count; i++) {
-        int32_t *page = &p->list[i % 2 ? p->count - 1 : 0];
-        kv_pages_give(p->pages, 1, page);
-        require_ok(kv_pages_take(p->pages, 1, page));
-    }
-    kv_pages_give(p->pages, p->count, p->list);
-}
-
-static const struct growth page_cases[] = {
-    {"pages in order", 4000, all_pages, take_and_give, drop_pages},
-    {"pages from both ends", 4000, all_pages, take_from_both_ends, drop_pages},
-};
-
-START_TEST(pages_take_time_in_proportion_to_their_number)
-{ run_all(page_cases, _i); }
-END_TEST
-
-TEXT(one_long_word, "", "abc", "")
-TEXT(words_and_blanks, "", "ab  cd\t", "")
-
-static void wrap_byte_by_byte(void *input) {
-    const struct buf *text = input;
-    struct wrap w = {.columns = 80, .style = "\033[2m", .reset = "\033[0m"};
-    for (size_t i = 0; i < text->len; i++) wrap_push(&w, text->data + i, 1);
-    wrap_finish(&w);
-    wrap_free(&w);
-}
-
-static const struct growth wrap_cases[] = {
-    {"a long word", 2000, one_long_word, wrap_byte_by_byte, drop_text},
-    {"words", 1000, words_and_blanks, wrap_byte_by_byte, drop_text},
-};
-
-START_TEST(wrapping_takes_time_in_proportion_to_the_text)
-{ run_all(wrap_cases, _i); }
-END_TEST
-
-#define COUNT(table) (int)(sizeof(table) / sizeof *(table))
 
 Suite *check_complexity(void);
 Suite *check_complexity(void) {
     Suite *suite = suite_create("complexity");
-    TCase *text = tcase_create("text"), *lines = tcase_create("lines"), *rest = tcase_create("rest");
-    tcase_add_loop_test(text, json_takes_time_in_proportion_to_its_length, 0, COUNT(json_cases));
-    tcase_add_loop_test(text, encoding_takes_time_in_proportion_to_the_text, 0, COUNT(encode_cases));
+    TCase *text = tcase_create("text");
+    tcase_add_loop_test(text, json_takes_time_in_proportion_to_its_length, 0, GROWTH_COUNT(json_cases));
+    tcase_add_loop_test(text, encoding_takes_time_in_proportion_to_the_text, 0, GROWTH_COUNT(encode_cases));
     tcase_add_test(text, qwen_encodes_combining_marks_in_proportion_to_their_number);
-    tcase_add_loop_test(text, decoding_takes_time_in_proportion_to_the_ids, 0, COUNT(decode_cases));
-    tcase_add_loop_test(text, stop_strings_take_time_in_proportion_to_their_length_and_the_text, 0, COUNT(stop_cases));
+    tcase_add_loop_test(text, decoding_takes_time_in_proportion_to_the_ids, 0, GROWTH_COUNT(decode_cases));
+    tcase_add_loop_test(text, stop_strings_take_time_in_proportion_to_their_length_and_the_text, 0,
+                        GROWTH_COUNT(stop_cases));
     suite_add_tcase(suite, text);
-    tcase_add_checked_fixture(lines, make_context, drop_context);
-    tcase_add_loop_test(lines, a_line_takes_time_in_proportion_to_its_length, 0, COUNT(line_cases));
-    suite_add_tcase(suite, lines);
-    tcase_add_test(rest, a_header_takes_time_in_proportion_to_its_tensors);
-    tcase_add_test(rest, dropping_turns_takes_time_in_proportion_to_their_number);
-    tcase_add_loop_test(rest, pages_take_time_in_proportion_to_their_number, 0, COUNT(page_cases));
-    tcase_add_loop_test(rest, wrapping_takes_time_in_proportion_to_the_text, 0, COUNT(wrap_cases));
-    suite_add_tcase(suite, rest);
     return suite;
 }

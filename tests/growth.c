@@ -1,5 +1,7 @@
 #include "tests/growth.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "tests/support.h"
@@ -38,4 +40,23 @@ void must_grow_like_n_log_n(const struct growth *g) {
     }
     ck_abort_msg("%s: %zu take %.3f ms, %zu take %.3f ms, %.0f times as long", g->what, n, small * 1e3, n * FACTOR,
                  large * 1e3, large / small);
+}
+
+void text_repeat(struct buf *out, const char *unit, size_t times) {
+    buf_reserve(out, strlen(unit) * times);
+    for (size_t i = 0; i < times; i++) buf_puts(out, unit);
+}
+
+void *grown_text(const char *head, const char *unit, size_t n, const char *tail) {
+    struct buf *text = calloc(1, sizeof *text);
+    require(text != NULL, "no memory");
+    buf_puts(text, head);
+    text_repeat(text, unit, n);
+    buf_puts(text, tail);
+    return text;
+}
+
+void drop_text(void *text) {
+    buf_free(text);
+    free(text);
 }
