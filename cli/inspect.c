@@ -126,10 +126,10 @@ static void add_tensor_row(struct table *table, const struct tensor *t, int coun
 }
 
 /* Rows of equal name, layer number aside, type and shape are one row, at the first of them. */
-static void print_tensors(const struct safetensors *s, bool all) {
+static int print_tensors(const struct safetensors *s, bool all) {
     int n = safetensors_count(s);
     bool *shown = calloc((size_t)n + 1, sizeof *shown);
-    if (!shown) abort(); /* a byte a tensor */
+    if (!shown) return err_set(ERR_MEMORY, "out of memory for a table of %d tensors", n);
     struct table table = table_create("lrllr");
     table_add(&table, "tensor");
     table_add(&table, "count");
@@ -149,6 +149,7 @@ static void print_tensors(const struct safetensors *s, bool all) {
     free(shown);
     putchar('\n');
     table_print(&table, false);
+    return 0;
 }
 
 static void print_totals(const struct safetensors *s) {
@@ -182,9 +183,13 @@ static int print_template(const char *dir, const struct options *o) {
     struct chat_template *t;
     if (o->chat_template)
         TRY(chat_template_by_name(&t, o->chat_template, dir));
-    else if (chat_template_load(&t, dir) != 0) {
-        print_line("chat template", "not recognised: %s", err_message());
-        return 0;
+    else {
+        int rc = chat_template_load(&t, dir);
+        if (rc == ERR_UNSUPPORTED || rc == ERR_FORMAT) {
+            print_line("chat template", "not recognised: %s", err_message());
+            return 0;
+        }
+        TRY(rc);
     }
     print_line("chat template", "%s%s", t ? chat_template_name(t) : "none: completion mode",
                t && chat_template_can_think(t) ? ", can think" : "");
@@ -249,7 +254,7 @@ static int inspect_model(char *dir, const struct options *o) {
         print_sampling(&config);
         rc = print_model_plan(dir, o);
     }
-    if (rc == 0) print_tensors(tensors, o->tensors);
+    if (rc == 0) rc = print_tensors(tensors, o->tensors);
     tokenizer_free(tokenizer);
     safetensors_close(tensors);
     return rc;

@@ -30,6 +30,8 @@ int batch_here(const char *lines, const char *out, const char *err) {
     fflush(stderr);
     int saved = dup(2);
     ck_assert_ptr_nonnull(freopen(err, "w", stderr));
+    signals_init();
+    signals_init();
     int status = batch_main(&o);
     fflush(stderr);
     dup2(saved, 2);
