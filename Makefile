@@ -1,6 +1,6 @@
 # duet. `make help` lists the targets.
 #
-# MODE=release|debug|asan  DEVICE=host|cuda  CUDA_ARCH=sm_90 ...|all  CC=gcc|clang  PREFIX=  DESTDIR=  WERROR=1  V=1
+# MODE=release|debug|asan|tsan  DEVICE=host|cuda  CUDA_ARCH=sm_90 ...|all  CC=gcc|clang  PREFIX=  DESTDIR=  WERROR=1  V=1
 
 MODE   ?= release
 PREFIX ?= /usr/local
@@ -21,17 +21,19 @@ LIB_DIRS := base graphs model model/text model/files model/families $(if $(filte
             sampler target draft verify engine
 LIB_SRC  := $(wildcard $(addsuffix /*.c,$(LIB_DIRS)))
 CLI_SRC  := $(wildcard cli/*.c)
-TEST_SRC := $(wildcard tests/*.c) $(filter-out tests/fidelity/main.c,$(wildcard tests/fidelity/*.c))
+FAULT_SRC := $(filter-out tests/faults/interpose.c tests/faults/main.c,$(wildcard tests/faults/*.c))
+TEST_SRC := $(wildcard tests/*.c) $(filter-out tests/fidelity/main.c,$(wildcard tests/fidelity/*.c)) $(FAULT_SRC)
 FUZZ_SRC := $(wildcard fuzz/*.c)
-HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) cli tests tests/cuda tests/fidelity fuzz))
+HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) cli tests tests/cuda tests/faults tests/fidelity fuzz))
 SUITES   := $(patsubst tests/%.c,%,$(wildcard tests/check_*.c))
 
 CFLAGS_release := -O2 -g
 CFLAGS_debug   := -O0 -g
 CFLAGS_asan    := -O2 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -Wno-pass-failed
+CFLAGS_tsan    := -O2 -g1 -fsanitize=thread -fno-omit-frame-pointer
 ifeq ($(CFLAGS_$(MODE)),)
-$(error MODE=$(MODE): expected release, debug or asan)
+$(error MODE=$(MODE): expected release, debug, asan, tsan or fuzz)
 endif
 
 LIBS      := libcjson libpcre2-8 libutf8proc libedit
@@ -80,7 +82,7 @@ FUZZ_OBJ := $(FUZZ_SRC:%.c=$(BUILD)/%.o)
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(or $(shell nproc 2>/dev/null),2)
 endif
-ifneq ($(filter demo test test-cuda test-cuda-sanitize fidelity mutate fuzz fuzz-replay deps,$(MAKECMDGOALS)),)
+ifneq ($(filter demo test test-cuda test-cuda-sanitize torture fidelity valgrind mutate fuzz fuzz-replay deps,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
 AGAIN := @+$(MAKE) --no-print-directory
@@ -151,8 +153,8 @@ $(BUILD)/tests/check_fuzz.o: $(BUILD)/tests/harnesses.h
 ifneq ($(MODE),fuzz)
 $(BUILD)/fuzz/fuzz_%.o: private override CPPFLAGS += -DLLVMFuzzerTestOneInput=$(notdir $*)
 endif
-# Commands run inside tests too, over a host device with faults to order (tests/faulty_host.h).
-WRAP := -Wl,--wrap=device_open_host
+# Commands run inside tests too, over devices with faults to order (tests/faulty_host.h, tests/failing_device.h).
+WRAP := -Wl,--wrap=device_open_host,--wrap=device_open_cuda,--wrap=record_write
 $(BUILD)/tests/run: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TEST_OBJ) $(FUZZ_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
@@ -162,9 +164,9 @@ $(BUILD)/tests/run: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TE
 CUDA_TEST_SRC := $(wildcard tests/cuda/*.c tests/cuda/*.cu)
 CUDA_SUITES   := $(basename $(notdir $(filter tests/cuda/check_%,$(CUDA_TEST_SRC)))) \
                  check_accept check_accept_texts check_reference check_chat_references check_lossless check_cache check_rounds \
-                 check_fidelity check_ngram check_steady
+                 check_fidelity check_ngram check_steady check_device_faults
 CUDA_TEST_OBJ := $(patsubst %.cu,$(BUILD)/%.cu.o,$(patsubst %.c,$(BUILD)/%.o,$(CUDA_TEST_SRC))) \
-                 $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/check_% tests/run.c,$(TEST_SRC))) \
+                 $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/check_% tests/faults/% tests/run.c,$(TEST_SRC))) \
                  $(TEST_CU:%=$(BUILD)/%.o) \
                  $(patsubst %,$(BUILD)/tests/%.o,$(filter-out $(patsubst tests/cuda/%,%,$(basename $(CUDA_TEST_SRC))),$(CUDA_SUITES)))
 $(BUILD)/tests/cuda/suites.h: STAMP_TEXT = $(foreach s,$(CUDA_SUITES),SUITE($(s)))
@@ -172,7 +174,7 @@ $(BUILD)/tests/cuda/suites.h: FORCE
 	$(STAMP)
 $(BUILD)/tests/cuda/run.o: private override CPPFLAGS += -I$(BUILD)/tests/cuda
 $(BUILD)/tests/cuda/run.o: $(BUILD)/tests/cuda/suites.h
-$(BUILD)/tests/run_cuda: $(LIB_OBJ) $(CUDA_TEST_OBJ)
+$(BUILD)/tests/run_cuda: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(CUDA_TEST_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
 
@@ -199,7 +201,9 @@ run-tests-cuda-sanitize: $(BUILD)/tests/run_cuda
 	done
 
 # The claims of docs/CORRECTNESS.md, each with its figure, as a table; FIDELITY=small for the sizes of `make test`.
-FIDELITY_SRC := tests/fidelity/main.c $(filter-out tests/check_% tests/run.c tests/runner.c tests/faulty_host.c,$(TEST_SRC))
+FIDELITY_SRC := tests/fidelity/main.c \
+                $(filter-out tests/check_% tests/faults/% tests/run.c tests/runner.c tests/batch_here.c \
+                               tests/faulty_host.c tests/failing_device.c,$(TEST_SRC))
 FIDELITY_OBJ := $(FIDELITY_SRC:%.c=$(BUILD)/%.o) $(TEST_CU:%=$(BUILD)/%.o)
 $(BUILD)/tests/run_fidelity: $(LIB_OBJ) $(FIDELITY_OBJ)
 	$(call say,LINK,$@)
@@ -211,6 +215,24 @@ fidelity: deps
 run-fidelity: $(BUILD)/tests/run_fidelity
 	$(Q)$<
 
+# The program with one call at a time that fails, in many short runs, as a table (tests/faults/main.c). The library
+# that lets calls fail is loaded into the program of any MODE, so it has none of its flags.
+FAULTS_SO := $(BUILD)/tests/faults.so
+$(FAULTS_SO): tests/faults/interpose.c tests/faults/log.h $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -std=c11 -I. -D_GNU_SOURCE $(WARNINGS) -O2 -g -fPIC -shared $< -o $@
+TORTURE_OBJ := $(patsubst %.c,$(BUILD)/%.o,tests/faults/main.c $(FAULT_SRC) tests/program.c tests/support.c)
+$(TORTURE_OBJ): | build/deps.test
+$(BUILD)/tests/run_torture: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TORTURE_OBJ)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
+torture: deps
+	$(AGAIN) run-torture
+run-torture: export DUET := $(BUILD)/duet
+run-torture: $(BUILD)/tests/run_torture $(BUILD)/duet $(FAULTS_SO)
+	$(Q)$< $(SCENARIO)
+
 ifneq ($(filter-out $(SUITES) $(CUDA_SUITES),$(SUITE)),)
 $(error SUITE=$(SUITE): expected some of $(sort $(SUITES) $(CUDA_SUITES)))
 endif
@@ -218,20 +240,21 @@ endif
 test: deps
 	$(AGAIN) run-tests
 
-build-tests: $(BUILD)/tests/run
+build-tests: $(BUILD)/tests/run $(FAULTS_SO)
 run-tests: export DUET := $(BUILD)/duet
-ifneq ($(and $(filter-out asan,$(MODE)),$(wildcard build/data/smollm2/model.safetensors)),)
+run-tests: export TSAN_OPTIONS ?= die_after_fork=0
+ifneq ($(and $(filter-out asan tsan,$(MODE)),$(wildcard build/data/smollm2/model.safetensors)),)
 run-tests: export DUET_SMOLLM2 ?= build/data/smollm2
 endif
 ifneq ($(SUITE),)
-run-tests: $(BUILD)/tests/run $(BUILD)/duet
+run-tests: $(BUILD)/tests/run $(BUILD)/duet $(FAULTS_SO)
 	$(Q)$(BUILD)/tests/run $(SUITE)
 else
 # Suites run side by side, each with a log; the last line sums them up.
 LOGS := $(SUITES:%=$(BUILD)/logs/%)
 run-tests: $(LOGS)
 	@tools/sum-tests $(LOGS)
-$(LOGS): $(BUILD)/logs/%: $(BUILD)/tests/run $(BUILD)/duet FORCE
+$(LOGS): $(BUILD)/logs/%: $(BUILD)/tests/run $(BUILD)/duet $(FAULTS_SO) FORCE
 	@mkdir -p $(@D)
 	@$(BUILD)/tests/run $* > $@ 2>&1 || true
 	@tools/sum-tests --suite $@
@@ -259,6 +282,13 @@ build/fuzz/fuzz_%: $(BUILD)/fuzz/fuzz_%.o $(BUILD)/duet.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+# The program and some suites under valgrind; SUITE=check_NAME for others.
+valgrind: deps
+	@CC='$(CC)' tools/install-deps valgrind
+	$(AGAIN) run-valgrind
+run-valgrind: $(BUILD)/tests/run $(BUILD)/duet
+	$(Q)tools/memcheck $(BUILD)/duet $(BUILD)/tests/run $(SUITE)
 
 # Succeeds where this build has the CUDA device.
 has-cuda:
@@ -347,6 +377,8 @@ help:
 	@echo 'make test-cuda    the tests of the CUDA device, on a GPU'
 	@echo 'make test-cuda-sanitize   its small cases under compute-sanitizer'
 	@echo 'make fidelity     speculation changes speed and nothing else: every claim with its figure'
+	@echo 'make torture      one call at a time fails in runs of the program; SCENARIO=NAME, TORTURE=calls|sites for more or fewer'
+	@echo 'make valgrind     the program and some suites under memcheck'
 	@echo 'make mutate       small faults one at a time: does a test catch each?'
 	@echo 'make fuzz         parsers under libFuzzer; FUZZ_SECONDS=60 for each, FUZZ=NAME for one (fuzz/README.md)'
 	@echo 'make fuzz-replay  the inputs of fuzz/corpus, once'
@@ -356,10 +388,10 @@ help:
 	@echo 'make test-data    prepare large optional test data (see CONTRIBUTING.md)'
 	@echo 'make clean        remove build/'
 	@echo
-	@echo 'MODE=release|debug|asan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CUDA_ARCH=sm_90 ...|all   CC=$(CC)   WERROR=1   V=1'
+	@echo 'MODE=release|debug|asan|tsan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CUDA_ARCH=sm_90 ...|all   CC=$(CC)   WERROR=1   V=1'
 
 FORCE:
-.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-cuda-sanitize run-tests-cuda-sanitize mutate fuzz fuzz-replay run-fuzz test-data demo lint lint-format lint-shell lint-headers lint-links install uninstall clean help FORCE
+.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-cuda-sanitize run-tests-cuda-sanitize torture run-torture valgrind run-valgrind mutate fuzz fuzz-replay run-fuzz test-data demo lint lint-format lint-shell lint-headers lint-links install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(FUZZ_OBJ:.o=.d) $(CUDA_TEST_OBJ:.o=.d) $(FIDELITY_OBJ:.o=.d) $(ALONE:=.d) $(wildcard $(BUILD)/bench/*.d)

@@ -110,6 +110,7 @@ static int answer_lines(struct chat *c) {
         if (!is_blank(&text)) take_turn(c, &text, &interrupted);
     buf_free(&text);
     if (interrupted || result == INPUT_INTERRUPTED) return signals_status();
+    if (result == INPUT_FAILED) return cli_fail(ERR_IO);
     return c->failed ? STATUS_FAILED : STATUS_OK;
 }
 

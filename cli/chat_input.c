@@ -293,7 +293,11 @@ static enum input_result plain_line(struct chat_input *in, struct buf *text) {
     if (signals_interrupted()) return INPUT_INTERRUPTED; /* in a command before */
     ssize_t n = getline(&in->line, &in->cap, stdin);
     if (signals_interrupted()) return INPUT_INTERRUPTED;
-    if (n < 0) return INPUT_END;
+    if (n < 0 && feof(stdin)) return INPUT_END;
+    if (n < 0) {
+        err_set(errno == ENOMEM ? ERR_MEMORY : ERR_IO, "standard input: cannot read: %s", strerror(errno));
+        return INPUT_FAILED;
+    }
     while (n > 0 && (in->line[n - 1] == '\n' || in->line[n - 1] == '\r')) n--;
     buf_append(text, in->line, (size_t)n);
     return INPUT_TURN;

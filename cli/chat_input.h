@@ -16,6 +16,7 @@ enum input_result {
     INPUT_TURN,        /* text of a turn, without the newline at its end */
     INPUT_INTERRUPTED, /* Ctrl-C; what had been typed is gone */
     INPUT_END,         /* end of file, Ctrl-D */
+    INPUT_FAILED,      /* a line that could not be read: err_message() */
 };
 
 /* Waits for the next turn. At a terminal, Ctrl-C is noticed through signals.c (SIGNALS_FLAG must be set). */

@@ -142,10 +142,10 @@ static void add_tensor_row(struct table *table, const struct tensor *t, int coun
 }
 
 /* Rows of equal name, layer number aside, type and shape are one row, at the first of them. */
-static void print_tensors(const struct safetensors *s, bool all) {
+static int print_tensors(const struct safetensors *s, bool all) {
     int n = safetensors_count(s);
     bool *shown = calloc((size_t)n + 1, sizeof *shown);
-    if (!shown) abort(); /* a byte a tensor */
+    if (!shown) return err_set(ERR_MEMORY, "out of memory for a table of %d tensors", n);
     struct table table = table_create("lrllr");
     table_add(&table, "tensor");
     table_add(&table, "count");
@@ -165,6 +165,7 @@ static void print_tensors(const struct safetensors *s, bool all) {
     free(shown);
     putchar('\n');
     table_print(&table, false);
+    return 0;
 }
 
 static void print_totals(const struct safetensors *s) {
@@ -192,11 +193,11 @@ static void print_tokenizer(const struct tokenizer *t) {
 static int print_template(const struct checkpoint *c, const struct options *o) {
     struct chat_template *t;
     int rc = checkpoint_chat_template(c, o->chat_template, &t);
-    if (rc != 0 && o->chat_template) return rc;
-    if (rc != 0) {
+    if (!o->chat_template && (rc == ERR_UNSUPPORTED || rc == ERR_FORMAT)) {
         print_line("chat template", "not recognised: %s", err_message());
         return 0;
     }
+    TRY(rc);
     print_line("chat template", "%s%s", t ? chat_template_name(t) : "none: completion mode",
                t && chat_template_can_think(t) ? ", can think" : "");
     chat_template_free(t);
@@ -260,7 +261,7 @@ static int inspect_model(struct checkpoint *c, const struct options *o) {
         print_sampling(&config);
         rc = print_model_plan(c, o);
     }
-    if (rc == 0) print_tensors(tensors, o->tensors);
+    if (rc == 0) rc = print_tensors(tensors, o->tensors);
     tokenizer_free(tokenizer);
     safetensors_close(tensors);
     return rc;

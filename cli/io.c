@@ -66,12 +66,20 @@ static int fail_write(const struct output *o, int reason) {
     return err_set(ERR_IO, "%s: cannot write: %s", o->name, strerror(reason));
 }
 
+static int output_stat(const struct output *o, struct stat *st) {
+    return fstat(o->fd, st) == 0 ? 0 : err_set(ERR_IO, "%s: %s", o->name, strerror(errno));
+}
+
 int output_open(struct output *o, const char *path) {
     struct stat st;
     *o = (struct output){.fd = STDOUT_FILENO, .name = is_standard(path) ? standard_output : path};
     if (!is_standard(path)) o->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (o->fd < 0) return err_set(ERR_IO, "%s: %s", o->name, strerror(errno));
-    o->is_regular = fstat(o->fd, &st) == 0 && S_ISREG(st.st_mode);
+    if (output_stat(o, &st) != 0) {
+        (void)output_close(o);
+        return ERR_IO;
+    }
+    o->is_regular = S_ISREG(st.st_mode);
     return 0;
 }
 
@@ -81,15 +89,18 @@ static bool is_same_file(const struct stat *a, const struct stat *b) {
 
 int output_refuse_input(const struct output *o, const char *input) {
     struct stat a, b;
-    int rc = is_standard(input) ? fstat(STDIN_FILENO, &b) : stat(input, &b);
-    if (rc != 0 || fstat(o->fd, &a) != 0 || !is_same_file(&a, &b)) return 0;
+    TRY(output_stat(o, &a));
+    int missing = is_standard(input) ? fstat(STDIN_FILENO, &b) : stat(input, &b);
+    if (missing && errno != ENOENT && errno != ENOTDIR) return err_set(ERR_IO, "%s: %s", input, strerror(errno));
+    if (missing || !is_same_file(&a, &b)) return 0;
     return err_set(ERR_USAGE, "%s: is the input file too", o->name);
 }
 
 int output_refuse_models(const struct output *o, const struct models *m) {
     const struct checkpoint *const models[] = {m->target, m->draft};
     struct stat st;
-    if (fstat(o->fd, &st) != 0 || !S_ISREG(st.st_mode)) return 0;
+    TRY(output_stat(o, &st));
+    if (!S_ISREG(st.st_mode)) return 0;
     for (int i = 0; i < 2; i++)
         if (models[i] && checkpoint_holds(models[i], &st))
             return err_set(ERR_USAGE, "%s: is a file of the model %s", o->name, checkpoint_name(models[i]));
@@ -98,7 +109,9 @@ int output_refuse_models(const struct output *o, const struct models *m) {
 
 int output_refuse_output(const struct output *o, const struct output *other) {
     struct stat a, b;
-    if (fstat(o->fd, &a) != 0 || fstat(other->fd, &b) != 0 || !is_same_file(&a, &b)) return 0;
+    TRY(output_stat(o, &a));
+    TRY(output_stat(other, &b));
+    if (!is_same_file(&a, &b)) return 0;
     return err_set(ERR_USAGE, "%s: is the output file too", o->name);
 }
 
@@ -107,7 +120,7 @@ int output_begin(struct output *o) {
     if (!o->is_regular) return 0;
     if (o->fd != STDOUT_FILENO && ftruncate(o->fd, 0) != 0) return err_set(ERR_IO, "%s: %s", o->name, strerror(errno));
     struct stat st;
-    if (fstat(o->fd, &st) != 0) return err_set(ERR_IO, "%s: %s", o->name, strerror(errno));
+    TRY(output_stat(o, &st));
     o->end = lseek(o->fd, 0, SEEK_CUR);
     if (fcntl(o->fd, F_GETFL) & O_APPEND) o->end = st.st_size;
     return 0;

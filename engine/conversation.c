@@ -176,14 +176,21 @@ static struct turn *append_turn(struct conversation *c, const char *question, si
     return t;
 }
 
+/* Ids of the turns behind the first, as they follow one another. */
+static size_t count_behind_first(const struct conversation *c) {
+    size_t count = 0;
+    for (int i = c->first + 1; i < c->count; i++) count += c->turns[i].asked.len + c->turns[i].answered.len;
+    return count;
+}
+
 /* Drops oldest turns until the history and `room` ids fit. With all dropped one id of room must do. */
 static int make_room(struct conversation *c, int room) {
-    size_t limit = (size_t)c->limit;
-    build_history(c);
-    while (c->history.len + (size_t)room > limit && c->first + 1 < c->count) {
+    size_t limit = (size_t)c->limit, behind = count_behind_first(c);
+    while (c->head.len + c->turns[c->first].answered.len + behind + (size_t)room > limit && c->first + 1 < c->count) {
         TRY(set_first(c, c->first + 1));
-        build_history(c);
+        behind -= c->turns[c->first].asked.len + c->turns[c->first].answered.len;
     }
+    build_history(c);
     if (c->history.len + 1 > limit)
         return err_set(ERR_LIMIT, "the message does not fit: %zu tokens with its template, the context holds %zu",
                        c->history.len, limit);

@@ -213,7 +213,7 @@ int engine_plan(struct memory_plan *out, const struct engine_options *options) {
     TRY(create_empty(&e, options));
     int rc = engine_open_models(e);
     if (rc == 0) rc = engine_decide_context(e);
-    if (rc == ERR_MEMORY && e->context > 0) {
+    if (rc != 0 && e->does_not_fit) {
         snprintf(out->refusal, sizeof out->refusal, "%s", err_message());
         rc = 0;
     }

@@ -69,7 +69,7 @@ struct engine {
     int32_t *page_table; /* [S, pages_per_slot] device */
 
     int k, k_max, max_batch, context, pages_per_slot, pages, pipeline;
-    bool context_capped;
+    bool context_capped, does_not_fit;
     int vocab; /* of the target's map */
 
     struct kv_pages *kv_pages;

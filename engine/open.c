@@ -124,8 +124,8 @@ static int refuse_plan(const struct engine *e, const struct parts *parts, uint64
     return rc;
 }
 
-/* The largest context up to `wanted` whose plan fits in nine tenths of what is free; ERR_MEMORY, with the least context tried,
- * if even one page does not. */
+/* The largest context up to `wanted` whose plan fits in nine tenths of what is free; ERR_MEMORY, with the least context tried
+ * and does_not_fit, if even one page does not. */
 static int fit_context(struct engine *e, int wanted, bool may_shrink) {
     uint64_t free_bytes, total_bytes;
     struct parts parts;
@@ -133,7 +133,9 @@ static int fit_context(struct engine *e, int wanted, bool may_shrink) {
     for (set_context(e, wanted);; set_context(e, e->context / 2)) {
         TRY(plan_parts(e, &parts));
         if (parts.all <= free_bytes / 10 * 9) break;
-        if (!may_shrink || e->context <= KV_PAGE) return refuse_plan(e, &parts, free_bytes);
+        if (may_shrink && e->context > KV_PAGE) continue;
+        e->does_not_fit = true;
+        return refuse_plan(e, &parts, free_bytes);
     }
     return 0;
 }

@@ -5,20 +5,42 @@
 
 #include "base/err.h"
 
+/* A stop string and how much of it the text ends with (Knuth, Morris and Pratt 1977). */
+struct stop {
+    struct buf text;  /* not empty */
+    uint32_t *border; /* [text.len] border[i]: the longest proper prefix of text[0..i] that it ends with */
+    size_t matched;   /* bytes; shorter than the text, but where the text is complete */
+};
+
 struct text_stream {
     struct detokenizer *detokenizer;
-    struct buf *stops; /* [count], none empty */
+    struct stop *stops; /* [count] */
     int count;
-    struct buf held; /* decoded, not shown: a proper prefix of a stop string, between pushes */
+    struct buf held; /* decoded; from `shown` on not shown: a proper prefix of a stop string, between pushes */
+    size_t shown;
     bool stopped;
 };
+
+static size_t advance(const struct stop *s, size_t matched, char c) {
+    if (matched == s->text.len) matched = s->border[matched - 1];
+    while (matched > 0 && s->text.data[matched] != c) matched = s->border[matched - 1];
+    return matched + (s->text.data[matched] == c);
+}
+
+static int stop_create(struct stop *s, const char *text, size_t n) {
+    buf_append(&s->text, text, n);
+    s->border = calloc(n, sizeof *s->border);
+    if (!s->border) return err_set(ERR_MEMORY, "no memory for a stop string of %zu bytes", n);
+    for (size_t i = 1; i < n; i++) s->border[i] = (uint32_t)advance(s, s->border[i - 1], text[i]);
+    return 0;
+}
 
 static int copy_stops(struct text_stream *s, const char *const *stops, const size_t *lens, int count) {
     if (count <= 0) return 0;
     s->stops = calloc((size_t)count, sizeof *s->stops);
     if (!s->stops) return err_set(ERR_MEMORY, "no memory for %d stop strings", count);
     for (int i = 0; i < count; i++)
-        if (lens[i] > 0) buf_append(&s->stops[s->count++], stops[i], lens[i]);
+        if (lens[i] > 0) TRY(stop_create(&s->stops[s->count++], stops[i], lens[i]));
     return 0;
 }
 
@@ -39,54 +61,57 @@ int text_stream_create(const struct tokenizer *tokenizer, const char *const *sto
 
 void text_stream_free(struct text_stream *s) {
     if (!s) return;
-    for (int i = 0; i < s->count; i++) buf_free(&s->stops[i]);
+    for (int i = 0; i < s->count; i++) {
+        buf_free(&s->stops[i].text);
+        free(s->stops[i].border);
+    }
     free(s->stops);
     detokenizer_free(s->detokenizer);
     buf_free(&s->held);
     free(s);
 }
 
-/* Length of the longest stop string that ends exactly at `end` bytes of the held text, 0 if none does. */
-static size_t stop_ending_at(const struct text_stream *s, size_t end) {
+/* One more byte of the text. Length of the longest stop string that it completes, 0 if none. */
+static size_t take_byte(struct text_stream *s, char c) {
     size_t longest = 0;
     for (int i = 0; i < s->count; i++) {
-        size_t n = s->stops[i].len;
-        if (n > longest && n <= end && memcmp(s->held.data + end - n, s->stops[i].data, n) == 0) longest = n;
+        struct stop *stop = &s->stops[i];
+        stop->matched = advance(stop, stop->matched, c);
+        if (stop->matched == stop->text.len && stop->matched > longest) longest = stop->matched;
     }
     return longest;
 }
 
-/* Length of the longest suffix of the held text that is a proper prefix of a stop string. */
-static size_t suffix_to_hold(const struct text_stream *s) {
+/* Length of the longest end of the text that begins a stop string. */
+static size_t length_to_hold(const struct text_stream *s) {
     size_t longest = 0;
-    for (int i = 0; i < s->count; i++) {
-        size_t n = s->stops[i].len - 1;
-        for (n = n < s->held.len ? n : s->held.len; n > longest; n--)
-            if (memcmp(s->held.data + s->held.len - n, s->stops[i].data, n) == 0) longest = n;
-    }
+    for (int i = 0; i < s->count; i++)
+        if (s->stops[i].matched > longest) longest = s->stops[i].matched;
     return longest;
 }
 
-static void show(struct text_stream *s, size_t n, struct buf *out) {
-    if (n == 0) return;
-    buf_append(out, s->held.data, n);
-    memmove(s->held.data, s->held.data + n, s->held.len - n);
-    s->held.len -= n;
-    s->held.data[s->held.len] = '\0';
+/* Shows the held text up to `end`. What was shown leaves the buffer once it is the greater part. */
+static void show_to(struct text_stream *s, size_t end, struct buf *out) {
+    if (end == s->shown) return;
+    buf_append(out, s->held.data + s->shown, end - s->shown);
+    s->shown = end;
+    if (2 * s->shown < s->held.len) return;
+    s->held.len -= s->shown;
+    memmove(s->held.data, s->held.data + s->shown, s->held.len);
+    s->shown = 0;
 }
 
 /* The stop string that is complete first ends the text; of those that end at the same byte, the longest. So the result
  * does not depend on how the text was cut into tokens. `old` bytes of the held text were searched before. */
 static void show_up_to_stop(struct text_stream *s, size_t old, struct buf *out) {
-    for (size_t end = old + 1; end <= s->held.len; end++) {
-        size_t n = stop_ending_at(s, end);
+    for (size_t end = old; end < s->held.len; end++) {
+        size_t n = take_byte(s, s->held.data[end]);
         if (n == 0) continue;
-        show(s, end - n, out);
-        buf_clear(&s->held);
+        show_to(s, end + 1 - n, out);
         s->stopped = true;
         return;
     }
-    show(s, s->held.len - suffix_to_hold(s), out);
+    show_to(s, s->held.len - length_to_hold(s), out);
 }
 
 int text_stream_push(struct text_stream *s, int32_t id, struct buf *out, bool *stopped) {
@@ -103,6 +128,6 @@ int text_stream_finish(struct text_stream *s, struct buf *out) {
     if (s->stopped) return 0;
     TRY(detokenizer_finish(s->detokenizer, &s->held));
     show_up_to_stop(s, old, out);
-    show(s, s->held.len, out);
+    if (!s->stopped) show_to(s, s->held.len, out);
     return 0;
 }

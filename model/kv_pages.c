@@ -5,26 +5,55 @@
 
 #include "base/err.h"
 
-/* owners[p]: of page p, 0 where it is free; page 0 always has one. `lowest` is at or below the lowest free page. */
+/* The free pages are a heap, the lowest on top; owners[p]: of page p, 0 where it is free; page 0 always has one. */
 struct kv_pages {
-    int pages, free, lowest;
+    int pages, free;
+    int32_t *heap; /* [free] of [pages] */
     int32_t owners[];
 };
+
+static void swap(int32_t *a, int32_t *b) {
+    int32_t c = *a;
+    *a = *b, *b = c;
+}
+
+static void push(struct kv_pages *p, int32_t page) {
+    int at = p->free++;
+    p->heap[at] = page;
+    for (; at > 0 && p->heap[at] < p->heap[(at - 1) / 2]; at = (at - 1) / 2) swap(&p->heap[at], &p->heap[(at - 1) / 2]);
+}
+
+static int32_t pop(struct kv_pages *p) {
+    const int32_t top = p->heap[0];
+    p->heap[0] = p->heap[--p->free];
+    for (int at = 0, child; (child = 2 * at + 1) < p->free; at = child) {
+        if (child + 1 < p->free && p->heap[child + 1] < p->heap[child]) child++;
+        if (p->heap[at] <= p->heap[child]) break;
+        swap(&p->heap[at], &p->heap[child]);
+    }
+    return top;
+}
 
 int kv_pages_create(struct kv_pages **out, int pages) {
     *out = NULL;
     if (pages < 1) return err_set(ERR_USAGE, "a KV arena of %d pages has no page 0", pages);
     struct kv_pages *p = calloc(1, sizeof *p + (size_t)pages * sizeof *p->owners);
-    if (!p) return err_set(ERR_MEMORY, "out of memory for the bookkeeping of %d KV pages", pages);
+    int32_t *heap = calloc((size_t)pages, sizeof *heap);
+    if (!p || !heap) {
+        free(p);
+        free(heap);
+        return err_set(ERR_MEMORY, "out of memory for the bookkeeping of %d KV pages", pages);
+    }
     p->pages = pages;
-    p->free = pages - 1;
-    p->lowest = 1;
+    p->heap = heap;
     p->owners[0] = 1;
+    for (int page = 1; page < pages; page++) push(p, page);
     *out = p;
     return 0;
 }
 
 void kv_pages_destroy(struct kv_pages *p) {
+    if (p) free(p->heap);
     free(p);
 }
 
@@ -35,14 +64,10 @@ int kv_pages_free_count(const struct kv_pages *p) {
 int kv_pages_take(struct kv_pages *p, int count, int32_t *out) {
     if (count < 0) return err_set(ERR_INTERNAL, "%d KV pages asked for", count);
     if (count > p->free) return err_set(ERR_BUSY, "%d KV pages are needed, %d are free", count, p->free);
-    int page = p->lowest;
-    for (int i = 0; i < count; page++) {
-        if (p->owners[page] > 0) continue;
-        p->owners[page] = 1;
-        out[i++] = page;
+    for (int i = 0; i < count; i++) {
+        out[i] = pop(p);
+        p->owners[out[i]] = 1;
     }
-    p->lowest = page;
-    p->free -= count;
     return 0;
 }
 
@@ -65,7 +90,6 @@ void kv_pages_give(struct kv_pages *p, int count, const int32_t *pages) {
             continue;
         }
         if (--p->owners[page] > 0) continue;
-        p->free++;
-        if (page < p->lowest) p->lowest = page;
+        push(p, page);
     }
 }

@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "cli/cli.h"
 #include "model/files/shape.h"
+#include "tests/batch_here.h"
 #include "tests/engine_support.h"
 #include "tests/faulty_host.h"
 #include "tests/program.h"
@@ -221,27 +221,6 @@ END_TEST
 
 enum { LINES = 6 };
 
-/* `duet batch` of `lines` in this process, standard error to a file. */
-static int run_batch(const char *lines, const char *out, const char *err) {
-    char *arguments[] = {"duet",     "batch",     "-i",      (char *)temp_path("in.jsonl"),
-                         "-o",       (char *)out, "--batch", "2",
-                         "-n",       "12",        "--seed",  "5",
-                         "--device", "host",      "--k",     "2"};
-    text_to_file(arguments[3], lines);
-    setenv("DUET_ASSETS", asset_path(""), 1);
-    struct options o;
-    ck_ok(options_parse(&o, sizeof arguments / sizeof *arguments, arguments));
-    fflush(stderr);
-    int saved = dup(2);
-    ck_assert_ptr_nonnull(freopen(err, "w", stderr));
-    signals_init();
-    int status = batch_main(&o);
-    fflush(stderr);
-    dup2(saved, 2);
-    close(saved);
-    return status;
-}
-
 START_TEST(a_device_failure_ends_the_batch_and_what_was_written_stays)
 {
     char good[256], bad[256], err[256];
@@ -250,9 +229,9 @@ START_TEST(a_device_failure_ends_the_batch_and_what_was_written_stays)
     snprintf(err, sizeof err, "%s", temp_path("err"));
     struct buf lines = {0}, all = {0}, kept = {0}, said = {0};
     for (int i = 0; i < LINES; i++) buf_printf(&lines, "{\"prompt\": \"A %d\", \"ignore_eos\": true}\n", i);
-    ck_assert_int_eq(run_batch(buf_text(&lines), good, err), 0);
+    ck_assert_int_eq(batch_here(buf_text(&lines), good, err), 0);
     faulty_host.waits = 14;
-    ck_assert_int_eq(run_batch(buf_text(&lines), bad, err), 1);
+    ck_assert_int_eq(batch_here(buf_text(&lines), bad, err), 1);
     text_of_file(good, &all), text_of_file(bad, &kept), text_of_file(err, &said);
     ck_assert_str_eq(buf_text(&said), "duet: the device went away\n");
     ck_assert_int_eq(count_lines(&all), LINES);
@@ -278,7 +257,7 @@ static void expect_end(const struct buf *lines, int last, int status, const char
     char out[256], err[256];
     snprintf(out, sizeof out, "%s", temp_path("out.jsonl"));
     snprintf(err, sizeof err, "%s", temp_path("err"));
-    ck_assert_int_eq(run_batch(buf_text(lines), out, err), status);
+    ck_assert_int_eq(batch_here(buf_text(lines), out, err), status);
     ck_assert_int_eq(faulty_host.records, last);
     struct buf said = {0};
     text_of_file(err, &said);

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "graphs/backend.h"
+#include "tests/failing_device.h"
 #include "tests/support.h"
 
 struct faulty_host faulty_host;
@@ -80,6 +81,7 @@ static int memory(const struct device *d, uint64_t *free_bytes, uint64_t *total_
 
 int __wrap_device_open_host(struct device **out, const struct device_options *options) {
     static struct backend faulty;
+    TRY(failing_device_open());
     TRY(__real_device_open_host(out, options));
     if ((*out)->backend != &faulty) host = (*out)->backend;
     faulty = *host;
@@ -90,5 +92,6 @@ int __wrap_device_open_host(struct device **out, const struct device_options *op
     faulty.event_destroy = destroy_event;
     (*out)->backend = &faulty;
     if (faulty_host.is_async) (*out)->is_async = true;
+    failing_device_watch(*out);
     return 0;
 }

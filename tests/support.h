@@ -8,11 +8,17 @@
 #include "base/err.h"
 #include "model/files/checkpoint.h"
 
-/* Builds with sanitizers are some ten times slower: long loops of a test may take fewer turns there. */
+/* Builds with sanitizers are some ten times slower: long loops of a test may take fewer turns there. The thread sanitizer is
+ * for loops on several threads: what is of one thread alone, and long, may be left out. */
+#ifdef __SANITIZE_THREAD__
+enum { SANITIZED_THREADS = 1 };
+#else
+enum { SANITIZED_THREADS = 0 };
+#endif
 #ifdef __SANITIZE_ADDRESS__
 enum { SANITIZED = 1 };
 #else
-enum { SANITIZED = 0 };
+enum { SANITIZED = SANITIZED_THREADS };
 #endif
 
 /* Small cases alone: under sanitizers, and where $DUET_TEST_SMALL is set (compute-sanitizer). */
