@@ -83,6 +83,8 @@ const struct option_row option_table[] = {
      "replay graphs, run every op eagerly, or replay with a break around everything", ON_RUN, false},
     {"buckets", 0, "POLICY", OPTION_CHOICE, AT(buckets), NULL, "pow2|step8|exact", "pow2", NULL,
      "batch sizes that graphs are captured for: pow2, step8 or exact", ON_PAIR, false},
+    {"prefill-graphs", 0, "on|off", OPTION_CHOICE, AT(prefill_graphs), NULL, "off|on", "off", NULL,
+     "replay graphs for chunks of prompts too, attention left out", ON_PAIR, false},
     {"alpha-report", 0, "FILE.json", OPTION_OPTIONAL_TEXT, offsetof(struct options, alpha_report_file),
      offsetof(struct options, alpha_report), NULL, NULL, NULL, NULL,
      "acceptance figures of the run to standard error, and as JSON to FILE.json", ON_CHAT | ON_BATCH, false},

@@ -129,6 +129,7 @@ static void collected(struct proposer *p, int slot, int length, int k) {
 static int build(void *user, struct stream *stream, struct graph_key key) {
     const struct proposer *p = user;
     const struct round_state *b = p->world->round;
+    if (key.kind == DRAFT_PREFILL) return model_build_prefill(p->model, stream, key.q_len);
     if (key.kind == DRAFT_FIRST) TRY(round_load_pending(stream, &(struct round_load){*b, key.batch, 0}));
     struct rows rows = {
         .batch = key.batch,
@@ -143,11 +144,14 @@ static int build(void *user, struct stream *stream, struct graph_key key) {
 }
 
 static int create_graphs(struct proposer *p, const struct graph_set_options *options) {
-    static const char *const kinds[] = {[DRAFT_FIRST] = "draft_first", [DRAFT_STEP] = "draft_step"};
+    static const char *const kinds[] = {
+        [DRAFT_FIRST] = "draft_first", [DRAFT_STEP] = "draft_step", [DRAFT_PREFILL] = "draft_prefill"};
     struct graph_set_options o = *options;
     o.name = "draft", o.build = build, o.user = p;
     o.kind_names = kinds, o.kind_count = DRAFT_GRAPH_KINDS;
     TRY(graph_set_create(&p->graphs, &o));
+    struct prefill_buffers *prefill = p->world->prefill;
+    if (prefill->replays) TRY(model_add_prefill_graphs(p->model, prefill, p->graphs, DRAFT_PREFILL));
     TRY(model_add_graphs(p->model, p->graphs, DRAFT_FIRST, o.max_batch, 2));
     TRY(model_add_graphs(p->model, p->graphs, DRAFT_STEP, o.max_batch, 1));
     return graph_set_capture(p->graphs);

@@ -11,7 +11,7 @@
 
 #include "draft/proposer.h"
 
-enum draft_graph { DRAFT_FIRST, DRAFT_STEP, DRAFT_GRAPH_KINDS };
+enum draft_graph { DRAFT_FIRST, DRAFT_STEP, DRAFT_PREFILL, DRAFT_GRAPH_KINDS };
 
 extern const struct proposer_ops proposer_model;
 

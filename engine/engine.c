@@ -42,6 +42,7 @@ static int allocate(struct engine *e) {
     TRY(engine_layout(e, e->pool));
     e->prefill.page_table = e->page_table;
     e->prefill.pages_per_slot = e->pages_per_slot;
+    e->prefill.replays = e->options.prefill_graphs && e->options.graphs != GRAPHS_OFF;
     e->world.round = &e->state, e->world.sampler = &e->sampler, e->world.prefill = &e->prefill;
     e->world.page_table = e->page_table, e->world.pages_per_slot = e->pages_per_slot;
     return kv_pages_create(&e->kv_pages, e->pages);
@@ -92,6 +93,7 @@ static int upload(struct engine *e) {
     TRY(model_upload(e->target_model, e->stream, &e->options.progress));
     TRY(proposer_upload(e->proposer, e->stream, &e->options.progress));
     TRY(stream_copy(e->stream, e->state.slot, &dummy, sizeof dummy));
+    TRY(prefill_clear(&e->prefill, e->stream));
     if (c->end_count > 0)
         TRY(stream_copy(e->stream, e->state.end_ids, c->end_ids, (size_t)c->end_count * sizeof *c->end_ids));
     return stream_sync(e->stream);
@@ -106,8 +108,11 @@ static int create_graphs(struct engine *e) {
         .stream = e->stream,
         .progress = e->options.progress,
     };
-    e->target = (struct target){
-        .model = e->target_model, .round = &e->state, .page_table = e->page_table, .pages_per_slot = e->pages_per_slot};
+    e->target = (struct target){.model = e->target_model,
+                                .round = &e->state,
+                                .prefill = &e->prefill,
+                                .page_table = e->page_table,
+                                .pages_per_slot = e->pages_per_slot};
     TRY(target_create_graphs(&e->target, &options, e->k_max));
     TRY(graph_set_capture(e->target.graphs));
     return proposer_create_graphs(e->proposer, &options);

@@ -35,6 +35,7 @@ struct engine_options {
     int context;        /* 0: min(the pair's limits, 8192, what fits) */
     enum graph_mode graphs;
     enum bucket_policy buckets;
+    bool prefill_graphs;     /* chunks of prompts replay graphs too; without effect where `graphs` is off */
     enum accept_rule accept; /* how drafted tokens are accepted, for all sequences */
     int pipeline;            /* rounds in flight, 1 or 2; 0: 2 where the device is asynchronous, else 1 */
     float simulate_alpha;    /* benchmarks: accept with this probability whatever the models say; 0: the rule */

@@ -74,6 +74,7 @@ struct prefill_buffers {
     const int32_t *page_table; /* device */
     int32_t pages_per_slot;
     bool row_invariant; /* for tests: the decode's kernels, in chunks of at most graph_rows, which changes no bit */
+    bool replays;       /* chunks replay graphs: models are to declare them */
     struct rows live;   /* of the chunk that is being submitted */
 };
 int prefill_create(struct prefill_buffers *, struct device *); /* pinned memory and events; allocates */

@@ -5,6 +5,7 @@
 static int build(void *user, struct stream *stream, struct graph_key key) {
     const struct target *t = user;
     const struct round_state *b = t->round;
+    if (key.kind == TARGET_PREFILL) return model_build_prefill(t->model, stream, key.q_len);
     TRY(round_load_block(stream, &(struct round_load){*b, key.batch, key.q_len - 1}));
     struct rows rows = {
         .batch = key.batch,
@@ -19,11 +20,13 @@ static int build(void *user, struct stream *stream, struct graph_key key) {
 }
 
 int target_create_graphs(struct target *t, const struct graph_set_options *options, int k_max) {
-    static const char *const kinds[] = {[TARGET_VERIFY] = "verify", [TARGET_DECODE] = "decode"};
+    static const char *const kinds[] = {
+        [TARGET_VERIFY] = "verify", [TARGET_DECODE] = "decode", [TARGET_PREFILL] = "prefill"};
     struct graph_set_options o = *options;
     o.name = "target", o.build = build, o.user = t;
     o.kind_names = kinds, o.kind_count = TARGET_GRAPH_KINDS;
     TRY(graph_set_create(&t->graphs, &o));
+    if (t->prefill->replays) TRY(model_add_prefill_graphs(t->model, t->prefill, t->graphs, TARGET_PREFILL));
     for (int k = k_max; k >= 1; k--) TRY(model_add_graphs(t->model, t->graphs, TARGET_VERIFY, o.max_batch, k + 1));
     return model_add_graphs(t->model, t->graphs, TARGET_DECODE, o.max_batch, 1);
 }

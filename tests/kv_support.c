@@ -129,9 +129,8 @@ struct engine_options windowed_options(int k, int max_batch) {
 }
 
 struct request filler_request(int id, int n, int max_tokens) {
-    int32_t ids[600];
-    for (int i = 0; i < n; i++) ids[i] = (id + 7 * i) % 300 + 3;
-    struct request r = ids_request(ids, (size_t)n, max_tokens);
+    struct request r = ids_request(NULL, 0, max_tokens);
+    for (int i = 0; i < n; i++) ids_push(&r.prompt, (id + 7 * i) % 300 + 3);
     r.generation.ignore_end = true;
     return r;
 }
