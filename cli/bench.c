@@ -7,7 +7,7 @@
 #include "cli/table.h"
 #include "engine/probe.h"
 
-enum { PREFILLS = 2 };
+enum { PREFILLS = 5 };
 
 struct bench {
     const struct options *o;
@@ -17,6 +17,7 @@ struct bench {
     double bandwidth; /* bytes a second */
     struct bench_steps steps;
     struct bench_prefill prefill[PREFILLS];
+    struct bench_pause pause;
     struct bench_run plain, speculative; /* not timed by events */
     struct bench_run timed;              /* the first group of prompts again, every round timed */
 };
@@ -82,6 +83,16 @@ static void add_prefill(struct table *t, const struct bench *b) {
         snprintf(what, sizeof what, "prefill of %d tokens, both models", p->tokens);
         if (p->pair > 0) add_figure(t, what, p->pair, "tok/s", 1);
     }
+}
+
+static void add_pause(struct table *t, const struct bench *b) {
+    const struct bench_pause *p = &b->pause;
+    char what[96];
+    if (p->between_ms == 0) return;
+    add_figure(t, "longest pause of an answer", p->round_ms, "ms", 3);
+    snprintf(what, sizeof what, "... while %d tokens arrive", p->tokens);
+    add_figure(t, what, p->between_ms, "ms", 3);
+    add_figure(t, "... were they ingested at once", p->at_once_ms, "ms", 3);
 }
 
 static double rate(const struct bench_run *run) {
@@ -160,6 +171,7 @@ static void print_results(const struct bench *b) {
     add_figure(&t, "read bandwidth", b->bandwidth * 1e-9, "GB/s", 2);
     add_steps(&t, b);
     add_prefill(&t, b);
+    add_pause(&t, b);
     add_runs(&t, b);
     if (b->o->shape && !b->o->csv) printf("random weights of the shape %s: nothing here is about text\n", b->o->shape);
     if (b->o->simulate_alpha > 0)
@@ -207,11 +219,13 @@ static int run(struct bench *b) {
     cli_note("measuring single steps");
     TRY(bench_steps(b->engine, &b->prompts, o, &b->steps));
     TRY(bench_prefill(b->engine, b->prefill, PREFILLS));
+    TRY(bench_pause(b->engine, o->batch, &b->pause));
     return run_answers(b);
 }
 
 int bench_main(const struct options *o) {
-    struct bench b = {.o = o, .prefill = {{.tokens = 512}, {.tokens = 2048}}};
+    struct bench b = {.o = o,
+                      .prefill = {{.tokens = 16}, {.tokens = 64}, {.tokens = 256}, {.tokens = 512}, {.tokens = 2048}}};
     int rc = run(&b);
     int status = STATUS_OK;
     if (rc == 0)

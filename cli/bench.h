@@ -54,4 +54,13 @@ struct bench_prefill {
 };
 int bench_prefill(struct engine *, struct bench_prefill *, int count);
 
+/* The longest pause that batch - 1 answers see while a prompt arrives; all 0 where the batch is 1, or the context too short. */
+struct bench_pause {
+    int tokens;        /* of the prompt */
+    double round_ms;   /* without it */
+    double at_once_ms; /* if it were ingested before the next round */
+    double between_ms; /* as it is: a chunk between two rounds */
+};
+int bench_pause(struct engine *, int batch, struct bench_pause *);
+
 #endif
