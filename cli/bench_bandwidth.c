@@ -42,8 +42,8 @@ static int measure(struct device *device, struct pool *pool, size_t bytes, doubl
     struct stream *stream = NULL;
     struct event *ends[2] = {NULL, NULL};
     void *words, *sum;
-    TRY(pool_slice(pool, "words", bytes, &words));
-    TRY(pool_slice(pool, "sum", sizeof(uint64_t), &sum));
+    TRY(pool_slice(pool, POOL_SCRATCH, "words", bytes, &words));
+    TRY(pool_slice(pool, POOL_SCRATCH, "sum", sizeof(uint64_t), &sum));
     int rc = stream_create(device, &stream);
     for (int i = 0; i < 2 && rc == 0; i++) rc = event_create(device, &ends[i]);
     if (rc == 0) rc = stream_fill(stream, words, 1, bytes);

@@ -71,7 +71,7 @@ static int layout(struct proposer *p, const struct model_limits *limits, struct 
     void *at;
     h->capacity = limits->rope_positions;
     size_t tokens = (size_t)p->world->slots * (size_t)h->capacity;
-    TRY(pool_slice(pool, "n-gram history", tokens * sizeof *h->tokens, &at));
+    TRY(pool_slice(pool, POOL_SCRATCH, "n-gram history", tokens * sizeof *h->tokens, &at));
     h->tokens = at;
     return 0;
 }

@@ -24,7 +24,7 @@ int engine_layout(struct engine *e, struct pool *pool) {
     TRY(prefill_layout(&e->prefill, e->device, pool));
     size_t table = (size_t)(e->max_batch + 1) * (size_t)e->pages_per_slot * sizeof(int32_t);
     void *slice;
-    TRY(pool_slice(pool, "page table", table, &slice));
+    TRY(pool_slice(pool, POOL_SCRATCH, "page table", table, &slice));
     e->page_table = slice;
     TRY(round_layout(&e->state, pool));
     TRY(sampler_layout(&e->sampler, e->device, &e->state, pool));

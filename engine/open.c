@@ -50,23 +50,10 @@ static void set_state(struct engine *e) {
     e->state.draft_positions = e->proposer->positions;
 }
 
-/* Bytes of a plan. */
-enum part { TARGET_WEIGHTS, DRAFT_WEIGHTS, CACHE, LOGITS, SCRATCH, PARTS };
+/* Bytes of a plan, by use. */
 struct parts {
-    uint64_t part[PARTS], all;
+    uint64_t use[POOL_USES], target_weights, all;
 };
-
-static bool ends_with(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
-static enum part part_of(const char *slice) {
-    if (strcmp(slice, "target weights") == 0) return TARGET_WEIGHTS;
-    if (strcmp(slice, "draft weights") == 0) return DRAFT_WEIGHTS;
-    if (ends_with(slice, " keys") || ends_with(slice, " values")) return CACHE;
-    return ends_with(slice, " logits") || strncmp(slice, "p_", 2) == 0 ? LOGITS : SCRATCH;
-}
 
 static int plan_parts(struct engine *e, struct parts *parts) {
     struct pool *plan;
@@ -75,9 +62,10 @@ static int plan_parts(struct engine *e, struct parts *parts) {
     int rc = engine_layout(e, plan);
     for (int i = 0; i < pool_slice_count(plan); i++) {
         struct pool_slice_info slice = pool_slice_at(plan, i);
-        parts->part[part_of(slice.name)] += slice.bytes;
+        parts->use[slice.use] += slice.bytes;
     }
     parts->all = pool_used(plan);
+    parts->target_weights = model_device_bytes(e->target_model);
     pool_destroy(plan);
     return rc;
 }
@@ -85,7 +73,7 @@ static int plan_parts(struct engine *e, struct parts *parts) {
 static void add_shrinking_options(const struct engine *e, const struct parts *parts, struct buf *out) {
     const char *options[3];
     int count = 0;
-    bool logits_first = parts->part[LOGITS] > parts->part[CACHE];
+    bool logits_first = parts->use[POOL_LOGITS] > parts->use[POOL_CACHE];
     if (logits_first && e->k_max > 0) options[count++] = "--k-max";
     if (!logits_first && e->context > KV_PAGE) options[count++] = "--ctx";
     if (e->max_batch > 1) options[count++] = "--batch";
@@ -98,8 +86,14 @@ static void add_shrinking_options(const struct engine *e, const struct parts *pa
 
 /* The sentence of a plan that does not fit: what each part needs, and what would shrink it. */
 static int refuse_plan(const struct engine *e, const struct parts *parts, uint64_t free_bytes) {
-    static const char *const names[PARTS] = {"target weights", "draft weights", "KV pages", "logits and probabilities",
-                                             "scratch"};
+    const struct {
+        const char *name;
+        uint64_t bytes;
+    } named[] = {
+        {"target weights", parts->target_weights}, {"draft weights", parts->use[POOL_WEIGHTS] - parts->target_weights},
+        {"KV pages", parts->use[POOL_CACHE]},      {"logits and probabilities", parts->use[POOL_LOGITS]},
+        {"scratch", parts->use[POOL_SCRATCH]},
+    };
     uint64_t allowed = free_bytes / 10 * 9;
     bool small = parts->all < 10000000000u;
     double unit = small ? 1e6 : 1e9;
@@ -108,14 +102,15 @@ static int refuse_plan(const struct engine *e, const struct parts *parts, uint64
     buf_printf(&text, "a context of %d tokens at batch %d", e->context, e->max_batch);
     if (e->proposer) buf_printf(&text, " and k-max %d", e->k_max);
     buf_printf(&text, " needs %.*f %s (", decimals, (double)parts->all / unit, small ? "MB" : "GB");
-    for (int i = 0, written = 0; i < PARTS; i++)
-        if (parts->part[i] > 0)
-            buf_printf(&text, "%s%s %.*f", written++ ? ", " : "", names[i], decimals, (double)parts->part[i] / unit);
+    for (size_t i = 0, written = 0; i < sizeof named / sizeof *named; i++)
+        if (named[i].bytes > 0)
+            buf_printf(&text, "%s%s %.*f", written++ ? ", " : "", named[i].name, decimals,
+                       (double)named[i].bytes / unit);
     buf_printf(&text, "), %.*f of %.*f free may be taken: ", decimals, (double)allowed / unit, decimals,
                (double)free_bytes / unit);
-    if (parts->part[TARGET_WEIGHTS] > allowed)
+    if (parts->target_weights > allowed)
         buf_puts(&text, "take a smaller target");
-    else if (parts->part[TARGET_WEIGHTS] + parts->part[DRAFT_WEIGHTS] > allowed)
+    else if (parts->use[POOL_WEIGHTS] > allowed)
         buf_puts(&text, "take a smaller draft, or none (--k 0)");
     else
         add_shrinking_options(e, parts, &text);

@@ -69,7 +69,7 @@ static int check_slice(const struct pool *p, const char *name) {
     return 0;
 }
 
-static int append_slice(struct pool *p, const char *name, size_t bytes) {
+static int append_slice(struct pool *p, enum pool_use use, const char *name, size_t bytes) {
     if (p->count == p->cap) {
         int cap = p->cap ? 2 * p->cap : 64;
         struct pool_slice_info *slices = realloc(p->slices, (size_t)cap * sizeof *slices);
@@ -80,12 +80,13 @@ static int append_slice(struct pool *p, const char *name, size_t bytes) {
     struct pool_slice_info *slice = &p->slices[p->count++];
     memset(slice, 0, sizeof *slice);
     memcpy(slice->name, name, strlen(name));
+    slice->use = use;
     slice->bytes = bytes;
     slice->offset = p->used;
     return 0;
 }
 
-int pool_slice(struct pool *p, const char *name, size_t bytes, void **out) {
+int pool_slice(struct pool *p, enum pool_use use, const char *name, size_t bytes, void **out) {
     *out = NULL;
     TRY(check_slice(p, name));
     size_t limit = p->device ? p->size : SIZE_MAX, left = limit - p->used;
@@ -93,7 +94,7 @@ int pool_slice(struct pool *p, const char *name, size_t bytes, void **out) {
     if (bytes > left || padding > left - bytes)
         return err_set(ERR_LIMIT, "pool slice '%s' needs %zu bytes, %zu of %zu are left", name, bytes, left, limit);
     if (bytes == 0) return 0;
-    TRY(append_slice(p, name, bytes));
+    TRY(append_slice(p, use, name, bytes));
     if (p->device) *out = p->arena + p->used;
     p->used += bytes + padding;
     return 0;

@@ -14,8 +14,12 @@ struct pool;
 
 enum { POOL_ALIGN = 256, POOL_NAME_MAX = 48 };
 
+/* What a slice is for, where a plan is added up by uses. */
+enum pool_use { POOL_SCRATCH, POOL_WEIGHTS, POOL_CACHE, POOL_LOGITS, POOL_USES };
+
 struct pool_slice_info {
     char name[POOL_NAME_MAX];
+    enum pool_use use;
     size_t bytes; /* as asked for; the slice occupies this rounded up to POOL_ALIGN */
     size_t offset;
 };
@@ -32,7 +36,7 @@ void pool_destroy(struct pool *);
 /* Cuts the next slice; *out is a device address (NULL in a plan), 256-byte aligned, zeroed by the arena.
  * bytes 0 gives NULL and no slice. ERR_LIMIT past the end, ERR_INTERNAL after the seal, for a name used before or
  * a name of POOL_NAME_MAX bytes or more. */
-int pool_slice(struct pool *, const char *name, size_t bytes, void **out);
+int pool_slice(struct pool *, enum pool_use, const char *name, size_t bytes, void **out);
 
 void pool_seal(struct pool *);
 bool pool_is_sealed(const struct pool *);

@@ -25,7 +25,7 @@ static int slice(struct cache *c, struct pool *pool, const char *what, char **ou
     char name[POOL_NAME_MAX];
     void *at;
     snprintf(name, sizeof name, "%s %s", c->owner, what);
-    TRY(pool_slice(pool, name, c->bytes, &at));
+    TRY(pool_slice(pool, POOL_CACHE, name, c->bytes, &at));
     *out = at;
     return 0;
 }

@@ -136,11 +136,11 @@ uint64_t model_kv_bytes_per_token(const struct model *m) {
 
 /* --- memory ----------------------------------------------------------------------------------------------- */
 
-static int cut(struct model *m, struct pool *pool, const char *what, size_t bytes, void *out) {
+static int cut(struct model *m, struct pool *pool, enum pool_use use, const char *what, size_t bytes, void *out) {
     char name[POOL_NAME_MAX];
     void *at;
     snprintf(name, sizeof name, "%s %s", m->name, what);
-    TRY(pool_slice(pool, name, bytes, &at));
+    TRY(pool_slice(pool, use, name, bytes, &at));
     memcpy(out, &at, sizeof at);
     return 0;
 }
@@ -154,10 +154,12 @@ static int cut_ropes(struct model *m, struct pool *pool) {
     static const char *const names[ROPES_MAX] = {"rope table", "rope table of sliding layers"};
     bool has_choice = false;
     for (int i = 0; i < m->config.ropes; i++) {
-        TRY(cut(m, pool, names[i], rope_floats(m, &m->config.rope[i]) * sizeof(float), &m->rope[i]));
+        TRY(cut(m, pool, POOL_SCRATCH, names[i], rope_floats(m, &m->config.rope[i]) * sizeof(float), &m->rope[i]));
         has_choice = has_choice || rope_has_long(&m->config.rope[i]);
     }
-    return has_choice ? cut(m, pool, "rope choice", (size_t)m->limits.slots * sizeof(int32_t), &m->rope_choice) : 0;
+    return has_choice
+               ? cut(m, pool, POOL_SCRATCH, "rope choice", (size_t)m->limits.slots * sizeof(int32_t), &m->rope_choice)
+               : 0;
 }
 
 int model_layout(struct model *m, const struct model_limits *limits, struct pool *pool) {
@@ -180,12 +182,12 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
         [SCRATCH_LAYER_INPUTS_PROJECTED] = "layer inputs projected",
     };
     m->limits = *limits;
-    TRY(cut(m, pool, "weights", model_device_bytes(m), &m->weights));
+    TRY(cut(m, pool, POOL_WEIGHTS, "weights", model_device_bytes(m), &m->weights));
     TRY(cache_layout(&m->cache, limits->pages, pool));
     TRY(cut_ropes(m, pool));
     for (int i = 0; i < SCRATCHES; i++) {
         size_t rows = (size_t)(i == SCRATCH_PARTS ? limits->graph_rows : limits->max_rows);
-        TRY(cut(m, pool, names[i], rows * m->scratch_per_row[i] * sizeof(float), &m->scratch[i]));
+        TRY(cut(m, pool, POOL_SCRATCH, names[i], rows * m->scratch_per_row[i] * sizeof(float), &m->scratch[i]));
     }
     return 0;
 }

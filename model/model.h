@@ -35,6 +35,7 @@ const struct model_config *model_get_config(const struct model *);
 struct cache *model_get_cache(struct model *);
 int64_t model_parameters(const struct model *);
 uint64_t model_mapped_bytes(const struct model *); /* weights read in place from the files; 0 where they are copied */
+size_t model_device_bytes(const struct model *);   /* of weights in the pool */
 bool model_is_rounded(const struct model *);       /* are f32 weights kept in 16 bits? (CUDA) */
 /* Bytes that one row's pass reads from the weights: of experts those that it chooses, of the embedding only what is the head. */
 uint64_t model_step_bytes(const struct model *);

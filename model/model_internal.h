@@ -111,10 +111,9 @@ void model_measure_pass(struct model *);
 void model_build_passes(struct model *);
 
 /* upload.c: the type that a device with its own memory keeps this model's weights in, F16 where all of the files is, else
- * BF16; the bytes of what is copied; the copy (or the random numbers), which makes every struct weight point to it.
+ * BF16; the copy (or the random numbers), which makes every struct weight point to it.
  * Synchronises, allocates. */
 enum dtype model_device_type(const struct model *);
-size_t model_device_bytes(const struct model *);
 int model_upload_weights(struct model *, struct stream *, const struct progress *);
 
 #endif

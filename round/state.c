@@ -54,6 +54,7 @@ int round_layout(struct round_state *b, struct pool *pool) {
     const struct {
         const char *name;
         size_t bytes;
+        enum pool_use use;
     } slices[SLICES] = {
         [SLOTS] = {"slots", slots * sizeof *b->slot},
         [ROW_SLOTS] = {"row slots", rows * sizeof *b->row_slot},
@@ -62,16 +63,16 @@ int round_layout(struct round_state *b, struct pool *pool) {
         [DRAFT_POSITIONS] = {"draft positions", draft_rows * 2 * sizeof *b->draft_positions_in},
         [DRAFTED] = {"drafted", slots * k * sizeof *b->drafted},
         [OFFERED] = {"offered", k > 0 ? slots * sizeof *b->offered : 0},
-        [DRAFT_LOGITS] = {"draft logits", draft_rows * (size_t)b->draft_stride * sizeof(float)},
-        [P_DRAFT] = {"p_draft", slots * k * (size_t)b->vocab_draft * sizeof(float)},
+        [DRAFT_LOGITS] = {"draft logits", draft_rows * (size_t)b->draft_stride * sizeof(float), POOL_LOGITS},
+        [P_DRAFT] = {"p_draft", slots * k * (size_t)b->vocab_draft * sizeof(float), POOL_LOGITS},
         [TARGET_TOKENS] = {"target tokens", block * sizeof *b->target_tokens},
         [TARGET_POSITIONS] = {"target positions", block * sizeof *b->target_positions},
-        [TARGET_LOGITS] = {"target logits", block * (size_t)b->target_stride * sizeof(float)},
-        [P_TARGET] = {"p_target", block * (size_t)b->vocab_target * sizeof(float)},
+        [TARGET_LOGITS] = {"target logits", block * (size_t)b->target_stride * sizeof(float), POOL_LOGITS},
+        [P_TARGET] = {"p_target", block * (size_t)b->vocab_target * sizeof(float), POOL_LOGITS},
         [RECORDS] = {"round records", rows * sizeof *b->records},
     };
     void *at[SLICES];
-    for (int i = 0; i < SLICES; i++) TRY(pool_slice(pool, slices[i].name, slices[i].bytes, &at[i]));
+    for (int i = 0; i < SLICES; i++) TRY(pool_slice(pool, slices[i].use, slices[i].name, slices[i].bytes, &at[i]));
     b->slot = at[SLOTS], b->row_slot = at[ROW_SLOTS], b->end_ids = at[END_IDS];
     b->draft_tokens = at[DRAFT_TOKENS], b->draft_positions_in = at[DRAFT_POSITIONS], b->drafted = at[DRAFTED];
     b->offered = at[OFFERED];

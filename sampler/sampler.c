@@ -26,7 +26,7 @@ int sampler_layout(struct sampler *s, const struct device *device, const struct 
     int rows = b->max_batch * (b->k_max + 1), teams = rows < SAMPLER_TEAMS ? rows : SAMPLER_TEAMS;
     void *at = NULL;
     if (device_kind(device) == DEVICE_CUDA)
-        TRY(pool_slice(pool, "sampler teams", (size_t)teams * sizeof *s->exchange, &at));
+        TRY(pool_slice(pool, POOL_SCRATCH, "sampler teams", (size_t)teams * sizeof *s->exchange, &at));
     s->exchange = at;
     return 0;
 }

@@ -198,15 +198,15 @@ static size_t ring_bytes(const struct chain_run *run) {
 }
 
 static void layout(struct drive *d, struct pool *pool) {
-    ck_ok(pool_slice(pool, "chain", sizeof *d->chain, (void **)&d->chain));
-    ck_ok(pool_slice(pool, "deck", sizeof *d->deck * (size_t)d->end, (void **)&d->deck));
-    ck_ok(pool_slice(pool, "next", sizeof *d->next, (void **)&d->next));
-    ck_ok(pool_slice(pool, "round", sizeof *d->round, (void **)&d->round));
-    ck_ok(pool_slice(pool, "records", ring_bytes(d->run), (void **)&d->ring));
+    ck_ok(pool_slice(pool, POOL_SCRATCH, "chain", sizeof *d->chain, (void **)&d->chain));
+    ck_ok(pool_slice(pool, POOL_SCRATCH, "deck", sizeof *d->deck * (size_t)d->end, (void **)&d->deck));
+    ck_ok(pool_slice(pool, POOL_SCRATCH, "next", sizeof *d->next, (void **)&d->next));
+    ck_ok(pool_slice(pool, POOL_SCRATCH, "round", sizeof *d->round, (void **)&d->round));
+    ck_ok(pool_slice(pool, POOL_SCRATCH, "records", ring_bytes(d->run), (void **)&d->ring));
     if (!is_ngram(d)) return;
     d->history.capacity = CHAIN_PREFIX + CHAIN_ROOM_MAX + CHAIN_K_MAX + 1;
     size_t tokens = (size_t)d->history.capacity * (size_t)(d->run->batch + 1);
-    ck_ok(pool_slice(pool, "history", sizeof *d->history.tokens * tokens, (void **)&d->history.tokens));
+    ck_ok(pool_slice(pool, POOL_SCRATCH, "history", sizeof *d->history.tokens * tokens, (void **)&d->history.tokens));
 }
 
 static struct slot slot_of(const struct chain_run *run, int serial) {

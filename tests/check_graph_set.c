@@ -70,11 +70,11 @@ static struct world world_open(void) {
     ck_ok(stream_create(w.device, &w.stream));
     ck_ok(pool_create(w.device, 1 << 16, &w.pool));
     void *p;
-    ck_ok(pool_slice(w.pool, "tokens", 256 * sizeof(int32_t), &p));
+    ck_ok(pool_slice(w.pool, POOL_SCRATCH, "tokens", 256 * sizeof(int32_t), &p));
     w.tokens = p;
-    ck_ok(pool_slice(w.pool, "out", 256 * sizeof(int32_t), &p));
+    ck_ok(pool_slice(w.pool, POOL_SCRATCH, "out", 256 * sizeof(int32_t), &p));
     w.out = p;
-    ck_ok(pool_slice(w.pool, "count", sizeof(int32_t), &p));
+    ck_ok(pool_slice(w.pool, POOL_SCRATCH, "count", sizeof(int32_t), &p));
     w.count = p;
     pool_seal(w.pool);
     return w;

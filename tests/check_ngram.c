@@ -43,7 +43,7 @@ static void open_lab(struct lab *lab) {
     rig_open(&lab->rig, &sizes, NULL, 1);
     size_t bytes = sizeof lab->tokens;
     ck_ok(pool_create(stream_device(lab->rig.stream), bytes, &lab->pool));
-    ck_ok(pool_slice(lab->pool, "history", bytes, (void **)&lab->history.tokens));
+    ck_ok(pool_slice(lab->pool, POOL_SCRATCH, "history", bytes, (void **)&lab->history.tokens));
     lab->history.capacity = CAPACITY;
     for (int row = 0; row < SLOTS - 1; row++) lab->rig.b.row_slot[row] = SLOTS - 1 - row;
 }

@@ -23,7 +23,7 @@ START_TEST(slices_are_aligned_zeroed_and_apart)
     for (int i = 0; i < 6; i++) {
         void *slice;
         snprintf(name, sizeof name, "slice %d", i);
-        ck_ok(pool_slice(p, name, sizes[i], &slice));
+        ck_ok(pool_slice(p, POOL_SCRATCH, name, sizes[i], &slice));
         slices[i] = slice;
         ck_assert_uint_eq((uintptr_t)slice % POOL_ALIGN, 0);
         for (size_t b = 0; b < sizes[i]; b++) ck_assert_int_eq(slices[i][b], 0);
@@ -40,9 +40,9 @@ END_TEST
 
 /* A module's description of its memory, run on both kinds of pool. */
 static int describe(struct pool *p, void *out[3]) {
-    TRY(pool_slice(p, "weights", 100001, &out[0]));
-    TRY(pool_slice(p, "no bias", 0, &out[1]));
-    return pool_slice(p, "kv pages", 4096, &out[2]);
+    TRY(pool_slice(p, POOL_SCRATCH, "weights", 100001, &out[0]));
+    TRY(pool_slice(p, POOL_SCRATCH, "no bias", 0, &out[1]));
+    return pool_slice(p, POOL_SCRATCH, "kv pages", 4096, &out[2]);
 }
 
 START_TEST(a_plan_is_what_the_real_pool_uses)
@@ -84,17 +84,17 @@ START_TEST(a_pool_is_used_to_its_last_byte_and_not_beyond)
     struct pool *p;
     void *slice;
     ck_ok(pool_create(d, 1024, &p));
-    ck_ok(pool_slice(p, "first", 512, &slice));
-    ck_assert_int_eq(pool_slice(p, "second", 513, &slice), ERR_LIMIT);
+    ck_ok(pool_slice(p, POOL_SCRATCH, "first", 512, &slice));
+    ck_assert_int_eq(pool_slice(p, POOL_SCRATCH, "second", 513, &slice), ERR_LIMIT);
     ck_assert_str_eq(err_message(), "pool slice 'second' needs 513 bytes, 512 of 1024 are left");
     ck_assert_ptr_null(slice);
     ck_assert_int_eq(pool_slice_count(p), 1);
-    ck_ok(pool_slice(p, "second", 512, &slice));
-    ck_assert_int_eq(pool_slice(p, "third", 1, &slice), ERR_LIMIT);
-    ck_ok(pool_slice(p, "none", 0, &slice));
+    ck_ok(pool_slice(p, POOL_SCRATCH, "second", 512, &slice));
+    ck_assert_int_eq(pool_slice(p, POOL_SCRATCH, "third", 1, &slice), ERR_LIMIT);
+    ck_ok(pool_slice(p, POOL_SCRATCH, "none", 0, &slice));
     pool_destroy(p);
     ck_ok(pool_create(d, 300, &p)); /* the rounding must fit too */
-    ck_assert_int_eq(pool_slice(p, "all", 300, &slice), ERR_LIMIT);
+    ck_assert_int_eq(pool_slice(p, POOL_SCRATCH, "all", 300, &slice), ERR_LIMIT);
     pool_destroy(p);
     device_close(d);
 }
@@ -106,14 +106,14 @@ START_TEST(sizes_near_the_end_of_the_address_space_do_not_wrap)
     struct pool *plan, *p;
     void *slice;
     ck_ok(pool_create_plan(&plan));
-    ck_ok(pool_slice(plan, "a", SIZE_MAX - 1023, &slice));
-    ck_assert_int_eq(pool_slice(plan, "b", 2048, &slice), ERR_LIMIT);
-    ck_assert_int_eq(pool_slice(plan, "c", SIZE_MAX, &slice), ERR_LIMIT);
-    ck_assert_int_eq(pool_slice(plan, "d", 1023, &slice), ERR_LIMIT);
-    ck_ok(pool_slice(plan, "e", 768, &slice));
+    ck_ok(pool_slice(plan, POOL_SCRATCH, "a", SIZE_MAX - 1023, &slice));
+    ck_assert_int_eq(pool_slice(plan, POOL_SCRATCH, "b", 2048, &slice), ERR_LIMIT);
+    ck_assert_int_eq(pool_slice(plan, POOL_SCRATCH, "c", SIZE_MAX, &slice), ERR_LIMIT);
+    ck_assert_int_eq(pool_slice(plan, POOL_SCRATCH, "d", 1023, &slice), ERR_LIMIT);
+    ck_ok(pool_slice(plan, POOL_SCRATCH, "e", 768, &slice));
     ck_ok(pool_create(d, 4096, &p));
-    ck_assert_int_eq(pool_slice(p, "a", SIZE_MAX, &slice), ERR_LIMIT);
-    ck_assert_int_eq(pool_slice(p, "a", SIZE_MAX - 255, &slice), ERR_LIMIT);
+    ck_assert_int_eq(pool_slice(p, POOL_SCRATCH, "a", SIZE_MAX, &slice), ERR_LIMIT);
+    ck_assert_int_eq(pool_slice(p, POOL_SCRATCH, "a", SIZE_MAX - 255, &slice), ERR_LIMIT);
     ck_assert_uint_eq(pool_used(p), 0);
     pool_destroy(p);
     pool_destroy(plan);
@@ -130,11 +130,11 @@ START_TEST(names_are_unique_and_fit)
     memset(name, 'n', POOL_NAME_MAX);
     name[POOL_NAME_MAX] = '\0';
     ck_ok(pool_create(d, 4096, &p));
-    ck_assert_int_eq(pool_slice(p, name, 8, &slice), ERR_INTERNAL);
+    ck_assert_int_eq(pool_slice(p, POOL_SCRATCH, name, 8, &slice), ERR_INTERNAL);
     name[POOL_NAME_MAX - 1] = '\0';
-    ck_ok(pool_slice(p, name, 8, &slice));
+    ck_ok(pool_slice(p, POOL_SCRATCH, name, 8, &slice));
     ck_assert_str_eq(pool_slice_at(p, 0).name, name);
-    ck_assert_int_eq(pool_slice(p, name, 8, &slice), ERR_INTERNAL);
+    ck_assert_int_eq(pool_slice(p, POOL_SCRATCH, name, 8, &slice), ERR_INTERNAL);
     ck_assert_ptr_null(slice);
     ck_assert_int_eq(pool_slice_count(p), 1);
     pool_destroy(p);
@@ -150,7 +150,7 @@ START_TEST(many_slices_are_kept_in_order)
     ck_ok(pool_create_plan(&plan));
     for (int i = 0; i < 700; i++) {
         snprintf(name, sizeof name, "layer %d", i);
-        ck_ok(pool_slice(plan, name, 256, &slice));
+        ck_ok(pool_slice(plan, POOL_SCRATCH, name, 256, &slice));
     }
     ck_assert_int_eq(pool_slice_count(plan), 700);
     for (int i = 0; i < 700; i++) ck_assert_uint_eq(pool_slice_at(plan, i).offset, 256u * (size_t)i);
@@ -167,7 +167,7 @@ START_TEST(nothing_is_cut_after_the_seal)
     ck_assert(!pool_is_sealed(p));
     pool_seal(p);
     ck_assert(pool_is_sealed(p));
-    ck_assert_int_eq(pool_slice(p, "late", 8, &slice), ERR_INTERNAL);
+    ck_assert_int_eq(pool_slice(p, POOL_SCRATCH, "late", 8, &slice), ERR_INTERNAL);
     ck_assert_str_eq(err_message(), "pool slice 'late' was asked for after the seal");
     pool_destroy(p);
     device_close(d);
@@ -180,7 +180,7 @@ START_TEST(a_pool_owns_what_was_cut)
     struct pool *p, *plan;
     void *slice;
     ck_ok(pool_create(d, 4096, &p));
-    ck_ok(pool_slice(p, "a", 1000, &slice));
+    ck_ok(pool_slice(p, POOL_SCRATCH, "a", 1000, &slice));
     const char *start = slice;
     ck_assert(pool_owns(p, start, 1024));
     ck_assert(pool_owns(p, start + 1023, 1));
@@ -191,7 +191,7 @@ START_TEST(a_pool_owns_what_was_cut)
     ck_assert(!pool_owns(p, &slice, 1));
     ck_assert(!pool_owns(p, NULL, 0));
     ck_ok(pool_create_plan(&plan));
-    ck_ok(pool_slice(plan, "a", 1000, &slice));
+    ck_ok(pool_slice(plan, POOL_SCRATCH, "a", 1000, &slice));
     ck_assert(!pool_owns(plan, start, 1));
     pool_destroy(plan);
     pool_destroy(p);
@@ -224,7 +224,7 @@ START_TEST(a_reset_pool_starts_over)
     struct pool *p, *plan;
     void *slice;
     ck_ok(pool_create(d, 4096, &p));
-    ck_ok(pool_slice(p, "a", 4096, &slice));
+    ck_ok(pool_slice(p, POOL_SCRATCH, "a", 4096, &slice));
     memset(slice, 1, 4096);
     pool_seal(p);
     uint64_t generation = pool_generation(p);
@@ -236,7 +236,7 @@ START_TEST(a_reset_pool_starts_over)
     ck_assert_uint_eq(pool_used(p), 0);
     ck_assert_uint_eq(pool_size(p), 8192);
     ck_assert(!pool_is_sealed(p));
-    ck_ok(pool_slice(p, "a", 8192, &slice));
+    ck_ok(pool_slice(p, POOL_SCRATCH, "a", 8192, &slice));
     for (int i = 0; i < 8192; i++) ck_assert_int_eq(((const char *)slice)[i], 0);
     pool_destroy(p);
     ck_ok(pool_create_plan(&plan));
@@ -253,8 +253,8 @@ START_TEST(a_pool_is_one_allocation)
     struct pool *p;
     void *slice;
     ck_ok(pool_create(d, 1 << 16, &p));
-    ck_ok(pool_slice(p, "a", 4096, &slice));
-    ck_ok(pool_slice(p, "b", 4096, &slice));
+    ck_ok(pool_slice(p, POOL_SCRATCH, "a", 4096, &slice));
+    ck_ok(pool_slice(p, POOL_SCRATCH, "b", 4096, &slice));
     ck_assert_uint_eq(device_allocations(d), before + 1);
     pool_destroy(p);
     ck_assert_int_eq(pool_create(d, (size_t)1 << 60, &p), ERR_MEMORY);

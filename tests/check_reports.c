@@ -292,7 +292,7 @@ START_TEST(a_later_turn_that_cannot_start_keeps_the_lines_that_are_done)
     const int last = 2 * PROMPT + ROUND + 1;
     *(_i ? &faulty_host.fail_at : &faulty_host.interrupt_at) = last;
     if (_i)
-        expect_end(&lines, last, 1, "duet: turn 2: the device went away\n", &written);
+        expect_end(&lines, last, 1, "duet: the device went away\n", &written);
     else
         expect_end(&lines, last, 130, "duet: interrupted: 1 of 2 records are missing\n", &written);
     cJSON *record = json_line(&written, 0);

@@ -8,8 +8,8 @@ int verify_layout(struct verify *v, const struct device *device, const struct ro
     size_t block = (size_t)b->max_batch * (size_t)(b->k_max + 1);
     void *overlap = NULL, *verdicts = NULL;
     if (device_kind(device) == DEVICE_CUDA) {
-        TRY(pool_slice(pool, "overlap sums", block * sizeof *v->overlap, &overlap));
-        TRY(pool_slice(pool, "verdicts", block * sizeof *v->verdicts, &verdicts));
+        TRY(pool_slice(pool, POOL_SCRATCH, "overlap sums", block * sizeof *v->overlap, &overlap));
+        TRY(pool_slice(pool, POOL_SCRATCH, "verdicts", block * sizeof *v->verdicts, &verdicts));
     }
     *v = (struct verify){overlap, verdicts};
     return 0;
