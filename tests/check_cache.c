@@ -279,14 +279,6 @@ START_TEST(nan_in_pages_of_nobody_changes_no_token_and_stays_untouched)
 }
 END_TEST
 
-/* With its first answer a sequence takes its slot and pages. */
-static void take_pages(struct engine *e, struct sequence *s, const struct request *r) {
-    ck_ok(engine_generate(e, s, r->prompt.data, (int)r->prompt.len, &r->generation));
-    ck_ok(probe_ingest(e));
-    engine_stop(e, s);
-    ck_ok(engine_truncate(e, s, 0));
-}
-
 START_TEST(pages_that_no_running_row_owns_keep_their_bits)
 {
     struct engine_options options = windowed_options(3, 5);
@@ -298,7 +290,7 @@ START_TEST(pages_that_no_running_row_owns_keep_their_bits)
         struct request requests[3] = {filler_request(1, 250, 30), filler_request(2, 5, 9), filler_request(3, 100, 60)};
         uint64_t before, after;
         for (int i = 0; i < 3; i++) ck_ok(engine_open(e, 320, &s[i]));
-        for (int i = 0; i < 3; i++) take_pages(e, s[i], &requests[i]);
+        for (int i = 0; i < 3; i++) must_take_pages(e, s[i], &requests[i]);
         ck_ok(probe_free_pages_checksum(e, &before));
         for (int i = 0; i < 3; i++) {
             struct answer a = run_turn(e, s[i], &requests[i]);

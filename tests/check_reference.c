@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "engine/internal.h"
+#include "engine/probe.h"
+#include "engine/probe.h"
 #include "tests/damage.h"
 #include "tests/engine_support.h"
 #include "tests/support.h"
@@ -51,6 +53,7 @@ static void compute_logits(const char *dir, const struct ids *ids, int length, f
     ck_ok(engine_open(e, length, &s));
     struct generation g = {.max_tokens = 1, .sampling = {.top_p = 1}};
     ck_ok(engine_generate(e, s, ids->data, (int)ids->len, &g));
+    ck_ok(probe_ingest(e));
     int32_t position = (int32_t)ids->len - 1, slot = 1;
     ck_ok(stream_copy(e->stream, e->prefill.tokens, &ids->data[position], sizeof position));
     ck_ok(stream_copy(e->stream, e->prefill.positions, &position, sizeof position));

@@ -128,6 +128,13 @@ struct engine_options windowed_options(int k, int max_batch) {
     return options;
 }
 
+void must_take_pages(struct engine *e, struct sequence *s, const struct request *r) {
+    ck_ok(engine_generate(e, s, r->prompt.data, (int)r->prompt.len, &r->generation));
+    ck_ok(probe_ingest(e));
+    engine_stop(e, s);
+    ck_ok(engine_truncate(e, s, 0));
+}
+
 struct request filler_request(int id, int n, int max_tokens) {
     struct request r = ids_request(NULL, 0, max_tokens);
     for (int i = 0; i < n; i++) ids_push(&r.prompt, (id + 7 * i) % 300 + 3);

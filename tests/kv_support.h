@@ -28,6 +28,8 @@ void must_equal_fresh_prefill(struct engine *e, const struct sequence *s, struct
 struct pair self_pair(const struct pair *);
 /* A pair with a sliding window of 16 where the test data has it, else the embedded one. */
 struct engine_options windowed_options(int k, int max_batch);
+/* With its first answer a sequence takes its slot and pages: here, without one. */
+void must_take_pages(struct engine *e, struct sequence *s, const struct request *);
 /* `n` ids that depend on `id`, no end ids. */
 struct request filler_request(int id, int n, int max_tokens);
 

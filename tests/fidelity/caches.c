@@ -146,6 +146,7 @@ static void add_checksums(struct fidelity *f) {
             uint64_t before, after;
             make_fillers(requests);
             for (int i = 0; i < 3; i++) ck_ok(engine_open(e, 320, &s[i]));
+            for (int i = 0; i < 3; i++) must_take_pages(e, s[i], &requests[i]);
             ck_ok(probe_free_pages_checksum(e, &before));
             for (int i = 0; i < 3; i++, answers++) {
                 struct answer a = run_turn(e, s[i], &requests[i]);
