@@ -6,7 +6,6 @@
 
 #include "engine/internal.h"
 #include "engine/probe.h"
-#include "engine/probe.h"
 #include "tests/damage.h"
 #include "tests/engine_support.h"
 #include "tests/support.h"
