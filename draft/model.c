@@ -90,17 +90,12 @@ static int most_positions(const struct proposer *p, int length) {
 }
 
 /* A turn starts at the old n-2 whatever else the cache holds, so that prefill's numbers depend on the tokens and turn boundaries
- * alone. */
+ * alone. What was cut off lies behind that. */
 static int begin(struct proposer *p, struct stream *stream, const struct proposer_turn *t) {
     struct cache_state *c = &draft_of(p)->caches[t->slot];
     c->turn = most_positions(p, t->old_length > 1 ? t->old_length - 2 : 0);
     if (c->known > c->turn) c->known = c->turn;
     return model_open_sequence(p->model, stream, t->slot, t->room);
-}
-
-static void cut_to(struct proposer *p, int slot, int length) {
-    struct cache_state *c = &draft_of(p)->caches[slot];
-    if (c->known > length) c->known = length;
 }
 
 /* A plain round in flight will make the cache lag: how far is known only once it is read. */
@@ -121,7 +116,6 @@ static int ingest(struct proposer *p, struct stream *stream, int slot, const int
 static void collected(struct proposer *p, int slot, int length, int k) {
     int *known = &draft_of(p)->caches[slot].known;
     if (k > 0 && *known < wanted(p, length)) *known = wanted(p, length);
-    cut_to(p, slot, length);
 }
 
 /* --- rounds ----------------------------------------------------------------------------------------------- */
@@ -191,7 +185,6 @@ const struct proposer_ops proposer_model = {
     .create_graphs = create_graphs,
     .warm_up = warm_up,
     .begin = begin,
-    .truncate = cut_to,
     .lags = lags,
     .ingest = ingest,
     .propose = propose,

@@ -48,10 +48,6 @@ int proposer_begin(struct proposer *p, struct stream *stream, const struct propo
     return p && p->ops->begin ? p->ops->begin(p, stream, turn) : 0;
 }
 
-void proposer_truncate(struct proposer *p, int slot, int length) {
-    if (p && p->ops->truncate) p->ops->truncate(p, slot, length);
-}
-
 bool proposer_lags(const struct proposer *p, int slot, int length, bool plain_in_flight) {
     return p && p->ops->lags && p->ops->lags(p, slot, length, plain_in_flight);
 }

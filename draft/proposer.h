@@ -8,7 +8,7 @@
  * (docs/CORRECTNESS.md).
  *
  * Order of calls: open; layout (over plans, then once over the pool); upload, create_graphs, warm_up; then for each sequence
- * truncate to 0, begin before each answer, ingest while it lags, and rounds: propose, accepted, collected. Work is enqueued on the
+ * begin before each answer (which says how much of the history before it stayed; 0: another sequence), ingest while it lags, and rounds: propose, accepted, collected. Work is enqueued on the
  * stream; no function waits for the device after start-up but begin and ingest, which may wait for the staging of an earlier
  * chunk, and none allocates. One thread at a time.
  *
@@ -79,8 +79,6 @@ struct proposer_ops {
 
     /* Takes in what is new of a sequence's tokens, but for what takes as long as a pass of a model: that is for ingest. */
     int (*begin)(struct proposer *, struct stream *, const struct proposer_turn *);
-    /* The history of a slot is cut to its first `length` tokens; 0: another sequence. */
-    void (*truncate)(struct proposer *, int slot, int length);
     /* Before a round with K > 0: does it lack tokens of a sequence of `length`, or will it after a plain round in flight? Then the
      * sequence is in no round until it does not. */
     bool (*lags)(const struct proposer *, int slot, int length, bool plain_in_flight);
@@ -109,7 +107,6 @@ int proposer_upload(struct proposer *, struct stream *, const struct progress *)
 int proposer_create_graphs(struct proposer *, const struct graph_set_options *);
 int proposer_warm_up(struct proposer *, struct stream *, int batch);
 int proposer_begin(struct proposer *, struct stream *, const struct proposer_turn *);
-void proposer_truncate(struct proposer *, int slot, int length);
 bool proposer_lags(const struct proposer *, int slot, int length, bool plain_in_flight);
 int proposer_ingest(struct proposer *, struct stream *, int slot, const int32_t *tokens, int length);
 int proposer_propose(struct proposer *, struct stream *, int batch, int k, struct marks *marks);

@@ -142,7 +142,6 @@ static int warm_up(struct engine *e) {
         TRY(model_prefill_chunk(e->target_model, e->stream, &e->prefill, 0, tokens, &first, last));
         TRY(proposer_begin(e->proposer, e->stream, &turn));
         TRY(proposer_ingest(e->proposer, e->stream, 0, tokens, turn.length));
-        proposer_truncate(e->proposer, 0, 0);
     }
     return warm_up_rounds(e);
 }

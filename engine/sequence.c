@@ -90,7 +90,6 @@ bool sequence_place(struct sequence *s) {
     (void)kv_pages_take(e->kv_pages, s->page_count, s->pages); /* there are enough */
     s->slot = slot;
     e->slots[slot] = s;
-    proposer_truncate(e->proposer, slot, 0);
     return true;
 }
 
@@ -166,7 +165,6 @@ int engine_truncate(struct engine *e, struct sequence *s, int n) {
     if (s->slot == 0) return 0;
     int kept = cache_truncate(model_get_cache(e->target_model), s->slot, n);
     if (s->cached > kept) s->cached = kept;
-    proposer_truncate(e->proposer, s->slot, n);
     return 0;
 }
 

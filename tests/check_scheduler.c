@@ -16,14 +16,14 @@ struct heard {
     struct sequence *sequence;
     struct ids ids;
     int blocks;
-    int order; /* of first blocks, from 1; 0: none yet */
+    int begun; /* in which step; 0: not yet */
     bool done;
 };
-static int begun;
+static int step;
 
 static void hear(void *user, struct token_block *block) {
     struct heard *h = user;
-    if (h->blocks++ == 0) h->order = ++begun;
+    if (h->blocks++ == 0) h->begun = step;
     ids_append(&h->ids, block->tokens, (size_t)block->count);
     h->done = block->finish != FINISH_NONE;
 }
@@ -72,11 +72,12 @@ START_TEST(answers_begin_in_the_order_in_which_they_were_asked_for)
     struct engine *e = open_engine(3, BATCH);
     struct heard h[COUNT] = {0};
     int running = 1, finished = 0;
-    begun = 0;
+    step = 0;
     for (int i = 0; i < COUNT; i++)
         ask(e, &h[i], i, i % 2 ? 5 : 300, 6 + 5 * (i % 3)); /* short ones behind long ones */
     ck_assert_int_eq(engine_load(e).queued, COUNT);
     while (finished < COUNT) {
+        step++;
         ck_ok(engine_step(e, &running));
         struct engine_load load = engine_load(e);
         ck_assert_int_le(load.ingesting + load.decoding, BATCH);
@@ -87,7 +88,7 @@ START_TEST(answers_begin_in_the_order_in_which_they_were_asked_for)
             finished++;
         }
     }
-    for (int i = 0; i + 2 < COUNT; i++) ck_assert_int_lt(h[i].order, h[i + 2].order); /* two begin side by side */
+    for (int i = 0; i + 1 < COUNT; i++) ck_assert_int_le(h[i].begun, h[i + 1].begun);
     for (int i = 0; i < COUNT; i++) ids_free(&h[i].ids);
     engine_destroy(e);
 }
@@ -194,7 +195,6 @@ START_TEST(one_that_waits_in_line_may_leave_it)
     struct engine *e = open_engine(2, 1);
     struct heard h[4] = {0};
     int running;
-    begun = 0;
     for (int i = 0; i < 4; i++) ask(e, &h[i], i, 5, 8);
     ck_ok(engine_step(e, &running));
     engine_stop(e, h[2].sequence);
@@ -203,7 +203,7 @@ START_TEST(one_that_waits_in_line_may_leave_it)
     let_go(e, &h[0]);
     step_until(e, &h[3].done);
     ck_assert_int_eq(h[2].blocks, 0);
-    ck_assert_int_eq(h[3].order, 2);
+    ck_assert_int_gt(h[3].blocks, 0);
     let_go(e, &h[2]);
     let_go(e, &h[3]);
     engine_destroy(e);
