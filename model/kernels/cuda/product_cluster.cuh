@@ -5,6 +5,7 @@
 #include <cooperative_groups.h>
 
 #include "model/kernels/cuda/product_mma.cuh"
+#include "model/kernels/cuda/tiles.cuh"
 
 enum { RING_CHUNKS = PRODUCT_PIECE / 8 };
 
@@ -12,6 +13,42 @@ enum { RING_CHUNKS = PRODUCT_PIECE / 8 };
 __device__ __forceinline__ uint4 *ring_chunk(unsigned char *matrix, int row, int chunk) {
     return reinterpret_cast<uint4 *>(matrix) + row * RING_CHUNKS + (chunk ^ (row % 2 * 4));
 }
+
+/* What a thread copies of pieces of the weights into the ring of a Shape: 16 bytes of every COPY_ROWS-th row. */
+template <typename T, typename Shape> struct weight_copies {
+    static constexpr int COPY_ROWS = Shape::threads / RING_CHUNKS, COPIES = Shape::rows / COPY_ROWS;
+    const T *from[COPIES]; /* NULL: zeros */
+    template <typename Rows> __device__ __forceinline__ weight_copies(const Rows &weights, int first_group) {
+#pragma unroll
+        for (int i = 0; i < COPIES; i++) {
+            const int r = threadIdx.x / RING_CHUNKS + i * COPY_ROWS;
+            from[i] = weights.row(first_group + r / PRODUCT_ROWS, r % PRODUCT_ROWS);
+        }
+    }
+    /* The numbers of a piece from `at` in k on; `any` is an address that may be read. */
+    __device__ __forceinline__ void copy(unsigned char *ring, int piece, int at, int k, const T *any) const {
+        unsigned char *to = ring + piece % Shape::stages * Shape::stage_bytes;
+#pragma unroll
+        for (int i = 0; i < COPIES; i++) {
+            const bool wanted = from[i] && at < k;
+            copy_async_ahead(ring_chunk(to, threadIdx.x / RING_CHUNKS + i * COPY_ROWS, threadIdx.x % RING_CHUNKS),
+                             wanted ? from[i] + at : any, wanted);
+        }
+    }
+};
+
+/* The tokens [first, first + count) of a product, of which x [.., k] has the rows one after the other: those that a thread
+ * copies, `column` and each STEP-th after it. */
+template <typename T, int STEP> struct tokens_in_order {
+    const T *x;
+    int first, end, column, k;
+    __device__ __forceinline__ int count(int most) const { return min(end - first, most); }
+    /* The i-th at `at` of k. */
+    __device__ __forceinline__ const T *find(int i, int at) const {
+        const T *its = x + (size_t)(first + column) * k + at;
+        return its + (size_t)i * STEP * k;
+    }
+};
 
 /* Sums of the splits of ROWS weight rows, added out of the shared memory of all blocks of a cluster. The work is cut into units
  * of a group of 16 rows and all or half of the columns, dealt in turn, as many to each block. */
@@ -57,7 +94,7 @@ template <int COLUMNS, int ROWS> struct cluster_sums {
         cluster.sync();
         for (int u = 0; u < units; u++) add(rank + u * PRODUCT_SPLITS, added[u]);
         cluster.sync();
-        if (threadIdx.x >= PRODUCT_THREADS) return;
+        if (threadIdx.x >= BLOCK_THREADS) return;
         for (int u = 0; u < units; u++) {
             const int unit = rank + u * PRODUCT_SPLITS, column = unit % cuts * unit_columns;
             out.store(first_group + unit / cuts, first_token + column, min(tokens - column, unit_columns),
@@ -67,7 +104,7 @@ template <int COLUMNS, int ROWS> struct cluster_sums {
 #endif
 };
 
-/* Launches a product by clusters whose blocks have the Shape's rows, columns, threads and ring. */
+/* Launches a product of all of x by clusters whose blocks have the Shape's rows, columns, threads and ring. */
 template <typename Shape, typename T, typename Rows, typename Out>
 static int launch_clusters(struct stream *s, void (*kernel)(Rows, const T *, int, int, Out), int groups, int tokens,
                            int k, const T *x, Rows rows, Out out) {

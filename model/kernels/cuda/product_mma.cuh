@@ -11,9 +11,9 @@ enum {
     PRODUCT_ROWS = 16,               /* of weights, a group */
     PRODUCT_HALF = PRODUCT_ROWS / 2, /* rows of two matrices or places that make a group together */
     PRODUCT_PIECE = 64,              /* of k */
-    PRODUCT_UNIT = 4,                /* pieces */
-    PRODUCT_THREADS = 256
+    PRODUCT_UNIT = 4                 /* pieces */
 };
+static_assert(BLOCK_THREADS == PRODUCT_SPLITS * 32, "a warp a split");
 
 __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bf16) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"

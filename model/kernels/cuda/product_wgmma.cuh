@@ -11,7 +11,6 @@
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_WGMMA_CUH
 
 #include "model/kernels/cuda/product_cluster.cuh"
-#include "model/kernels/cuda/tiles.cuh"
 
 /* The ring of a block, which later holds its sums. */
 template <int COLUMNS> struct hopper {
@@ -93,47 +92,30 @@ __device__ __forceinline__ void wgmma_piece(float (&c)[COLUMNS / 8][4], unsigned
                   plane_pair(tokens + 2 * call * shape::plane_bytes + first * 16, shape::plane_bytes), T());
     wgmma_commit();
 }
-#endif
 
-template <typename T, int COLUMNS, typename Rows, typename Out>
-__global__ void __launch_bounds__(hopper<COLUMNS>::threads, hopper<COLUMNS>::blocks)
-    hopper_product_kernel(Rows weights, const T *x, int tokens, int k, Out out) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+/* The product of a block: `tokens` (tokens_in_order) of `x`; before(), called when the first weights are on their way, waits for
+ * what they are. */
+template <typename T, int COLUMNS, typename Rows, typename Tokens, typename Before, typename Out>
+__device__ __forceinline__ void hopper_product(unsigned char *ring, const Rows &weights, int first_group, int split,
+                                               const Tokens &tokens, int k, const T *x,
+                                               Before before, const Out &out) {
     typedef hopper<COLUMNS> shape;
     constexpr int STAGES = shape::stages, COPY_ROWS = shape::threads / RING_CHUNKS,
                   HELD = (COLUMNS + COPY_ROWS - 1) / COPY_ROWS;
-    extern __shared__ __align__(128) unsigned char ring[];
-    const int split = blockIdx.x % PRODUCT_SPLITS,
-              first_group = blockIdx.x / PRODUCT_SPLITS * (shape::rows / PRODUCT_ROWS);
-    const int first_token = blockIdx.y * COLUMNS, pieces = piece_count(k);
+    const int pieces = piece_count(k);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane / 4, part = lane % 4;
     const int chunk = threadIdx.x % RING_CHUNKS, copy_row = threadIdx.x / RING_CHUNKS;
-
-    const T *from[shape::rows / COPY_ROWS];
-#pragma unroll
-    for (int i = 0; i < shape::rows / COPY_ROWS; i++) {
-        int r = copy_row + i * COPY_ROWS;
-        from[i] = weights.row(first_group + r / PRODUCT_ROWS, r % PRODUCT_ROWS);
-    }
+    const weight_copies<T, shape> copies(weights, first_group);
     auto copy_weights = [&](int piece) {
-        int at = piece_start(split, piece, pieces) + chunk * 8;
-        unsigned char *to = ring + piece % STAGES * shape::stage_bytes;
-#pragma unroll
-        for (int i = 0; i < shape::rows / COPY_ROWS; i++) {
-            bool wanted = from[i] && at < k;
-            copy_async_ahead(ring_chunk(to, copy_row + i * COPY_ROWS, chunk), wanted ? from[i] + at : x, wanted);
-        }
+        copies.copy(ring, piece, piece_start(split, piece, pieces) + chunk * 8, k, x);
     };
     /* Tokens go by registers, a piece ahead: of 8 numbers of a token each pair goes to a plane of its own. */
     uint4 held[HELD];
     auto load_tokens = [&](int piece) {
-        const int at = piece_start(split, piece, pieces) + chunk * 8,
-                  limit = at < k ? min(tokens - first_token, COLUMNS) : 0;
-        const T *its = x + (size_t)(first_token + copy_row) * k + at;
+        const int at = piece_start(split, piece, pieces) + chunk * 8, limit = at < k ? tokens.count(COLUMNS) : 0;
 #pragma unroll
         for (int i = 0; i < HELD; i++)
-            held[i] = copy_row + i * COPY_ROWS < limit ? __ldcg((const uint4 *)(its + (size_t)i * COPY_ROWS * k))
-                                                       : make_uint4(0, 0, 0, 0);
+            held[i] = copy_row + i * COPY_ROWS < limit ? __ldcg((const uint4 *)tokens.find(i, at)) : make_uint4(0, 0, 0, 0);
     };
     auto store_tokens = [&](int piece) {
         unsigned char *to = ring + piece % STAGES * shape::stage_bytes + shape::weight_bytes +
@@ -148,13 +130,12 @@ __global__ void __launch_bounds__(hopper<COLUMNS>::threads, hopper<COLUMNS>::blo
                 *reinterpret_cast<uint32_t *>(to + j * shape::plane_bytes + column * 16) = pair[j];
         }
     };
-    next_may_start();
 #pragma unroll
     for (int i = 0; i < STAGES - 1; i++) {
         copy_weights(i);
         copies_commit_group();
     }
-    inputs_are_ready();
+    before();
     load_tokens(0);
     store_tokens(0);
     load_tokens(1);
@@ -179,7 +160,23 @@ __global__ void __launch_bounds__(hopper<COLUMNS>::threads, hopper<COLUMNS>::blo
     cluster_sums<COLUMNS, shape::rows> sums(ring);
 #pragma unroll
     for (int tile = 0; tile < COLUMNS / 8; tile++) sums.put(my_row, tile * 8 + part * 2, c[tile]);
-    sums.store(split, first_group, first_token, min(tokens - first_token, COLUMNS), out);
+    sums.store(split, first_group, tokens.first, tokens.count(COLUMNS), out);
+}
+#endif
+
+template <typename T, int COLUMNS, typename Rows, typename Out>
+__global__ void __launch_bounds__(hopper<COLUMNS>::threads, hopper<COLUMNS>::blocks)
+    hopper_product_kernel(Rows weights, const T *x, int tokens, int k, Out out) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    typedef hopper<COLUMNS> shape;
+    extern __shared__ __align__(128) unsigned char ring[];
+    const int split = blockIdx.x % PRODUCT_SPLITS,
+              first_group = blockIdx.x / PRODUCT_SPLITS * (shape::rows / PRODUCT_ROWS);
+    const tokens_in_order<T, shape::threads / RING_CHUNKS> mine = {x, (int)blockIdx.y * COLUMNS, tokens,
+                                                                   (int)threadIdx.x / RING_CHUNKS, k};
+    next_may_start();
+    hopper_product<T, COLUMNS>(
+        ring, weights, first_group, split, mine, k, x, [] { inputs_are_ready(); }, out);
 #endif
 }
 
