@@ -14,6 +14,14 @@ __device__ __forceinline__ bool is_visible(int key, int position, int window) {
     return key <= position && (window == 0 || key > position - window);
 }
 
+/* What makes scores, times log2(e), of sums: the op's scale, and its cap; a cap of 0: none. */
+struct scoring {
+    float factor, cap;
+};
+static inline struct scoring scoring_of(const struct op_attention *op) {
+    return {op->scale * LOG2_E, op->cap * LOG2_E};
+}
+
 /* cap * tanh(x / cap) of a score that was multiplied by log2(e), as `cap` was. */
 __device__ __forceinline__ float cap_score(float x, float cap) {
     return cap - __fdividef(2.0f * cap, 1.0f + exp2f(x * __fdividef(2.0f * LOG2_E, cap)));

@@ -182,11 +182,6 @@ __device__ __forceinline__ void wait_for_values() {
     __syncwarp();
 }
 
-/* What makes scores of sums: `factor` is the op's scale, and `cap` its cap, times log2(e); a cap of 0: none. */
-struct scoring {
-    float factor, cap;
-};
-
 /* A warp's 16 keys against all queries, to shared memory. */
 template <typename T, int DH, int TILES>
 __device__ __forceinline__ void score(struct plan<DH, TILES> &s, float (*scores)[SCORE_STRIDE],

@@ -138,7 +138,7 @@ static void launch_dependent(struct stream *stream, void (*kernel)(Params...), d
 }
 
 /* What an op names: its address, NULL where it is absent, its type, and whether kernels can read it, which take rows that lie
- * side by side and experts at one distance. Weights lie so (model/upload.c). */
+ * side by side and experts at one distance, of whole 16 bytes. Weights lie so (model/upload.c). */
 struct operand {
     const void *data;
     enum dtype type;
@@ -150,7 +150,7 @@ struct operand {
     operand(const struct kv_layer &kv) : data(kv.k), type(kv.type), is_readable(true) {}
     operand(const struct experts &e, int count) : operand(e.each ? e.each[0] : weight()) {
         const char *last = (const char *)data + (int64_t)(count - 1) * e.apart * 2;
-        is_readable = is_readable && (!e.each || e.each[count - 1].data == last);
+        is_readable = is_readable && (!e.each || (e.each[count - 1].data == last && e.apart % 8 == 0));
     }
 };
 
@@ -162,7 +162,7 @@ template <typename Run> static int with_type(const char *op, std::initializer_li
         if (!o.data) continue;
         if (!first) first = &o;
         if (o.type != first->type) return err_set(ERR_INTERNAL, "%s: operands of two types on the CUDA device", op);
-        if (!o.is_readable) return err_set(ERR_INTERNAL, "%s: a weight whose rows do not lie side by side", op);
+        if (!o.is_readable) return err_set(ERR_INTERNAL, "%s: a weight that does not lie as the CUDA device reads it", op);
     }
     if (!first || first->type == DTYPE_BF16) return run(bf16());
     if (first->type == DTYPE_F16) return run(half());

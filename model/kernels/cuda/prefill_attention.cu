@@ -100,11 +100,6 @@ __device__ __forceinline__ void score(float (&s)[plan<DH>::KEYS / 8][4], const T
     }
 }
 
-/* What makes scores of sums: `factor` is the op's scale, and `cap` its cap, times log2(e); a cap of 0: none. */
-struct scoring {
-    float factor, cap;
-};
-
 /* Scores as they are compared: with a cap, or with a factor that would turn their order round, they are finished here, else the
  * softmax applies the factor. */
 __device__ __forceinline__ bool is_finished_early(struct scoring scoring) {
@@ -260,7 +255,7 @@ template <typename T, int DH> static int launch(struct stream *s, const struct o
     if (shared > 48 << 10)
         CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     kernel<<<dim3(ceil_div(queries, QUERIES), op->kv_heads), plan<DH>::THREADS, shared, cuda_native(s)>>>(
-        *op, scoring{op->scale * LOG2_E, op->cap * LOG2_E});
+        *op, scoring_of(op));
     return cuda_launched(s, "prefill attention", sizeof *op);
 }
 

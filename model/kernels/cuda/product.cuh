@@ -39,17 +39,20 @@ template <typename T> struct paired_rows {
 };
 
 /* Widths that 16-byte loads cannot read: one warp a weight row and token, the same promise. */
+template <typename T> __device__ __forceinline__ float plain_sum(const T *row, const T *x, int k) {
+    float sum = 0;
+    for (int i = threadIdx.x % 32; i < k; i += 32) sum = fmaf(to_float(row[i]), to_float(x[i]), sum);
+    return warp_sum(sum);
+}
 template <typename T, typename Rows, typename Out>
 __global__ void __launch_bounds__(512) product_plain_kernel(Rows weights, const T *x, int k, Out out) {
     __shared__ float parts[PRODUCT_ROWS];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, token = blockIdx.y;
+    const int warp = threadIdx.x / 32, token = blockIdx.y;
     next_may_start();
     inputs_are_ready();
     const T *row = weights.row(blockIdx.x, warp);
-    float sum = 0;
-    for (int i = lane; row && i < k; i += 32) sum = fmaf(to_float(row[i]), to_float(x[(size_t)token * k + i]), sum);
-    sum = warp_sum(sum);
-    if (lane == 0) parts[warp] = sum;
+    const float sum = row ? plain_sum(row, x + (size_t)token * k, k) : 0.0f;
+    if (threadIdx.x % 32 == 0) parts[warp] = sum;
     __syncthreads();
     out.store(blockIdx.x, token, 1, [=](int r, int) { return parts[r]; });
 }
