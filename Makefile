@@ -16,7 +16,7 @@ NVCC_OLD := $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9]
 DEVICE   ?= $(if $(and $(NVCC),$(CU_SRC),$(if $(NVCC_OLD),,new)),cuda,host)
 BUILD    := build/$(DEVICE)-$(MODE)
 
-LIB_DIRS := base graphs model model/families model/kernels/host sampler draft target verify engine
+LIB_DIRS := base graphs model model/text model/files model/families model/kernels/host sampler draft target verify engine
 LIB_SRC  := $(wildcard $(addsuffix /*.c,$(LIB_DIRS)))
 CLI_SRC  := $(wildcard cli/*.c)
 TEST_SRC := $(wildcard tests/*.c) $(filter-out tests/fidelity/main.c,$(wildcard tests/fidelity/*.c))

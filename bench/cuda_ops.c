@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "model/files/shape.h"
 #include "model/ops.h"
-#include "model/shape.h"
 
 enum { LAYERS = 12, REPEATS = 4, ROWS_MAX = 1088, PAGES = 64, SLOTS = 64, CACHE_PAGES = 256 };
 

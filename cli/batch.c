@@ -106,11 +106,11 @@ static int parse_next(struct batch *b, int slot) {
     const char *line;
     size_t n;
     next_line(b, &line, &n);
-    request_parse(&request, &b->context, b->lines.number, line, n);
-    struct job *j = job_create(&request);
+    int rc = request_parse(&request, &b->context, b->lines.number, line, n);
+    struct job *j = rc == 0 ? job_create(&request) : NULL;
     if (!j) {
         request_free(&request);
-        return err_set(ERR_MEMORY, "out of memory for line %d", b->lines.number);
+        return rc != 0 ? rc : err_set(ERR_MEMORY, "out of memory for line %d", b->lines.number);
     }
     j->done = request.error != NULL;
     b->jobs[slot] = j;
@@ -240,7 +240,8 @@ static int start(struct batch *b) {
                                           .vocab = info.vocab,
                                           .context = info.context,
                                           .think = b->o->think,
-                                          .ignored = &b->ignored};
+                                          .ignored = &b->ignored,
+                                          .interrupt = &signals_interrupt};
     return output_begin(&b->output);
 }
 

@@ -9,7 +9,7 @@
 #include "cli/batch_fields.h"
 #include "cli/options.h"
 #include "engine/engine.h"
-#include "model/chat_template.h"
+#include "model/text/chat_encode.h"
 
 /* What parsing needs to know of the run. */
 struct request_context {
@@ -19,8 +19,12 @@ struct request_context {
     const char *template_error;                /* why there is none although the files have one; NULL: they have none */
     int vocab, context;
     bool think;
-    struct ignored_fields *ignored; /* gets the names of fields that mean nothing */
+    struct ignored_fields *ignored;    /* gets the names of fields that mean nothing */
+    const struct interrupt *interrupt; /* of encoding; NULL: never */
 };
+
+/* How the messages of a request are encoded. */
+struct chat_encoding request_encoding(const struct request_context *);
 
 struct request {
     int line;    /* input line, from 1: the record's index */
@@ -37,8 +41,8 @@ struct request {
     bool ignore_eos;
 };
 
-/* Parses line `number`. What is wrong with it is stored in `error`. */
-void request_parse(struct request *, const struct request_context *, int number, const char *line, size_t n);
+/* Parses line `number`. What is wrong with it is stored in `error`; ERR_INTERRUPTED alone is returned. */
+int request_parse(struct request *, const struct request_context *, int number, const char *line, size_t n);
 void request_free(struct request *);
 /* Stores `sentence` as what is wrong. */
 void request_fail(struct request *, const char *sentence);

@@ -44,19 +44,11 @@ void job_free(struct job *j) {
 
 /* Ids of turn i as they will stand in the history, a cut answer before it assumed. */
 static int count_turn(const struct request_context *c, const struct buf *turn, bool first, size_t *count) {
+    struct chat_encoding encoding = request_encoding(c);
     struct chat_message user = {"user", buf_text(turn), turn->len};
-    struct buf text = {0};
     struct ids ids = {0};
-    int rc = 0;
-    if (!c->chat_template)
-        buf_append(&text, buf_text(turn), turn->len);
-    else if (first)
-        rc = chat_template_render(c->chat_template, &user, 1, c->think, &text);
-    else
-        rc = chat_template_next(c->chat_template, &user, true, c->think, &text);
-    if (rc == 0) rc = tokenizer_encode(c->tokenizer, buf_text(&text), text.len, first && !c->chat_template, &ids);
+    int rc = first ? chat_encode(&encoding, &user, 1, &ids) : chat_encode_next(&encoding, &user, true, &ids);
     *count = ids.len;
-    buf_free(&text);
     ids_free(&ids);
     return rc;
 }
@@ -79,7 +71,13 @@ static int open_sequence(struct job *j, const struct request_context *c) {
     TRY(count_reserve(&j->request, c, &reserve));
     if (!j->request.turns) return engine_open(j->engine, reserve, &j->sequence);
     struct conversation_options options = {
-        .engine = j->engine, .chat_template = c->chat_template, .think = c->think, .reserve_tok = reserve};
+        .engine = j->engine,
+        .chat_template = c->chat_template,
+        .think = c->think,
+        .parse_special = c->o->parse_special,
+        .interrupt = c->interrupt,
+        .reserve_tok = reserve,
+    };
     TRY(conversation_create(&j->conversation, &options));
     j->sequence = conversation_sequence(j->conversation);
     return 0;

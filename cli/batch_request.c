@@ -119,9 +119,10 @@ static int need_tokenizer(const struct request_context *c, const char *field) {
 
 static int parse_prompt(struct request *r, const cJSON *item, const struct request_context *c) {
     struct buf text = {0};
+    struct encode_options options = {.special = true, .interrupt = c->interrupt};
     TRY(need_tokenizer(c, "prompt"));
     int rc = json_string(item, &text) ? 0 : err_set(ERR_FORMAT, "'prompt' must be a string");
-    if (rc == 0) rc = tokenizer_encode(c->tokenizer, buf_text(&text), text.len, true, &r->ids);
+    if (rc == 0) rc = tokenizer_encode(c->tokenizer, buf_text(&text), text.len, &options, &r->ids);
     buf_free(&text);
     return rc;
 }
@@ -138,6 +139,14 @@ static int parse_prompt_ids(struct request *r, const cJSON *item, const struct r
         ids_push(&r->ids, (int32_t)id);
     }
     return 0;
+}
+
+struct chat_encoding request_encoding(const struct request_context *c) {
+    return (struct chat_encoding){.tokenizer = c->tokenizer,
+                                  .chat_template = c->chat_template,
+                                  .think = c->think,
+                                  .parse_special = c->o->parse_special,
+                                  .interrupt = c->interrupt};
 }
 
 static int parse_message(const cJSON *item, int index, struct chat_message *m, struct buf *content) {
@@ -167,11 +176,8 @@ static int encode_messages(struct request *r, const cJSON *item, const struct re
         TRY(parse_message(entry, i, &messages[i], &contents[i]));
         i++;
     }
-    struct buf text = {0};
-    int rc = chat_template_render(c->chat_template, messages, count, c->think, &text);
-    if (rc == 0) rc = tokenizer_encode(c->tokenizer, buf_text(&text), text.len, false, &r->ids);
-    buf_free(&text);
-    return rc;
+    struct chat_encoding encoding = request_encoding(c);
+    return chat_encode(&encoding, messages, count, &r->ids);
 }
 
 static int parse_messages(struct request *r, const cJSON *item, const struct request_context *c) {
@@ -254,7 +260,7 @@ static int parse_object(struct request *r, const cJSON *line, const struct reque
     return parse_prompts(r, line, c);
 }
 
-void request_parse(struct request *r, const struct request_context *c, int number, const char *line, size_t n) {
+int request_parse(struct request *r, const struct request_context *c, int number, const char *line, size_t n) {
     *r = (struct request){.line = number};
     cJSON *object;
     int rc = json_parse(&object, line, n);
@@ -262,5 +268,7 @@ void request_parse(struct request *r, const struct request_context *c, int numbe
         rc = parse_object(r, object, c);
         cJSON_Delete(object);
     }
+    if (rc == ERR_INTERRUPTED) return rc;
     if (rc != 0) request_fail(r, err_message());
+    return 0;
 }

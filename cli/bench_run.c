@@ -42,9 +42,11 @@ static int parse_prompt_lines(struct bench_prompts *p, const struct request_cont
     while (lines_next(&lines, &line, &n)) {
         struct request r;
         if (line_is_blank(line, n)) continue;
-        request_parse(&r, c, lines.number, line, n);
-        int rc = r.error ? err_set(ERR_FORMAT, "line %d: %s", r.line, r.error) : 0;
-        if (rc == 0 && r.turns) rc = tokenizer_encode(c->tokenizer, r.turns[0].data, r.turns[0].len, true, &r.ids);
+        int rc = request_parse(&r, c, lines.number, line, n);
+        if (rc == 0 && r.error) rc = err_set(ERR_FORMAT, "line %d: %s", r.line, r.error);
+        if (rc == 0 && r.turns)
+            rc = tokenizer_encode(c->tokenizer, r.turns[0].data, r.turns[0].len,
+                                  &(struct encode_options){.special = true}, &r.ids);
         struct ids *ids = rc == 0 ? realloc(p->ids, (size_t)(p->count + 1) * sizeof *ids) : NULL;
         if (ids) {
             p->ids = ids;

@@ -25,6 +25,8 @@ static int start(struct chat *c) {
         .engine = c->engine,
         .chat_template = c->chat_template,
         .think = c->options.think,
+        .parse_special = c->options.parse_special,
+        .interrupt = &signals_interrupt,
     };
     TRY(conversation_create(&c->conversation, &options));
     const char *system = c->options.system;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
+#include "base/interrupt.h"
 #include "base/progress.h"
 #include "cli/io.h"
 #include "cli/options.h"
@@ -74,9 +75,10 @@ void signals_set_last_words(void (*speak)(void *user), void *user);
 /* The terminal is put back to what it is now at a sudden end. */
 void signals_keep_terminal(void);
 
-bool signals_interrupted(void); /* by any of them */
-void signals_clear(void);       /* Ctrl-C was meant for something that is over; other signals stay */
-void signals_end(int signal);   /* as if it had come: SIGPIPE, where standard output has no reader */
+bool signals_interrupted(void);                  /* by any of them */
+extern const struct interrupt signals_interrupt; /* the same question, for what takes it as one */
+void signals_clear(void);                        /* Ctrl-C was meant for something that is over; other signals stay */
+void signals_end(int signal);                    /* as if it had come: SIGPIPE, where standard output has no reader */
 int signals_ended(void);  /* the signal that shall end the program: any but SIGINT, which a chat outlives; 0: none */
 int signals_status(void); /* exit status of a program that a signal ends */
 /* Between these signals wait: a write that one interrupted would lose what it was to write. */

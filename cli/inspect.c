@@ -6,9 +6,9 @@
 
 #include "cli/cli.h"
 #include "cli/table.h"
-#include "model/chat_template.h"
-#include "model/safetensors.h"
-#include "model/tokenizer.h"
+#include "model/files/safetensors.h"
+#include "model/text/chat_template.h"
+#include "model/text/tokenizer.h"
 
 /* --- one model ------------------------------------------------------------------------------------------ */
 
@@ -23,7 +23,8 @@ static void print_line(const char *name, const char *format, ...) {
 }
 
 static void print_rope(const char *name, const struct rope_config *r) {
-    static const char *const types[] = {"", ", linear", ", llama3", ", yarn", ", dynamic", ", longrope", ", proportional"};
+    static const char *const types[] = {"",          ", linear",   ", llama3",      ", yarn",
+                                        ", dynamic", ", longrope", ", proportional"};
     struct buf text = {0};
     buf_printf(&text, "theta %g%s", r->theta, types[r->type]);
     if (r->factor != 1) buf_printf(&text, " by %g", r->factor);

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "cli/cli.h"
-#include "model/directory.h"
+#include "model/files/directory.h"
 
 static const char standard_output[] = "standard output";
 

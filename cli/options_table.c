@@ -68,6 +68,8 @@ const struct option_row option_table[] = {
      "chat template, in place of the one that tokenizer_config.json holds", ON_CHAT | ON_BATCH | ON_INSPECT, false},
     {"think", 0, "on|off", OPTION_CHOICE, AT(think), NULL, "off|on", "on", NULL,
      "whether Qwen 3 thinks before it answers", ON_CHAT | ON_BATCH, false},
+    {"parse-special", 0, NULL, OPTION_FLAG, AT(parse_special), NULL, NULL, NULL, NULL,
+     "special tokens typed in chats are control tokens, not text", ON_CHAT | ON_BATCH, false},
     {"threads", 0, "N", OPTION_INT, AT(threads), "[1, 4096]", NULL, NULL, "the CPUs that affinity and cgroup allow",
      "threads of the host device", ON_PAIR, false},
     {"device", 0, "NAME", OPTION_WORD, AT(device), NULL, "auto|host|cuda", "auto", NULL,

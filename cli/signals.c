@@ -134,6 +134,13 @@ bool signals_interrupted(void) {
     return interrupted;
 }
 
+static bool is_interrupted(void *user) {
+    (void)user;
+    return interrupted;
+}
+
+const struct interrupt signals_interrupt = {is_interrupted, NULL};
+
 void signals_clear(void) {
     if (!ended) interrupted = 0;
 }

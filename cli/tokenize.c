@@ -2,7 +2,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/io.h"
-#include "model/tokenizer.h"
+#include "model/text/tokenizer.h"
 
 struct tokenize {
     const struct options *o;
@@ -18,13 +18,14 @@ static int tokenize_text(const struct tokenize *t, const char *line, size_t n, s
     cJSON *object;
     struct buf text = {0}, decoded = {0};
     struct ids ids = {0};
+    struct encode_options options = {.special = t->o->special};
     TRY(json_parse(&object, line, n));
     int rc = 0;
     if (!cJSON_IsObject(object))
         rc = err_set(ERR_FORMAT, "not an object");
     else if (!json_string(json_get(object, "text"), &text))
         rc = err_set(ERR_FORMAT, "'text' must be a string");
-    if (rc == 0) rc = tokenizer_encode(t->tokenizer, buf_text(&text), text.len, t->o->special, &ids);
+    if (rc == 0) rc = tokenizer_encode(t->tokenizer, buf_text(&text), text.len, &options, &ids);
     if (rc == 0) rc = tokenizer_decode(t->tokenizer, ids.data, ids.len, false, &decoded);
     if (rc == 0) {
         buf_puts(out, "{\"ids\": ");

@@ -23,10 +23,8 @@ struct turn {
 
 struct conversation {
     struct engine *engine;
-    const struct tokenizer *tokenizer;
-    const struct chat_template *chat_template;
+    struct chat_encoding encoding;
     struct sequence *sequence;
-    bool think;
     bool has_system;
     bool asked; /* the last turn waits for conversation_answered */
     int limit;  /* positions of the sequence */
@@ -66,16 +64,16 @@ static void drop_all_turns(struct conversation *c) {
 
 static int conversation_open(struct conversation *c, const struct conversation_options *o) {
     c->engine = o->engine;
-    c->chat_template = o->chat_template;
-    c->think = o->think;
-    c->tokenizer = engine_tokenizer(o->engine);
-    if (!c->tokenizer) return err_set(ERR_IO, "tokenizer.json: the target has none, and a conversation needs it");
+    c->encoding = (struct chat_encoding){.tokenizer = engine_tokenizer(o->engine),
+                                         .chat_template = o->chat_template,
+                                         .think = o->think,
+                                         .parse_special = o->parse_special,
+                                         .interrupt = o->interrupt};
+    if (!c->encoding.tokenizer)
+        return err_set(ERR_IO, "tokenizer.json: the target has none, and a conversation needs it");
     int context = engine_info(o->engine).context;
     c->limit = o->reserve_tok > 0 && o->reserve_tok < context ? o->reserve_tok : context;
-    if (c->chat_template) {
-        const char *end = chat_template_end_of_turn(c->chat_template);
-        TRY(tokenizer_encode(c->tokenizer, end, strlen(end), false, &c->end_of_turn));
-    }
+    TRY(chat_encode_end_of_turn(&c->encoding, &c->end_of_turn));
     return engine_open(c->engine, c->limit, &c->sequence);
 }
 
@@ -111,35 +109,37 @@ struct sequence *conversation_sequence(struct conversation *c) {
 /* --- ids of turns ---------------------------------------------------------------------------------------- */
 
 /* A question as the first turn of a chat. */
-static int encode_head(const struct conversation *c, const char *text, size_t n, struct ids *out) {
-    out->len = 0;
-    if (!c->chat_template) return tokenizer_encode(c->tokenizer, text, n, true, out);
+static int encode_head(const struct conversation *c, const struct chat_encoding *e, const char *text, size_t n,
+                       struct ids *out) {
     struct chat_message messages[2] = {{"system", buf_text(&c->system), c->system.len}, {"user", text, n}};
     int skip = c->has_system ? 0 : 1;
-    struct buf rendered = {0};
-    int rc = chat_template_render(c->chat_template, messages + skip, 2 - skip, c->think, &rendered);
-    if (rc == 0) rc = tokenizer_encode(c->tokenizer, buf_text(&rendered), rendered.len, false, out);
-    buf_free(&rendered);
-    return rc;
+    out->len = 0;
+    return chat_encode(e, messages + skip, 2 - skip, out);
 }
 
 /* A question as it follows an answer. */
 static int encode_next(const struct conversation *c, const char *text, size_t n, bool answer_was_cut, struct ids *out) {
-    out->len = 0;
-    if (!c->chat_template) return tokenizer_encode(c->tokenizer, text, n, false, out);
     struct chat_message user = {"user", text, n};
-    struct buf rendered = {0};
-    int rc = chat_template_next(c->chat_template, &user, answer_was_cut, c->think, &rendered);
-    if (rc == 0) rc = tokenizer_encode(c->tokenizer, buf_text(&rendered), rendered.len, false, out);
-    buf_free(&rendered);
-    return rc;
+    out->len = 0;
+    return chat_encode_next(&c->encoding, &user, answer_was_cut, out);
+}
+
+static int encode_first(struct conversation *c, const struct chat_encoding *e, int first) {
+    c->first = first;
+    const struct buf *question = &c->turns[first].question;
+    return encode_head(c, e, buf_text(question), question->len, &c->head);
 }
 
 /* Makes `turns[first]` the first one of the history. */
 static int set_first(struct conversation *c, int first) {
-    c->first = first;
-    const struct buf *question = &c->turns[first].question;
-    return encode_head(c, buf_text(question), question->len, &c->head);
+    return encode_first(c, &c->encoding, first);
+}
+
+/* The same for one that was the first before: it renders, and no interrupt leaves the history without its head. */
+static int restore_first(struct conversation *c, int first) {
+    struct chat_encoding patient = c->encoding;
+    patient.interrupt = NULL;
+    return encode_first(c, &patient, first);
 }
 
 static void build_history(struct conversation *c) {
@@ -216,7 +216,7 @@ static void drop_last_turn(struct conversation *c) {
         c->first = 0;
         c->head.len = 0;
     } else if (first != c->first) {
-        (void)set_first(c, first); /* it was the first turn before, so it renders */
+        (void)restore_first(c, first);
     }
 }
 
@@ -277,14 +277,15 @@ void conversation_reset(struct conversation *c) {
 }
 
 static int set_system(struct conversation *c, const char *text, size_t n) {
-    if (text && !c->chat_template) return err_set(ERR_USAGE, "there is no chat template, so there is no system prompt");
+    if (text && !c->encoding.chat_template)
+        return err_set(ERR_USAGE, "there is no chat template, so there is no system prompt");
     struct buf old = c->system;
     bool had_system = c->has_system;
     c->system = (struct buf){0};
     c->has_system = text != NULL;
     if (text) buf_append(&c->system, text, n);
     struct ids trial = {0};
-    int rc = encode_head(c, "?", 1, &trial);
+    int rc = encode_head(c, &c->encoding, "?", 1, &trial);
     ids_free(&trial);
     if (rc != 0) {
         buf_free(&c->system);
@@ -338,7 +339,7 @@ int conversation_redo(struct conversation *c) {
     c->turns[c->count++] = c->undone; /* where it was: there is room */
     c->undone = (struct turn){0};
     c->has_undone = false;
-    return set_first(c, c->undone_first);
+    return restore_first(c, c->undone_first);
 }
 
 /* Checks the order of roles: [system,] (user, assistant)*. */
@@ -359,7 +360,7 @@ static int load_turn(struct conversation *c, const struct chat_message *question
     if (!t) return err_set(ERR_MEMORY, "no memory for a turn");
     buf_append(&t->answer, answer->content, answer->len);
     t->cut = true; /* its end of turn comes with the next question */
-    TRY(tokenizer_encode(c->tokenizer, answer->content, answer->len, false, &t->answered));
+    TRY(chat_encode_answer(&c->encoding, answer, &t->answered));
     if (c->count == 1) return set_first(c, 0);
     return encode_next(c, question->content, question->len, true, &t->asked);
 }

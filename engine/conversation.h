@@ -6,7 +6,7 @@
 #define DUET_ENGINE_CONVERSATION_H
 
 #include "engine/engine.h"
-#include "model/chat_template.h"
+#include "model/text/chat_encode.h"
 
 struct conversation;
 
@@ -14,6 +14,8 @@ struct conversation_options {
     struct engine *engine;
     const struct chat_template *chat_template; /* NULL: completion mode */
     bool think;                                /* Qwen 3 */
+    bool parse_special;                        /* special tokens in questions are control tokens (chat_encoding) */
+    const struct interrupt *interrupt;         /* of encoding questions; outlives the conversation; NULL: never */
     int reserve_tok;                           /* engine_open; 0: the whole context */
 };
 
@@ -30,7 +32,7 @@ void conversation_reset(struct conversation *); /* drops all turns, keeps the sy
 /* Starts the answer to a user turn; the caller steps the engine. `g->on_tokens` sees the blocks. *dropped = oldest
  * question-and-answer pairs that had to go so that the turn and at least min(max_tokens, an eighth of the context) fit
  * (0 mostly; pass NULL to refuse instead of dropping). ERR_LIMIT, with nothing changed, if the message cannot fit at all, and
- * ERR_INTERRUPTED likewise (engine_options.interrupted). */
+ * ERR_INTERRUPTED likewise (engine_options.interrupted, conversation_options.interrupt). */
 int conversation_ask(struct conversation *, const char *user, size_t n, const struct generation *g, int *dropped);
 /* After the answer ended: stores its text (for save and re-dropping) and whether it was cut. */
 int conversation_answered(struct conversation *, const char *text, size_t n, bool cut);

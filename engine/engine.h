@@ -12,7 +12,7 @@
 #include "base/progress.h"
 #include "graphs/graph_set.h"
 #include "model/config.h"
-#include "model/tokenizer.h"
+#include "model/text/tokenizer.h"
 #include "sampler/sampler.h"
 #include "verify/stats.h"
 
@@ -33,9 +33,10 @@ struct engine_options {
     enum bucket_policy buckets;
     enum accept_rule accept; /* how drafted tokens are accepted, for all sequences */
     int pipeline;            /* rounds in flight, 1 or 2; 0: 2 where the device is asynchronous, else 1 */
-    bool random_weights;     /* benchmarks: target and draft are shapes (model/shape.h), without files and tokenizer */
-    float simulate_alpha;    /* benchmarks: accept with this probability whatever the models say; 0: the rule */
-    int timing;              /* the device's time is measured in every timing-th round, the first included; 0: never */
+    bool
+        random_weights; /* benchmarks: target and draft are shapes (model/files/shape.h), without files and tokenizer */
+    float simulate_alpha; /* benchmarks: accept with this probability whatever the models say; 0: the rule */
+    int timing;           /* the device's time is measured in every timing-th round, the first included; 0: never */
     struct progress progress;
     /* Asked before each chunk of a prompt; true ends engine_generate there, with ERR_INTERRUPTED, and engine_step where a draft
      * catches up after a change of K: then nothing has changed and the step may be called again. NULL: never. */
@@ -59,9 +60,9 @@ int engine_plan(struct memory_plan *out, const struct engine_options *);
 void memory_plan_free(struct memory_plan *);
 
 struct engine_info {
-    int context;         /* usable positions of a sequence */
-    bool context_capped; /* the default is less than the target has positions for */
-    int vocab;           /* ids of a prompt lie in [0, vocab) */
+    int context;                                 /* usable positions of a sequence */
+    bool context_capped;                         /* the default is less than the target has positions for */
+    int vocab;                                   /* ids of a prompt lie in [0, vocab) */
     int64_t target_parameters, draft_parameters; /* 0: no draft */
     int k, k_max, max_batch;
     enum accept_rule accept;

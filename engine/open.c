@@ -192,9 +192,8 @@ int engine_decide_context(struct engine *e) {
 
 int engine_open_models(struct engine *e) {
     TRY(check_options(e));
-    const struct device_options device = {.threads = e->options.threads,
-                                          .gpu = e->options.gpu,
-                                          .check_launches = e->options.graphs == GRAPHS_DEBUG};
+    const struct device_options device = {
+        .threads = e->options.threads, .gpu = e->options.gpu, .check_launches = e->options.graphs == GRAPHS_DEBUG};
     TRY(device_open(&e->device, e->options.device ? e->options.device : "auto", &device));
     int (*open)(struct model **, const char *, const char *, struct device *) =
         e->options.random_weights ? model_open_random : model_open;

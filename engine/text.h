@@ -7,7 +7,7 @@
 #define DUET_ENGINE_TEXT_H
 
 #include "base/buf.h"
-#include "model/tokenizer.h"
+#include "model/text/tokenizer.h"
 
 struct text_stream;
 

@@ -21,6 +21,7 @@ struct graph {
 
 struct shape {
     int kind, q_len;
+    bool is_single; /* of a batch of 1, whatever the buckets */
 };
 
 struct graph_set {
@@ -94,16 +95,24 @@ static bool is_declared(const struct graph_set *s, int kind, int q_len) {
     return false;
 }
 
-int graph_set_add(struct graph_set *s, int kind, int q_len) {
+static int add_shape(struct graph_set *s, int kind, int q_len, bool is_single) {
     if (!is_kind(s, kind) || q_len < 1)
         return err_set(ERR_INTERNAL, "%s graphs: kind %d with q_len %d", s->name, kind, q_len);
     if (s->is_captured) return err_set(ERR_INTERNAL, "%s graphs: graph_set_add after graph_set_capture", s->name);
     if (is_declared(s, kind, q_len)) return 0;
     struct shape *shapes = realloc(s->shapes, (size_t)(s->shape_count + 1) * sizeof *shapes);
     if (!shapes) return err_set(ERR_MEMORY, "no memory for the shapes of a graph set");
-    shapes[s->shape_count++] = (struct shape){kind, q_len};
+    shapes[s->shape_count++] = (struct shape){kind, q_len, is_single};
     s->shapes = shapes;
     return 0;
+}
+
+int graph_set_add(struct graph_set *s, int kind, int q_len) {
+    return add_shape(s, kind, q_len, false);
+}
+
+int graph_set_add_single(struct graph_set *s, int kind, int q_len) {
+    return add_shape(s, kind, q_len, true);
 }
 
 int graph_set_warm_up(struct graph_set *s, struct graph_key key) {
@@ -242,10 +251,13 @@ static bool is_bucket(const struct graph_set *s, int batch) {
     return batch > 0 && graph_set_bucket(s, batch) == batch;
 }
 
-/* Is the key prepared at start-up? With EXACT, where each batch is a bucket, the largest batch and what is to be warmed up. */
-static bool is_prepared(const struct graph_set *s, struct graph_key key) {
-    if (!is_bucket(s, key.batch)) return false;
-    if (s->options.policy != BUCKETS_EXACT || key.batch == s->options.max_batch) return true;
+/* Is the shape prepared at start-up for this batch? With EXACT, where each batch is a bucket, the largest batch and what is to be
+ * warmed up. */
+static bool is_prepared(const struct graph_set *s, const struct shape *shape, int batch) {
+    const struct graph_key key = {shape->kind, batch, shape->q_len};
+    if (shape->is_single) return batch == 1;
+    if (!is_bucket(s, batch)) return false;
+    if (s->options.policy != BUCKETS_EXACT || batch == s->options.max_batch) return true;
     for (int i = 0; i < s->warm_up_count; i++)
         if (is_same(s->warm_ups[i], key)) return true;
     return false;
@@ -254,8 +266,7 @@ static bool is_prepared(const struct graph_set *s, struct graph_key key) {
 static int64_t prepared_count(const struct graph_set *s) {
     int64_t count = 0;
     for (int batch = 1; batch <= s->options.max_batch; batch++)
-        for (int i = 0; i < s->shape_count; i++)
-            count += is_prepared(s, (struct graph_key){s->shapes[i].kind, batch, s->shapes[i].q_len});
+        for (int i = 0; i < s->shape_count; i++) count += is_prepared(s, &s->shapes[i], batch);
     return count;
 }
 
@@ -273,7 +284,7 @@ static int prepare_bucket(struct graph_set *s, int batch, int64_t *done, int64_t
     char what[128];
     for (int i = 0; i < s->shape_count; i++) {
         struct graph_key key = {s->shapes[i].kind, batch, s->shapes[i].q_len};
-        if (!is_prepared(s, key)) continue;
+        if (!is_prepared(s, &s->shapes[i], batch)) continue;
         if (progress->report) describe_key(s, key, what, sizeof what), progress_report(progress, what, *done, total);
         TRY(prepare_graph(s, key));
         ++*done;

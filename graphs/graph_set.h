@@ -62,6 +62,8 @@ int graph_set_bucket(const struct graph_set *, int batch);
 /* Declares that (kind, q_len) will be replayed at every bucket; once more changes nothing. Before
  * graph_set_capture. */
 int graph_set_add(struct graph_set *, int kind, int q_len);
+/* The same for a kind of which there is one row at a time: a batch of 1 alone. */
+int graph_set_add_single(struct graph_set *, int kind, int q_len);
 /* With EXACT: this declared key runs once at start-up, as those of the largest batch do. Before graph_set_capture. */
 int graph_set_warm_up(struct graph_set *, struct graph_key key);
 

@@ -6,7 +6,6 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "base/file.h"
 #include "model/config_read.h"
 #include "model/families/family.h"
 
@@ -150,11 +149,6 @@ static void clear(struct model_config *c) {
     *c = (struct model_config){.bos_id = -1, .gen_temperature = NAN, .gen_top_p = NAN, .gen_top_k = -1};
 }
 
-int model_config_load_file(struct model_config *out, const char *path) {
-    clear(out);
-    return load_file(out, path, read_config);
-}
-
 int model_config_parse(struct model_config *out, const char *text, const char *label) {
     cJSON *root;
     clear(out);
@@ -165,13 +159,8 @@ int model_config_parse(struct model_config *out, const char *text, const char *l
     return rc;
 }
 
-int model_config_load(struct model_config *out, const char *dir) {
-    struct buf path = {0};
-    buf_printf(&path, "%s/config.json", dir);
-    int rc = model_config_load_file(out, buf_text(&path));
-    buf_clear(&path);
-    buf_printf(&path, "%s/generation_config.json", dir);
-    if (rc == 0 && file_exists(buf_text(&path))) rc = load_file(out, buf_text(&path), read_generation_config);
-    buf_free(&path);
-    return rc;
+int model_config_load(struct model_config *out, const char *path, const char *generation_path) {
+    clear(out);
+    TRY(load_file(out, path, read_config));
+    return generation_path ? load_file(out, generation_path, read_generation_config) : 0;
 }

@@ -72,10 +72,8 @@ struct model_config {
     int32_t gen_top_k;
 };
 
-/* Reads DIR/config.json and, where it exists, DIR/generation_config.json. Errors name the file. */
-int model_config_load(struct model_config *out, const char *dir);
-/* One file in config.json's form. */
-int model_config_load_file(struct model_config *out, const char *path);
+/* Reads a config.json and, unless NULL, a generation_config.json. Errors name the file. */
+int model_config_load(struct model_config *out, const char *path, const char *generation_path);
 /* Text in config.json's form; `label` is what errors are about. */
 int model_config_parse(struct model_config *out, const char *text, const char *label);
 

@@ -15,9 +15,13 @@ int kv_pages_free_count(const struct kv_pages *);
 static inline int kv_pages_for(int64_t tokens, int page) {
     return (int)((tokens + page - 1) / page);
 }
-/* Takes `count` pages, ascending, all or none: ERR_BUSY if fewer are free. */
+/* Takes `count` pages, ascending, all or none: ERR_BUSY if fewer are free. Each has one owner. */
 int kv_pages_take(struct kv_pages *, int count, int32_t *out);
-/* Any order. A page that is not taken is left as it is, with an ERR_INTERNAL sentence in err_message. */
+/* One owner more of each: whole pages whose positions are all committed may serve several sequences. ERR_INTERNAL, and no owner more,
+ * if one of them is not taken. */
+int kv_pages_share(struct kv_pages *, int count, const int32_t *pages);
+/* One owner less of each, in any order; a page without owners is free. One that is not taken is left as it is, with an ERR_INTERNAL
+ * sentence in err_message. */
 void kv_pages_give(struct kv_pages *, int count, const int32_t *pages);
 
 #endif

@@ -7,13 +7,13 @@
 #include "base/memory.h"
 #include "model/binder.h"
 #include "model/families/family.h"
-#include "model/shape.h"
 
 /* --- opening ---------------------------------------------------------------------------------------------- */
 
 static int bind_all(struct model *m) {
     m->layers = calloc((size_t)m->config.layers, sizeof *m->layers);
-    if (!m->layers) return err_set(ERR_MEMORY, "%s: out of memory for %d layers", m->dir, m->config.layers);
+    if (!m->layers)
+        return err_set(ERR_MEMORY, "%s: out of memory for %d layers", checkpoint_name(m->checkpoint), m->config.layers);
     struct binder b = {.m = m, .c = &m->config};
     m->config.family->bind(&b);
     return model_resolve_bindings(m);
@@ -41,48 +41,30 @@ static void choose_types(struct model *m) {
     model_measure_pass(m);
 }
 
-static int open_files(struct model *m) {
-    TRY(model_config_load(&m->config, m->dir));
-    TRY(safetensors_open(&m->files, m->dir));
+static int open_parts(struct model *m) {
+    TRY(checkpoint_config(m->checkpoint, &m->config));
+    TRY(checkpoint_tensors(m->checkpoint, &m->files));
+    m->is_random = !m->files;
     TRY(bind_all(m));
     choose_types(m);
     return 0;
 }
 
-static int open_shape(struct model *m) {
-    m->is_random = true;
-    TRY(model_shape_load(&m->config, m->dir));
-    TRY(bind_all(m));
-    choose_types(m);
-    return 0;
-}
-
-static int open_with(int (*open)(struct model *), struct model **out, const char *dir, const char *name,
-                     struct device *device) {
+int model_open(struct model **out, const struct checkpoint *checkpoint, const char *name, struct device *device) {
     *out = NULL;
     struct model *m = calloc(1, sizeof *m);
-    if (!m || !(m->dir = strdup(dir))) {
-        free(m);
-        return err_set(ERR_MEMORY, "%s: out of memory", dir);
-    }
+    if (!m) return err_set(ERR_MEMORY, "%s: out of memory", checkpoint_name(checkpoint));
     snprintf(m->name, sizeof m->name, "%s", name);
+    m->checkpoint = checkpoint;
     m->device = device;
     m->ops = ops_for(device);
-    int rc = open(m);
+    int rc = open_parts(m);
     if (rc != 0) {
         model_close(m);
         return rc;
     }
     *out = m;
     return 0;
-}
-
-int model_open(struct model **out, const char *dir, const char *name, struct device *device) {
-    return open_with(open_files, out, dir, name, device);
-}
-
-int model_open_random(struct model **out, const char *shape, const char *name, struct device *device) {
-    return open_with(open_shape, out, shape, name, device);
 }
 
 void model_close(struct model *m) {
@@ -93,7 +75,6 @@ void model_close(struct model *m) {
     free(m->expert_lists);
     free(m->bindings);
     free(m->layers);
-    free(m->dir);
     free(m);
 }
 
@@ -239,7 +220,9 @@ static int upload_rope(struct model *m, struct stream *stream, int index) {
     const int positions = m->limits.rope_positions;
     size_t floats = rope_floats(m, r), each = (size_t)positions * (size_t)r->head_dim;
     float *table = malloc(floats * sizeof *table);
-    if (!table) return err_set(ERR_MEMORY, "%s: out of memory for a rope table of %zu numbers", m->dir, floats);
+    if (!table)
+        return err_set(ERR_MEMORY, "%s: out of memory for a rope table of %zu numbers", checkpoint_name(m->checkpoint),
+                       floats);
     model_config_rope(r, positions, 0, table);
     if (floats > each) model_config_rope(r, positions, positions, table + each);
     int rc = stream_copy(stream, m->rope[index], table, floats * sizeof *table);

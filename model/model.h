@@ -10,6 +10,7 @@
 #include "graphs/pool.h"
 #include "model/cache.h"
 #include "model/config.h"
+#include "model/files/checkpoint.h"
 #include "model/ops.h"
 
 struct model;
@@ -25,11 +26,10 @@ struct model_limits {
 
 enum logits_rows { LOGITS_NONE, LOGITS_LAST, LOGITS_ALL };
 
-/* Reads and validates config and tensors of DIR; every tensor's shape and type is checked, unknown tensors are
- * refused by name. Allocates (heap). `name` ("target", "draft") prefixes slice names. */
-int model_open(struct model **out, const char *dir, const char *name, struct device *device);
-/* The same without files: `shape` as model_shape_load takes it, random bf16 weights made by model_upload. */
-int model_open_random(struct model **out, const char *shape, const char *name, struct device *device);
+/* Reads and validates configuration and tensors of a checkpoint, which must outlive the model; every tensor's shape and type is
+ * checked, unknown tensors are refused by name. Without files the weights are random, bf16, made by model_upload. Allocates (heap).
+ * `name` ("target", "draft") prefixes slice names. */
+int model_open(struct model **out, const struct checkpoint *, const char *name, struct device *device);
 void model_close(struct model *);
 const struct model_config *model_get_config(const struct model *);
 const struct cache *model_get_cache(const struct model *);
@@ -76,11 +76,18 @@ struct prefill_buffers {
     int32_t pages_per_slot;
     bool (*interrupted)(void); /* asked before each chunk; true ends the prefill with ERR_INTERRUPTED. NULL: never */
     bool row_invariant; /* for tests: the decode's kernels, in chunks of at most graph_rows, which changes no bit */
+    struct rows live;   /* of the chunk that is being submitted */
 };
 int prefill_create(struct prefill_buffers *, struct device *); /* pinned memory and events; allocates */
 void prefill_destroy(struct prefill_buffers *, struct device *);
 int prefill_layout(struct prefill_buffers *, const struct device *, struct pool *); /* cuts inputs and workspace */
+int prefill_clear(struct prefill_buffers *, struct stream *); /* inputs of the dummy sequence, once page_table is set */
 int model_prefill(struct model *, struct stream *, struct prefill_buffers *, int32_t slot, const int32_t *tokens,
                   int first, int last);
+
+/* From here on model_prefill replays graphs of `set`, one for every multiple of PREFILL_PAD rows up to a chunk; the same bits as
+ * without. The set's build function calls model_build_prefill for keys of `kind`. All must outlive the model. */
+int model_add_prefill_graphs(struct model *, struct prefill_buffers *, struct graph_set *set, int kind);
+int model_build_prefill(struct model *, struct stream *, int count);
 
 #endif

@@ -3,9 +3,9 @@
 #define DUET_MODEL_MODEL_INTERNAL_H
 
 #include "model/cache.h"
+#include "model/files/safetensors.h"
 #include "model/model.h"
 #include "model/pass.h"
-#include "model/safetensors.h"
 
 /* A layer's weights, of which a family has some. */
 struct layer {
@@ -63,7 +63,7 @@ enum scratch {
 
 struct model {
     char name[16];
-    char *dir;
+    const struct checkpoint *checkpoint;
     struct device *device;
     const struct ops *ops;
     struct model_config config;
@@ -96,6 +96,9 @@ struct model {
     float *scratch[SCRATCHES];
     float *logits;                      /* where the head writes */
     struct pass passes[LOGITS_ALL + 1]; /* by enum logits_rows */
+    struct graph_set *prefill_graphs;   /* NULL: chunks run eagerly */
+    int prefill_kind;
+    struct prefill_buffers *prefill_inputs;
 };
 
 /* binder.c: looks every binding up in the files, and sets its weight; with random weights, its shape alone. Refuses tensors of the

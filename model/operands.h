@@ -9,13 +9,9 @@
 #include <stdint.h>
 
 #include "graphs/device.h"
+#include "model/dtype.h"
 
 enum { KV_PAGE = 256, ATTENTION_SPLIT = 64, ATTENTION_PARTS = 16, PREFILL_PAD = 64 };
-
-enum dtype { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
-static inline int dtype_bytes(enum dtype t) {
-    return t == DTYPE_F32 ? 4 : 2;
-}
 
 /* What one op writes and another reads. The residual stream, q and logits are f32 everywhere; what feeds a product is f32 on the
  * host and has the weights' 16-bit type on CUDA. */

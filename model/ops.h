@@ -116,7 +116,8 @@ struct op_logits {
 };
 
 /* The `chosen` experts of the largest logits, the lowest id on a tie, in that order; their weights are softmax over all experts or
- * over the chosen, then divided by their sum (renormalise), then times expert_scale of each. */
+ * over the chosen, then divided by their sum (renormalise), then times expert_scale of each. A row without a position chooses
+ * none: ids of -1, weights of 0, so that padding reads no weights. */
 struct op_route {
     struct rows rows;
     const float *logits; /* [T, E] */
@@ -130,7 +131,7 @@ struct op_route {
 /* Numbers that the lists of E experts and so many chosen pairs of row and expert take. */
 #define EXPERT_LISTS(experts, entries) (2 + (experts) + 2 * ((entries) > (experts) ? (entries) : (experts)))
 
-/* h[t, j, :] = activation(Wg_e y, Wu_e y) with biases, e = ids[t, j], y = norm(x[t, :]) */
+/* h[t, j, :] = activation(Wg_e y, Wu_e y) with biases, e = ids[t, j], y = norm(x[t, :]); nothing where e < 0 */
 struct op_experts_up {
     struct rows rows;
     const float *x; /* [T, D] */

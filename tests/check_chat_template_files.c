@@ -5,6 +5,7 @@
 
 #include "tests/chat_template_support.h"
 #include "tests/damage.h"
+#include "tests/tokenizer_support.h"
 
 /* tokenizer_config.json of the temporary directory. */
 static void write_config(const char *json) {
@@ -99,7 +100,7 @@ START_TEST(unknown_templates_are_refused_with_a_hint)
 {
     struct chat_template *t;
     write_template(strangers[_i]);
-    ck_assert_int_eq(chat_template_load(&t, temp_dir()), ERR_UNSUPPORTED);
+    ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t), ERR_UNSUPPORTED);
     ck_assert_ptr_null(t);
     check_sentence();
     ck_assert(strstr(err_message(), "/tokenizer_config.json: the chat template is none that duet knows"));
@@ -115,7 +116,7 @@ START_TEST(names_override_templates)
     write_template(strangers[0]);
     snprintf(names, sizeof names, "%s", chat_template_names());
     for (char *save, *name = strtok_r(names, ", ", &save); name; name = strtok_r(NULL, ", ", &save)) {
-        ck_ok(chat_template_by_name(&t, name, temp_dir()));
+        ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), name, &t));
         ck_assert_str_eq(chat_template_name(t), name);
         struct buf text = template_render(t, &user, 1, true);
         ck_assert_ptr_nonnull(strstr(text.data, "hi"));
@@ -123,7 +124,7 @@ START_TEST(names_override_templates)
         buf_free(&text);
         chat_template_free(t);
     }
-    ck_assert_int_eq(chat_template_by_name(&t, "gemma", temp_dir()), ERR_USAGE);
+    ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), "gemma", &t), ERR_USAGE);
     ck_assert_ptr_null(t);
     ck_assert_ptr_nonnull(strstr(err_message(), "'gemma', expected one of chatml"));
 }
@@ -133,7 +134,7 @@ START_TEST(family_tokens_stand_in_where_the_directory_names_none)
 {
     struct chat_message user = {"user", "hi", 2};
     struct chat_template *t;
-    ck_ok(chat_template_by_name(&t, "llama2", temp_dir()));
+    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), "llama2", &t));
     struct buf text = template_render(t, &user, 1, true);
     ck_assert_str_eq(text.data, "<s>[INST] hi [/INST]");
     ck_assert_str_eq(chat_template_end_of_turn(t), "</s>");
@@ -152,7 +153,7 @@ START_TEST(default_system_prompt_is_the_models_own)
         return;
     }
     for (int own = 0; own < 2; own++) {
-        ck_ok(chat_template_by_name(&t, own ? "qwen2.5" : "chatml", dir));
+        ck_ok(checkpoint_chat_template(test_checkpoint(dir), own ? "qwen2.5" : "chatml", &t));
         struct buf text = template_render(t, &user, 1, true);
         ck_assert_int_eq(strstr(text.data, "You are a helpful assistant.<|im_end|>\n") != NULL, own);
         buf_free(&text);
@@ -166,12 +167,30 @@ END_TEST
 START_TEST(no_template_means_completion)
 {
     struct chat_template *t = (void *)"";
-    ck_ok(chat_template_load(&t, temp_dir()));
+    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t));
     ck_assert_ptr_null(t);
     write_config("{\"bos_token\":\"<s>\",\"chat_template\":null}");
     t = (void *)"";
-    ck_ok(chat_template_load(&t, temp_dir()));
+    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t));
     ck_assert_ptr_null(t);
+}
+END_TEST
+
+/* Loop index: which file is a link to nothing. */
+START_TEST(a_link_that_leads_nowhere_is_an_error_that_names_it)
+{
+    static const char *const names[] = {"tokenizer_config.json", "chat_template.jinja"};
+    struct chat_template *t = (void *)"";
+    char path[256];
+    write_template(CHATML);
+    snprintf(path, sizeof path, "%s/%s", temp_dir(), names[_i]);
+    unlink(path);
+    ck_assert_int_eq(symlink("../blobs/pruned", path), 0);
+    ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t), ERR_IO);
+    ck_assert_ptr_null(t);
+    check_sentence();
+    ck_assert_msg(strstr(err_message(), names[_i]) && strstr(err_message(), "No such file"), "%s", err_message());
+    unlink(path);
 }
 END_TEST
 
@@ -219,7 +238,7 @@ START_TEST(wrong_types_are_refused_in_one_sentence)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct chat_template *t;
         write_config(cases[i].json);
-        ck_assert_int_eq(chat_template_load(&t, temp_dir()), ERR_FORMAT);
+        ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t), ERR_FORMAT);
         ck_assert_ptr_null(t);
         check_sentence();
         ck_assert_msg(strstr(err_message(), "/tokenizer_config.json: "), "%s", err_message());
@@ -233,9 +252,8 @@ START_TEST(content_may_hold_nul)
     struct chat_message user = {"user", "a\0b", 3};
     write_template(CHATML);
     struct chat_template *t = template_open(temp_dir());
-    struct buf text = template_render(t, &user, 1, true), next = {0};
+    struct buf text = template_render(t, &user, 1, true), next = template_next(t, &user, true, true);
     template_check_text(&text, "<|im_start|>user\na\0b<|im_end|>\n<|im_start|>assistant\n", 53);
-    ck_ok(chat_template_next(t, &user, true, true, &next));
     template_check_text(&next, "<|im_end|>\n<|im_start|>user\na\0b<|im_end|>\n<|im_start|>assistant\n", 64);
     buf_free(&text);
     buf_free(&next);
@@ -247,7 +265,7 @@ START_TEST(white_space_is_trimmed_as_python_does)
 {
     struct chat_message user = {"user", "\x1c\xe3\x80\x80 a\xe2\x80\x8b\xc2\x85\n", 12};
     struct chat_template *t;
-    ck_ok(chat_template_by_name(&t, "llama2", temp_dir()));
+    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), "llama2", &t));
     struct buf text = template_render(t, &user, 1, true);
     ck_assert_str_eq(text.data, "<s>[INST] a\xe2\x80\x8b [/INST]");
     buf_free(&text);
@@ -258,7 +276,7 @@ END_TEST
 START_TEST(impossible_conversations_are_refused)
 {
     struct chat_message tool = {"tool", "x", 1};
-    struct buf out = {0};
+    struct chat_text out = {{0}, {0}};
     write_template(CHATML);
     struct chat_template *t = template_open(temp_dir());
     ck_assert_int_eq(chat_template_render(t, NULL, 0, true, &out), ERR_USAGE);
@@ -266,8 +284,8 @@ START_TEST(impossible_conversations_are_refused)
     ck_assert_int_eq(chat_template_render(t, &tool, 1, true, &out), ERR_USAGE);
     ck_assert_str_eq(err_message(), "message 1 has the role 'tool', expected system, user or assistant");
     ck_assert_int_eq(chat_template_next(t, &tool, false, true, &out), ERR_USAGE);
-    ck_assert_uint_eq(out.len, 0);
-    buf_free(&out);
+    ck_assert_uint_eq(out.text.len, 0);
+    chat_text_free(&out);
     chat_template_free(t);
 }
 END_TEST
@@ -275,10 +293,11 @@ END_TEST
 static void use_damaged(const struct chat_template *t) {
     struct chat_message messages[] = {{"system", "s", 1}, {"user", " u ", 3}, {"assistant", "<think>t</think>a", 17}};
     for (int count = 1; count <= 3; count++) {
-        struct buf out = {0};
+        struct chat_text out = {{0}, {0}};
         chat_template_render(t, messages, count, count & 1, &out);
         ck_ok(chat_template_next(t, &messages[1], true, false, &out));
-        buf_free(&out);
+        ck_assert_uint_eq(out.text.len, out.plain.len);
+        chat_text_free(&out);
     }
 }
 
@@ -307,7 +326,7 @@ START_TEST(damaged_configurations_load_or_fail_with_one_line)
         text = json;
         if (i & 4) damage_text(&chance, &text); /* the file around it */
         damage_write_file(path, buf_text(&text), text.len);
-        if (chat_template_load(&t, temp_dir()) != 0) {
+        if (checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t) != 0) {
             check_sentence();
             ck_assert_ptr_null(t);
         } else if (t) {
@@ -317,6 +336,33 @@ START_TEST(damaged_configurations_load_or_fail_with_one_line)
         chat_template_free(t);
     }
     buf_free(&text);
+}
+END_TEST
+
+static void check_slow_template(const char *jinja, const char *name, const char *kind) {
+    struct chat_template *t;
+    write_template(jinja);
+    int64_t start = tokenizer_cpu_us();
+    if (name)
+        ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), name, &t));
+    else
+        ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t));
+    ck_assert_int_lt(tokenizer_cpu_us() - start, 2000000); /* measured: 0.02 s */
+    ck_assert_str_eq(chat_template_name(t), kind);
+    chat_template_free(t);
+}
+
+START_TEST(templates_take_no_quadratic_time)
+{
+    struct buf jinja = {0};
+    buf_puts(&jinja, "{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\n");
+    while (jinja.len < 900000) buf_puts(&jinja, "<|x"); /* a marker that never closes */
+    buf_puts(&jinja, "<|im_end|>\\n' }}{% endif %}" CHATML);
+    check_slow_template(jinja.data, NULL, "chatml");
+    buf_clear(&jinja);
+    while (jinja.len < 900000) buf_puts(&jinja, "<|im_start|>system\n"); /* a turn that never closes */
+    check_slow_template(jinja.data, "qwen2.5", "qwen2.5");
+    buf_free(&jinja);
 }
 END_TEST
 
@@ -333,12 +379,14 @@ Suite *check_chat_template_files(void) {
 
     TCase *files = tcase_create("files");
     tcase_add_test(files, no_template_means_completion);
+    tcase_add_loop_test(files, a_link_that_leads_nowhere_is_an_error_that_names_it, 0, 2);
     tcase_add_test(files, lists_and_separate_files_are_read);
     tcase_add_test(files, wrong_types_are_refused_in_one_sentence);
     tcase_add_test(files, content_may_hold_nul);
     tcase_add_test(files, white_space_is_trimmed_as_python_does);
     tcase_add_test(files, impossible_conversations_are_refused);
     tcase_add_test(files, damaged_configurations_load_or_fail_with_one_line);
+    tcase_add_test(files, templates_take_no_quadratic_time);
     suite_add_tcase(suite, files);
     return suite;
 }

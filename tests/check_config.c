@@ -41,7 +41,7 @@ static int load(struct model_config *out, const char *changes, const char *gener
     buf_free(&text);
     cJSON_Delete(root);
     cJSON_Delete(other);
-    return model_config_load(out, temp_dir());
+    return checkpoint_config(test_checkpoint(temp_dir()), out);
 }
 
 static void refuse(const char *changes, int code, const char *words) {
@@ -370,7 +370,7 @@ END_TEST
 START_TEST(errors_name_the_file)
 {
     struct model_config c;
-    ck_assert_int_eq(model_config_load(&c, "/nonexistent"), ERR_IO);
+    ck_assert_int_eq(checkpoint_config(test_checkpoint("/nonexistent"), &c), ERR_IO);
     ck_assert_ptr_eq(strstr(err_message(), "/nonexistent/config.json: "), err_message());
     ck_assert_int_eq(load(&c, "{}", "[]"), ERR_FORMAT);
     ck_assert_ptr_nonnull(strstr(err_message(), "/generation_config.json: is no JSON object"));
@@ -448,7 +448,7 @@ START_TEST(real_configurations_are_read)
     static const char *const names[] = {"llama-gqa-tied", "llama-mha-untied",   "llama-mqa-headdim32", "mistral-swa",
                                         "qwen2-bias",     "llama3-rope-scaled", "qwen3-qknorm"};
     struct model_config c;
-    ck_ok(model_config_load(&c, asset_path("target")));
+    ck_ok(checkpoint_config(test_checkpoint(asset_path("target")), &c));
     ck_assert(c.vocab == 4096 && c.width == 320 && c.layers == 9 && c.bos_id == 0 && c.tied);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char relative[128];
@@ -458,7 +458,7 @@ START_TEST(real_configurations_are_read)
             skip("no shared checkpoints");
             return;
         }
-        ck_ok(model_config_load(&c, dir));
+        ck_ok(checkpoint_config(test_checkpoint(dir), &c));
         ck_assert(c.width == 64 && c.vocab == 512 && c.end_count == 1 && c.end_ids[0] == 2);
         ck_assert_int_eq(c.layer[0].window, strcmp(names[i], "mistral-swa") == 0 ? 16 : 0);
         ck_assert_int_eq(c.rope[0].type, strcmp(names[i], "llama3-rope-scaled") == 0 ? ROPE_LLAMA3 : ROPE_DEFAULT);
@@ -511,7 +511,7 @@ START_TEST(damaged_configurations_load_sound_or_fail_with_a_sentence)
             damage_text(&damage, &text);
             damage_write_file(of_generation ? generation_path : path, text.data, text.len);
             err_set(ERR_INTERNAL, "%s", "");
-            if (model_config_load(&c, temp_dir()) == 0) {
+            if (checkpoint_config(test_checkpoint(temp_dir()), &c) == 0) {
                 check_accepted(&c);
                 accepted++;
             } else {

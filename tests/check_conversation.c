@@ -92,10 +92,10 @@ START_TEST(without_a_template_text_is_continued_as_it_stands)
     struct ids first = talk_history(&t);
     talk_say_cut(&t, " and then", 5, ANSWER);
     struct ids second = talk_history(&t);
-    ck_ok(tokenizer_encode(tokenizer, "Once upon a time", 16, true, &expected));
+    ck_ok(tokenizer_encode(tokenizer, "Once upon a time", 16, &(struct encode_options){.special = true}, &expected));
     ck_assert_uint_eq(first.len, expected.len + 7);
     ck_assert_int_eq(memcmp(first.data, expected.data, expected.len * sizeof *expected.data), 0);
-    ck_ok(tokenizer_encode(tokenizer, " and then", 9, false, &first));
+    ck_ok(tokenizer_encode(tokenizer, " and then", 9, NULL, &first));
     ck_assert_uint_eq(second.len, first.len + 5);
     ck_assert_int_eq(memcmp(second.data, first.data, first.len * sizeof *first.data), 0);
     ck_assert_int_eq(conversation_set_system(t.conversation, "x", 1), ERR_USAGE);

@@ -25,7 +25,7 @@ START_TEST(a_full_context_drops_the_oldest_turns_and_keeps_the_system_prompt)
     ck_assert_int_eq(conversation_turns(t.conversation), turns - dropped);
     struct ids history = talk_history(&t), head = {0};
     const char *start = "<|im_start|>system\nYou are kind.<|im_end|>\n<|im_start|>user\n";
-    ck_ok(tokenizer_encode(engine_tokenizer(t.engine), start, strlen(start), false, &head));
+    ck_ok(tokenizer_encode(engine_tokenizer(t.engine), start, strlen(start), NULL, &head));
     ck_assert_int_eq(memcmp(history.data, head.data, head.len * sizeof *head.data), 0);
     ids_free(&history);
     ids_free(&head);

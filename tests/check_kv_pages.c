@@ -75,6 +75,25 @@ START_TEST(giving_what_is_not_taken_changes_nothing_and_says_so)
 }
 END_TEST
 
+START_TEST(a_shared_page_is_free_when_its_last_owner_gives_it)
+{
+    struct kv_pages *p = create(4);
+    int32_t out[3], again[1];
+    ck_ok(kv_pages_take(p, 2, out));
+    ck_ok(kv_pages_share(p, 1, out));
+    kv_pages_give(p, 2, out);
+    ck_assert_int_eq(kv_pages_free_count(p), 2);
+    ck_assert_int_eq(kv_pages_share(p, 2, out), ERR_INTERNAL); /* the second is free; the first gets no owner */
+    ck_ok(kv_pages_take(p, 1, again));
+    ck_assert_int_eq(again[0], 2);
+    kv_pages_give(p, 1, out);
+    ck_assert_int_eq(kv_pages_free_count(p), 2);
+    ck_ok(kv_pages_take(p, 1, again));
+    ck_assert_int_eq(again[0], 1);
+    kv_pages_destroy(p);
+}
+END_TEST
+
 START_TEST(no_page_is_lost_or_owned_twice_in_a_long_run)
 {
     enum { PAGES = 70, SLOTS = 8, MOST = 20 };
@@ -137,6 +156,7 @@ Suite *check_kv_pages(void) {
     tcase_add_test(pages, take_is_all_or_none);
     tcase_add_test(pages, pages_come_ascending_from_the_lowest_free);
     tcase_add_test(pages, giving_what_is_not_taken_changes_nothing_and_says_so);
+    tcase_add_test(pages, a_shared_page_is_free_when_its_last_owner_gives_it);
     tcase_add_test(pages, no_page_is_lost_or_owned_twice_in_a_long_run);
     tcase_add_test(pages, an_arena_needs_its_dummy_page);
     tcase_add_test(pages, pages_for_rounds_up);

@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "cli/cli.h"
-#include "model/shape.h"
+#include "model/files/shape.h"
 #include "tests/engine_support.h"
 #include "tests/faulty_host.h"
 #include "tests/program.h"

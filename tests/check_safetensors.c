@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 #include "tests/damage.h"
 #include "tests/support.h"
 
@@ -37,12 +37,12 @@ static void remove_files(void) {
 
 static int open_header(struct safetensors **out, const char *header, size_t bytes) {
     put("model.safetensors", header, bytes);
-    return safetensors_open(out, temp_dir());
+    return checkpoint_tensors(test_checkpoint(temp_dir()), out);
 }
 
 static void expect_refusal(int code, const char *file, const char *words) {
     struct safetensors *s = (struct safetensors *)&s;
-    int rc = safetensors_open(&s, temp_dir());
+    int rc = checkpoint_tensors(test_checkpoint(temp_dir()), &s);
     ck_assert_msg(rc == code, "code %d, expected %d (%s)", rc, code, words);
     ck_assert_ptr_null(s);
     check_sentence();
@@ -118,7 +118,10 @@ START_TEST(weight_checks_shape_and_dtype_and_names_the_file)
         int dims;
         const char *words;
     } wrong[] = {
-        {"b.weight", {3, 2}, 2, "model.safetensors: tensor 'b.weight' is [2, 3] BF16, expected [3, 2] BF16, F16 or F32"},
+        {"b.weight",
+         {3, 2},
+         2,
+         "model.safetensors: tensor 'b.weight' is [2, 3] BF16, expected [3, 2] BF16, F16 or F32"},
         {"b.weight", {6}, 1, "tensor 'b.weight' is [2, 3] BF16, expected [6] BF16, F16 or F32"},
         {"b.weight", {3}, 1, "expected [3]"},
         {"a", {2, 1}, 2, "tensor 'a' is [2] F32, expected [2, 1]"},
@@ -270,7 +273,7 @@ START_TEST(shards_make_one_sorted_list)
 {
     struct safetensors *s;
     put_shards(good_index);
-    ck_ok(safetensors_open(&s, temp_dir()));
+    ck_ok(checkpoint_tensors(test_checkpoint(temp_dir()), &s));
     ck_assert_int_eq(safetensors_count(s), 3);
     ck_assert_str_eq(safetensors_at(s, 1)->name, "y");
     ck_assert_str_eq(safetensors_at(s, 1)->file, path_of("b.safetensors"));
@@ -355,7 +358,7 @@ START_TEST(real_checkpoints_open_with_their_weights)
     struct safetensors *s;
     const struct tensor *t;
     enum dtype format;
-    ck_ok(safetensors_open(&s, asset_path("draft")));
+    ck_ok(checkpoint_tensors(test_checkpoint(asset_path("draft")), &s));
     ck_assert_int_eq(safetensors_count(s), 20);
     ck_ok(safetensors_expect(s, "model.embed_tokens.weight", (const int64_t[]){4096, 128}, 2, &t, &format));
     ck_assert_int_eq(format, DTYPE_BF16);
@@ -367,7 +370,7 @@ START_TEST(real_checkpoints_open_with_their_weights)
             skip("no shared models");
             return;
         }
-        ck_ok(safetensors_open(&s, dir));
+        ck_ok(checkpoint_tensors(test_checkpoint(dir), &s));
         ck_assert_ptr_nonnull(safetensors_find(s, "model.norm.weight"));
         read_everything(s, false);
         safetensors_close(s);
@@ -379,7 +382,7 @@ END_TEST
 static void try_open(int *accepted, int *refused) {
     struct safetensors *s;
     err_set(ERR_INTERNAL, "%s", "");
-    if (safetensors_open(&s, temp_dir()) == 0) {
+    if (checkpoint_tensors(test_checkpoint(temp_dir()), &s) == 0) {
         read_everything(s, true);
         ++*accepted;
     } else {

@@ -1,8 +1,8 @@
 /* Acceptance figures, worked by hand. */
 #include <math.h>
 
-#include "tests/support.h"
 #include "base/json.h"
+#include "tests/support.h"
 #include "verify/stats.h"
 
 /* The sums of expectations are multiples of the overlap, so that they cannot be taken for each other. */

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "tests/damage.h"
 #include "tests/tokenizer_support.h"
@@ -20,13 +19,6 @@ static void check_ids(const struct ids *got, const cJSON *want, const char *abou
 }
 
 /* --- against the reference library ------------------------------------------------------------------------- */
-
-/* Time of this process alone, so that a busy machine does not count. */
-static int64_t cpu_us(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 static const char *const sets[] = {"pair",        "smollm2",          "qwen3",           "llama3", "llama2",
                                    "stories260K", "babyllama-tok105", "babyllama-tok361"};
@@ -115,11 +107,11 @@ START_TEST(large_vocabulary_loads_and_encodes_fast)
     text.len = fread(text.data, 1, 2 << 20, f);
     fclose(f);
     for (int i = 2; i <= 4; i++) { /* qwen3, llama3, llama2 */
-        int64_t start = cpu_us();
+        int64_t start = tokenizer_cpu_us();
         struct tokenizer *t = load_set(i);
-        int64_t loaded = cpu_us();
+        int64_t loaded = tokenizer_cpu_us();
         struct ids ids = tokenizer_encode_all(t, text.data, text.len, false);
-        int64_t encoded = cpu_us();
+        int64_t encoded = tokenizer_cpu_us();
         struct buf back = tokenizer_decode_all(t, &ids, false);
         tokenizer_check_text(&back, &text);
         /* Measured 0.2 s and 0.1 s; the limits leave room for sanitizers. */
@@ -215,9 +207,9 @@ START_TEST(long_words_take_no_quadratic_time)
     for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
         struct buf text = {0};
         while (text.len < 300000) buf_puts(&text, units[u]);
-        int64_t start = cpu_us();
+        int64_t start = tokenizer_cpu_us();
         struct ids ids = tokenizer_encode_all(t, text.data, text.len, false);
-        ck_assert_int_lt(cpu_us() - start, 3000000);
+        ck_assert_int_lt(tokenizer_cpu_us() - start, 3000000);
         struct buf back = tokenizer_decode_all(t, &ids, false);
         tokenizer_check_text(&back, &text);
         ids_free(&ids);
@@ -233,7 +225,7 @@ static void *encode_and_decode(void *tokenizer) {
     for (int i = 0; i < 200; i++) {
         struct ids ids = {0};
         struct buf back = {0};
-        if (tokenizer_encode(tokenizer, text, sizeof text - 1, false, &ids) != 0) return "encode";
+        if (tokenizer_encode(tokenizer, text, sizeof text - 1, NULL, &ids) != 0) return "encode";
         if (tokenizer_decode(tokenizer, ids.data, ids.len, false, &back) != 0) return "decode";
         if (back.len != sizeof text - 1 || memcmp(back.data, text, back.len) != 0) return "text";
         ids_free(&ids);
@@ -261,7 +253,7 @@ START_TEST(text_that_is_no_utf8_is_refused)
     struct tokenizer *t = tokenizer_open(asset_path("target"));
     struct ids ids = {0};
     ids_push(&ids, 7);
-    ck_assert_int_eq(tokenizer_encode(t, "ab\xff", 3, false, &ids), ERR_FORMAT);
+    ck_assert_int_eq(tokenizer_encode(t, "ab\xff", 3, NULL, &ids), ERR_FORMAT);
     ck_assert_str_eq(err_message(), "the text is not valid UTF-8");
     ck_assert_uint_eq(ids.len, 1);
     ids_free(&ids);
@@ -310,7 +302,7 @@ static const char *const seeds[] = {
 static void try_damaged(void) {
     static const char *const texts[] = {"", " ab  a\xc3\xa9 12's <s> <y>x\n", "\xf0\x9f\x98\x80<|end|>ab\xc2\xa0"};
     struct tokenizer *t;
-    int rc = tokenizer_load(&t, temp_dir());
+    int rc = checkpoint_tokenizer(test_checkpoint(temp_dir()), &t);
     if (rc != 0) {
         ck_assert_ptr_null(t);
         check_sentence();
@@ -319,7 +311,8 @@ static void try_damaged(void) {
     }
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct ids ids = {0};
-        if (tokenizer_encode(t, texts[i], strlen(texts[i]), true, &ids) == 0) tokenizer_check_streaming(t, &ids, i & 1);
+        if (tokenizer_encode(t, texts[i], strlen(texts[i]), &(struct encode_options){.special = true}, &ids) == 0)
+            tokenizer_check_streaming(t, &ids, i & 1);
         ids_free(&ids);
     }
     struct ids all = {0};

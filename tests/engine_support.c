@@ -72,7 +72,8 @@ struct request ids_request(const int32_t *ids, size_t n, int max_tokens) {
 
 struct request text_request(const struct engine *e, const char *text, int max_tokens) {
     struct request r = {.generation = greedy(max_tokens)};
-    ck_ok(tokenizer_encode(engine_tokenizer(e), text, strlen(text), true, &r.prompt));
+    ck_ok(tokenizer_encode(engine_tokenizer(e), text, strlen(text), &(struct encode_options){.special = true},
+                           &r.prompt));
     return r;
 }
 

@@ -34,6 +34,34 @@ bool test_device_is_host(void) {
     return strcmp(test_device(), "host") == 0;
 }
 
+/* --- checkpoints -------------------------------------------------------------------------------------------- */
+
+struct known {
+    struct checkpoint *checkpoint;
+    struct known *next;
+};
+
+static const struct checkpoint *find(struct known **list, const char *name,
+                                     struct checkpoint *(*open)(const char *name)) {
+    for (struct known *k = *list; k; k = k->next)
+        if (strcmp(checkpoint_name(k->checkpoint), name) == 0) return k->checkpoint;
+    struct known *k = malloc(sizeof *k);
+    ck_assert_ptr_nonnull(k);
+    *k = (struct known){open(name), *list};
+    *list = k;
+    return k->checkpoint;
+}
+
+const struct checkpoint *test_checkpoint(const char *dir) {
+    static struct known *list;
+    return find(&list, dir, checkpoint_open);
+}
+
+const struct checkpoint *test_shape(const char *shape) {
+    static struct known *list;
+    return find(&list, shape, checkpoint_open_shape);
+}
+
 bool test_is_small(void) {
     return SANITIZED || getenv("DUET_TEST_SMALL") != NULL;
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "model/files/checkpoint.h"
 
 /* Builds with sanitizers are some ten times slower: long loops of a test may take fewer turns there. */
 #ifdef __SANITIZE_ADDRESS__
@@ -37,6 +38,9 @@ const char *test_device(void);
 bool test_device_is_host(void);
 /* Prints "skipped: CLAIM (REASON)" once; the caller returns. */
 void skip(const char *reason);
+/* The checkpoint in a directory, and one of a shape: the same object for the same name, which is never closed. */
+const struct checkpoint *test_checkpoint(const char *dir);
+const struct checkpoint *test_shape(const char *shape);
 /* A fresh temporary directory, removed at exit of the process that made it. Static buffer. */
 const char *temp_dir(void);
 

@@ -28,7 +28,7 @@ static struct engine *open_engine(const char *target, int k, int context) {
 
 struct talk talk_open_target(const char *target, int k, int context, bool with_template) {
     struct talk t = {.engine = open_engine(target, k, context), .plain = open_engine(target, 0, context)};
-    if (with_template) ck_ok(chat_template_load(&t.chat_template, target));
+    if (with_template) ck_ok(checkpoint_chat_template(test_checkpoint(target), NULL, &t.chat_template));
     struct conversation_options options = {.engine = t.engine, .chat_template = t.chat_template};
     ck_ok(conversation_create(&t.conversation, &options));
     return t;
@@ -136,11 +136,12 @@ struct ids talk_rendered(const struct talk *t, const char *question) {
         messages[count++] = (struct chat_message){"assistant", buf_text(a), a->len};
     }
     messages[count++] = (struct chat_message){"user", question, strlen(question)};
-    struct buf text = {0};
+    struct chat_text text = {{0}, {0}};
     struct ids ids = {0};
     ck_ok(chat_template_render(t->chat_template, messages, count, false, &text));
-    ck_ok(tokenizer_encode(engine_tokenizer(t->engine), buf_text(&text), text.len, false, &ids));
-    buf_free(&text);
+    struct encode_options options = {.plain = text.plain.data};
+    ck_ok(tokenizer_encode(engine_tokenizer(t->engine), text.text.data, text.text.len, &options, &ids));
+    chat_text_free(&text);
     return ids;
 }
 

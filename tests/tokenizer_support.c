@@ -3,12 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/damage.h"
 
 struct tokenizer *tokenizer_open(const char *dir) {
     struct tokenizer *t;
-    ck_ok(tokenizer_load(&t, dir));
+    ck_ok(checkpoint_tokenizer(test_checkpoint(dir), &t));
     return t;
 }
 
@@ -26,7 +27,7 @@ struct tokenizer *tokenizer_load_text(const char *json) {
 void tokenizer_refuse_text(const char *json, int code, const char *part) {
     struct tokenizer *t = (void *)json;
     tokenizer_write(json, strlen(json));
-    ck_assert_int_eq(tokenizer_load(&t, temp_dir()), code);
+    ck_assert_int_eq(checkpoint_tokenizer(test_checkpoint(temp_dir()), &t), code);
     ck_assert_ptr_null(t);
     ck_assert_msg(strstr(err_message(), "/tokenizer.json: "), "%s", err_message());
     ck_assert_msg(strstr(err_message(), part), "'%s' lacks '%s'", err_message(), part);
@@ -34,7 +35,7 @@ void tokenizer_refuse_text(const char *json, int code, const char *part) {
 
 struct ids tokenizer_encode_all(const struct tokenizer *t, const char *text, size_t n, bool special) {
     struct ids ids = {0};
-    ck_ok(tokenizer_encode(t, text, n, special, &ids));
+    ck_ok(tokenizer_encode(t, text, n, &(struct encode_options){.special = special}, &ids));
     return ids;
 }
 
@@ -66,4 +67,10 @@ void tokenizer_check_streaming(const struct tokenizer *t, const struct ids *ids,
     detokenizer_free(d);
     buf_free(&streamed);
     buf_free(&whole);
+}
+
+int64_t tokenizer_cpu_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }

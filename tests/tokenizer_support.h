@@ -3,7 +3,7 @@
 #define DUET_TESTS_TOKENIZER_SUPPORT_H
 
 #include "base/json.h"
-#include "model/tokenizer.h"
+#include "model/text/tokenizer.h"
 #include "tests/support.h"
 
 #define MARK "\xe2\x96\x81" /* U+2581, a space in the sentencepiece dialect */
@@ -19,5 +19,8 @@ struct buf tokenizer_decode_all(const struct tokenizer *, const struct ids *, bo
 void tokenizer_check_text(const struct buf *got, const struct buf *want);
 /* Streams the ids: every piece is whole characters, and all of them make the text of tokenizer_decode. */
 void tokenizer_check_streaming(const struct tokenizer *, const struct ids *, bool skip_special);
+
+/* Time of this process alone, so that a busy machine does not count. */
+int64_t tokenizer_cpu_us(void);
 
 #endif

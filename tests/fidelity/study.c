@@ -82,7 +82,8 @@ static struct request request_of(const struct study *s, int prompt) {
 static void make_prompts(struct study *s, struct engine *e) {
     const struct tokenizer *tokenizer = engine_tokenizer(e);
     struct ids all = {0};
-    if (tokenizer) ck_ok(tokenizer_encode(tokenizer, story, strlen(story), true, &all));
+    if (tokenizer)
+        ck_ok(tokenizer_encode(tokenizer, story, strlen(story), &(struct encode_options){.special = true}, &all));
     for (uint32_t i = 0; !tokenizer && i < 512; i++)
         ids_push(&all, 3 + (int32_t)(philox_word(9, i, 0, 0) % (uint32_t)(engine_info(e).vocab - 3)));
     for (int i = 0; i < STUDY_PROMPTS; i++) {

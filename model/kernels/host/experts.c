@@ -26,17 +26,19 @@ static struct weight expert(const struct experts *e, int index) {
 static void sort_entries(const struct op_experts_up *op, int entries) {
     int32_t *start = op->lists + 1, *entry = start + op->experts + 1, *next = entry + entries;
     memset(start, 0, ((size_t)op->experts + 1) * sizeof *start);
-    for (int i = 0; i < entries; i++) start[op->ids[i] + 1]++;
+    for (int i = 0; i < entries; i++)
+        if (op->ids[i] >= 0) start[op->ids[i] + 1]++;
     for (int e = 0; e < op->experts; e++) start[e + 1] += start[e];
     memcpy(next, start, (size_t)op->experts * sizeof *next);
-    for (int i = 0; i < entries; i++) entry[next[op->ids[i]]++] = i;
+    for (int i = 0; i < entries; i++)
+        if (op->ids[i] >= 0) entry[next[op->ids[i]]++] = i;
 }
 
 /* The rows of x that entries belong to, behind the cursors of sort_entries, which are used up. */
 static const int32_t *rows_of_entries(const struct op_experts_up *op, int entries) {
     const int32_t *entry = op->lists + 1 + op->experts + 1;
     int32_t *row = op->lists + 1 + op->experts + 1 + entries;
-    for (int i = 0; i < entries; i++) row[i] = entry[i] / op->chosen;
+    for (int i = 0; i < op->lists[1 + op->experts]; i++) row[i] = entry[i] / op->chosen;
     return row;
 }
 
@@ -82,9 +84,10 @@ static void add_experts(const struct op_experts_down *op, int row) {
     const size_t width = (size_t)op->width, chosen = (size_t)op->chosen;
     const float *sums = op->sums + (size_t)row * chosen * width, *weights = op->weights + (size_t)row * chosen;
     float *x = op->x + (size_t)row * width;
+    const bool has_experts = op->ids[(size_t)row * chosen] >= 0;
     for (size_t i = 0; i < width; i++) {
         float sum = 0;
-        for (size_t j = 0; j < chosen; j++) sum += weights[j] * sums[j * width + i];
+        for (size_t j = 0; has_experts && j < chosen; j++) sum += weights[j] * sums[j * width + i];
         x[i] = op->stores ? sum : x[i] + sum;
     }
 }

@@ -34,6 +34,10 @@ static void route_row(const struct op_route *op, int row) {
     const float *logits = op->logits + (size_t)row * (size_t)op->experts;
     int32_t *ids = op->ids + (size_t)row * (size_t)op->chosen;
     float *weights = op->weights + (size_t)row * (size_t)op->chosen;
+    if (op->rows.positions[row] < 0) {
+        for (int i = 0; i < op->chosen; i++) ids[i] = -1, weights[i] = 0;
+        return;
+    }
     for (int i = 0; i < op->chosen; i++) ids[i] = next_expert(logits, op->experts, ids, i);
     weigh(op, logits, ids, weights);
     const struct weight *scale = &op->expert_scale;

@@ -1,0 +1,168 @@
+#include "model/files/checkpoint.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "model/files/shape.h"
+
+struct checkpoint_kind {
+    int (*config)(const struct checkpoint *, struct model_config *);
+    /* NULL, here and below: there is none. */
+    int (*tensors)(const struct checkpoint *, struct safetensors **);
+    int (*tokenizer)(const struct checkpoint *, struct tokenizer **);
+    struct chat_source (*chat)(const struct checkpoint *, struct buf *config, struct buf *jinja);
+    bool (*holds)(const struct checkpoint *, const struct stat *);
+};
+
+struct checkpoint {
+    const struct checkpoint_kind *kind;
+    char *name;
+};
+
+/* --- Hugging Face: a directory --------------------------------------------------------------------------------- */
+
+/* The path of a file of the directory; NULL where nothing has this name. */
+static const char *find(const struct checkpoint *c, const char *file, struct buf *path) {
+    buf_clear(path);
+    buf_printf(path, "%s/%s", c->name, file);
+    return file_exists(buf_text(path)) ? buf_text(path) : NULL;
+}
+
+static int read_config(const struct checkpoint *c, struct model_config *out) {
+    struct buf config = {0}, generation = {0};
+    (void)find(c, "config.json", &config); /* reading it says what is wrong */
+    int rc = model_config_load(out, buf_text(&config), find(c, "generation_config.json", &generation));
+    buf_free(&config);
+    buf_free(&generation);
+    return rc;
+}
+
+static int open_tensors(const struct checkpoint *c, struct safetensors **out) {
+    struct buf path = {0};
+    bool is_there = find(c, "model.safetensors", &path) || find(c, "model.safetensors.index.json", &path);
+    int rc = is_there ? safetensors_open(out, buf_text(&path))
+                      : err_set(ERR_IO, "%s: has neither model.safetensors nor model.safetensors.index.json", c->name);
+    buf_free(&path);
+    return rc;
+}
+
+static int read_tokenizer(const struct checkpoint *c, struct tokenizer **out) {
+    struct buf path = {0};
+    int rc = find(c, "tokenizer.json", &path) ? tokenizer_load(out, buf_text(&path)) : 0;
+    buf_free(&path);
+    return rc;
+}
+
+static struct chat_source chat_of(const struct checkpoint *c, struct buf *config, struct buf *jinja) {
+    return (struct chat_source){find(c, "tokenizer_config.json", config), find(c, "chat_template.jinja", jinja)};
+}
+
+static bool ends_with(const char *name, const char *end) {
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+/* What people would miss, whether duet reads it or not. */
+static bool is_model_file(const char *name) {
+    static const char *const names[] = {
+        "config.json",         "generation_config.json",  "tokenizer.json",     "tokenizer_config.json",
+        "chat_template.jinja", "special_tokens_map.json", "added_tokens.json",  "vocab.json",
+        "merges.txt",          "tokenizer.model",         "chat_template.json",
+    };
+    static const char *const ends[] = {".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".gguf"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(name, ends[i])) return true;
+    return false;
+}
+
+static bool directory_holds(const struct checkpoint *c, const struct stat *file) {
+    DIR *folder = opendir(c->name);
+    bool found = false;
+    for (struct dirent *entry = folder ? readdir(folder) : NULL; entry && !found; entry = readdir(folder)) {
+        struct stat st;
+        found = is_model_file(entry->d_name) && fstatat(dirfd(folder), entry->d_name, &st, 0) == 0 &&
+                st.st_dev == file->st_dev && st.st_ino == file->st_ino;
+    }
+    if (folder) closedir(folder);
+    return found;
+}
+
+static const struct checkpoint_kind huggingface = {
+    .config = read_config,
+    .tensors = open_tensors,
+    .tokenizer = read_tokenizer,
+    .chat = chat_of,
+    .holds = directory_holds,
+};
+
+/* --- a shape ---------------------------------------------------------------------------------------------------- */
+
+static int shape_config(const struct checkpoint *c, struct model_config *out) {
+    return model_shape_load(out, c->name);
+}
+
+static const struct checkpoint_kind shape = {.config = shape_config};
+
+/* --- any -------------------------------------------------------------------------------------------------------- */
+
+static struct checkpoint *open_kind(const struct checkpoint_kind *kind, const char *name) {
+    struct checkpoint *c = memory_resize(NULL, sizeof *c);
+    *c = (struct checkpoint){kind, memory_copy_text(name)};
+    return c;
+}
+
+struct checkpoint *checkpoint_open(const char *dir) {
+    return open_kind(&huggingface, dir);
+}
+
+struct checkpoint *checkpoint_open_shape(const char *name) {
+    return open_kind(&shape, name);
+}
+
+void checkpoint_close(struct checkpoint *c) {
+    if (!c) return;
+    free(c->name);
+    free(c);
+}
+
+const char *checkpoint_name(const struct checkpoint *c) {
+    return c->name;
+}
+
+bool checkpoint_has_files(const struct checkpoint *c) {
+    return c->kind->tensors != NULL;
+}
+
+int checkpoint_config(const struct checkpoint *c, struct model_config *out) {
+    return c->kind->config(c, out);
+}
+
+int checkpoint_tensors(const struct checkpoint *c, struct safetensors **out) {
+    *out = NULL;
+    return c->kind->tensors ? c->kind->tensors(c, out) : 0;
+}
+
+int checkpoint_tokenizer(const struct checkpoint *c, struct tokenizer **out) {
+    *out = NULL;
+    return c->kind->tokenizer ? c->kind->tokenizer(c, out) : 0;
+}
+
+int checkpoint_chat_template(const struct checkpoint *c, const char *name, struct chat_template **out) {
+    struct buf config = {0}, jinja = {0};
+    struct chat_source source = c->kind->chat ? c->kind->chat(c, &config, &jinja) : (struct chat_source){0};
+    int rc = chat_template_load(out, name, &source);
+    buf_free(&config);
+    buf_free(&jinja);
+    return rc;
+}
+
+bool checkpoint_holds(const struct checkpoint *c, const struct stat *file) {
+    return c->kind->holds && c->kind->holds(c, file);
+}

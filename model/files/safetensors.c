@@ -1,0 +1,238 @@
+#include "model/files/safetensors.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "model/files/safetensors_shard.h"
+
+struct safetensors {
+    char *source; /* the path of the one file or of the index, for messages */
+    struct shard *shards;
+    int shard_count;
+    const struct tensor **tensors; /* sorted by name */
+    int count;
+};
+
+static int out_of_memory(void) {
+    return err_set(ERR_MEMORY, "out of memory for the list of tensors");
+}
+
+/* ---- the index ---- */
+
+/* One entry of weight_map; both strings belong to the JSON tree. */
+struct place {
+    const char *name, *file;
+};
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(((const struct place *)a)->name, ((const struct place *)b)->name);
+}
+
+static int compare_files(const void *a, const void *b) {
+    return strcmp(((const struct place *)a)->file, ((const struct place *)b)->file);
+}
+
+static int read_places(struct place *places, const cJSON *map) {
+    for (const cJSON *item = map->child; item; item = item->next) {
+        if (!cJSON_IsString(item)) return err_set(ERR_FORMAT, "weight_map names no file for tensor '%s'", item->string);
+        const char *file = item->valuestring;
+        if (!*file || strchr(file, '/') || strcmp(file, ".") == 0 || strcmp(file, "..") == 0)
+            return err_set(ERR_FORMAT, "tensor '%s' is placed in '%s', which is no file of this directory",
+                           item->string, file);
+        *places++ = (struct place){item->string, file};
+    }
+    return 0;
+}
+
+/* Of the source's path, what lies before the file's name, slash included. */
+static int folder_length(const struct safetensors *s) {
+    const char *slash = strrchr(s->source, '/');
+    return slash ? (int)(slash + 1 - s->source) : 0;
+}
+
+/* Opens every file that `places`, sorted by file, names. */
+static int open_shards(struct safetensors *s, const struct place *places, int count) {
+    struct buf path = {0};
+    int rc = 0;
+    s->shards = calloc((size_t)count, sizeof *s->shards);
+    if (!s->shards) return out_of_memory();
+    for (int i = 0; i < count && rc == 0; i++) {
+        if (i > 0 && strcmp(places[i].file, places[i - 1].file) == 0) continue;
+        buf_clear(&path);
+        buf_printf(&path, "%.*s%s", folder_length(s), s->source, places[i].file);
+        rc = shard_open(&s->shards[s->shard_count++], buf_text(&path));
+    }
+    buf_free(&path);
+    return rc;
+}
+
+static int compare_tensors(const void *a, const void *b) {
+    return strcmp((*(const struct tensor *const *)a)->name, (*(const struct tensor *const *)b)->name);
+}
+
+static int list_tensors(struct safetensors *s) {
+    size_t count = 0;
+    for (int i = 0; i < s->shard_count; i++) count += (size_t)s->shards[i].count;
+    if (count == 0) return err_set(ERR_FORMAT, "%s: has no tensors", s->source);
+    if (count > INT_MAX) return err_set(ERR_LIMIT, "%s: %zu tensors are too many", s->source, count);
+    s->tensors = calloc(count, sizeof *s->tensors);
+    if (!s->tensors) return out_of_memory();
+    for (int i = 0; i < s->shard_count; i++)
+        for (int j = 0; j < s->shards[i].count; j++) s->tensors[s->count++] = &s->shards[i].tensors[j].tensor;
+    qsort(s->tensors, count, sizeof *s->tensors, compare_tensors);
+    for (size_t i = 1; i < count; i++) {
+        const struct tensor *a = s->tensors[i - 1], *b = s->tensors[i];
+        if (strcmp(a->name, b->name) != 0) continue;
+        return err_set(ERR_FORMAT, "%s: tensor '%s' is there twice%s%s", a->file, a->name,
+                       a->file == b->file ? "" : ", the other in ", a->file == b->file ? "" : b->file);
+    }
+    return 0;
+}
+
+/* `places`, sorted by name, must be exactly what the shards hold. */
+static int compare_with_index(const struct safetensors *s, const struct place *places, int count) {
+    int p = 0, t = 0;
+    while (p < count || t < s->count) {
+        int order = p == count ? 1 : t == s->count ? -1 : strcmp(places[p].name, s->tensors[t]->name);
+        if (order < 0)
+            return err_set(ERR_FORMAT, "%s: tensor '%s' is placed in %s, which does not have it", s->source,
+                           places[p].name, places[p].file);
+        if (order > 0)
+            return err_set(ERR_FORMAT, "%s: tensor '%s' is not in the index", s->tensors[t]->file, s->tensors[t]->name);
+        if (p > 0 && strcmp(places[p - 1].name, places[p].name) == 0)
+            return err_set(ERR_FORMAT, "%s: tensor '%s' is there twice", s->source, places[p].name);
+        const char *file = s->tensors[t]->file + folder_length(s);
+        if (strcmp(places[p].file, file) != 0)
+            return err_set(ERR_FORMAT, "%s: tensor '%s' is placed in %s, but lies in %s", s->source, places[p].name,
+                           places[p].file, file);
+        p++, t++;
+    }
+    return 0;
+}
+
+static int open_places(struct safetensors *s, struct place *places, int count, const cJSON *map) {
+    int rc = read_places(places, map);
+    if (rc != 0) return err_prefix(rc, "%s", s->source);
+    qsort(places, (size_t)count, sizeof *places, compare_files);
+    TRY(open_shards(s, places, count));
+    TRY(list_tensors(s));
+    qsort(places, (size_t)count, sizeof *places, compare_names);
+    return compare_with_index(s, places, count);
+}
+
+static int open_index(struct safetensors *s) {
+    cJSON *root;
+    TRY(json_parse_file(&root, s->source));
+    const cJSON *map = json_get(root, "weight_map");
+    int count = cJSON_IsObject(map) ? cJSON_GetArraySize(map) : 0, rc;
+    struct place *places = count > 0 ? calloc((size_t)count, sizeof *places) : NULL;
+    if (count <= 0)
+        rc = err_set(ERR_FORMAT, "%s: has no weight_map", s->source);
+    else
+        rc = places ? open_places(s, places, count, map) : out_of_memory();
+    free(places);
+    cJSON_Delete(root);
+    return rc;
+}
+
+/* ---- interface ---- */
+
+static int open_single(struct safetensors *s) {
+    s->shards = calloc(1, sizeof *s->shards);
+    if (!s->shards) return out_of_memory();
+    s->shard_count = 1;
+    TRY(shard_open(s->shards, s->source));
+    return list_tensors(s);
+}
+
+static bool is_index(const char *path) {
+    static const char end[] = ".index.json";
+    size_t n = strlen(path), m = sizeof end - 1;
+    return n >= m && strcmp(path + n - m, end) == 0;
+}
+
+int safetensors_open(struct safetensors **out, const char *path) {
+    *out = NULL;
+    struct safetensors *s = calloc(1, sizeof *s);
+    if (!s || !(s->source = strdup(path))) {
+        free(s);
+        return out_of_memory();
+    }
+    int rc = is_index(path) ? open_index(s) : open_single(s);
+    if (rc != 0) {
+        safetensors_close(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
+void safetensors_close(struct safetensors *s) {
+    if (!s) return;
+    for (int i = 0; i < s->shard_count; i++) shard_close(&s->shards[i]);
+    free(s->shards);
+    free(s->tensors);
+    free(s->source);
+    free(s);
+}
+
+int safetensors_count(const struct safetensors *s) {
+    return s->count;
+}
+
+const struct tensor *safetensors_at(const struct safetensors *s, int index) {
+    return s->tensors[index];
+}
+
+const struct tensor *safetensors_find(const struct safetensors *s, const char *name) {
+    const struct tensor key = {.name = name}, *wanted = &key;
+    const struct tensor **found = bsearch(&wanted, s->tensors, (size_t)s->count, sizeof *s->tensors, compare_tensors);
+    return found ? *found : NULL;
+}
+
+static bool find_dtype(const char *name, enum dtype *out) {
+    static const char *const names[] = {[DTYPE_F32] = "F32", [DTYPE_BF16] = "BF16", [DTYPE_F16] = "F16"};
+    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++) {
+        if (strcmp(names[i], name) != 0) continue;
+        *out = (enum dtype)i;
+        return true;
+    }
+    return false;
+}
+
+/* A vector may be stored as a matrix of one row. */
+static bool has_shape(const struct tensor *t, const int64_t *shape, int dims) {
+    if (dims == 1 && t->dims == 2 && t->shape[0] == 1) return t->shape[1] == shape[0];
+    return t->dims == dims && memcmp(t->shape, shape, (size_t)dims * sizeof *shape) == 0;
+}
+
+static void list_shape(struct buf *out, const int64_t *shape, int dims) {
+    buf_putc(out, '[');
+    for (int i = 0; i < dims; i++) buf_printf(out, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    buf_putc(out, ']');
+}
+
+static int fail_mismatch(const struct tensor *t, const int64_t *expected, int dims) {
+    struct buf shapes = {0};
+    list_shape(&shapes, t->shape, t->dims);
+    buf_printf(&shapes, " %s, expected ", t->dtype);
+    list_shape(&shapes, expected, dims);
+    int rc = err_set(ERR_FORMAT, "%s: tensor '%s' is %s BF16, F16 or F32", t->file, t->name, buf_text(&shapes));
+    buf_free(&shapes);
+    return rc;
+}
+
+int safetensors_expect(const struct safetensors *s, const char *name, const int64_t *shape, int dims,
+                       const struct tensor **out, enum dtype *format) {
+    const struct tensor *t = safetensors_find(s, name);
+    *out = t;
+    if (!t) return err_set(ERR_FORMAT, "%s: tensor '%s' is missing", s->source, name);
+    if (!find_dtype(t->dtype, format) || !has_shape(t, shape, dims)) return fail_mismatch(t, shape, dims);
+    return 0;
+}

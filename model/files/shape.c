@@ -1,0 +1,106 @@
+#include "model/files/shape.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* Each in config.json's form, so that there is one way to read a configuration. llama-3.2-1b is tied in its checkpoint; here its head
+ * is a matrix of its own, so that a step reads what an untied draft reads. */
+static const struct shape {
+    const char *name, *config;
+} shapes[] = {
+    {"llama-3.1-8b", "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 128256, \"hidden_size\": 4096, "
+                     "\"intermediate_size\": 14336, \"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
+                     "\"num_key_value_heads\": 8, \"head_dim\": 128, \"max_position_embeddings\": 131072, "
+                     "\"rms_norm_eps\": 1e-5, \"rope_theta\": 500000, \"rope_scaling\": {\"rope_type\": \"llama3\", "
+                     "\"low_freq_factor\": 1, \"high_freq_factor\": 4, \"original_max_position_embeddings\": 8192, "
+                     "\"factor\": 8}}"},
+    {"llama-3.2-1b", "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 128256, \"hidden_size\": 2048, "
+                     "\"intermediate_size\": 8192, \"num_hidden_layers\": 16, \"num_attention_heads\": 32, "
+                     "\"num_key_value_heads\": 8, \"head_dim\": 64, \"max_position_embeddings\": 131072, "
+                     "\"rms_norm_eps\": 1e-5, \"rope_theta\": 500000, \"rope_scaling\": {\"rope_type\": \"llama3\", "
+                     "\"low_freq_factor\": 1, \"high_freq_factor\": 4, \"original_max_position_embeddings\": 8192, "
+                     "\"factor\": 32}}"},
+    {"llama-3.1-70b", "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 128256, \"hidden_size\": 8192, "
+                      "\"intermediate_size\": 28672, \"num_hidden_layers\": 80, \"num_attention_heads\": 64, "
+                      "\"num_key_value_heads\": 8, \"head_dim\": 128, \"max_position_embeddings\": 131072, "
+                      "\"rms_norm_eps\": 1e-5, \"rope_theta\": 500000, \"rope_scaling\": {\"rope_type\": \"llama3\", "
+                      "\"low_freq_factor\": 1, \"high_freq_factor\": 4, \"original_max_position_embeddings\": 8192, "
+                      "\"factor\": 8}}"},
+    {"qwen2.5-7b", "{\"architectures\": [\"Qwen2ForCausalLM\"], \"vocab_size\": 152064, \"hidden_size\": 3584, "
+                   "\"intermediate_size\": 18944, \"num_hidden_layers\": 28, \"num_attention_heads\": 28, "
+                   "\"num_key_value_heads\": 4, \"head_dim\": 128, \"max_position_embeddings\": 32768, "
+                   "\"rms_norm_eps\": 1e-5, \"rope_theta\": 1000000, \"tie_word_embeddings\": false}"},
+    {"qwen2.5-0.5b", "{\"architectures\": [\"Qwen2ForCausalLM\"], \"vocab_size\": 151936, \"hidden_size\": 896, "
+                     "\"intermediate_size\": 4864, \"num_hidden_layers\": 24, \"num_attention_heads\": 14, "
+                     "\"num_key_value_heads\": 2, \"head_dim\": 64, \"max_position_embeddings\": 32768, "
+                     "\"rms_norm_eps\": 1e-5, \"rope_theta\": 1000000, \"tie_word_embeddings\": true}"},
+    {"qwen3-32b", "{\"architectures\": [\"Qwen3ForCausalLM\"], \"vocab_size\": 151936, \"hidden_size\": 5120, "
+                  "\"intermediate_size\": 25600, \"num_hidden_layers\": 64, \"num_attention_heads\": 64, "
+                  "\"num_key_value_heads\": 8, \"head_dim\": 128, \"max_position_embeddings\": 40960, "
+                  "\"rms_norm_eps\": 1e-5, \"rope_theta\": 1000000, \"tie_word_embeddings\": false}"},
+    {"qwen3-0.6b", "{\"architectures\": [\"Qwen3ForCausalLM\"], \"vocab_size\": 151936, \"hidden_size\": 1024, "
+                   "\"intermediate_size\": 3072, \"num_hidden_layers\": 28, \"num_attention_heads\": 16, "
+                   "\"num_key_value_heads\": 8, \"head_dim\": 128, \"max_position_embeddings\": 40960, "
+                   "\"rms_norm_eps\": 1e-5, \"rope_theta\": 1000000, \"tie_word_embeddings\": true}"},
+    {"smollm2-135m", "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 49152, \"hidden_size\": 576, "
+                     "\"intermediate_size\": 1536, \"num_hidden_layers\": 30, \"num_attention_heads\": 9, "
+                     "\"num_key_value_heads\": 3, \"head_dim\": 64, \"max_position_embeddings\": 8192, "
+                     "\"rms_norm_eps\": 1e-5, \"rope_theta\": 100000, \"tie_word_embeddings\": true}"},
+    {"gemma-3-12b",
+     "{\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"text_config\": {\"hidden_size\": 3840, "
+     "\"intermediate_size\": 15360, \"num_hidden_layers\": 48, \"num_attention_heads\": 16, "
+     "\"num_key_value_heads\": 8, \"head_dim\": 256, \"sliding_window\": 1024, \"vocab_size\": 262208, "
+     "\"max_position_embeddings\": 131072, \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}}}"},
+    {"gemma-4-31b",
+     "{\"architectures\": [\"Gemma4ForConditionalGeneration\"], \"text_config\": {\"hidden_size\": 5376, "
+     "\"intermediate_size\": 21504, \"num_hidden_layers\": 60, \"num_attention_heads\": 32, "
+     "\"num_key_value_heads\": 16, \"head_dim\": 256, \"global_head_dim\": 512, "
+     "\"num_global_key_value_heads\": 4, \"attention_k_eq_v\": true, \"sliding_window\": 1024, "
+     "\"vocab_size\": 262144, \"max_position_embeddings\": 262144, \"final_logit_softcapping\": 30, "
+     "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"proportional\", \"rope_theta\": 1000000, "
+     "\"partial_rotary_factor\": 0.25}, \"sliding_attention\": {\"rope_type\": \"default\", "
+     "\"rope_theta\": 10000}}}}"},
+    {"phi-4", "{\"architectures\": [\"Phi3ForCausalLM\"], \"vocab_size\": 100352, \"hidden_size\": 5120, "
+              "\"intermediate_size\": 17920, \"num_hidden_layers\": 40, \"num_attention_heads\": 40, "
+              "\"num_key_value_heads\": 10, \"max_position_embeddings\": 16384, \"rms_norm_eps\": 1e-5, "
+              "\"rope_theta\": 250000}"},
+    {"mixtral-8x7b", "{\"architectures\": [\"MixtralForCausalLM\"], \"vocab_size\": 32000, \"hidden_size\": 4096, "
+                     "\"intermediate_size\": 14336, \"num_hidden_layers\": 32, \"num_attention_heads\": 32, "
+                     "\"num_key_value_heads\": 8, \"max_position_embeddings\": 32768, \"rms_norm_eps\": 1e-5, "
+                     "\"rope_theta\": 1000000, \"num_local_experts\": 8, \"num_experts_per_tok\": 2}"},
+    {"qwen3-30b-a3b", "{\"architectures\": [\"Qwen3MoeForCausalLM\"], \"vocab_size\": 151936, \"hidden_size\": 2048, "
+                      "\"intermediate_size\": 6144, \"moe_intermediate_size\": 768, \"num_hidden_layers\": 48, "
+                      "\"num_attention_heads\": 32, \"num_key_value_heads\": 4, \"head_dim\": 128, "
+                      "\"max_position_embeddings\": 40960, \"rms_norm_eps\": 1e-06, \"rope_theta\": 1000000, "
+                      "\"num_experts\": 128, \"num_experts_per_tok\": 8, \"norm_topk_prob\": true}"},
+    {"gpt-oss-20b", "{\"architectures\": [\"GptOssForCausalLM\"], \"vocab_size\": 201088, \"hidden_size\": 2880, "
+                    "\"intermediate_size\": 2880, \"num_hidden_layers\": 24, \"num_attention_heads\": 64, "
+                    "\"num_key_value_heads\": 8, \"head_dim\": 64, \"max_position_embeddings\": 131072, "
+                    "\"rms_norm_eps\": 1e-5, \"rope_theta\": 150000, \"num_local_experts\": 32, "
+                    "\"num_experts_per_tok\": 4, \"sliding_window\": 128, \"rope_scaling\": {\"rope_type\": \"yarn\", "
+                    "\"factor\": 32, \"original_max_position_embeddings\": 4096, \"beta_fast\": 32, \"beta_slow\": 1, "
+                    "\"truncate\": false}}"},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+static void list_names(struct buf *out) {
+    for (int i = 0; i < SHAPES; i++) buf_printf(out, "%s%s", i ? ", " : "", shapes[i].name);
+}
+
+const char *model_shape_at(int index) {
+    return index >= 0 && index < SHAPES ? shapes[index].name : NULL;
+}
+
+int model_shape_load(struct model_config *out, const char *name) {
+    size_t n = strlen(name);
+    if (n > 5 && strcmp(name + n - 5, ".json") == 0) return model_config_load(out, name, NULL);
+    for (int i = 0; i < SHAPES; i++)
+        if (strcmp(shapes[i].name, name) == 0) return model_config_parse(out, shapes[i].config, name);
+    struct buf names = {0};
+    list_names(&names);
+    int rc = err_set(ERR_USAGE, "shape '%s' is unknown: expected FILE.json or one of %s", name, buf_text(&names));
+    buf_free(&names);
+    return rc;
+}

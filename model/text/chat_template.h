@@ -1,0 +1,72 @@
+/* Chat templates. duet has no Jinja: it knows the templates of the families it runs, and recognises which one a
+ * tokenizer_config.json holds by what that template says (its markers), not by a hash.
+ *
+ * A template renders whole conversations, and piecewise, because duet keeps history as ids and never tokenises an
+ * answer again: the first turn, the end of a cut answer, and a later turn.
+ *
+ *   render(first turn) + answer + next(question)  ==  render(whole conversation)
+ *
+ * with these rules for what stands in the history:
+ *  - An answer is what the model generates behind the generation prompt. What a template puts around an answer's text
+ *    belongs to the answer: llama2's begin and end with a space (" 4. "), and a cut one gets none.
+ *  - Its end of turn is in the history unless it was cut.
+ *  - Whole renders trim (llama2, llama3*) or drop thoughts (qwen3) of earlier answers; the history keeps what was said.
+ *  - mistral-nemo puts the system prompt into the last question of a whole render; piecewise it stays in the question
+ *    that it was rendered with, the first.
+ *  - Dates are the templates' own defaults (llama3.1, llama3.2: 26 Jul 2024). */
+#ifndef DUET_MODEL_TEXT_CHAT_TEMPLATE_H
+#define DUET_MODEL_TEXT_CHAT_TEMPLATE_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "model/text/tokenizer.h"
+
+struct chat_message {
+    const char *role;    /* "system", "user", "assistant" */
+    const char *content; /* bytes, may hold NUL */
+    size_t len;
+};
+
+/* A rendered conversation. `plain` marks the bytes that messages brought, as encode_options.plain wants them: a special token
+ * that a user types is text. Encode it with model/text/chat_encode.h, which does not forget that. */
+struct chat_text {
+    struct buf text, plain; /* of one length */
+};
+void chat_text_put(struct chat_text *, const char *content, size_t n); /* appends what a message brings */
+void chat_text_free(struct chat_text *);
+
+struct chat_template; /* immutable */
+
+/* Where the files speak of chats. */
+struct chat_source {
+    const char *config; /* path of a tokenizer_config.json; NULL: none */
+    const char *jinja;  /* path of a chat_template.jinja, which takes precedence over a template in there; NULL: none */
+};
+/* The template of the files (of a list of named ones: "default"). *out = NULL without an error when there is none (completion
+ * mode); ERR_IO for a file that is there and cannot be read; ERR_UNSUPPORTED for one that is not recognised, with a hint (--template
+ * NAME and the names). Or, with a name, the template that duet knows by it: "chatml", "llama2"..., see chat_template_names. bos and
+ * eos strings come from the files, or are the family's where they name none. "chatml" has no default system prompt; "qwen2.5" has
+ * the one that the files' own template speaks of, if any. Allocates. */
+int chat_template_load(struct chat_template **out, const char *name, const struct chat_source *);
+const char *chat_template_names(void); /* "chatml, llama2, ..." */
+void chat_template_free(struct chat_template *);
+const char *chat_template_name(const struct chat_template *);
+bool chat_template_can_think(const struct chat_template *); /* Qwen 3 */
+
+/* Appends `messages` as rendered, with the generation prompt. The text carries its own special tokens. ERR_USAGE with
+ * the template's own sentence where it refuses the conversation (roles must alternate, ...). */
+int chat_template_render(const struct chat_template *, const struct chat_message *messages, int count, bool think,
+                         struct chat_text *out);
+
+/* What follows an answer in the history before a new user turn: first, if the answer was cut (its last id is not
+ * the template's end of turn), the end of turn; then the separator, the user turn and the generation prompt.
+ * Appended to the ids of everything before, this equals the ids of the rendered conversation, up to how an answer
+ * was tokenised. */
+int chat_template_next(const struct chat_template *, const struct chat_message *user, bool answer_was_cut, bool think,
+                       struct chat_text *out);
+
+/* The end-of-turn text of an answer ("<|im_end|>"). */
+const char *chat_template_end_of_turn(const struct chat_template *);
+
+#endif
