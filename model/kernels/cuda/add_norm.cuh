@@ -14,8 +14,7 @@ template <typename T> struct norm_sums {
     bool stores;
 };
 
-template <typename T>
-__global__ void __launch_bounds__(BLOCK_THREADS) add_norm_kernel(norm_sums<T> sums, int width) {
+template <typename T> __global__ void __launch_bounds__(BLOCK_THREADS) add_norm_kernel(norm_sums<T> sums, int width) {
     extern __shared__ __align__(16) unsigned char shared[];
     norm_memory<T> memory(shared, width);
     next_may_start();

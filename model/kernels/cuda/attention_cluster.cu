@@ -214,8 +214,7 @@ static int launch_tiles(struct stream *s, const struct op_attention *op, int chu
         CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     dim3 grid(op->rows.batch * chunks << rank_bits, op->kv_heads);
     const int percent = 2 * shared <= SHARED_BYTES ? SHARED_PERCENT : SHARED_PERCENT_ANY;
-    launch_sharing(s, kernel, grid, THREADS, shared, 1 << rank_bits, percent, *op, chunks, rank_bits,
-                   scoring_of(op));
+    launch_sharing(s, kernel, grid, THREADS, shared, 1 << rank_bits, percent, *op, chunks, rank_bits, scoring_of(op));
     return cuda_launched(s, "attention", sizeof *op);
 }
 

@@ -166,8 +166,7 @@ __global__ void __launch_bounds__(WARPS * 32) attention_kernel(const struct op_a
         for (int i = 0; i < QUERIES_A_WARP; i++) {
             const int query = warp + i * WARPS;
             if (query >= count) break;
-            if (sees[i])
-                add_values<T>(dh, positions[(first_query + query) / group], first, values, p[i], &state[i]);
+            if (sees[i]) add_values<T>(dh, positions[(first_query + query) / group], first, values, p[i], &state[i]);
         }
     }
 #pragma unroll

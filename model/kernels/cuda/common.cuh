@@ -162,7 +162,8 @@ template <typename Run> static int with_type(const char *op, std::initializer_li
         if (!o.data) continue;
         if (!first) first = &o;
         if (o.type != first->type) return err_set(ERR_INTERNAL, "%s: operands of two types on the CUDA device", op);
-        if (!o.is_readable) return err_set(ERR_INTERNAL, "%s: a weight that does not lie as the CUDA device reads it", op);
+        if (!o.is_readable)
+            return err_set(ERR_INTERNAL, "%s: a weight that does not lie as the CUDA device reads it", op);
     }
     if (!first || first->type == DTYPE_BF16) return run(bf16());
     if (first->type == DTYPE_F16) return run(half());

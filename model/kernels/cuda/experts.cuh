@@ -95,8 +95,9 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         }
         sums.put(turn, c);
         __syncthreads();
-        out.of(now.expert).store(unit % groups, now.first, now.count,
-                                 [&](int r, int token) { return sums.sum(turn, r, token); });
+        out.of(now.expert).store(unit % groups, now.first, now.count, [&](int r, int token) {
+            return sums.sum(turn, r, token);
+        });
         now = next;
     }
 }
@@ -111,8 +112,12 @@ template <typename T, int STEP, int COPIES> struct tokens_of_tile {
         for (int i = 0; i < COPIES; i++)
             rows[i] = column + i * STEP < number ? in.row(first + column + i * STEP) : in.x;
     }
-    __device__ __forceinline__ int count(int) const { return number; }
-    __device__ __forceinline__ const T *find(int i, int at) const { return rows[i] + at; }
+    __device__ __forceinline__ int count(int) const {
+        return number;
+    }
+    __device__ __forceinline__ const T *find(int i, int at) const {
+        return rows[i] + at;
+    }
 };
 
 /* Many rows: clusters of 8 blocks walk over tiles and as many weight rows as a cluster of the Shape owns. multiply(weights,

@@ -1,6 +1,6 @@
 /* x[t, :] += sum_j weights[t, j] (W_e h[t, j, :] + b_e), e = ids[t, j], or =.
  *   1. The product (experts.cuh) of every entry into sums [T, chosen, D] f32, bias in its epilogue.
- *   2. A row's sums, weighted, j ascending. Bytes: T (chosen + 2) D 4. */
+ *   2. A row's sums, weighted, j ascending; 0 for a row that chose none. Bytes: T (chosen + 2) D 4. */
 #include "model/kernels/cuda/experts.cuh"
 #include "model/kernels/cuda/table.h"
 
@@ -33,15 +33,17 @@ template <typename T> struct expert_sums {
 
 /* grid (D / BLOCK_THREADS, T) */
 __global__ void __launch_bounds__(BLOCK_THREADS)
-    add_experts_kernel(const float *sums, const float *weights, int chosen, int width, bool stores, float *x) {
+    add_experts_kernel(const float *sums, const float *weights, const int32_t *ids, int chosen, int width, bool stores,
+                       float *x) {
     const int i = blockIdx.x * BLOCK_THREADS + threadIdx.x;
     const size_t row = blockIdx.y;
     next_may_start();
     inputs_are_ready();
     if (i >= width) return;
+    const bool has_experts = ids[row * chosen] >= 0;
     float sum = 0;
 #pragma unroll 4
-    for (int j = 0; j < chosen; j++)
+    for (int j = 0; has_experts && j < chosen; j++)
         sum = fmaf(weights[row * chosen + j], sums[(row * chosen + j) * width + i], sum);
     x[row * width + i] = stores ? sum : x[row * width + i] + sum;
 }
@@ -60,6 +62,6 @@ int cuda_op_experts_down(struct stream *s, const struct op_experts_down *op) {
                                   tiles_at_most(entries, n, columns), columns, op->hidden, in, rows, out);
     }));
     launch_dependent(s, add_experts_kernel, dim3(ceil_div(op->width, BLOCK_THREADS), count), BLOCK_THREADS, 0, 1,
-                     (const float *)op->sums, op->weights, op->chosen, op->width, op->stores, op->x);
-    return cuda_launched(s, "experts' sum", 40);
+                     (const float *)op->sums, op->weights, op->ids, op->chosen, op->width, op->stores, op->x);
+    return cuda_launched(s, "experts' sum", 48);
 }

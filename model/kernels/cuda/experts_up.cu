@@ -8,7 +8,7 @@ enum { WARPS = BLOCK_THREADS / 32 };
 
 struct listing {
     struct expert_lists lists;
-    const int32_t *ids; /* [entries] */
+    const int32_t *ids; /* [entries]; < 0: of no expert, and in no list */
     int experts, columns;
 };
 
@@ -50,7 +50,8 @@ __device__ void list_entries(const struct listing &l, int *counts) {
     int *mine = counts + warp * l.experts;
     for (int i = threadIdx.x; i < WARPS * l.experts; i += BLOCK_THREADS) counts[i] = 0;
     __syncthreads();
-    for (int i = first + lane; i < end; i += 32) atomicAdd(&mine[l.ids[i]], 1);
+    for (int i = first + lane; i < end; i += 32)
+        if (l.ids[i] >= 0) atomicAdd(&mine[l.ids[i]], 1);
     __syncthreads();
     if (warp == 0) place_entries(l, counts);
     __syncthreads();
@@ -67,8 +68,8 @@ __device__ void list_entries(const struct listing &l, int *counts) {
 
 /* grid (1 + T): the first block lists. */
 template <typename T>
-__global__ void __launch_bounds__(BLOCK_THREADS) norm_and_list_kernel(norm_rows<T> rows, T *y, int width,
-                                                                      const struct listing listing) {
+__global__ void __launch_bounds__(BLOCK_THREADS)
+    norm_and_list_kernel(norm_rows<T> rows, T *y, int width, const struct listing listing) {
     extern __shared__ __align__(16) unsigned char shared[];
     norm_memory<T> memory(shared, width);
     next_may_start();
@@ -129,26 +130,28 @@ int cuda_op_experts_up(struct stream *s, const struct op_experts_up *op) {
     const int entries = rows_count(&op->rows) * op->chosen, n = op->experts,
               columns = tile_columns(s, &op->rows, n, op->chosen);
     TRY(check_experts("experts_up", entries, n, op->chosen));
-    return with_type("experts_up",
-                     {{op->gate, n}, {op->up, n}, {op->gate_bias, n}, {op->up_bias, n}, op->norm, op->normed, op->h},
-                     [&](auto type) {
-                         typedef decltype(type) T;
-                         struct listing listing = {{op->lists, entries}, op->ids, n, columns};
-                         expert_pairs<T> rows = {first_expert<T>(op->gate), first_expert<T>(op->up),
-                                                 op->gate.apart,            op->up.apart,
-                                                 op->hidden,                op->width};
-                         expert_gates<T> out = {(T *)op->h.data,
-                                                op->lists + 1 + entries,
-                                                first_expert<T>(op->gate_bias),
-                                                first_expert<T>(op->up_bias),
-                                                op->gate_bias.apart,
-                                                op->up_bias.apart,
-                                                op->hidden,
-                                                op->activation};
-                         entry_rows<T> in = {(const T *)op->normed.data, listing.lists, op->chosen, op->width};
-                         TRY(norm_and_list<T>(s, op, listing));
-                         return experts_product<T>(s, "experts_up", ceil_div(op->hidden, PRODUCT_HALF),
-                                                   tiles_at_most(entries, n, columns), columns, op->width, in, rows,
-                                                   out);
-                     });
+    return with_type(
+        "experts_up", {{op->gate, n}, {op->up, n}, {op->gate_bias, n}, {op->up_bias, n}, op->norm, op->normed, op->h},
+        [&](auto type) {
+            typedef decltype(type) T;
+            struct listing listing = {{op->lists, entries}, op->ids, n, columns};
+            expert_pairs<T> rows = {first_expert<T>(op->gate),
+                                    first_expert<T>(op->up),
+                                    op->gate.apart,
+                                    op->up.apart,
+                                    op->hidden,
+                                    op->width};
+            expert_gates<T> out = {(T *)op->h.data,
+                                   op->lists + 1 + entries,
+                                   first_expert<T>(op->gate_bias),
+                                   first_expert<T>(op->up_bias),
+                                   op->gate_bias.apart,
+                                   op->up_bias.apart,
+                                   op->hidden,
+                                   op->activation};
+            entry_rows<T> in = {(const T *)op->normed.data, listing.lists, op->chosen, op->width};
+            TRY(norm_and_list<T>(s, op, listing));
+            return experts_product<T>(s, "experts_up", ceil_div(op->hidden, PRODUCT_HALF),
+                                      tiles_at_most(entries, n, columns), columns, op->width, in, rows, out);
+        });
 }

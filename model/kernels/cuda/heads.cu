@@ -82,12 +82,17 @@ __global__ void __launch_bounds__(BLOCK_THREADS) finish_kernel(const struct fini
 template <typename T>
 static struct head_kind<T> kind_of(const struct weight *bias, const struct norm &norm, bool is_rotated) {
     const bool is_normed = norm.kind == NORM_RMS;
-    return {bias ? (const T *)bias->data : nullptr, is_normed ? (const T *)norm.weight.data : nullptr,
-            norm.offset, norm.eps, is_normed, is_rotated};
+    return {bias ? (const T *)bias->data : nullptr,
+            is_normed ? (const T *)norm.weight.data : nullptr,
+            norm.offset,
+            norm.eps,
+            is_normed,
+            is_rotated};
 }
 
 /* q and k in place, each row of all heads as one; their kinds are then normed. */
-template <typename T> static int norm_all_heads(struct stream *s, const struct op_qkv *op, struct finish<T> *finish) {
+template <typename T>
+static int norm_all_heads(struct stream *s, const struct op_qkv *op, struct finish<T> *finish) {
     const int count = rows_count(&op->rows), q = op->heads * op->head_dim, kv = op->kv_heads * op->head_dim;
     finish->of_q.is_normed = finish->of_k.is_normed = false;
     finish->of_q.norm = finish->of_k.norm = nullptr;
@@ -104,20 +109,12 @@ int cuda_finish_heads(struct stream *s, const struct op_qkv *op, bool adds_bias)
         typedef decltype(type) T;
         const bool turns = op->rope.table != NULL, v_is_k = !op->wv.data;
         const struct weight *bv = v_is_k ? &op->bk : &op->bv;
-        struct finish<T> finish = {op->rows,
-                                   op->rope,
-                                   kind_of<T>(adds_bias ? &op->bq : nullptr, op->q_norm, turns),
-                                   kind_of<T>(adds_bias ? &op->bk : nullptr, op->k_norm, turns),
-                                   kind_of<T>(adds_bias ? bv : nullptr, op->v_norm, false),
-                                   op->heads,
-                                   op->kv_heads,
-                                   op->head_dim,
-                                   op->heads + (op->wk.data ? 2 * op->kv_heads : 0),
-                                   v_is_k,
-                                   op->q,
-                                   op->kv_rows,
-                                   op->kv.k,
-                                   op->kv.v};
+        struct finish<T> finish = {
+            op->rows, op->rope, kind_of<T>(adds_bias ? &op->bq : nullptr, op->q_norm, turns),
+                kind_of<T>(adds_bias ? &op->bk : nullptr, op->k_norm, turns),
+                kind_of<T>(adds_bias ? bv : nullptr, op->v_norm, false), op->heads, op->kv_heads, op->head_dim,
+                op->heads + (op->wk.data ? 2 * op->kv_heads : 0), v_is_k, op->q, op->kv_rows, op->kv.k, op->kv.v
+        };
         if (op->norms_all_heads) TRY(norm_all_heads(s, op, &finish));
         const int count = rows_count(&op->rows), blocks = ceil_div(count * finish.all, WARPS);
         auto kernel = op->head_dim <= 256 ? finish_kernel<T, 4> : finish_kernel<T, 8>;

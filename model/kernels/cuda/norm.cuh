@@ -17,8 +17,13 @@ template <typename T> struct norm_rows {
 template <typename T>
 static norm_rows<T> rows_to_norm(const float *x, const struct norm &norm, int step = 1, int first = 0) {
     const bool is_plain = norm.kind == NORM_NONE, has_weight = !is_plain && norm.weight.data;
-    return {x,    has_weight ? (const T *)norm.weight.data : nullptr, has_weight ? norm.offset : 0.0f, norm.eps, step,
-            first, is_plain};
+    return {x,
+            has_weight ? (const T *)norm.weight.data : nullptr,
+            has_weight ? norm.offset : 0.0f,
+            norm.eps,
+            step,
+            first,
+            is_plain};
 }
 
 /* Shared memory of a block that normalises: a row before, and the weight, which no kernel writes and so may be fetched early. */
@@ -91,8 +96,7 @@ __device__ void norm_row(const norm_rows<T> &rows, int row, int width, norm_memo
     __syncthreads();
 }
 
-template <typename T>
-__global__ void __launch_bounds__(BLOCK_THREADS) norm_kernel(norm_rows<T> rows, T *y, int width) {
+template <typename T> __global__ void __launch_bounds__(BLOCK_THREADS) norm_kernel(norm_rows<T> rows, T *y, int width) {
     extern __shared__ __align__(16) unsigned char shared[];
     norm_memory<T> memory(shared, width);
     next_may_start();

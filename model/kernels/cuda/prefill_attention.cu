@@ -234,8 +234,7 @@ __global__ void __launch_bounds__(plan<DH>::THREADS)
     if (first <= last) load_tile<T, DH>(keys, op, op.kv.k, head, first, last);
     for (; first <= last; first += KEYS) {
         float s[KEYS / 8][4];
-        const bool is_edge =
-            has_padding || first + KEYS - 1 > nearest || (op.window > 0 && first <= last - op.window);
+        const bool is_edge = has_padding || first + KEYS - 1 > nearest || (op.window > 0 && first <= last - op.window);
         wait_for_copies(); /* keys are there, values are used up */
         load_tile<T, DH>(values, op, op.kv.v, head, first, last);
         score<T, DH>(s, q + mine * STRIDE, keys);

@@ -54,8 +54,7 @@ template <int TILES> struct narrow_sums {
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++)
 #pragma unroll
-            for (int j = 0; j < 4; j++)
-                parts[turn][warp][row + j / 2 * 8][tile * 8 + part * 2 + j % 2] = c[tile][j];
+            for (int j = 0; j < 4; j++) parts[turn][warp][row + j / 2 * 8][tile * 8 + part * 2 + j % 2] = c[tile][j];
     }
     __device__ __forceinline__ float sum(int turn, int row, int token) const {
         return add_splits([&](int split) { return parts[turn][split][row][token]; });
@@ -158,8 +157,8 @@ static int launch_narrow(struct stream *s, int groups, int tokens, int k, const 
     const size_t shared = norm ? staged_normed_bytes(tokens, k) : staged_bytes(groups, blocks, min(tokens, columns), k);
     narrow_tokens<T> in = {norm ? *norm : norm_rows<T>{}, x, tokens, shared > 0};
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    launch_sharing(s, kernel, dim3(blocks, (tokens + columns - 1) / columns), BLOCK_THREADS, shared, 1,
-                   SHARED_PERCENT, rows, groups, in, k, out);
+    launch_sharing(s, kernel, dim3(blocks, (tokens + columns - 1) / columns), BLOCK_THREADS, shared, 1, SHARED_PERCENT,
+                   rows, groups, in, k, out);
     return 0;
 }
 

@@ -97,8 +97,7 @@ __device__ __forceinline__ void wgmma_piece(float (&c)[COLUMNS / 8][4], unsigned
  * what they are. */
 template <typename T, int COLUMNS, typename Rows, typename Tokens, typename Before, typename Out>
 __device__ __forceinline__ void hopper_product(unsigned char *ring, const Rows &weights, int first_group, int split,
-                                               const Tokens &tokens, int k, const T *x,
-                                               Before before, const Out &out) {
+                                               const Tokens &tokens, int k, const T *x, Before before, const Out &out) {
     typedef hopper<COLUMNS> shape;
     constexpr int STAGES = shape::stages, COPY_ROWS = shape::threads / RING_CHUNKS,
                   HELD = (COLUMNS + COPY_ROWS - 1) / COPY_ROWS;
@@ -115,7 +114,8 @@ __device__ __forceinline__ void hopper_product(unsigned char *ring, const Rows &
         const int at = piece_start(split, piece, pieces) + chunk * 8, limit = at < k ? tokens.count(COLUMNS) : 0;
 #pragma unroll
         for (int i = 0; i < HELD; i++)
-            held[i] = copy_row + i * COPY_ROWS < limit ? __ldcg((const uint4 *)tokens.find(i, at)) : make_uint4(0, 0, 0, 0);
+            held[i] =
+                copy_row + i * COPY_ROWS < limit ? __ldcg((const uint4 *)tokens.find(i, at)) : make_uint4(0, 0, 0, 0);
     };
     auto store_tokens = [&](int piece) {
         unsigned char *to = ring + piece % STAGES * shape::stage_bytes + shape::weight_bytes +

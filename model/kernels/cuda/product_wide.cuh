@@ -52,8 +52,7 @@ __device__ __forceinline__ void wide_multiply(float (&c)[2][TILES / 2][4], unsig
  * what they are. */
 template <typename T, int TILES, typename Rows, typename Tokens, typename Before, typename Out>
 __device__ __forceinline__ void wide_product(unsigned char *ring, const Rows &weights, int first_group, int split,
-                                             const Tokens &tokens, int k, const T *x,
-                                             Before before, const Out &out) {
+                                             const Tokens &tokens, int k, const T *x, Before before, const Out &out) {
     typedef wide<TILES> shape;
     constexpr int STAGES = shape::stages, HALF = TILES / 2, COPY_ROWS = shape::threads / RING_CHUNKS;
     const int pieces = piece_count(k);

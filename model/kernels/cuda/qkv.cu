@@ -62,7 +62,8 @@ template <typename T> struct rotated_store {
                 to[0] = a, to[half] = b;
             } else {
                 T *to = kv_cell<T>(is_v ? kv.v : kv.k, kv_heads, dh, page_of(rows, row, position), part.head, row,
-                                   position) + d;
+                                   position) +
+                        d;
                 to[0] = from_float<T>(a), to[half] = from_float<T>(b);
             }
         }

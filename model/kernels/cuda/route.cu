@@ -1,4 +1,5 @@
-/* The experts of the largest logits of a row and their weights: a warp a row. A lane has the experts lane, lane + 32, ... */
+/* The experts of the largest logits of a row and their weights: a warp a row, none for a row without a position. A lane has the
+ * experts lane, lane + 32, ... */
 #include "model/kernels/cuda/common.cuh"
 #include "model/kernels/cuda/table.h"
 
@@ -38,9 +39,13 @@ template <typename T> __global__ void __launch_bounds__(WARPS * 32) route_kernel
     inputs_are_ready();
     const int lane = threadIdx.x % 32, row = blockIdx.x * WARPS + threadIdx.x / 32;
     if (row >= count) return;
+    if (op.rows.positions[row] < 0) {
+        if (lane < op.chosen) op.ids[row * op.chosen + lane] = -1, op.weights[row * op.chosen + lane] = 0;
+        return;
+    }
     const float *logits = op.logits + (size_t)row * op.experts;
     unsigned taken = 0;
-    int mine = 0;                       /* lane j: the id of choice j */
+    int mine = 0; /* lane j: the id of choice j */
     float logit = -INFINITY, max = 0;
     for (int j = 0; j < op.chosen; j++) {
         float value;
