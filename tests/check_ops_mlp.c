@@ -172,6 +172,36 @@ START_TEST(silu_is_made_of_fmath_exp)
 }
 END_TEST
 
+/* Sums as large as limits and exponents matter for. Loop index: the activation. */
+START_TEST(activations_match_reference_far_out)
+{
+    enum { HIDDEN = 1003 };
+    struct lab lab;
+    lab_open(&lab, 1);
+    const float one = 1;
+    float *h = lab_alloc(&lab, HIDDEN * sizeof(float));
+    struct op_gate_up op = {.rows = {.batch = 1, .q_len = 1},
+                            .x = &one,
+                            .gate = lab_weight(&lab, HIDDEN, 1, DTYPE_F32, 20),
+                            .up = lab_weight(&lab, HIDDEN, 1, DTYPE_F32, 20),
+                            .activation = (enum activation)_i,
+                            .width = 1,
+                            .hidden = HIDDEN,
+                            .normed = {lab_alloc(&lab, sizeof(float)), DTYPE_F32},
+                            .h = {h, DTYPE_F32}};
+    for (int i = 0; host_isa_at(i); i++) {
+        if (!host_isa_at(i)->is_supported()) continue;
+        host_isa_force(host_isa_at(i));
+        ck_ok(ops_host()->gate_up(lab.stream, &op));
+        for (int o = 0; o < HIDDEN; o++)
+            close_to(h[o],
+                     reference_activation(op.activation, lab_weight_at(&op.gate, o, 0), lab_weight_at(&op.up, o, 0)),
+                     host_isa()->name, 0, o);
+    }
+    lab_close(&lab);
+}
+END_TEST
+
 START_TEST(matrices_that_do_not_fit_are_an_internal_error)
 {
     struct lab lab;
@@ -193,6 +223,7 @@ Suite *check_ops_mlp(void) {
     tcase_add_test(tc, ops_on_the_residual_stream_match_reference);
     tcase_add_test(tc, rows_that_lie_apart_give_the_bits_of_rows_side_by_side);
     tcase_add_test(tc, silu_is_made_of_fmath_exp);
+    tcase_add_loop_test(tc, activations_match_reference_far_out, 0, ACTIVATION_CLAMPED + 1);
     tcase_add_test(tc, matrices_that_do_not_fit_are_an_internal_error);
     suite_add_tcase(suite, tc);
     return suite;

@@ -182,6 +182,36 @@ const struct mini_shape mini_families[] = {
 };
 const int mini_family_count = sizeof mini_families / sizeof *mini_families;
 
+/* --- shapes by chance ------------------------------------------------------------------------------------- */
+
+static bool by_chance(struct lab *lab) {
+    return lab_pick(lab, 0, 3) == 0;
+}
+
+void mini_add_features(struct lab *lab, struct mini_shape *s) {
+    static const float scales[] = {0, 1, 0.25f, -2};
+    s->norms = (enum mini_norms)lab_pick(lab, 0, 3);
+    s->norm_offset = by_chance(lab) ? 1 : 0;
+    s->lacks_norm_weights = by_chance(lab);
+    s->norms_all_heads = by_chance(lab), s->has_v_norm = by_chance(lab);
+    s->pairs_neighbours = by_chance(lab), s->has_rope_choice = by_chance(lab), s->lacks_rope = by_chance(lab);
+    if (by_chance(lab)) s->rope_dims = 2 * lab_pick(lab, 1, s->head_dim / 2 + 1);
+    s->lacks_k = by_chance(lab), s->lacks_v = s->lacks_k || (by_chance(lab) && !s->norms_all_heads);
+    if (by_chance(lab)) s->attention_scale = 0.2f;
+    if (by_chance(lab)) s->attention_cap = 1.5f;
+    s->has_sinks = by_chance(lab), s->has_output_bias = by_chance(lab), s->has_head_bias = by_chance(lab);
+    s->has_layer_scale = by_chance(lab);
+    s->embedding_scale = scales[lab_pick(lab, 0, 4)], s->residual_scale = scales[lab_pick(lab, 0, 4)];
+    s->logits_scale = scales[lab_pick(lab, 0, 4)];
+    if (by_chance(lab)) s->logits_cap = 1.25f;
+    s->activation = (enum activation)lab_pick(lab, 0, 3);
+    s->layer_inputs = lab_pick(lab, 1, 50);
+    s->experts = lab_pick(lab, 1, 12), s->chosen = lab_pick(lab, 1, s->experts + 1);
+    s->has_expert_bias = by_chance(lab), s->has_expert_scale = by_chance(lab);
+    s->softmax_of_all = by_chance(lab), s->renormalises = by_chance(lab);
+    s->experts_beside = by_chance(lab);
+}
+
 static const float eps = 1e-5f;
 
 /* --- weights ---------------------------------------------------------------------------------------------- */

@@ -39,6 +39,9 @@ struct mini_shape {
 extern const struct mini_shape mini_families[];
 extern const int mini_family_count;
 
+/* Adds what families have, each in one shape of three; nothing makes numbers so large that f32 sums are off. */
+void mini_add_features(struct lab *, struct mini_shape *);
+
 /* All experts' matrices in one block, `apart` elements from one to the next, with NaN between. */
 struct mini_experts {
     struct experts experts;

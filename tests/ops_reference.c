@@ -9,35 +9,6 @@ void close_to(float got, double expected, const char *what, int row, int col) {
             (double)got, expected);
 }
 
-static bool by_chance(struct lab *lab) {
-    return lab_pick(lab, 0, 3) == 0;
-}
-
-/* Scales and the like, each in one shape of three; they must not make numbers so large that f32 sums are off. */
-static void add_what_families_have(struct lab *lab, struct mini_shape *s) {
-    static const float scales[] = {0, 1, 0.25f, -2};
-    s->norms = (enum mini_norms)lab_pick(lab, 0, 3);
-    s->norm_offset = by_chance(lab) ? 1 : 0;
-    s->lacks_norm_weights = by_chance(lab);
-    s->norms_all_heads = by_chance(lab), s->has_v_norm = by_chance(lab);
-    s->pairs_neighbours = by_chance(lab), s->has_rope_choice = by_chance(lab), s->lacks_rope = by_chance(lab);
-    if (by_chance(lab)) s->rope_dims = 2 * lab_pick(lab, 1, s->head_dim / 2 + 1);
-    s->lacks_k = by_chance(lab), s->lacks_v = s->lacks_k || (by_chance(lab) && !s->norms_all_heads);
-    if (by_chance(lab)) s->attention_scale = 0.2f;
-    if (by_chance(lab)) s->attention_cap = 1.5f;
-    s->has_sinks = by_chance(lab), s->has_output_bias = by_chance(lab), s->has_head_bias = by_chance(lab);
-    s->has_layer_scale = by_chance(lab);
-    s->embedding_scale = scales[lab_pick(lab, 0, 4)], s->residual_scale = scales[lab_pick(lab, 0, 4)];
-    s->logits_scale = scales[lab_pick(lab, 0, 4)];
-    if (by_chance(lab)) s->logits_cap = 1.25f;
-    s->activation = (enum activation)lab_pick(lab, 0, 3);
-    s->layer_inputs = lab_pick(lab, 1, 50);
-    s->experts = lab_pick(lab, 1, 12), s->chosen = lab_pick(lab, 1, s->experts + 1);
-    s->has_expert_bias = by_chance(lab), s->has_expert_scale = by_chance(lab);
-    s->softmax_of_all = by_chance(lab), s->renormalises = by_chance(lab);
-    s->experts_beside = by_chance(lab);
-}
-
 struct mini_shape reference_shape(struct lab *lab, int turn) {
     static const int heads[][2] = {{1, 1}, {4, 4}, {4, 2}, {6, 2}, {5, 1}, {9, 3}, {7, 7}};
     static const int dims[] = {8, 10, 16, 24, 32, 50, 64, 80, 128, 256, 512};
@@ -55,7 +26,7 @@ struct mini_shape reference_shape(struct lab *lab, int turn) {
                            .slots = 4,
                            .pages_per_slot = 2,
                            .max_rows = 24};
-    if (turn >= 12) add_what_families_have(lab, &s);
+    if (turn >= 12) mini_add_features(lab, &s);
     return s;
 }
 
