@@ -59,7 +59,7 @@ struct weight mini_random_caches(struct lab *lab, struct mini *m) {
 }
 
 void gpu_restore_caches(struct gpu *g, const struct mini *twin, const struct weight *raw) {
-    size_t bytes = twin->kv_floats * (size_t)dtype_bytes(raw->type);
+    size_t bytes = twin->kv_floats * (size_t)dtype_bytes(raw->format);
     gpu_put(g, twin->kv.k, raw->data, bytes);
     gpu_put(g, twin->kv.v, (const char *)raw->data + bytes, bytes);
 }
