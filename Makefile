@@ -8,7 +8,7 @@ CC     := $(if $(filter default,$(origin CC)),cc,$(CC))
 NVCC   ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 
 # The CUDA device is built where there is an nvcc. .cu files replace the stub that says that there is none.
-CU_SRC   := $(wildcard graphs/*.cu model/kernels/cuda/*.cu sampler/*.cu)
+CU_SRC   := $(wildcard graphs/*.cu model/kernels/cuda/*.cu draft/*.cu round/*.cu sampler/*.cu verify/*.cu)
 CU_STUB  := $(wildcard */no_cuda.c)
 TEST_CU  := $(wildcard tests/*.cu)
 NVCC_OLD := $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p' | \
@@ -16,16 +16,20 @@ NVCC_OLD := $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9]
 DEVICE   ?= $(if $(and $(NVCC),$(CU_SRC),$(if $(NVCC_OLD),,new)),cuda,host)
 BUILD    := build/$(DEVICE)-$(MODE)
 
-LIB_DIRS := base graphs model model/text model/files model/families model/kernels/host sampler draft target verify engine
+# No fuzz target runs a model, and kernels are what takes long to compile.
+LIB_DIRS := base graphs model model/text model/files model/families $(if $(filter fuzz,$(MODE)),,model/kernels/host) round \
+            sampler target draft verify engine
 LIB_SRC  := $(wildcard $(addsuffix /*.c,$(LIB_DIRS)))
 CLI_SRC  := $(wildcard cli/*.c)
 TEST_SRC := $(wildcard tests/*.c) $(filter-out tests/fidelity/main.c,$(wildcard tests/fidelity/*.c))
-HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) cli tests tests/cuda tests/fidelity))
+FUZZ_SRC := $(wildcard fuzz/*.c)
+HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) cli tests tests/cuda tests/fidelity fuzz))
 SUITES   := $(patsubst tests/%.c,%,$(wildcard tests/check_*.c))
 
 CFLAGS_release := -O2 -g
 CFLAGS_debug   := -O0 -g
 CFLAGS_asan    := -O2 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -Wno-pass-failed
 ifeq ($(CFLAGS_$(MODE)),)
 $(error MODE=$(MODE): expected release, debug or asan)
 endif
@@ -70,12 +74,13 @@ endif
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) $(CU_SRC:%=$(BUILD)/%.o)
 CLI_OBJ  := $(CLI_SRC:%.c=$(BUILD)/%.o)
 TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o) $(TEST_CU:%=$(BUILD)/%.o)
+FUZZ_OBJ := $(FUZZ_SRC:%.c=$(BUILD)/%.o)
 
 # All cores, unless -j says otherwise; two commands at once (`make demo test`) take turns.
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(or $(shell nproc 2>/dev/null),2)
 endif
-ifneq ($(filter demo test test-cuda test-cuda-sanitize fidelity mutate deps,$(MAKECMDGOALS)),)
+ifneq ($(filter demo test test-cuda test-cuda-sanitize fidelity mutate fuzz fuzz-replay deps,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
 AGAIN := @+$(MAKE) --no-print-directory
@@ -103,8 +108,8 @@ $(BUILD)/%.cu.o: %.cu $(BUILD)/flags
 	$(call say,NVCC,$<)
 	$(Q)$(NVCC) $(NVCCFLAGS) -c $< -o $@
 
-# The sampler gives the host's bits: no product is fused into a sum but by fmaf.
-$(patsubst %,$(BUILD)/%.o,$(wildcard sampler/*.cu)): private NVCCFLAGS += --fmad=false
+# Draws and acceptance give the host's bits: no product is fused into a sum but by fmaf.
+$(patsubst %,$(BUILD)/%.o,$(wildcard sampler/*.cu verify/*.cu)): private NVCCFLAGS += --fmad=false
 
 # What was built with other flags is built again: each stamp changes only when its text does.
 define STAMP
@@ -136,9 +141,19 @@ $(BUILD)/tests/suites.h: FORCE
 $(TEST_OBJ): | build/deps.test
 $(BUILD)/tests/run.o: private override CPPFLAGS += -I$(BUILD)/tests
 $(BUILD)/tests/run.o: $(BUILD)/tests/suites.h
+# Every fuzz target, under the name of its file, for check_fuzz.
+HARNESSES := $(patsubst fuzz/%.c,%,$(wildcard fuzz/fuzz_*.c))
+$(BUILD)/tests/harnesses.h: STAMP_TEXT = $(foreach h,$(HARNESSES),HARNESS($(h)))
+$(BUILD)/tests/harnesses.h: FORCE
+	$(STAMP)
+$(BUILD)/tests/check_fuzz.o: private override CPPFLAGS += -I$(BUILD)/tests
+$(BUILD)/tests/check_fuzz.o: $(BUILD)/tests/harnesses.h
+ifneq ($(MODE),fuzz)
+$(BUILD)/fuzz/fuzz_%.o: private override CPPFLAGS += -DLLVMFuzzerTestOneInput=$(notdir $*)
+endif
 # Commands run inside tests too, over a host device with faults to order (tests/faulty_host.h).
 WRAP := -Wl,--wrap=device_open_host
-$(BUILD)/tests/run: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TEST_OBJ)
+$(BUILD)/tests/run: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TEST_OBJ) $(FUZZ_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
 
@@ -147,7 +162,7 @@ $(BUILD)/tests/run: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TE
 CUDA_TEST_SRC := $(wildcard tests/cuda/*.c tests/cuda/*.cu)
 CUDA_SUITES   := $(basename $(notdir $(filter tests/cuda/check_%,$(CUDA_TEST_SRC)))) \
                  check_accept check_accept_texts check_reference check_chat_references check_lossless check_cache check_rounds \
-                 check_fidelity check_steady
+                 check_fidelity check_ngram check_steady
 CUDA_TEST_OBJ := $(patsubst %.cu,$(BUILD)/%.cu.o,$(patsubst %.c,$(BUILD)/%.o,$(CUDA_TEST_SRC))) \
                  $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/check_% tests/run.c,$(TEST_SRC))) \
                  $(TEST_CU:%=$(BUILD)/%.o) \
@@ -222,6 +237,29 @@ $(LOGS): $(BUILD)/logs/%: $(BUILD)/tests/run $(BUILD)/duet FORCE
 	@tools/sum-tests --suite $@
 endif
 
+# --- fuzzing: every fuzz/fuzz_NAME.c is a target, build/fuzz/fuzz_NAME (fuzz/README.md) ----------------------
+
+FUZZ_SECONDS ?= 60
+FUZZ_CC      := $(if $(findstring clang,$(CC)),$(CC),clang)
+ifneq ($(filter-out $(HARNESSES:fuzz_%=%),$(FUZZ)),)
+$(error FUZZ=$(FUZZ): expected some of $(HARNESSES:fuzz_%=%))
+endif
+
+fuzz fuzz-replay:
+	@CC='$(FUZZ_CC)' tools/install-deps --check build fuzz
+	$(AGAIN) CC='$(FUZZ_CC)' DEVICE=host MODE=fuzz FUZZ_SECONDS=$(if $(filter fuzz,$@),$(FUZZ_SECONDS),0) run-fuzz
+run-fuzz: $(patsubst %,build/fuzz/%,$(if $(FUZZ),$(FUZZ:%=fuzz_%),$(HARNESSES)))
+	@tools/fuzz $(FUZZ_SECONDS) $(^F:fuzz_%=%)
+
+# Of the library a target gets the parts that it calls.
+$(BUILD)/duet.a: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(filter-out $(BUILD)/fuzz/fuzz_%,$(FUZZ_OBJ))
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcsT $@ $^
+build/fuzz/fuzz_%: $(BUILD)/fuzz/fuzz_%.o $(BUILD)/duet.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) $^ $(LDLIBS) -o $@
+
 # Succeeds where this build has the CUDA device.
 has-cuda:
 	@test $(DEVICE) = cuda
@@ -269,7 +307,7 @@ $(BUILD)/alone/%: % $(BUILD)/flags | build/deps.build build/deps.test
 
 # Each layer links with the layers below it and no other: its objects name nothing that lies above. The order is that of
 # docs/ARCHITECTURE.md.
-LAYERS := base graphs model sampler draft target verify engine
+LAYERS := base graphs model round sampler target draft verify engine
 lint-links: $(LIB_OBJ)
 	@mkdir -p $(BUILD)/links
 	@echo 'int main(void) { return 0; }' > $(BUILD)/links/main.c
@@ -310,6 +348,8 @@ help:
 	@echo 'make test-cuda-sanitize   its small cases under compute-sanitizer'
 	@echo 'make fidelity     speculation changes speed and nothing else: every claim with its figure'
 	@echo 'make mutate       small faults one at a time: does a test catch each?'
+	@echo 'make fuzz         parsers under libFuzzer; FUZZ_SECONDS=60 for each, FUZZ=NAME for one (fuzz/README.md)'
+	@echo 'make fuzz-replay  the inputs of fuzz/corpus, once'
 	@echo 'make deps         install what is missing from the packages of Debian'
 	@echo 'make install      to PREFIX (now $(PREFIX)), below DESTDIR; make uninstall removes it'
 	@echo 'make lint         formatting, layering, headers that compile alone, shell scripts'
@@ -319,7 +359,7 @@ help:
 	@echo 'MODE=release|debug|asan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CUDA_ARCH=sm_90 ...|all   CC=$(CC)   WERROR=1   V=1'
 
 FORCE:
-.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-cuda-sanitize run-tests-cuda-sanitize mutate test-data demo lint lint-format lint-shell lint-headers lint-links install uninstall clean help FORCE
+.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-cuda-sanitize run-tests-cuda-sanitize mutate fuzz fuzz-replay run-fuzz test-data demo lint lint-format lint-shell lint-headers lint-links install uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(CUDA_TEST_OBJ:.o=.d) $(FIDELITY_OBJ:.o=.d) $(ALONE:=.d) $(wildcard $(BUILD)/bench/*.d)
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(FUZZ_OBJ:.o=.d) $(CUDA_TEST_OBJ:.o=.d) $(FIDELITY_OBJ:.o=.d) $(ALONE:=.d) $(wildcard $(BUILD)/bench/*.d)

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/philox.h" /* DUET_INLINE */
+#include "base/inline.h"
 
 DUET_INLINE uint32_t fmath_bits(float x) {
     uint32_t bits;

@@ -161,7 +161,7 @@ static int parse_string(struct parser *p, char **out) {
     return parse_string_into(p, *out);
 }
 
-/* Whether the digits are an integer above 2^53, which a double may round. */
+/* Whether the digits are an integer above 2^53, which a double may round. Numbers past a double's range keep theirs too. */
 static bool is_big(const char *digits, size_t n) {
     if (n != 16) return n > 16;
     return memcmp(digits, "9007199254740992", 16) > 0;
@@ -178,7 +178,7 @@ static int set_number(cJSON *item, const char *text, size_t n, bool keep) {
         item->valuestring = copy;
     else if (copy != small)
         cJSON_free(copy);
-    return 0;
+    return keep || isfinite(item->valuedouble) ? 0 : set_number(item, text, n, true);
 }
 
 static int parse_number(struct parser *p, cJSON *item) {

@@ -1,4 +1,4 @@
-/* Times the sampler's draw and accept on made-up logits, as rounds do them: best of several times.
+/* Times draws and acceptance on made-up logits, as rounds do them: best of several times.
  *
  *   make build/cuda-release/bench/sampler && build/cuda-release/bench/sampler [DEVICE [VOCABULARY [K]]]
  */
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "sampler/sampler.h"
+#include "verify/verify.h"
 
 enum { BATCH_MAX = 64, TIMES = 5 };
 
@@ -16,8 +16,9 @@ struct bench {
     struct stream *stream;
     struct pool *pool;
     struct event *start, *end;
-    struct sampler_buffers b;
-    const struct sampler_ops *ops;
+    struct round_state b;
+    struct sampler sampler;
+    struct verify verify;
     struct slot slots[BATCH_MAX + 1];
     int32_t row_slot[BATCH_MAX];
     float *logits; /* [BATCH_MAX, K + 1, V] */
@@ -29,20 +30,26 @@ static void must(int rc) {
     exit(1);
 }
 
+static void layout(struct bench *x, struct pool *pool) {
+    must(round_layout(&x->b, pool));
+    must(sampler_layout(&x->sampler, x->device, &x->b, pool));
+    must(verify_layout(&x->verify, x->device, &x->b, pool));
+}
+
 static void create_buffers(struct bench *x, int vocab, int k) {
     struct pool *plan;
-    x->b = (struct sampler_buffers){.slots = BATCH_MAX + 1,
-                                    .max_batch = BATCH_MAX,
-                                    .k_max = k,
-                                    .vocab_target = vocab,
-                                    .vocab_draft = vocab,
-                                    .target_stride = vocab,
-                                    .draft_stride = vocab,
-                                    .draft_positions = 1 << 20};
+    x->b = (struct round_state){.slots = BATCH_MAX + 1,
+                                .max_batch = BATCH_MAX,
+                                .k_max = k,
+                                .vocab_target = vocab,
+                                .vocab_draft = vocab,
+                                .target_stride = vocab,
+                                .draft_stride = vocab,
+                                .draft_positions = 1 << 20};
     must(pool_create_plan(&plan));
-    must(sampler_layout(&x->b, plan));
+    layout(x, plan);
     must(pool_create(x->device, pool_used(plan), &x->pool));
-    must(sampler_layout(&x->b, x->pool));
+    layout(x, x->pool);
     pool_destroy(plan);
 }
 
@@ -82,8 +89,8 @@ static double time_launch(struct bench *x, int batch, int k, int index) {
         float ms;
         must(event_record(x->start, x->stream));
         for (int j = 0; j < launches; j++)
-            must(index >= 0 ? x->ops->draw(x->stream, &(struct sampler_draw){x->b, batch, index})
-                            : x->ops->accept(x->stream, &(struct sampler_accept){x->b, batch, k}));
+            must(index >= 0 ? sampler_draw(x->stream, &(struct sampler_draw){x->b, x->sampler, batch, index})
+                            : verify_accept(x->stream, &(struct verify_accept){x->b, x->sampler, x->verify, batch, k}));
         must(event_record(x->end, x->stream));
         must(event_wait(x->end));
         must(event_elapsed_ms(x->start, x->end, &ms));
@@ -98,8 +105,10 @@ static void time_all(struct bench *x, const char *name, struct sampling how, int
         reset_slots(x, how);
         double plain = time_launch(x, batches[i], 0, -1);
         reset_slots(x, how);
-        for (int j = 1; j < k; j++) must(x->ops->draw(x->stream, &(struct sampler_draw){x->b, batches[i], j}));
-        double draw = time_launch(x, batches[i], k, 0), accept = time_launch(x, batches[i], k, -1);
+        double draw = time_launch(x, batches[i], k, 0);
+        for (int j = 1; j < k; j++)
+            must(sampler_draw(x->stream, &(struct sampler_draw){x->b, x->sampler, batches[i], j}));
+        double accept = time_launch(x, batches[i], k, -1);
         printf("%-22s %5d %10.1f %10.1f %10.1f\n", name, batches[i], draw, accept, plain);
     }
 }
@@ -111,7 +120,6 @@ int main(int argc, char **argv) {
     must(stream_create(x.device, &x.stream));
     must(event_create(x.device, &x.start));
     must(event_create(x.device, &x.end));
-    x.ops = sampler_for(x.device);
     create_buffers(&x, vocab, k);
     fill_logits(&x);
     printf("%s, %d ids, us\n%-22s %5s %10s %7s%3d %10s\n", device_name(x.device), vocab, "", "batch", "draw", "accept",

@@ -216,9 +216,9 @@ static int read_lines(struct batch *b) {
 
 /* A template that is not recognised is an error of the lines that need one, unless it was asked for by name. */
 static int load_template(struct batch *b) {
-    const char *dir = b->models.target;
-    if (b->o->chat_template) return chat_template_by_name(&b->chat_template, b->o->chat_template, dir);
-    if (engine_tokenizer(b->engine) && chat_template_load(&b->chat_template, dir) != 0)
+    const struct checkpoint *target = b->models.target;
+    if (b->o->chat_template) return checkpoint_chat_template(target, b->o->chat_template, &b->chat_template);
+    if (engine_tokenizer(b->engine) && checkpoint_chat_template(target, NULL, &b->chat_template) != 0)
         b->template_error = memory_copy_text(err_message());
     return 0;
 }

@@ -19,7 +19,7 @@ struct request_context {
     const char *template_error;                /* why there is none although the files have one; NULL: they have none */
     int vocab, context;
     bool think;
-    struct ignored_fields *ignored;    /* gets the names of fields that mean nothing */
+    struct ignored_fields *ignored;    /* gets the names of fields that mean nothing; NULL: nobody asks */
     const struct interrupt *interrupt; /* of encoding; NULL: never */
 };
 

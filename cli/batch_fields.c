@@ -191,7 +191,7 @@ static const char *find_meant(const char *name) {
 /* --- the check ------------------------------------------------------------------------------------------------ */
 
 static void add_ignored(struct ignored_fields *ignored, const char *name) {
-    if (is_among(name, (const char *const *)ignored->names, ignored->count)) return;
+    if (!ignored || is_among(name, (const char *const *)ignored->names, ignored->count)) return;
     ignored->more = ignored->count == IGNORED_MAX;
     if (!ignored->more) ignored->names[ignored->count++] = memory_copy_text(name);
 }

@@ -18,7 +18,7 @@ void ignored_fields_list(const struct ignored_fields *, struct buf *out); /* "'c
 
 /* Checks the names of the members of `line`, an object, whatever their order; members that are null are absent. ERR_FORMAT for
  * one that is nearly a known one, ERR_UNSUPPORTED for an option that other engines have and duet lacks, since the text would not
- * be what was asked for. Other names are what data sets carry: added to `ignored`, or with `strict` refused. */
+ * be what was asked for. Other names are what data sets carry: added to `ignored` (NULL: not wanted), or with `strict` refused. */
 int fields_check(const cJSON *line, bool strict, struct ignored_fields *ignored);
 
 #endif

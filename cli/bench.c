@@ -60,7 +60,11 @@ static void add_steps(struct table *t, const struct bench *b) {
         snprintf(what, sizeof what, "verify, M = %d", m);
         add_step(t, b, what, s->verify_ms[m], target_bytes(b));
     }
-    if (info.k_max > 0) {
+    if (s->propose_ms > 0) {
+        snprintf(what, sizeof what, "%s, K = %d", info.proposer, info.k_max);
+        add_figure(t, what, s->propose_ms, "ms", 4);
+    }
+    if (s->draft_step_ms > 0) {
         add_step(t, b, "draft, first step", s->draft_first_ms, draft_bytes(b));
         add_step(t, b, "draft, later step", s->draft_step_ms, draft_bytes(b));
         add_figure(t, "sampler, one draw", s->draw_ms, "ms", 4);
@@ -109,7 +113,11 @@ static void add_timed_round(struct table *t, const struct bench *b) {
     char what[64];
     snprintf(what, sizeof what, "round with events, K = %d", k);
     add_step(t, b, what, b->timed.round_ms, round_bytes(b, k));
-    if (k > 0) add_step(t, b, "draft in a round", b->timed.draft_ms, (uint64_t)k * draft_bytes(b));
+    snprintf(what, sizeof what, "%s in a round", k > 0 ? engine_info(b->engine).proposer : "");
+    if (k > 0 && draft_bytes(b) > 0)
+        add_step(t, b, "draft in a round", b->timed.draft_ms, (uint64_t)k * draft_bytes(b));
+    else if (k > 0)
+        add_figure(t, what, b->timed.draft_ms, "ms", 4);
     add_step(t, b, "verify in a round", b->timed.verify_ms, target_bytes(b));
     add_figure(t, "sampling in a round", b->timed.sampling_ms, "ms", 4);
 }

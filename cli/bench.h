@@ -15,7 +15,8 @@ struct bench_prompts {
     struct ids *ids;
     int count;
 };
-int bench_prompts_load(struct bench_prompts *, const struct options *, const struct engine *, const char *target);
+int bench_prompts_load(struct bench_prompts *, const struct options *, const struct engine *,
+                       const struct checkpoint *target);
 void bench_prompts_free(struct bench_prompts *);
 
 /* Opens sequences for prompts [first, first + count), modulo their number, and starts their answers; max_tokens 0 fills the
@@ -38,8 +39,10 @@ int bench_generate(struct engine *, const struct bench_prompts *, const struct o
 /* Milliseconds of single launches with `batch` rows in mid-answer. */
 struct bench_steps {
     double decode_ms;
-    double verify_ms[K_MAX + 2]; /* [M], M = 2..k_max+1 rows */
-    double draft_first_ms, draft_step_ms, draw_ms, accept_ms;
+    double verify_ms[K_MAX + 2];                   /* [M], M = 2..k_max+1 rows */
+    double draft_first_ms, draft_step_ms, draw_ms; /* of a draft model */
+    double propose_ms;                             /* of another proposer, all of a round */
+    double accept_ms;
     int context; /* tokens before the rows */
 };
 int bench_steps(struct engine *, const struct bench_prompts *, const struct options *, struct bench_steps *);

@@ -70,12 +70,13 @@ static int load_text(const struct options *o, const struct request_context *c, s
     return 0;
 }
 
-int bench_prompts_load(struct bench_prompts *p, const struct options *o, const struct engine *e, const char *target) {
+int bench_prompts_load(struct bench_prompts *p, const struct options *o, const struct engine *e,
+                       const struct checkpoint *target) {
     *p = (struct bench_prompts){0};
     struct engine_info info = engine_info(e);
     struct chat_template *template = NULL;
     struct request_context c = {.o = o, .tokenizer = engine_tokenizer(e), .vocab = info.vocab, .context = info.context};
-    if (c.tokenizer && chat_template_load(&template, target) == 0) c.chat_template = template;
+    if (c.tokenizer && checkpoint_chat_template(target, NULL, &template) == 0) c.chat_template = template;
     struct buf text = {0};
     int rc = load_text(o, &c, &text);
     if (rc == 0) {

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "cli/bench.h"
-#include "draft/draft.h"
+#include "draft/model.h"
 #include "engine/probe.h"
 #include "target/target.h"
 
@@ -13,13 +13,14 @@
 enum { GROUPS = 7, GROUP_US = 20000, LAUNCHES_MAX = 256 };
 
 struct launch {
-    enum { LAUNCH_GRAPH, LAUNCH_DRAW, LAUNCH_ACCEPT } kind;
+    enum { LAUNCH_GRAPH, LAUNCH_DRAW, LAUNCH_PROPOSE, LAUNCH_ACCEPT } kind;
     enum probe_model model;
     struct graph_key key;
     int k, at_most; /* launches a group */
 };
 
 static int submit(struct engine *e, const struct launch *l) {
+    if (l->kind == LAUNCH_PROPOSE) return probe_launch_propose(e, l->key.batch, l->k);
     if (l->kind == LAUNCH_DRAW) return probe_launch_draw(e, l->key.batch);
     if (l->kind == LAUNCH_ACCEPT) return probe_launch_accept(e, l->key.batch, l->k);
     return probe_launch(e, l->model, l->key);
@@ -56,18 +57,25 @@ static int time_graph(struct engine *e, enum probe_model which, int kind, int ba
     return time_launch(e, &launch, ms);
 }
 
+static int time_draft(struct engine *e, int bucket, struct bench_steps *s) {
+    struct launch draw = {.kind = LAUNCH_DRAW, .key = {.batch = bucket}, .at_most = LAUNCHES_MAX};
+    TRY(time_graph(e, PROBE_DRAFT, DRAFT_FIRST, bucket, 2, &s->draft_first_ms));
+    TRY(time_graph(e, PROBE_DRAFT, DRAFT_STEP, bucket, 1, &s->draft_step_ms));
+    return time_launch(e, &draw, &s->draw_ms);
+}
+
 static int time_steps(struct engine *e, int batch, struct bench_steps *s) {
     struct engine_info info = engine_info(e);
     int bucket = graph_set_bucket(engine_graphs(e, 1), batch);
     TRY(time_graph(e, PROBE_TARGET, TARGET_DECODE, bucket, 1, &s->decode_ms));
     for (int m = 2; m <= info.k_max + 1; m++)
         TRY(time_graph(e, PROBE_TARGET, TARGET_VERIFY, bucket, m, &s->verify_ms[m]));
-    if (info.k_max > 0) {
-        TRY(time_graph(e, PROBE_DRAFT, DRAFT_FIRST, bucket, 2, &s->draft_first_ms));
-        TRY(time_graph(e, PROBE_DRAFT, DRAFT_STEP, bucket, 1, &s->draft_step_ms));
-        struct launch draw = {.kind = LAUNCH_DRAW, .key = {.batch = bucket}, .at_most = LAUNCHES_MAX};
-        TRY(time_launch(e, &draw, &s->draw_ms));
-    }
+    struct launch propose = {
+        .kind = LAUNCH_PROPOSE, .key = {.batch = bucket}, .k = info.k_max, .at_most = LAUNCHES_MAX};
+    if (engine_graphs(e, 0))
+        TRY(time_draft(e, bucket, s));
+    else if (info.proposer)
+        TRY(time_launch(e, &propose, &s->propose_ms));
     /* Every accept commits up to K + 1 tokens: the rows must not reach their end while it is timed. */
     int room = (info.context - s->context) / (info.k + 1) / (GROUPS + 1);
     struct launch accept = {
@@ -135,7 +143,7 @@ int bench_prefill(struct engine *e, struct bench_prefill *p, int count) {
         p[i].target = p[i].pair = 0;
         if (p[i].tokens + 1 > info.context) continue;
         TRY(time_prefill(e, p[i].tokens, 0, &p[i].target));
-        if (info.k_max > 0) TRY(time_prefill(e, p[i].tokens, info.k_max, &p[i].pair));
+        if (engine_graphs(e, 0)) TRY(time_prefill(e, p[i].tokens, info.k_max, &p[i].pair));
     }
     return engine_set_k(e, info.k);
 }

@@ -7,12 +7,11 @@
 
 static int load_template(struct chat *c) {
     const char *name = c->options.chat_template;
-    if (name) return chat_template_by_name(&c->chat_template, name, c->models.target);
-    TRY(chat_template_load(&c->chat_template, c->models.target));
+    TRY(checkpoint_chat_template(c->models.target, name, &c->chat_template));
     if (!c->chat_template)
         cli_note(
             "%s has no chat template: completion mode, what you type is continued as it stands (or --template NAME)",
-            c->models.target);
+            checkpoint_name(c->models.target));
     return 0;
 }
 

@@ -27,6 +27,7 @@ void chat_banner(struct chat *c) {
     buf_printf(&line, " %s: ", DUET_VERSION);
     name_model(&line, "target", o->target ? o->target : "embedded", info.target_parameters);
     if (c->models.draft) name_model(&line, ", draft", o->draft ? o->draft : "embedded", info.draft_parameters);
+    if (c->models.proposer) buf_printf(&line, ", draft %s", info.proposer);
     buf_printf(&line, ", K %d, context %d, %s\n", info.k, info.context, info.device);
     buf_puts(&line, "/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends the chat\n");
     fputs(styled(STYLE_BOLD), stdout);

@@ -88,17 +88,17 @@ void signals_release(void);
 /* --- models and the engine (models.c) ------------------------------------------------------------------- */
 
 struct models {
-    char *target, *draft; /* directories; draft NULL: plain decoding */
+    struct checkpoint *target, *draft; /* draft NULL: none */
+    const char *proposer; /* the word that --draft gave in place of a directory (draft/proposer.h); NULL: none */
     bool embedded;        /* the pair of assets/ */
-    bool is_shape;        /* --shape: names of shapes, without files */
 };
 
-/* --target, --draft (a directory, or ORG/NAME in the local Hugging Face cache), or the embedded pair. `draft` is NULL for
- * --target alone (noted once) and, but in bench, where K and K_max are 0. */
+/* --target, --draft (a directory, or ORG/NAME in the local Hugging Face cache, or "ngram"), or the embedded pair. `draft` is NULL
+ * for "ngram", for --target alone (noted once) and, but in bench, where K and K_max are 0. */
 int models_resolve(struct models *out, const struct options *);
 void models_free(struct models *);
-/* One model by the same rules: what `inspect DIR` takes. *out is freed by the caller. */
-int models_find(const char *name, char **out);
+/* One model by the same rules: what `inspect DIR` takes. *out is closed by the caller. */
+int models_find(const char *name, struct checkpoint **out);
 
 /* Rounds between two whose device time a report or `duet bench` measures: the events cost then a fraction of a percent. */
 enum { TIMED_EVERY = 4 };

@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/table.h"
+#include "draft/proposer.h"
 #include "model/files/safetensors.h"
 #include "model/text/chat_template.h"
 #include "model/text/tokenizer.h"
@@ -181,11 +182,6 @@ static void print_totals(const struct safetensors *s) {
 
 /* --- tokenizer and template ------------------------------------------------------------------------------- */
 
-static int load_tokenizer(struct tokenizer **out, const char *dir) {
-    *out = NULL;
-    return tokenizer_exists(dir) ? tokenizer_load(out, dir) : 0;
-}
-
 static void print_tokenizer(const struct tokenizer *t) {
     struct buf text = {0};
     if (t) tokenizer_describe(t, &text);
@@ -193,11 +189,11 @@ static void print_tokenizer(const struct tokenizer *t) {
     buf_free(&text);
 }
 
-static int print_template(const char *dir, const struct options *o) {
+static int print_template(const struct checkpoint *c, const struct options *o) {
     struct chat_template *t;
-    if (o->chat_template)
-        TRY(chat_template_by_name(&t, o->chat_template, dir));
-    else if (chat_template_load(&t, dir) != 0) {
+    int rc = checkpoint_chat_template(c, o->chat_template, &t);
+    if (rc != 0 && o->chat_template) return rc;
+    if (rc != 0) {
         print_line("chat template", "not recognised: %s", err_message());
         return 0;
     }
@@ -232,8 +228,8 @@ static int plan_pair(struct memory_plan *plan, const struct options *o, const st
 }
 
 /* One line: what running this model alone would take. */
-static int print_model_plan(char *dir, const struct options *o) {
-    struct models m = {.target = dir};
+static int print_model_plan(struct checkpoint *c, const struct options *o) {
+    struct models m = {.target = c};
     struct memory_plan plan;
     TRY(plan_pair(&plan, o, &m));
     print_line("memory", "pool %llu bytes and %llu mapped, at batch %d and context %d%s",
@@ -245,24 +241,24 @@ static int print_model_plan(char *dir, const struct options *o) {
 
 /* --- the command ------------------------------------------------------------------------------------------ */
 
-static int inspect_model(char *dir, const struct options *o) {
+static int inspect_model(struct checkpoint *c, const struct options *o) {
     struct model_config config;
     struct safetensors *tensors = NULL;
     struct tokenizer *tokenizer = NULL;
-    TRY(model_config_load(&config, dir));
-    TRY(safetensors_open(&tensors, dir));
-    int rc = load_tokenizer(&tokenizer, dir);
+    TRY(checkpoint_config(c, &config));
+    TRY(checkpoint_tensors(c, &tensors));
+    int rc = checkpoint_tokenizer(c, &tokenizer);
     if (rc == 0) {
-        print_line("model", "%s", escaped(dir));
+        print_line("model", "%s", escaped(checkpoint_name(c)));
         print_config(&config);
         print_totals(tensors);
         print_tokenizer(tokenizer);
-        rc = print_template(dir, o);
+        rc = print_template(c, o);
     }
     if (rc == 0) {
         print_end_ids(&config, tokenizer);
         print_sampling(&config);
-        rc = print_model_plan(dir, o);
+        rc = print_model_plan(c, o);
     }
     if (rc == 0) print_tensors(tensors, o->tensors);
     tokenizer_free(tokenizer);
@@ -271,10 +267,10 @@ static int inspect_model(char *dir, const struct options *o) {
 }
 
 static int inspect_directory(const struct options *o) {
-    char *dir;
-    TRY(models_find(o->directory, &dir));
-    int rc = inspect_model(dir, o);
-    free(dir);
+    struct checkpoint *c;
+    TRY(models_find(o->directory, &c));
+    int rc = inspect_model(c, o);
+    checkpoint_close(c);
     return rc;
 }
 
@@ -286,6 +282,7 @@ static int inspect_pair(const struct options *o) {
         putchar('\n');
         rc = inspect_model(m.draft, o);
     }
+    if (rc == 0 && m.proposer) printf("\ndraft: %s, no files\n", proposer_of_word(m.proposer)->title);
     models_free(&m);
     return rc;
 }

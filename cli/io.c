@@ -10,7 +10,6 @@
 
 #include "base/err.h"
 #include "cli/cli.h"
-#include "model/files/directory.h"
 
 static const char standard_output[] = "standard output";
 
@@ -88,12 +87,12 @@ int output_refuse_input(const struct output *o, const char *input) {
 }
 
 int output_refuse_models(const struct output *o, const struct models *m) {
-    const char *const dirs[] = {m->target, m->draft};
+    const struct checkpoint *const models[] = {m->target, m->draft};
     struct stat st;
-    if (m->is_shape || fstat(o->fd, &st) != 0 || !S_ISREG(st.st_mode)) return 0;
+    if (fstat(o->fd, &st) != 0 || !S_ISREG(st.st_mode)) return 0;
     for (int i = 0; i < 2; i++)
-        if (dirs[i] && model_directory_has(dirs[i], &st))
-            return err_set(ERR_USAGE, "%s: is a file of the model %s", o->name, dirs[i]);
+        if (models[i] && checkpoint_holds(models[i], &st))
+            return err_set(ERR_USAGE, "%s: is a file of the model %s", o->name, checkpoint_name(models[i]));
     return 0;
 }
 

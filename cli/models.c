@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "draft/proposer.h"
 
 #ifndef DUET_PREFIX
 #define DUET_PREFIX "/usr/local"
@@ -42,7 +43,7 @@ static bool read_ref(const char *path, char hash[128]) {
     return ok && hash[0] && hash[0] != '.' && !strchr(hash, '/');
 }
 
-static int find_in_cache(const char *name, char **out) {
+static int find_in_cache(const char *name, struct checkpoint **out) {
     struct buf root = {0}, path = {0};
     cache_root(&root);
     size_t org = strcspn(name, "/");
@@ -59,7 +60,7 @@ static int find_in_cache(const char *name, char **out) {
         buf_clear(&path);
         buf_printf(&path, "%s/snapshots/%s", buf_text(&root), hash);
         if (is_directory(buf_text(&path)))
-            *out = memory_copy_text(buf_text(&path));
+            *out = checkpoint_open(buf_text(&path));
         else
             rc = err_set(ERR_IO, "%s: no such directory", buf_text(&path));
     }
@@ -68,11 +69,11 @@ static int find_in_cache(const char *name, char **out) {
     return rc;
 }
 
-int models_find(const char *name, char **out) {
+int models_find(const char *name, struct checkpoint **out) {
     *out = NULL;
     if (!is_directory(name) && is_cache_name(name)) return find_in_cache(name, out);
     if (!is_directory(name)) return err_set(ERR_IO, "%s: no such directory", name);
-    *out = memory_copy_text(name);
+    *out = checkpoint_open(name);
     return 0;
 }
 
@@ -85,7 +86,8 @@ static bool try_assets(const char *root, const char *relative, struct models *ou
     buf_printf(&draft, "%s%s/draft", root, relative);
     bool found = is_directory(buf_text(&target)) && is_directory(buf_text(&draft));
     if (found)
-        *out = (struct models){memory_copy_text(buf_text(&target)), memory_copy_text(buf_text(&draft)), true, false};
+        *out = (struct models){
+            .target = checkpoint_open(buf_text(&target)), .draft = checkpoint_open(buf_text(&draft)), .embedded = true};
     buf_free(&target);
     buf_free(&draft);
     return found;
@@ -130,61 +132,79 @@ static bool needs_draft(const struct options *o) {
 /* --shape TARGET[,DRAFT]. */
 static int split_shapes(struct models *out, const char *shapes) {
     size_t n = strcspn(shapes, ",");
-    out->target = memory_copy_text(shapes);
-    out->target[n] = '\0';
-    out->draft = shapes[n] ? memory_copy_text(shapes + n + 1) : NULL;
-    out->is_shape = true;
+    struct buf target = {0};
+    buf_append(&target, shapes, n);
+    out->target = checkpoint_open_shape(buf_text(&target));
+    out->draft = shapes[n] ? checkpoint_open_shape(shapes + n + 1) : NULL;
+    buf_free(&target);
     return 0;
 }
 
+static bool is_proposer(const char *draft) {
+    return draft && proposer_of_word(draft);
+}
+
 static int find_pair(struct models *out, const struct options *o) {
-    if (o->shape && (o->target || o->draft))
+    bool has_draft = o->draft && !is_proposer(o->draft);
+    if (o->shape && (o->target || has_draft))
         return err_set(ERR_USAGE, "--shape and --target or --draft: give one of them");
     if (o->shape) return split_shapes(out, o->shape);
     if (!o->target) return find_assets(out);
     TRY(models_find(o->target, &out->target));
-    return o->draft && needs_draft(o) ? models_find(o->draft, &out->draft) : 0;
+    return has_draft && needs_draft(o) ? models_find(o->draft, &out->draft) : 0;
+}
+
+/* --draft by a word, in place of the draft of the embedded pair. */
+static int take_proposer(struct models *m, const struct options *o) {
+    if (o->shape && m->draft)
+        return err_set(ERR_USAGE, "--shape %s and --draft %s: two drafts, give one of them", o->shape, o->draft);
+    checkpoint_close(m->draft);
+    m->draft = NULL;
+    m->proposer = needs_draft(o) ? o->draft : NULL;
+    return 0;
 }
 
 int models_resolve(struct models *out, const struct options *o) {
     *out = (struct models){0};
     int rc = find_pair(out, o);
+    if (rc == 0 && is_proposer(o->draft)) rc = take_proposer(out, o);
     if (rc != 0) {
         models_free(out);
         return rc;
     }
     if (!needs_draft(o)) {
-        free(out->draft);
+        checkpoint_close(out->draft);
         out->draft = NULL;
-    } else if (!out->draft) {
+    } else if (!out->draft && !out->proposer) {
         cli_note("no --draft: the target decodes plainly (K = 0)");
     }
     return 0;
 }
 
 void models_free(struct models *m) {
-    free(m->target);
-    free(m->draft);
+    checkpoint_close(m->target);
+    checkpoint_close(m->draft);
     *m = (struct models){0};
 }
 
 void engine_options_set(struct engine_options *out, const struct options *o, const struct models *m) {
     int k_max = o->k_max, least = o->command == COMMAND_CHAT ? 8 : o->command == COMMAND_BENCH ? 16 : 0;
+    bool proposes = m->draft || m->proposer;
     if (!option_given(o, "k-max")) k_max = o->k < least ? least : o->k;
     *out = (struct engine_options){
         .target = m->target,
         .draft = m->draft,
+        .proposer = m->proposer,
         .device = o->device,
         .threads = o->threads,
         .gpu = o->gpu,
-        .k = m->draft ? o->k : 0,
-        .k_max = m->draft ? k_max : 0,
+        .k = proposes ? o->k : 0,
+        .k_max = proposes ? k_max : 0,
         .max_batch = o->batch,
         .context = o->context,
         .graphs = o->graphs,
         .buckets = o->buckets,
         .accept = (enum accept_rule)o->accept,
-        .random_weights = m->is_shape,
         .simulate_alpha = o->simulate_alpha,
         .timing = o->alpha_report || o->command == COMMAND_BENCH ? TIMED_EVERY : 0,
         .progress = progress_bar(),
@@ -200,8 +220,8 @@ int engine_start(struct engine **out, const struct models *m, const struct optio
     TRY(rc);
     struct engine_info info = engine_info(*out);
     if (info.device_missing[0]) cli_note("%s; running on the host", info.device_missing);
-    if (info.target_rounded) cli_note("%s: f32 weights are rounded to bf16", eo.target);
-    if (info.draft_rounded) cli_note("%s: f32 weights are rounded to bf16", eo.draft);
+    if (info.target_rounded) cli_note("%s: f32 weights are rounded to bf16", checkpoint_name(eo.target));
+    if (info.draft_rounded) cli_note("%s: f32 weights are rounded to bf16", checkpoint_name(eo.draft));
     if (info.context_capped)
         cli_note("context of %d tokens, of %d that the target has positions for", info.context,
                  engine_config(*out)->positions);

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "draft/proposer.h"
 
 /* --- values --------------------------------------------------------------------------------------------- */
 
@@ -99,7 +100,9 @@ static int set_value(const struct option_row *row, struct options *o, const char
         *(const char **)out = value;
         return 0;
     case OPTION_CHOICE:
-        return parse_choice(row, label, value, (int *)out);
+        TRY(parse_choice(row, label, value, &index));
+        *(int *)out = index;
+        return 0;
     case OPTION_WORD:
         TRY(parse_choice(row, label, value, &index));
         *(const char **)out = value;
@@ -228,24 +231,41 @@ static int parse_positional(struct parser *p, const char *argument) {
     return 0;
 }
 
+/* Whatever the command is. */
+static const struct option_row *find_any(const char *name, size_t n, char letter) {
+    const struct option_row *row = NULL;
+    for (int c = COMMANDS - 1; c >= 0 && !row; c--)
+        row = name ? find_long((enum command)c, name, n) : find_short((enum command)c, letter);
+    return row;
+}
+
+/* Is the argument behind this option its value? "-qk" is "-q -k". */
+static bool value_follows(const char *option) {
+    if (option[1] == '-') {
+        const char *name = option + 2;
+        const struct option_row *row = find_any(name, strcspn(name, "="), 0);
+        return row && takes_value(row) && !strchr(name, '=');
+    }
+    for (const char *letter = option + 1; *letter; letter++) {
+        const struct option_row *row = find_any(NULL, 0, *letter);
+        if (!row || takes_value(row)) return row && !letter[1];
+    }
+    return false;
+}
+
 /* The command is the first argument that is neither an option nor the value of one. Returns its index, or argc. */
 static int locate_command(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         const char *argument = argv[i];
         if (argument[0] != '-' || !argument[1]) return i;
         if (strcmp(argument, "--") == 0) return argc;
-        const struct option_row *row = NULL;
-        for (int c = COMMANDS - 1; c >= 0 && !row; c--)
-            row = argument[1] == '-' ? find_long((enum command)c, argument + 2, strcspn(argument + 2, "="))
-                                     : find_short((enum command)c, argument[1]);
-        bool value_follows = argument[1] == '-' ? !strchr(argument, '=') : !argument[2];
-        if (row && takes_value(row) && value_follows) i++;
+        if (value_follows(argument)) i++;
     }
     return argc;
 }
 
 static int check_combinations(const struct options *o) {
-    if (o->draft && !o->target) return err_set(ERR_USAGE, "--draft: needs --target");
+    if (o->draft && !o->target && !proposer_of_word(o->draft)) return err_set(ERR_USAGE, "--draft: needs --target");
     if (option_given(o, "k-max") && o->k_max < o->k)
         return err_set(ERR_USAGE, "--k-max: %d is below --k %d", o->k_max, o->k);
     if (o->command == COMMAND_TOKENIZE && !o->directory)

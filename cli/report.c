@@ -36,9 +36,12 @@ static void print_figure(const char *name, double value, const char *meaning) {
         fprintf(stderr, "  %-24s %8.4f  %s\n", name, value, meaning);
 }
 
-static void print_figures(const struct acceptance *a, int k, enum accept_rule rule) {
+static void print_figures(const struct acceptance *a, int k, const struct engine *e) {
+    enum accept_rule rule = engine_info(e).accept;
+    const char *proposer = engine_graphs(e, 0) ? NULL : engine_info(e).proposer; /* a draft model goes without saying */
     double alpha = acceptance_alpha(a);
-    fprintf(stderr, "acceptance at K = %d, rule %s\n", k, accept_rule_name(rule));
+    fprintf(stderr, "acceptance at K = %d, rule %s%s%s\n", k, accept_rule_name(rule), proposer ? ", " : "",
+            proposer ? proposer : "");
     fprintf(stderr,
             "  rounds %lld, drafted %lld, accepted %lld, rejected %lld, emitted %lld, cut %lld, plain rounds %lld\n",
             (long long)a->rounds, (long long)a->drafted, (long long)a->accepted, (long long)a->rejected,
@@ -164,7 +167,7 @@ int alpha_report_write(struct alpha_report *r, const struct engine *e) {
     int k = a->rounds > 0 ? a->k : info.k;
     progress_clear();
     fflush(stdout);
-    print_figures(a, k, info.accept);
+    print_figures(a, k, e);
     if (a->rounds > 0) {
         print_histogram(a, k);
         print_positions(a, k);

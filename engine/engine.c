@@ -20,13 +20,15 @@ int engine_layout(struct engine *e, struct pool *pool) {
         .rope_positions = e->context + e->k_max + 1,
     };
     TRY(model_layout(e->target_model, &limits, pool));
-    if (e->draft_model) TRY(model_layout(e->draft_model, &limits, pool));
+    TRY(proposer_layout(e->proposer, &limits, pool));
     TRY(prefill_layout(&e->prefill, e->device, pool));
     size_t table = (size_t)(e->max_batch + 1) * (size_t)e->pages_per_slot * sizeof(int32_t);
     void *slice;
     TRY(pool_slice(pool, "page table", table, &slice));
     e->page_table = slice;
-    return sampler_layout(&e->buffers, pool);
+    TRY(round_layout(&e->state, pool));
+    TRY(sampler_layout(&e->sampler, e->device, &e->state, pool));
+    return verify_layout(&e->verify, e->device, &e->state, pool);
 }
 
 static int allocate(struct engine *e) {
@@ -40,6 +42,8 @@ static int allocate(struct engine *e) {
     TRY(engine_layout(e, e->pool));
     e->prefill.page_table = e->page_table;
     e->prefill.pages_per_slot = e->pages_per_slot;
+    e->world.round = &e->state, e->world.sampler = &e->sampler, e->world.prefill = &e->prefill;
+    e->world.page_table = e->page_table, e->world.pages_per_slot = e->pages_per_slot;
     return kv_pages_create(&e->kv_pages, e->pages);
 }
 
@@ -86,10 +90,10 @@ static int upload(struct engine *e) {
     const struct model_config *c = model_get_config(e->target_model);
     struct slot dummy = {.length = 1, .last = {-1, 0}, .limit = 1, .status = SLOT_IDLE};
     TRY(model_upload(e->target_model, e->stream, &e->options.progress));
-    if (e->draft_model) TRY(model_upload(e->draft_model, e->stream, &e->options.progress));
-    TRY(stream_copy(e->stream, e->buffers.slot, &dummy, sizeof dummy));
+    TRY(proposer_upload(e->proposer, e->stream, &e->options.progress));
+    TRY(stream_copy(e->stream, e->state.slot, &dummy, sizeof dummy));
     if (c->end_count > 0)
-        TRY(stream_copy(e->stream, e->buffers.end_ids, c->end_ids, (size_t)c->end_count * sizeof *c->end_ids));
+        TRY(stream_copy(e->stream, e->state.end_ids, c->end_ids, (size_t)c->end_count * sizeof *c->end_ids));
     return stream_sync(e->stream);
 }
 
@@ -102,31 +106,20 @@ static int create_graphs(struct engine *e) {
         .stream = e->stream,
         .progress = e->options.progress,
     };
-    const struct sampler_ops *sampler = sampler_for(e->device);
-    e->target = (struct target){.model = e->target_model,
-                                .sampler = sampler,
-                                .buffers = &e->buffers,
-                                .page_table = e->page_table,
-                                .pages_per_slot = e->pages_per_slot};
-    TRY(target_create_graphs(&e->target, &options, e->draft_model ? e->k_max : 0));
+    e->target = (struct target){
+        .model = e->target_model, .round = &e->state, .page_table = e->page_table, .pages_per_slot = e->pages_per_slot};
+    TRY(target_create_graphs(&e->target, &options, e->k_max));
     TRY(graph_set_capture(e->target.graphs));
-    if (!e->draft_model) return 0;
-    e->draft = (struct draft){.model = e->draft_model,
-                              .sampler = sampler,
-                              .buffers = &e->buffers,
-                              .page_table = e->page_table,
-                              .pages_per_slot = e->pages_per_slot};
-    TRY(draft_create_graphs(&e->draft, &options));
-    return graph_set_capture(e->draft.graphs);
+    return proposer_create_graphs(e->proposer, &options);
 }
 
-/* The sampler's kernels may differ by rows and by K. */
-static int warm_up_sampler(struct engine *e) {
+/* The kernels between graphs may differ by rows and by K. */
+static int warm_up_rounds(struct engine *e) {
     int ks[] = {0, 1, e->k_max};
     for (int batch = 1; batch < 2 * e->max_batch; batch *= 2) {
         int rows = batch < e->max_batch ? batch : e->max_batch;
-        if (e->draft_model) TRY(e->draft.sampler->draw(e->stream, &(struct sampler_draw){e->buffers, rows, 0}));
-        for (int i = 0; i < (e->k_max > 0 ? 3 : 1); i++) TRY(verify_accept(&e->target, e->stream, rows, ks[i]));
+        TRY(proposer_warm_up(e->proposer, e->stream, rows));
+        for (int i = 0; i < (e->k_max > 0 ? 3 : 1); i++) TRY(engine_accept(e, rows, ks[i]));
     }
     return 0;
 }
@@ -134,15 +127,16 @@ static int warm_up_sampler(struct engine *e) {
 /* Kernels load at their first launch, which allocates and waits: everything that a run can launch and no graph set has
  * warmed up runs once, for the dummy sequence. Prefill's kernels differ by its rows rounded up to PREFILL_PAD. */
 static int warm_up(struct engine *e) {
-    static const int32_t tokens[PREFILL_CHUNK_MAX];
+    static const int32_t tokens[PREFILL_CHUNK_MAX + 1];
     if (!device_is_async(e->device)) return 0;
     int chunk = prefill_chunk(e->device), longest = e->context < chunk ? e->context : chunk;
     for (int rows = PREFILL_PAD; rows < longest + PREFILL_PAD; rows += PREFILL_PAD) {
         int last = rows < longest ? rows : longest;
+        struct proposer_turn turn = {.slot = 0, .tokens = tokens, .length = last + 1, .is_used = true};
         TRY(model_prefill(e->target_model, e->stream, &e->prefill, 0, tokens, 0, last));
-        if (e->draft_model) TRY(model_prefill(e->draft_model, e->stream, &e->prefill, 0, tokens, 0, last));
+        TRY(proposer_begin(e->proposer, e->stream, &turn));
     }
-    return warm_up_sampler(e);
+    return warm_up_rounds(e);
 }
 
 static int start(struct engine *e) {
@@ -196,14 +190,13 @@ void engine_destroy(struct engine *e) {
     if (!e) return;
     for (int slot = 1; e->slots && slot <= e->max_batch; slot++) engine_close(e, e->slots[slot]);
     if (e->stream) stream_sync(e->stream);
-    graph_set_destroy(e->draft.graphs);
+    proposer_close(e->proposer);
     graph_set_destroy(e->target.graphs);
     destroy_staging(e);
     if (e->device) prefill_destroy(&e->prefill, e->device);
     stream_destroy(e->stream);
     free(e->slots);
     kv_pages_destroy(e->kv_pages);
-    model_close(e->draft_model);
     model_close(e->target_model);
     pool_destroy(e->pool);
     tokenizer_free(e->tokenizer);
@@ -233,7 +226,7 @@ int engine_plan(struct memory_plan *out, const struct engine_options *options) {
     if (rc == 0) {
         out->total_bytes = pool_used(plan);
         out->mapped_bytes = model_mapped_bytes(e->target_model);
-        if (e->draft_model) out->mapped_bytes += model_mapped_bytes(e->draft_model);
+        if (engine_draft(e)) out->mapped_bytes += model_mapped_bytes(engine_draft(e));
         out->context = e->context, out->pages = e->pages;
     }
     pool_destroy(plan);
@@ -254,17 +247,18 @@ struct engine_info engine_info(const struct engine *e) {
         .context_capped = e->context_capped,
         .vocab = e->vocab,
         .target_parameters = model_parameters(e->target_model),
-        .draft_parameters = e->draft_model ? model_parameters(e->draft_model) : 0,
+        .draft_parameters = engine_draft(e) ? model_parameters(engine_draft(e)) : 0,
         .k = e->k,
         .k_max = e->k_max,
         .max_batch = e->max_batch,
         .accept = e->options.accept,
+        .proposer = e->proposer ? e->proposer->ops->title : NULL,
         .pool_bytes = pool_size(e->pool),
         .device = device_name(e->device),
         .device_missing = device_missing(e->device),
         .is_async = device_is_async(e->device),
         .target_rounded = model_is_rounded(e->target_model),
-        .draft_rounded = e->draft_model && model_is_rounded(e->draft_model),
+        .draft_rounded = engine_draft(e) && model_is_rounded(engine_draft(e)),
     };
 }
 
@@ -277,7 +271,7 @@ const struct tokenizer *engine_tokenizer(const struct engine *e) {
 }
 
 int engine_set_k(struct engine *e, int k) {
-    if (k > 0 && !e->draft_model)
+    if (k > 0 && !e->proposer)
         return err_set(ERR_USAGE, "k is %d, but no draft is loaded (start with --k or --k-max above 0)", k);
     if (k < 0 || k > e->k_max) return err_set(ERR_USAGE, "k is %d, it must lie in 0..%d (--k-max)", k, e->k_max);
     e->k = k;
@@ -300,15 +294,17 @@ struct engine_counts engine_counts(const struct engine *e) {
         .times = e->times,
         .device_allocations = device_allocations(e->device),
     };
-    if (e->draft.graphs) counts.draft = graph_set_counts(e->draft.graphs);
+    if (engine_graphs(e, 0)) counts.draft = graph_set_counts(engine_graphs(e, 0));
     return counts;
 }
 
 void engine_launches(const struct engine *e, int k, int *graph_launches, int *kernel_launches) {
-    *graph_launches = k > 0 ? k + 1 : 1;
-    *kernel_launches = sampler_launches(e->device, &e->buffers, k);
+    proposer_launches(e->proposer, k, graph_launches, kernel_launches);
+    *graph_launches += 1; /* the target's */
+    *kernel_launches += verify_launches(e->device, &e->state, k);
 }
 
 const struct graph_set *engine_graphs(const struct engine *e, int which) {
-    return which == 0 ? e->draft.graphs : e->target.graphs;
+    if (which == 0) return e->proposer ? e->proposer->graphs : NULL;
+    return e->target.graphs;
 }

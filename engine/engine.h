@@ -1,4 +1,4 @@
-/* duet's public API: an engine owns a target, perhaps a draft, one memory pool, two graph sets and the round.
+/* duet's public API: an engine owns a target, perhaps a proposer of tokens, one memory pool, the graphs and the round.
  *
  * Use: engine_create; engine_open a sequence; engine_generate to append ids and start an answer; engine_step until the
  * answer's callback has seen its end; again engine_generate for the next turn; engine_close. Everything runs on the
@@ -12,16 +12,19 @@
 #include "base/progress.h"
 #include "graphs/graph_set.h"
 #include "model/config.h"
-#include "model/text/tokenizer.h"
-#include "sampler/sampler.h"
+#include "model/files/checkpoint.h"
+#include "round/state.h"
 #include "verify/stats.h"
 
 struct engine;
 struct sequence;
 
 struct engine_options {
-    const char *target; /* directory */
-    const char *draft;  /* directory; NULL: plain decoding */
+    /* Both must outlive the engine. A checkpoint without files has random weights: benchmarks. */
+    const struct checkpoint *target;
+    const struct checkpoint *draft; /* of a draft model; NULL: none */
+    const char *
+        proposer; /* "ngram": drafts come from the sequence's own history; NULL: from the draft model, if there is one */
     const char *device; /* NULL: "auto" */
     int threads;        /* 0: all */
     int gpu;            /* which one, of a machine with several */
@@ -33,10 +36,8 @@ struct engine_options {
     enum bucket_policy buckets;
     enum accept_rule accept; /* how drafted tokens are accepted, for all sequences */
     int pipeline;            /* rounds in flight, 1 or 2; 0: 2 where the device is asynchronous, else 1 */
-    bool
-        random_weights; /* benchmarks: target and draft are shapes (model/files/shape.h), without files and tokenizer */
-    float simulate_alpha; /* benchmarks: accept with this probability whatever the models say; 0: the rule */
-    int timing;           /* the device's time is measured in every timing-th round, the first included; 0: never */
+    float simulate_alpha;    /* benchmarks: accept with this probability whatever the models say; 0: the rule */
+    int timing;              /* the device's time is measured in every timing-th round, the first included; 0: never */
     struct progress progress;
     /* Asked before each chunk of a prompt; true ends engine_generate there, with ERR_INTERRUPTED, and engine_step where a draft
      * catches up after a change of K: then nothing has changed and the step may be called again. NULL: never. */
@@ -66,6 +67,7 @@ struct engine_info {
     int64_t target_parameters, draft_parameters; /* 0: no draft */
     int k, k_max, max_batch;
     enum accept_rule accept;
+    const char *proposer; /* "draft model", "n-gram"; NULL: none */
     uint64_t pool_bytes;
     const char *device;
     const char *device_missing;         /* device.h; "" */

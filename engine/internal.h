@@ -2,7 +2,7 @@
 #ifndef DUET_ENGINE_INTERNAL_H
 #define DUET_ENGINE_INTERNAL_H
 
-#include "draft/draft.h"
+#include "draft/proposer.h"
 #include "engine/engine.h"
 #include "model/kv_pages.h"
 #include "target/target.h"
@@ -29,7 +29,6 @@ struct sequence {
     int page_count;
     int capacity;      /* tokens: min(context, reserve) */
     struct ids tokens; /* history as the host knows it */
-    int draft_len;     /* the draft's cache is valid for positions 0..draft_len-1 at least */
     bool running;
     int limit;          /* length at which the answer ends */
     int pending_rounds; /* rounds in flight that this answer takes part in */
@@ -49,17 +48,20 @@ struct engine {
     struct device *device;
     struct stream *stream;
     struct pool *pool;
-    struct model *target_model, *draft_model; /* draft NULL: plain decoding */
+    struct model *target_model;
     struct tokenizer *tokenizer;
     struct target target;
-    struct draft draft;
-    struct sampler_buffers buffers;
+    struct proposer *proposer; /* NULL: plain decoding */
+    struct proposer_world world;
+    struct round_state state;
+    struct sampler sampler;
+    struct verify verify;
     struct prefill_buffers prefill;
     int32_t *page_table; /* [S, pages_per_slot] device */
 
     int k, k_max, max_batch, context, pages_per_slot, pages, pipeline;
     bool context_capped;
-    int vocab, vocab_draft; /* of the maps; vocab_draft is what the draft may propose */
+    int vocab; /* of the target's map */
 
     struct kv_pages *kv_pages;
     struct sequence **slots;      /* [max_batch + 1]; NULL: free */
@@ -81,5 +83,15 @@ int engine_open_models(struct engine *e);
 int engine_decide_context(struct engine *e);
 /* Cuts every slice from `pool` (a plan, or the real one). */
 int engine_layout(struct engine *e, struct pool *pool);
+
+/* The proposer's own model, or NULL. */
+static inline struct model *engine_draft(const struct engine *e) {
+    return e->proposer ? e->proposer->model : NULL;
+}
+
+/* Enqueues the acceptance of a round. */
+static inline int engine_accept(struct engine *e, int batch, int k) {
+    return verify_accept(e->stream, &(struct verify_accept){e->state, e->sampler, e->verify, batch, k});
+}
 
 #endif

@@ -1,17 +1,19 @@
-/* Opening the pair: device, models, vocabularies; and how much context fits. */
+/* Opening: device, target, proposer; and how much context fits. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/err.h"
 #include "engine/internal.h"
+#include "target/vocabulary.h"
 
 enum { CONTEXT_DEFAULT = 8192, BATCH_MAX = 256 };
 
 static int check_options(struct engine *e) {
     const struct engine_options *o = &e->options;
-    e->k = o->draft ? o->k : 0;
-    e->k_max = o->draft ? (o->k_max > o->k ? o->k_max : o->k) : 0;
+    bool proposes = o->draft || o->proposer;
+    e->k = proposes ? o->k : 0;
+    e->k_max = proposes ? (o->k_max > o->k ? o->k_max : o->k) : 0;
     e->max_batch = o->max_batch > 0 ? o->max_batch : 1;
     e->timing = o->timing;
     if (!o->target) return err_set(ERR_USAGE, "no target model");
@@ -22,46 +24,6 @@ static int check_options(struct engine *e) {
     return 0;
 }
 
-/* --- vocabularies ----------------------------------------------------------------------------------------- */
-
-static int load_tokenizer(struct tokenizer **out, const char *dir) {
-    *out = NULL;
-    return tokenizer_exists(dir) ? tokenizer_load(out, dir) : 0;
-}
-
-/* Ids of a model: its own map, or without one the rows of its embedding. */
-static int map_size(const struct tokenizer *t, const struct model *m, const char *dir, int *out) {
-    int rows = model_get_config(m)->vocab;
-    *out = t ? tokenizer_size(t) : rows;
-    if (*out > rows)
-        return err_set(ERR_FORMAT, "%s: tokenizer.json has ids up to %d, the embedding only %d rows", dir, *out - 1,
-                       rows);
-    return 0;
-}
-
-static int compare_vocabularies(struct engine *e, const struct tokenizer *draft_tokenizer) {
-    int draft_size, common;
-    TRY(map_size(draft_tokenizer, e->draft_model, e->options.draft, &draft_size));
-    common = draft_size < e->vocab ? draft_size : e->vocab;
-    if (e->tokenizer && draft_tokenizer) {
-        int rc = tokenizer_compare(e->tokenizer, draft_tokenizer, &common);
-        if (rc != 0) return err_prefix(rc, "%s and %s", e->options.target, e->options.draft);
-    }
-    e->vocab_draft = common;
-    return 0;
-}
-
-static int open_vocabularies(struct engine *e) {
-    struct tokenizer *draft_tokenizer;
-    TRY(load_tokenizer(&e->tokenizer, e->options.target));
-    TRY(map_size(e->tokenizer, e->target_model, e->options.target, &e->vocab));
-    if (!e->draft_model) return 0;
-    TRY(load_tokenizer(&draft_tokenizer, e->options.draft));
-    int rc = compare_vocabularies(e, draft_tokenizer);
-    tokenizer_free(draft_tokenizer);
-    return rc;
-}
-
 /* --- context ---------------------------------------------------------------------------------------------- */
 
 static void set_context(struct engine *e, int context) {
@@ -70,9 +32,9 @@ static void set_context(struct engine *e, int context) {
     e->pages = 1 + e->max_batch * e->pages_per_slot;
 }
 
-static void set_buffers(struct engine *e) {
+static void set_state(struct engine *e) {
     const struct model_config *target = model_get_config(e->target_model);
-    e->buffers = (struct sampler_buffers){
+    e->state = (struct round_state){
         .slots = e->max_batch + 1,
         .max_batch = e->max_batch,
         .k_max = e->k_max,
@@ -82,11 +44,10 @@ static void set_buffers(struct engine *e) {
         .simulate_alpha = e->options.simulate_alpha,
         .rule = e->options.accept,
     };
-    if (!e->draft_model) return;
-    const struct model_config *draft = model_get_config(e->draft_model);
-    e->buffers.vocab_draft = e->vocab_draft;
-    e->buffers.draft_stride = draft->vocab;
-    e->buffers.draft_positions = draft->positions;
+    if (!e->proposer) return;
+    e->state.vocab_draft = e->proposer->vocab;
+    e->state.draft_stride = e->proposer->stride;
+    e->state.draft_positions = e->proposer->positions;
 }
 
 /* Bytes of a plan. */
@@ -132,7 +93,7 @@ static void add_shrinking_options(const struct engine *e, const struct parts *pa
     if (logits_first && e->context > KV_PAGE) options[count++] = "--ctx";
     for (int i = 0; i < count; i++)
         buf_printf(out, "%s%s", i == 0 ? "lower " : i + 1 < count ? ", " : " or ", options[i]);
-    buf_printf(out, "%stake a smaller %s", count > 0 ? ", or " : "", e->draft_model ? "draft" : "target");
+    buf_printf(out, "%stake a smaller %s", count > 0 ? ", or " : "", engine_draft(e) ? "draft" : "target");
 }
 
 /* The sentence of a plan that does not fit: what each part needs, and what would shrink it. */
@@ -145,7 +106,7 @@ static int refuse_plan(const struct engine *e, const struct parts *parts, uint64
     int decimals = small ? 0 : 1;
     struct buf text = {0};
     buf_printf(&text, "a context of %d tokens at batch %d", e->context, e->max_batch);
-    if (e->draft_model) buf_printf(&text, " and k-max %d", e->k_max);
+    if (e->proposer) buf_printf(&text, " and k-max %d", e->k_max);
     buf_printf(&text, " needs %.*f %s (", decimals, (double)parts->all / unit, small ? "MB" : "GB");
     for (int i = 0, written = 0; i < PARTS; i++)
         if (parts->part[i] > 0)
@@ -180,28 +141,39 @@ static int fit_context(struct engine *e, int wanted, bool may_shrink) {
 int engine_decide_context(struct engine *e) {
     int limit = model_get_config(e->target_model)->positions, asked = e->options.context;
     if (asked < 0 || asked > limit)
-        return err_set(ERR_USAGE, "a context of %d tokens: %s has positions for %d", asked, e->options.target, limit);
+        return err_set(ERR_USAGE, "a context of %d tokens: %s has positions for %d", asked,
+                       checkpoint_name(e->options.target), limit);
     if (asked > 0) return fit_context(e, asked, false);
     int positions = limit;
-    if (e->draft_model && model_get_config(e->draft_model)->positions < limit)
-        limit = model_get_config(e->draft_model)->positions;
+    if (e->proposer && e->proposer->positions < limit) limit = e->proposer->positions;
     TRY(fit_context(e, limit < CONTEXT_DEFAULT ? limit : CONTEXT_DEFAULT, true));
     e->context_capped = e->context < positions;
     return 0;
 }
 
+static int open_proposer(struct engine *e) {
+    const struct engine_options *o = &e->options;
+    struct proposer_options options = {o->proposer, o->draft};
+    e->world = (struct proposer_world){.device = e->device,
+                                       .target = e->target_model,
+                                       .target_checkpoint = o->target,
+                                       .tokenizer = e->tokenizer,
+                                       .vocab = e->vocab,
+                                       .slots = e->max_batch + 1};
+    return proposer_open(&e->proposer, &e->world, &options);
+}
+
 int engine_open_models(struct engine *e) {
     TRY(check_options(e));
+    const struct engine_options *o = &e->options;
     const struct device_options device = {
-        .threads = e->options.threads, .gpu = e->options.gpu, .check_launches = e->options.graphs == GRAPHS_DEBUG};
-    TRY(device_open(&e->device, e->options.device ? e->options.device : "auto", &device));
-    int (*open)(struct model **, const char *, const char *, struct device *) =
-        e->options.random_weights ? model_open_random : model_open;
-    TRY(open(&e->target_model, e->options.target, "target", e->device));
-    if (e->k_max > 0) TRY(open(&e->draft_model, e->options.draft, "draft", e->device));
-    TRY(open_vocabularies(e));
-    set_buffers(e);
-    e->pipeline = e->options.pipeline ? e->options.pipeline : device_is_async(e->device) ? 2 : 1;
+        .threads = o->threads, .gpu = o->gpu, .check_launches = o->graphs == GRAPHS_DEBUG};
+    TRY(device_open(&e->device, o->device ? o->device : "auto", &device));
+    TRY(model_open(&e->target_model, o->target, "target", e->device));
+    TRY(vocabulary_open(&e->tokenizer, &e->vocab, e->target_model, o->target));
+    if (e->k_max > 0) TRY(open_proposer(e));
+    set_state(e);
+    e->pipeline = o->pipeline ? o->pipeline : device_is_async(e->device) ? 2 : 1;
     if (e->pipeline < 1 || e->pipeline > ROUNDS_IN_FLIGHT_MAX)
         return err_set(ERR_USAGE, "pipeline is %d, it must lie in 1..%d", e->pipeline, ROUNDS_IN_FLIGHT_MAX);
     return 0;

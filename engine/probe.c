@@ -8,7 +8,7 @@
 #include "engine/internal.h"
 
 static struct model *model_of(const struct engine *e, enum probe_model which) {
-    return which == PROBE_DRAFT ? e->draft_model : e->target_model;
+    return which == PROBE_DRAFT ? engine_draft(e) : e->target_model;
 }
 
 const struct model_config *probe_config(const struct engine *e, enum probe_model which) {
@@ -72,7 +72,7 @@ static bool is_owned(const struct engine *e, int page) {
 typedef int (*page_fn)(struct engine *e, char *page, size_t bytes, void *user);
 
 static int visit_free_pages(struct engine *e, int first_page, page_fn visit, void *user) {
-    struct model *models[] = {e->target_model, e->draft_model};
+    struct model *models[] = {e->target_model, engine_draft(e)};
     for (size_t i = 0; i < 2 && models[i]; i++) {
         const struct cache *cache = model_get_cache(models[i]);
         for (int l = 0; l < model_get_config(models[i])->layers; l++) {
@@ -131,20 +131,27 @@ void probe_set_row_invariant_prefill(struct engine *e, bool on) {
 /* --- single launches --------------------------------------------------------------------------------------- */
 
 int probe_launch(struct engine *e, enum probe_model which, struct graph_key key) {
-    struct graph_set *set = which == PROBE_DRAFT ? e->draft.graphs : e->target.graphs;
+    struct graph_set *draft = e->proposer ? e->proposer->graphs : NULL;
+    struct graph_set *set = which == PROBE_DRAFT ? draft : e->target.graphs;
     return set ? graph_set_launch(set, key, e->stream) : err_set(ERR_USAGE, "no draft is loaded");
 }
 
 int probe_launch_draw(struct engine *e, int batch) {
-    if (!e->draft_model) return err_set(ERR_USAGE, "no draft is loaded");
-    return e->draft.sampler->draw(e->stream, &(struct sampler_draw){e->buffers, batch, 0});
+    if (!engine_draft(e)) return err_set(ERR_USAGE, "no draft is loaded");
+    return sampler_draw(e->stream,
+                        &(struct sampler_draw){e->state, e->sampler, batch, (e->k > 0 ? e->k : e->k_max) - 1});
+}
+
+int probe_launch_propose(struct engine *e, int batch, int k) {
+    return proposer_propose(e->proposer, e->stream, batch, k, NULL);
 }
 
 int probe_launch_accept(struct engine *e, int batch, int k) {
-    return verify_accept(&e->target, e->stream, batch, k);
+    return engine_accept(e, batch, k);
 }
 
 uint64_t probe_step_bytes(const struct engine *e, enum probe_model which, int batch, int tokens) {
     const struct model *m = model_of(e, which);
+    if (!m) return 0;
     return model_step_bytes(m) + (uint64_t)batch * (uint64_t)tokens * model_kv_bytes_per_token(m);
 }

@@ -26,11 +26,12 @@ void probe_set_row_invariant_prefill(struct engine *, bool on);
 
 /* Submits one replay, or one sampler launch, on the rows of the last round, for timing; probe_sync waits. Their results
  * are overwritten by the next round. */
-int probe_launch(struct engine *, enum probe_model, struct graph_key key); /* kinds: draft/draft.h, target/target.h */
-int probe_launch_draw(struct engine *, int batch);
+int probe_launch(struct engine *, enum probe_model, struct graph_key key); /* kinds: draft/model.h, target/target.h */
+int probe_launch_draw(struct engine *, int batch); /* of the last token of a round, so that acceptance finds all */
+int probe_launch_propose(struct engine *, int batch, int k); /* all that the proposer does for a round */
 int probe_launch_accept(struct engine *, int batch, int k);
 int probe_sync(struct engine *);
-/* Bytes that one replay must read: weights, and KV of `tokens` context a row. */
+/* Bytes that one replay must read: weights, and KV of `tokens` context a row; 0 of a draft that is no model. */
 uint64_t probe_step_bytes(const struct engine *, enum probe_model, int batch, int tokens);
 
 #endif

@@ -1,4 +1,4 @@
-/* The round: draft K, verify K+1, accept; and the ring that brings its results back.
+/* The round: propose K, score K+1, accept; and the ring that brings its results back.
  *
  * Nothing here waits for the device but collect_round, which waits for a round that was enqueued earlier. */
 #include "base/clock.h"
@@ -7,31 +7,16 @@
 
 /* --- enqueue ---------------------------------------------------------------------------------------------- */
 
-/* Positions that the draft's cache must hold before a round: all but the last two, as far as the draft can go. */
-static int draft_wanted(const struct engine *e, const struct sequence *s) {
-    int wanted = (int)s->tokens.len - 2;
-    return wanted < e->buffers.draft_positions ? wanted : e->buffers.draft_positions;
-}
-
-/* Ingests what the draft's cache lacks of a sequence's history after rounds without it. */
-static int catch_up_draft(struct engine *e, struct sequence *s) {
-    int last = draft_wanted(e, s);
-    if (s->draft_len >= last) return 0;
-    TRY(model_prefill(e->draft_model, e->stream, &e->prefill, s->slot, s->tokens.data, s->draft_len, last));
-    s->draft_len = last;
-    return 0;
-}
-
 /* A row is live for the next round unless the rounds in flight are sure to end it. */
 static bool wants_round(const struct sequence *s) {
     return s && s->running && (int)s->tokens.len + s->pending_rounds < s->limit;
 }
 
-/* K of the next round: 0 once every row is past the draft's last position (the device decides row by row and alike). */
+/* K of the next round: 0 once every row is past the proposer's last position (the device decides row by row and alike). */
 static int round_k(const struct engine *e) {
     if (e->k == 0) return 0;
     for (int slot = 1; slot <= e->max_batch; slot++)
-        if (wants_round(e->slots[slot]) && (int)e->slots[slot]->tokens.len <= e->buffers.draft_positions) return e->k;
+        if (wants_round(e->slots[slot]) && (int)e->slots[slot]->tokens.len <= e->state.draft_positions) return e->k;
     return 0;
 }
 
@@ -43,22 +28,18 @@ static int pack_rows(struct engine *e, struct round *r) {
         e->slots[slot]->pending_rounds++;
     }
     for (int row = r->rows; row < e->max_batch; row++) r->row_slot[row] = 0;
-    return stream_copy(e->stream, e->buffers.row_slot, r->row_slot, (size_t)e->max_batch * sizeof *r->row_slot);
+    return stream_copy(e->stream, e->state.row_slot, r->row_slot, (size_t)e->max_batch * sizeof *r->row_slot);
 }
 
-/* Marks, where the round is timed: the start, after each replay and each draw of the draft, after the target's replay, after
- * acceptance. */
+/* Marks, where the round is timed: the start, those of the proposer, after the target's replay, after acceptance. */
 static int run_round(struct engine *e, int rows, int k, struct marks *marks) {
     int batch = graph_set_bucket(e->target.graphs, rows);
     TRY(marks_add(marks, e->stream));
-    if (k > 0) {
-        TRY(draft_propose(&e->draft, e->stream, batch, k, marks));
-        TRY(verify_score(&e->target, e->stream, batch, k));
-    } else {
-        TRY(target_decode(&e->target, e->stream, batch));
-    }
+    TRY(proposer_propose(e->proposer, e->stream, batch, k, marks));
+    TRY(target_score(&e->target, e->stream, batch, k));
     TRY(marks_add(marks, e->stream));
-    TRY(verify_accept(&e->target, e->stream, batch, k));
+    TRY(engine_accept(e, batch, k));
+    TRY(proposer_accepted(e->proposer, e->stream, batch));
     return marks_add(marks, e->stream);
 }
 
@@ -71,7 +52,7 @@ static int enqueue_round(struct engine *e) {
     marks_restart(&r->marks);
     TRY(pack_rows(e, r));
     TRY(run_round(e, r->rows, r->k, r->timed ? &r->marks : NULL));
-    TRY(stream_copy(e->stream, r->records, e->buffers.records, (size_t)r->rows * sizeof *r->records));
+    TRY(stream_copy(e->stream, r->records, e->state.records, (size_t)r->rows * sizeof *r->records));
     TRY(event_record(r->done, e->stream));
     e->enqueued++;
     e->host_us += clock_us() - start_us;
@@ -120,17 +101,11 @@ static void deliver(struct sequence *s, const struct round_record *r) {
     if (block.keep < block.count || block.stop) s->running = false;
 }
 
-/* The draft's cache after a round: every committed token but the last two is sure to be in it. */
-static void note_draft_len(struct sequence *s, int k) {
-    int len = (int)s->tokens.len;
-    if (k > 0 && s->draft_len < draft_wanted(s->engine, s)) s->draft_len = draft_wanted(s->engine, s);
-    if (s->draft_len > len) s->draft_len = len;
-}
-
-/* The part of a round that ends at mark i + 1, the border after run_round's i-th piece of work. */
-static double *part_of(struct round_times *t, int i, int k) {
-    if (i == 2 * k) return &t->verify_ms;
-    return i < 2 * k && i % 2 == 0 ? &t->draft_ms : &t->sampling_ms;
+/* The part of a round that ends at mark i + 1, the border after run_round's i-th piece of work, of `pieces`: the proposer's, which
+ * takes turns with draws; the target's; acceptance. */
+static double *part_of(struct round_times *t, int i, int pieces) {
+    if (i == pieces - 2) return &t->verify_ms;
+    return i < pieces - 2 && i % 2 == 0 ? &t->draft_ms : &t->sampling_ms;
 }
 
 /* The round is done, so its marks are; the ring gives them to another round only after this. */
@@ -139,7 +114,7 @@ static int read_marks(struct engine *e, const struct round *r) {
     for (int i = 0; i + 1 < r->marks.count; i++) {
         float ms;
         TRY(marks_ms(&r->marks, i, &ms));
-        *part_of(&e->times, i, r->k) += (double)ms;
+        *part_of(&e->times, i, r->marks.count - 1) += (double)ms;
     }
     e->times.rounds++;
     return 0;
@@ -159,27 +134,27 @@ static int collect_round(struct engine *e) {
         s->pending_rounds--;
         if (!s->running || !record->live) continue;
         deliver(s, record);
-        note_draft_len(s, r->k);
+        proposer_collected(e->proposer, s->slot, (int)s->tokens.len, r->k);
     }
     return 0;
 }
 
 /* --- step ------------------------------------------------------------------------------------------------- */
 
-/* Before a round with a draft: where a draft's cache lags behind, or a plain round in flight will make it lag, histories
- * must be known first, so nothing may be in flight. */
-static int prepare_drafts(struct engine *e) {
-    bool behind = false;
+/* Before a round with K > 0: where the proposer lags behind, histories must be known first, so nothing may be in flight. */
+static int prepare_proposer(struct engine *e) {
+    bool plain = false, behind = false;
     for (uint64_t r = e->collected; r < e->enqueued; r++)
-        if (e->rounds[r % (ROUNDS_IN_FLIGHT_MAX + 1)].k == 0) behind = true;
-    for (int slot = 1; slot <= e->max_batch; slot++) {
-        struct sequence *s = e->slots[slot];
-        if (wants_round(s) && s->draft_len < draft_wanted(e, s)) behind = true;
-    }
+        if (e->rounds[r % (ROUNDS_IN_FLIGHT_MAX + 1)].k == 0) plain = true;
+    for (int slot = 1; slot <= e->max_batch; slot++)
+        if (wants_round(e->slots[slot]) && proposer_lags(e->proposer, slot, (int)e->slots[slot]->tokens.len, plain))
+            behind = true;
     if (!behind) return 0;
     while (e->collected < e->enqueued) TRY(collect_round(e));
-    for (int slot = 1; slot <= e->max_batch; slot++)
-        if (wants_round(e->slots[slot])) TRY(catch_up_draft(e, e->slots[slot]));
+    for (int slot = 1; slot <= e->max_batch; slot++) {
+        const struct sequence *s = e->slots[slot];
+        if (wants_round(s)) TRY(proposer_catch_up(e->proposer, e->stream, slot, s->tokens.data, (int)s->tokens.len));
+    }
     return 0;
 }
 
@@ -190,7 +165,7 @@ static int count_rows(const struct engine *e) {
 }
 
 int engine_step(struct engine *e, int *running) {
-    if (e->k > 0) TRY(prepare_drafts(e));
+    if (e->k > 0) TRY(prepare_proposer(e));
     bool enqueued = count_rows(e) > 0;
     if (enqueued) TRY(enqueue_round(e));
     uint64_t in_flight = e->enqueued - e->collected;

@@ -36,6 +36,7 @@ int engine_open(struct engine *e, int reserve_tok, struct sequence **out) {
     }
     s->engine = e, s->slot = slot, s->pages = list, s->page_count = pages, s->capacity = capacity;
     e->slots[slot] = s;
+    proposer_truncate(e->proposer, slot, 0);
     *out = s;
     return 0;
 }
@@ -63,25 +64,15 @@ static int check_request(const struct engine *e, const struct sequence *s, const
     return 0;
 }
 
-/* Positions first..last-1 into a cache. What an interrupt leaves there lies past the history, or is what the history says. */
-static int prefill(struct engine *e, struct model *m, const struct sequence *s, int first, int last) {
-    return model_prefill(m, e->stream, &e->prefill, s->slot, s->tokens.data, first, last);
-}
-
-/* Brings the caches to the invariants of a round: target 0..n-2, draft 0..n-2. A turn starts at the old n-1 (draft:
- * n-2) whatever else the caches hold, so that prefill's numbers depend on the tokens and turn boundaries alone. */
+/* Brings what is known of the history to the invariants of a round: the target's cache to 0..n-2, and the proposer. A turn starts
+ * at the old n-1 whatever else the cache holds, so that prefill's numbers depend on the tokens and turn boundaries alone. What an
+ * interrupt leaves there lies past the history, or is what the history says. */
 static int ingest(struct engine *e, struct sequence *s, int old_length) {
-    int last = (int)s->tokens.len - 1;
-    int first = old_length > 0 ? old_length - 1 : 0;
-    TRY(prefill(e, e->target_model, s, first, last));
-    if (e->k == 0) return 0;
-    int turn = old_length > 1 ? old_length - 2 : 0, limit = e->buffers.draft_positions;
-    if (turn > limit) turn = limit;
-    if (last > limit) last = limit;
-    TRY(prefill(e, e->draft_model, s, s->draft_len, turn));
-    TRY(prefill(e, e->draft_model, s, turn, last));
-    s->draft_len = last;
-    return 0;
+    struct proposer_turn turn = {s->slot, s->capacity, s->tokens.data, old_length, (int)s->tokens.len, e->k > 0};
+    int first = old_length > 0 ? old_length - 1 : 0, last = turn.length - 1;
+    TRY(model_open_sequence(e->target_model, e->stream, s->slot, s->capacity));
+    TRY(model_prefill(e->target_model, e->stream, &e->prefill, s->slot, s->tokens.data, first, last));
+    return proposer_begin(e->proposer, e->stream, &turn);
 }
 
 static struct slot slot_state(const struct sequence *s) {
@@ -111,19 +102,12 @@ static int stage_pages(struct engine *e, struct sequence *s) {
 static int stage_slot(struct engine *e, struct sequence *s) {
     struct slot_staging *stage = &e->staging[s->slot];
     *stage->slot = slot_state(s);
-    TRY(stream_copy(e->stream, &e->buffers.slot[s->slot], stage->slot, sizeof *stage->slot));
+    TRY(stream_copy(e->stream, &e->state.slot[s->slot], stage->slot, sizeof *stage->slot));
     return event_record(stage->sent, e->stream);
-}
-
-/* What depends on how long a sequence may become is decided when it gets its pages: the same for all its passes. */
-static int open_in_models(struct engine *e, const struct sequence *s) {
-    TRY(model_open_sequence(e->target_model, e->stream, s->slot, s->capacity));
-    return e->draft_model ? model_open_sequence(e->draft_model, e->stream, s->slot, s->capacity) : 0;
 }
 
 static int start_answer(struct engine *e, struct sequence *s, int old_length) {
     TRY(stage_pages(e, s));
-    TRY(open_in_models(e, s));
     TRY(ingest(e, s, old_length));
     return stage_slot(e, s);
 }
@@ -155,12 +139,11 @@ bool engine_is_running(const struct sequence *s) {
 }
 
 int engine_truncate(struct engine *e, struct sequence *s, int n) {
-    (void)e;
     if (s->running) return err_set(ERR_USAGE, "an answer of this sequence is still running");
     if (n < 0 || (size_t)n > s->tokens.len)
         return err_set(ERR_USAGE, "cannot cut a history of %zu tokens to %d", s->tokens.len, n);
     s->tokens.len = (size_t)n;
-    if (s->draft_len > n) s->draft_len = n;
+    proposer_truncate(e->proposer, s->slot, n);
     return 0;
 }
 

@@ -1,12 +1,8 @@
-/* The sampler's launches on CUDA but accept: the same bits as host.c from the same logits.
+/* Draws on CUDA: the same bits as host.c from the same logits.
  *
- * A draw is one launch, each row on a team of blocks (cuda_team.cuh, cuda_distribution.cuh); the loads are one thread an
- * input. Bytes of a draw: 4 V of logits read, 4 V of p written. Built without contraction (--fmad=false): fused operations
- * are spelled out. */
-#include "sampler/cuda_accept.cuh"
+ * A draw is one launch, each row on a team of blocks (cuda_team.cuh, cuda_distribution.cuh). Bytes: 4 V of logits read, 4 V of
+ * p written. Built without contraction (--fmad=false): fused operations are spelled out. */
 #include "sampler/cuda_distribution.cuh"
-
-/* --- draw ------------------------------------------------------------------------------------------------- */
 
 /* Writes p and draws from it; -1 for a row without a distribution. */
 __device__ static int draw_id(struct team &t, struct scratch &s, const struct slot &slot, const float *logits, int n,
@@ -32,8 +28,8 @@ __device__ static int draw_id(struct team &t, struct scratch &s, const struct sl
 
 __global__ void __launch_bounds__(THREADS, 2) draw_kernel(const struct sampler_draw op, const struct shape shape) {
     __shared__ struct scratch s;
-    const struct sampler_buffers &b = op.b;
-    struct team t = team_join(b.exchange, shape);
+    const struct round_state &b = op.b;
+    struct team t = team_join(op.sampler.exchange, shape);
     for (int row = t.index; row < op.batch; row += t.count) {
         const int at = b.row_slot[row];
         const struct slot &slot = b.slot[at];
@@ -41,63 +37,19 @@ __global__ void __launch_bounds__(THREADS, 2) draw_kernel(const struct sampler_d
         const bool is_live = slot.status == SLOT_LIVE, is_inert = !is_live || position >= b.draft_positions;
         int drawn = -1;
         if (is_live)
-            drawn = draw_id(t, s, slot, b.draft_logits + (size_t)row * b.draft_stride, b.vocab_draft,
-                            rule_stream(b.rule, slot.length, op.index, PHILOX_DRAFT_DRAW), draft_row(&b, at, op.index));
+            drawn =
+                draw_id(t, s, slot, b.draft_logits + (size_t)row * b.draft_stride, b.vocab_draft,
+                        rule_stream(b.rule, slot.length, op.index, PHILOX_DRAFT_DRAW), round_p_draft(&b, at, op.index));
         if (t.member != 0 || threadIdx.x != 0) continue;
-        if (is_live) b.drafted[at * b.k_max + op.index] = drawn;
+        if (is_live) {
+            b.drafted[at * b.k_max + op.index] = drawn;
+            b.offered[at] = rule_offered(slot.length, op.index, b.draft_positions);
+        }
         b.draft_tokens[row] = is_inert ? 0 : id_or_zero(drawn, b.vocab_draft);
         b.draft_positions_in[row] = is_inert ? -1 : position;
     }
 }
 
-/* --- inputs ----------------------------------------------------------------------------------------------- */
-
-__global__ void load_pending_kernel(const struct sampler_load op) {
-    const struct sampler_buffers &b = op.b;
-    const int at = blockIdx.x * blockDim.x + threadIdx.x, i = at % 2;
-    if (at >= 2 * op.batch) return;
-    const struct slot &slot = b.slot[b.row_slot[at / 2]];
-    const int position = slot.length - 2 + i;
-    const bool is_inert = slot.status != SLOT_LIVE || position < 0 || position >= b.draft_positions;
-    b.draft_tokens[at] = is_inert ? 0 : id_or_zero(slot.last[i], b.vocab_draft);
-    b.draft_positions_in[at] = is_inert ? -1 : position;
-}
-
-__global__ void load_block_kernel(const struct sampler_load op) {
-    const struct sampler_buffers &b = op.b;
-    const int at = blockIdx.x * blockDim.x + threadIdx.x, j = at % (op.k + 1);
-    if (at >= op.batch * (op.k + 1)) return;
-    const int s = b.row_slot[at / (op.k + 1)];
-    const struct slot &slot = b.slot[s];
-    const bool is_live = slot.status == SLOT_LIVE;
-    const int id = j == 0 ? slot.last[1] : b.drafted[s * b.k_max + j - 1];
-    b.target_tokens[at] = is_live ? id_or_zero(id, b.vocab_target) : 0;
-    b.target_positions[at] = is_live ? slot.length - 1 + j : -1;
-}
-
-/* --- the table -------------------------------------------------------------------------------------------- */
-
-enum { LOAD_THREADS = 128 };
-
-static int load_pending(struct stream *stream, const struct sampler_load *op) {
-    TRY(sampler_check_shape("load_pending", &op->b, op->batch, 0));
-    load_pending_kernel<<<divide_up(2 * op->batch, LOAD_THREADS), LOAD_THREADS, 0, cuda_native(stream)>>>(*op);
-    return cuda_launched(stream, "load_pending", sizeof *op);
-}
-
-static int draw(struct stream *stream, const struct sampler_draw *op) {
-    TRY(sampler_check_shape("draw", &op->b, op->batch, op->index + 1));
+int sampler_draw_cuda(struct stream *stream, const struct sampler_draw *op) {
     return launch_rows<draw_kernel>(stream, "draw", op, op->batch, op->b.vocab_draft);
-}
-
-static int load_block(struct stream *stream, const struct sampler_load *op) {
-    TRY(sampler_check_shape("load_block", &op->b, op->batch, op->k));
-    int blocks = divide_up(op->batch * (op->k + 1), LOAD_THREADS);
-    load_block_kernel<<<blocks, LOAD_THREADS, 0, cuda_native(stream)>>>(*op);
-    return cuda_launched(stream, "load_block", sizeof *op);
-}
-
-extern "C" const struct sampler_ops *sampler_cuda(void) {
-    static const struct sampler_ops ops = {load_pending, draw, load_block, cuda_accept};
-    return &ops;
 }

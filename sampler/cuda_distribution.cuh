@@ -1,5 +1,5 @@
 /* The filtered, normalised distribution of a row and the race, on a team of blocks; distribution.c step by step, with the
- * same bits. For the sampler's .cu files alone; all threads of a team call these functions together.
+ * same bits. For .cu files of sampler and verify alone; all threads of a team call these functions together.
  *
  * Bytes: logits are read once and p is written once; between, a block's part of the row stays in shared memory (in p itself
  *   where it does not fit), first as logits, then as weights, then as p.

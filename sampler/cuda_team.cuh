@@ -1,4 +1,4 @@
-/* Rows of a vocabulary on several blocks, for the sampler's .cu files alone.
+/* Rows of a vocabulary on several blocks, for .cu files of sampler and verify alone.
  *
  * Mapping: a launch has `teams` teams of `blocks` blocks; team t takes rows t, t + teams, ..., and block m of it the ids
  *   [m * ids, (m + 1) * ids) of each. All blocks run at once (cuda_launch_together), so that a team may wait for all its

@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "sampler/internal.h"
+#include "sampler/sampler.h"
+#include "sampler/vector.h"
 
 struct cut {
     uint32_t order;

@@ -1,6 +1,8 @@
-/* What the CUDA files here define, for a build without them. */
-#include "sampler/sampler.h"
+/* What the CUDA files here define, for a build without them: no stream is of such a device. */
+#include "base/err.h"
+#include "sampler/internal.h"
 
-const struct sampler_ops *sampler_cuda(void) {
-    return NULL;
+int sampler_draw_cuda(struct stream *stream, const struct sampler_draw *op) {
+    (void)stream, (void)op;
+    return err_set(ERR_INTERNAL, "no CUDA device in this build");
 }

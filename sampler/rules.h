@@ -1,10 +1,10 @@
-/* The scalar definitions behind the sampler, the same bits on host and GPU (see base/fmath.h). */
+/* The scalar definitions behind distributions and draws, the same bits on host and GPU (see base/fmath.h). */
 #ifndef DUET_SAMPLER_RULES_H
 #define DUET_SAMPLER_RULES_H
 
 #include "base/fmath.h"
 #include "base/philox.h"
-#include "sampler/sampler.h"
+#include "round/state.h"
 
 /* e_i of the softmax: in (0, 1], 1 at the maximum. Division, so that any temperature > 0 is fine. */
 DUET_INLINE float rule_weight(float logit, float max_logit, float temperature) {
@@ -54,29 +54,16 @@ DUET_INLINE float rule_uniform(uint32_t x) {
     return (float)(x >> 8) * 0x1p-24f;
 }
 
-/* A pair (p_target(d), p_draft(d)) accepts d. 0/0 does not. */
-DUET_INLINE int rule_accepts(float u, float p_target, float p_draft) {
-    return u < p_target / p_draft;
-}
-
-/* Block verification: what remains of `carry` after a drafted token with this pair, min(carry p / q, 1). The chance that
- * the rule keeps d_1..d_i, given these, is the carry after d_i; it begins at 1. A token without p gives 0. */
-DUET_INLINE float rule_carry(float carry, float p_target, float p_draft) {
-    float scaled = carry * p_target;
-    return scaled < p_draft ? scaled / p_draft : scaled > 0 ? 1.0f : 0.0f;
-}
-
-/* What is left of the target at one id, max(carry p - q, 0); the token rule's residual has carry 1. */
+/* What is left of the target at one id, max(carry p - q, 0) (verify/verify.h). */
 DUET_INLINE float rule_excess(float carry, float p_target, float p_draft) {
     float excess = fmaf(carry, p_target, -p_draft);
     return excess > 0 ? excess : 0.0f;
 }
 
-/* Block verification keeps at least i of the tokens if u_i is below this; `excess` is the sum of rule_excess at position
- * i + 1 with the carry after d_i. 0/0 (nothing left, so a longer prefix is kept) passes. */
-DUET_INLINE float rule_threshold(float excess, float carry) {
-    float rest = 1 - carry;
-    return excess + rest > 0 ? excess / (excess + rest) : 1.0f;
+/* What a draft model offers a sequence of length n once d_{index+1} is drawn: all of it or none. Its last input is d_index
+ * at position n + index - 1, which must lie below its limit. */
+DUET_INLINE int rule_offered(int n, int index, int draft_positions) {
+    return n + index <= draft_positions ? index + 1 : 0;
 }
 
 /* Where a draw of the round that began at length n finds its numbers; `index`, 0..k, is that of the token decided. */
@@ -89,12 +76,6 @@ DUET_INLINE struct rule_stream rule_stream(enum accept_rule rule, int n, int ind
     if (rule == ACCEPT_COUPLED) stream.purpose = PHILOX_PLAIN;
     if (rule == ACCEPT_BLOCK) stream.subsequence = (uint64_t)n, stream.purpose = index * PHILOX_PURPOSES + purpose;
     return stream;
-}
-
-/* Drafted tokens that a round of `k` offers a sequence of length n: all or none. The draft's last input is d_{k-1}
- * at position n + k - 2, which must lie below its limit. */
-DUET_INLINE int rule_drafted(int n, int k, int draft_positions) {
-    return n + k - 1 <= draft_positions ? k : 0;
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* Loops over the vocabulary for the CPU at hand. */
 #include <string.h>
 
-#include "sampler/internal.h"
+#include "sampler/vector.h"
 
 /* Ids of one step of the race, at most: skipped as a whole when none is possible. */
 enum { RACE_IDS = 256 };

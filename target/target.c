@@ -4,8 +4,8 @@
 
 static int build(void *user, struct stream *stream, struct graph_key key) {
     const struct target *t = user;
-    const struct sampler_buffers *b = t->buffers;
-    TRY(t->sampler->load_block(stream, &(struct sampler_load){*b, key.batch, key.q_len - 1}));
+    const struct round_state *b = t->round;
+    TRY(round_load_block(stream, &(struct round_load){*b, key.batch, key.q_len - 1}));
     struct rows rows = {
         .batch = key.batch,
         .q_len = key.q_len,
@@ -28,6 +28,7 @@ int target_create_graphs(struct target *t, const struct graph_set_options *optio
     return model_add_graphs(t->model, t->graphs, TARGET_DECODE, o.max_batch, 1);
 }
 
-int target_decode(struct target *t, struct stream *stream, int batch) {
-    return graph_set_launch(t->graphs, (struct graph_key){TARGET_DECODE, batch, 1}, stream);
+int target_score(struct target *t, struct stream *stream, int batch, int k) {
+    struct graph_key key = {k > 0 ? TARGET_VERIFY : TARGET_DECODE, batch, k + 1};
+    return graph_set_launch(t->graphs, key, stream);
 }

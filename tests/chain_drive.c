@@ -3,6 +3,7 @@
  * these rounds leaves mostly idle, several drives run side by side, each with some of the requests. */
 #include <stdlib.h>
 
+#include "draft/ngram.h"
 #include "tests/chain_support.h"
 #include "tests/support.h"
 
@@ -27,6 +28,7 @@ struct drive {
     struct pool *pool; /* what the device needs beside the sampler's buffers */
     struct chain *chain;
     struct slot *deck;
+    struct ngram_history history; /* of CHAIN_NGRAM */
     int32_t *next, *round;
     struct round_record *ring, *read; /* [2 laps, LAP rounds, batch + 1] on the device, and in pinned memory */
     struct recording *graphs[2];      /* of either lap */
@@ -37,8 +39,12 @@ struct drive {
 
 /* --- rounds on the device ----------------------------------------------------------------------------------------- */
 
+static bool is_ngram(const struct drive *d) {
+    return d->run->draft == CHAIN_NGRAM;
+}
+
 static void gather_draft(struct drive *d, int step) {
-    const struct sampler_buffers *b = &d->rig.there;
+    const struct round_state *b = &d->rig.there;
     int first = step == 0; /* two inputs a row, of which the second is the last token */
     require_ok(d->ops->gather(d->rig.stream, &(struct chain_gather){.table = &d->chain->draft[0][0][0],
                                                                     .ids = CHAIN_DRAFT_VOCAB,
@@ -53,7 +59,7 @@ static void gather_draft(struct drive *d, int step) {
 }
 
 static void gather_target(struct drive *d, int k) {
-    const struct sampler_buffers *b = &d->rig.there;
+    const struct round_state *b = &d->rig.there;
     require_ok(d->ops->gather(d->rig.stream, &(struct chain_gather){.table = &d->chain->target[0][0][0],
                                                                     .ids = V,
                                                                     .width = V,
@@ -78,30 +84,42 @@ static void deal(struct drive *d) {
                                                                 .next = d->next,
                                                                 .round = d->round,
                                                                 .end = d->end,
-                                                                .batch = d->run->batch}));
+                                                                .batch = d->run->batch,
+                                                                .history = d->history.tokens,
+                                                                .capacity = d->history.capacity,
+                                                                .prefix = d->chain->prefix[0]}));
 }
 
 static size_t record_at(const struct drive *d, int round) {
     return (size_t)(round % (2 * LAP)) * (size_t)(d->run->batch + 1);
 }
 
-static void submit_round(struct drive *d, int round) {
-    const struct sampler_ops *sampler = d->rig.ops;
+static void propose(struct drive *d, const struct round_state *b, int batch, int k) {
     struct stream *stream = d->rig.stream;
-    struct sampler_buffers b = d->rig.there;
+    if (is_ngram(d)) {
+        if (k > 0) require_ok(ngram_search(stream, &(struct ngram_search){*b, d->history, batch, k}));
+        return;
+    }
+    require_ok(round_load_pending(stream, &(struct round_load){*b, batch, k}));
+    for (int i = 0; i < k; i++) {
+        gather_draft(d, i);
+        require_ok(sampler_draw(stream, &(struct sampler_draw){*b, d->rig.sampler, batch, i}));
+    }
+}
+
+static void submit_round(struct drive *d, int round) {
+    struct stream *stream = d->rig.stream;
+    struct round_state b = d->rig.there;
     int batch = d->run->batch + 1, k = d->run->k < 0 ? round % (1 - d->run->k) : d->run->k;
     b.records = d->ring + record_at(d, round);
     deal(d);
     spoil(d, false);
-    require_ok(sampler->load_pending(stream, &(struct sampler_load){b, batch, k}));
-    for (int i = 0; i < k; i++) {
-        gather_draft(d, i);
-        require_ok(sampler->draw(stream, &(struct sampler_draw){b, batch, i}));
-    }
+    propose(d, &b, batch, k);
     spoil(d, true);
-    require_ok(sampler->load_block(stream, &(struct sampler_load){b, batch, k}));
+    require_ok(round_load_block(stream, &(struct round_load){b, batch, k}));
     gather_target(d, k);
-    require_ok(sampler->accept(stream, &(struct sampler_accept){b, batch, k}));
+    require_ok(verify_accept(stream, &(struct verify_accept){b, d->rig.sampler, d->rig.verify, batch, k}));
+    if (is_ngram(d)) require_ok(ngram_append(stream, &(struct ngram_append){b, d->history, batch}));
 }
 
 static void submit_rounds(struct drive *d, int lap) {
@@ -185,13 +203,18 @@ static void layout(struct drive *d, struct pool *pool) {
     ck_ok(pool_slice(pool, "next", sizeof *d->next, (void **)&d->next));
     ck_ok(pool_slice(pool, "round", sizeof *d->round, (void **)&d->round));
     ck_ok(pool_slice(pool, "records", ring_bytes(d->run), (void **)&d->ring));
+    if (!is_ngram(d)) return;
+    d->history.capacity = CHAIN_PREFIX + CHAIN_ROOM_MAX + CHAIN_K_MAX + 1;
+    size_t tokens = (size_t)d->history.capacity * (size_t)(d->run->batch + 1);
+    ck_ok(pool_slice(pool, "history", sizeof *d->history.tokens * tokens, (void **)&d->history.tokens));
 }
 
 static struct slot slot_of(const struct chain_run *run, int serial) {
     struct chain_request r = chain_request_at((uint64_t)serial);
-    return (struct slot){.length = CHAIN_START,
+    int length = run->draft == CHAIN_NGRAM ? CHAIN_PREFIX : CHAIN_START;
+    return (struct slot){.length = length,
                          .last = {0, r.pending},
-                         .limit = CHAIN_START + r.room,
+                         .limit = length + r.room,
                          .status = SLOT_LIVE,
                          .serial = serial,
                          .sampling = run->sampling,
@@ -210,6 +233,9 @@ static void upload(struct drive *d, const struct chain *chain) {
     ck_ok(stream_copy(stream, d->round, &round, sizeof round));
     ck_ok(stream_copy(stream, d->rig.there.slot, &dummy, sizeof dummy));
     ck_ok(stream_copy(stream, d->rig.there.slot + 1, deck, sizeof *deck * (size_t)d->run->batch));
+    for (int slot = 1; is_ngram(d) && slot <= d->run->batch; slot++)
+        ck_ok(stream_copy(stream, d->history.tokens + slot * d->history.capacity, chain->prefix[deck[slot - 1].last[1]],
+                          sizeof chain->prefix[0]));
     ck_ok(stream_sync(stream));
     free(deck);
 }
@@ -224,13 +250,13 @@ static void record_graphs(struct drive *d) {
 
 static void open_drive(struct drive *d, const struct chain *chain) {
     const struct chain_run *run = d->run;
-    struct sampler_buffers sizes = {.slots = run->batch + 1,
-                                    .max_batch = run->batch + 1,
-                                    .k_max = run->k != 0 ? abs(run->k) : 1,
-                                    .vocab_target = V,
-                                    .vocab_draft = chain->vocab_draft,
-                                    .draft_positions = run->draft_positions ? run->draft_positions : 1 << 20,
-                                    .rule = run->rule};
+    struct round_state sizes = {.slots = run->batch + 1,
+                                .max_batch = run->batch + 1,
+                                .k_max = run->k != 0 ? abs(run->k) : 1,
+                                .vocab_target = V,
+                                .vocab_draft = chain->vocab_draft,
+                                .draft_positions = run->draft_positions ? run->draft_positions : 1 << 20,
+                                .rule = run->rule};
     rig_open(&d->rig, &sizes, NULL, 1);
     struct device *device = stream_device(d->rig.stream);
     struct pool *plan;

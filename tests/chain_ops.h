@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "sampler/sampler.h"
+#include "round/state.h"
 
 enum { CHAIN_BATCH_MAX = 64 };
 
@@ -21,7 +21,14 @@ struct chain_deal {
     int32_t *next;           /* of the deck */
     int32_t *round;          /* counted here, so that many rounds can be one graph */
     int32_t end, batch;
+    int32_t *history; /* [batch + 1, capacity] where the request's first tokens go too; NULL: nowhere */
+    int32_t capacity;
+    const int32_t *prefix; /* [2, length of a new request] these tokens, by the pending one */
 };
+
+DUET_INLINE void chain_put_history(int32_t *history, const int32_t *prefix, const struct slot *slot) {
+    for (int i = 0; i < slot->length; i++) history[i] = prefix[slot->last[1] * slot->length + i];
+}
 
 DUET_INLINE int chain_slot_at(int i, int round, int batch) {
     return 1 + (i + round) % batch;
@@ -35,6 +42,7 @@ DUET_INLINE void chain_deal_run(const struct chain_deal *op) {
         int slot = chain_slot_at(i, round + batch - 1, batch);
         if (live >> (slot - 1) & 1 || *op->next == op->end) continue;
         op->slots[slot] = op->deck[(*op->next)++];
+        if (op->history) chain_put_history(op->history + slot * op->capacity, op->prefix, &op->slots[slot]);
         live |= (uint64_t)1 << (slot - 1);
     }
     for (int i = 0; i < batch; i++) {
@@ -66,6 +74,7 @@ DUET_INLINE void chain_gather_run(const struct chain_gather *op, int at) {
 
 enum chain_fault {
     CHAIN_NO_FAULT,
+    CHAIN_OTHER_HOT,     /* the 1 of a one-hot q stands at another id than the proposed one */
     CHAIN_NEXT_POSITION, /* every q becomes the one of the next position */
     CHAIN_NEXT_SLOT,     /* every slot's q becomes that of the next slot: q by row where rows have moved */
     CHAIN_FLAT,          /* q is stored unsharpened: drawn at T, kept at T = 1 */
@@ -74,16 +83,25 @@ enum chain_fault {
 enum { CHAIN_TOP_K = 3 };
 
 struct chain_spoil {
-    struct sampler_buffers b;
+    struct round_state b;
     enum chain_fault fault;
     bool is_drafted; /* after the last drafted token of a round, else before the first */
 };
 
-DUET_INLINE float *chain_q(const struct sampler_buffers *b, int slot) {
+DUET_INLINE float *chain_q(const struct round_state *b, int slot) {
     return b->p_draft + slot * b->k_max * b->vocab_draft;
 }
 
-DUET_INLINE void chain_rotate(const struct sampler_buffers *b) {
+/* Or back again. */
+DUET_INLINE void chain_move_ones(const struct round_state *b, bool back) {
+    for (int row = 0; row < b->slots * b->k_max; row++) {
+        int id = b->drafted[row];
+        float *q = b->p_draft + row * b->vocab_draft;
+        if (id >= 0) q[id] = back, q[(id + 1) % b->vocab_draft] = !back;
+    }
+}
+
+DUET_INLINE void chain_rotate(const struct round_state *b) {
     int row = b->k_max * b->vocab_draft;
     for (int i = 0; i < row; i++) {
         float first = chain_q(b, 1)[i];
@@ -111,10 +129,11 @@ DUET_INLINE void chain_filter(float *q, int vocab) {
 }
 
 DUET_INLINE void chain_spoil_run(const struct chain_spoil *op) {
-    const struct sampler_buffers *b = &op->b;
+    const struct round_state *b = &op->b;
     int vocab = b->vocab_draft, rows = b->slots * b->k_max;
     if (op->fault == CHAIN_UNFILTERED)
         for (int slot = 1; slot < b->slots; slot++) b->slot[slot].sampling.top_k = op->is_drafted ? CHAIN_TOP_K : 0;
+    if (op->fault == CHAIN_OTHER_HOT) chain_move_ones(b, !op->is_drafted);
     if (!op->is_drafted) return;
     if (op->fault == CHAIN_NEXT_SLOT) chain_rotate(b);
     for (int i = 0; op->fault == CHAIN_NEXT_POSITION && i < (rows - 1) * vocab; i++)

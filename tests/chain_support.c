@@ -34,6 +34,20 @@ static float draft_logit(enum chain_draft kind, float target, int cell, int to) 
     }
 }
 
+/* Mostly the target's favourites, so that what followed once is likely to follow again. */
+static void make_prefix(struct chain *c, int pending) {
+    int32_t *t = c->prefix[pending];
+    for (int i = 1; i < CHAIN_PREFIX; i++) {
+        const float *logits = c->target[(i - 1) & 1][t[i - 1]];
+        int best = 0;
+        for (int id = 1; id < V; id++)
+            if (logits[id] > logits[best]) best = id;
+        uint32_t word = philox_word(4, (uint64_t)i, 0, 0);
+        t[i] = word % 4 > 0 ? best : (int32_t)(word >> 8) % V;
+    }
+    t[CHAIN_PREFIX - 2] = 0, t[CHAIN_PREFIX - 1] = pending;
+}
+
 void chain_make(struct chain *c, enum chain_draft kind) {
     c->vocab_draft = kind == CHAIN_FEWER ? V - 3 : kind == CHAIN_MORE ? V + 2 : V;
     for (int parity = 0; parity < 2; parity++)
@@ -47,6 +61,7 @@ void chain_make(struct chain *c, enum chain_draft kind) {
             }
     for (int parity = 0; parity < 2; parity++) /* after ids that the draft alone has */
         memcpy(c->draft[parity][V], c->draft[parity][0], 2 * sizeof c->draft[parity][0]);
+    for (int pending = 0; pending < 2; pending++) make_prefix(c, pending);
 }
 
 void chain_distributions(const struct chain *c, bool of_draft, const struct sampling *s, chain_table p) {

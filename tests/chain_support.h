@@ -15,7 +15,8 @@
 enum {
     CHAIN_VOCAB = 8,
     CHAIN_K_MAX = 8,
-    CHAIN_START = 2, /* committed tokens when a request starts */
+    CHAIN_START = 2,   /* committed tokens when a request starts */
+    CHAIN_PREFIX = 42, /* of n-gram's; the same parity */
     CHAIN_ROOM_MAX = 12
 };
 
@@ -28,7 +29,8 @@ enum chain_draft {
     CHAIN_UNIFORM,
     CHAIN_FEWER, /* the draft's map lacks ids */
     CHAIN_MORE,  /* and has ids that the target lacks */
-    CHAIN_DRAFTS
+    CHAIN_DRAFTS,
+    CHAIN_NGRAM = CHAIN_DRAFTS /* no model: n-gram lookup in a history of CHAIN_PREFIX tokens and the request's own */
 };
 
 enum { CHAIN_DRAFT_VOCAB = CHAIN_VOCAB + 2 }; /* at most */
@@ -37,6 +39,7 @@ struct chain {
     int vocab_draft;
     float target[2][CHAIN_VOCAB][CHAIN_VOCAB]; /* [parity of the last position][last token][next] */
     float draft[2][CHAIN_DRAFT_VOCAB][CHAIN_DRAFT_VOCAB];
+    int32_t prefix[2][CHAIN_PREFIX]; /* by the pending token: a text that the target might have written */
 };
 void chain_make(struct chain *, enum chain_draft);
 /* The filtered distributions of the target, or of the draft's first CHAIN_VOCAB ids. */

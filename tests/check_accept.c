@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sampler/rules.h"
 #include "tests/sampler_support.h"
 #include "tests/statistics.h"
 #include "tests/support.h"
+#include "verify/rules.h"
 
 /* Elsewhere than on the host there are copies around every launch. */
 static int round_count(void) {
@@ -31,8 +31,10 @@ START_TEST(numbers_of_block_verification_belong_to_their_round)
 }
 END_TEST
 
-START_TEST(carry_excess_and_threshold_have_these_edges)
+START_TEST(acceptance_carry_excess_and_threshold_have_these_edges)
 {
+    ck_assert(!rule_accepts(0, 0, 0.5f) && !rule_accepts(0, 0, 0) && rule_accepts(0, 1e-20f, 0.5f));
+    ck_assert(rule_accepts(0x1.fffffep-1f, 0.5f, 0.5f));
     ck_assert(rule_carry(1, 0.25f, 0.5f) == 0.5f && rule_carry(0.5f, 0.5f, 0.125f) == 1);
     ck_assert(rule_carry(1, 0, 0) == 0 && rule_carry(0, 0.5f, 0) == 0 && rule_carry(1, 0.5f, 0) == 1);
     ck_assert(rule_carry(0, 1, 0.5f) == 0 && rule_carry(0.5f, 0.5f, 0.5f) == 0.5f);
@@ -54,28 +56,36 @@ static void put_logits(const double *p, float *logits) {
 }
 
 static void open_abc(struct rig *rig, enum accept_rule rule) {
-    struct sampler_buffers sizes = {.slots = 2,
-                                    .max_batch = 1,
-                                    .k_max = 2,
-                                    .vocab_target = ABC,
-                                    .vocab_draft = ABC,
-                                    .draft_positions = 1000,
-                                    .rule = rule};
+    struct round_state sizes = {.slots = 2,
+                                .max_batch = 1,
+                                .k_max = 2,
+                                .vocab_target = ABC,
+                                .vocab_draft = ABC,
+                                .draft_positions = 1000,
+                                .rule = rule};
     rig_open(rig, &sizes, NULL, 1);
     rig->b.row_slot[0] = 1;
 }
 
-static struct round_record round_abc(struct rig *rig, const struct pair_of_models *m, uint64_t key) {
+static void draft_abc(struct rig *rig, const struct pair_of_models *m, uint64_t key) {
     rig_start(rig, 1, 5, 0, 100, plain, key);
     rig_load_pending(rig, 1, 2);
     for (int i = 0; i < 2; i++) {
         put_logits(m->draft[i], rig->b.draft_logits);
         rig_draw(rig, 1, i);
     }
-    rig_load_block(rig, 1, 2);
-    for (int j = 0; j < 3; j++) put_logits(m->target[j], rig->b.target_logits + j * ABC);
-    rig_accept(rig, 1, 2);
+}
+
+static struct round_record score_abc(struct rig *rig, const struct pair_of_models *m, int k) {
+    rig_load_block(rig, 1, k);
+    for (int j = 0; j <= k; j++) put_logits(m->target[j], rig->b.target_logits + j * ABC);
+    rig_accept(rig, 1, k);
     return rig->b.records[0];
+}
+
+static struct round_record round_abc(struct rig *rig, const struct pair_of_models *m, uint64_t key) {
+    draft_abc(rig, m, key);
+    return score_abc(rig, m, 2);
 }
 
 /* What is due for each drafted pair: sums of chances, and the chances of 0, 1 and 2 kept tokens. */
@@ -191,13 +201,35 @@ START_TEST(coupled_draws_agree_as_often_as_they_must)
 }
 END_TEST
 
+/* The same drafted tokens, of which a row is offered only the first ones: a round of so many, under every rule. Loop index: rule. */
+START_TEST(a_row_that_is_offered_fewer_has_a_round_of_fewer)
+{
+    static const struct pair_of_models m = {{{0.25, 0.75, 0}, {0.1, 0.5, 0.4}, {1, 0, 0}},
+                                            {{0.5, 0.5, 0}, {0.6, 0.1, 0.3}}};
+    struct rig rig;
+    open_abc(&rig, (enum accept_rule)_i);
+    for (uint64_t key = 0; key < 40; key++)
+        for (int offered = 0; offered <= 2; offered++) {
+            struct round_record r[2];
+            for (int whole = 0; whole < 2; whole++) {
+                draft_abc(&rig, &m, key);
+                if (!whole) rig.b.offered[1] = offered;
+                r[whole] = score_abc(&rig, &m, whole ? offered : 2);
+            }
+            ck_assert_int_eq(r[0].k, offered);
+            ck_assert_mem_eq(&r[0], &r[1], sizeof r[0]);
+        }
+    rig_close(&rig);
+}
+END_TEST
+
 START_TEST(an_unknown_rule_is_refused)
 {
-    struct sampler_buffers b = {.slots = 2, .max_batch = 1, .vocab_target = ABC, .target_stride = ABC};
+    struct round_state b = {.slots = 2, .max_batch = 1, .vocab_target = ABC, .target_stride = ABC};
     struct pool *plan;
     ck_ok(pool_create_plan(&plan));
     b.rule = (enum accept_rule)3;
-    ck_assert_int_eq(sampler_layout(&b, plan), ERR_USAGE);
+    ck_assert_int_eq(round_layout(&b, plan), ERR_USAGE);
     ck_assert_str_eq(err_message(), "rule of acceptance 3, expected 0 to 2");
     pool_destroy(plan);
 }
@@ -209,10 +241,11 @@ Suite *check_accept(void) {
     TCase *c = tcase_create("accept");
     tcase_set_timeout(c, 300);
     tcase_add_test(c, numbers_of_block_verification_belong_to_their_round);
-    tcase_add_test(c, carry_excess_and_threshold_have_these_edges);
+    tcase_add_test(c, acceptance_carry_excess_and_threshold_have_these_edges);
     tcase_add_test(c, block_keeps_11_ninths_of_the_papers_example);
     tcase_add_test(c, the_residual_of_a_block_is_scaled_by_its_carry);
     tcase_add_test(c, coupled_draws_agree_as_often_as_they_must);
+    tcase_add_loop_test(c, a_row_that_is_offered_fewer_has_a_round_of_fewer, 0, 3);
     tcase_add_test(c, an_unknown_rule_is_refused);
     suite_add_tcase(suite, c);
     return suite;

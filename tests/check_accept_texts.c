@@ -30,13 +30,13 @@ static void other_draft(void *user, int token, int position, float *logits) {
 
 static void generate(const struct setting *s, struct sampling sampling, int32_t *text) {
     int k_max = abs(s->k), vocab_draft = s->vocab_draft ? s->vocab_draft : WIDE;
-    struct sampler_buffers sizes = {.slots = s->max_batch + 1,
-                                    .max_batch = s->max_batch,
-                                    .k_max = k_max,
-                                    .vocab_target = WIDE,
-                                    .vocab_draft = k_max > 0 ? vocab_draft : 0,
-                                    .draft_positions = s->draft_positions ? s->draft_positions : 1000,
-                                    .rule = s->rule};
+    struct round_state sizes = {.slots = s->max_batch + 1,
+                                .max_batch = s->max_batch,
+                                .k_max = k_max,
+                                .vocab_target = WIDE,
+                                .vocab_draft = k_max > 0 ? vocab_draft : 0,
+                                .draft_positions = s->draft_positions ? s->draft_positions : 1000,
+                                .rule = s->rule};
     struct counting models = {WIDE, vocab_draft, -1, false};
     struct rig rig;
     rig_open(&rig, &sizes, NULL, 1);
@@ -117,13 +117,13 @@ END_TEST
 START_TEST(a_draft_equal_to_the_target_is_kept_whole_under_every_rule)
 {
     for (int rule = 0; rule < RULES; rule++) {
-        struct sampler_buffers sizes = {.slots = 2,
-                                        .max_batch = 1,
-                                        .k_max = 8,
-                                        .vocab_target = WIDE,
-                                        .vocab_draft = WIDE,
-                                        .draft_positions = 2000,
-                                        .rule = (enum accept_rule)rule};
+        struct round_state sizes = {.slots = 2,
+                                    .max_batch = 1,
+                                    .k_max = 8,
+                                    .vocab_target = WIDE,
+                                    .vocab_draft = WIDE,
+                                    .draft_positions = 2000,
+                                    .rule = (enum accept_rule)rule};
         struct counting models = {WIDE, WIDE, -1, false};
         struct rig rig;
         rig_open(&rig, &sizes, NULL, 1);
@@ -148,14 +148,14 @@ enum { K = 4 };
 
 static void open_counting(struct rig *rig, struct counting *models, enum accept_rule rule, const int32_t *end_id,
                           int disagree) {
-    struct sampler_buffers sizes = {.slots = 2,
-                                    .max_batch = 1,
-                                    .k_max = K,
-                                    .vocab_target = WIDE,
-                                    .vocab_draft = WIDE,
-                                    .draft_positions = 1000,
-                                    .end_count = end_id != NULL,
-                                    .rule = rule};
+    struct round_state sizes = {.slots = 2,
+                                .max_batch = 1,
+                                .k_max = K,
+                                .vocab_target = WIDE,
+                                .vocab_draft = WIDE,
+                                .draft_positions = 1000,
+                                .end_count = end_id != NULL,
+                                .rule = rule};
     *models = (struct counting){WIDE, WIDE, disagree, true};
     rig_open(rig, &sizes, end_id, 1);
     rig->b.row_slot[0] = 1;

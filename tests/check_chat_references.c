@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sampler/sampler.h"
 #include "tests/engine_support.h"
 #include "tests/support.h"
 

@@ -113,7 +113,7 @@ START_TEST(special_tokens_of_the_tokenizer_come_only_at_the_start)
         return;
     }
     struct engine_options options = {
-        .target = shared_path("models/stories260K"), .device = "host", .threads = 1, .context = 128};
+        .target = test_checkpoint(shared_path("models/stories260K")), .device = "host", .threads = 1, .context = 128};
     struct talk t = {0};
     ck_ok(engine_create(&t.engine, &options));
     ck_ok(conversation_create(&t.conversation, &(struct conversation_options){.engine = t.engine}));

@@ -267,7 +267,8 @@ END_TEST
 START_TEST(json_print_repeats_numbers_exactly)
 {
     static const char text[] =
-        "[0, -1, 0.1, 1e+300, 12345678901234567890, -9007199254740993, 0.30000000000000004, 2.5]";
+        "[0, -1, 0.1, 1e+300, 12345678901234567890, -9007199254740993, 0.30000000000000004, 2.5, "
+        "-121e3945]";
     cJSON *root = parse(text), *nan = cJSON_CreateNumber(NAN);
     struct buf out = {0};
     json_print(root, &out);

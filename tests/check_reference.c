@@ -45,7 +45,8 @@ static const char *family_file(const char *family, const char *file) {
 
 /* Logits of the last of `ids`, through one pass of the model over all of them, in a sequence of `length` positions. */
 static void compute_logits(const char *dir, const struct ids *ids, int length, float *logits, int vocab) {
-    struct engine *e = must_open(&(struct engine_options){.target = dir, .device = test_device(), .context = 256});
+    struct engine *e =
+        must_open(&(struct engine_options){.target = test_checkpoint(dir), .device = test_device(), .context = 256});
     struct sequence *s;
     ck_ok(engine_open(e, length, &s));
     struct generation g = {.max_tokens = 1, .sampling = {.top_p = 1}};
@@ -61,8 +62,8 @@ static void compute_logits(const char *dir, const struct ids *ids, int length, f
                         .row_slot = e->prefill.slot,
                         .page_table = e->page_table,
                         .pages_per_slot = e->pages_per_slot};
-    ck_ok(model_forward(e->target_model, e->stream, &rows, LOGITS_LAST, e->buffers.target_logits));
-    ck_ok(stream_copy(e->stream, logits, e->buffers.target_logits, (size_t)vocab * sizeof *logits));
+    ck_ok(model_forward(e->target_model, e->stream, &rows, LOGITS_LAST, e->state.target_logits));
+    ck_ok(stream_copy(e->stream, logits, e->state.target_logits, (size_t)vocab * sizeof *logits));
     ck_ok(stream_sync(e->stream));
     engine_destroy(e);
 }
@@ -184,8 +185,9 @@ START_TEST(other_families_are_refused_by_name)
             skip("no test data beside the checkout");
             return;
         }
-        ck_assert_int_eq(engine_create(&e, &(struct engine_options){.target = dir, .device = test_device()}),
-                         ERR_UNSUPPORTED);
+        ck_assert_int_eq(
+            engine_create(&e, &(struct engine_options){.target = test_checkpoint(dir), .device = test_device()}),
+            ERR_UNSUPPORTED);
         check_sentence();
         ck_assert_msg(strstr(err_message(), others[i].name) != NULL, "%s", err_message());
     }
@@ -246,7 +248,8 @@ START_TEST(trained_models_give_160_reference_tokens)
         char relative[128], dir[4096];
         snprintf(relative, sizeof relative, "models/%s", references->string);
         snprintf(dir, sizeof dir, "%s", shared_path(relative));
-        struct engine *e = must_open(&(struct engine_options){.target = dir, .device = test_device(), .max_batch = 2});
+        struct engine *e = must_open(
+            &(struct engine_options){.target = test_checkpoint(dir), .device = test_device(), .max_batch = 2});
         struct answer answers[8];
         check_greedy(e, references, "prompt_ids", references->string, answers);
         free_answers(answers, cJSON_GetArraySize(references));

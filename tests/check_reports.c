@@ -154,8 +154,7 @@ START_TEST(every_named_shape_has_the_weights_of_its_model)
 {
     for (int i = 0; i < KNOWN_SHAPES; i++) {
         struct memory_plan plan;
-        struct engine_options o = {
-            .target = known_shapes[i].name, .device = "host", .random_weights = true, .context = 512};
+        struct engine_options o = {.target = test_shape(known_shapes[i].name), .device = "host", .context = 512};
         ck_ok(engine_plan(&plan, &o));
         double gb = (double)slice_bytes(&plan, "target weights") * 1e-9;
         ck_assert_msg(gb > 0.99 * known_shapes[i].gb && gb < 1.01 * known_shapes[i].gb, "%s has %.3f GB of weights",
@@ -178,10 +177,9 @@ static void expect_refusal(const struct engine_options *o, uint64_t free_bytes, 
 
 START_TEST(a_plan_that_does_not_fit_says_what_each_part_needs_and_what_shrinks_it)
 {
-    struct engine_options o = {.target = "llama-3.1-8b",
-                               .draft = "llama-3.2-1b",
+    struct engine_options o = {.target = test_shape("llama-3.1-8b"),
+                               .draft = test_shape("llama-3.2-1b"),
                                .device = "host",
-                               .random_weights = true,
                                .k = 5,
                                .max_batch = 8,
                                .context = 8192};
@@ -192,9 +190,10 @@ START_TEST(a_plan_that_does_not_fit_says_what_each_part_needs_and_what_shrinks_i
                                          "lower --ctx, --batch or --k-max, or take a smaller draft", NULL});
     expect_refusal(&o, (uint64_t)18 << 30, (const char *const[]){"take a smaller draft, or none (--k 0)", NULL});
     expect_refusal(&o, (uint64_t)10 << 30, (const char *const[]){": take a smaller target", NULL});
-    o.target = o.draft = "qwen2.5-0.5b", o.max_batch = 64, o.k = 32, o.context = 512; /* many logits, few keys */
+    o.target = o.draft = test_shape("qwen2.5-0.5b"), o.max_batch = 64, o.k = 32,
+    o.context = 512; /* many logits, few keys */
     expect_refusal(&o, (uint64_t)6 << 30, (const char *const[]){"lower --k-max, --batch or --ctx", NULL});
-    struct engine_options plain = {.target = "smollm2-135m", .device = "host", .random_weights = true};
+    struct engine_options plain = {.target = test_shape("smollm2-135m"), .device = "host"};
     expect_refusal(&plain, 310 << 20,
                    (const char *const[]){"context of 256 tokens at batch 1 needs 3", " MB (target weights 269",
                                          ": take a smaller target", NULL});
@@ -204,7 +203,7 @@ END_TEST
 START_TEST(the_context_shrinks_to_what_fits_unless_it_was_given)
 {
     struct memory_plan plan;
-    struct engine_options o = {.target = "smollm2-135m", .device = "host", .random_weights = true};
+    struct engine_options o = {.target = test_shape("smollm2-135m"), .device = "host"};
     faulty_host = (struct faulty_host){.free_bytes = (uint64_t)450 << 20};
     ck_ok(engine_plan(&plan, &o));
     ck_assert_int_eq(plan.context, 2048);

@@ -392,7 +392,7 @@ START_TEST(a_broken_pair_is_refused_by_name)
     ck_assert_ptr_null(e);
     ck_assert_ptr_nonnull(strstr(err_message(), pairs[1].draft));
     options = pair_options(&pairs[0], 4, 1);
-    options.target = "/nonexistent";
+    options.target = test_checkpoint("/nonexistent");
     ck_assert_int_eq(engine_create(&e, &options), ERR_IO);
     ck_assert_ptr_nonnull(strstr(err_message(), "/nonexistent"));
     options = pair_options(&pairs[0], 4, 1);

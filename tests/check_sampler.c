@@ -9,36 +9,36 @@
 
 START_TEST(layout_refuses_sizes_that_make_no_sense)
 {
-    static const struct sampler_buffers good = {.slots = 3,
-                                                .max_batch = 2,
-                                                .k_max = 4,
-                                                .vocab_target = V,
-                                                .vocab_draft = V,
-                                                .target_stride = V,
-                                                .draft_stride = V};
+    static const struct round_state good = {.slots = 3,
+                                            .max_batch = 2,
+                                            .k_max = 4,
+                                            .vocab_target = V,
+                                            .vocab_draft = V,
+                                            .target_stride = V,
+                                            .draft_stride = V};
     struct pool *plan;
     ck_ok(pool_create_plan(&plan));
-    struct sampler_buffers b = good;
+    struct round_state b = good;
     b.k_max = K_MAX + 1;
-    ck_assert_int_eq(sampler_layout(&b, plan), ERR_LIMIT);
+    ck_assert_int_eq(round_layout(&b, plan), ERR_LIMIT);
     ck_assert_str_eq(err_message(), "k is 64, expected 0 to 63");
     b = good, b.vocab_target = (1 << 20) + 1, b.target_stride = b.vocab_target;
-    ck_assert_int_eq(sampler_layout(&b, plan), ERR_LIMIT);
+    ck_assert_int_eq(round_layout(&b, plan), ERR_LIMIT);
     b = good, b.target_stride = V - 1;
-    ck_assert_int_eq(sampler_layout(&b, plan), ERR_INTERNAL);
+    ck_assert_int_eq(round_layout(&b, plan), ERR_INTERNAL);
     b = good, b.vocab_draft = 0;
-    ck_assert_int_eq(sampler_layout(&b, plan), ERR_INTERNAL);
+    ck_assert_int_eq(round_layout(&b, plan), ERR_INTERNAL);
     b = good, b.slots = 1;
-    ck_assert_int_eq(sampler_layout(&b, plan), ERR_INTERNAL);
+    ck_assert_int_eq(round_layout(&b, plan), ERR_INTERNAL);
     b = good;
-    ck_ok(sampler_layout(&b, plan));
+    ck_ok(round_layout(&b, plan));
     pool_destroy(plan);
 }
 END_TEST
 
 START_TEST(layout_without_a_draft_has_no_draft_buffers)
 {
-    open_with((struct sampler_buffers){.slots = 2, .max_batch = 1, .vocab_target = V}, NULL, 1);
+    open_with((struct round_state){.slots = 2, .max_batch = 1, .vocab_target = V}, NULL, 1);
     ck_assert(!rig.b.draft_logits && !rig.b.p_draft && !rig.b.draft_tokens && !rig.b.drafted);
     ck_assert(rig.b.target_logits && rig.b.p_target && rig.b.records);
     rig_start(&rig, 1, 5, 3, 10, greedy, 1);
@@ -53,11 +53,13 @@ END_TEST
 START_TEST(shapes_past_the_buffers_are_refused)
 {
     open_default(2, 3);
-    ck_assert_int_eq(rig.ops->accept(rig.stream, &(struct sampler_accept){rig.b, 3, 1}), ERR_INTERNAL);
-    ck_assert_int_eq(rig.ops->accept(rig.stream, &(struct sampler_accept){rig.b, 1, 4}), ERR_INTERNAL);
-    ck_assert_int_eq(rig.ops->draw(rig.stream, &(struct sampler_draw){rig.b, 1, 3}), ERR_INTERNAL);
-    ck_assert_int_eq(rig.ops->load_block(rig.stream, &(struct sampler_load){rig.b, 0, 1}), ERR_INTERNAL);
-    ck_assert_int_eq(rig.ops->load_pending(rig.stream, &(struct sampler_load){rig.b, 3, 1}), ERR_INTERNAL);
+    ck_assert_int_eq(verify_accept(rig.stream, &(struct verify_accept){rig.b, rig.sampler, rig.verify, 3, 1}),
+                     ERR_INTERNAL);
+    ck_assert_int_eq(verify_accept(rig.stream, &(struct verify_accept){rig.b, rig.sampler, rig.verify, 1, 4}),
+                     ERR_INTERNAL);
+    ck_assert_int_eq(sampler_draw(rig.stream, &(struct sampler_draw){rig.b, rig.sampler, 1, 3}), ERR_INTERNAL);
+    ck_assert_int_eq(round_load_block(rig.stream, &(struct round_load){rig.b, 0, 1}), ERR_INTERNAL);
+    ck_assert_int_eq(round_load_pending(rig.stream, &(struct round_load){rig.b, 3, 1}), ERR_INTERNAL);
     rig_close(&rig);
 }
 END_TEST
@@ -73,7 +75,7 @@ START_TEST(a_round_counts_its_launches_and_allocates_nothing)
         round_of(2, k);
         int loads = 2; /* inside graphs in the engine */
         ck_assert_int_eq((int)(stream_counts(rig.stream).kernel_launches - before.kernel_launches) - loads,
-                         sampler_launches(rig.device, &rig.b, k));
+                         k + verify_launches(rig.device, &rig.b, k));
         ck_assert(device_allocations(rig.device) == allocations);
     }
     rig_close(&rig);
@@ -87,8 +89,8 @@ START_TEST(a_recorded_load_reads_the_state_at_replay)
     rig.b.row_slot[0] = 1;
     rig_start(&rig, 1, 5, 3, 100, greedy, 1);
     ck_ok(stream_begin_capture(rig.stream));
-    ck_ok(rig.ops->load_pending(rig.stream, &(struct sampler_load){rig.b, 1, 2}));
-    ck_ok(rig.ops->load_block(rig.stream, &(struct sampler_load){rig.b, 1, 2}));
+    ck_ok(round_load_pending(rig.stream, &(struct round_load){rig.b, 1, 2}));
+    ck_ok(round_load_block(rig.stream, &(struct round_load){rig.b, 1, 2}));
     ck_ok(stream_end_capture(rig.stream, &recording));
     rig_start(&rig, 1, 8, 6, 100, greedy, 1);
     ck_ok(recording_launch(recording, rig.stream));
@@ -110,7 +112,7 @@ static void expect_pending(int row, int token0, int position0, int token1, int p
 START_TEST(load_pending_feeds_the_last_two_tokens)
 {
     open_with(
-        (struct sampler_buffers){
+        (struct round_state){
             .slots = 7, .max_batch = 7, .k_max = 2, .vocab_target = V, .vocab_draft = 30, .draft_positions = 20},
         NULL, 1);
     rig_start(&rig, 1, 9, 4, 10, greedy, 1);
@@ -123,7 +125,7 @@ START_TEST(load_pending_feeds_the_last_two_tokens)
     rig_start(&rig, 6, 9, 4, 10, greedy, 1);
     rig.b.slot[6].status = SLOT_END;
     for (int row = 0; row < 7; row++) rig.b.row_slot[row] = (row + 1) % 7;
-    ck_ok(rig.ops->load_pending(rig.stream, &(struct sampler_load){rig.b, 7, 2}));
+    ck_ok(round_load_pending(rig.stream, &(struct round_load){rig.b, 7, 2}));
     expect_pending(0, 12, 7, 4, 8);
     expect_pending(1, 0, -1, 4, 0);
     expect_pending(2, 0, 7, 0, 8);
@@ -142,11 +144,11 @@ START_TEST(load_block_feeds_pending_and_drafted)
     rig.b.row_slot[0] = 0, rig.b.row_slot[1] = 2;
     int32_t *d = rig.b.drafted + 2 * 3;
     d[0] = 7, d[1] = -1, d[2] = V;
-    ck_ok(rig.ops->load_block(rig.stream, &(struct sampler_load){rig.b, 2, 3}));
+    ck_ok(round_load_block(rig.stream, &(struct round_load){rig.b, 2, 3}));
     static const int32_t tokens[] = {0, 0, 0, 0, 4, 7, 0, 0}, positions[] = {-1, -1, -1, -1, 8, 9, 10, 11};
     ck_assert_mem_eq(rig.b.target_tokens, tokens, sizeof tokens);
     ck_assert_mem_eq(rig.b.target_positions, positions, sizeof positions);
-    ck_ok(rig.ops->load_block(rig.stream, &(struct sampler_load){rig.b, 2, 0})); /* packed by the round's own k */
+    ck_ok(round_load_block(rig.stream, &(struct round_load){rig.b, 2, 0})); /* packed by the round's own k */
     ck_assert(rig.b.target_tokens[1] == 4 && rig.b.target_positions[1] == 8);
     rig_close(&rig);
 }
@@ -235,7 +237,7 @@ END_TEST
 static void two_rounds(int threads, struct round_record *records) {
     enum { WIDE = 9000 };
     open_with(
-        (struct sampler_buffers){
+        (struct round_state){
             .slots = 5, .max_batch = 4, .k_max = 3, .vocab_target = WIDE, .vocab_draft = WIDE, .draft_positions = 1000},
         NULL, threads);
     models.sharp = false;
@@ -289,7 +291,7 @@ START_TEST(ids_that_no_draft_can_draw_are_never_accepted)
     static const int bad[] = {-1, -1000000, 30, V, 1 << 30};
     for (int i = 0; i < 5; i++) {
         open_with(
-            (struct sampler_buffers){
+            (struct round_state){
                 .slots = 2, .max_batch = 1, .k_max = 2, .vocab_target = V, .vocab_draft = 30, .draft_positions = 1000},
             NULL, 1);
         rig.b.row_slot[0] = 1;
@@ -326,7 +328,7 @@ END_TEST
 START_TEST(tokens_past_the_drafts_map_come_from_the_residual)
 {
     open_with(
-        (struct sampler_buffers){
+        (struct round_state){
             .slots = 2, .max_batch = 1, .k_max = 3, .vocab_target = V, .vocab_draft = 30, .draft_positions = 1000},
         NULL, 1);
     rig.b.row_slot[0] = 1;
@@ -342,14 +344,14 @@ END_TEST
 START_TEST(padding_ids_are_masked)
 {
     for (int k = 0; k <= 2; k++) {
-        open_with((struct sampler_buffers){.slots = 2,
-                                           .max_batch = 1,
-                                           .k_max = 2,
-                                           .vocab_target = V,
-                                           .vocab_draft = V,
-                                           .target_stride = V + 24,
-                                           .draft_stride = V + 8,
-                                           .draft_positions = 1000},
+        open_with((struct round_state){.slots = 2,
+                                       .max_batch = 1,
+                                       .k_max = 2,
+                                       .vocab_target = V,
+                                       .vocab_draft = V,
+                                       .target_stride = V + 24,
+                                       .draft_stride = V + 8,
+                                       .draft_positions = 1000},
                   NULL, 1);
         rig.b.row_slot[0] = 1;
         rig_start(&rig, 1, 5, 3, 100, greedy, 4);

@@ -12,7 +12,7 @@ START_TEST(rows_past_the_drafts_limit_draw_plainly)
     int32_t plain_token = 0;
     for (int limit = 0; limit <= 9; limit++) { /* n = 5, k = 4: the last draft input is at 7 */
         open_with(
-            (struct sampler_buffers){
+            (struct round_state){
                 .slots = 2, .max_batch = 1, .k_max = 4, .vocab_target = V, .vocab_draft = V, .draft_positions = limit},
             NULL, 1);
         models.sharp = false;
@@ -34,13 +34,13 @@ END_TEST
 /* Greedy models that agree emit pending + 1, + 2, ...: the token at `offset` of the round is the end. */
 static void end_at(int k, int offset, int room, bool ignore) {
     const int32_t end_ids[] = {38, 10 + 1 + offset};
-    open_with((struct sampler_buffers){.slots = 2,
-                                       .max_batch = 1,
-                                       .k_max = k,
-                                       .vocab_target = V,
-                                       .vocab_draft = V,
-                                       .draft_positions = 1000,
-                                       .end_count = offset >= 0 ? 2 : 0},
+    open_with((struct round_state){.slots = 2,
+                                   .max_batch = 1,
+                                   .k_max = k,
+                                   .vocab_target = V,
+                                   .vocab_draft = V,
+                                   .draft_positions = 1000,
+                                   .end_count = offset >= 0 ? 2 : 0},
               end_ids, 1);
     rig.b.row_slot[0] = 1;
     rig_start(&rig, 1, 5, 10, room, greedy, 1);
@@ -90,13 +90,13 @@ START_TEST(a_rejection_may_end_the_sequence)
 {
     for (int c = 0; c < 2; c++) {
         const int32_t end_ids[] = {c == 0 ? 12 : 39};
-        open_with((struct sampler_buffers){.slots = 2,
-                                           .max_batch = 1,
-                                           .k_max = 4,
-                                           .vocab_target = V,
-                                           .vocab_draft = V,
-                                           .draft_positions = 1000,
-                                           .end_count = 1},
+        open_with((struct round_state){.slots = 2,
+                                       .max_batch = 1,
+                                       .k_max = 4,
+                                       .vocab_target = V,
+                                       .vocab_draft = V,
+                                       .draft_positions = 1000,
+                                       .end_count = 1},
                   end_ids, 1);
         models.disagree = 11;
         rig.b.row_slot[0] = 1;
@@ -117,12 +117,12 @@ static struct round_record round_with(float bad, int draft_index, int target_ind
     models.disagree = 11;
     for (int slot = 1; slot <= 3; slot++) rig_start(&rig, slot, 5, 10, 100, greedy, 1);
     for (int row = 0; row < 3; row++) rig.b.row_slot[row] = row + 1;
-    ck_ok(rig.ops->load_pending(rig.stream, &(struct sampler_load){rig.b, 4, k}));
+    ck_ok(round_load_pending(rig.stream, &(struct round_load){rig.b, 4, k}));
     for (int i = 0; i < k; i++) {
         for (int row = 0; row < 4; row++)
             counting_draft(&models, rig.b.draft_tokens[i == 0 ? 2 * row + 1 : row], 0, rig.b.draft_logits + row * V);
         if (i == draft_index) rig.b.draft_logits[1 * V + 33] = bad;
-        ck_ok(rig.ops->draw(rig.stream, &(struct sampler_draw){rig.b, 4, i}));
+        ck_ok(sampler_draw(rig.stream, &(struct sampler_draw){rig.b, rig.sampler, 4, i}));
     }
     rig_score(&rig, 4, k, counting_target, &models);
     if (target_index >= 0) rig.b.target_logits[(1 * (k + 1) + target_index) * V + V - 1] = bad;

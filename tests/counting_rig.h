@@ -11,7 +11,7 @@ extern struct counting models;
 extern const struct sampling greedy, plain;
 
 /* Opens the rig for models that are sharp and agree. */
-void open_with(struct sampler_buffers sizes, const int32_t *end_ids, int threads);
+void open_with(struct round_state sizes, const int32_t *end_ids, int threads);
 void open_default(int max_batch, int k_max); /* maps of V ids, no end ids */
 /* A whole round; returns its records. */
 const struct round_record *round_of(int batch, int k);

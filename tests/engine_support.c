@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "draft/proposer.h"
 #include "tests/support.h"
 
 const char *const story_starts[STORY_STARTS] = {"Once upon a time",
@@ -44,9 +45,15 @@ struct pair quick_pair(void) {
     return pairs[test_pairs(pairs) > 1];
 }
 
+struct pair ngram_pair(const struct pair *pair) {
+    return (struct pair){"n-gram", pair->target, "ngram"};
+}
+
 struct engine_options pair_options(const struct pair *pair, int k, int max_batch) {
-    return (struct engine_options){.target = pair->target,
-                                   .draft = k > 0 ? pair->draft : NULL,
+    bool is_word = pair->draft && proposer_of_word(pair->draft);
+    return (struct engine_options){.target = test_checkpoint(pair->target),
+                                   .draft = k > 0 && !is_word ? test_checkpoint(pair->draft) : NULL,
+                                   .proposer = k > 0 && is_word ? pair->draft : NULL,
                                    .device = test_device(),
                                    .k = k,
                                    .max_batch = max_batch};

@@ -6,13 +6,15 @@
 #include "engine/engine.h"
 
 struct pair {
-    const char *name, *target, *draft;
+    const char *name, *target, *draft; /* draft: a directory, or "ngram" */
 };
 enum { PAIRS_MAX = 3 };
 /* The embedded pair, and with test data: stories260K + llama2xs-267K, the babyllama pair. Returns how many. */
 int test_pairs(struct pair pairs[PAIRS_MAX]);
 /* The smallest of these pairs. */
 struct pair quick_pair(void);
+/* The target of a pair with n-gram lookup. */
+struct pair ngram_pair(const struct pair *pair);
 
 enum { STORY_STARTS = 12 };
 /* Prompts that every pair goes on from. */

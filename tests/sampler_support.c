@@ -6,36 +6,42 @@
 
 #include "tests/support.h"
 
-static void create_pool(struct device *device, struct sampler_buffers *b, struct pool **pool) {
-    struct pool *plan;
-    ck_ok(pool_create_plan(&plan));
-    ck_ok(sampler_layout(b, plan));
-    ck_ok(pool_create(device, pool_used(plan), pool));
-    pool_destroy(plan);
-    ck_ok(sampler_layout(b, *pool));
+/* The state of the round first. */
+static void layout(struct rig *rig, struct device *device, struct round_state *b, struct pool *pool) {
+    ck_ok(round_layout(b, pool));
+    rig->state_bytes = pool_used(pool);
+    ck_ok(sampler_layout(&rig->sampler, device, b, pool));
+    ck_ok(verify_layout(&rig->verify, device, b, pool));
 }
 
-void rig_open_on(struct rig *rig, const char *device, const struct sampler_buffers *sizes, const int32_t *end_ids,
+static void create_pool(struct rig *rig, struct device *device, struct round_state *b, struct pool **pool) {
+    struct pool *plan;
+    ck_ok(pool_create_plan(&plan));
+    layout(rig, device, b, plan);
+    ck_ok(pool_create(device, pool_used(plan), pool));
+    pool_destroy(plan);
+    layout(rig, device, b, *pool);
+}
+
+void rig_open_on(struct rig *rig, const char *device, const struct round_state *sizes, const int32_t *end_ids,
                  int threads) {
     *rig = (struct rig){.b = *sizes};
     if (rig->b.target_stride == 0) rig->b.target_stride = rig->b.vocab_target;
     if (rig->b.draft_stride == 0) rig->b.draft_stride = rig->b.vocab_draft;
     struct device_options options = {.threads = threads};
     ck_ok(device_open(&rig->device, "host", &options));
-    create_pool(rig->device, &rig->b, &rig->pool);
+    create_pool(rig, rig->device, &rig->b, &rig->pool);
     rig->there = rig->b;
     if (strcmp(device, "host") != 0) {
         ck_ok(device_open(&rig->other, device, &options));
-        create_pool(rig->other, &rig->there, &rig->other_pool);
+        create_pool(rig, rig->other, &rig->there, &rig->other_pool);
     }
-    struct device *runs = rig->other ? rig->other : rig->device;
-    ck_ok(stream_create(runs, &rig->stream));
-    rig->ops = sampler_for(runs);
+    ck_ok(stream_create(rig->other ? rig->other : rig->device, &rig->stream));
     for (int i = 0; i < rig->b.end_count; i++) rig->b.end_ids[i] = end_ids[i];
     rig->b.slot[0].length = 1;
 }
 
-void rig_open(struct rig *rig, const struct sampler_buffers *sizes, const int32_t *end_ids, int threads) {
+void rig_open(struct rig *rig, const struct round_state *sizes, const int32_t *end_ids, int threads) {
     rig_open_on(rig, test_device(), sizes, end_ids, threads);
 }
 
@@ -59,42 +65,42 @@ void rig_start(struct rig *rig, int slot, int n, int pending, int room, struct s
     };
 }
 
-/* Both pools were cut alike, from the slots on. */
-static void send(struct rig *rig) {
-    if (rig->other) require_ok(stream_copy(rig->stream, rig->there.slot, rig->b.slot, pool_used(rig->pool)));
+/* Both states were cut alike, from the slots on. */
+void rig_send(struct rig *rig) {
+    if (rig->other) require_ok(stream_copy(rig->stream, rig->there.slot, rig->b.slot, rig->state_bytes));
 }
 
-static void fetch(struct rig *rig) {
-    if (rig->other) require_ok(stream_copy(rig->stream, rig->b.slot, rig->there.slot, pool_used(rig->pool)));
+void rig_fetch(struct rig *rig) {
+    if (rig->other) require_ok(stream_copy(rig->stream, rig->b.slot, rig->there.slot, rig->state_bytes));
     require_ok(stream_sync(rig->stream));
 }
 
 void rig_load_pending(struct rig *rig, int batch, int k) {
-    send(rig);
-    require_ok(rig->ops->load_pending(rig->stream, &(struct sampler_load){rig->there, batch, k}));
-    fetch(rig);
+    rig_send(rig);
+    require_ok(round_load_pending(rig->stream, &(struct round_load){rig->there, batch, k}));
+    rig_fetch(rig);
 }
 
 void rig_draw(struct rig *rig, int batch, int index) {
-    send(rig);
-    require_ok(rig->ops->draw(rig->stream, &(struct sampler_draw){rig->there, batch, index}));
-    fetch(rig);
+    rig_send(rig);
+    require_ok(sampler_draw(rig->stream, &(struct sampler_draw){rig->there, rig->sampler, batch, index}));
+    rig_fetch(rig);
 }
 
 void rig_load_block(struct rig *rig, int batch, int k) {
-    send(rig);
-    require_ok(rig->ops->load_block(rig->stream, &(struct sampler_load){rig->there, batch, k}));
-    fetch(rig);
+    rig_send(rig);
+    require_ok(round_load_block(rig->stream, &(struct round_load){rig->there, batch, k}));
+    rig_fetch(rig);
 }
 
 void rig_accept(struct rig *rig, int batch, int k) {
-    send(rig);
-    require_ok(rig->ops->accept(rig->stream, &(struct sampler_accept){rig->there, batch, k}));
-    fetch(rig);
+    rig_send(rig);
+    require_ok(verify_accept(rig->stream, &(struct verify_accept){rig->there, rig->sampler, rig->verify, batch, k}));
+    rig_fetch(rig);
 }
 
 void rig_draft(struct rig *rig, int batch, int k, logits_fn draft, void *user) {
-    struct sampler_buffers *b = &rig->b;
+    struct round_state *b = &rig->b;
     rig_load_pending(rig, batch, k);
     for (int i = 0; i < k; i++) {
         for (int row = 0; row < batch; row++) {
@@ -107,7 +113,7 @@ void rig_draft(struct rig *rig, int batch, int k, logits_fn draft, void *user) {
 }
 
 void rig_score(struct rig *rig, int batch, int k, logits_fn target, void *user) {
-    struct sampler_buffers *b = &rig->b;
+    struct round_state *b = &rig->b;
     rig_load_block(rig, batch, k);
     for (int i = 0; i < batch * (k + 1); i++)
         target(user, b->target_tokens[i], b->target_positions[i],

@@ -6,24 +6,26 @@
 #include <check.h>
 #include <stdbool.h>
 
-#include "sampler/sampler.h"
+#include "verify/verify.h"
 
 struct rig {
     struct device *device;
     struct stream *stream;
     struct pool *pool;
-    struct sampler_buffers b; /* host memory */
-    const struct sampler_ops *ops;
+    struct round_state b; /* host memory */
     /* Launches get `there`: b on the host; on another device buffers of its own, the twins of b, copied there before a launch
      * of rig_* and back after it. */
-    struct sampler_buffers there;
+    struct round_state there;
+    struct sampler sampler; /* and their scratch */
+    struct verify verify;
+    size_t state_bytes;   /* of the pool */
     struct device *other; /* NULL on the host */
     struct pool *other_pool;
 };
 
-/* Sizes in `sizes` as for sampler_layout (strides of 0: the map's size); end ids are copied. On test_device(). */
-void rig_open(struct rig *, const struct sampler_buffers *sizes, const int32_t *end_ids, int threads);
-void rig_open_on(struct rig *, const char *device, const struct sampler_buffers *sizes, const int32_t *end_ids,
+/* Sizes in `sizes` as for round_layout (strides of 0: the map's size); end ids are copied. On test_device(). */
+void rig_open(struct rig *, const struct round_state *sizes, const int32_t *end_ids, int threads);
+void rig_open_on(struct rig *, const char *device, const struct round_state *sizes, const int32_t *end_ids,
                  int threads);
 void rig_close(struct rig *);
 
@@ -32,6 +34,10 @@ void rig_start(struct rig *, int slot, int n, int pending, int room, struct samp
 
 /* The made-up models: logits after `token` at `position`. */
 typedef void (*logits_fn)(void *user, int token, int position, float *logits);
+
+/* Copies b to the buffers there, and back; nothing on the host. */
+void rig_send(struct rig *);
+void rig_fetch(struct rig *);
 
 /* One launch each. */
 void rig_load_pending(struct rig *, int batch, int k);

@@ -13,8 +13,8 @@ static bool is_interrupted(void) {
 }
 
 static struct engine *open_engine(const char *target, int k, int context) {
-    struct engine_options options = {.target = target,
-                                     .draft = k > 0 ? asset_path("draft") : NULL,
+    struct engine_options options = {.target = test_checkpoint(target),
+                                     .draft = k > 0 ? test_checkpoint(asset_path("draft")) : NULL,
                                      .device = "host",
                                      .threads = 1, /* short passes; other suites may run beside this one */
                                      .k = k,

@@ -15,7 +15,7 @@
 #define DUET_VERIFY_STATS_H
 
 #include "base/buf.h"
-#include "sampler/sampler.h"
+#include "round/state.h"
 
 struct acceptance {
     int64_t rounds;       /* live rounds with k > 0 */

@@ -1,4 +1,5 @@
-// Our Philox is cuRAND's: the same words from (key, subsequence, offset).
+// The words of philox.h, on the GPU by cuRAND's block function and on the host by its twin, are those of a curand_init with the same
+// (key, subsequence, offset).
 #include <curand_kernel.h>
 
 #include <check.h>

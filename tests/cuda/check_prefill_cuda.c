@@ -174,7 +174,7 @@ START_TEST(prefill_agrees_with_the_kernels_of_decoding)
         return;
     }
     snprintf(dir, sizeof dir, "%s", found);
-    struct engine_options options = {.target = dir, .device = "cuda", .max_batch = 3};
+    struct engine_options options = {.target = test_checkpoint(dir), .device = "cuda", .max_batch = 3};
     struct engine *e = must_open(&options);
     for (int i = 0; i < (_i == 0 ? 6 : 5); i++) {
         struct request r = filler(i, lengths[i], 1);

@@ -34,7 +34,7 @@ struct twins {
     struct rig host, gpu;
 };
 
-static void open_twins(struct twins *t, const struct sampler_buffers *sizes, const int32_t *end_ids) {
+static void open_twins(struct twins *t, const struct round_state *sizes, const int32_t *end_ids) {
     rig_open_on(&t->host, "host", sizes, end_ids, 2);
     rig_open_on(&t->gpu, "cuda", sizes, end_ids, 1);
 }
@@ -73,8 +73,13 @@ static void must_equal_inputs(const struct twins *t, int batch, int k, int round
     must_be_equal(t->host.b.target_positions, t->gpu.b.target_positions, n, "target positions", round);
 }
 
+static void must_equal_offered(const struct twins *t, int round) {
+    const struct round_state *b = &t->host.b;
+    must_be_equal(b->offered, t->gpu.b.offered, (size_t)b->slots * sizeof *b->offered, "offered", round);
+}
+
 static void draft_twins(struct twins *t, struct source *s, int batch, int k, int round) {
-    const struct sampler_buffers *b = &t->host.b;
+    const struct round_state *b = &t->host.b;
     rig_load_pending(&t->host, batch, k), rig_load_pending(&t->gpu, batch, k);
     for (int i = 0; i < k; i++) {
         size_t inputs = (size_t)batch * (i == 0 ? 2 : 1) * sizeof(int32_t);
@@ -90,18 +95,19 @@ static void draft_twins(struct twins *t, struct source *s, int batch, int k, int
         }
         must_be_equal(b->drafted, t->gpu.b.drafted, (size_t)b->slots * (size_t)b->k_max * sizeof(int32_t), "drafted",
                       round);
+        must_equal_offered(t, round);
     }
 }
 
 /* Target logits like the draft's, else nothing is ever accepted: those of the last step in the first row, or in every row
  * what p_draft came from, less noise. */
-static void copy_last_step(const struct sampler_buffers *b, int row, int k) {
+static void copy_last_step(const struct round_state *b, int row, int k) {
     for (int i = 0; i < b->vocab_draft && i < b->vocab_target; i++)
         b->target_logits[(size_t)row * (size_t)(k + 1) * (size_t)b->target_stride + (size_t)i] =
             b->draft_logits[(size_t)row * (size_t)b->draft_stride + (size_t)i];
 }
 
-static void follow_draft(const struct sampler_buffers *b, int row, int k) {
+static void follow_draft(const struct round_state *b, int row, int k) {
     const float t = b->slot[b->row_slot[row]].sampling.temperature;
     for (int j = 0; j < k; j++) {
         size_t at = (size_t)b->row_slot[row] * (size_t)b->k_max + (size_t)j;
@@ -113,7 +119,7 @@ static void follow_draft(const struct sampler_buffers *b, int row, int k) {
 }
 
 static void verify_twins(struct twins *t, struct source *s, int batch, int k, int round) {
-    const struct sampler_buffers *b = &t->host.b;
+    const struct round_state *b = &t->host.b;
     rig_load_block(&t->host, batch, k), rig_load_block(&t->gpu, batch, k);
     must_equal_inputs(t, batch, k, round);
     size_t n = (size_t)batch * (size_t)(k + 1) * (size_t)b->target_stride;
@@ -150,7 +156,7 @@ static struct sampling random_sampling(struct source *s, int vocab) {
 }
 
 static void start_all(struct twins *t, struct source *s) {
-    const struct sampler_buffers *b = &t->host.b;
+    const struct round_state *b = &t->host.b;
     for (int slot = 1; slot < b->slots; slot++) {
         if (b->slot[slot].status == SLOT_LIVE) continue;
         int n = 1 + (int)(word(s) % 40), pending = (int)(word(s) % (uint32_t)b->vocab_target),
@@ -192,16 +198,16 @@ START_TEST(rounds_give_the_host_s_bits)
     struct source s = {
         .seed = 99 + (uint64_t)c, .scale = cases[c].scale, .step = cases[c].step, .bad_every = cases[c].bad_every};
     const int32_t end_ids[] = {3, 7};
-    struct sampler_buffers sizes = {.slots = cases[c].batch + 2,
-                                    .max_batch = cases[c].batch + 1,
-                                    .k_max = cases[c].k,
-                                    .vocab_target = cases[c].vocab_target,
-                                    .vocab_draft = cases[c].vocab_draft,
-                                    .target_stride = cases[c].vocab_target + cases[c].padding,
-                                    .draft_stride = cases[c].vocab_draft + cases[c].padding,
-                                    .draft_positions = 40,
-                                    .rule = (enum accept_rule)(_i / CASES),
-                                    .end_count = 2};
+    struct round_state sizes = {.slots = cases[c].batch + 2,
+                                .max_batch = cases[c].batch + 1,
+                                .k_max = cases[c].k,
+                                .vocab_target = cases[c].vocab_target,
+                                .vocab_draft = cases[c].vocab_draft,
+                                .target_stride = cases[c].vocab_target + cases[c].padding,
+                                .draft_stride = cases[c].vocab_draft + cases[c].padding,
+                                .draft_positions = 40,
+                                .rule = (enum accept_rule)(_i / CASES),
+                                .end_count = 2};
     struct twins t;
     int64_t accepted = 0, rejected = 0, errors = 0;
     const int rounds = test_is_small() ? 2 : cases[c].rounds;
@@ -235,12 +241,12 @@ static const struct { int vocab, draws; } ties[] = {{1, 20}, {3000, 300}, {20011
 START_TEST(filters_cut_ties_like_the_host)
 {
     const int vocab = ties[_i].vocab;
-    struct sampler_buffers sizes = {.slots = 2,
-                                    .max_batch = 1,
-                                    .k_max = 1,
-                                    .vocab_target = vocab,
-                                    .vocab_draft = vocab,
-                                    .draft_positions = 1 << 20};
+    struct round_state sizes = {.slots = 2,
+                                .max_batch = 1,
+                                .k_max = 1,
+                                .vocab_target = vocab,
+                                .vocab_draft = vocab,
+                                .draft_positions = 1 << 20};
     struct twins t;
     open_twins(&t, &sizes, NULL);
     const int draws = test_is_small() ? 4 : ties[_i].draws;

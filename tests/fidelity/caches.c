@@ -44,8 +44,8 @@ static void run_changing(struct engine *e, struct sequence *s, struct request *r
 }
 
 /* Turns of few tokens, so that they end after rounds of every kind; a comparison after each. */
-static void add_prefill(struct fidelity *f, bool k_changes) {
-    struct pair pair = quick_pair();
+static void add_prefill(struct fidelity *f, bool k_changes, bool ngram) {
+    struct pair quick = quick_pair(), pair = ngram ? ngram_pair(&quick) : quick;
     int turns = 0, most = f->small ? 3 : 8;
     int64_t rounds = 0;
     for (int k = f->small ? 3 : 1; k <= most; k++) {
@@ -71,8 +71,9 @@ static void add_prefill(struct fidelity *f, bool k_changes) {
         engine_destroy(e);
     }
     fidelity_add(f, true,
-                 k_changes ? "caches: equal to a fresh prefill while K changes every round"
-                           : "caches: equal to a fresh prefill after any round, every rule",
+                 ngram       ? "caches: equal to a fresh prefill while K changes every round, n-gram"
+                 : k_changes ? "caches: equal to a fresh prefill while K changes every round"
+                             : "caches: equal to a fresh prefill after any round, every rule",
                  text("%d turns, %s rounds", turns, count_text(rounds)), "bits that differ: 0", "0");
 }
 
@@ -195,8 +196,9 @@ static void add_drops(struct fidelity *f) {
 }
 
 void fidelity_caches(struct fidelity *f) {
-    add_prefill(f, false);
-    add_prefill(f, true);
+    add_prefill(f, false, false);
+    add_prefill(f, true, false);
+    add_prefill(f, true, true);
     add_self(f, false);
     add_self(f, true);
     add_nan(f);

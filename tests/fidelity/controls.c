@@ -24,7 +24,7 @@ static double spoilt_p(const struct fidelity *f, enum chain_fault fault) {
     struct chain_run run = {.k = K,
                             .batch = BATCH,
                             .sampling = {0.7f, 1, 0, fault == CHAIN_UNFILTERED ? CHAIN_TOP_K : 0},
-                            .draft = CHAIN_GOOD,
+                            .draft = fault == CHAIN_OTHER_HOT ? CHAIN_NGRAM : CHAIN_GOOD,
                             .tokens = control_tokens(f),
                             .fault = fault};
     chain_drive(&run, &t);
@@ -154,6 +154,7 @@ void fidelity_controls(struct fidelity *f) {
     refused(f, n, "control: q of another slot is refused", spoilt_p(f, CHAIN_NEXT_SLOT));
     refused(f, n, "control: q of another temperature is refused", spoilt_p(f, CHAIN_FLAT));
     refused(f, n, "control: an unfiltered draw beside filtered p and q is refused", spoilt_p(f, CHAIN_UNFILTERED));
+    refused(f, n, "control: a 1 for an id that n-gram lookup did not propose is refused", spoilt_p(f, CHAIN_OTHER_HOT));
     right(f, "the test's own rule, a number for each purpose", own_p(f, round_by_token, false, false));
     refused(f, own, "control: one number for draw, acceptance and residual is refused",
             own_p(f, round_by_token, true, false));

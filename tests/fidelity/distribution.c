@@ -22,7 +22,7 @@ static int64_t tokens_of(const struct fidelity *f) {
 /* What many cells gave. */
 struct cells {
     int count;
-    int64_t tokens;
+    int64_t tokens, accepted;
     double least_next, least_joint; /* chances */
     double z, tv, expected_tv;      /* of the cell with the largest distance */
     double length_error;          /* of accepted tokens a round against the expected ones: the largest, in deviations */
@@ -52,6 +52,7 @@ static void add_cell(struct cells *c, const struct chain_run *run, const struct 
     double joint = fmin(chances.after_two, fmin(chances.pairs, chances.triples)), z = distance_z(&chances.distance);
     c->count++;
     c->tokens += t->emitted;
+    c->accepted += t->stats.accepted;
     c->least_next = fmin(c->least_next, chances.next);
     c->least_joint = fmin(c->least_joint, joint);
     if (z > c->z)
@@ -144,6 +145,35 @@ void fidelity_coupled(struct fidelity *f) {
 
 void fidelity_block(struct fidelity *f) {
     run_rule(f, ACCEPT_BLOCK);
+}
+
+/* Proposals that nobody drew, some rows with fewer than K of them or none: every rule. */
+void fidelity_ngram(struct fidelity *f) {
+    static struct pairwise array;
+    pairwise_make(&array, 5, (const int[]){DEPTHS - 1, FILTERS, TEMPERATURES, BATCHES, RULES});
+    struct cells cells = no_cells();
+    for (int i = 0; i < array.count; i++) {
+        const int *level = array.cells[i];
+        run_cell(f, &cells,
+                 (struct chain_run){.rule = (enum accept_rule)level[4],
+                                    .k = depths[level[0]],
+                                    .draft = CHAIN_NGRAM,
+                                    .sampling = sampling_of(level[2], level[1]),
+                                    .batch = batches[level[3]]});
+    }
+    for (int rule = 0; rule < RULES; rule++)
+        run_cell(f, &cells,
+                 (struct chain_run){.rule = (enum accept_rule)rule,
+                                    .k = 4,
+                                    .draft = CHAIN_NGRAM,
+                                    .batch = CHAIN_BATCH_MAX,
+                                    .sampling = {1, 1, 0, 0},
+                                    .tokens = fidelity_size(f, 1000000, 150000)});
+    report(f, "n-gram", &cells);
+    fidelity_add(f, cells.length_error < 5, "n-gram: tokens accepted a round are the expected ones",
+                 text("%d cells", cells.count), text("largest error %.1f sd", cells.length_error), "5 sd");
+    fidelity_add(f, cells.accepted > cells.tokens / 10, "n-gram: proposals there were", text("%d cells", cells.count),
+                 text("%.1f %% of tokens", 100. * (double)cells.accepted / (double)cells.tokens), "10 %");
 }
 
 /* --- without speculation, for comparison -------------------------------------------------------------------------- */

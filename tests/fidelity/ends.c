@@ -215,19 +215,22 @@ static void tell_story(struct trial *t) {
 
 /* --- rows -------------------------------------------------------------------------------------------------------------- */
 
+/* A draft equal to the target fills every block, so that the places are all offsets. */
+enum drafter { SELF, DRAFT, NGRAM };
+
 /* Making an engine takes a while on a GPU: there END_ID and CONTEXT are tried with one draft. */
-static bool is_tried(enum cause cause, bool self) {
-    return self || test_device_is_host() || (cause != END_ID && cause != CONTEXT);
+static bool is_tried(enum cause cause, enum drafter drafter) {
+    return drafter == SELF || test_device_is_host() || (cause != END_ID && cause != CONTEXT);
 }
 
-/* A draft equal to the target fills every block, so that the places are all offsets. */
-static void run_trial(struct trial *t, bool self, float temperature) {
-    if (self) t->pair.draft = t->pair.target;
+static void run_trial(struct trial *t, enum drafter drafter, float temperature) {
+    if (drafter == SELF) t->pair.draft = t->pair.target;
+    if (drafter == NGRAM) t->pair = ngram_pair(&t->pair);
     t->coupled = temperature > 0;
     t->sampling = (struct sampling){temperature, 1, 0, 0};
     tell_story(t);
     for (int cause = 0; cause < CAUSES; cause++)
-        if (is_tried((enum cause)cause, self)) try_places(t, (enum cause)cause);
+        if (is_tried((enum cause)cause, drafter)) try_places(t, (enum cause)cause);
     ids_free(&t->story);
 }
 
@@ -242,9 +245,10 @@ static void add_trials(struct fidelity *f, const char *claim, float temperature)
     struct pair pairs[PAIRS_MAX];
     int chats = 0, seen = 0, count = test_pairs(pairs);
     for (int i = 0; i < (f->small || !test_device_is_host() ? 1 : count); i++)
-        for (int self = 1; self >= (f->small ? 1 : 0); self--) {
+        for (int drafter = SELF; drafter <= NGRAM; drafter++) {
+            if (f->small && drafter == DRAFT) continue;
             struct trial t = {.pair = f->small ? quick_pair() : pairs[i]};
-            run_trial(&t, self, temperature);
+            run_trial(&t, (enum drafter)drafter, temperature);
             chats += t.chats;
             if (count_seen(&t) > seen) seen = count_seen(&t);
         }

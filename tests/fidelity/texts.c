@@ -12,10 +12,12 @@ struct question {
     bool sampled;
     enum accept_rule rule;
     bool any_draft; /* then with the target as its own draft too */
+    bool ngram;     /* with n-gram lookup in place of the draft */
 };
 
 static void run_study(struct study *s, const struct question *q) {
-    if (q->sampled) s->amount = s->amount == STUDY_ALL ? STUDY_SOME : STUDY_FEW;
+    if (q->ngram) s->pair = ngram_pair(&s->pair);
+    if (q->sampled || q->ngram) s->amount = s->amount == STUDY_ALL ? STUDY_SOME : STUDY_FEW;
     study_open(s, q->sampled);
     study_run(s, q->rule);
     if (q->any_draft) {
@@ -49,6 +51,9 @@ void fidelity_greedy(struct fidelity *f) {
         ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: every family",
                                  .first = PAIRS_MAX,
                                  .end = STUDY_PAIRS_MAX});
+    ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: n-gram",
+                             .end = f->small ? 1 : PAIRS_MAX,
+                             .ngram = true});
 }
 
 /* At small sizes the smallest pair there is. */
@@ -65,4 +70,13 @@ void fidelity_sampled(struct fidelity *f) {
         sampled(f, "sampled, coupled, same seed: any K, draft, batch, slot, graphs", ACCEPT_COUPLED);
     coupled.any_draft = true;
     ask(f, coupled);
+    struct question ngram[] = {
+        sampled(f, "sampled, token, same seed and K: any batch, slot, graphs: n-gram", ACCEPT_TOKEN),
+        sampled(f, "sampled, block, same seed and K: any batch, slot, graphs: n-gram", ACCEPT_BLOCK),
+        sampled(f, "sampled, coupled, same seed: any K, batch, slot, graphs: n-gram", ACCEPT_COUPLED),
+    };
+    for (int i = 0; i < 3; i++) {
+        ngram[i].ngram = true;
+        ask(f, ngram[i]);
+    }
 }

@@ -1,0 +1,18 @@
+/* The draft model: proposes K tokens a row by K replays of its decode graphs, each followed by one eager draw.
+ *
+ *   DRAFT_FIRST [B, 2]: rows (t[n-2], t[n-1]); re-ingesting the last two committed tokens fills the one position that a fully
+ *     accepted round leaves out of the draft's cache, with no branch and no extra pass.
+ *   DRAFT_STEP  [B, 1]: row d_i at position n-1+i, i = 1..K-1.
+ *
+ * A row whose draft would need a position past the model's own is offered nothing. Rounds without it leave its cache behind; it
+ * catches up by prefill. What it leaves: draft KV for positions up to n+K-2. */
+#ifndef DUET_DRAFT_MODEL_H
+#define DUET_DRAFT_MODEL_H
+
+#include "draft/proposer.h"
+
+enum draft_graph { DRAFT_FIRST, DRAFT_STEP, DRAFT_GRAPH_KINDS };
+
+extern const struct proposer_ops proposer_model;
+
+#endif

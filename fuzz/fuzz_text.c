@@ -1,0 +1,98 @@
+/* Streamed text with stop strings: it ends before the stop string that is complete first, of those the longest, however the
+ * text is cut into tokens. The first byte chooses the tokenizer; then stop strings, each with a byte 0xff behind it; then,
+ * behind another one, the text, or, where the first byte has its highest bit, ids of two bytes. */
+#include "engine/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz/tokenizers.h"
+
+enum { FUZZ_BYTES_MAX = 128, STOPS_MOST = 8, LETTERS_MOST = 32 };
+
+struct stops {
+    char *texts[STOPS_MOST];
+    size_t lens[STOPS_MOST];
+    int count;
+};
+
+static void read_stops(struct stops *s, struct input *in) {
+    s->count = 0;
+    while (s->count < STOPS_MOST) {
+        struct input stop = input_until(in, 0xff);
+        s->lens[s->count] = stop.n;
+        if (stop.n == 0) break;
+        s->texts[s->count++] = input_text(&stop);
+    }
+}
+
+/* Length of the text before the stop string that ends first. */
+static size_t length_shown(const struct buf *text, const struct stops *s) {
+    for (size_t end = 1; end <= text->len; end++) {
+        size_t longest = 0;
+        for (int i = 0; i < s->count; i++) {
+            size_t n = s->lens[i];
+            if (n <= end && n > longest && memcmp(text->data + end - n, s->texts[i], n) == 0) longest = n;
+        }
+        if (longest > 0) return end - longest;
+    }
+    return text->len;
+}
+
+static void claim_stream(const struct tokenizer *t, const struct ids *ids, const struct stops *s) {
+    struct text_stream *stream = (struct text_stream *)&stream;
+    struct buf whole = {0}, shown = {0};
+    bool stopped = false;
+    claim(tokenizer_decode(t, ids->data, ids->len, true, &whole) == 0, "%s", err_message());
+    claim(text_stream_create(t, (const char *const *)s->texts, s->lens, s->count, &stream) == 0, "%s", err_message());
+    size_t wanted = length_shown(&whole, s);
+    for (size_t i = 0; i < ids->len && !stopped; i++) {
+        claim(text_stream_push(stream, ids->data[i], &shown, &stopped) == 0, "%s", err_message());
+        claim(shown.len <= wanted, "%zu bytes are shown of %zu", shown.len, wanted);
+        claim(!stopped || shown.len == wanted, "stopped behind %zu bytes, not %zu", shown.len, wanted);
+    }
+    claim(text_stream_finish(stream, &shown) == 0, "%s", err_message());
+    claim_same("shown", shown.data, shown.len, whole.data, wanted);
+    text_stream_free(stream);
+    buf_free(&whole);
+    buf_free(&shown);
+}
+
+static void put_ids(struct ids *out, struct input in) {
+    while (in.n > 0) {
+        uint32_t low = input_byte(&in), high = input_byte(&in);
+        ids_push(out, (int16_t)(high << 8 | low));
+    }
+}
+
+/* One character at a time, which is a call for each. */
+static void put_letters(struct ids *out, const struct tokenizer *t, struct input in) {
+    for (size_t at = 0; at < in.n;) {
+        uint32_t c;
+        size_t n = (size_t)utf8_decode((const char *)in.data + at, in.n - at, &c);
+        claim(tokenizer_encode(t, (const char *)in.data + at, n, false, out) == 0, "%s", err_message());
+        at += n;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
+    struct input in = {data, n};
+    struct stops stops;
+    struct ids ids = {0};
+    if (n > FUZZ_BYTES_MAX) return 0;
+    uint8_t flags = input_byte(&in);
+    const struct tokenizer *t = fixed_tokenizer((flags & 0x7f) % TOKENIZERS);
+    read_stops(&stops, &in);
+    if (flags & 0x80) {
+        put_ids(&ids, in);
+        claim_stream(t, &ids, &stops);
+    } else if (tokenizer_encode(t, (const char *)in.data, in.n, false, &ids) == 0) {
+        claim_stream(t, &ids, &stops);
+        ids.len = 0;
+        put_letters(&ids, t, (struct input){in.data, in.n <= LETTERS_MOST ? in.n : 0});
+        claim_stream(t, &ids, &stops);
+    }
+    for (int i = 0; i < stops.count; i++) free(stops.texts[i]);
+    ids_free(&ids);
+    return 0;
+}

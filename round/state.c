@@ -1,0 +1,102 @@
+/* What does not depend on the device: sizes, buffers, checks. */
+#include "round/state.h"
+
+#include "base/err.h"
+#include "round/internal.h"
+
+enum { VOCAB_MAX = 1 << 20 }; /* a purpose's numbers in the Philox offset */
+
+const char *accept_rule_name(enum accept_rule rule) {
+    static const char *const names[] = {"token", "coupled", "block"};
+    return names[rule];
+}
+
+/* --- memory ----------------------------------------------------------------------------------------------- */
+
+static int check_sizes(const struct round_state *b) {
+    if (b->max_batch < 1 || b->slots < 2 || b->end_count < 0)
+        return err_set(ERR_INTERNAL, "round: %d rows, %d slots and %d end ids", b->max_batch, b->slots, b->end_count);
+    if (b->k_max < 0 || b->k_max > K_MAX) return err_set(ERR_LIMIT, "k is %d, expected 0 to %d", b->k_max, (int)K_MAX);
+    if (b->vocab_target < 1 || b->vocab_target > VOCAB_MAX || b->vocab_draft < 0 || b->vocab_draft > VOCAB_MAX)
+        return err_set(ERR_LIMIT, "vocabularies of %d and %d tokens, expected at most %d", b->vocab_target,
+                       b->vocab_draft, (int)VOCAB_MAX);
+    if (b->target_stride < b->vocab_target || (b->draft_stride != 0 && b->draft_stride < b->vocab_draft))
+        return err_set(ERR_INTERNAL, "round: rows of %d and %d logits for %d and %d tokens", b->target_stride,
+                       b->draft_stride, b->vocab_target, b->vocab_draft);
+    if (b->rule < ACCEPT_TOKEN || b->rule > ACCEPT_BLOCK)
+        return err_set(ERR_USAGE, "rule of acceptance %d, expected 0 to 2", (int)b->rule);
+    if (b->vocab_draft == 0 && b->k_max > 0) return err_set(ERR_INTERNAL, "round: k is %d without a draft", b->k_max);
+    return 0;
+}
+
+enum slice {
+    SLOTS,
+    ROW_SLOTS,
+    END_IDS,
+    DRAFT_TOKENS,
+    DRAFT_POSITIONS,
+    DRAFTED,
+    OFFERED,
+    DRAFT_LOGITS,
+    P_DRAFT,
+    TARGET_TOKENS,
+    TARGET_POSITIONS,
+    TARGET_LOGITS,
+    P_TARGET,
+    RECORDS,
+    SLICES
+};
+
+int round_layout(struct round_state *b, struct pool *pool) {
+    TRY(check_sizes(b));
+    size_t slots = (size_t)b->slots, rows = (size_t)b->max_batch, k = (size_t)b->k_max;
+    size_t draft_rows = b->draft_stride > 0 ? rows : 0, block = rows * (k + 1);
+    const struct {
+        const char *name;
+        size_t bytes;
+    } slices[SLICES] = {
+        [SLOTS] = {"slots", slots * sizeof *b->slot},
+        [ROW_SLOTS] = {"row slots", rows * sizeof *b->row_slot},
+        [END_IDS] = {"end ids", (size_t)b->end_count * sizeof *b->end_ids},
+        [DRAFT_TOKENS] = {"draft tokens", draft_rows * 2 * sizeof *b->draft_tokens},
+        [DRAFT_POSITIONS] = {"draft positions", draft_rows * 2 * sizeof *b->draft_positions_in},
+        [DRAFTED] = {"drafted", slots * k * sizeof *b->drafted},
+        [OFFERED] = {"offered", k > 0 ? slots * sizeof *b->offered : 0},
+        [DRAFT_LOGITS] = {"draft logits", draft_rows * (size_t)b->draft_stride * sizeof(float)},
+        [P_DRAFT] = {"p_draft", slots * k * (size_t)b->vocab_draft * sizeof(float)},
+        [TARGET_TOKENS] = {"target tokens", block * sizeof *b->target_tokens},
+        [TARGET_POSITIONS] = {"target positions", block * sizeof *b->target_positions},
+        [TARGET_LOGITS] = {"target logits", block * (size_t)b->target_stride * sizeof(float)},
+        [P_TARGET] = {"p_target", block * (size_t)b->vocab_target * sizeof(float)},
+        [RECORDS] = {"round records", rows * sizeof *b->records},
+    };
+    void *at[SLICES];
+    for (int i = 0; i < SLICES; i++) TRY(pool_slice(pool, slices[i].name, slices[i].bytes, &at[i]));
+    b->slot = at[SLOTS], b->row_slot = at[ROW_SLOTS], b->end_ids = at[END_IDS];
+    b->draft_tokens = at[DRAFT_TOKENS], b->draft_positions_in = at[DRAFT_POSITIONS], b->drafted = at[DRAFTED];
+    b->offered = at[OFFERED];
+    b->draft_logits = at[DRAFT_LOGITS], b->p_draft = at[P_DRAFT];
+    b->target_tokens = at[TARGET_TOKENS], b->target_positions = at[TARGET_POSITIONS];
+    b->target_logits = at[TARGET_LOGITS], b->p_target = at[P_TARGET], b->records = at[RECORDS];
+    return 0;
+}
+
+int round_check_shape(const char *what, const struct round_state *b, int batch, int k) {
+    if (batch >= 1 && batch <= b->max_batch && k >= 0 && k <= b->k_max) return 0;
+    return err_set(ERR_INTERNAL, "%s: batch %d and k %d, expected at most %d and %d", what, batch, k, b->max_batch,
+                   b->k_max);
+}
+
+/* --- inputs ----------------------------------------------------------------------------------------------- */
+
+int round_load_pending(struct stream *stream, const struct round_load *op) {
+    TRY(round_check_shape("load_pending", &op->b, op->batch, 0));
+    bool on_gpu = device_kind(stream_device(stream)) == DEVICE_CUDA;
+    return on_gpu ? round_load_pending_cuda(stream, op) : round_load_pending_host(stream, op);
+}
+
+int round_load_block(struct stream *stream, const struct round_load *op) {
+    TRY(round_check_shape("load_block", &op->b, op->batch, op->k));
+    bool on_gpu = device_kind(stream_device(stream)) == DEVICE_CUDA;
+    return on_gpu ? round_load_block_cuda(stream, op) : round_load_block_host(stream, op);
+}

@@ -1,0 +1,14 @@
+#include "target/vocabulary.h"
+
+#include "base/err.h"
+
+int vocabulary_open(struct tokenizer **tokenizer, int *size, const struct model *m,
+                    const struct checkpoint *checkpoint) {
+    int rows = model_get_config(m)->vocab;
+    TRY(checkpoint_tokenizer(checkpoint, tokenizer));
+    *size = *tokenizer ? tokenizer_size(*tokenizer) : rows;
+    if (*size > rows)
+        return err_set(ERR_FORMAT, "%s: tokenizer.json has ids up to %d, the embedding only %d rows",
+                       checkpoint_name(checkpoint), *size - 1, rows);
+    return 0;
+}

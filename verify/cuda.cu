@@ -1,0 +1,227 @@
+/* Acceptance on CUDA: the same bits as host.c from the same logits.
+ *
+ * Two launches, each row on a team of blocks (cuda_team.cuh): one makes every row of p_target that the rule can come to,
+ *   its overlap with p_draft and, for ACCEPT_COUPLED, its winner; the other walks each block of K+1 rows and draws its last
+ *   token. Between them ACCEPT_BLOCK adds up what the carries leave of p_target.
+ * Bytes: per row of p_target 4 V of logits read, 4 V of p written, 4 V of p_draft read; per walk two rows for the race; for
+ *   ACCEPT_BLOCK K - 1 rows of both once more.
+ * Built without contraction (--fmad=false), as the sampler is. */
+#include "sampler/cuda_distribution.cuh"
+extern "C" {
+#include "verify/internal.h"
+}
+
+/* --- p_target --------------------------------------------------------------------------------------------- */
+
+__device__ static float lesser(float a, float b) {
+    return a < b ? a : b;
+}
+
+/* One row of p_target and what is asked of it. */
+struct target_row {
+    const float *logits, *q; /* q [n_q] of p_draft at this position */
+    float *p;                /* [n] */
+    int n, n_q;              /* n_q <= n; 0: no q */
+    u64 *overlap, *verdict;
+    bool is_raced; /* for its winner, by the numbers of `from` */
+    struct rule_stream from;
+};
+
+/* Writes p, adds its overlap with q to *overlap and joins its race in *verdict; both are 0 before the team's first wait. */
+__device__ static void fill_row(struct team &t, struct scratch &s, const struct slot &slot,
+                                const struct target_row &row) {
+    const struct part part = part_of(t, s, row.n, row.p);
+    if (t.member == 0 && threadIdx.x == 0) *row.overlap = *row.verdict = 0;
+    const struct top top = find_top(t, s, part, row.logits);
+    if (top.id < 0) return mark_bad(t, row.p);
+    u64 mass = 0, best = 0;
+    if (slot.sampling.temperature == 0) {
+        store_one_hot(part, row.p, top.id);
+        if (t.member == 0 && threadIdx.x == 0) {
+            if (top.id < row.n_q) mass = rule_mass(lesser(1, row.q[top.id]));
+            best = 1ull << 32 | ~(uint32_t)top.id;
+        }
+    } else {
+        const float sum = make_weights(t, s, slot.sampling, part, row.n, top.logit);
+#pragma unroll 4
+        for (int i = threadIdx.x; i < part.count; i += THREADS) {
+            const int id = part.first + i;
+            const float value = part.x[i] / sum;
+            row.p[id] = part.x[i] = value;
+            if (id < row.n_q) mass += rule_mass(lesser(value, row.q[id]));
+        }
+        __syncthreads(); /* the race takes ids four by four */
+        if (row.is_raced)
+            best = race_ids(part.first, part.first + part.count, slot.key, row.from,
+                            [&](int id) { return part.x[id - part.first]; });
+    }
+    mass = reduce_block<plus>(s, mass);
+    if (threadIdx.x == 0 && mass > 0) atomicAdd(row.overlap, mass);
+    if (!row.is_raced) return;
+    best = reduce_block<larger>(s, best);
+    if (threadIdx.x == 0 && best > 0) atomicMax(row.verdict, best);
+}
+
+__global__ void __launch_bounds__(THREADS, 2)
+    fill_target_kernel(const struct verify_accept op, const struct shape shape) {
+    __shared__ struct scratch s;
+    const struct round_state &b = op.b;
+    struct team t = team_join(op.sampler.exchange, shape);
+    for (int i = t.index; i < op.batch * (op.k + 1); i += t.count) {
+        const int row = i / (op.k + 1), j = i % (op.k + 1), at = b.row_slot[row];
+        const struct slot &slot = b.slot[at];
+        const int drafted = round_row_k(&b, at, op.k);
+        if (slot.status != SLOT_LIVE || j > drafted) continue;
+        const int n_q = j < drafted ? min(b.vocab_draft, b.vocab_target) : 0;
+        const struct target_row target = {.logits = b.target_logits + (size_t)i * b.target_stride,
+                                          .q = n_q > 0 ? round_p_draft(&b, at, j) : nullptr,
+                                          .p = round_p_target(&b, row, op.k, j),
+                                          .n = b.vocab_target,
+                                          .n_q = n_q,
+                                          .overlap = reinterpret_cast<u64 *>(op.verify.overlap + i),
+                                          .verdict = reinterpret_cast<u64 *>(op.verify.verdicts + i),
+                                          .is_raced = is_coupled(&b),
+                                          .from = rule_stream(b.rule, slot.length, j, PHILOX_PLAIN)};
+        fill_row(t, s, slot, target);
+    }
+}
+
+/* --- what the tokens before a position leave of it ---------------------------------------------------------- */
+
+/* S of every row's positions 1..k-1: what is left of p_target there by what the tokens before it carry. */
+__global__ void __launch_bounds__(THREADS, 2) excess_kernel(const struct verify_accept op, const struct shape shape) {
+    __shared__ struct scratch s;
+    struct token_pair *pairs = reinterpret_cast<struct token_pair *>(s.histogram); /* no filter runs here */
+    const struct round_state &b = op.b;
+    struct team t = team_join(op.sampler.exchange, shape);
+    for (int i = t.index; i < op.batch * (op.k - 1); i += t.count) {
+        const int row = i / (op.k - 1), j = 1 + i % (op.k - 1), at = b.row_slot[row], d = threadIdx.x;
+        const struct slot &slot = b.slot[at];
+        if (slot.status != SLOT_LIVE || j >= round_row_k(&b, at, op.k)) continue;
+        if (d < j) pairs[d] = pair_at(&b, round_p_target(&b, row, op.k, d), at, d);
+        __syncthreads();
+        float carry = 1;
+        for (int before = 0; before < j; before++) carry = rule_carry(carry, pairs[before].target, pairs[before].draft);
+        const struct part part = part_of(t, s, b.vocab_target, nullptr);
+        const float *p = round_p_target(&b, row, op.k, j), *q = round_p_draft(&b, at, j);
+        u64 mass = 0;
+#pragma unroll 4
+        for (int id = part.first + threadIdx.x; id < part.first + part.count; id += THREADS)
+            mass += rule_mass(rule_excess(carry, p[id], id < b.vocab_draft ? q[id] : 0));
+        mass = reduce_block<plus>(s, mass);
+        if (threadIdx.x == 0 && mass > 0)
+            atomicAdd(reinterpret_cast<u64 *>(op.verify.verdicts + (size_t)row * (op.k + 1) + j), mass);
+    }
+}
+
+/* --- the rule --------------------------------------------------------------------------------------------- */
+
+/* What the walk may ask about position j. */
+struct step {
+    u64 verdict;
+    struct token_pair pair;
+    float overlap, uniform;
+    bool is_draft_bad, is_target_bad;
+};
+struct view {
+    const struct step *steps; /* [k + 1] shared */
+};
+
+#define WALK __device__ static
+
+WALK struct token_pair look_pair(struct view *at, int j) {
+    return at->steps[j].pair;
+}
+WALK float look_uniform(struct view *at, int j) {
+    return at->steps[j].uniform;
+}
+WALK float look_overlap(struct view *at, int j) {
+    return at->steps[j].overlap;
+}
+WALK float look_excess(struct view *at, int j, float) { /* excess_kernel had the same carry */
+    return rule_sum(at->steps[j].verdict);
+}
+WALK int look_winner(struct view *at, int j) {
+    return winner_of(at->steps[j].verdict);
+}
+WALK bool look_draft_is_bad(struct view *at, int j) {
+    return at->steps[j].is_draft_bad;
+}
+WALK bool look_target_is_bad(struct view *at, int j) {
+    return at->steps[j].is_target_bad;
+}
+
+#include "verify/walk.h"
+
+/* Thread j looks at position j, j <= k. */
+__device__ static void look_ahead(const struct verify_accept &op, const struct walk &w, int row, struct step *steps) {
+    const struct round_state &b = op.b;
+    const int j = threadIdx.x, at = w.record.slot;
+    if (j <= w.record.k) {
+        const size_t i = (size_t)row * (op.k + 1) + j;
+        const float *p = round_p_target(&b, row, op.k, j);
+        struct step step = {op.verify.verdicts[i], {0, 1, -1, false}, 0, 0, false, isnan(p[0]) != 0};
+        if (j < w.record.k) {
+            step.pair = pair_at(&b, p, at, j);
+            step.overlap = rule_sum(op.verify.overlap[i]);
+            step.uniform = uniform_at(&b, w.slot.key, w.slot.length, j);
+            step.is_draft_bad = isnan(round_p_draft(&b, at, j)[0]);
+        }
+        steps[j] = step;
+    }
+    __syncthreads();
+}
+
+/* Draws the token of position j, from the residual after a rejection; -1 and no more than a wait for j < 0. */
+__device__ static int draw_last(struct team &t, struct scratch &s, const struct verify_accept &op, const struct walk &w,
+                                int row, int j) {
+    const int n = op.b.vocab_target, n_q = w.record.rejected ? op.b.vocab_draft : 0;
+    const struct rule_stream from =
+        rule_stream(op.b.rule, w.before.length, max(j, 0), w.record.k > 0 ? PHILOX_RESIDUAL : PHILOX_PLAIN);
+    const struct part part = part_of(t, s, n, nullptr);
+    const int end = j >= 0 ? part.first + part.count : part.first;
+    const float *p = round_p_target(&op.b, row, op.k, max(j, 0)),
+                *q = j >= 0 && n_q > 0 ? round_p_draft(&op.b, w.record.slot, j) : nullptr;
+    u64 best = race_ids(part.first, end, w.slot.key, from,
+                        [&](int i) { return rule_excess(w.carry, p[i], i < n_q ? q[i] : 0); });
+    best = reduce_team<larger>(t, s, best);
+    if (j < 0 || best >> 32 > 0 || n_q == 0) return winner_of(best);
+    best = race_ids(part.first, end, w.slot.key, from, [&](int i) { return p[i]; });
+    return winner_of(reduce_team<larger>(t, s, best));
+}
+
+/* The round of a live row, the same in all threads of its team. */
+__device__ static void walk_row(struct team &t, struct scratch &s, const struct verify_accept &op, struct walk &w,
+                                int row, struct step *steps) {
+    struct view view = {steps};
+    look_ahead(op, w, row, steps);
+    const int j = walk_round(&op.b, &w, &view);
+    const bool is_drawn = is_coupled(&op.b) && j >= 0;
+    const int winner = is_drawn ? look_winner(&view, j) : -1;
+    const int last = draw_last(t, s, op, w, row, is_drawn ? -1 : j); /* waits: all blocks have read the slot */
+    walk_end(&op.b, &w, j, is_drawn ? winner : last);
+    if (w.tokens) op.b.slot[w.record.slot] = w.slot;
+}
+
+__global__ void __launch_bounds__(THREADS, 2) accept_kernel(const struct verify_accept op, const struct shape shape) {
+    __shared__ struct scratch s;
+    struct step *steps = reinterpret_cast<struct step *>(s.histogram); /* no filter runs here */
+    const struct round_state &b = op.b;
+    struct team t = team_join(op.sampler.exchange, shape);
+    for (int row = t.index; row < op.batch; row += t.count) {
+        struct walk w;
+        const bool is_writer = t.member == 0 && threadIdx.x == 0;
+        walk_begin(&w, &b, b.row_slot[row], op.k, is_writer ? b.records[row].tokens : nullptr);
+        if (w.record.live) walk_row(t, s, op, w, row, steps);
+        if (is_writer) store_record(&b.records[row], &w.record);
+    }
+}
+
+/* --- launches --------------------------------------------------------------------------------------------- */
+
+int verify_accept_cuda(struct stream *stream, const struct verify_accept *op) {
+    TRY(launch_rows<fill_target_kernel>(stream, "p_target", op, op->batch * (op->k + 1), op->b.vocab_target));
+    if (is_by_block(&op->b) && op->k > 1)
+        TRY(launch_rows<excess_kernel>(stream, "excess", op, op->batch * (op->k - 1), op->b.vocab_target));
+    return launch_rows<accept_kernel>(stream, "accept", op, op->batch, op->b.vocab_target);
+}
