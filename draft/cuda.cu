@@ -60,7 +60,7 @@ __global__ void append_kernel(const struct ngram_append op) {
 }
 
 int ngram_search_cuda(struct stream *stream, const struct ngram_search *op) {
-    static_assert(WARPS == 32 && THREADS > K_MAX, "a warp joins the warps; a thread a drafted token");
+    static_assert(WARPS == 32 && THREADS > (int)K_MAX, "a warp joins the warps; a thread a drafted token");
     search_kernel<<<op->batch, THREADS, 0, cuda_native(stream)>>>(*op);
     return cuda_launched(stream, "ngram_search", sizeof *op);
 }

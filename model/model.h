@@ -58,7 +58,8 @@ int model_add_graphs(const struct model *, struct graph_set *set, int kind, int 
 /* Rows of a prefill's chunks: a multiple of KV_PAGE and of PREFILL_PAD. On CUDA enough to keep tensor cores busy. */
 enum { PREFILL_CHUNK_MAX = 512 };
 static inline int prefill_chunk(const struct device *d) {
-    return device_kind(d) == DEVICE_CUDA ? PREFILL_CHUNK_MAX : KV_PAGE;
+    if (device_kind(d) == DEVICE_CUDA) return PREFILL_CHUNK_MAX;
+    return KV_PAGE;
 }
 
 /* Ingests tokens[first..last) (host memory, absolute positions) of one slot in chunks cut at absolute multiples of

@@ -141,6 +141,8 @@ static void check_layer(struct bench *b) {
     check_add_norms(b);
     if (m->shape.layer_inputs > 0)
         check_gate_up(b, mini_input_gate(m, bench_host_rows(b)), mini_input_gate(t, bench_gpu_rows(b)));
+    if (m->shape.experts > 0)
+        check_logits(b, mini_router(m, bench_host_rows(b)), mini_router(t, bench_gpu_rows(b)), false);
 }
 
 static void check_pass(struct bench *b, int batch, int q_len) {
