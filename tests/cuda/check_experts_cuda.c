@@ -42,7 +42,9 @@ static void check_experts(struct bench *b) {
     bench_share_floats(b, b->host.x, b->twin.x, b->count, s->width);
     ck_ok(ops_host()->experts_up(b->lab.stream, &up));
     ck_ok(ops_cuda()->experts_up(b->gpu.lab.stream, &gpu_up));
+    b->is_gate = true;
     bench_compare(b, "experts_up", gpu_up.h.data, s->type, up.h.data, b->count, s->chosen * s->hidden, true);
+    b->is_gate = false;
     bench_share_halves(b, down.h.data, gpu_down.h.data, b->count, s->chosen * s->hidden);
     bench_share_floats(b, down.x, gpu_down.x, b->count, s->width);
     ck_ok(ops_host()->experts_down(b->lab.stream, &down));

@@ -118,8 +118,10 @@ static void check_gate_up(struct bench *b, struct op_gate_up host, struct op_gat
     if (host.times) bench_share_floats(b, b->host.inputs, b->twin.inputs, b->count, host.times_stride);
     ck_ok(ops_host()->gate_up(b->lab.stream, &host));
     ck_ok(ops_cuda()->gate_up(b->gpu.lab.stream, &gpu));
+    b->is_gate = true;
     bench_compare(b, host.times ? "gate and times" : "gate_up", gpu.h.data, s->type, host.h.data, b->count, host.hidden,
                   false);
+    b->is_gate = false;
 }
 
 static void check_logits(struct bench *b, struct op_logits host, struct op_logits gpu, bool last_only) {

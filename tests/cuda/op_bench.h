@@ -1,6 +1,7 @@
 /* A layer on the host and its twin on the GPU, given the same numbers, for the suites that compare their ops.
  * Tolerance: |got - expected| <= 8 eps + eps |expected|, eps = 2^-8 for bf16 and 2^-11 for f16: inputs of products and 16-bit
- * outputs are rounded once each, sums are of order 1. Where nothing is rounded, eps = 2^-18. */
+ * outputs are rounded once each, sums are of order 1; twice that for a gate, which multiplies two sums. Where nothing is rounded,
+ * eps = 2^-18. */
 #ifndef DUET_TESTS_CUDA_OP_BENCH_H
 #define DUET_TESTS_CUDA_OP_BENCH_H
 
@@ -18,6 +19,7 @@ struct bench {
     double eps;
     int batch, q_len, count; /* of the pass */
     bool prefill, is_exact;  /* is_exact: nothing is rounded */
+    bool is_gate;            /* what is compared multiplies two sums */
     const char *what;
 };
 
