@@ -133,7 +133,7 @@ template <int HALF> __device__ __forceinline__ void join_level(struct node (&n)[
 }
 
 /* The tree above the walkers; each block stores a share of the outputs. */
-template <typename T, int DH, int TILES>
+template <typename T, int DH, int TILES, bool IS_PLAIN>
 __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const struct op_attention &op,
                                              const struct chunk &c, int rank, int ranks, int there) {
     constexpr int FOURS = DH / 4;
@@ -157,7 +157,7 @@ __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const st
         join_level<2>(n, there);
         join_level<1>(n, there);
         const int head = c.head * c.group + (c.first_query + query) % c.group;
-        const float sum = add_sink<T>(op, head, n[0].state.y, n[0].state.x);
+        const float sum = IS_PLAIN ? n[0].state.y : add_sink<T>(op, head, n[0].state.y, n[0].state.x);
         T out[4] = {};
         if (sum != 0) {
             out[0] = from_float<T>(n[0].x.x / sum), out[1] = from_float<T>(n[0].x.y / sum);
@@ -168,14 +168,16 @@ __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const st
 }
 #endif
 
-/* grid (batch chunks ranks, HKV), clusters of `ranks` along x */
-template <typename T, int DH, int TILES>
+/* grid (batch chunks ranks, HKV), clusters of `ranks` along x. IS_PLAIN: no caps, no sinks. A kernel that has just started waits
+ * for its instructions, and for more of them where code that it leaves out lies between. */
+template <typename T, int DH, int TILES, bool IS_PLAIN>
 __global__ void __launch_bounds__(THREADS, DH > 128 ? 1 : 2)
     attention_cluster_kernel(const struct op_attention op, int chunks, int rank_bits, struct scoring scoring) {
 #if __CUDA_ARCH__ >= 900
     extern __shared__ __align__(16) unsigned char shared[];
     struct plan<DH, TILES> &s = *(struct plan<DH, TILES> *)shared;
     next_may_start();
+    if (IS_PLAIN) scoring.cap = 0;
     const int ranks = 1 << rank_bits, rank = blockIdx.x & (ranks - 1);
     struct chunk c = find_chunk(op, chunks, blockIdx.x >> rank_bits, 8 * TILES);
     const int first_row = c.b * op.rows.q_len,
@@ -200,7 +202,7 @@ __global__ void __launch_bounds__(THREADS, DH > 128 ? 1 : 2)
         put_sums(s, r);
     }
     cluster_arrive();
-    join_walkers<T>(s, op, c, rank, ranks, there);
+    join_walkers<T, DH, TILES, IS_PLAIN>(s, op, c, rank, ranks, there);
     cluster_arrive();
     cluster_wait(); /* nobody ends while its memory is read */
 #endif
@@ -209,7 +211,9 @@ __global__ void __launch_bounds__(THREADS, DH > 128 ? 1 : 2)
 template <typename T, int DH, int TILES>
 static int launch_tiles(struct stream *s, const struct op_attention *op, int chunks, int rank_bits) {
     constexpr size_t shared = sizeof(struct plan<DH, TILES>);
-    auto kernel = attention_cluster_kernel<T, DH, TILES>;
+    const bool is_plain = op->cap == 0 && !op->sinks.data;
+    auto kernel =
+        is_plain ? attention_cluster_kernel<T, DH, TILES, true> : attention_cluster_kernel<T, DH, TILES, false>;
     if (shared > 48 << 10)
         CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     dim3 grid(op->rows.batch * chunks << rank_bits, op->kv_heads);

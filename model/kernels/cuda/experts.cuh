@@ -106,32 +106,35 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
 template <typename T, int STEP, int COPIES> struct tokens_of_tile {
     const T *rows[COPIES];
     int first, number;
-    __device__ __forceinline__ tokens_of_tile(const entry_rows<T> &in, const struct tile &tile, int column)
+    __device__ __forceinline__ tokens_of_tile(const entry_rows<T> &in, const struct tile &tile,
+                                              const split_share &share)
         : first(tile.first), number(tile.count) {
 #pragma unroll
-        for (int i = 0; i < COPIES; i++)
-            rows[i] = column + i * STEP < number ? in.row(first + column + i * STEP) : in.x;
+        for (int i = 0; i < COPIES; i++) {
+            const int column = threadIdx.x / RING_CHUNKS + i * STEP;
+            rows[i] = (column < number ? in.row(first + column) : in.x) + share.start;
+        }
     }
     __device__ __forceinline__ int count(int) const {
         return number;
     }
-    __device__ __forceinline__ const T *find(int i, int at) const {
-        return rows[i] + at;
+    __device__ __forceinline__ const T *find(int i, int piece) const {
+        return rows[i] + piece * PRODUCT_PIECE;
     }
 };
 
 /* Many rows: clusters of 8 blocks walk over tiles and as many weight rows as a cluster of the Shape owns. multiply(weights,
- * first_group, split, tokens, out) is the product of one. */
+ * first_group, split, share, tokens, out) is the product of one. */
 template <typename Shape, typename T, typename Rows, typename Out, typename Multiply>
 __device__ __forceinline__ void walk_tiles(const Rows &weights, int groups, const entry_rows<T> &in, const Out &out,
                                            Multiply multiply) {
     constexpr int STEP = Shape::threads / RING_CHUNKS, GROUPS = Shape::rows / PRODUCT_ROWS;
-    const int parts = ceil_div(groups, GROUPS), units = in.count() * parts;
+    const int parts = ceil_div(groups, GROUPS), units = in.count() * parts, split = blockIdx.x % PRODUCT_SPLITS;
+    const split_share share(split, in.k);
     for (int unit = blockIdx.x / PRODUCT_SPLITS; unit < units; unit += gridDim.x / PRODUCT_SPLITS) {
         const struct tile tile = in.tile(unit / parts);
-        const tokens_of_tile<T, STEP, ceil_div(Shape::columns, STEP)> tokens(in, tile, threadIdx.x / RING_CHUNKS);
-        multiply(weights.of(tile.expert), unit % parts * GROUPS, blockIdx.x % PRODUCT_SPLITS, tokens,
-                 out.of(tile.expert));
+        const tokens_of_tile<T, STEP, ceil_div(Shape::columns, STEP)> tokens(in, tile, share);
+        multiply(weights.of(tile.expert), unit % parts * GROUPS, split, share, tokens, out.of(tile.expert));
         __syncthreads(); /* the sums, which lie in the ring, are stored */
     }
 }
@@ -145,10 +148,11 @@ __global__ void __launch_bounds__(hopper<TILE_MAX>::threads, CLUSTER_BLOCKS)
     extern __shared__ __align__(128) unsigned char ring[];
     next_may_start();
     inputs_are_ready();
-    walk_tiles<hopper<TILE_MAX>>(weights, groups, in, out, [&](auto rows, int group, int split, auto tokens, auto to) {
-        hopper_product<T, TILE_MAX>(
-            ring, rows, group, split, tokens, k, in.x, [] {}, to);
-    });
+    walk_tiles<hopper<TILE_MAX>>(weights, groups, in, out,
+                                 [&](auto rows, int group, int split, const split_share &share, auto tokens, auto to) {
+                                     hopper_product<T, TILE_MAX>(
+                                         ring, rows, group, split, share, tokens, k, [] {}, to);
+                                 });
 #endif
 }
 
@@ -159,11 +163,11 @@ __global__ void __launch_bounds__(BLOCK_THREADS, CLUSTER_BLOCKS)
     extern __shared__ __align__(128) unsigned char ring[];
     next_may_start();
     inputs_are_ready();
-    walk_tiles<wide<CLUSTER_TILES>>(weights, groups, in, out,
-                                    [&](auto rows, int group, int split, auto tokens, auto to) {
-                                        wide_product<T, CLUSTER_TILES>(
-                                            ring, rows, group, split, tokens, k, in.x, [] {}, to);
-                                    });
+    walk_tiles<wide<CLUSTER_TILES>>(
+        weights, groups, in, out, [&](auto rows, int group, int split, const split_share &share, auto tokens, auto to) {
+            wide_product<T, CLUSTER_TILES>(
+                ring, rows, group, split, share, tokens, k, [] {}, to);
+        });
 #endif
 }
 

@@ -2,8 +2,6 @@
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_MMA_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_MMA_CUH
 
-#include <climits>
-
 #include "model/kernels/cuda/common.cuh"
 
 enum {
@@ -43,12 +41,9 @@ __device__ __forceinline__ int piece_count(int k) {
     constexpr int turn = PRODUCT_SPLITS * PRODUCT_PIECE * PRODUCT_UNIT;
     return (k + turn - 1) / turn * PRODUCT_UNIT;
 }
-/* Where in k a split begins; where its i-th piece does, past every k after the last. */
+/* Where in k a split begins. */
 __device__ __forceinline__ int split_start(int split, int pieces) {
     return split * pieces * PRODUCT_PIECE;
-}
-__device__ __forceinline__ int piece_start(int split, int i, int pieces) {
-    return i < pieces ? split_start(split, pieces) + i * PRODUCT_PIECE : INT_MAX / 2;
 }
 
 /* Adds the sums of the splits. */

@@ -48,31 +48,28 @@ __device__ __forceinline__ void wide_multiply(float (&c)[2][TILES / 2][4], unsig
 }
 
 #if __CUDA_ARCH__ >= 900 && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-/* The product of a block: `tokens` (tokens_in_order) of `x`; before(), called when the first weights are on their way, waits for
- * what they are. */
+/* The product of a block: `tokens` (tokens_in_order); before(), called when the first weights are on their way, waits for what
+ * they are. */
 template <typename T, int TILES, typename Rows, typename Tokens, typename Before, typename Out>
 __device__ __forceinline__ void wide_product(unsigned char *ring, const Rows &weights, int first_group, int split,
-                                             const Tokens &tokens, int k, const T *x, Before before, const Out &out) {
+                                             const split_share &share, const Tokens &tokens, int k, Before before,
+                                             const Out &out) {
     typedef wide<TILES> shape;
     constexpr int STAGES = shape::stages, HALF = TILES / 2, COPY_ROWS = shape::threads / RING_CHUNKS;
     const int pieces = piece_count(k);
     const int chunk = threadIdx.x % RING_CHUNKS, copy_row = threadIdx.x / RING_CHUNKS;
-    const weight_copies<T, shape> copies(weights, first_group);
-    auto copy_weights = [&](int piece) {
-        copies.copy(ring, piece, piece_start(split, piece, pieces) + chunk * 8, k, x);
-    };
+    const weight_copies<T, shape> copies(weights, first_group, share);
     auto copy_tokens = [&](int piece) {
-        int at = piece_start(split, piece, pieces) + chunk * 8;
         unsigned char *to = ring + piece % STAGES * shape::stage_bytes + shape::rows * PRODUCT_PIECE * 2;
 #pragma unroll
         for (int i = 0; i < shape::columns / COPY_ROWS; i++) {
             const int column = copy_row + i * COPY_ROWS;
-            const bool wanted = column < tokens.count(shape::columns) && at < k;
-            copy_async_ahead(ring_chunk(to, column, chunk), wanted ? tokens.find(i, at) : x, wanted);
+            const bool wanted = column < tokens.count(shape::columns) && piece < share.inside;
+            copy_async_ahead(ring_chunk(to, column, chunk), tokens.find(i, piece), wanted);
         }
     };
 #pragma unroll
-    for (int i = 0; i < STAGES - 1; i++) copy_weights(i);
+    for (int i = 0; i < STAGES - 1; i++) copies.copy(ring, i);
     before();
 #pragma unroll
     for (int i = 0; i < STAGES - 1; i++) {
@@ -86,7 +83,7 @@ __device__ __forceinline__ void wide_product(unsigned char *ring, const Rows &we
     for (int piece = 0; piece < pieces; piece++) {
         copies_wait_group<STAGES - 2>();
         __syncthreads();
-        copy_weights(piece + STAGES - 1);
+        copies.copy(ring, piece + STAGES - 1);
         copy_tokens(piece + STAGES - 1);
         copies_commit_group();
         unsigned char *stage = ring + piece % STAGES * shape::stage_bytes;
@@ -113,11 +110,11 @@ __global__ void __launch_bounds__(BLOCK_THREADS, wide<TILES>::blocks)
     extern __shared__ __align__(128) unsigned char ring[];
     const int split = blockIdx.x % PRODUCT_SPLITS,
               first_group = blockIdx.x / PRODUCT_SPLITS * (shape::rows / PRODUCT_ROWS);
-    const tokens_in_order<T, shape::threads / RING_CHUNKS> mine = {x, (int)blockIdx.y * shape::columns, tokens,
-                                                                   (int)threadIdx.x / RING_CHUNKS, k};
+    const split_share share(split, k);
+    const tokens_in_order<T, shape::threads / RING_CHUNKS> mine(x, (int)blockIdx.y * shape::columns, tokens, k, share);
     next_may_start();
     wide_product<T, TILES>(
-        ring, weights, first_group, split, mine, k, x, [] { inputs_are_ready(); }, out);
+        ring, weights, first_group, split, share, mine, k, [] { inputs_are_ready(); }, out);
 #endif
 }
 
