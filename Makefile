@@ -187,7 +187,7 @@ run-tests-cuda: $(BUILD)/tests/run_cuda $(BUILD)/duet
 # The small cases of these suites under NVIDIA's checkers of memory, races and barriers; TOOL=memcheck runs one of them.
 # Racecheck takes minutes for wide products: it has the suites whose passes are of few rows.
 SANITIZE_SUITES   := check_rows_cuda check_prefill_cuda check_sampler_cuda
-SANITIZE_MORE     := check_ops_cuda check_philox_cuda check_steady
+SANITIZE_MORE     := check_ops_cuda check_experts_cuda check_philox_cuda check_steady
 SANITIZE_TOOLS    := memcheck racecheck synccheck initcheck
 COMPUTE_SANITIZER ?= $(or $(shell command -v compute-sanitizer),$(dir $(NVCC))compute-sanitizer)
 test-cuda-sanitize: deps

@@ -25,6 +25,14 @@ DUET_INLINE float fmath_from_bits(uint32_t bits) {
     return x;
 }
 
+/* The value of an f16: exponent and mantissa in their places, times 2^112, the difference of the biases: exact, for subnormal
+ * numbers too. Infinity and NaN keep their mantissa and get f32's largest exponent. */
+DUET_INLINE float fmath_from_f16(uint16_t h) {
+    uint32_t magnitude = (uint32_t)(h & 0x7FFF) << 13, sign = (uint32_t)(h & 0x8000) << 16;
+    if (magnitude >= 0x0F800000u) return fmath_from_bits(sign | magnitude | 0x7F800000u);
+    return fmath_from_bits(sign | fmath_bits(fmath_from_bits(magnitude) * 0x1p112f));
+}
+
 /* e^x for any x: +inf above 88.73, subnormal results down to 1e-45, then 0; NaN stays NaN. Within 1.1 ulp
  * (1 ulp of the subnormal spacing).
  * x = n ln 2 + r with |r| <= ln 2 / 2; e^r = 1 + r + r^2 P(r), P interpolated at Chebyshev nodes. */

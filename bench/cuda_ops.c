@@ -47,7 +47,7 @@ static void *cut(struct bench *b, size_t bytes) {
 
 static struct weight weight(struct bench *b, int rows, int cols) {
     return (struct weight){
-        .data = cut(b, (size_t)rows * (size_t)cols * 2), .type = DTYPE_BF16, .rows = rows, .cols = cols};
+        .data = cut(b, (size_t)rows * (size_t)cols * 2), .format = DTYPE_BF16, .rows = rows, .cols = cols};
 }
 
 /* Random bits with exponents near 2^-6, copied over everything. */
@@ -119,59 +119,60 @@ static int run_op(struct bench *b, enum which which, int layer, struct rows rows
     const struct ops *ops = ops_cuda();
     const struct model_config *c = &b->shape;
     const struct layer *y = &b->layers[layer];
+    const struct norm norm = {.kind = NORM_RMS, .weight = y->norm, .eps = 1e-5f};
+    const struct buffer normed = {b->normed, DTYPE_BF16}, attended = {b->attended, DTYPE_BF16}, h = {b->h, DTYPE_BF16};
     switch (which) {
     case QKV:
-        return ops->qkv(b->stream, &(struct op_qkv){.rows = rows,
-                                                    .x = b->x,
-                                                    .norm = y->norm,
-                                                    .wq = y->wq,
-                                                    .wk = y->wk,
-                                                    .wv = y->wv,
-                                                    .rope = b->rope,
-                                                    .eps = 1e-5f,
-                                                    .width = c->width,
-                                                    .heads = c->heads,
-                                                    .kv_heads = c->kv_heads,
-                                                    .head_dim = c->head_dim,
-                                                    .rope_positions = PAGES * KV_PAGE,
-                                                    .kv = y->kv,
-                                                    .normed = b->normed,
-                                                    .q = b->q,
-                                                    .kv_rows = b->kv_rows});
+        return ops->qkv(b->stream,
+                        &(struct op_qkv){.rows = rows,
+                                         .x = b->x,
+                                         .norm = norm,
+                                         .wq = y->wq,
+                                         .wk = y->wk,
+                                         .wv = y->wv,
+                                         .rope = {.table = b->rope, .positions = PAGES * KV_PAGE, .dims = c->head_dim},
+                                         .width = c->width,
+                                         .heads = c->heads,
+                                         .kv_heads = c->kv_heads,
+                                         .head_dim = c->head_dim,
+                                         .kv = y->kv,
+                                         .normed = normed,
+                                         .q = b->q,
+                                         .kv_rows = b->kv_rows});
     case ATTENTION:
         return ops->attention(b->stream, &(struct op_attention){.rows = rows,
                                                                 .q = b->q,
                                                                 .kv = y->kv,
-                                                                .out = b->attended,
+                                                                .out = attended,
                                                                 .partials = b->partials,
                                                                 .scale = 0.088f,
                                                                 .heads = c->heads,
                                                                 .kv_heads = c->kv_heads,
                                                                 .head_dim = c->head_dim});
     case OUT:
-        return ops->project(b->stream, &(struct op_project){.rows = rows, .h = b->attended, .w = y->wo, .x = b->x});
+        return ops->project(b->stream,
+                            &(struct op_project){.rows = rows, .h = attended, .w = y->wo, .scale = 1, .x = b->x});
     case GATE_UP:
         return ops->gate_up(b->stream, &(struct op_gate_up){.rows = rows,
                                                             .x = b->x,
-                                                            .norm = y->norm,
+                                                            .norm = norm,
                                                             .gate = y->gate,
                                                             .up = y->up,
-                                                            .eps = 1e-5f,
                                                             .width = c->width,
                                                             .hidden = c->hidden,
-                                                            .normed = b->normed,
-                                                            .h = b->h});
+                                                            .normed = normed,
+                                                            .h = h});
     case DOWN:
-        return ops->project(b->stream, &(struct op_project){.rows = rows, .h = b->h, .w = y->down, .x = b->x});
+        return ops->project(b->stream, &(struct op_project){.rows = rows, .h = h, .w = y->down, .scale = 1, .x = b->x});
     case LOGITS:
         return ops->logits(b->stream, &(struct op_logits){.rows = rows,
                                                           .x = b->x,
-                                                          .norm = y->norm,
+                                                          .norm = norm,
                                                           .w = b->head,
-                                                          .eps = 1e-5f,
+                                                          .scale = 1,
                                                           .width = c->width,
                                                           .vocab = c->vocab,
-                                                          .normed = b->normed,
+                                                          .normed = normed,
                                                           .logits = b->logits});
     default:
         for (enum which i = QKV; i <= DOWN; i++) TRY(run_op(b, i, layer, rows));

@@ -43,7 +43,7 @@ static struct weight random_weight(struct bench *b, int rows, int cols) {
     uint16_t *data = must(malloc(n * sizeof *data));
     for (size_t i = 0; i < n; i++) data[i] = (uint16_t)(0x3C00 | (rand() & 0x80FF)); /* +-[2^-7, 2^-5) */
     b->weight_bytes += (int64_t)(n * sizeof *data);
-    return (struct weight){.data = data, .type = DTYPE_BF16, .rows = rows, .cols = cols};
+    return (struct weight){.data = data, .format = DTYPE_BF16, .rows = rows, .cols = cols};
 }
 
 static void make_model(struct bench *b) {
@@ -65,44 +65,49 @@ static void make_model(struct bench *b) {
     for (int i = 0; i < CONTEXT_MAX / KV_PAGE; i++) b->page_table[i] = i + 1;
 }
 
+static struct norm norm_by(struct weight weight) {
+    return (struct norm){.kind = NORM_RMS, .weight = weight, .eps = 1e-5f};
+}
+
+static struct buffer f32(float *data) {
+    return (struct buffer){data, DTYPE_F32};
+}
+
 static int layer_ops(struct bench *b, const struct ops *ops, const struct layer *y, struct rows rows) {
     struct op_qkv qkv = {.rows = rows,
                          .x = b->x,
-                         .norm = y->norm,
+                         .norm = norm_by(y->norm),
                          .wq = y->wq,
                          .wk = y->wk,
                          .wv = y->wv,
-                         .rope = b->rope,
-                         .eps = 1e-5f,
+                         .rope = {.table = b->rope, .positions = CONTEXT_MAX, .dims = DH},
                          .width = D,
                          .heads = H,
                          .kv_heads = HKV,
                          .head_dim = DH,
-                         .rope_positions = CONTEXT_MAX,
                          .kv = y->kv,
-                         .normed = b->normed,
+                         .normed = f32(b->normed),
                          .q = b->q,
                          .kv_rows = b->kv_rows};
     struct op_attention attention = {.rows = rows,
                                      .q = b->q,
                                      .kv = y->kv,
-                                     .out = b->attended,
+                                     .out = f32(b->attended),
                                      .scale = 0.125f,
                                      .heads = H,
                                      .kv_heads = HKV,
                                      .head_dim = DH};
-    struct op_project o = {.rows = rows, .h = b->attended, .w = y->wo, .x = b->x};
+    struct op_project o = {.rows = rows, .h = f32(b->attended), .w = y->wo, .scale = 1, .x = b->x};
     struct op_gate_up mlp = {.rows = rows,
                              .x = b->x,
-                             .norm = y->post_norm,
+                             .norm = norm_by(y->post_norm),
                              .gate = y->gate,
                              .up = y->up,
-                             .eps = 1e-5f,
                              .width = D,
                              .hidden = F,
-                             .normed = b->normed,
-                             .h = b->h};
-    struct op_project down = {.rows = rows, .h = b->h, .w = y->down, .x = b->x};
+                             .normed = f32(b->normed),
+                             .h = f32(b->h)};
+    struct op_project down = {.rows = rows, .h = f32(b->h), .w = y->down, .scale = 1, .x = b->x};
     TRY(ops->qkv(b->stream, &qkv));
     TRY(ops->attention(b->stream, &attention));
     TRY(ops->project(b->stream, &o));
@@ -120,16 +125,16 @@ static int forward(struct bench *b, int tokens, int context, int with_logits) {
                         .page_table = b->page_table,
                         .pages_per_slot = CONTEXT_MAX / KV_PAGE};
     for (int t = 0; t < tokens; t++) b->positions[t] = context + t, b->tokens[t] = t * 31 + 7;
-    TRY(ops->embed(b->stream, &(struct op_embed){.rows = rows, .table = b->embedding, .out = b->x}));
+    TRY(ops->embed(b->stream, &(struct op_embed){.rows = rows, .table = b->embedding, .scale = 1, .out = b->x}));
     for (int l = 0; l < L; l++) TRY(layer_ops(b, ops, &b->layers[l], rows));
     struct op_logits head = {.rows = rows,
                              .x = b->x,
-                             .norm = b->final_norm,
+                             .norm = norm_by(b->final_norm),
                              .w = b->embedding,
-                             .eps = 1e-5f,
+                             .scale = 1,
                              .width = D,
                              .vocab = V,
-                             .normed = b->normed,
+                             .normed = f32(b->normed),
                              .logits = b->logits};
     return with_logits ? ops->logits(b->stream, &head) : 0;
 }

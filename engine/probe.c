@@ -23,14 +23,8 @@ int probe_sync(struct engine *e) {
 
 static void widen(float *out, const void *in, size_t n, enum dtype type) {
     const uint16_t *halves = in;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t sign = (uint32_t)(halves[i] & 0x8000) << 16, bits = (uint32_t)halves[i] << 16;
-        if (type == DTYPE_F16) { /* exponents differ by 112: exact for subnormals too */
-            bits = (uint32_t)(halves[i] & 0x7FFF) << 13;
-            bits = sign | (bits >= 0x0F800000u ? bits | 0x7F800000u : fmath_bits(fmath_from_bits(bits) * 0x1p112f));
-        }
-        out[i] = fmath_from_bits(bits);
-    }
+    for (size_t i = 0; i < n; i++)
+        out[i] = type == DTYPE_F16 ? fmath_from_f16(halves[i]) : fmath_from_bits((uint32_t)halves[i] << 16);
 }
 
 /* Keys or values of `positions` positions, which lie [HKV, KV_PAGE, DH] in each page, as [positions, HKV, DH]. */

@@ -35,15 +35,6 @@ size_t model_device_bytes(const struct model *m) {
 
 /* --- conversion to bf16 ----------------------------------------------------------------------------------- */
 
-static uint32_t f32_bits_of_f16(uint16_t h) {
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, mantissa = h & 0x3FF;
-    if (exponent == 31) return sign | 0x7F800000u | mantissa << 13;
-    if (exponent > 0) return sign | (exponent + 112) << 23 | mantissa << 13;
-    if (mantissa == 0) return sign;
-    for (exponent = 113; !(mantissa & 0x400); exponent--) mantissa <<= 1; /* subnormal */
-    return sign | exponent << 23 | (mantissa & 0x3FF) << 13;
-}
-
 /* To nearest, ties to even; NaN stays NaN. */
 static uint16_t bf16_of_f32_bits(uint32_t bits) {
     if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (uint16_t)(bits >> 16 | 0x40);
@@ -57,7 +48,7 @@ static uint16_t to_bf16(const char *from, enum dtype type) {
         memcpy(&bits, from, sizeof bits);
     } else {
         memcpy(&half, from, sizeof half);
-        bits = f32_bits_of_f16(half);
+        bits = fmath_bits(fmath_from_f16(half));
     }
     return bf16_of_f32_bits(bits);
 }

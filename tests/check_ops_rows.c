@@ -1,14 +1,15 @@
-/* What must not change a row's bits: the other rows, their number, threads, the instruction set, capture, and what
- * lies in cells that nobody owns. One layer with everything in it is run whole and compared byte for byte. */
+/* What must not change a row's bits: the other rows, their number, threads, the instruction set, capture, and what lies in cells
+ * that nobody owns. Whole layers are run and compared byte for byte: one of a Qwen thoroughly, and one of each family. */
 #include <string.h>
 
 #include "model/kernels/host/isa.h"
-#include "tests/ops_lab.h"
+#include "tests/mini.h"
 #include "tests/support.h"
 
 enum { SLOTS = 18, PAGES_PER_SLOT = 5, ROWS_MAX = 1088 };
 
-static const struct mini_shape shape = {.type = DTYPE_BF16,
+static const struct mini_shape usual = {.name = "usual",
+                                        .type = DTYPE_BF16,
                                         .width = 50,
                                         .hidden = 83,
                                         .heads = 6,
@@ -34,7 +35,7 @@ static void set_rows(struct mini *m, int batch, int q_len) {
         for (int i = 0; i < q_len; i++) {
             int position = first_position(b + 1) + i;
             m->positions[b * q_len + i] = position;
-            m->tokens[b * q_len + i] = (position * 31 + b * 7) % shape.vocab;
+            m->tokens[b * q_len + i] = (position * 31 + b * 7) % m->shape.vocab;
         }
     }
 }
@@ -45,34 +46,43 @@ struct single {
     float *x, *logits; /* [SLOTS][ROWS_MAX][width], [..][vocab] */
     int count[SLOTS];
     float *k, *v; /* the caches before any row */
+    int ops;      /* of the layer */
 };
 
+static size_t width_bytes(const struct single *s) {
+    return (size_t)s->m.shape.width * sizeof(float);
+}
+static size_t vocab_bytes(const struct single *s) {
+    return (size_t)s->m.shape.vocab * sizeof(float);
+}
 static float *x_of(const struct single *s, int slot, int index) {
-    return s->x + ((size_t)slot * ROWS_MAX + (size_t)index) * (size_t)shape.width;
+    return s->x + ((size_t)slot * ROWS_MAX + (size_t)index) * (size_t)s->m.shape.width;
 }
 static float *logits_of(const struct single *s, int slot, int index) {
-    return s->logits + ((size_t)slot * ROWS_MAX + (size_t)index) * (size_t)shape.vocab;
+    return s->logits + ((size_t)slot * ROWS_MAX + (size_t)index) * (size_t)s->m.shape.vocab;
 }
 
 static void run_single_row(struct lab *lab, struct single *s, int slot, int index) {
     struct mini *m = &s->m;
     m->row_slot[0] = slot, m->positions[0] = first_position(slot) + index;
-    m->tokens[0] = (m->positions[0] * 31 + (slot - 1) * 7) % shape.vocab;
-    mini_forward(lab, m, mini_rows(m, 1, 1));
-    memcpy(x_of(s, slot, index), m->x, (size_t)shape.width * sizeof(float));
-    memcpy(logits_of(s, slot, index), m->logits, (size_t)shape.vocab * sizeof(float));
+    m->tokens[0] = (m->positions[0] * 31 + (slot - 1) * 7) % m->shape.vocab;
+    s->ops = mini_forward(lab, m, mini_rows(m, 1, 1));
+    memcpy(x_of(s, slot, index), m->x, width_bytes(s));
+    memcpy(logits_of(s, slot, index), m->logits, vocab_bytes(s));
 }
 
 static void restore_caches(const struct single *s, struct mini *m) {
     memcpy(m->kv.k, s->k, m->kv_floats * sizeof(float)), memcpy(m->kv.v, s->v, m->kv_floats * sizeof(float));
 }
 
-/* Runs slot 1 for ROWS_MAX rows and the others for 64. */
-static void run_single_rows(struct lab *lab, struct single *s, int slot_1_rows, int other_rows) {
+/* Runs slot 1 for so many rows and the others for others. */
+static void run_single_rows(struct lab *lab, struct single *s, struct mini_shape shape, int slot_1_rows,
+                            int other_rows) {
+    shape.slots = SLOTS, shape.pages_per_slot = PAGES_PER_SLOT, shape.max_rows = ROWS_MAX;
     mini_make(lab, &s->m, shape);
     s->k = lab_random_floats(lab, s->m.kv_floats), s->v = lab_random_floats(lab, s->m.kv_floats);
-    s->x = lab_alloc(lab, (size_t)SLOTS * ROWS_MAX * (size_t)shape.width * sizeof(float));
-    s->logits = lab_alloc(lab, (size_t)SLOTS * ROWS_MAX * (size_t)shape.vocab * sizeof(float));
+    s->x = lab_alloc(lab, (size_t)SLOTS * ROWS_MAX * width_bytes(s));
+    s->logits = lab_alloc(lab, (size_t)SLOTS * ROWS_MAX * vocab_bytes(s));
     restore_caches(s, &s->m);
     for (int slot = 1; slot < SLOTS; slot++) {
         s->count[slot] = slot == 1 ? slot_1_rows : other_rows;
@@ -89,16 +99,17 @@ static struct mini twin(struct lab *lab, const struct single *s) {
 }
 
 static void check_pass(const struct single *s, const struct mini *m, int batch, int q_len, const char *what) {
+    const struct mini_shape *shape = &s->m.shape;
     for (int b = 0; b < batch; b++)
         for (int i = 0; i < q_len; i++) {
             const size_t t = (size_t)(b * q_len + i);
-            ck_assert_msg(memcmp(m->x + t * (size_t)shape.width, x_of(s, b + 1, i), sizeof(float) * shape.width) == 0 &&
-                              memcmp(m->logits + t * (size_t)shape.vocab, logits_of(s, b + 1, i),
-                                     sizeof(float) * shape.vocab) == 0,
-                          "%s: row %d of slot %d in a pass of %d x %d differs", what, i, b + 1, batch, q_len);
-            for (int h = 0; h < shape.kv_heads; h++) {
+            ck_assert_msg(memcmp(m->x + t * (size_t)shape->width, x_of(s, b + 1, i), width_bytes(s)) == 0 &&
+                              memcmp(m->logits + t * (size_t)shape->vocab, logits_of(s, b + 1, i), vocab_bytes(s)) == 0,
+                          "%s, %s: row %d of slot %d in a pass of %d x %d differs", shape->name, what, i, b + 1, batch,
+                          q_len);
+            for (int h = 0; h < shape->kv_heads; h++) {
                 size_t cell = mini_cell(m, b + 1, first_position(b + 1) + i, h);
-                size_t bytes = (size_t)shape.head_dim * sizeof(float);
+                size_t bytes = (size_t)shape->head_dim * sizeof(float);
                 ck_assert_mem_eq((float *)m->kv.k + cell, (float *)s->m.kv.k + cell, bytes);
                 ck_assert_mem_eq((float *)m->kv.v + cell, (float *)s->m.kv.v + cell, bytes);
             }
@@ -118,7 +129,7 @@ START_TEST(row_of_many_equals_single_row)
     struct lab lab;
     struct single s;
     lab_open(&lab, 2);
-    run_single_rows(&lab, &s, ROWS_MAX, 64);
+    run_single_rows(&lab, &s, usual, ROWS_MAX, 64);
     struct mini m = twin(&lab, &s);
     for (int t = 1; t <= 64; t++) check_split(&lab, &s, &m, 1, t, "one sequence");
     for (int q_len = 1; q_len <= 9; q_len++)
@@ -130,12 +141,34 @@ START_TEST(row_of_many_equals_single_row)
 }
 END_TEST
 
+/* Loop index: the family. Row by row on one thread in portable code, then in passes by every instruction set, on two. */
+START_TEST(rows_of_every_family_keep_their_bits)
+{
+    struct lab lab, other;
+    struct single s;
+    lab_open(&lab, 1);
+    lab_open(&other, 2);
+    host_isa_force(&host_isa_portable);
+    run_single_rows(&lab, &s, mini_families[_i], 24, 6);
+    struct mini m = twin(&lab, &s);
+    for (int i = 0; host_isa_at(i); i++) {
+        if (!host_isa_at(i)->is_supported()) continue;
+        host_isa_force(host_isa_at(i));
+        for (int q_len = 1; q_len <= 24; q_len += 1 + q_len / 4)
+            check_split(&other, &s, &m, 1, q_len, host_isa()->name);
+        for (int q_len = 1; q_len <= 6; q_len += 2) check_split(&other, &s, &m, 17, q_len, host_isa()->name);
+    }
+    lab_close(&other);
+    lab_close(&lab);
+}
+END_TEST
+
 START_TEST(threads_do_not_change_bits)
 {
     struct lab lab, other;
     struct single s;
     lab_open(&lab, 1);
-    run_single_rows(&lab, &s, 64, 16);
+    run_single_rows(&lab, &s, usual, 64, 16);
     for (int threads = 2; threads <= 7; threads++) {
         lab_open(&other, threads);
         struct mini m = twin(&other, &s);
@@ -178,7 +211,7 @@ START_TEST(instruction_sets_give_the_same_bits)
     int compared = 0;
     lab_open(&lab, 1);
     host_isa_force(&host_isa_portable);
-    run_single_rows(&lab, &s, 64, 16);
+    run_single_rows(&lab, &s, usual, 64, 16);
     struct mini m = twin(&lab, &s);
     for (int i = 0; host_isa_at(i); i++) {
         if (!host_isa_at(i)->is_supported()) continue;
@@ -254,19 +287,21 @@ START_TEST(multiply_add_rounds_once)
 }
 END_TEST
 
-/* Padding rows and rows without a position beside real ones, over caches whose free cells hold NaN. */
+/* Padding rows and rows without a position beside real ones, over caches whose free cells hold NaN. Loop index: the family, or
+ * the usual layer past them. */
 START_TEST(padding_rows_and_nan_in_free_cells_change_nothing)
 {
     struct lab lab;
     struct single s;
     lab_open(&lab, 2);
-    run_single_rows(&lab, &s, 8, 8);
+    run_single_rows(&lab, &s, _i < mini_family_count ? mini_families[_i] : usual, 8, 8);
     struct mini m = twin(&lab, &s);
+    const struct mini_shape *shape = &m.shape;
     memset(m.kv.k, 0xFF, m.kv_floats * sizeof(float)), memset(m.kv.v, 0xFF, m.kv_floats * sizeof(float));
-    for (int slot = 1; slot <= 3; slot++)
-        for (int j = 0; j < first_position(slot); j++)
-            for (int h = 0; h < shape.kv_heads; h++) {
-                size_t cell = mini_cell(&m, slot, j, h), bytes = (size_t)shape.head_dim * sizeof(float);
+    for (int slot = 1; slot <= 3; slot++) /* a layer that shares keys finds those of its own rows, too */
+        for (int j = 0; j < first_position(slot) + (shape->lacks_k ? 8 : 0); j++)
+            for (int h = 0; h < shape->kv_heads; h++) {
+                size_t cell = mini_cell(&m, slot, j, h), bytes = (size_t)shape->head_dim * sizeof(float);
                 memcpy((float *)m.kv.k + cell, s.k + cell, bytes), memcpy((float *)m.kv.v + cell, s.v + cell, bytes);
             }
     set_rows(&m, 8, 8);
@@ -278,7 +313,7 @@ START_TEST(padding_rows_and_nan_in_free_cells_change_nothing)
     check_pass(&s, &m, 3, 8, "padded");
     for (int slot = 4; slot < SLOTS; slot++) { /* pages of nobody in this pass keep their bytes */
         const uint32_t *k = (const uint32_t *)m.kv.k, *v = (const uint32_t *)m.kv.v;
-        size_t cell = mini_cell(&m, slot, 0, 0), n = (size_t)shape.kv_heads * KV_PAGE * (size_t)shape.head_dim;
+        size_t cell = mini_cell(&m, slot, 0, 0), n = (size_t)shape->kv_heads * KV_PAGE * (size_t)shape->head_dim;
         size_t same = 0;
         while (same < n && k[cell + same] == UINT32_MAX && v[cell + same] == UINT32_MAX) same++;
         ck_assert_uint_eq(same, n);
@@ -287,24 +322,25 @@ START_TEST(padding_rows_and_nan_in_free_cells_change_nothing)
 }
 END_TEST
 
+/* Loop index: the family, or the usual layer past them. */
 START_TEST(replay_of_a_capture_equals_the_eager_run)
 {
     struct lab lab;
     struct single s;
     struct recording *recording;
     lab_open(&lab, 2);
-    run_single_rows(&lab, &s, 64, 16);
+    run_single_rows(&lab, &s, _i < mini_family_count ? mini_families[_i] : usual, 5, 5);
     struct mini m = twin(&lab, &s);
     set_rows(&m, 3, 5);
     memset(m.positions, 0, ROWS_MAX * sizeof(int32_t)); /* read at replay, not at capture */
     ck_ok(stream_begin_capture(lab.stream));
     mini_forward(&lab, &m, mini_rows(&m, 3, 5));
     ck_ok(stream_end_capture(lab.stream, &recording));
-    ck_assert_int_eq(recording_nodes(recording), 7);
+    ck_assert_int_eq(recording_nodes(recording), s.ops);
     ck_assert_mem_eq(m.kv.k, s.k, m.kv_floats * sizeof(float)); /* nothing ran yet */
     for (int repeat = 0; repeat < 2; repeat++) {
         restore_caches(&s, &m);
-        memset(m.logits, 0xFF, 15 * sizeof(float) * (size_t)shape.vocab);
+        memset(m.logits, 0xFF, 15 * vocab_bytes(&s));
         set_rows(&m, 3, 5);
         ck_ok(recording_launch(recording, lab.stream));
         check_pass(&s, &m, 3, 5, "replayed");
@@ -320,13 +356,14 @@ Suite *check_ops_rows(void) {
     TCase *tc = tcase_create("host");
     tcase_set_timeout(tc, 120);
     tcase_add_test(tc, row_of_many_equals_single_row);
+    tcase_add_loop_test(tc, rows_of_every_family_keep_their_bits, 0, mini_family_count);
     tcase_add_test(tc, threads_do_not_change_bits);
     tcase_add_test(tc, threads_do_not_change_a_single_row);
     tcase_add_test(tc, instruction_sets_give_the_same_bits);
     tcase_add_test(tc, instruction_sets_agree_on_extreme_values);
     tcase_add_test(tc, multiply_add_rounds_once);
-    tcase_add_test(tc, padding_rows_and_nan_in_free_cells_change_nothing);
-    tcase_add_test(tc, replay_of_a_capture_equals_the_eager_run);
+    tcase_add_loop_test(tc, padding_rows_and_nan_in_free_cells_change_nothing, 0, mini_family_count + 1);
+    tcase_add_loop_test(tc, replay_of_a_capture_equals_the_eager_run, 0, mini_family_count + 1);
     suite_add_tcase(suite, tc);
     return suite;
 }

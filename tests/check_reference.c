@@ -151,7 +151,7 @@ START_TEST(both_forms_of_a_configuration_give_the_same_model)
         cJSON_Delete(references);
         return;
     }
-    snprintf(other, sizeof other, "%s/other", temp_dir());
+    snprintf(other, sizeof other, "%s/other-%d", temp_dir(), _i);
     snprintf(command, sizeof command,
              "cp -r '%s' '%s' && chmod -R u+w '%s' && mv '%s/config.transformers5.json' '%s/config.json'", dir, other,
              other, other, other);

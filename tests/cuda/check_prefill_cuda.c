@@ -19,6 +19,10 @@ static const struct mini_shape shapes[] = {
     {.type = DTYPE_BF16, .heads = 3, .kv_heads = 3, .head_dim = 24, .window = 16},
     {.type = DTYPE_BF16, .heads = 4, .kv_heads = 2, .head_dim = 10},
     {.type = DTYPE_F16, .heads = 2, .kv_heads = 1, .head_dim = 256},
+    {.type = DTYPE_BF16, .heads = 2, .kv_heads = 1, .head_dim = 512, .attention_scale = 0.0625f},
+    {.type = DTYPE_F16, .heads = 2, .kv_heads = 2, .head_dim = 300, .window = 100, .attention_cap = 2},
+    {.type = DTYPE_BF16, .heads = 8, .kv_heads = 2, .head_dim = 64, .window = 128, .has_sinks = true},
+    {.type = DTYPE_BF16, .heads = 4, .kv_heads = 2, .head_dim = 32, .attention_scale = -1, .attention_cap = 3},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -60,7 +64,7 @@ static void attend(struct bench *b, int first, int rows, uint16_t *out) {
     pass.prefill = true;
     struct op_attention op = mini_attention(&b->twin, pass);
     ck_ok(ops_cuda()->attention(b->gpu.lab.stream, &op));
-    gpu_get(&b->gpu, out, op.out, (size_t)rows * row_size(b) * sizeof *out);
+    gpu_get(&b->gpu, out, op.out.data, (size_t)rows * row_size(b) * sizeof *out);
 }
 
 static const int cuts[][2] = {{0, 1}, {0, 64}, {1, 2}, {63, 3}, {255, 2}, {256, 256}, {240, 33}, {300, 77}, {511, 1}};
@@ -163,9 +167,18 @@ END_TEST
 /* Loop index: the checkpoint, the embedded pair's target first. Lengths end inside, at and past chunks. */
 START_TEST(prefill_agrees_with_the_kernels_of_decoding)
 {
-    static const char *const names[] = {"fixtures/checkpoints/llama-mha-untied",    "fixtures/checkpoints/mistral-swa",
-                                        "fixtures/checkpoints/llama-mqa-headdim32", "fixtures/checkpoints/qwen2-bias",
-                                        "fixtures/checkpoints/qwen3-qknorm",        "models/stories260K"};
+    static const char *const names[] = {"fixtures/checkpoints/llama-mha-untied",
+                                        "fixtures/checkpoints/mistral-swa",
+                                        "fixtures/checkpoints/llama-mqa-headdim32",
+                                        "fixtures/checkpoints/qwen2-bias",
+                                        "fixtures/checkpoints/qwen3-qknorm",
+                                        "models/stories260K",
+                                        "fixtures/families/gemma2",
+                                        "fixtures/families/gemma3-text",
+                                        "fixtures/families/olmo2",
+                                        "fixtures/families/granite",
+                                        "fixtures/families/glm4",
+                                        "fixtures/families/phi3"};
     static const int lengths[] = {2, 65, 129, 257, 470, 900};
     char dir[4096];
     const char *found = _i == 0 ? asset_path("target") : shared_path(names[_i - 1]);
@@ -250,7 +263,7 @@ Suite *check_prefill_cuda(void) {
     if (test_is_small()) return suite;
     tc = tcase_create("prefill_cuda_engines");
     tcase_add_test(tc, prefill_twice_gives_the_same_bits);
-    tcase_add_loop_test(tc, prefill_agrees_with_the_kernels_of_decoding, 0, 7);
+    tcase_add_loop_test(tc, prefill_agrees_with_the_kernels_of_decoding, 0, 13);
     tcase_add_test(tc, no_length_of_a_prompt_allocates);
     tcase_add_test(tc, a_draft_equal_to_the_target_is_accepted_but_for_rounding);
     suite_add_tcase(suite, tc);

@@ -34,7 +34,19 @@ static void *copy(struct gpu *g, const void *host, size_t bytes) {
 }
 
 static void copy_weight(struct gpu *g, struct weight *w) {
-    if (w->data) w->data = copy(g, w->data, (size_t)w->rows * (size_t)w->cols * (size_t)dtype_bytes(w->type));
+    w->data = copy(g, w->data, (size_t)w->rows * (size_t)w->cols * (size_t)dtype_bytes(w->format));
+}
+
+/* The list of matrices stays on the host. */
+static void copy_experts(struct gpu *g, struct mini_experts *e, int count) {
+    const char *host = e->block;
+    char *block = copy(g, e->block, e->bytes);
+    struct weight *each = lab_alloc(&g->lab, (size_t)count * sizeof *each);
+    for (int i = 0; i < count; i++) {
+        each[i] = e->each[i];
+        each[i].data = block + ((const char *)each[i].data - host);
+    }
+    e->block = block, e->each = each, e->experts.each = each;
 }
 
 struct weight mini_random_caches(struct lab *lab, struct mini *m) {
@@ -47,33 +59,34 @@ struct weight mini_random_caches(struct lab *lab, struct mini *m) {
 }
 
 void gpu_restore_caches(struct gpu *g, const struct mini *twin, const struct weight *raw) {
-    size_t bytes = twin->kv_floats * (size_t)dtype_bytes(raw->type);
+    size_t bytes = twin->kv_floats * (size_t)dtype_bytes(raw->format);
     gpu_put(g, twin->kv.k, raw->data, bytes);
     gpu_put(g, twin->kv.v, (const char *)raw->data + bytes, bytes);
 }
 
+static void *from_gpu(void *gpu, size_t bytes) {
+    return gpu_alloc(gpu, bytes);
+}
+
 void gpu_twin(struct gpu *g, const struct mini *host, const struct weight *raw, struct mini *twin) {
     const struct mini_shape *s = &host->shape;
+    struct weight *weights[MINI_WEIGHTS_MAX];
+    struct mini_experts *experts[MINI_EXPERTS_MAX];
     *twin = *host;
-    struct weight *weights[] = {
-        &twin->embedding, &twin->norm,   &twin->wq, &twin->wk,        &twin->wv,   &twin->bq, &twin->bk,   &twin->bv,
-        &twin->q_norm,    &twin->k_norm, &twin->wo, &twin->post_norm, &twin->gate, &twin->up, &twin->down, &twin->head};
-    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) copy_weight(g, weights[i]);
-    const size_t t = (size_t)s->max_rows, f = sizeof(float), q = (size_t)s->heads * (size_t)s->head_dim;
-    const size_t kv_bytes = host->kv_floats * (size_t)dtype_bytes(s->type),
+    for (int i = mini_weights(twin, weights) - 1; i >= 0; i--) copy_weight(g, weights[i]);
+    for (int i = mini_experts(twin, experts) - 1; i >= 0; i--) copy_experts(g, experts[i], s->experts);
+    const size_t t = (size_t)s->max_rows, f = sizeof(float), dim = (size_t)s->head_dim;
+    const size_t kv_bytes = host->kv_floats * (size_t)dtype_bytes(s->type), slots = (size_t)s->slots,
                  positions = (size_t)s->pages_per_slot * KV_PAGE;
-    twin->page_table = copy(g, host->page_table, (size_t)s->slots * (size_t)s->pages_per_slot * sizeof(int32_t));
-    twin->rope = copy(g, host->rope, positions * (size_t)s->head_dim * f);
+    twin->page_table = copy(g, host->page_table, slots * (size_t)s->pages_per_slot * sizeof(int32_t));
+    if (host->rope) twin->rope = copy(g, host->rope, (host->rope_choice ? 2 : 1) * positions * dim * f);
+    if (host->rope_choice) twin->rope_choice = copy(g, host->rope_choice, slots * sizeof(int32_t));
     twin->kv = (struct kv_layer){gpu_alloc(g, kv_bytes), gpu_alloc(g, kv_bytes), s->type};
     gpu_restore_caches(g, twin, raw);
-    twin->tokens = gpu_alloc(g, t * sizeof(int32_t)), twin->positions = gpu_alloc(g, t * sizeof(int32_t));
-    twin->row_slot = gpu_alloc(g, t * sizeof(int32_t));
-    twin->x = gpu_alloc(g, t * (size_t)s->width * f), twin->normed = gpu_alloc(g, t * (size_t)s->width * f);
-    twin->q = gpu_alloc(g, t * q * f), twin->attended = gpu_alloc(g, t * q * f);
-    twin->kv_rows = gpu_alloc(g, t * 2 * (size_t)s->kv_heads * (size_t)s->head_dim * f);
-    twin->h = gpu_alloc(g, t * (size_t)s->hidden * f), twin->logits = gpu_alloc(g, t * (size_t)s->vocab * f);
-    twin->gated = gpu_alloc(g, 2 * t * (size_t)s->hidden * f);
-    twin->partials = gpu_alloc(g, t * (size_t)s->heads * ATTENTION_PARTS * ((size_t)s->head_dim + 2) * f);
+    mini_make_buffers(twin, from_gpu, g);
+    const int gated = s->hidden > s->layer_inputs ? s->hidden : s->layer_inputs;
+    twin->gated = gpu_alloc(g, 2 * t * (size_t)gated * f);
+    twin->partials = gpu_alloc(g, t * (size_t)s->heads * ATTENTION_PARTS * (dim + 2) * f);
 }
 
 void gpu_put_rows(struct gpu *g, const struct mini *host, const struct mini *twin, int batch, int q_len) {

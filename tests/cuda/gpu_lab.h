@@ -2,7 +2,7 @@
 #ifndef DUET_TESTS_CUDA_GPU_LAB_H
 #define DUET_TESTS_CUDA_GPU_LAB_H
 
-#include "tests/ops_lab.h"
+#include "tests/mini.h"
 
 struct gpu {
     struct lab lab; /* device and stream, for mini_forward */

@@ -1,20 +1,40 @@
-/* The two attentions of decoding, and what prefill's shares with them. Which of the two runs depends on the device and the head
- * size alone, never on the rows of a pass. */
+/* What the attentions share: which keys a row sees, how scores are capped, and what sinks add. */
 #ifndef DUET_MODEL_KERNELS_CUDA_ATTENTION_CUH
 #define DUET_MODEL_KERNELS_CUDA_ATTENTION_CUH
 
+#include <math_constants.h>
+
 #include "model/kernels/cuda/common.cuh"
 
-/* Does a cluster attend? To its loads a head is whole 16 bytes. */
-static inline bool attention_takes_clusters(const struct device *d, int head_dim) {
-    return head_dim % 8 == 0 && cuda_takes_clusters(d);
-}
+enum { ATTENTION_DIMS_MAX = 512 };
+static constexpr float LOG2_E = 1.44269504f;
 
 /* Does a row at `position` see the key at position `key`? A window of 0: no bound. */
 __device__ __forceinline__ bool is_visible(int key, int position, int window) {
     return key <= position && (window == 0 || key > position - window);
 }
 
+/* What makes scores, times log2(e), of sums: the op's scale, and its cap; a cap of 0: none. */
+struct scoring {
+    float factor, cap;
+};
+static inline struct scoring scoring_of(const struct op_attention *op) {
+    return {op->scale * LOG2_E, op->cap * LOG2_E};
+}
+
+/* cap * tanh(x / cap) of a score that was multiplied by log2(e), as `cap` was. */
+__device__ __forceinline__ float cap_score(float x, float cap) {
+    return cap - __fdividef(2.0f * cap, 1.0f + exp2f(x * __fdividef(2.0f * LOG2_E, cap)));
+}
+
+/* The sum of a softmax whose scores, and so its maximum, were multiplied by log2(e), with the sink of a head; 0, of no key, stays. */
+template <typename T>
+__device__ __forceinline__ float add_sink(const struct op_attention &op, int head, float sum, float max) {
+    if (!op.sinks.data || sum == 0) return sum;
+    return sum + exp2f(to_float(((const T *)op.sinks.data)[head]) * LOG2_E - max);
+}
+
 int cuda_attention_cluster(struct stream *, const struct op_attention *);
+int cuda_attention_plain(struct stream *, const struct op_attention *);
 
 #endif

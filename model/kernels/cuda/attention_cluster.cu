@@ -1,4 +1,4 @@
-/* Paged attention on tensor cores, for head sizes of whole 16 bytes, by clusters of blocks (cuda_takes_clusters).
+/* Paged attention on tensor cores, for heads of whole 16 bytes, by clusters of blocks (cuda_takes_clusters).
  *
  * Shapes: q [T, H DH] f32; K, V pages [P, HKV, PAGE, DH] 16 bit; out [T, H DH] 16 bit.
  * Mapping: a query is one row and one of the H / HKV heads that share a key head; a chunk is up to 8 TILES queries of a graph
@@ -31,7 +31,7 @@ __device__ __forceinline__ void sync_walker(int half_block) {
 template <typename T, int DH, int TILES>
 __device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<DH, TILES> &r,
                                      struct inputs<DH, TILES> &in, const struct op_attention &op, const struct chunk &c,
-                                     int rank, int rank_bits, int page_index, int page, float factor) {
+                                     int rank, int rank_bits, int page_index, int page, struct scoring scoring) {
     const int half_block = threadIdx.x / (WARPS * 32), ranks = 1 << rank_bits, walker = rank + half_block * ranks,
               leaves = RANKS >> rank_bits;
     auto &values = s.walker[half_block].values;
@@ -55,7 +55,7 @@ __device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<D
         const bool is_next = next.leaf != NO_LEAF;
         page = is_next ? c.pages[next.first / KV_PAGE] : 0;
         float(*scores)[SCORE_STRIDE] = s.scores[half_block][turn % 2];
-        if (is_there) score<T>(s, scores, k, in.position, now.first, op.window, factor);
+        if (is_there) score<T>(s, scores, k, in.position, now.first, op.window, scoring);
         if (is_next) load_keys<T, DH>(k, op, c, page, next.first);
         sync_walker(half_block);
         if (!is_there) continue;
@@ -133,12 +133,12 @@ template <int HALF> __device__ __forceinline__ void join_level(struct node (&n)[
 }
 
 /* The tree above the walkers; each block stores a share of the outputs. */
-template <typename T, int DH, int TILES>
+template <typename T, int DH, int TILES, bool IS_PLAIN>
 __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const struct op_attention &op,
                                              const struct chunk &c, int rank, int ranks, int there) {
     constexpr int FOURS = DH / 4;
     auto output_of = [&](int i) {
-        return (T *)op.out + (size_t)row_head(op, c, min(i / FOURS, c.count - 1)) * op.head_dim + i % FOURS * 4;
+        return (T *)op.out.data + (size_t)row_head(op, c, min(i / FOURS, c.count - 1)) * op.head_dim + i % FOURS * 4;
     };
     int i = rank * THREADS + threadIdx.x;
     T *to = output_of(i);
@@ -156,7 +156,8 @@ __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const st
         join_level<4>(n, there);
         join_level<2>(n, there);
         join_level<1>(n, there);
-        const float sum = n[0].state.y;
+        const int head = c.head * c.group + (c.first_query + query) % c.group;
+        const float sum = IS_PLAIN ? n[0].state.y : add_sink<T>(op, head, n[0].state.y, n[0].state.x);
         T out[4] = {};
         if (sum != 0) {
             out[0] = from_float<T>(n[0].x.x / sum), out[1] = from_float<T>(n[0].x.y / sum);
@@ -167,14 +168,16 @@ __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const st
 }
 #endif
 
-/* grid (batch chunks ranks, HKV), clusters of `ranks` along x */
-template <typename T, int DH, int TILES>
+/* grid (batch chunks ranks, HKV), clusters of `ranks` along x. IS_PLAIN: no caps, no sinks. A kernel that has just started waits
+ * for its instructions, and for more of them where code that it leaves out lies between. */
+template <typename T, int DH, int TILES, bool IS_PLAIN>
 __global__ void __launch_bounds__(THREADS, DH > 128 ? 1 : 2)
-    attention_cluster_kernel(const struct op_attention op, int chunks, int rank_bits, float factor) {
+    attention_cluster_kernel(const struct op_attention op, int chunks, int rank_bits, struct scoring scoring) {
 #if __CUDA_ARCH__ >= 900
     extern __shared__ __align__(16) unsigned char shared[];
     struct plan<DH, TILES> &s = *(struct plan<DH, TILES> *)shared;
     next_may_start();
+    if (IS_PLAIN) scoring.cap = 0;
     const int ranks = 1 << rank_bits, rank = blockIdx.x & (ranks - 1);
     struct chunk c = find_chunk(op, chunks, blockIdx.x >> rank_bits, 8 * TILES);
     const int first_row = c.b * op.rows.q_len,
@@ -194,12 +197,12 @@ __global__ void __launch_bounds__(THREADS, DH > 128 ? 1 : 2)
     if (rank < there) {
         struct running<DH, TILES> r;
         clear(r);
-        walk<T>(s, r, in, op, c, rank, rank_bits, page_index, page, factor);
+        walk<T>(s, r, in, op, c, rank, rank_bits, page_index, page, scoring);
         sync_walker(threadIdx.x / (WARPS * 32));
         put_sums(s, r);
     }
     cluster_arrive();
-    join_walkers<T>(s, op, c, rank, ranks, there);
+    join_walkers<T, DH, TILES, IS_PLAIN>(s, op, c, rank, ranks, there);
     cluster_arrive();
     cluster_wait(); /* nobody ends while its memory is read */
 #endif
@@ -208,13 +211,14 @@ __global__ void __launch_bounds__(THREADS, DH > 128 ? 1 : 2)
 template <typename T, int DH, int TILES>
 static int launch_tiles(struct stream *s, const struct op_attention *op, int chunks, int rank_bits) {
     constexpr size_t shared = sizeof(struct plan<DH, TILES>);
-    auto kernel = attention_cluster_kernel<T, DH, TILES>;
+    const bool is_plain = op->cap == 0 && !op->sinks.data;
+    auto kernel =
+        is_plain ? attention_cluster_kernel<T, DH, TILES, true> : attention_cluster_kernel<T, DH, TILES, false>;
     if (shared > 48 << 10)
         CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     dim3 grid(op->rows.batch * chunks << rank_bits, op->kv_heads);
     const int percent = 2 * shared <= SHARED_BYTES ? SHARED_PERCENT : SHARED_PERCENT_ANY;
-    launch_sharing(s, kernel, grid, THREADS, shared, 1 << rank_bits, percent, *op, chunks, rank_bits,
-                   op->scale * 1.44269504f /* log2(e) */);
+    launch_sharing(s, kernel, grid, THREADS, shared, 1 << rank_bits, percent, *op, chunks, rank_bits, scoring_of(op));
     return cuda_launched(s, "attention", sizeof *op);
 }
 
@@ -222,7 +226,7 @@ static int launch_tiles(struct stream *s, const struct op_attention *op, int chu
  * ranks; larger ones chunks as large as may be, of equal size, as that reads keys and values less often, and fewer ranks.
  * Clusters of 8 do not find the last tenth of the room; those of 4 are not worth it for chunks of one tile. */
 template <typename T, int DH> static int launch_chunks(struct stream *s, const struct op_attention *op) {
-    constexpr int most = DH > 128 ? 2 : 4, three = most < 3 ? most : 3;
+    constexpr int most = DH > 256 ? 1 : DH > 128 ? 2 : 4, two = most < 2 ? most : 2, three = most < 3 ? most : 3;
     const int tiles = (op->rows.q_len * (op->heads / op->kv_heads) + 7) / 8, pairs = op->rows.batch * op->kv_heads,
               room = cuda_multiprocessors(s->device) * (DH > 128 ? 1 : 2), room_of_all = room * 9 / 10;
     int a_chunk = 1, rank_bits = 3;
@@ -235,7 +239,7 @@ template <typename T, int DH> static int launch_chunks(struct stream *s, const s
     case 1:
         return launch_tiles<T, DH, 1>(s, op, chunks, rank_bits);
     case 2:
-        return launch_tiles<T, DH, 2>(s, op, chunks, rank_bits);
+        return launch_tiles<T, DH, two>(s, op, chunks, rank_bits);
     case 3:
         return launch_tiles<T, DH, three>(s, op, chunks, rank_bits);
     default:
@@ -244,10 +248,11 @@ template <typename T, int DH> static int launch_chunks(struct stream *s, const s
 }
 
 int cuda_attention_cluster(struct stream *s, const struct op_attention *op) {
-    return with_type(op->kv.type, [&](auto type) {
+    return with_type("attention", {op->kv, op->sinks, op->out}, [&](auto type) {
         typedef decltype(type) T;
         if (op->head_dim <= 64) return launch_chunks<T, 64>(s, op);
         if (op->head_dim <= 128) return launch_chunks<T, 128>(s, op);
-        return launch_chunks<T, 256>(s, op);
+        if (op->head_dim <= 256) return launch_chunks<T, 256>(s, op);
+        return launch_chunks<T, 512>(s, op);
     });
 }

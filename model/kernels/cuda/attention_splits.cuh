@@ -2,8 +2,6 @@
 #ifndef DUET_MODEL_KERNELS_CUDA_ATTENTION_SPLITS_CUH
 #define DUET_MODEL_KERNELS_CUDA_ATTENTION_SPLITS_CUH
 
-#include <math_constants.h>
-
 #include "model/kernels/cuda/attention.cuh"
 #include "model/kernels/cuda/product_mma.cuh"
 #include "model/kernels/cuda/tiles.cuh"
@@ -45,15 +43,9 @@ struct chunk {
 };
 
 /* Two numbers as high + low. */
-__device__ __forceinline__ float2 unpack(uint32_t x, bf16) {
-    return __bfloat1622float2(*reinterpret_cast<__nv_bfloat162 *>(&x));
-}
-__device__ __forceinline__ float2 unpack(uint32_t x, half) {
-    return __half22float2(*reinterpret_cast<__half2 *>(&x));
-}
 template <typename T> __device__ __forceinline__ void cut(float x, float y, uint32_t *high, uint32_t *low) {
     *high = pack(x, y, T());
-    const float2 rounded = unpack(*high, T());
+    const float2 rounded = to_floats(*reinterpret_cast<typename pair_of<T>::type *>(high));
     *low = pack(x - rounded.x, y - rounded.y, T());
 }
 
@@ -63,7 +55,7 @@ __device__ __forceinline__ uint32_t visible_pair(int key, int position, int wind
            (is_visible(key + 1, position, window) ? 0xFFFF0000u : 0);
 }
 
-/* A load that no branch after it holds up. */
+/* A load that is issued here, in the order of the source, and not behind branches that follow: its latency is hidden by them. */
 __device__ __forceinline__ int load_now(const int *from) {
     int x;
     asm volatile("ld.global.s32 %0, [%1];" : "=r"(x) : "l"(__cvta_generic_to_global(from)) : "memory");
@@ -194,7 +186,7 @@ __device__ __forceinline__ void wait_for_values() {
 template <typename T, int DH, int TILES>
 __device__ __forceinline__ void score(struct plan<DH, TILES> &s, float (*scores)[SCORE_STRIDE],
                                       const uint4 (&k)[2][DH / 32], const int (&position)[TILES], int first, int window,
-                                      float factor) {
+                                      struct scoring scoring) {
     const int lane = threadIdx.x % 32, at = threadIdx.x / 32 % WARPS * KEYS + lane / 4;
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
@@ -208,13 +200,18 @@ __device__ __forceinline__ void score(struct plan<DH, TILES> &s, float (*scores)
                 mma_half<T>(sums[2 + second], k[0][i], k[1][i], low, second);
             }
         }
+        float x[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) x[j] = ((sums[0][j] + sums[1][j]) + (sums[2][j] + sums[3][j])) * scoring.factor;
+        if (scoring.cap != 0) {
+#pragma unroll
+            for (int j = 0; j < 4; j++) x[j] = cap_score(x[j], scoring.cap);
+        }
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             const int query = lane % 4 * 2 + j % 2, key = at + j / 2 * 8;
             const int its_position = __shfl_sync(0xffffffffu, position[tile], query * 4);
-            const float sum = (sums[0][j] + sums[1][j]) + (sums[2][j] + sums[3][j]);
-            scores[8 * tile + query][key] =
-                is_visible(first + key, its_position, window) ? sum * factor : -CUDART_INF_F;
+            scores[8 * tile + query][key] = is_visible(first + key, its_position, window) ? x[j] : -CUDART_INF_F;
         }
     }
 }

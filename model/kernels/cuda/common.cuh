@@ -1,9 +1,11 @@
-/* What the kernels share: 16-bit types, warp sums, and the rows of a pass. */
+/* What the kernels share: 16-bit types, warp sums, the rows of a pass, launches, and the check of what they are given. */
 #ifndef DUET_MODEL_KERNELS_CUDA_COMMON_CUH
 #define DUET_MODEL_KERNELS_CUDA_COMMON_CUH
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+
+#include <initializer_list>
 
 #include "graphs/cuda.cuh"
 extern "C" {
@@ -11,6 +13,9 @@ extern "C" {
 }
 
 typedef __nv_bfloat16 bf16;
+
+/* Threads of a block, but for kernels that say otherwise. */
+enum { BLOCK_THREADS = 256 };
 
 template <typename T> __device__ __forceinline__ float to_float(T x);
 template <> __device__ __forceinline__ float to_float<bf16>(bf16 x) {
@@ -31,6 +36,17 @@ template <> __device__ __forceinline__ half from_float<half>(float x) {
     return __float2half_rn(x);
 }
 
+/* Two numbers side by side, as one word in memory holds them. */
+template <typename T> struct pair_of;
+template <> struct pair_of<bf16> { typedef __nv_bfloat162 type; };
+template <> struct pair_of<half> { typedef __half2 type; };
+__device__ __forceinline__ float2 to_floats(__nv_bfloat162 x) {
+    return __bfloat1622float2(x);
+}
+__device__ __forceinline__ float2 to_floats(__half2 x) {
+    return __half22float2(x);
+}
+
 /* The sum over a warp in a fixed tree; every lane gets it. */
 __device__ __forceinline__ float warp_sum(float x) {
     for (int step = 16; step > 0; step >>= 1) x += __shfl_xor_sync(0xffffffffu, x, step);
@@ -41,9 +57,26 @@ __device__ __forceinline__ float warp_max(float x) {
     return x;
 }
 
-/* silu(gate) * up */
+/* g / (1 + exp(-z)); silu(gate) * up */
+__device__ __forceinline__ float times_sigmoid(float g, float z) {
+    return g / (1.0f + expf(-z));
+}
 __device__ __forceinline__ float silu_times(float gate, float up) {
-    return gate / (1.0f + expf(-gate)) * up;
+    return times_sigmoid(gate, gate) * up;
+}
+/* enum activation, by the formulas of the host (kernels/host/kernel_product.h). */
+__device__ __forceinline__ float activate(enum activation activation, float gate, float up) {
+    if (activation == ACTIVATION_SILU) return silu_times(gate, up);
+    if (activation == ACTIVATION_GELU)
+        return times_sigmoid(gate, 1.5957691216f * fmaf(gate * gate * gate, 0.044715f, gate)) * up;
+    gate = gate > 7.0f ? 7.0f : gate; /* NaN stays */
+    up = up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up;
+    return (up + 1.0f) * times_sigmoid(gate, 1.702f * gate);
+}
+
+/* cap * tanh(x / cap), tanh(z) = 1 - 2 / (1 + exp(2 z)) */
+__device__ __forceinline__ float soft_cap(float x, float cap) {
+    return cap * (1.0f - 2.0f / (1.0f + expf(x / (0.5f * cap))));
 }
 
 /* The page of a row's position; page 0 for a row without one. */
@@ -104,11 +137,41 @@ static void launch_dependent(struct stream *stream, void (*kernel)(Params...), d
     launch_sharing(stream, kernel, grid, threads, shared, cluster, SHARED_PERCENT_ANY, args...);
 }
 
-/* Calls `run` with the 16-bit type of the weights: every weight of a CUDA model has one (model_upload rounds f32 to bf16). */
-template <typename Run> static int with_type(enum dtype type, Run run) {
-    if (type == DTYPE_BF16) return run(bf16());
-    if (type == DTYPE_F16) return run(half());
-    return err_set(ERR_INTERNAL, "an f32 weight on the CUDA device");
+/* What an op names: its address, NULL where it is absent, its type, and whether kernels can read it, which take rows that lie
+ * side by side and experts at one distance, of whole 16 bytes. Weights lie so (model/upload.c). */
+struct operand {
+    const void *data;
+    enum dtype type;
+    bool is_readable;
+    operand(const struct weight &w)
+        : data(w.data), type(w.format), is_readable(weight_stride(&w) == w.cols && !w.scales && !w.zeros) {}
+    operand(const struct norm &n) : operand(n.weight) {}
+    operand(const struct buffer &b) : data(b.data), type(b.type), is_readable(true) {}
+    operand(const struct kv_layer &kv) : data(kv.k), type(kv.type), is_readable(true) {}
+    operand(const struct experts &e, int count) : operand(e.each ? e.each[0] : weight()) {
+        const char *last = (const char *)data + (int64_t)(count - 1) * e.apart * 2;
+        is_readable = is_readable && (!e.each || (e.each[count - 1].data == last && e.apart % 8 == 0));
+    }
+};
+
+/* Calls `run` with the 16-bit type of the operands: everything that products read has one in a CUDA model (model_upload rounds
+ * f32 to bf16). */
+template <typename Run> static int with_type(const char *op, std::initializer_list<struct operand> operands, Run run) {
+    const struct operand *first = nullptr;
+    for (const struct operand &o : operands) {
+        if (!o.data) continue;
+        if (!first) first = &o;
+        if (o.type != first->type) return err_set(ERR_INTERNAL, "%s: operands of two types on the CUDA device", op);
+        if (!o.is_readable)
+            return err_set(ERR_INTERNAL, "%s: a weight that does not lie as the CUDA device reads it", op);
+    }
+    if (!first || first->type == DTYPE_BF16) return run(bf16());
+    if (first->type == DTYPE_F16) return run(half());
+    return err_set(ERR_INTERNAL, "%s: f32 operands on the CUDA device", op);
+}
+
+__host__ __device__ constexpr int ceil_div(int a, int b) {
+    return (a + b - 1) / b;
 }
 
 #endif

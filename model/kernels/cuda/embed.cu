@@ -1,4 +1,4 @@
-/* out[t, :] = table[tokens[t], :], 16 bit to f32. One block a row. Bytes: T D (2 + 4). */
+/* out[t, :] = scale * table[tokens[t], :], 16 bit to f32. One block a row. Bytes: T D (2 + 4). */
 #include "model/kernels/cuda/common.cuh"
 #include "model/kernels/cuda/table.h"
 
@@ -9,12 +9,12 @@ template <typename T> __global__ void embed_kernel(const struct op_embed op) {
     if (token < 0 || token >= op.table.rows) token = 0;
     const T *row = (const T *)op.table.data + (size_t)token * op.table.cols;
     for (int i = threadIdx.x; i < op.table.cols; i += blockDim.x)
-        op.out[(size_t)blockIdx.x * op.table.cols + i] = to_float(row[i]);
+        op.out[(size_t)blockIdx.x * op.table.cols + i] = op.scale * to_float(row[i]);
 }
 
 int cuda_op_embed(struct stream *s, const struct op_embed *op) {
-    return with_type(op->table.type, [&](auto type) {
-        launch_dependent(s, embed_kernel<decltype(type)>, dim3(rows_count(&op->rows)), 256, 0, 1, *op);
+    return with_type("embed", {op->table}, [&](auto type) {
+        launch_dependent(s, embed_kernel<decltype(type)>, dim3(rows_count(&op->rows)), BLOCK_THREADS, 0, 1, *op);
         return cuda_launched(s, "embed", sizeof *op);
     });
 }

@@ -1,40 +1,44 @@
-/* h = silu(y Wg^T) * (y Wu^T), y = RMSNorm(x): one product of the norm (product.cuh) whose groups of 16 rows are 8 of gate and
- * 8 of up, so that both halves of an output meet in the epilogue. h is 16 bit. */
+/* h = activation(Wg y, Wu y), y = norm(x): one product of the norm (product.cuh) whose groups of 16 rows are 8 of gate and 8 of
+ * up, so that both halves of an output meet in the epilogue. h is 16 bit. */
 #include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/product.cuh"
 #include "model/kernels/cuda/table.h"
 
-template <typename T> struct gate_up_rows {
-    const T *gate, *up;
-    int hidden, k;
-    __device__ const T *row(int group, int i) const {
-        int f = group * PRODUCT_HALF + i % PRODUCT_HALF;
-        if (f >= hidden) return nullptr;
-        return (i < PRODUCT_HALF ? gate : up) + (size_t)f * k;
-    }
-};
-
-template <typename T> struct silu_times_up {
+template <typename T> struct gated_store {
     T *h;
-    int hidden;
+    int hidden, times_stride;
+    const float *times; /* NULL: the sums of up */
+    enum activation activation;
     template <typename Sum> __device__ void store(int group, int first_token, int tokens, Sum sum) const {
+        if (activation == ACTIVATION_SILU && !times) {
 #pragma unroll 4
-        for (int i = threadIdx.x; i < PRODUCT_HALF * tokens; i += PRODUCT_THREADS) {
-            int f = group * PRODUCT_HALF + i % PRODUCT_HALF, t = i / PRODUCT_HALF;
-            float gate = sum(i % PRODUCT_HALF, t), up = sum(i % PRODUCT_HALF + PRODUCT_HALF, t);
-            if (f < hidden) h[(size_t)(first_token + t) * hidden + f] = from_float<T>(silu_times(gate, up));
+            for (int i = threadIdx.x; i < PRODUCT_HALF * tokens; i += BLOCK_THREADS) {
+                int f = group * PRODUCT_HALF + i % PRODUCT_HALF, t = i / PRODUCT_HALF;
+                float gate = sum(i % PRODUCT_HALF, t), up = sum(i % PRODUCT_HALF + PRODUCT_HALF, t);
+                if (f < hidden) h[(size_t)(first_token + t) * hidden + f] = from_float<T>(silu_times(gate, up));
+            }
+            return;
+        }
+#pragma unroll 1
+        for (int i = threadIdx.x; i < PRODUCT_HALF * tokens; i += BLOCK_THREADS) {
+            const int f = group * PRODUCT_HALF + i % PRODUCT_HALF, t = i / PRODUCT_HALF;
+            const size_t row = first_token + t;
+            if (f >= hidden) continue;
+            const float up = times ? times[row * times_stride + f] : sum(i % PRODUCT_HALF + PRODUCT_HALF, t);
+            h[row * hidden + f] = from_float<T>(activate(activation, sum(i % PRODUCT_HALF, t), up));
         }
     }
 };
 
 int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
     if (prefill_takes(s, &op->rows, op->width)) return cuda_prefill_gate_up(s, op);
-    int count = rows_count(&op->rows);
-    return with_type(op->gate.type, [&](auto type) {
+    const bool has_up = op->up.data != NULL;
+    if (has_up == (op->times != NULL)) return err_set(ERR_INTERNAL, "gate_up: expected either `up` or `times`");
+    return with_type("gate_up", {op->gate, op->up, op->norm, op->normed, op->h}, [&](auto type) {
         typedef decltype(type) T;
-        norm_rows<T> norm = {op->x, (const T *)op->norm.data, op->eps, 1, 0};
-        gate_up_rows<T> rows = {(const T *)op->gate.data, (const T *)op->up.data, op->hidden, op->width};
-        return product_of_norm<T>(s, "gate_up", (op->hidden + PRODUCT_HALF - 1) / PRODUCT_HALF, count, op->width, norm,
-                                  (T *)op->normed, rows, silu_times_up<T>{(T *)op->h, op->hidden});
+        paired_rows<T> rows = {(const T *)op->gate.data, (const T *)op->up.data, op->hidden, op->width};
+        gated_store<T> store = {(T *)op->h.data, op->hidden, op->times_stride, op->times, op->activation};
+        return product_of_norm<T>(s, "gate_up", ceil_div(op->hidden, PRODUCT_HALF), rows_count(&op->rows), op->width,
+                                  rows_to_norm<T>(op->x, op->norm), (T *)op->normed.data, rows, store);
     });
 }

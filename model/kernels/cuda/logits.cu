@@ -1,15 +1,19 @@
-/* logits[i, :] = W (RMSNorm(x[row_i, :])): the product of the norm (product.cuh) of the rows wanted, into f32. */
-#include "model/kernels/cuda/product.cuh"
+/* logits[i, :] = cap(scale * (W norm(x[row_i, :]) + bias)): the product of the norm of the rows wanted, into f32. */
+#include "model/kernels/cuda/prefill.cuh"
+#include "model/kernels/cuda/product_matrix.h"
 #include "model/kernels/cuda/table.h"
 
+/* In a chunk of prefill (a router) the product takes as many rows as the chunk is rounded up to, so that any length runs kernels
+ * that are loaded. */
 int cuda_op_logits(struct stream *s, const struct op_logits *op) {
-    int count = op->last_only ? op->rows.batch : rows_count(&op->rows);
-    int stride = op->last_only ? op->rows.q_len : 1;
-    return with_type(op->w.type, [&](auto type) {
-        typedef decltype(type) T;
-        norm_rows<T> norm = {op->x, (const T *)op->norm.data, op->eps, stride, stride - 1};
-        matrix_rows<T> rows = {(const T *)op->w.data, op->vocab, op->width};
-        return product_of_norm<T>(s, "logits", (op->vocab + PRODUCT_ROWS - 1) / PRODUCT_ROWS, count, op->width, norm,
-                                  (T *)op->normed, rows, matrix_sums<false>{op->logits, op->vocab});
-    });
+    struct matrix_product product = {};
+    product.name = "logits";
+    product.w = &op->w, product.bias = &op->bias, product.x = op->normed;
+    product.rows = op->x, product.norm = &op->norm;
+    product.step = op->last_only ? op->rows.q_len : 1, product.first = product.step - 1;
+    product.tokens = op->last_only ? op->rows.batch : rows_count(&op->rows);
+    product.columns = op->rows.prefill && !op->last_only ? prefill_padded(&op->rows) : product.tokens;
+    product.scale = op->scale, product.cap = op->cap;
+    product.out = op->logits;
+    return cuda_matrix_product(s, &product);
 }

@@ -17,10 +17,18 @@ static inline int prefill_padded(const struct rows *rows) {
     return (rows_count(rows) + PREFILL_PAD - 1) / PREFILL_PAD * PREFILL_PAD;
 }
 
-/* out[t, o] = beta out[t, o] + sum_k x[t, k] w[o, k]; x [T, K] of w's type; out f32, its rows `stride` floats apart. With
- * `second`, of w's shape, its product goes `apart` floats behind. */
-int prefill_product(struct stream *, const struct rows *, const struct weight *w, const struct weight *second,
-                    const void *x, float beta, float *out, int stride, size_t apart);
+/* out[t, o] = scale * sum_k x[t, k] w[o, k], or, with `adds`, onto what lies there. */
+struct prefill_product {
+    const struct rows *rows;
+    const struct weight *w, *second; /* second: NULL, or of w's shape: its product goes `apart` floats behind */
+    const void *x;                   /* [T, K] of w's type */
+    float scale;
+    bool adds;
+    float *out; /* rows `stride` floats apart */
+    int stride;
+    size_t apart;
+};
+int prefill_product(struct stream *, const struct prefill_product *);
 
 int cuda_prefill_qkv(struct stream *, const struct op_qkv *);
 int cuda_prefill_attention(struct stream *, const struct op_attention *);

@@ -2,26 +2,32 @@
  *
  * Shapes: q [T, H DH] f32, rounded to 16 bit; K, V pages [P, HKV, PAGE, DH] 16 bit; out [T, H DH] 16 bit.
  * Mapping: a query is one row and one of the H / HKV heads that share a key head. Block (64 queries | key/value head), the last
- *   queries first, as they see most; each of its 4 warps owns 16. Tiles of 64 keys (32 of long heads), cut at absolute
- *   positions, go through shared memory; keys of the next tile arrive while values are multiplied, and the other way round.
- *   Head sizes between the built ones are filled up with zeros.
+ *   queries first, as they see most; each of its 4 warps owns 16. Of heads above 256 dims two warps share 16 queries: both score,
+ *   each multiplies half of the values' dims. Tiles of 64 keys (32 and 16 of long heads), cut at absolute positions, go through
+ *   shared memory; keys of the next tile arrive while values are multiplied, and the other way round. Head sizes between the
+ *   built ones are filled up with zeros.
  * Bytes: every visible key and value once for 64 queries. FLOPs: 4 DH a query and visible key.
  * Numerics: a query is a row of every mma, so its result depends on its position, its keys and their values alone. Keys that a
  *   row does not see are selected away; keys and values past the chunk's last row are not even read. Weights are rounded to 16
  *   bits before they are multiplied with values. */
-#include <math_constants.h>
-
 #include "model/kernels/cuda/attention.cuh"
 #include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/product_mma.cuh"
 #include "model/kernels/cuda/tiles.cuh"
 
-enum { WARPS = 4, QUERIES = 16 * WARPS, THREADS = 32 * WARPS };
+enum { QUERIES = 64, WARPS = QUERIES / 16 };
 
-/* Shared memory of a head size: [QUERIES | KEYS | KEYS][STRIDE]; the stride keeps ldmatrix off bank conflicts. */
+/* Shared memory of a head size: [QUERIES | KEYS | KEYS][STRIDE]; the stride keeps ldmatrix off bank conflicts. A warp's share of
+ * the output is DIMS. */
 template <int DH> struct plan {
-    static constexpr int KEYS = DH > 128 ? 32 : 64, STRIDE = DH + 8, ROWS = QUERIES + 2 * KEYS;
+    static constexpr int KEYS = DH > 256 ? 16 : DH > 128 ? 32 : 64, STRIDE = DH + 8, ROWS = QUERIES + 2 * KEYS;
+    static constexpr int SHARES = DH > 256 ? 2 : 1, DIMS = DH / SHARES, THREADS = 32 * WARPS * SHARES;
 };
+
+/* The first dim of this warp's share. */
+template <int DH> __device__ __forceinline__ int first_dim() {
+    return plan<DH>::SHARES == 1 ? 0 : (int)threadIdx.x / (32 * WARPS) * plan<DH>::DIMS;
+}
 
 /* All that this thread copied is there; after the barrier, all that any thread did. */
 __device__ __forceinline__ void wait_for_copies() {
@@ -33,7 +39,7 @@ __device__ __forceinline__ void wait_for_copies() {
 template <typename T, int DH>
 __device__ __forceinline__ void load_tile(T *to, const struct op_attention &op, const void *cache, int head, int first,
                                           int last) {
-    constexpr int KEYS = plan<DH>::KEYS, STRIDE = plan<DH>::STRIDE;
+    constexpr int KEYS = plan<DH>::KEYS, STRIDE = plan<DH>::STRIDE, THREADS = plan<DH>::THREADS;
     const int dh = op.head_dim, visible = last - first + 1;
     const int page = op.rows.page_table[(size_t)op.rows.row_slot[0] * op.rows.pages_per_slot + first / KV_PAGE];
     const T *from = (const T *)cache + (((size_t)page * op.kv_heads + head) * KV_PAGE + first % KV_PAGE) * dh;
@@ -56,7 +62,7 @@ __device__ __forceinline__ void load_tile(T *to, const struct op_attention &op, 
 template <typename T, int DH>
 __device__ __forceinline__ void load_queries(T *q, const struct op_attention &op, int head, int first_query,
                                              int count) {
-    constexpr int STRIDE = plan<DH>::STRIDE;
+    constexpr int STRIDE = plan<DH>::STRIDE, THREADS = plan<DH>::THREADS;
     const int dh = op.head_dim, group = op.heads / op.kv_heads;
     if (dh < DH) {
         for (int i = threadIdx.x; i < plan<DH>::ROWS * STRIDE / 2; i += THREADS) ((uint32_t *)q)[i] = 0;
@@ -94,11 +100,25 @@ __device__ __forceinline__ void score(float (&s)[plan<DH>::KEYS / 8][4], const T
     }
 }
 
+/* Scores as they are compared: with a cap, or with a factor that would turn their order round, they are finished here, else the
+ * softmax applies the factor. */
+__device__ __forceinline__ bool is_finished_early(struct scoring scoring) {
+    return scoring.cap != 0 || !(scoring.factor > 0);
+}
+template <int TILES> __device__ __forceinline__ void finish_scores(float (&s)[TILES][4], struct scoring scoring) {
+#pragma unroll
+    for (int i = 0; i < 4 * TILES; i++) {
+        float &x = s[i / 4][i % 4];
+        x *= scoring.factor;
+        if (scoring.cap != 0) x = cap_score(x, scoring.cap);
+    }
+}
+
 /* Of a lane's two rows. */
 template <int DH> struct running {
     int position[2];
-    float max[2], sum[2]; /* the sum of this lane's keys */
-    float out[DH / 8][4]; /* as the scores: dims 8 n + 2 (l % 4) and the next */
+    float max[2], sum[2];             /* the sum of this lane's keys */
+    float out[plan<DH>::DIMS / 8][4]; /* as the scores: dims 8 n + 2 (l % 4) and the next of the warp's share */
 };
 
 /* Scores of a tile at `first` into weights; what has been summed is scaled to the new maximum. `factor` is scale log2(e). */
@@ -130,7 +150,7 @@ __device__ __forceinline__ void update_softmax(float (&s)[plan<DH>::KEYS / 8][4]
         }
         r.max[row] = max, r.sum[row] = sum;
 #pragma unroll
-        for (int n = 0; n < DH / 8; n++) r.out[n][2 * row] *= keep, r.out[n][2 * row + 1] *= keep;
+        for (int n = 0; n < plan<DH>::DIMS / 8; n++) r.out[n][2 * row] *= keep, r.out[n][2 * row + 1] *= keep;
     }
 }
 
@@ -140,14 +160,14 @@ __device__ __forceinline__ void add_values(struct running<DH> &r, const float (&
                                            const T *values) {
     constexpr int KEYS = plan<DH>::KEYS, STRIDE = plan<DH>::STRIDE;
     const int lane = threadIdx.x % 32;
-    const T *b_row = values + lane % 16 * STRIDE + lane / 16 * 8;
+    const T *b_row = values + lane % 16 * STRIDE + lane / 16 * 8 + first_dim<DH>();
 #pragma unroll
     for (int k = 0; k < KEYS / 16; k++) {
         const uint32_t a[4] = {pack(s[2 * k][0], s[2 * k][1], T()), pack(s[2 * k][2], s[2 * k][3], T()),
                                pack(s[2 * k + 1][0], s[2 * k + 1][1], T()),
                                pack(s[2 * k + 1][2], s[2 * k + 1][3], T())};
 #pragma unroll
-        for (int n = 0; n < DH / 8; n += 2) {
+        for (int n = 0; n < plan<DH>::DIMS / 8; n += 2) {
             uint32_t b[4];
             load_transposed(b, b_row + k * 16 * STRIDE + n * 8);
             mma(r.out[n], a, b[0], b[1], T());
@@ -156,39 +176,52 @@ __device__ __forceinline__ void add_values(struct running<DH> &r, const float (&
     }
 }
 
-/* A row without a key, whose sum is 0, gives zeros. */
+/* A row without a key, whose sum is 0, gives zeros. `factor` brings maxima to scores times log2(e). */
 template <typename T, int DH>
 __device__ __forceinline__ void store(const struct running<DH> &r, const struct op_attention &op, int head,
-                                      int first_query, int count) {
+                                      int first_query, int count, float factor) {
     const int lane = threadIdx.x % 32, dh = op.head_dim, group = op.heads / op.kv_heads;
 #pragma unroll
     for (int row = 0; row < 2; row++) {
         float sum = r.sum[row] + __shfl_xor_sync(0xffffffffu, r.sum[row], 1);
         sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        const float share = sum == 0 ? 0.0f : 1.0f / sum;
         const int index = lane / 4 + 8 * row, query = first_query + index;
         if (index >= count) continue;
-        T *out = (T *)op.out + ((size_t)(query / group) * op.heads + head * group + query % group) * dh;
+        sum = add_sink<T>(op, head * group + query % group, sum, r.max[row] * factor);
+        const float share = 1.0f / sum;
+        T *out = (T *)op.out.data + ((size_t)(query / group) * op.heads + head * group + query % group) * dh;
 #pragma unroll
-        for (int n = 0; n < DH / 8; n++) {
-            int d = 8 * n + lane % 4 * 2;
-            if (d < dh) *(uint32_t *)(out + d) = pack(r.out[n][2 * row] * share, r.out[n][2 * row + 1] * share, T());
+        for (int n = 0; n < plan<DH>::DIMS / 8; n++) {
+            int d = first_dim<DH>() + 8 * n + lane % 4 * 2;
+            const float x = r.out[n][2 * row] * share, y = r.out[n][2 * row + 1] * share;
+            if (d < dh) *(uint32_t *)(out + d) = sum == 0 ? 0 : pack(x, y, T());
         }
     }
 }
 
+/* The largest position of rows [first, last]; those without one come last. By every warp. */
+__device__ __forceinline__ int last_position(const int *positions, int first, int last) {
+    int largest = -1;
+    for (int row = first + threadIdx.x % 32; row <= last; row += 32) largest = max(largest, positions[row]);
+    return __reduce_max_sync(0xffffffffu, largest);
+}
+
 /* grid (queries / QUERIES, HKV) */
 template <typename T, int DH>
-__global__ void __launch_bounds__(THREADS) prefill_attention_kernel(const struct op_attention op, float factor) {
+__global__ void __launch_bounds__(plan<DH>::THREADS)
+    prefill_attention_kernel(const struct op_attention op, struct scoring scoring) {
     constexpr int KEYS = plan<DH>::KEYS, STRIDE = plan<DH>::STRIDE;
     extern __shared__ __align__(16) unsigned char shared[];
     T *q = (T *)shared, *keys = q + QUERIES * STRIDE, *values = keys + KEYS * STRIDE;
-    const int group = op.heads / op.kv_heads, head = blockIdx.y, mine = threadIdx.x / 32 * 16;
+    const int group = op.heads / op.kv_heads, head = blockIdx.y, mine = threadIdx.x / 32 % WARPS * 16;
     const int first_query = (gridDim.x - 1 - blockIdx.x) * QUERIES;
     const int count = min(op.rows.q_len * group - first_query, (int)QUERIES);
     const int *positions = op.rows.positions;
-    const int nearest = positions[first_query / group], last = positions[(first_query + count - 1) / group];
+    const int first_row = first_query / group, last_row = (first_query + count - 1) / group;
+    const int nearest = positions[first_row], last = last_position(positions, first_row, last_row);
+    const bool has_padding = positions[last_row] < 0;
     const int oldest = op.window > 0 ? max(nearest - op.window + 1, 0) : 0;
+    const float factor = is_finished_early(scoring) ? 1.0f : scoring.factor;
     struct running<DH> r = {
         {-1, -1}, { -CUDART_INF_F, -CUDART_INF_F }
     };
@@ -201,36 +234,37 @@ __global__ void __launch_bounds__(THREADS) prefill_attention_kernel(const struct
     if (first <= last) load_tile<T, DH>(keys, op, op.kv.k, head, first, last);
     for (; first <= last; first += KEYS) {
         float s[KEYS / 8][4];
-        const bool is_edge = first + KEYS - 1 > nearest || (op.window > 0 && first <= last - op.window);
+        const bool is_edge = has_padding || first + KEYS - 1 > nearest || (op.window > 0 && first <= last - op.window);
         wait_for_copies(); /* keys are there, values are used up */
         load_tile<T, DH>(values, op, op.kv.v, head, first, last);
         score<T, DH>(s, q + mine * STRIDE, keys);
+        if (is_finished_early(scoring)) finish_scores(s, scoring);
         update_softmax<DH>(s, r, first, op.window, is_edge, factor);
         wait_for_copies(); /* values are there, keys are used up */
         if (first + KEYS <= last) load_tile<T, DH>(keys, op, op.kv.k, head, first + KEYS, last);
         add_values<T, DH>(r, s, values);
     }
-    store<T, DH>(r, op, head, first_query + mine, count - mine);
+    store<T, DH>(r, op, head, first_query + mine, count - mine, factor);
 }
 
 template <typename T, int DH> static int launch(struct stream *s, const struct op_attention *op) {
     const int queries = op->rows.q_len * (op->heads / op->kv_heads);
     const size_t shared = (size_t)plan<DH>::ROWS * plan<DH>::STRIDE * sizeof(T);
+    auto kernel = prefill_attention_kernel<T, DH>;
     if (shared > 48 << 10)
-        CUDA_TRY(cudaFuncSetAttribute(prefill_attention_kernel<T, DH>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      (int)shared));
-    const dim3 grid((queries + QUERIES - 1) / QUERIES, op->kv_heads);
-    prefill_attention_kernel<T, DH>
-        <<<grid, THREADS, shared, cuda_native(s)>>>(*op, op->scale * 1.44269504089f /* log2(e) */);
+        CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    kernel<<<dim3(ceil_div(queries, QUERIES), op->kv_heads), plan<DH>::THREADS, shared, cuda_native(s)>>>(
+        *op, scoring_of(op));
     return cuda_launched(s, "prefill attention", sizeof *op);
 }
 
 int cuda_prefill_attention(struct stream *s, const struct op_attention *op) {
-    return with_type(op->kv.type, [&](auto type) {
+    return with_type("attention", {op->kv, op->sinks, op->out}, [&](auto type) {
         typedef decltype(type) T;
         if (op->head_dim <= 32) return launch<T, 32>(s, op);
         if (op->head_dim <= 64) return launch<T, 64>(s, op);
         if (op->head_dim <= 128) return launch<T, 128>(s, op);
-        return launch<T, 256>(s, op);
+        if (op->head_dim <= 256) return launch<T, 256>(s, op);
+        return launch<T, 512>(s, op);
     });
 }

@@ -4,24 +4,47 @@
 
 #include "model/kernels/cuda/prefill.cuh"
 
-int prefill_product(struct stream *s, const struct rows *rows, const struct weight *w, const struct weight *second,
-                    const void *x, float beta, float *out, int stride, size_t apart) {
+int prefill_product(struct stream *s, const struct prefill_product *p) {
+    const struct weight *w = p->w, *second = p->second;
     if (second && second->data < w->data) { /* a batch counts upwards */
-        TRY(prefill_product(s, rows, w, nullptr, x, beta, out, stride, 0));
-        return prefill_product(s, rows, second, nullptr, x, beta, out + apart, stride, 0);
+        struct prefill_product alone = *p;
+        alone.second = nullptr;
+        TRY(prefill_product(s, &alone));
+        alone.w = second, alone.out += p->apart;
+        return prefill_product(s, &alone);
     }
-    const cudaDataType type = w->type == DTYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
-    const float one = 1;
+    const cudaDataType type = w->format == DTYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
+    const float beta = p->adds;
     const long long to_second = second ? (const uint16_t *)second->data - (const uint16_t *)w->data : 0;
-    int status =
-        cublasGemmStridedBatchedEx(cuda_blas(s), CUBLAS_OP_T, CUBLAS_OP_N, w->rows, prefill_padded(rows), w->cols, &one,
-                                   w->data, type, w->cols, to_second, x, type, w->cols, 0, &beta, out, CUDA_R_32F,
-                                   stride, (long long)apart, second ? 2 : 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    int status = cublasGemmStridedBatchedEx(cuda_blas(s), CUBLAS_OP_T, CUBLAS_OP_N, w->rows, prefill_padded(p->rows),
+                                            w->cols, &p->scale, w->data, type, w->cols, to_second, p->x, type, w->cols,
+                                            0, &beta, p->out, CUDA_R_32F, p->stride, (long long)p->apart,
+                                            second ? 2 : 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
     TRY(cuda_blas_check(status, "cublasGemmStridedBatchedEx"));
     return cuda_launched(s, "prefill product", 0);
 }
 
-/* x[t, :] += W h[t, :] */
+/* x[t, :] += scale bias, a block a row */
+template <typename T>
+__global__ void __launch_bounds__(BLOCK_THREADS) add_bias_kernel(float *x, const T *bias, float scale, int width) {
+    next_may_start();
+    inputs_are_ready();
+    for (int i = threadIdx.x; i < width; i += BLOCK_THREADS)
+        x[(size_t)blockIdx.x * width + i] += scale * to_float(bias[i]);
+}
+
+/* x[t, :] += scale (W h[t, :] + bias), or = */
 int cuda_prefill_project(struct stream *s, const struct op_project *op) {
-    return prefill_product(s, &op->rows, &op->w, nullptr, op->h, 1, op->x, op->w.rows, 0);
+    return with_type("project", {op->w, op->bias, op->h}, [&](auto type) {
+        typedef decltype(type) T;
+        struct prefill_product product = {};
+        product.rows = &op->rows, product.w = &op->w, product.x = op->h.data;
+        product.scale = op->scale, product.adds = !op->stores;
+        product.out = op->x, product.stride = op->w.rows;
+        TRY(prefill_product(s, &product));
+        if (!op->bias.data) return 0;
+        launch_dependent(s, add_bias_kernel<T>, dim3(rows_count(&op->rows)), BLOCK_THREADS, 0, 1, op->x,
+                         (const T *)op->bias.data, op->scale, op->w.rows);
+        return cuda_launched(s, "prefill bias", 24);
+    });
 }

@@ -26,41 +26,33 @@ template <typename T> struct matrix_rows {
     }
 };
 
-/* Sums of such a product into out [tokens, rows] f32, or onto what lies there: several loads in flight, then their stores. */
-template <bool ADD> struct matrix_sums {
-    float *out;
-    int rows;
-    template <typename Sum> __device__ void store(int group, int first_token, int tokens, Sum sum) const {
-        constexpr int FLIGHT = 8, TOKENS = PRODUCT_THREADS / PRODUCT_ROWS;
-        const int row = threadIdx.x % PRODUCT_ROWS, o = group * PRODUCT_ROWS + row;
-        if (o >= rows) return;
-        for (int first = threadIdx.x / PRODUCT_ROWS; first < tokens; first += FLIGHT * TOKENS) {
-            float *to = out + (size_t)(first_token + first) * rows + o, value[FLIGHT];
-#pragma unroll
-            for (int i = 0; i < FLIGHT; i++)
-                value[i] = ADD && first + i * TOKENS < tokens ? to[(size_t)i * TOKENS * rows] : 0.0f;
-#pragma unroll
-            for (int i = 0; i < FLIGHT; i++) {
-                const int t = first + i * TOKENS;
-                if (t >= tokens) break;
-                to[(size_t)i * TOKENS * rows] = ADD ? value[i] + sum(row, t) : sum(row, t);
-            }
-        }
+/* Groups of 8 rows of one matrix [rows, k] and the same 8 of another, NULL: none: what an activation takes of both meets in the
+ * epilogue. */
+template <typename T> struct paired_rows {
+    const T *gate, *up;
+    int rows, k;
+    __device__ const T *row(int group, int i) const {
+        const int o = group * PRODUCT_HALF + i % PRODUCT_HALF;
+        const T *from = i < PRODUCT_HALF ? gate : up;
+        return o < rows && from ? from + (size_t)o * k : nullptr;
     }
 };
 
 /* Widths that 16-byte loads cannot read: one warp a weight row and token, the same promise. */
+template <typename T> __device__ __forceinline__ float plain_sum(const T *row, const T *x, int k) {
+    float sum = 0;
+    for (int i = threadIdx.x % 32; i < k; i += 32) sum = fmaf(to_float(row[i]), to_float(x[i]), sum);
+    return warp_sum(sum);
+}
 template <typename T, typename Rows, typename Out>
 __global__ void __launch_bounds__(512) product_plain_kernel(Rows weights, const T *x, int k, Out out) {
     __shared__ float parts[PRODUCT_ROWS];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, token = blockIdx.y;
+    const int warp = threadIdx.x / 32, token = blockIdx.y;
     next_may_start();
     inputs_are_ready();
     const T *row = weights.row(blockIdx.x, warp);
-    float sum = 0;
-    for (int i = lane; row && i < k; i += 32) sum = fmaf(to_float(row[i]), to_float(x[(size_t)token * k + i]), sum);
-    sum = warp_sum(sum);
-    if (lane == 0) parts[warp] = sum;
+    const float sum = row ? plain_sum(row, x + (size_t)token * k, k) : 0.0f;
+    if (threadIdx.x % 32 == 0) parts[warp] = sum;
     __syncthreads();
     out.store(blockIdx.x, token, 1, [=](int r, int) { return parts[r]; });
 }
@@ -84,7 +76,7 @@ static int launch_many(struct stream *s, int groups, int tokens, int k, const T 
 
 /* `Rows` maps the 16 rows of a group to weights: const T *row(int group, int i), NULL past the end. `Out` takes the sums of a
  * group: store(group, first_token, tokens, sum) with float sum(int row, int token) for tokens after the first, called by
- * the first PRODUCT_THREADS threads of a block. */
+ * the first BLOCK_THREADS threads of a block. */
 template <typename T, typename Rows, typename Out>
 static int product(struct stream *s, const char *name, int groups, int tokens, int k, const T *x, Rows rows, Out out) {
     if (k % 8 != 0)

@@ -5,13 +5,69 @@
 #include <cooperative_groups.h>
 
 #include "model/kernels/cuda/product_mma.cuh"
+#include "model/kernels/cuda/tiles.cuh"
 
 enum { RING_CHUNKS = PRODUCT_PIECE / 8 };
 
 /* 16 bytes of a piece of rows: of odd rows in halves that are swapped, so that no two lanes of mma_half meet in a bank. */
-__device__ __forceinline__ uint4 *ring_chunk(unsigned char *matrix, int row, int chunk) {
-    return reinterpret_cast<uint4 *>(matrix) + row * RING_CHUNKS + (chunk ^ (row % 2 * 4));
+__device__ __forceinline__ int ring_place(int row, int chunk) {
+    return row * RING_CHUNKS + (chunk ^ (row % 2 * 4));
 }
+__device__ __forceinline__ uint4 *ring_chunk(unsigned char *matrix, int row, int chunk) {
+    return reinterpret_cast<uint4 *>(matrix) + ring_place(row, chunk);
+}
+
+/* A thread's share of its block's split: of each piece 8 numbers, the first of them at `start` in k. After the first `inside` of the
+ * split's pieces they lie past k: zeros, which are not read. */
+struct split_share {
+    int start, inside;
+    __device__ __forceinline__ split_share(int split, int k) {
+        const int pieces = piece_count(k);
+        start = split_start(split, pieces) + threadIdx.x % RING_CHUNKS * 8;
+        inside = min(pieces, (k - start + PRODUCT_PIECE - 1) / PRODUCT_PIECE);
+    }
+};
+
+/* What a thread copies of pieces of the weights into the ring of a Shape: 16 bytes of every COPY_ROWS-th row. Of rows past the
+ * last, whose sums nobody stores, the block's first is read in their place. */
+template <typename T, typename Shape> struct weight_copies {
+    static constexpr int COPY_ROWS = Shape::threads / RING_CHUNKS, COPIES = Shape::rows / COPY_ROWS;
+    const T *from[COPIES];
+    int inside;
+    template <typename Rows>
+    __device__ __forceinline__ weight_copies(const Rows &weights, int first_group, const split_share &share)
+        : inside(share.inside) {
+#pragma unroll
+        for (int i = 0; i < COPIES; i++) {
+            const int r = threadIdx.x / RING_CHUNKS + i * COPY_ROWS;
+            const T *row = weights.row(first_group + r / PRODUCT_ROWS, r % PRODUCT_ROWS);
+            from[i] = (row ? row : weights.row(first_group, 0)) + share.start;
+        }
+    }
+    __device__ __forceinline__ void copy(unsigned char *ring, int piece) const {
+        static_assert(COPY_ROWS % 2 == 0, "all of a thread's rows are odd, or none is");
+        uint4 *to = ring_chunk(ring + piece % Shape::stages * Shape::stage_bytes, threadIdx.x / RING_CHUNKS,
+                               threadIdx.x % RING_CHUNKS);
+#pragma unroll
+        for (int i = 0; i < COPIES; i++)
+            copy_async_ahead(to + i * COPY_ROWS * RING_CHUNKS, from[i] + piece * PRODUCT_PIECE, piece < inside);
+    }
+};
+
+/* The tokens [first, end) of a product, or as many of them as a block takes, whose rows lie one after the other in x [.., k]. A
+ * thread copies every STEP-th of them. */
+template <typename T, int STEP> struct tokens_in_order {
+    const T *x;
+    int mine; /* where in x its share of the first lies; launch_clusters sees to it that x has so few numbers */
+    int first, end, step;
+    __device__ __forceinline__ tokens_in_order(const T *x, int first, int end, int k, const split_share &share)
+        : x(x), mine((first + threadIdx.x / RING_CHUNKS) * k + share.start), first(first), end(end), step(STEP * k) {}
+    __device__ __forceinline__ int count(int most) const { return min(end - first, most); }
+    /* The i-th that the thread copies. */
+    __device__ __forceinline__ const T *find(int i, int piece) const {
+        return x + (mine + i * step + piece * PRODUCT_PIECE);
+    }
+};
 
 /* Sums of the splits of ROWS weight rows, added out of the shared memory of all blocks of a cluster. The work is cut into units
  * of a group of 16 rows and all or half of the columns, dealt in turn, as many to each block. */
@@ -57,7 +113,7 @@ template <int COLUMNS, int ROWS> struct cluster_sums {
         cluster.sync();
         for (int u = 0; u < units; u++) add(rank + u * PRODUCT_SPLITS, added[u]);
         cluster.sync();
-        if (threadIdx.x >= PRODUCT_THREADS) return;
+        if (threadIdx.x >= BLOCK_THREADS) return;
         for (int u = 0; u < units; u++) {
             const int unit = rank + u * PRODUCT_SPLITS, column = unit % cuts * unit_columns;
             out.store(first_group + unit / cuts, first_token + column, min(tokens - column, unit_columns),
@@ -67,10 +123,12 @@ template <int COLUMNS, int ROWS> struct cluster_sums {
 #endif
 };
 
-/* Launches a product by clusters whose blocks have the Shape's rows, columns, threads and ring. */
+/* Launches a product of all of x by clusters whose blocks have the Shape's rows, columns, threads and ring. */
 template <typename Shape, typename T, typename Rows, typename Out>
 static int launch_clusters(struct stream *s, void (*kernel)(Rows, const T *, int, int, Out), int groups, int tokens,
                            int k, const T *x, Rows rows, Out out) {
+    if ((int64_t)(tokens + 2 * Shape::columns) * k > INT32_MAX)
+        return err_set(ERR_INTERNAL, "a product of %d tokens of %d numbers", tokens, k);
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::ring_bytes));
     const int per_cluster = Shape::rows / PRODUCT_ROWS;
     dim3 grid((groups + per_cluster - 1) / per_cluster * PRODUCT_SPLITS,

@@ -2,8 +2,6 @@
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_MMA_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_MMA_CUH
 
-#include <climits>
-
 #include "model/kernels/cuda/common.cuh"
 
 enum {
@@ -11,9 +9,9 @@ enum {
     PRODUCT_ROWS = 16,               /* of weights, a group */
     PRODUCT_HALF = PRODUCT_ROWS / 2, /* rows of two matrices or places that make a group together */
     PRODUCT_PIECE = 64,              /* of k */
-    PRODUCT_UNIT = 4,                /* pieces */
-    PRODUCT_THREADS = 256
+    PRODUCT_UNIT = 4                 /* pieces */
 };
+static_assert(BLOCK_THREADS == PRODUCT_SPLITS * 32, "a warp a split");
 
 __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bf16) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -43,12 +41,9 @@ __device__ __forceinline__ int piece_count(int k) {
     constexpr int turn = PRODUCT_SPLITS * PRODUCT_PIECE * PRODUCT_UNIT;
     return (k + turn - 1) / turn * PRODUCT_UNIT;
 }
-/* Where in k a split begins; where its i-th piece does, past every k after the last. */
+/* Where in k a split begins. */
 __device__ __forceinline__ int split_start(int split, int pieces) {
     return split * pieces * PRODUCT_PIECE;
-}
-__device__ __forceinline__ int piece_start(int split, int i, int pieces) {
-    return i < pieces ? split_start(split, pieces) + i * PRODUCT_PIECE : INT_MAX / 2;
 }
 
 /* Adds the sums of the splits. */

@@ -12,7 +12,6 @@
 /* Blocks a multiprocessor; tokens that a block may normalise: each block does it again, so few; and the shared memory that they may
  * take, which every GPU has. */
 enum { NARROW_BLOCKS = 2, NARROW_NORMED = 2, NARROW_SHARED = 88 << 10 };
-static_assert((int)NORM_THREADS == (int)PRODUCT_THREADS, "a block of the product can normalise");
 
 /* Asks L2 for the whole line of 128 bytes, of which another load reads the rest next; 64 and 256 are slower on an H200. */
 __device__ __forceinline__ uint4 load_streamed(const void *address, bool wanted) {
@@ -24,6 +23,44 @@ __device__ __forceinline__ uint4 load_streamed(const void *address, bool wanted)
     return v;
 }
 
+/* A piece of a lane's two weight rows, of 64 of k: halves, rows. NULL: zeros. */
+template <typename T>
+__device__ __forceinline__ void fetch_piece(uint4 (&to)[2][2], const T *low, const T *high, int at, int k) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        to[h][0] = load_streamed(low + at + h * 32, low && at + h * 32 < k);
+        to[h][1] = load_streamed(high + at + h * 32, high && at + h * 32 < k);
+    }
+}
+
+/* A piece by all tokens, of which b(tile, at) gives a lane's 16 bytes. */
+template <typename T, int TILES, typename Tokens>
+__device__ __forceinline__ void multiply_piece(float (&c)[TILES][4], const uint4 (&a)[2][2], int at, Tokens b) {
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+        for (int tile = 0; tile < TILES; tile++) {
+            const uint4 x = b(tile, at + h * 32);
+            mma_half<T>(c[tile], a[h][0], a[h][1], x, 0);
+            mma_half<T>(c[tile], a[h][0], a[h][1], x, 1);
+        }
+}
+
+/* The sums of every split of a group, in shared memory: one to be filled while the other is read. */
+template <int TILES> struct narrow_sums {
+    float parts[2][PRODUCT_SPLITS][PRODUCT_ROWS][TILES * 8 + 1];
+    __device__ __forceinline__ void put(int turn, const float (&c)[TILES][4]) {
+        const int warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4, part = threadIdx.x % 4;
+#pragma unroll
+        for (int tile = 0; tile < TILES; tile++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) parts[turn][warp][row + j / 2 * 8][tile * 8 + part * 2 + j % 2] = c[tile][j];
+    }
+    __device__ __forceinline__ float sum(int turn, int row, int token) const {
+        return add_splits([&](int split) { return parts[turn][split][row][token]; });
+    }
+};
+
 /* Elements between tokens in shared memory: 64 bytes more, so that neighbours lie in other banks. */
 __host__ __device__ constexpr int staged_stride(int k) {
     return (k + PRODUCT_PIECE - 1) / PRODUCT_PIECE * PRODUCT_PIECE + 32;
@@ -31,7 +68,7 @@ __host__ __device__ constexpr int staged_stride(int k) {
 
 template <typename T> __device__ void stage_tokens(T *to, const T *x, int tokens, int k) {
     for (int token = 0; token < tokens; token++)
-        for (int i = threadIdx.x; i < k / 8; i += PRODUCT_THREADS)
+        for (int i = threadIdx.x; i < k / 8; i += BLOCK_THREADS)
             *((uint4 *)(to + (size_t)token * staged_stride(k)) + i) = *((const uint4 *)(x + (size_t)token * k) + i);
     __syncthreads();
 }
@@ -46,10 +83,10 @@ template <typename T> struct narrow_tokens {
 };
 
 template <typename T, int TILES, typename Rows, typename Out>
-__global__ void __launch_bounds__(PRODUCT_THREADS, NARROW_BLOCKS)
+__global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     narrow_product_kernel(Rows weights, int groups, narrow_tokens<T> in, int k, Out out) {
     constexpr int AHEAD = PRODUCT_UNIT, COLUMNS = TILES * 8;
-    __shared__ float parts[2][PRODUCT_SPLITS][PRODUCT_ROWS][COLUMNS + 1];
+    __shared__ narrow_sums<TILES> sums;
     extern __shared__ __align__(16) unsigned char shared[];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane / 4, part = lane % 4;
     const int first_token = blockIdx.y * COLUMNS, tokens = min(in.tokens - first_token, COLUMNS),
@@ -59,19 +96,11 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, NARROW_BLOCKS)
         low = group < groups ? weights.row(group, row) : nullptr;
         high = group < groups ? weights.row(group, row + 8) : nullptr;
     };
-    uint4 a[AHEAD][2][2]; /* pieces, halves of 32 of k, rows */
-    auto fetch = [&](uint4(&to)[2][2], int piece) {
-        int at = start + piece * PRODUCT_PIECE;
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            to[h][0] = load_streamed(low + at + h * 32, low && at + h * 32 < k);
-            to[h][1] = load_streamed(high + at + h * 32, high && at + h * 32 < k);
-        }
-    };
+    uint4 a[AHEAD][2][2];
     next_may_start();
     at_group(blockIdx.x);
 #pragma unroll
-    for (int i = 0; i < AHEAD; i++) fetch(a[i], i);
+    for (int i = 0; i < AHEAD; i++) fetch_piece(a[i], low, high, start + i * PRODUCT_PIECE, k);
     T *staged = (T *)shared;
     norm_memory<T> memory(staged + in.tokens * staged_stride(k), k);
     if (in.norm.x) memory.fetch(in.norm, k);
@@ -85,6 +114,10 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, NARROW_BLOCKS)
         if (!in.norm.x) stage_tokens(staged, x, tokens, k);
         x = staged;
     }
+    auto token_of = [&](int tile, int at) {
+        const int token = tile * 8 + row;
+        return token < tokens && at < k ? *(const uint4 *)(x + (size_t)token * stride + at) : make_uint4(0, 0, 0, 0);
+    };
     int turn = 0;
     for (int group = blockIdx.x; group < groups; group += gridDim.x, turn ^= 1) {
         float c[TILES][4] = {};
@@ -93,28 +126,13 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, NARROW_BLOCKS)
             if (last) at_group(group + gridDim.x);
 #pragma unroll
             for (int i = 0; i < AHEAD; i++) {
-                int at = start + (first + i) * PRODUCT_PIECE;
-#pragma unroll
-                for (int h = 0; h < 2; h++)
-#pragma unroll
-                    for (int tile = 0; tile < TILES; tile++) {
-                        int token = tile * 8 + row, from = at + h * 32;
-                        uint4 b = make_uint4(0, 0, 0, 0);
-                        if (token < tokens && from < k) b = *(const uint4 *)(x + (size_t)token * stride + from);
-                        mma_half<T>(c[tile], a[i][h][0], a[i][h][1], b, 0);
-                        mma_half<T>(c[tile], a[i][h][0], a[i][h][1], b, 1);
-                    }
-                fetch(a[i], last ? i : first + AHEAD + i);
+                multiply_piece<T, TILES>(c, a[i], start + (first + i) * PRODUCT_PIECE, token_of);
+                fetch_piece(a[i], low, high, start + (last ? i : first + AHEAD + i) * PRODUCT_PIECE, k);
             }
         }
-        float(*mine)[PRODUCT_ROWS][COLUMNS + 1] = parts[turn];
-#pragma unroll
-        for (int tile = 0; tile < TILES; tile++)
-#pragma unroll
-            for (int j = 0; j < 4; j++) mine[warp][row + j / 2 * 8][tile * 8 + part * 2 + j % 2] = c[tile][j];
+        sums.put(turn, c);
         __syncthreads();
-        out.store(group, first_token, tokens,
-                  [=](int r, int token) { return add_splits([=](int split) { return mine[split][r][token]; }); });
+        out.store(group, first_token, tokens, [&](int r, int token) { return sums.sum(turn, r, token); });
     }
 }
 
@@ -139,8 +157,8 @@ static int launch_narrow(struct stream *s, int groups, int tokens, int k, const 
     const size_t shared = norm ? staged_normed_bytes(tokens, k) : staged_bytes(groups, blocks, min(tokens, columns), k);
     narrow_tokens<T> in = {norm ? *norm : norm_rows<T>{}, x, tokens, shared > 0};
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    launch_sharing(s, kernel, dim3(blocks, (tokens + columns - 1) / columns), PRODUCT_THREADS, shared, 1,
-                   SHARED_PERCENT, rows, groups, in, k, out);
+    launch_sharing(s, kernel, dim3(blocks, (tokens + columns - 1) / columns), BLOCK_THREADS, shared, 1, SHARED_PERCENT,
+                   rows, groups, in, k, out);
     return 0;
 }
 

@@ -11,7 +11,6 @@
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_WGMMA_CUH
 
 #include "model/kernels/cuda/product_cluster.cuh"
-#include "model/kernels/cuda/tiles.cuh"
 
 /* The ring of a block, which later holds its sums. */
 template <int COLUMNS> struct hopper {
@@ -71,16 +70,18 @@ WGMMA(8, "m64n64k16", SUMS_0_15 ", " SUMS_16_23 ", " SUMS_24_31, "{%32, %33, %34
 #undef WGMMA_OF
 #undef SUMS_OF
 
-/* One piece of k: 64 weight rows, of which a lane reads `row` and `row + 8`, by all tokens. */
+/* One piece of k: 64 weight rows by all tokens. A lane's two rows lie 8 apart; its 16 bytes of the first 32 of k lie at `mine`
+ * (ring_place), those of the next 32 in the other half of the row. */
 template <typename T, int COLUMNS>
-__device__ __forceinline__ void wgmma_piece(float (&c)[COLUMNS / 8][4], unsigned char *weights, int row, int part) {
+__device__ __forceinline__ void wgmma_piece(float (&c)[COLUMNS / 8][4], unsigned char *weights, int mine) {
     typedef hopper<COLUMNS> shape;
     constexpr int N = COLUMNS <= 64 ? COLUMNS : COLUMNS % 64 == 0 ? 64 : 48, TILES = N / 8;
     const unsigned char *tokens = weights + shape::weight_bytes;
     uint32_t a[4][4];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const uint4 low = *ring_chunk(weights, row, h * 4 + part), high = *ring_chunk(weights, row + 8, h * 4 + part);
+        const uint4 *place = reinterpret_cast<const uint4 *>(weights) + (mine ^ h * 4);
+        const uint4 low = place[0], high = place[8 * RING_CHUNKS];
         a[2 * h][0] = low.x, a[2 * h][1] = high.x, a[2 * h][2] = low.y, a[2 * h][3] = high.y;
         a[2 * h + 1][0] = low.z, a[2 * h + 1][1] = high.z, a[2 * h + 1][2] = low.w, a[2 * h + 1][3] = high.w;
     }
@@ -93,81 +94,60 @@ __device__ __forceinline__ void wgmma_piece(float (&c)[COLUMNS / 8][4], unsigned
                   plane_pair(tokens + 2 * call * shape::plane_bytes + first * 16, shape::plane_bytes), T());
     wgmma_commit();
 }
-#endif
 
-template <typename T, int COLUMNS, typename Rows, typename Out>
-__global__ void __launch_bounds__(hopper<COLUMNS>::threads, hopper<COLUMNS>::blocks)
-    hopper_product_kernel(Rows weights, const T *x, int tokens, int k, Out out) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+/* The product of a block: `tokens` (tokens_in_order); before(), called when the first weights are on their way, waits for what
+ * they are. */
+template <typename T, int COLUMNS, typename Rows, typename Tokens, typename Before, typename Out>
+__device__ __forceinline__ void hopper_product(unsigned char *ring, const Rows &weights, int first_group, int split,
+                                               const split_share &share, const Tokens &tokens, int k, Before before,
+                                               const Out &out) {
     typedef hopper<COLUMNS> shape;
     constexpr int STAGES = shape::stages, COPY_ROWS = shape::threads / RING_CHUNKS,
                   HELD = (COLUMNS + COPY_ROWS - 1) / COPY_ROWS;
-    extern __shared__ __align__(128) unsigned char ring[];
-    const int split = blockIdx.x % PRODUCT_SPLITS,
-              first_group = blockIdx.x / PRODUCT_SPLITS * (shape::rows / PRODUCT_ROWS);
-    const int first_token = blockIdx.y * COLUMNS, pieces = piece_count(k);
+    const int pieces = piece_count(k);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane / 4, part = lane % 4;
     const int chunk = threadIdx.x % RING_CHUNKS, copy_row = threadIdx.x / RING_CHUNKS;
-
-    const T *from[shape::rows / COPY_ROWS];
-#pragma unroll
-    for (int i = 0; i < shape::rows / COPY_ROWS; i++) {
-        int r = copy_row + i * COPY_ROWS;
-        from[i] = weights.row(first_group + r / PRODUCT_ROWS, r % PRODUCT_ROWS);
-    }
-    auto copy_weights = [&](int piece) {
-        int at = piece_start(split, piece, pieces) + chunk * 8;
-        unsigned char *to = ring + piece % STAGES * shape::stage_bytes;
-#pragma unroll
-        for (int i = 0; i < shape::rows / COPY_ROWS; i++) {
-            bool wanted = from[i] && at < k;
-            copy_async_ahead(ring_chunk(to, copy_row + i * COPY_ROWS, chunk), wanted ? from[i] + at : x, wanted);
-        }
-    };
+    const weight_copies<T, shape> copies(weights, first_group, share);
     /* Tokens go by registers, a piece ahead: of 8 numbers of a token each pair goes to a plane of its own. */
     uint4 held[HELD];
+    const int count = tokens.count(COLUMNS) - copy_row,
+              place = chunk / 4 * 4 * shape::plane_bytes + chunk % 4 * 4 + copy_row * 16;
     auto load_tokens = [&](int piece) {
-        const int at = piece_start(split, piece, pieces) + chunk * 8,
-                  limit = at < k ? min(tokens - first_token, COLUMNS) : 0;
-        const T *its = x + (size_t)(first_token + copy_row) * k + at;
+        const int left = piece < share.inside ? count : 0;
 #pragma unroll
         for (int i = 0; i < HELD; i++)
-            held[i] = copy_row + i * COPY_ROWS < limit ? __ldcg((const uint4 *)(its + (size_t)i * COPY_ROWS * k))
-                                                       : make_uint4(0, 0, 0, 0);
+            held[i] = i * COPY_ROWS < left ? __ldcg((const uint4 *)tokens.find(i, piece)) : make_uint4(0, 0, 0, 0);
     };
     auto store_tokens = [&](int piece) {
-        unsigned char *to = ring + piece % STAGES * shape::stage_bytes + shape::weight_bytes +
-                            chunk / 4 * 4 * shape::plane_bytes + chunk % 4 * 4;
+        unsigned char *to = ring + piece % STAGES * shape::stage_bytes + shape::weight_bytes + place;
 #pragma unroll
         for (int i = 0; i < HELD; i++) {
-            const int column = copy_row + i * COPY_ROWS;
-            if (COLUMNS % COPY_ROWS != 0 && column >= COLUMNS) break;
+            if ((i + 1) * COPY_ROWS > COLUMNS && copy_row + i * COPY_ROWS >= COLUMNS) break;
             const uint32_t pair[4] = {held[i].x, held[i].y, held[i].z, held[i].w};
 #pragma unroll
             for (int j = 0; j < 4; j++)
-                *reinterpret_cast<uint32_t *>(to + j * shape::plane_bytes + column * 16) = pair[j];
+                *reinterpret_cast<uint32_t *>(to + j * shape::plane_bytes + i * COPY_ROWS * 16) = pair[j];
         }
     };
-    next_may_start();
 #pragma unroll
     for (int i = 0; i < STAGES - 1; i++) {
-        copy_weights(i);
+        copies.copy(ring, i);
         copies_commit_group();
     }
-    inputs_are_ready();
+    before();
     load_tokens(0);
     store_tokens(0);
     load_tokens(1);
 
-    const int my_row = warp * 16 + row;
+    const int my_row = warp * 16 + row, mine = ring_place(my_row, part);
     float c[COLUMNS / 8][4] = {};
     for (int piece = 0; piece < pieces; piece++) {
         copies_wait_group<STAGES - 2>();
         wgmma_wait(); /* for the piece before, whose place is filled next */
         show_to_wgmma();
         __syncthreads();
-        wgmma_piece<T, COLUMNS>(c, ring + piece % STAGES * shape::stage_bytes, my_row, part);
-        copy_weights(piece + STAGES - 1);
+        wgmma_piece<T, COLUMNS>(c, ring + piece % STAGES * shape::stage_bytes, mine);
+        copies.copy(ring, piece + STAGES - 1);
         copies_commit_group();
         store_tokens(piece + 1);
         load_tokens(piece + 2);
@@ -179,7 +159,23 @@ __global__ void __launch_bounds__(hopper<COLUMNS>::threads, hopper<COLUMNS>::blo
     cluster_sums<COLUMNS, shape::rows> sums(ring);
 #pragma unroll
     for (int tile = 0; tile < COLUMNS / 8; tile++) sums.put(my_row, tile * 8 + part * 2, c[tile]);
-    sums.store(split, first_group, first_token, min(tokens - first_token, COLUMNS), out);
+    sums.store(split, first_group, tokens.first, tokens.count(COLUMNS), out);
+}
+#endif
+
+template <typename T, int COLUMNS, typename Rows, typename Out>
+__global__ void __launch_bounds__(hopper<COLUMNS>::threads, hopper<COLUMNS>::blocks)
+    hopper_product_kernel(Rows weights, const T *x, int tokens, int k, Out out) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    typedef hopper<COLUMNS> shape;
+    extern __shared__ __align__(128) unsigned char ring[];
+    const int split = blockIdx.x % PRODUCT_SPLITS,
+              first_group = blockIdx.x / PRODUCT_SPLITS * (shape::rows / PRODUCT_ROWS);
+    const split_share share(split, k);
+    const tokens_in_order<T, shape::threads / RING_CHUNKS> mine(x, (int)blockIdx.y * COLUMNS, tokens, k, share);
+    next_may_start();
+    hopper_product<T, COLUMNS>(
+        ring, weights, first_group, split, share, mine, k, [] { inputs_are_ready(); }, out);
 #endif
 }
 

@@ -9,13 +9,11 @@
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_WIDE_CUH
 
 #include "model/kernels/cuda/product_cluster.cuh"
-#include "model/kernels/cuda/tiles.cuh"
-
-enum { WIDE_COPY_ROWS = PRODUCT_THREADS / RING_CHUNKS };
 
 /* The ring of one block, which later holds its sums. */
 template <int TILES> struct wide {
-    static constexpr int rows = 128, columns = TILES * 8, threads = PRODUCT_THREADS;
+    static constexpr int rows = 128, columns = TILES * 8, threads = BLOCK_THREADS;
+    static constexpr int blocks = TILES <= 4 ? 3 : TILES <= 16 ? 2 : 1; /* a multiprocessor */
     static constexpr int stages = TILES == 4 || TILES == 16 ? 3 : 4;
     static constexpr int stage_bytes = (rows + columns) * PRODUCT_PIECE * 2, ring_bytes = stages * stage_bytes;
     static_assert(cluster_sums<columns, rows>::bytes <= ring_bytes, "the sums fit in the ring");
@@ -49,50 +47,30 @@ __device__ __forceinline__ void wide_multiply(float (&c)[2][TILES / 2][4], unsig
     }
 }
 
-template <typename T, int TILES, typename Rows, typename Out>
-__global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
-                                                   : TILES <= 16 ? 2
-                                                                 : 1)
-    wide_product_kernel(Rows weights, const T *x, int tokens, int k, Out out) {
 #if __CUDA_ARCH__ >= 900 && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+/* The product of a block: `tokens` (tokens_in_order); before(), called when the first weights are on their way, waits for what
+ * they are. */
+template <typename T, int TILES, typename Rows, typename Tokens, typename Before, typename Out>
+__device__ __forceinline__ void wide_product(unsigned char *ring, const Rows &weights, int first_group, int split,
+                                             const split_share &share, const Tokens &tokens, int k, Before before,
+                                             const Out &out) {
     typedef wide<TILES> shape;
-    constexpr int STAGES = shape::stages, HALF = TILES / 2;
-    extern __shared__ __align__(128) unsigned char ring[];
-    const int split = blockIdx.x % PRODUCT_SPLITS,
-              first_group = blockIdx.x / PRODUCT_SPLITS * (shape::rows / PRODUCT_ROWS);
-    const int first_token = blockIdx.y * shape::columns;
+    constexpr int STAGES = shape::stages, HALF = TILES / 2, COPY_ROWS = shape::threads / RING_CHUNKS;
     const int pieces = piece_count(k);
     const int chunk = threadIdx.x % RING_CHUNKS, copy_row = threadIdx.x / RING_CHUNKS;
-
-    const T *from[shape::rows / WIDE_COPY_ROWS];
-#pragma unroll
-    for (int i = 0; i < shape::rows / WIDE_COPY_ROWS; i++) {
-        int r = copy_row + i * WIDE_COPY_ROWS;
-        from[i] = weights.row(first_group + r / PRODUCT_ROWS, r % PRODUCT_ROWS);
-    }
-    auto copy_weights = [&](int piece) {
-        int at = piece_start(split, piece, pieces) + chunk * 8;
-        unsigned char *to = ring + piece % STAGES * shape::stage_bytes;
-#pragma unroll
-        for (int i = 0; i < shape::rows / WIDE_COPY_ROWS; i++) {
-            bool wanted = from[i] && at < k;
-            copy_async_ahead(ring_chunk(to, copy_row + i * WIDE_COPY_ROWS, chunk), wanted ? from[i] + at : x, wanted);
-        }
-    };
+    const weight_copies<T, shape> copies(weights, first_group, share);
     auto copy_tokens = [&](int piece) {
-        int at = piece_start(split, piece, pieces) + chunk * 8;
         unsigned char *to = ring + piece % STAGES * shape::stage_bytes + shape::rows * PRODUCT_PIECE * 2;
 #pragma unroll
-        for (int i = 0; i < shape::columns / WIDE_COPY_ROWS; i++) {
-            int column = copy_row + i * WIDE_COPY_ROWS, token = first_token + column;
-            bool wanted = token < tokens && at < k;
-            copy_async_ahead(ring_chunk(to, column, chunk), wanted ? x + (size_t)token * k + at : x, wanted);
+        for (int i = 0; i < shape::columns / COPY_ROWS; i++) {
+            const int column = copy_row + i * COPY_ROWS;
+            const bool wanted = column < tokens.count(shape::columns) && piece < share.inside;
+            copy_async_ahead(ring_chunk(to, column, chunk), tokens.find(i, piece), wanted);
         }
     };
-    next_may_start();
 #pragma unroll
-    for (int i = 0; i < STAGES - 1; i++) copy_weights(i);
-    inputs_are_ready();
+    for (int i = 0; i < STAGES - 1; i++) copies.copy(ring, i);
+    before();
 #pragma unroll
     for (int i = 0; i < STAGES - 1; i++) {
         copy_tokens(i);
@@ -105,7 +83,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
     for (int piece = 0; piece < pieces; piece++) {
         copies_wait_group<STAGES - 2>();
         __syncthreads();
-        copy_weights(piece + STAGES - 1);
+        copies.copy(ring, piece + STAGES - 1);
         copy_tokens(piece + STAGES - 1);
         copies_commit_group();
         unsigned char *stage = ring + piece % STAGES * shape::stage_bytes;
@@ -120,7 +98,23 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, TILES <= 4    ? 3
 #pragma unroll
         for (int tile = 0; tile < HALF; tile++)
             sums.put(my_row + g * 16, (warp / 4 * HALF + tile) * 8 + part * 2, c[g][tile]);
-    sums.store(split, first_group, first_token, min(tokens - first_token, shape::columns), out);
+    sums.store(split, first_group, tokens.first, tokens.count(shape::columns), out);
+}
+#endif
+
+template <typename T, int TILES, typename Rows, typename Out>
+__global__ void __launch_bounds__(BLOCK_THREADS, wide<TILES>::blocks)
+    wide_product_kernel(Rows weights, const T *x, int tokens, int k, Out out) {
+#if __CUDA_ARCH__ >= 900 && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    typedef wide<TILES> shape;
+    extern __shared__ __align__(128) unsigned char ring[];
+    const int split = blockIdx.x % PRODUCT_SPLITS,
+              first_group = blockIdx.x / PRODUCT_SPLITS * (shape::rows / PRODUCT_ROWS);
+    const split_share share(split, k);
+    const tokens_in_order<T, shape::threads / RING_CHUNKS> mine(x, (int)blockIdx.y * shape::columns, tokens, k, share);
+    next_may_start();
+    wide_product<T, TILES>(
+        ring, weights, first_group, split, share, mine, k, [] { inputs_are_ready(); }, out);
 #endif
 }
 

@@ -9,7 +9,11 @@ int cuda_op_qkv(struct stream *, const struct op_qkv *);
 int cuda_op_attention(struct stream *, const struct op_attention *);
 bool cuda_attention_needs_partials(const struct device *, int head_dim);
 int cuda_op_project(struct stream *, const struct op_project *);
+int cuda_op_add_norm(struct stream *, const struct op_add_norm *);
 int cuda_op_gate_up(struct stream *, const struct op_gate_up *);
 int cuda_op_logits(struct stream *, const struct op_logits *);
+int cuda_op_route(struct stream *, const struct op_route *);
+int cuda_op_experts_up(struct stream *, const struct op_experts_up *);
+int cuda_op_experts_down(struct stream *, const struct op_experts_down *);
 
 #endif

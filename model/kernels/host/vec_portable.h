@@ -80,13 +80,6 @@ VEC float portable_scale(float y, float shifted) {
 VEC vec vec_scale(vec y, vec shifted) {
     VEC_EACH(portable_scale(y.lane[i], shifted.lane[i]));
 }
-/* Shifts exponent and mantissa into place and multiplies by 2^112, the difference of the biases: exact, for
- * subnormal numbers too. Infinity and NaN keep their mantissa and get f32's largest exponent. */
-VEC float portable_from_f16(uint16_t h) {
-    uint32_t magnitude = (uint32_t)(h & 0x7FFF) << 13, sign = (uint32_t)(h & 0x8000) << 16;
-    if (magnitude >= 0x0F800000u) return fmath_from_bits(sign | magnitude | 0x7F800000u);
-    return fmath_from_bits(sign | fmath_bits(fmath_from_bits(magnitude) * 0x1p112f));
-}
 VEC float portable_widen(const unsigned char *p, const enum dtype type) {
     float wide;
     uint16_t half;
@@ -95,7 +88,7 @@ VEC float portable_widen(const unsigned char *p, const enum dtype type) {
         return wide;
     }
     memcpy(&half, p, sizeof half);
-    return type == DTYPE_F16 ? portable_from_f16(half) : fmath_from_bits((uint32_t)half << 16);
+    return type == DTYPE_F16 ? fmath_from_f16(half) : fmath_from_bits((uint32_t)half << 16);
 }
 VEC vec vec_widen(const void *p, const enum dtype type) {
     const unsigned char *bytes = p;

@@ -1,0 +1,255 @@
+/* Products over the experts that the rows of a pass chose: only these experts' weights are read.
+ *
+ * An entry is a row and one of its choices, t * chosen + j. The device sorts entries by expert and cuts each expert's into tiles of
+ * up to 8, 16 or 64 (experts_up.cu). The grid is fixed when a graph is captured, so blocks that fill the GPU walk over as many
+ * tiles as there turn out to be, times groups of 16 weight rows. Tiles of one expert follow each other: its weights come from
+ * memory for the first and from L2 for the others.
+ * Numerics: an entry is a column of the instruction as a token is in product.cuh, its sums are cut and added as there: they depend
+ * on its row and its expert alone. */
+#ifndef DUET_MODEL_KERNELS_CUDA_EXPERTS_CUH
+#define DUET_MODEL_KERNELS_CUDA_EXPERTS_CUH
+
+#include "model/kernels/cuda/prefill.cuh"
+#include "model/kernels/cuda/product.cuh"
+
+enum { EXPERTS_MAX = 1024, ENTRIES_MAX = 1 << 16, TILE_MAX = 64 };
+
+/* Entries first, first + 1, ... of the sorted ones, all of one expert. Packed: 10 bits, 16 bits, 6 bits of count - 1. */
+struct tile {
+    int expert, first, count;
+};
+__device__ __forceinline__ int pack_tile(struct tile t) {
+    static_assert(EXPERTS_MAX == 1 << 10 && ENTRIES_MAX == 1 << 16 && TILE_MAX == 1 << 6, "32 bits");
+    return (int)((unsigned)t.expert << 22 | (unsigned)t.first << 6 | (unsigned)(t.count - 1));
+}
+__device__ __forceinline__ struct tile unpack_tile(int packed) {
+    return {(int)((unsigned)packed >> 22), packed >> 6 & (ENTRIES_MAX - 1), (packed & (TILE_MAX - 1)) + 1};
+}
+
+/* [0] the number of tiles, [1, 1 + entries) tiles, then the entries by expert, ascending. */
+struct expert_lists {
+    int32_t *at;
+    int entries;
+    __device__ __forceinline__ int32_t *tiles() const { return at + 1; }
+    __device__ __forceinline__ int32_t *sorted() const { return at + 1 + entries; }
+};
+
+/* Rows of x [.., k] that entries stand for: `each` entries share a row. */
+template <typename T> struct entry_rows {
+    const T *x;
+    struct expert_lists lists;
+    int each, k;
+    __device__ __forceinline__ int count() const { return lists.at[0]; }
+    __device__ __forceinline__ struct tile tile(int index) const { return unpack_tile(lists.tiles()[index]); }
+    __device__ __forceinline__ const T *row(int sorted) const {
+        return x + (size_t)(lists.sorted()[sorted] / each) * k;
+    }
+};
+
+/* `Rows` and `Out` of all kernels below are those of product() (product.cuh) once of(expert) has chosen; tokens are sorted entries. */
+
+template <typename T, int TILES, typename Rows, typename Out>
+__global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
+    narrow_experts_kernel(Rows weights, int groups, entry_rows<T> in, int k, Out out) {
+    constexpr int AHEAD = PRODUCT_UNIT;
+    __shared__ narrow_sums<TILES> sums;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane / 4, part = lane % 4;
+    const int pieces = piece_count(k), start = split_start(warp, pieces) + part * 8;
+    next_may_start();
+    inputs_are_ready();
+    const int units = in.count() * groups;
+    int unit = blockIdx.x;
+    if (unit >= units) return;
+    const T *low, *high;
+    auto at_unit = [&](int expert, int group) {
+        const auto rows = weights.of(expert);
+        low = rows.row(group, row), high = rows.row(group, row + 8);
+    };
+    struct tile now = in.tile(unit / groups);
+    at_unit(now.expert, unit % groups);
+    uint4 a[AHEAD][2][2];
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++) fetch_piece(a[i], low, high, start + i * PRODUCT_PIECE, k);
+    for (int turn = 0; unit < units; unit += gridDim.x, turn ^= 1) {
+        const int next_unit = unit + gridDim.x;
+        const struct tile next = in.tile(min(next_unit, units - 1) / groups);
+        const T *x[TILES];
+#pragma unroll
+        for (int tile = 0; tile < TILES; tile++) {
+            const int token = tile * 8 + row;
+            x[tile] = token < now.count ? in.row(now.first + token) : nullptr;
+        }
+        auto token_of = [&](int tile, int at) {
+            return x[tile] && at < k ? *(const uint4 *)(x[tile] + at) : make_uint4(0, 0, 0, 0);
+        };
+        float c[TILES][4] = {};
+        for (int first = 0; first < pieces; first += AHEAD) {
+            const bool last = first + AHEAD >= pieces;
+            if (last) at_unit(next.expert, next_unit % groups);
+            if (last && next_unit >= units) low = high = nullptr;
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++) {
+                multiply_piece<T, TILES>(c, a[i], start + (first + i) * PRODUCT_PIECE, token_of);
+                fetch_piece(a[i], low, high, start + (last ? i : first + AHEAD + i) * PRODUCT_PIECE, k);
+            }
+        }
+        sums.put(turn, c);
+        __syncthreads();
+        out.of(now.expert).store(unit % groups, now.first, now.count, [&](int r, int token) {
+            return sums.sum(turn, r, token);
+        });
+        now = next;
+    }
+}
+
+/* What tokens_in_order is to all rows of x: those of a tile that a thread copies, of COPIES. */
+template <typename T, int STEP, int COPIES> struct tokens_of_tile {
+    const T *rows[COPIES];
+    int first, number;
+    __device__ __forceinline__ tokens_of_tile(const entry_rows<T> &in, const struct tile &tile,
+                                              const split_share &share)
+        : first(tile.first), number(tile.count) {
+#pragma unroll
+        for (int i = 0; i < COPIES; i++) {
+            const int column = threadIdx.x / RING_CHUNKS + i * STEP;
+            rows[i] = (column < number ? in.row(first + column) : in.x) + share.start;
+        }
+    }
+    __device__ __forceinline__ int count(int) const {
+        return number;
+    }
+    __device__ __forceinline__ const T *find(int i, int piece) const {
+        return rows[i] + piece * PRODUCT_PIECE;
+    }
+};
+
+/* Many rows: clusters of 8 blocks walk over tiles and as many weight rows as a cluster of the Shape owns. multiply(weights,
+ * first_group, split, share, tokens, out) is the product of one. */
+template <typename Shape, typename T, typename Rows, typename Out, typename Multiply>
+__device__ __forceinline__ void walk_tiles(const Rows &weights, int groups, const entry_rows<T> &in, const Out &out,
+                                           Multiply multiply) {
+    constexpr int STEP = Shape::threads / RING_CHUNKS, GROUPS = Shape::rows / PRODUCT_ROWS;
+    const int parts = ceil_div(groups, GROUPS), units = in.count() * parts, split = blockIdx.x % PRODUCT_SPLITS;
+    const split_share share(split, in.k);
+    for (int unit = blockIdx.x / PRODUCT_SPLITS; unit < units; unit += gridDim.x / PRODUCT_SPLITS) {
+        const struct tile tile = in.tile(unit / parts);
+        const tokens_of_tile<T, STEP, ceil_div(Shape::columns, STEP)> tokens(in, tile, share);
+        multiply(weights.of(tile.expert), unit % parts * GROUPS, split, share, tokens, out.of(tile.expert));
+        __syncthreads(); /* the sums, which lie in the ring, are stored */
+    }
+}
+
+enum { CLUSTER_TILES = TILE_MAX / 8, CLUSTER_BLOCKS = 2 /* a multiprocessor */ };
+
+template <typename T, typename Rows, typename Out>
+__global__ void __launch_bounds__(hopper<TILE_MAX>::threads, CLUSTER_BLOCKS)
+    hopper_experts_kernel(Rows weights, int groups, entry_rows<T> in, int k, Out out) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    extern __shared__ __align__(128) unsigned char ring[];
+    next_may_start();
+    inputs_are_ready();
+    walk_tiles<hopper<TILE_MAX>>(weights, groups, in, out,
+                                 [&](auto rows, int group, int split, const split_share &share, auto tokens, auto to) {
+                                     hopper_product<T, TILE_MAX>(
+                                         ring, rows, group, split, share, tokens, k, [] {}, to);
+                                 });
+#endif
+}
+
+template <typename T, typename Rows, typename Out>
+__global__ void __launch_bounds__(BLOCK_THREADS, CLUSTER_BLOCKS)
+    wide_experts_kernel(Rows weights, int groups, entry_rows<T> in, int k, Out out) {
+#if __CUDA_ARCH__ >= 900 && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    extern __shared__ __align__(128) unsigned char ring[];
+    next_may_start();
+    inputs_are_ready();
+    walk_tiles<wide<CLUSTER_TILES>>(
+        weights, groups, in, out, [&](auto rows, int group, int split, const split_share &share, auto tokens, auto to) {
+            wide_product<T, CLUSTER_TILES>(
+                ring, rows, group, split, share, tokens, k, [] {}, to);
+        });
+#endif
+}
+
+/* Widths that 16-byte loads cannot read, as product_plain_kernel. grid (groups, tiles at most) */
+template <typename T, typename Rows, typename Out>
+__global__ void __launch_bounds__(512) plain_experts_kernel(Rows weights, int, entry_rows<T> in, int k, Out out) {
+    __shared__ float parts[PRODUCT_ROWS];
+    const int warp = threadIdx.x / 32;
+    next_may_start();
+    inputs_are_ready();
+    if ((int)blockIdx.y >= in.count()) return;
+    const struct tile tile = in.tile(blockIdx.y);
+    const T *row = weights.of(tile.expert).row(blockIdx.x, warp);
+    for (int token = 0; token < tile.count; token++) {
+        const float sum = row ? plain_sum(row, in.row(tile.first + token), k) : 0.0f;
+        if (threadIdx.x % 32 == 0) parts[warp] = sum;
+        __syncthreads();
+        out.of(tile.expert).store(blockIdx.x, tile.first + token, 1, [=](int r, int) { return parts[r]; });
+        __syncthreads();
+    }
+}
+
+/* How wide tiles are: what the kernels below take. By the rows of a pass and the model, so that passes of one kernel class
+ * (table.cu) agree. */
+static inline int tile_columns(const struct stream *s, const struct rows *rows, int experts, int chosen) {
+    enum { FEW = 8, MANY = 128, ROWS_OF_MANY = 8 /* of an expert, in a pass of more than MANY rows, on average */ };
+    const int count = rows->prefill ? prefill_padded(rows) : rows_count(rows);
+    if (count <= FEW) return 8;
+    return count > MANY && cuda_takes_clusters(s->device) && MANY * chosen >= ROWS_OF_MANY * experts ? TILE_MAX : 16;
+}
+
+static inline int tiles_at_most(int entries, int experts, int columns) {
+    return entries / columns + min(entries, experts);
+}
+
+/* `tiles` is how many there may be. */
+template <typename Shape, typename T, typename Rows, typename Out>
+static int launch_expert_clusters(struct stream *s, void (*kernel)(Rows, int, entry_rows<T>, int, Out), int groups,
+                                  int tiles, int k, entry_rows<T> in, Rows rows, Out out) {
+    enum { ROUNDS = 4 }; /* clusters for each that runs at once, so that the last ones end together */
+    const int room = CLUSTER_BLOCKS * cuda_multiprocessors(s->device) / PRODUCT_SPLITS,
+              units = tiles * ceil_div(groups, Shape::rows / PRODUCT_ROWS);
+    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::ring_bytes));
+    launch_dependent(s, kernel, dim3(min(units, ROUNDS * room) * PRODUCT_SPLITS), Shape::threads, Shape::ring_bytes,
+                     PRODUCT_SPLITS, rows, groups, in, k, out);
+    return 0;
+}
+
+template <typename T, typename Rows, typename Out>
+static int experts_product(struct stream *s, const char *name, int groups, int tiles, int columns, int k,
+                           entry_rows<T> in, Rows rows, Out out) {
+    const dim3 blocks(min(groups * tiles, NARROW_BLOCKS * cuda_multiprocessors(s->device)));
+    if (k % 8 != 0)
+        launch_dependent(s, plain_experts_kernel<T, Rows, Out>, dim3(groups, tiles), 512, 0, 1, rows, groups, in, k,
+                         out);
+    else if (columns == 8)
+        launch_sharing(s, narrow_experts_kernel<T, 1, Rows, Out>, blocks, BLOCK_THREADS, 0, 1, SHARED_PERCENT, rows,
+                       groups, in, k, out);
+    else if (columns == 16)
+        launch_sharing(s, narrow_experts_kernel<T, 2, Rows, Out>, blocks, BLOCK_THREADS, 0, 1, SHARED_PERCENT, rows,
+                       groups, in, k, out);
+    else if (cuda_has_wgmma(s->device))
+        TRY((launch_expert_clusters<hopper<TILE_MAX>>(s, hopper_experts_kernel<T, Rows, Out>, groups, tiles, k, in,
+                                                      rows, out)));
+    else
+        TRY((launch_expert_clusters<wide<CLUSTER_TILES>>(s, wide_experts_kernel<T, Rows, Out>, groups, tiles, k, in,
+                                                         rows, out)));
+    return cuda_launched(s, name, sizeof rows + sizeof in + sizeof out + 8);
+}
+
+/* A pointer to what expert 0 has, NULL if absent, moved to what another has. */
+template <typename T> __device__ __forceinline__ const T *of_expert(const T *first, int64_t apart, int expert) {
+    return first ? first + expert * apart : nullptr;
+}
+template <typename T> static const T *first_expert(const struct experts &e) {
+    return e.each ? (const T *)e.each[0].data : nullptr;
+}
+
+static inline int check_experts(const char *op, int entries, int experts, int chosen) {
+    if (chosen >= 1 && chosen <= experts && experts <= EXPERTS_MAX && entries <= ENTRIES_MAX) return 0;
+    return err_set(ERR_INTERNAL, "%s: %d of %d experts for each of %d rows", op, chosen, experts,
+                   chosen > 0 ? entries / chosen : 0);
+}
+
+#endif

@@ -1,0 +1,124 @@
+/* Heads of q, k and v from their sums: bias where the product did not add it, norm, rotation; q in place, k and v to the pages in
+ * 16 bit. A warp a row and head. Norms of all heads at once come before, as kernels that normalise rows. */
+#include "model/kernels/cuda/heads.cuh"
+
+#include "model/kernels/cuda/add_norm.cuh"
+
+enum { WARPS = BLOCK_THREADS / 32 };
+
+/* One of the three kinds of heads: what of the op is about it. */
+template <typename T> struct head_kind {
+    const T *bias, *norm; /* may be NULL */
+    float offset, eps;
+    bool is_normed, is_rotated;
+};
+template <typename T> struct finish {
+    struct rows rows;
+    struct rope rope;
+    struct head_kind<T> of_q, of_k, of_v;
+    int heads, kv_heads, head_dim, all; /* all: heads and, of each row, key and value heads */
+    bool v_is_k;
+    float *q, *kv_rows;
+    void *k, *v;
+};
+
+/* Its factors are what does not depend on the position, and asked for first. HELD pairs of dims a lane. */
+template <typename T, int HELD>
+__global__ void __launch_bounds__(BLOCK_THREADS) finish_kernel(const struct finish<T> op, int count) {
+    next_may_start();
+    const int lane = threadIdx.x % 32, dh = op.head_dim, half = dh / 2, index = blockIdx.x * WARPS + threadIdx.x / 32;
+    const int row = index / op.all, head = index % op.all, kv_head = (head - op.heads) % op.kv_heads;
+    const bool is_q = head < op.heads, is_v = head >= op.heads + op.kv_heads;
+    const struct head_kind<T> kind = is_q ? op.of_q : is_v ? op.of_v : op.of_k;
+    const T *bias = kind.bias ? kind.bias + (is_q ? head : kv_head) * dh : nullptr;
+    float factor_a[HELD], factor_b[HELD], bias_a[HELD], bias_b[HELD];
+    auto first_of = [&](int j) { return rope_dim(&op.rope, dh, lane + 32 * j, 0); };
+    auto second_of = [&](int j) { return rope_dim(&op.rope, dh, lane + 32 * j, 1); };
+#pragma unroll
+    for (int j = 0; j < HELD; j++) {
+        const bool is_there = lane + 32 * j < half;
+        factor_a[j] = is_there && kind.norm ? to_float(kind.norm[first_of(j)]) + kind.offset : 1.0f;
+        factor_b[j] = is_there && kind.norm ? to_float(kind.norm[second_of(j)]) + kind.offset : 1.0f;
+        bias_a[j] = is_there && bias ? to_float(bias[first_of(j)]) : 0.0f;
+        bias_b[j] = is_there && bias ? to_float(bias[second_of(j)]) : 0.0f;
+    }
+    inputs_are_ready();
+    if (row >= count) return;
+    const int position = op.rows.positions[row], slot = op.rows.row_slot[row / op.rows.q_len];
+    float *in = is_q ? op.q + ((size_t)row * op.heads + head) * dh
+                     : op.kv_rows + ((size_t)row * 2 * op.kv_heads + (op.v_is_k ? kv_head : head - op.heads)) * dh;
+    float a[HELD], b[HELD], sum = 0;
+#pragma unroll
+    for (int j = 0; j < HELD; j++) {
+        const bool is_there = lane + 32 * j < half;
+        a[j] = is_there ? in[first_of(j)] + bias_a[j] : 0.0f;
+        b[j] = is_there ? in[second_of(j)] + bias_b[j] : 0.0f;
+    }
+    const int page =
+        position < 0 || is_q ? 0 : op.rows.page_table[(size_t)slot * op.rows.pages_per_slot + position / KV_PAGE];
+    float2 turn[HELD];
+    const float2 *turns = kind.is_rotated ? turns_of(op.rope, op.rows, row, position, dh) : nullptr;
+#pragma unroll
+    for (int j = 0; j < HELD; j++) turn[j] = turns && lane + 32 * j < half ? turns[lane + 32 * j] : make_float2(1, 0);
+    if (kind.is_normed) {
+#pragma unroll
+        for (int j = 0; j < HELD; j++) sum = fmaf(b[j], b[j], fmaf(a[j], a[j], sum));
+        const float scale = 1.0f / sqrtf(warp_sum(sum) / (float)dh + kind.eps);
+#pragma unroll
+        for (int j = 0; j < HELD; j++) a[j] *= scale * factor_a[j], b[j] *= scale * factor_b[j];
+    }
+    T *cache = kv_cell<T>(is_v ? op.v : op.k, op.kv_heads, dh, page, kv_head, row, position);
+#pragma unroll
+    for (int j = 0; j < HELD; j++) {
+        if (lane + 32 * j >= half) break;
+        if (turns) rotate(a[j], b[j], turn[j]);
+        if (is_q)
+            in[first_of(j)] = a[j], in[second_of(j)] = b[j];
+        else
+            cache[first_of(j)] = from_float<T>(a[j]), cache[second_of(j)] = from_float<T>(b[j]);
+    }
+}
+
+template <typename T>
+static struct head_kind<T> kind_of(const struct weight *bias, const struct norm &norm, bool is_rotated) {
+    const bool is_normed = norm.kind == NORM_RMS;
+    return {bias ? (const T *)bias->data : nullptr,
+            is_normed ? (const T *)norm.weight.data : nullptr,
+            norm.offset,
+            norm.eps,
+            is_normed,
+            is_rotated};
+}
+
+/* q and k in place, each row of all heads as one; their kinds are then normed. */
+template <typename T>
+static int norm_all_heads(struct stream *s, const struct op_qkv *op, struct finish<T> *finish) {
+    const int count = rows_count(&op->rows), q = op->heads * op->head_dim, kv = op->kv_heads * op->head_dim;
+    finish->of_q.is_normed = finish->of_k.is_normed = false;
+    finish->of_q.norm = finish->of_k.norm = nullptr;
+    if (op->q_norm.kind == NORM_RMS)
+        TRY(add_norm<T>(s, {rows_to_norm<T>(op->q, op->q_norm), op->q, nullptr, 1, 1, true}, count, q));
+    if (!op->wk.data || op->k_norm.kind != NORM_RMS) return 0;
+    return add_norm<T>(s, {rows_to_norm<T>(op->kv_rows, op->k_norm, 2), op->kv_rows, nullptr, 1, 1, true}, count, kv);
+}
+
+int cuda_finish_heads(struct stream *s, const struct op_qkv *op, bool adds_bias) {
+    if (op->head_dim > 512 || op->head_dim % 2 != 0)
+        return err_set(ERR_UNSUPPORTED, "qkv: heads of %d dimensions", op->head_dim);
+    return with_type("qkv", {op->wq, op->bq, op->bk, op->bv, op->q_norm, op->k_norm, op->v_norm}, [&](auto type) {
+        typedef decltype(type) T;
+        const bool turns = op->rope.table != NULL, v_is_k = !op->wv.data;
+        const struct weight *bv = v_is_k ? &op->bk : &op->bv;
+        struct finish<T> finish = {
+            op->rows, op->rope, kind_of<T>(adds_bias ? &op->bq : nullptr, op->q_norm, turns),
+                kind_of<T>(adds_bias ? &op->bk : nullptr, op->k_norm, turns),
+                kind_of<T>(adds_bias ? bv : nullptr, op->v_norm, false), op->heads, op->kv_heads, op->head_dim,
+                op->heads + (op->wk.data ? 2 * op->kv_heads : 0), v_is_k, op->q, op->kv_rows, op->kv.k, op->kv.v
+        };
+        if (op->norms_all_heads) TRY(norm_all_heads(s, op, &finish));
+        const int count = rows_count(&op->rows), blocks = ceil_div(count * finish.all, WARPS);
+        auto kernel = op->head_dim <= 256 ? finish_kernel<T, 4> : finish_kernel<T, 8>;
+        launch_dependent(s, kernel, dim3(blocks), BLOCK_THREADS, 0, 1, finish, count);
+        return cuda_launched(s, "heads", sizeof finish + 4);
+    });
+}

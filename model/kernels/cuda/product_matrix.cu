@@ -1,0 +1,51 @@
+/* The product of one matrix into f32: bias, scale, cap and the residual add are its epilogue. x is 16 bit. */
+#include "model/kernels/cuda/product_matrix.h"
+
+#include "model/kernels/cuda/product.cuh"
+
+/* Several loads in flight, then their stores. */
+template <typename T> struct matrix_sums {
+    float *out;
+    const T *bias; /* may be NULL */
+    int rows;
+    bool adds; /* not with a cap */
+    float scale, cap;
+    template <typename Sum> __device__ void store(int group, int first_token, int tokens, Sum sum) const {
+        constexpr int FLIGHT = 8, TOKENS = BLOCK_THREADS / PRODUCT_ROWS;
+        const int row = threadIdx.x % PRODUCT_ROWS, o = group * PRODUCT_ROWS + row;
+        if (o >= rows) return;
+        const float added = bias ? to_float(bias[o]) : 0.0f;
+        for (int first = threadIdx.x / PRODUCT_ROWS; cap == 0 && first < tokens; first += FLIGHT * TOKENS) {
+            float *to = out + (size_t)(first_token + first) * rows + o, value[FLIGHT];
+#pragma unroll
+            for (int i = 0; i < FLIGHT; i++)
+                value[i] = adds && first + i * TOKENS < tokens ? to[(size_t)i * TOKENS * rows] : 0.0f;
+#pragma unroll
+            for (int i = 0; i < FLIGHT; i++) {
+                const int t = first + i * TOKENS;
+                if (t >= tokens) break;
+                to[(size_t)i * TOKENS * rows] = value[i] + (sum(row, t) + added) * scale;
+            }
+        }
+#pragma unroll 1
+        for (int t = threadIdx.x / PRODUCT_ROWS; cap != 0 && t < tokens; t += TOKENS)
+            out[(size_t)(first_token + t) * rows + o] = soft_cap((sum(row, t) + added) * scale, cap);
+    }
+};
+
+int cuda_matrix_product(struct stream *s, const struct matrix_product *p) {
+    const int groups = ceil_div(p->w->rows, PRODUCT_ROWS), k = p->w->cols;
+    const struct norm none = {};
+    return with_type(p->name, {*p->w, *p->bias, p->norm ? *p->norm : none, p->x}, [&](auto type) {
+        typedef decltype(type) T;
+        T *x = (T *)p->x.data;
+        matrix_rows<T> rows = {(const T *)p->w->data, p->w->rows, k};
+        matrix_sums<T> sums = {p->out, (const T *)p->bias->data, p->w->rows, p->adds, p->scale, p->cap};
+        if (!p->rows) return product<T>(s, p->name, groups, p->columns, k, x, rows, sums);
+        norm_rows<T> norm_of = rows_to_norm<T>(p->rows, *p->norm, p->step, p->first);
+        if (p->columns == p->tokens)
+            return product_of_norm<T>(s, p->name, groups, p->tokens, k, norm_of, x, rows, sums);
+        TRY(norm(s, norm_of, x, p->tokens, k));
+        return product<T>(s, p->name, groups, p->columns, k, x, rows, sums);
+    });
+}

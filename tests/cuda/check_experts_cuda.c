@@ -1,0 +1,220 @@
+/* The ops of experts on a GPU: against the host's, and of rows that choose alike, differently, or nobody. A row's numbers are its
+ * own, and experts that nobody chose are not read. */
+#include <string.h>
+
+#include "tests/cuda/op_bench.h"
+#include "tests/support.h"
+
+/* --- against the host ------------------------------------------------------------------------------------- */
+
+/* Of the same logits the same experts, exactly; in every other pass of few values, with ties. */
+static void check_route(struct bench *b) {
+    const struct mini_shape *s = &b->host.shape;
+    static int32_t ids[ROWS_MAX * 64];
+    const size_t entries = (size_t)b->count * (size_t)s->chosen;
+    struct op_route host = mini_route(&b->host, bench_host_rows(b)), gpu = mini_route(&b->twin, bench_gpu_rows(b));
+    bench_share_floats(b, b->host.router_logits, b->twin.router_logits, b->count, s->experts);
+    for (int i = 0; b->count % 2 && i < b->count * s->experts; i++)
+        b->host.router_logits[i] = (float)lab_pick(&b->lab, -1, 2);
+    gpu_put(&b->gpu, b->twin.router_logits, b->host.router_logits,
+            (size_t)b->count * (size_t)s->experts * sizeof(float));
+    ck_ok(ops_host()->route(b->lab.stream, &host));
+    ck_ok(ops_cuda()->route(b->gpu.lab.stream, &gpu));
+    gpu_get(&b->gpu, ids, gpu.ids, entries * sizeof *ids);
+    for (size_t i = 0; i < entries; i++)
+        require(ids[i] == host.ids[i], "%s, pass %d x %d: choice %zu is %d, expected %d", s->name ? s->name : "a shape",
+                b->batch, b->q_len, i, ids[i], host.ids[i]);
+    b->is_exact = true;
+    bench_compare(b, "expert weights", gpu.weights, DTYPE_F32, host.weights, b->count, s->chosen, false);
+    b->is_exact = false;
+    /* sums of the products that follow stay of order 1 */
+    for (size_t i = 0; i < entries; i++) host.weights[i] = lab_random(&b->lab) / (float)s->chosen;
+    gpu_put(&b->gpu, gpu.weights, host.weights, entries * sizeof(float));
+}
+
+static void check_experts(struct bench *b) {
+    const struct mini_shape *s = &b->host.shape;
+    struct op_experts_up up = mini_experts_up(&b->host, bench_host_rows(b)),
+                         gpu_up = mini_experts_up(&b->twin, bench_gpu_rows(b));
+    struct op_experts_down down = mini_experts_down(&b->host, bench_host_rows(b)),
+                           gpu_down = mini_experts_down(&b->twin, bench_gpu_rows(b));
+    check_route(b);
+    bench_share_floats(b, b->host.x, b->twin.x, b->count, s->width);
+    ck_ok(ops_host()->experts_up(b->lab.stream, &up));
+    ck_ok(ops_cuda()->experts_up(b->gpu.lab.stream, &gpu_up));
+    b->is_gate = true;
+    bench_compare(b, "experts_up", gpu_up.h.data, s->type, up.h.data, b->count, s->chosen * s->hidden, true);
+    b->is_gate = false;
+    bench_share_halves(b, down.h.data, gpu_down.h.data, b->count, s->chosen * s->hidden);
+    bench_share_floats(b, down.x, gpu_down.x, b->count, s->width);
+    ck_ok(ops_host()->experts_down(b->lab.stream, &down));
+    ck_ok(ops_cuda()->experts_down(b->gpu.lab.stream, &gpu_down));
+    bench_compare(b, "experts_down", gpu_down.x, DTYPE_F32, down.x, b->count, s->width, false);
+}
+
+static const int passes[][2] = {{1, 1}, {2, 5}, {8, 2}, {17, 1}, {10, 9}, {16, 8}, {1, 129}, {17, 16}, {1, 512}};
+enum { PASSES = sizeof passes / sizeof *passes, RANDOM_SHAPES = 28, FIRST_RANDOM = 12 };
+
+/* Of every kernel: few rows, more of them, tiles after tiles, and a chunk of prefill. */
+static void check_passes(struct bench *b) {
+    for (int p = 0; p < PASSES; p++) {
+        if (passes[p][0] >= b->host.shape.slots || (test_is_small() && p % 3 != 1)) continue;
+        b->prefill = false;
+        bench_set_pass(b, passes[p][0], passes[p][1]);
+        check_experts(b);
+        b->prefill = passes[p][0] == 1;
+        if (b->prefill) check_experts(b);
+    }
+}
+
+/* Loop index: the shape, first all in bf16, then in f16. */
+START_TEST(experts_agree_with_the_host)
+{
+    static struct bench b;
+    const struct mini_shape shape = bench_shape(_i);
+    if (shape.experts == 0) return;
+    lab_open(&b.lab, 0);
+    bench_open(&b, shape, false);
+    check_passes(&b);
+    bench_close(&b);
+}
+END_TEST
+
+/* Loop index: the shape. */
+START_TEST(experts_agree_with_the_host_for_random_shapes)
+{
+    static struct bench b;
+    if (test_is_small()) return;
+    lab_open(&b.lab, 0);
+    b.lab.draws = (uint64_t)(_i + FIRST_RANDOM) << 32;
+    bench_open(&b, bench_random_shape(&b.lab, _i + FIRST_RANDOM), false);
+    check_passes(&b);
+    bench_close(&b);
+}
+END_TEST
+
+/* --- experts of a row and those of others ------------------------------------------------------------------------ */
+
+enum pattern { BY_CHANCE, ALL_ALIKE, ALL_DIFFERENT, SOME_NOBODY, PATTERNS };
+
+static void choose(struct bench *b, int count, enum pattern pattern) {
+    const int chosen = b->host.shape.chosen, experts = b->host.shape.experts;
+    for (int t = 0; t < count; t++) {
+        const int first = pattern == ALL_ALIKE       ? 1
+                          : pattern == ALL_DIFFERENT ? t * chosen
+                                                     : lab_pick(&b->lab, 0, experts);
+        for (int j = 0; j < chosen; j++) {
+            const bool chooses = pattern != SOME_NOBODY || t % 3 != 0;
+            b->host.expert_ids[t * chosen + j] = chooses ? (first + j) % experts : -1;
+            b->host.expert_weights[t * chosen + j] = chooses ? lab_random(&b->lab) : 0;
+        }
+    }
+    const size_t entries = (size_t)count * (size_t)chosen;
+    gpu_put(&b->gpu, b->twin.expert_ids, b->host.expert_ids, entries * sizeof(int32_t));
+    gpu_put(&b->gpu, b->twin.expert_weights, b->host.expert_weights, entries * sizeof(float));
+}
+
+/* Rows [first, first + count): h [count, chosen, hidden] and the experts' sum [count, width]. */
+static void run_experts(struct bench *b, int first, int count, uint16_t *h, float *sum) {
+    const struct mini_shape *s = &b->host.shape;
+    struct rows rows = mini_rows(&b->twin, 1, count);
+    struct op_experts_up up = mini_experts_up(&b->twin, rows);
+    struct op_experts_down down = mini_experts_down(&b->twin, rows);
+    up.x += (size_t)first * (size_t)s->width;
+    up.ids += first * s->chosen, down.ids += first * s->chosen, down.weights += first * s->chosen;
+    down.x = b->twin.output, down.stores = true;
+    ck_ok(ops_cuda()->experts_up(b->gpu.lab.stream, &up));
+    ck_ok(ops_cuda()->experts_down(b->gpu.lab.stream, &down));
+    gpu_get(&b->gpu, h, up.h.data, (size_t)count * (size_t)(s->chosen * s->hidden) * sizeof *h);
+    gpu_get(&b->gpu, sum, down.x, (size_t)count * (size_t)s->width * sizeof *sum);
+}
+
+/* The weights of experts that no row chose become NaN, or what they were. */
+static void set_unchosen(struct bench *b, int count, bool poisons) {
+    const struct mini_shape *s = &b->host.shape;
+    struct mini_experts *host[MINI_EXPERTS_MAX], *gpu[MINI_EXPERTS_MAX];
+    const int lists = mini_experts(&b->host, host);
+    mini_experts(&b->twin, gpu);
+    for (int e = 0; e < s->experts; e++) {
+        bool is_chosen = false;
+        for (int i = 0; i < count * s->chosen; i++) is_chosen = is_chosen || b->host.expert_ids[i] == e;
+        for (int i = 0; i < lists && !is_chosen; i++) {
+            const struct weight *w = &host[i]->each[e];
+            const size_t bytes = (size_t)w->rows * (size_t)w->cols * 2;
+            void *place = (void *)(uintptr_t)gpu[i]->each[e].data;
+            if (poisons)
+                ck_ok(stream_fill(b->gpu.lab.stream, place, 0xFF, bytes));
+            else
+                gpu_put(&b->gpu, place, w->data, bytes);
+        }
+    }
+}
+
+static void check_rows_alone(struct bench *b, int count, const uint16_t *h, const float *sum) {
+    static uint16_t h_alone[ROWS_MAX * 64];
+    static float sum_alone[ROWS_MAX * 64];
+    const struct mini_shape *s = &b->host.shape;
+    const size_t h_row = (size_t)(s->chosen * s->hidden), width = (size_t)s->width;
+    for (int t = 0; t < count; t += 1 + t / 3) {
+        const bool chooses = b->host.expert_ids[t * s->chosen] >= 0;
+        run_experts(b, t, 1, h_alone, sum_alone);
+        require(!chooses || memcmp(h_alone, h + (size_t)t * h_row, h_row * sizeof *h) == 0,
+                "%s: h of row %d of %d is another alone", s->name, t, count);
+        require(memcmp(sum_alone, sum + (size_t)t * width, width * sizeof *sum) == 0,
+                "%s: the sum of row %d of %d is another alone", s->name, t, count);
+    }
+}
+
+/* Loop index: the shape, first all in bf16, then in f16. */
+START_TEST(experts_of_a_row_are_its_own_and_nobody_else_is_read)
+{
+    static struct bench b;
+    static uint16_t h[ROWS_MAX * 1024], again[ROWS_MAX * 1024];
+    static float sum[ROWS_MAX * 1024], sum_again[ROWS_MAX * 1024];
+    static const int counts[] = {1, 5, 8, 9, 40, 128, 129, 400};
+    const struct mini_shape shape = bench_shape(_i);
+    if (shape.experts == 0) return;
+    lab_open(&b.lab, 0);
+    bench_open(&b, shape, false);
+    const struct mini_shape *s = &b.host.shape;
+    bench_share_floats(&b, b.host.x, b.twin.x, ROWS_MAX, s->width);
+    for (int i = 0; i < 8 * PATTERNS; i += test_is_small() ? 7 : 1) {
+        const int count = counts[i % 8];
+        choose(&b, count, (enum pattern)(i / 8));
+        run_experts(&b, 0, count, h, sum);
+        check_rows_alone(&b, count, h, sum);
+        gpu_put(&b.gpu, b.twin.expert_h, h, (size_t)count * (size_t)(s->chosen * s->hidden) * sizeof *h);
+        set_unchosen(&b, count, true);
+        run_experts(&b, 0, count, again, sum_again);
+        ck_assert_mem_eq(again, h, (size_t)count * (size_t)(s->chosen * s->hidden) * sizeof *h);
+        ck_assert_mem_eq(sum_again, sum, (size_t)(count * s->width) * sizeof *sum);
+        set_unchosen(&b, count, false);
+    }
+    bench_close(&b);
+}
+END_TEST
+
+START_TEST(experts_that_lie_irregularly_are_refused)
+{
+    static struct bench b;
+    lab_open(&b.lab, 1);
+    bench_open(&b, bench_shape(bench_shape_count() - 1), false);
+    bench_set_pass(&b, 1, 1);
+    struct op_experts_up up = mini_experts_up(&b.twin, bench_gpu_rows(&b));
+    up.gate.apart += 8;
+    ck_assert_int_eq(ops_cuda()->experts_up(b.gpu.lab.stream, &up), ERR_INTERNAL);
+    bench_close(&b);
+}
+END_TEST
+
+Suite *check_experts_cuda(void);
+Suite *check_experts_cuda(void) {
+    Suite *suite = suite_create("experts_cuda");
+    TCase *tc = tcase_create("experts_cuda");
+    tcase_add_loop_test(tc, experts_agree_with_the_host, 0, 2 * bench_shape_count());
+    tcase_add_loop_test(tc, experts_agree_with_the_host_for_random_shapes, 0, RANDOM_SHAPES);
+    tcase_add_loop_test(tc, experts_of_a_row_are_its_own_and_nobody_else_is_read, 0, 2 * bench_shape_count());
+    tcase_add_test(tc, experts_that_lie_irregularly_are_refused);
+    suite_add_tcase(suite, tc);
+    return suite;
+}
