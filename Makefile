@@ -10,7 +10,7 @@ NVCC   ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nv
 # The CUDA device is built where there is an nvcc. .cu files replace the stub that says that there is none.
 CU_SRC   := $(wildcard graphs/*.cu model/kernels/cuda/*.cu draft/*.cu round/*.cu sampler/*.cu verify/*.cu)
 CU_STUB  := $(wildcard */no_cuda.c)
-TEST_CU  := $(wildcard tests/*.cu)
+TEST_CU  := $(wildcard tests/support/*.cu)
 NVCC_OLD := $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p' | \
                                  awk '$$1 * 100 + $$2 < 1206 { print $$1 "." $$2 }'))
 DEVICE   ?= $(if $(and $(NVCC),$(CU_SRC),$(if $(NVCC_OLD),,new)),cuda,host)
@@ -21,11 +21,14 @@ LIB_DIRS := base graphs model model/text model/files model/families $(if $(filte
             sampler target draft verify engine
 LIB_SRC  := $(wildcard $(addsuffix /*.c,$(LIB_DIRS)))
 CLI_SRC  := $(wildcard cli/*.c)
-FAULT_SRC := $(filter-out tests/faults/interpose.c tests/faults/main.c,$(wildcard tests/faults/*.c))
-TEST_SRC := $(wildcard tests/*.c) $(filter-out tests/fidelity/main.c,$(wildcard tests/fidelity/*.c)) $(FAULT_SRC)
+# tests/: a folder a room, each with suites check_NAME.c; support/ has what suites share, faults/ and fidelity/ programs of their own.
+SUITE_SRC := $(filter-out tests/cuda/%,$(wildcard tests/*/check_*.c))
+FAULT_SRC := $(filter-out tests/faults/interpose.c tests/faults/main.c tests/faults/check_%,$(wildcard tests/faults/*.c))
+SHARED_SRC := tests/runner.c $(wildcard tests/support/*.c) $(filter-out %/main.c tests/fidelity/check_%,$(wildcard tests/fidelity/*.c))
+TEST_SRC := tests/run.c $(SUITE_SRC) $(SHARED_SRC) $(FAULT_SRC)
 FUZZ_SRC := $(wildcard fuzz/*.c)
-HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) cli tests tests/cuda tests/faults tests/fidelity fuzz))
-SUITES   := $(patsubst tests/%.c,%,$(wildcard tests/check_*.c))
+HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) cli tests tests/support tests/cuda tests/faults tests/fidelity fuzz))
+SUITES   := $(basename $(notdir $(SUITE_SRC)))
 
 CFLAGS_release := -O2 -g
 CFLAGS_debug   := -O0 -g
@@ -135,7 +138,7 @@ build/deps.%: tools/install-deps
 	@CC='$(CC)' tools/install-deps --check $*
 	@touch $@
 
-# --- tests: every tests/check_NAME.c defines `Suite *check_NAME(void)` ------------------------------------
+# --- tests: every tests/*/check_NAME.c defines `Suite *check_NAME(void)` ----------------------------------
 
 $(BUILD)/tests/suites.h: STAMP_TEXT = $(foreach s,$(SUITES),SUITE($(s)))
 $(BUILD)/tests/suites.h: FORCE
@@ -148,27 +151,24 @@ HARNESSES := $(patsubst fuzz/%.c,%,$(wildcard fuzz/fuzz_*.c))
 $(BUILD)/tests/harnesses.h: STAMP_TEXT = $(foreach h,$(HARNESSES),HARNESS($(h)))
 $(BUILD)/tests/harnesses.h: FORCE
 	$(STAMP)
-$(BUILD)/tests/check_fuzz.o: private override CPPFLAGS += -I$(BUILD)/tests
-$(BUILD)/tests/check_fuzz.o: $(BUILD)/tests/harnesses.h
+$(BUILD)/tests/project/check_fuzz.o: private override CPPFLAGS += -I$(BUILD)/tests
+$(BUILD)/tests/project/check_fuzz.o: $(BUILD)/tests/harnesses.h
 ifneq ($(MODE),fuzz)
 $(BUILD)/fuzz/fuzz_%.o: private override CPPFLAGS += -DLLVMFuzzerTestOneInput=$(notdir $*)
 endif
-# Commands run inside tests too, over devices with faults to order (tests/faulty_host.h, tests/failing_device.h).
+# Commands run inside tests too, over devices with faults to order (tests/support/faulty_host.h and failing_device.h).
 WRAP := -Wl,--wrap=device_open_host,--wrap=device_open_cuda,--wrap=record_write
 $(BUILD)/tests/run: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TEST_OBJ) $(FUZZ_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
 
-# On a GPU: tests/cuda/check_NAME.c and .cu, and those of the suites above that take a device. CUDA after fork is undefined,
+# On a GPU: tests/cuda/check_NAME.c and .cu, and those of the suites above that say DEVICE_SUITE. CUDA after fork is undefined,
 # so this runner forks no tests and has no time limits of its own.
 CUDA_TEST_SRC := $(wildcard tests/cuda/*.c tests/cuda/*.cu)
-CUDA_SUITES   := $(basename $(notdir $(filter tests/cuda/check_%,$(CUDA_TEST_SRC)))) \
-                 check_accept check_accept_texts check_reference check_chat_references check_lossless check_cache check_rounds \
-                 check_fidelity check_ngram check_steady check_device_faults
+DEVICE_SUITE_SRC := $(shell grep -l ^DEVICE_SUITE $(SUITE_SRC))
+CUDA_SUITES   := $(basename $(notdir $(filter tests/cuda/check_%,$(CUDA_TEST_SRC)) $(DEVICE_SUITE_SRC)))
 CUDA_TEST_OBJ := $(patsubst %.cu,$(BUILD)/%.cu.o,$(patsubst %.c,$(BUILD)/%.o,$(CUDA_TEST_SRC))) \
-                 $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/check_% tests/faults/% tests/run.c,$(TEST_SRC))) \
-                 $(TEST_CU:%=$(BUILD)/%.o) \
-                 $(patsubst %,$(BUILD)/tests/%.o,$(filter-out $(patsubst tests/cuda/%,%,$(basename $(CUDA_TEST_SRC))),$(CUDA_SUITES)))
+                 $(patsubst %.c,$(BUILD)/%.o,$(SHARED_SRC) $(DEVICE_SUITE_SRC)) $(TEST_CU:%=$(BUILD)/%.o)
 $(BUILD)/tests/cuda/suites.h: STAMP_TEXT = $(foreach s,$(CUDA_SUITES),SUITE($(s)))
 $(BUILD)/tests/cuda/suites.h: FORCE
 	$(STAMP)
@@ -202,8 +202,7 @@ run-tests-cuda-sanitize: $(BUILD)/tests/run_cuda
 
 # The claims of docs/CORRECTNESS.md, each with its figure, as a table; FIDELITY=small for the sizes of `make test`.
 FIDELITY_SRC := tests/fidelity/main.c \
-                $(filter-out tests/check_% tests/faults/% tests/run.c tests/runner.c tests/batch_here.c \
-                               tests/faulty_host.c tests/failing_device.c,$(TEST_SRC))
+                $(filter-out tests/runner.c %/batch_here.c %/faulty_host.c %/failing_device.c,$(SHARED_SRC))
 FIDELITY_OBJ := $(FIDELITY_SRC:%.c=$(BUILD)/%.o) $(TEST_CU:%=$(BUILD)/%.o)
 $(BUILD)/tests/run_fidelity: $(LIB_OBJ) $(FIDELITY_OBJ)
 	$(call say,LINK,$@)
@@ -222,7 +221,7 @@ $(FAULTS_SO): tests/faults/interpose.c tests/faults/log.h $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -std=c11 -I. -D_GNU_SOURCE $(WARNINGS) -O2 -g -fPIC -shared $< -o $@
-TORTURE_OBJ := $(patsubst %.c,$(BUILD)/%.o,tests/faults/main.c $(FAULT_SRC) tests/program.c tests/support.c)
+TORTURE_OBJ := $(patsubst %.c,$(BUILD)/%.o,tests/faults/main.c $(FAULT_SRC) tests/support/program.c tests/support/support.c)
 $(TORTURE_OBJ): | build/deps.test
 $(BUILD)/tests/run_torture: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TORTURE_OBJ)
 	$(call say,LINK,$@)

@@ -1,7 +1,7 @@
 /* What the fuzz targets share.
  *
  * A target is a file fuzz/fuzz_NAME.c with one LLVMFuzzerTestOneInput. With libFuzzer it is the program
- * build/fuzz/fuzz_NAME; tests/check_fuzz.c links all of them, each under the name of its file, and feeds them
+ * build/fuzz/fuzz_NAME; tests/project/check_fuzz.c links all of them, each under the name of its file, and feeds them
  * fuzz/corpus/NAME. README.md says what a target must check. */
 #ifndef DUET_FUZZ_FUZZ_H
 #define DUET_FUZZ_FUZZ_H

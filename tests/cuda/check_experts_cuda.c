@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tests/cuda/op_bench.h"
-#include "tests/support.h"
+#include "tests/support/support.h"
 
 /* --- against the host ------------------------------------------------------------------------------------- */
 

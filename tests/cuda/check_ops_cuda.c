@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tests/cuda/op_bench.h"
-#include "tests/support.h"
+#include "tests/support/support.h"
 
 enum { RANDOM_SHAPES = 40, RANDOM_PASSES = 8 };
 

@@ -6,7 +6,7 @@
 
 extern "C" {
 #include "base/philox.h"
-#include "tests/support.h"
+#include "tests/support/support.h"
 }
 
 enum { CASES = 4096 };

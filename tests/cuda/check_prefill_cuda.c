@@ -5,9 +5,9 @@
 
 #include "engine/internal.h"
 #include "tests/cuda/gpu_lab.h"
-#include "tests/engine_support.h"
-#include "tests/kv_support.h"
-#include "tests/support.h"
+#include "tests/support/engine_support.h"
+#include "tests/support/kv_support.h"
+#include "tests/support/support.h"
 
 /* --- attention ---------------------------------------------------------------------------------------------- */
 

@@ -6,8 +6,8 @@
 #include "engine/internal.h"
 #include "engine/probe.h"
 #include "tests/cuda/gpu_lab.h"
-#include "tests/engine_support.h"
-#include "tests/support.h"
+#include "tests/support/engine_support.h"
+#include "tests/support/support.h"
 
 /* Lengths in pairs of words around the edges of a block, a grid and its unrolled loop. */
 START_TEST(the_sum_of_words_reads_every_word_once)

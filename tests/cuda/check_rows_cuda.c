@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tests/cuda/gpu_lab.h"
-#include "tests/support.h"
+#include "tests/support/support.h"
 
 enum { SLOTS = 69, PAGES_PER_SLOT = 5, ROWS_MAX = 1088, OTHER_ROWS = 64, PLACES = 11 };
 

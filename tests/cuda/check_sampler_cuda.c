@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/philox.h"
-#include "tests/sampler_support.h"
-#include "tests/support.h"
+#include "tests/support/sampler_support.h"
+#include "tests/support/support.h"
 
 /* Made-up logits: about normal or in steps (many equal ones), both with scale; now and then one that is not finite. */
 struct source {

@@ -1,6 +1,6 @@
 #include "tests/cuda/gpu_lab.h"
 
-#include "tests/support.h"
+#include "tests/support/support.h"
 
 void gpu_open(struct gpu *g) {
     *g = (struct gpu){0};

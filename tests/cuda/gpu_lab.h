@@ -1,8 +1,8 @@
-/* The layer of tests/ops_lab.h on a GPU: the same weights and cache values there, and copies to and fro. */
+/* The layer of tests/support/ops_lab.h on a GPU: the same weights and cache values there, and copies to and fro. */
 #ifndef DUET_TESTS_CUDA_GPU_LAB_H
 #define DUET_TESTS_CUDA_GPU_LAB_H
 
-#include "tests/mini.h"
+#include "tests/support/mini.h"
 
 struct gpu {
     struct lab lab; /* device and stream, for mini_forward */

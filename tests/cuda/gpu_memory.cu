@@ -3,7 +3,7 @@
 
 extern "C" {
 #include "tests/cuda/gpu_lab.h"
-#include "tests/support.h"
+#include "tests/support/support.h"
 }
 
 static void must(cudaError_t status, const char *call) {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "model/config.h"
-#include "tests/support.h"
+#include "tests/support/support.h"
 
 static const struct mini_shape shapes[] = {
     {.width = 64, .hidden = 96, .heads = 4, .kv_heads = 2, .head_dim = 16, .vocab = 67},

@@ -4,7 +4,7 @@
 
 #include "graphs/device.h"
 #include "tests/runner.h"
-#include "tests/support.h"
+#include "tests/support/support.h"
 
 #define SUITE(name) Suite *name(void);
 #include "suites.h"

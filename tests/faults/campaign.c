@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support.h"
+#include "tests/support/support.h"
 
 const char *const fault_kind_names[FAULT_KINDS] = {"memory", "map",   "thread", "open", "read",
                                                    "write",  "close", "stat",   "cut",  "sync"};

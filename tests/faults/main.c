@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "tests/faults/campaign.h"
-#include "tests/support.h"
+#include "tests/support/support.h"
 
 enum { JOBS_MAX = 512 };
 

@@ -19,8 +19,8 @@
 #include "base/clock.h"
 #include "model/files/safetensors.h"
 #include "tests/faults/terminal.h"
-#include "tests/program.h"
-#include "tests/support.h"
+#include "tests/support/program.h"
+#include "tests/support/support.h"
 
 enum { TIME_LIMIT_S = SANITIZED ? 60 : 20, IDLE_MS = SANITIZED ? 500 : 200, VARIABLES_MAX = 256 };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/support.h"
+#include "tests/support/support.h"
 
 void typist_open(struct typist *t, const char *const *lines) {
     *t = (struct typist){.fd = -1, .lines = lines};

@@ -1,7 +1,7 @@
 /* The caches of both models: equal to a fresh prefill, whatever was accepted; nobody writes pages that are not theirs. */
 #include "tests/fidelity/fidelity.h"
-#include "tests/kv_support.h"
-#include "tests/support.h"
+#include "tests/support/kv_support.h"
+#include "tests/support/support.h"
 
 static const char story[] = "Once upon a time there was a little girl named Lily. She had a red ball and a small dog.";
 

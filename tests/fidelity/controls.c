@@ -2,9 +2,9 @@
 #include <math.h>
 
 #include "base/philox.h"
-#include "tests/chain_support.h"
 #include "tests/fidelity/fidelity.h"
-#include "tests/support.h"
+#include "tests/support/chain_support.h"
+#include "tests/support/support.h"
 
 enum { V = CHAIN_VOCAB, K = 4, BATCH = 4 };
 

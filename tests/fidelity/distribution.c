@@ -2,10 +2,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "tests/chain_support.h"
 #include "tests/fidelity/fidelity.h"
 #include "tests/fidelity/pairwise.h"
-#include "tests/support.h"
+#include "tests/support/chain_support.h"
+#include "tests/support/support.h"
 
 static const float temperatures[] = {0.3f, 0.7f, 1.0f, 1.5f};
 static const struct sampling filters[] = {

@@ -4,7 +4,7 @@
 
 #include "engine/text.h"
 #include "tests/fidelity/fidelity.h"
-#include "tests/support.h"
+#include "tests/support/support.h"
 
 enum cause { END_ID, STOP_STRING, MAX_TOKENS, CONTEXT, CTRL_C, CAUSES };
 enum { K = 4, CHAT_TOKENS_MAX = 256, STORY_TOKENS = 60 };

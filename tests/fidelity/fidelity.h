@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "tests/engine_support.h"
+#include "tests/support/engine_support.h"
 
 enum fidelity_state { FIDELITY_FAIL, FIDELITY_PASS, FIDELITY_SKIPPED };
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tests/fidelity/fidelity.h"
-#include "tests/support.h"
+#include "tests/support/support.h"
 
 enum { TEXTS = 8, K = 4 };
 

@@ -1,6 +1,6 @@
 /* Graphs: what a round launches, the same tokens with and without them, nothing captured or allocated after start-up. */
 #include "tests/fidelity/fidelity.h"
-#include "tests/support.h"
+#include "tests/support/support.h"
 
 enum { TEXTS = STORY_STARTS, K = 4 };
 

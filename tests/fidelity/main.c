@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "tests/fidelity/fidelity.h"
-#include "tests/support.h"
+#include "tests/support/support.h"
 
 enum { TIME_LIMIT_S = 1200 };
 

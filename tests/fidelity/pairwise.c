@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "tests/support.h"
+#include "tests/support/support.h"
 
 /* [factor][level][factor][level] that some cell has. */
 typedef bool pair_set[PAIRWISE_FACTORS_MAX][PAIRWISE_LEVELS_MAX][PAIRWISE_FACTORS_MAX][PAIRWISE_LEVELS_MAX];

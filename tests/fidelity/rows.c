@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tests/fidelity/fidelity.h"
-#include "tests/support.h"
+#include "tests/support/support.h"
 
 const struct fidelity_group fidelity_groups[FIDELITY_GROUPS] = {
     {"plain", fidelity_plain},   {"token", fidelity_token},     {"coupled", fidelity_coupled},

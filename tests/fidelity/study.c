@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/philox.h"
-#include "tests/support.h"
+#include "tests/support/support.h"
 
 static const char story[] =
     "Once upon a time there was a little girl named Lily. She had a red ball and a small dog. Every day she went to "

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tests/fidelity/study.h"
-#include "tests/support.h"
+#include "tests/support/support.h"
 
 /* What is asked of the studies [first, end) of the test data: one row. */
 struct question {

@@ -1,0 +1,136 @@
+/* duet batch from outside: lines that are wrong, and lines that are large. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "tests/support/program.h"
+#include "tests/support/support.h"
+
+static struct program p;
+
+static void run(const char *input, const char *const *arguments) {
+    program_free(&p);
+    program_run(&p, input, arguments);
+}
+
+static const struct {
+    const char *line, *part;
+} bad_lines[] = {
+    {"{\"prompt\": \"a\"", "malformed"},
+    {"[1]", "not a JSON object"},
+    {"{}", "no prompt"},
+    {"{\"prompt\": null}", "no prompt"},
+    {"{\"prompt\": \"a\", \"turns\": [\"b\"]}", "both 'prompt' and 'turns'"},
+    {"{\"prompt\": 5}", "'prompt' must be a string"},
+    {"{\"prompt\": \"\"}", "empty"},
+    {"{\"prompt_ids\": []}", "empty"},
+    {"{\"prompt_ids\": \"1\"}", "'prompt_ids'"},
+    {"{\"prompt_ids\": [1.5]}", "whole numbers"},
+    {"{\"prompt_ids\": [4096]}", "outside the vocabulary of 4096"},
+    {"{\"prompt_ids\": [-1]}", "outside the vocabulary"},
+    {"{\"messages\": []}", "'messages'"},
+    {"{\"messages\": [{\"role\": \"user\"}]}", "message 1"},
+    {"{\"messages\": [{\"role\": \"robot\", \"content\": \"a\"}]}", "role 'robot'"},
+    {"{\"turns\": []}", "'turns'"},
+    {"{\"turns\": [\"a\", 1]}", "turn 2"},
+    {"{\"prompt\": \"a\", \"max_tokens\": 0}", "max_tokens"},
+    {"{\"prompt\": \"a\", \"max_tokens\": \"5\"}", "max_tokens"},
+    {"{\"prompt\": \"a\", \"temperature\": -1}", "temperature"},
+    {"{\"prompt\": \"a\", \"temperature\": 1e300}", "temperature"},
+    {"{\"prompt\": \"a\", \"top_p\": 0}", "top_p"},
+    {"{\"prompt\": \"a\", \"min_p\": 1}", "min_p"},
+    {"{\"prompt\": \"a\", \"top_k\": -1}", "top_k"},
+    {"{\"prompt\": \"a\", \"ignore_eos\": 1}", "ignore_eos"},
+    {"{\"prompt\": \"a\", \"seed\": -1}", "'seed'"},
+    {"{\"prompt\": \"a\", \"seed\": 9007199254740994}", "'seed'"},
+    {"{\"prompt\": \"a\", \"seed\": \"18446744073709551616\"}", "'seed'"},
+    {"{\"prompt\": \"a\", \"stop\": [\"b\", 1]}", "'stop'"},
+    {"{\"prompt\": \"\\ud800\"}", "surrogate"},
+    {"{\"prompt\": \"a\", \"repetition_penalty\": 1.1}", "'repetition_penalty'"},
+    {"{\"prompt\": \"a\", \"presence_penalty\": 1}", "'presence_penalty'"},
+    {"{\"prompt\": \"a\", \"frequency_penalty\": 1}", "'frequency_penalty'"},
+    {"{\"prompt\": \"a\", \"logprobs\": 2}", "'logprobs'"},
+    {"{\"prompt\": \"a\", \"n\": 2}", "'n'"},
+    {"{\"prompt\": \"a\", \"logit_bias\": {}}", "'logit_bias'"},
+    {"{\"prompt\": \"a\", \"tools\": []}", "'tools'"},
+    {"{\"prompt\": \"a\", \"response_format\": {}}", "'response_format'"},
+};
+
+START_TEST(every_kind_of_bad_line_is_an_error_in_its_place_and_the_rest_runs)
+{
+    enum { BAD = sizeof bad_lines / sizeof *bad_lines };
+    struct buf input = {0}, sentence = {0};
+    for (int i = 0; i < BAD; i++) buf_printf(&input, "%s\n", bad_lines[i].line);
+    buf_puts(&input, "{\"prompt\": \"good\", \"id\": \"last\"}"); /* the last line needs no newline */
+    run(buf_text(&input), ARGUMENTS("batch", "-n", "2"));
+    buf_printf(&sentence, "%d of %d lines failed", BAD, BAD + 1);
+    program_expect_error(&p, 1, buf_text(&sentence));
+    ck_assert_int_eq(count_lines(&p.out), BAD + 1);
+    for (int i = 0; i < BAD; i++) {
+        cJSON *r = json_line(&p.out, i);
+        const char *error = get_string(r, "error");
+        buf_clear(&sentence);
+        buf_printf(&sentence, "line %d: ", i + 1);
+        ck_assert_double_eq(get_number(r, "index"), i + 1);
+        ck_assert_str_eq(get_string(r, "finish_reason"), "error");
+        ck_assert_msg(strncmp(error, buf_text(&sentence), sentence.len) == 0, "%s", error);
+        ck_assert_msg(strstr(error, bad_lines[i].part) != NULL, "'%s' is not in: %s", bad_lines[i].part, error);
+        cJSON_Delete(r);
+    }
+    cJSON *good = json_line(&p.out, BAD);
+    ck_assert(!cJSON_HasObjectItem(good, "error"));
+    cJSON_Delete(good);
+    buf_free(&input);
+    buf_free(&sentence);
+}
+END_TEST
+
+START_TEST(an_error_record_keeps_the_id)
+{
+    run("{\"id\": \"q7\", \"prompt\": 1}\n", ARGUMENTS("batch"));
+    program_expect_error(&p, 1, "1 of 1 lines failed");
+    cJSON *r = json_line(&p.out, 0);
+    ck_assert_str_eq(get_string(r, "id"), "q7");
+    cJSON_Delete(r);
+}
+END_TEST
+
+START_TEST(a_prompt_longer_than_the_context_says_both_lengths)
+{
+    struct buf input = {0};
+    buf_puts(&input, "{\"prompt_ids\": [5");
+    for (int i = 0; i < 99; i++) buf_puts(&input, ", 6");
+    buf_puts(&input, "]}\n{\"prompt_ids\": [5]}\n");
+    run(buf_text(&input), ARGUMENTS("batch", "--ctx", "64", "-n", "3"));
+    program_expect_error(&p, 1, "1 of 2 lines failed");
+    cJSON *r = json_line(&p.out, 0);
+    const char *error = get_string(r, "error");
+    ck_assert_msg(strstr(error, "context") && strstr(error, "100") && strstr(error, "64"), "%s", error);
+    cJSON_Delete(r);
+    buf_free(&input);
+}
+END_TEST
+
+START_TEST(a_line_of_megabytes_is_read)
+{
+    struct buf input = {0};
+    buf_puts(&input, "{\"prompt\": \"a\", \"id\": \"");
+    for (int i = 0; i < 1 << 17; i++) buf_puts(&input, "0123456789abcdef");
+    buf_puts(&input, "\"}\n");
+    run(buf_text(&input), ARGUMENTS("batch", "-n", "1"));
+    program_expect_status(&p, 0);
+    ck_assert_int_eq(count_lines(&p.out), 1);
+    buf_free(&input);
+}
+END_TEST
+
+Suite *check_batch_lines(void) {
+    Suite *suite = suite_create("batch lines");
+    TCase *lines = tcase_create("bad lines");
+    tcase_add_test(lines, every_kind_of_bad_line_is_an_error_in_its_place_and_the_rest_runs);
+    tcase_add_test(lines, an_error_record_keeps_the_id);
+    tcase_add_test(lines, a_prompt_longer_than_the_context_says_both_lengths);
+    tcase_add_test(lines, a_line_of_megabytes_is_read);
+    suite_add_tcase(suite, lines);
+    return suite;
+}

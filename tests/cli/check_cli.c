@@ -1,0 +1,497 @@
+/* The program from outside: command line, exit statuses, help, models, tokenize, inspect, bench. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "tests/support/program.h"
+#include "tests/support/support.h"
+
+static struct program p;
+
+static void run(const char *input, const char *const *arguments) {
+    program_free(&p);
+    program_run(&p, input, arguments);
+}
+
+/* One line on stderr, nothing on stdout. */
+static void expect_error(int status, const char *part) {
+    program_expect_error(&p, status, part);
+    ck_assert_uint_eq(p.out.len, 0);
+}
+
+static void expect_ok(void) {
+    program_expect_status(&p, 0);
+}
+
+static void expect_out(const char *part) {
+    ck_assert_msg(strstr(buf_text(&p.out), part) != NULL, "'%s' is not in: %s", part, buf_text(&p.out));
+}
+
+/* --- command line ----------------------------------------------------------------------------------------- */
+
+START_TEST(no_command_prints_usage_and_exits_2)
+{
+    run(NULL, ARGUMENTS(NULL));
+    expect_error(2, "usage: duet");
+}
+END_TEST
+
+START_TEST(version_is_one_line_on_stdout)
+{
+    run(NULL, ARGUMENTS("--version"));
+    expect_ok();
+    ck_assert_int_eq(count_lines(&p.out), 1);
+    expect_out("duet ");
+}
+END_TEST
+
+START_TEST(help_of_each_command_shows_its_options_with_defaults)
+{
+    static const char *const commands[] = {"chat", "batch", "inspect", "tokenize", "bench"};
+    for (int i = 0; i < 5; i++) {
+        run(NULL, ARGUMENTS(commands[i], "--help"));
+        expect_ok();
+        expect_out(commands[i]);
+        expect_out("--quiet");
+    }
+    run(NULL, ARGUMENTS("batch", "-h"));
+    expect_out("--temperature X");
+    expect_out("(default: 0.7)");
+    expect_out("[0, 63] (default: 4)");
+    expect_out("--alpha-report[=FILE.json]");
+    run(NULL, ARGUMENTS("tokenize", "--help"));
+    ck_assert_ptr_null(strstr(buf_text(&p.out), "--temperature"));
+}
+END_TEST
+
+START_TEST(bad_command_lines_are_usage_errors_that_name_what_is_wrong)
+{
+    static const struct {
+        const char *arguments[5], *part;
+    } cases[] = {
+        {{"batch", "--temprature", "1"}, "--temprature: no such option; did you mean --temperature?"},
+        {{"batch", "--k", "64"}, "--k: '64' is not a whole number in [0, 63]"},
+        {{"batch", "-k", "1.5"}, "'1.5'"},
+        {{"batch", "--temperature=-0.5"}, "--temperature: '-0.5' is not a number in [0, inf)"},
+        {{"batch", "--temperature", "nan"}, "'nan'"},
+        {{"batch", "--top-p", "0"}, "(0, 1]"},
+        {{"batch", "--min-p=1"}, "[0, 1)"},
+        {{"batch", "--max-tokens", "0"}, "--max-tokens: '0'"},
+        {{"batch", "--seed", "-1"}, "--seed: '-1'"},
+        {{"batch", "--seed", "18446744073709551616"}, "--seed"},
+        {{"batch", "--batch", "257"}, "[1, 256]"},
+        {{"batch", "--k"}, "--k: a value is missing"},
+        {{"batch", "--quiet=yes"}, "--quiet: takes no value"},
+        {{"batch", "--device", "tpu"}, "'tpu' is not one of auto|host|cuda"},
+        {{"chat", "--stop", "\xbf"}, "--stop: '\\xbf' is not valid UTF-8"},
+        {{"batch", "--graphs", "maybe"}, "on|off|debug"},
+        {{"batch", "--draft", "x"}, "--draft: needs --target"},
+        {{"batch", "--k", "5", "--k-max", "3"}, "--k-max: 3 is below --k 5"},
+        {{"batch", "extra"}, "'extra'"},
+        {{"tokenize"}, "which directory"},
+        {{"tokenize", "a", "b"}, "'b'"},
+        {{"tokenize", "a", "--temperature", "1"}, "not of duet tokenize"},
+        {{"inspect", "a", "--memory"}, "'a'"},
+        {{"paint"}, "'paint': no such command"},
+        {{"-k", "3"}, "-k"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        run(NULL, cases[i].arguments);
+        expect_error(2, cases[i].part);
+    }
+}
+END_TEST
+
+START_TEST(options_may_stand_before_the_command_and_around_its_argument)
+{
+    const char *dir = asset_path("target");
+    run("{\"text\": \"a\"}\n", ARGUMENTS("--quiet", "tokenize", "--special", dir, "--input=-"));
+    expect_ok();
+    ck_assert_int_eq(count_lines(&p.out), 1);
+    run(NULL, ARGUMENTS("-k", "64", "batch"));
+    expect_error(2, "[0, 63]");
+}
+END_TEST
+
+START_TEST(help_into_a_full_device_fails)
+{
+    struct buf command = {0};
+    buf_printf(&command, "'%s' --help > /dev/full 2> /dev/null", program_path());
+    int status = system(buf_text(&command));
+    buf_free(&command);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 1);
+}
+END_TEST
+
+/* The letters of an option's name that begin at `text` (after "--"). */
+static size_t name_length(const char *text) {
+    return strspn(text, "abcdefghijklmnopqrstuvwxyz-");
+}
+
+START_TEST(manual_is_roff_and_every_option_of_the_readme_is_in_it)
+{
+    run(NULL, ARGUMENTS("--man"));
+    expect_ok();
+    ck_assert_ptr_eq(strstr(buf_text(&p.out), ".TH DUET 1"), buf_text(&p.out));
+    expect_out(".SH OPTIONS");
+    if (access("README.md", R_OK) != 0) return;
+    struct buf readme = {0}, wanted = {0};
+    text_of_file("README.md", &readme);
+    const char *at = buf_text(&readme);
+    while ((at = strstr(at, "--"))) {
+        size_t n = name_length(at + 2);
+        bool is_option = n > 1 && at[2] != '-' && (at == readme.data || strchr(" `\n([", at[-1]));
+        buf_clear(&wanted);
+        buf_puts(&wanted, "\\-\\-");
+        for (size_t i = 0; i < n; i++) buf_printf(&wanted, at[2 + i] == '-' ? "\\-" : "%c", at[2 + i]);
+        if (is_option) expect_out(buf_text(&wanted));
+        at += 2 + n;
+    }
+    buf_free(&readme);
+    buf_free(&wanted);
+}
+END_TEST
+
+/* --- models ------------------------------------------------------------------------------------------------ */
+
+START_TEST(missing_checkpoint_is_named)
+{
+    run("{\"prompt\": \"a\"}\n", ARGUMENTS("batch", "--target", "/nowhere/at/all"));
+    expect_error(1, "/nowhere/at/all");
+    run(NULL, ARGUMENTS("inspect", temp_dir()));
+    expect_error(1, "config.json");
+    run(NULL, ARGUMENTS("batch", "--template", "nothing-like-it"));
+    expect_error(2, "nothing-like-it");
+    setenv("HF_HOME", temp_dir(), 1);
+    run(NULL, ARGUMENTS("inspect", "nobody/nothing"));
+    expect_error(1, "models--nobody--nothing");
+}
+END_TEST
+
+static void make_dir(const char *path) {
+    ck_assert_msg(mkdir(path, 0700) == 0, "%s", path);
+}
+
+START_TEST(org_and_name_are_found_in_the_local_cache)
+{
+    char target[4096];
+    ck_assert_ptr_nonnull(realpath(asset_path("target"), target));
+    make_dir(temp_path("hub"));
+    make_dir(temp_path("hub/models--tiny--target"));
+    make_dir(temp_path("hub/models--tiny--target/refs"));
+    make_dir(temp_path("hub/models--tiny--target/snapshots"));
+    text_to_file(temp_path("hub/models--tiny--target/refs/main"), "0123abc\n");
+    setenv("HF_HOME", temp_dir(), 1);
+    run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", "tiny/target"));
+    expect_error(1, "snapshots/0123abc");
+    ck_assert_int_eq(symlink(target, temp_path("hub/models--tiny--target/snapshots/0123abc")), 0);
+    run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", "tiny/target"));
+    expect_ok();
+}
+END_TEST
+
+START_TEST(runs_from_anywhere_and_through_a_symlink)
+{
+    struct buf command = {0};
+    ck_assert_int_eq(symlink(program_path(), temp_path("linked")), 0);
+    buf_printf(&command, "cd / && '%s' inspect > /dev/null", temp_path("linked"));
+    int status = system(buf_text(&command));
+    buf_free(&command);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+START_TEST(an_installed_tree_may_be_moved)
+{
+    char prefix[4096];
+    struct buf command = {0};
+    ck_assert_ptr_nonnull(realpath(temp_dir(), prefix));
+    buf_printf(&command,
+               "mkdir -p '%s/bin' '%s/share/duet' && cp '%s' '%s/bin/duet' && cp -r '%s' '%s' '%s/share/duet' && "
+               "unset DUET_ASSETS && cd / && '%s/bin/duet' inspect",
+               prefix, prefix, program_path(), prefix, asset_path("target"), asset_path("draft"), prefix, prefix);
+    FILE *out = popen(buf_text(&command), "r");
+    char line[4096], *path;
+    ck_assert_ptr_nonnull(fgets(line, sizeof line, out));
+    ck_assert_ptr_nonnull(path = strchr(line, '/'));
+    path[strcspn(path, "\n")] = 0;
+    while (fgetc(out) != EOF) continue;
+    ck_assert_int_eq(pclose(out), 0);
+    buf_clear(&command);
+    buf_printf(&command, "%s/share/duet/target", prefix);
+    ck_assert_str_eq(path, buf_text(&command));
+    buf_free(&command);
+}
+END_TEST
+
+START_TEST(duet_assets_comes_first)
+{
+    setenv("DUET_ASSETS", temp_dir(), 1);
+    make_dir(temp_path("target"));
+    make_dir(temp_path("draft"));
+    run(NULL, ARGUMENTS("inspect"));
+    expect_error(1, temp_dir());
+}
+END_TEST
+
+/* --- tokenize ---------------------------------------------------------------------------------------------- */
+
+START_TEST(tokenize_gives_ids_and_the_decoded_text_of_each_line)
+{
+    const char *input = "{\"text\": \"Once upon a time\"}\r\n\n{\"text\": \"\"}\n{\"text\": \"a\\u0000b \\u00e9\"}";
+    run(input, ARGUMENTS("tokenize", asset_path("target")));
+    expect_ok();
+    ck_assert_int_eq(count_lines(&p.out), 3);
+    cJSON *first = json_line(&p.out, 0), *second = json_line(&p.out, 1), *third = json_line(&p.out, 2);
+    ck_assert_str_eq(get_string(first, "decoded"), "Once upon a time");
+    ck_assert_int_gt(cJSON_GetArraySize(json_get(first, "ids")), 1);
+    ck_assert_int_eq(cJSON_GetArraySize(json_get(second, "ids")), 0);
+    ck_assert_str_eq(get_string(second, "decoded"), "");
+    struct buf text = {0};
+    ck_assert(json_string(json_get(third, "decoded"), &text));
+    ck_assert_uint_eq(text.len, 6);
+    ck_assert_mem_eq(text.data, "a\0b \xc3\xa9", 6);
+    buf_free(&text);
+    cJSON_Delete(first);
+    cJSON_Delete(second);
+    cJSON_Delete(third);
+}
+END_TEST
+
+START_TEST(tokenize_special_adds_what_the_post_processor_adds)
+{
+    const char *dir = shared_path("models/stories260K");
+    if (!dir) {
+        skip("no shared test data");
+        return;
+    }
+    run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", dir));
+    cJSON *plain = json_line(&p.out, 0);
+    run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", dir, "--special"));
+    cJSON *special = json_line(&p.out, 0);
+    ck_assert_int_eq(cJSON_GetArraySize(json_get(special, "ids")), cJSON_GetArraySize(json_get(plain, "ids")) + 1);
+    cJSON_Delete(plain);
+    cJSON_Delete(special);
+}
+END_TEST
+
+START_TEST(tokenize_goes_on_after_a_bad_line_and_says_how_many_failed)
+{
+    run("{\"text\": 1}\n{\"text\": \"a\"}\n{\"text\"\n", ARGUMENTS("tokenize", asset_path("target")));
+    ck_assert_int_eq(p.status, 1);
+    ck_assert_int_eq(count_lines(&p.out), 3);
+    cJSON *bad = json_line(&p.out, 0), *good = json_line(&p.out, 1), *broken = json_line(&p.out, 2);
+    ck_assert_ptr_nonnull(strstr(get_string(bad, "error"), "line 1: "));
+    ck_assert_ptr_nonnull(json_get(good, "ids"));
+    ck_assert_ptr_nonnull(strstr(get_string(broken, "error"), "line 3: "));
+    ck_assert_str_eq(buf_text(&p.err), "duet: 2 of 3 lines failed\n");
+    cJSON_Delete(bad);
+    cJSON_Delete(good);
+    cJSON_Delete(broken);
+}
+END_TEST
+
+START_TEST(output_must_not_be_the_input_and_must_be_writable)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s", temp_path("lines"));
+    text_to_file(path, "{\"text\": \"a\"}\n");
+    run(NULL, ARGUMENTS("tokenize", asset_path("target"), "-i", path, "-o", path));
+    expect_error(2, path);
+    struct buf text = {0};
+    text_of_file(path, &text);
+    ck_assert_str_eq(buf_text(&text), "{\"text\": \"a\"}\n");
+    buf_free(&text);
+    run(NULL, ARGUMENTS("tokenize", asset_path("target"), "-i", path, "-o", "/dev/full"));
+    expect_error(1, "/dev/full: cannot write");
+    run(NULL, ARGUMENTS("tokenize", asset_path("target"), "-i", path, "-o", "/nowhere/x"));
+    expect_error(1, "/nowhere/x");
+    run(NULL, ARGUMENTS("tokenize", asset_path("target"), "-i", "/nowhere/y"));
+    expect_error(1, "/nowhere/y");
+}
+END_TEST
+
+/* --- inspect, bench ---------------------------------------------------------------------------------------- */
+
+START_TEST(inspect_describes_a_model)
+{
+    run(NULL, ARGUMENTS("inspect", asset_path("target")));
+    expect_ok();
+    static const char *const parts[] = {"LlamaForCausalLM", "10993600", "BPE",  "chatml", "4096",
+                                        "model.layers.*",   "BF16",     "1024", "memory"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) expect_out(parts[i]);
+    run(NULL, ARGUMENTS("inspect", asset_path("draft"), "--tensors"));
+    expect_ok();
+    expect_out("model.layers.1.self_attn.q_proj.weight");
+}
+END_TEST
+
+START_TEST(inspect_shows_sampling_values_that_are_not_used)
+{
+    char path[256];
+    make_dir(temp_path("gen"));
+    static const char *const files[] = {"config.json", "model.safetensors", "tokenizer.json"};
+    char source[4096], folder[4096];
+    ck_assert_ptr_nonnull(realpath(asset_path("draft"), folder));
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "gen/%s", files[i]);
+        ck_assert_int_lt(snprintf(source, sizeof source, "%.3000s/%s", folder, files[i]), (int)sizeof source);
+        ck_assert_int_eq(symlink(source, temp_path(path)), 0);
+    }
+    text_to_file(temp_path("gen/generation_config.json"),
+                 "{\"eos_token_id\": [2, 5], \"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": 20}");
+    run(NULL, ARGUMENTS("inspect", temp_path("gen")));
+    expect_ok();
+    expect_out("temperature 0.6, top_p 0.9, top_k 20 (generation_config.json; not used)");
+    expect_out("completion mode");
+}
+END_TEST
+
+START_TEST(inspect_memory_plans_the_pair_without_loading_it)
+{
+    run(NULL, ARGUMENTS("inspect", "--memory", "--batch", "2", "--ctx", "512"));
+    expect_ok();
+    expect_out("slice");
+    expect_out("context 512 tokens");
+}
+END_TEST
+
+START_TEST(inspect_graphs_lists_both_sets)
+{
+    run(NULL, ARGUMENTS("inspect", "--graphs", "--batch", "2", "--k", "2", "--ctx", "256"));
+    expect_ok();
+    static const char *const parts[] = {"draft_first", "draft_step", "verify",  "decode",
+                                        "capture ms",  "draft: ",    "target: "};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) expect_out(parts[i]);
+    run(NULL, ARGUMENTS("inspect", "--graphs", "--shape", "smollm2-135m", "--k", "0", "--batch", "1", "--ctx", "64"));
+    expect_ok();
+    expect_out("target: 1 graphs");
+}
+END_TEST
+
+START_TEST(cuda_is_refused_where_the_build_has_none)
+{
+    run(NULL, ARGUMENTS("inspect", "--graphs", "--device", "cuda"));
+    if (p.status == 0) return; /* there is a GPU */
+    expect_error(1, "CUDA");
+}
+END_TEST
+
+START_TEST(bench_prints_every_step_and_the_speed_up)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s", temp_path("prompts"));
+    text_to_file(path, "{\"prompt\": \"Once\"}\n{\"prompt\": \"The dog\"}\n");
+    run(NULL, ARGUMENTS("bench", "--csv", "-i", path, "--max-tokens", "8", "--k", "2"));
+    expect_ok();
+    static const char *const parts[] = {"measure,value,unit",
+                                        "read bandwidth",
+                                        "\"decode (verify, M = 1)\"",
+                                        "\"verify, M = 3\"",
+                                        "\"verify, M = 17\"",
+                                        "draft, later step",
+                                        "\"sampler, one draw\"",
+                                        "\"sampler, accept at K = 2\"",
+                                        "\"prefill of 512 tokens, target\"",
+                                        "\"prefill of 512 tokens, both models\"",
+                                        "\"round, K = 0\"",
+                                        "\"round, K = 2\"",
+                                        "\"host to enqueue a round, K = 2\"",
+                                        "\"round with events, K = 2\"",
+                                        "draft in a round",
+                                        "verify in a round",
+                                        "sampling in a round",
+                                        "\"plain decoding, K = 0\"",
+                                        "\"speculative, K = 2\"",
+                                        "speed-up against K = 0"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) expect_out(parts[i]);
+    ck_assert_ptr_null(strstr(buf_text(&p.out), "M = 18"));
+    ck_assert_ptr_null(strstr(buf_text(&p.out), "2048")); /* the pair's context is 1024 */
+    ck_assert_ptr_null(strstr(buf_text(&p.out), "simulated"));
+}
+END_TEST
+
+static const char small_shape[] =
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_size\": 64, "
+    "\"intermediate_size\": 128, "
+    "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 512, "
+    "\"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-5, \"rope_theta\": 10000, \"tie_word_embeddings\": true, "
+    "\"torch_dtype\": \"bfloat16\"}";
+
+/* Loop index: as text, as CSV. */
+START_TEST(bench_takes_a_shape_file_and_labels_simulated_acceptance)
+{
+    char shape[512];
+    snprintf(shape, sizeof shape, "%s", temp_path("small.json"));
+    text_to_file(shape, small_shape);
+    snprintf(shape, sizeof shape, "--shape=%s,%s", temp_path("small.json"), temp_path("small.json"));
+    run(NULL, ARGUMENTS("bench", shape, "--simulate-alpha", "0.8", "--k-max", "3", "--k", "3", "-n", "8", "--quiet",
+                        _i ? "--csv" : "--threads=1"));
+    expect_ok();
+    expect_out("acceptance is simulated: alpha 0.8");
+    expect_out("speculative, K = 3 (acceptance simulated)");
+    expect_out("mean_acceptance_length (acceptance simulated)");
+    expect_out("M = 4");
+    ck_assert_ptr_null(strstr(buf_text(&p.out), "M = 5")); /* --k-max was given */
+    ck_assert_ptr_null(strstr(buf_text(&p.out), "prefill of 512"));
+}
+END_TEST
+
+START_TEST(a_shape_is_planned_without_its_memory)
+{
+    run(NULL,
+        ARGUMENTS("inspect", "--memory", "--shape", "llama-3.1-70b,llama-3.2-1b", "--ctx", "2048", "--batch", "1"));
+    expect_ok();
+    expect_out("target weights     141107412992");
+    expect_out("draft weights");
+    expect_out("context 2048 tokens");
+    run(NULL, ARGUMENTS("inspect", "--shape", "llama-3.1-8b"));
+    expect_error(2, "--shape: there is no file to show");
+    run(NULL, ARGUMENTS("inspect", "--memory", "--shape", "llama-9"));
+    expect_error(2, "shape 'llama-9' is unknown: expected FILE.json or one of llama-3.1-8b");
+    run(NULL, ARGUMENTS("inspect", "--memory", "--shape", "/nowhere/config.json"));
+    expect_error(1, "/nowhere/config.json");
+}
+END_TEST
+
+Suite *check_cli(void) {
+    Suite *suite = suite_create("cli");
+    TCase *line = tcase_create("command line");
+    tcase_add_test(line, no_command_prints_usage_and_exits_2);
+    tcase_add_test(line, version_is_one_line_on_stdout);
+    tcase_add_test(line, help_of_each_command_shows_its_options_with_defaults);
+    tcase_add_test(line, bad_command_lines_are_usage_errors_that_name_what_is_wrong);
+    tcase_add_test(line, options_may_stand_before_the_command_and_around_its_argument);
+    tcase_add_test(line, help_into_a_full_device_fails);
+    tcase_add_test(line, manual_is_roff_and_every_option_of_the_readme_is_in_it);
+    suite_add_tcase(suite, line);
+    TCase *models = tcase_create("models");
+    tcase_add_test(models, missing_checkpoint_is_named);
+    tcase_add_test(models, org_and_name_are_found_in_the_local_cache);
+    tcase_add_test(models, runs_from_anywhere_and_through_a_symlink);
+    tcase_add_test(models, an_installed_tree_may_be_moved);
+    tcase_add_test(models, duet_assets_comes_first);
+    suite_add_tcase(suite, models);
+    TCase *tokenize = tcase_create("tokenize");
+    tcase_add_test(tokenize, tokenize_gives_ids_and_the_decoded_text_of_each_line);
+    tcase_add_test(tokenize, tokenize_special_adds_what_the_post_processor_adds);
+    tcase_add_test(tokenize, tokenize_goes_on_after_a_bad_line_and_says_how_many_failed);
+    tcase_add_test(tokenize, output_must_not_be_the_input_and_must_be_writable);
+    suite_add_tcase(suite, tokenize);
+    TCase *inspect = tcase_create("inspect and bench");
+    tcase_set_timeout(inspect, 120);
+    tcase_add_test(inspect, inspect_describes_a_model);
+    tcase_add_test(inspect, inspect_shows_sampling_values_that_are_not_used);
+    tcase_add_test(inspect, inspect_memory_plans_the_pair_without_loading_it);
+    tcase_add_test(inspect, inspect_graphs_lists_both_sets);
+    tcase_add_test(inspect, cuda_is_refused_where_the_build_has_none);
+    tcase_add_test(inspect, bench_prints_every_step_and_the_speed_up);
+    tcase_add_loop_test(inspect, bench_takes_a_shape_file_and_labels_simulated_acceptance, 0, 2);
+    tcase_add_test(inspect, a_shape_is_planned_without_its_memory);
+    suite_add_tcase(suite, inspect);
+    return suite;
+}

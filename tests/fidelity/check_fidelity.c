@@ -1,0 +1,28 @@
+/* The fidelity suite (tests/fidelity) at small sizes: the same claims, the same bounds. */
+#include "tests/fidelity/fidelity.h"
+#include "tests/support/support.h"
+
+/* Loop index: the group. */
+START_TEST(every_claim_holds)
+{
+    static struct fidelity f;
+    f = (struct fidelity){.small = true};
+    fidelity_groups[_i].run(&f);
+    for (int i = 0; i < f.count; i++) {
+        const struct fidelity_row *row = &f.rows[i];
+        if (row->state == FIDELITY_SKIPPED) skip(row->sample);
+        ck_assert_msg(row->state != FIDELITY_FAIL, "%s: %s: %s, expected %s", row->claim, row->sample, row->figure,
+                      row->bound);
+    }
+}
+END_TEST
+
+DEVICE_SUITE(check_fidelity);
+Suite *check_fidelity(void) {
+    Suite *suite = suite_create("fidelity");
+    TCase *tc = tcase_create("fidelity");
+    tcase_set_timeout(tc, 600);
+    tcase_add_loop_test(tc, every_claim_holds, 0, FIDELITY_GROUPS);
+    suite_add_tcase(suite, tc);
+    return suite;
+}

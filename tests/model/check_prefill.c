@@ -1,0 +1,86 @@
+/* Prompts through captured graphs: the same bits as without, chunk by chunk and turn by turn. */
+#include <string.h>
+
+#include "engine/probe.h"
+#include "tests/support/engine_support.h"
+#include "tests/support/kv_support.h"
+#include "tests/support/support.h"
+
+/* Both engines ingest turns of these lengths, around the sizes that are captured. */
+static const int turns[] = {1, 63, 64, 65, 200, 256, 1, 300, 2, 127};
+
+static void ingest_turn(struct engine *e, struct sequence *s, int turn) {
+    struct request r = filler_request(turn, turns[turn], 1);
+    for (size_t i = 0; i < r.prompt.len; i++) r.prompt.data[i] %= engine_info(e).vocab;
+    struct answer a = run_turn(e, s, &r);
+    ids_free(&a.ids);
+    free_requests(&r, 1);
+}
+
+/* Loop index: of the pairs, then the embedded one with n-gram lookup. */
+START_TEST(chunks_that_replay_graphs_give_the_bits_of_those_that_do_not)
+{
+    struct pair pairs[PAIRS_MAX], pair;
+    int count = test_pairs(pairs);
+    if (_i > count) return;
+    pair = _i < count ? pairs[_i] : ngram_pair(&pairs[0]);
+    struct engine_options options = pair_options(&pair, 3, 2);
+    struct engine *eager = must_open(&options);
+    options.prefill_graphs = true;
+    struct engine *replaying = must_open(&options);
+    struct sequence *a, *b;
+    const int context = engine_info(eager).context;
+    ck_ok(engine_open(eager, context, &a));
+    ck_ok(engine_open(replaying, context, &b));
+    for (int turn = 0, n = 0; turn < (int)(sizeof turns / sizeof *turns) && n + turns[turn] + 8 < context; turn++) {
+        ingest_turn(eager, a, turn);
+        ingest_turn(replaying, b, turn);
+        engine_tokens(a, &n);
+        must_equal_kv((struct kv_owner){replaying, b}, (struct kv_owner){eager, a}, PROBE_TARGET, n - 1, pair.name);
+        if (engine_graphs(eager, 0))
+            must_equal_kv((struct kv_owner){replaying, b}, (struct kv_owner){eager, a}, PROBE_DRAFT, n - 2, pair.name);
+    }
+    engine_destroy(eager);
+    engine_destroy(replaying);
+}
+END_TEST
+
+/* Attention is left out of the recordings, and in the last layer of a chunk there is none: recorded and eager segments alternate. */
+START_TEST(a_chunk_of_any_size_is_one_replay_that_attention_cuts_into_segments)
+{
+    struct pair pair = quick_pair();
+    struct engine_options options = pair_options(&pair, 0, 1);
+    options.prefill_graphs = true;
+    struct engine *e = must_open(&options);
+    const struct graph_set *set = engine_graphs(e, 1);
+    int sizes = 0;
+    for (int i = 0; i < graph_set_count(set); i++) {
+        struct graph_info info = graph_set_info(set, i);
+        if (strcmp(graph_set_kind_name(set, info.key.kind), "prefill") != 0) continue;
+        ck_assert_int_eq(info.segments, 2 * probe_config(e, PROBE_TARGET)->layers - 1);
+        sizes++;
+    }
+    ck_assert_int_ge(sizes, 4);
+    struct sequence *s;
+    ck_ok(engine_open(e, 300, &s));
+    uint64_t before = graph_set_counts(set).replays;
+    struct request r = filler_request(1, 70, 1);
+    ck_ok(engine_generate(e, s, r.prompt.data, 70, &r.generation));
+    ck_ok(probe_ingest(e));
+    ck_assert_uint_eq(graph_set_counts(set).replays, before + 1);
+    ck_assert_uint_eq(graph_set_counts(set).eager_fallbacks, 0);
+    free_requests(&r, 1);
+    engine_destroy(e);
+}
+END_TEST
+
+DEVICE_SUITE(check_prefill);
+Suite *check_prefill(void) {
+    Suite *suite = suite_create("prefill");
+    TCase *tc = tcase_create("prefill");
+    tcase_set_timeout(tc, 120);
+    tcase_add_loop_test(tc, chunks_that_replay_graphs_give_the_bits_of_those_that_do_not, 0, PAIRS_MAX + 1);
+    tcase_add_test(tc, a_chunk_of_any_size_is_one_replay_that_attention_cuts_into_segments);
+    suite_add_tcase(suite, tc);
+    return suite;
+}

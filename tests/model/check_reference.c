@@ -1,0 +1,277 @@
+/* Numbers of real and random checkpoints against transformers in f32. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/internal.h"
+#include "engine/probe.h"
+#include "tests/support/damage.h"
+#include "tests/support/engine_support.h"
+#include "tests/support/support.h"
+
+/* One checkpoint a family or variant, in the form of released files, with what transformers computes on it. */
+static const char *const families[] = {"checkpoints/llama-mha-untied",
+                                       "checkpoints/llama-gqa-tied",
+                                       "checkpoints/llama-mqa-headdim32",
+                                       "checkpoints/llama3-rope-scaled",
+                                       "checkpoints/qwen2-bias",
+                                       "checkpoints/qwen3-qknorm",
+                                       "checkpoints/mistral-swa",
+                                       "families/gemma2",
+                                       "families/gemma3-text",
+                                       "families/gemma3-wrapped",
+                                       "families/gemma4-dense",
+                                       "families/gemma4-e",
+                                       "families/gemma4-moe-flat",
+                                       "families/glm4",
+                                       "families/gpt-oss-bf16",
+                                       "families/granite",
+                                       "families/llama-dynamic",
+                                       "families/llama-yarn",
+                                       "families/mixtral",
+                                       "families/olmo2",
+                                       "families/phi3",
+                                       "families/phi3-longrope",
+                                       "families/qwen2-yarn",
+                                       "families/qwen3-moe",
+                                       "families/qwen3-moe-mixed"};
+enum { FAMILIES = sizeof families / sizeof *families, ROOM = 48 };
+
+static const char *family_file(const char *family, const char *file) {
+    char relative[128];
+    snprintf(relative, sizeof relative, "fixtures/%s%s%s", family, file ? "/" : "", file ? file : "");
+    return shared_path(relative);
+}
+
+/* Logits of the last of `ids`, through one pass of the model over all of them, in a sequence of `length` positions. */
+static void compute_logits(const char *dir, const struct ids *ids, int length, float *logits, int vocab) {
+    struct engine *e =
+        must_open(&(struct engine_options){.target = test_checkpoint(dir), .device = test_device(), .context = 256});
+    struct sequence *s;
+    ck_ok(engine_open(e, length, &s));
+    struct generation g = {.max_tokens = 1, .sampling = {.top_p = 1}};
+    ck_ok(engine_generate(e, s, ids->data, (int)ids->len, &g));
+    ck_ok(probe_ingest(e));
+    int32_t position = (int32_t)ids->len - 1, slot = 1;
+    ck_ok(stream_copy(e->stream, e->prefill.tokens, &ids->data[position], sizeof position));
+    ck_ok(stream_copy(e->stream, e->prefill.positions, &position, sizeof position));
+    ck_ok(stream_copy(e->stream, e->prefill.slot, &slot, sizeof slot));
+    struct rows rows = {.batch = 1,
+                        .q_len = 1,
+                        .tokens = e->prefill.tokens,
+                        .positions = e->prefill.positions,
+                        .row_slot = e->prefill.slot,
+                        .page_table = e->page_table,
+                        .pages_per_slot = e->pages_per_slot};
+    ck_ok(model_forward(e->target_model, e->stream, &rows, LOGITS_LAST, e->state.target_logits));
+    ck_ok(stream_copy(e->stream, logits, e->state.target_logits, (size_t)vocab * sizeof *logits));
+    ck_ok(stream_sync(e->stream));
+    engine_destroy(e);
+}
+
+/* On the host activations are f32; elsewhere bf16, of 8 bits, several times a layer. */
+static double logit_tolerance(void) {
+    return test_device_is_host() ? 1e-3 : 5e-2;
+}
+
+static void must_be_close(const cJSON *reference, const char *member, const float *logits, int vocab,
+                          const char *what) {
+    double largest = 0;
+    for (int i = 0; i < vocab; i++) largest = fmax(largest, fabs(json_at(reference, member, i)));
+    for (int i = 0; i < vocab; i++) {
+        double expected = json_at(reference, member, i);
+        ck_assert_msg(fabs(logits[i] - expected) <= logit_tolerance() * largest, "%s: %s[%d] is %g, expected %g", what,
+                      member, i, logits[i], expected);
+    }
+}
+
+static cJSON *family_reference(int family, char dir[4096]) {
+    if (!family_file(families[family], NULL)) return NULL;
+    snprintf(dir, 4096, "%s", family_file(families[family], NULL));
+    return must_load_json(family_file(families[family], "reference.json"));
+}
+
+/* Both prompts' logits. Where activations are bf16, a router that hardly prefers an expert may take another. */
+static void check_logits(const char *dir, const cJSON *r, int length, const char *what) {
+    const cJSON *router_gap = json_get(r, "router_gap_prompt");
+    const int vocab = cJSON_GetArraySize(json_get(r, "logits_last"));
+    float *logits = malloc((size_t)vocab * sizeof *logits);
+    struct ids prompt = json_ids(r, "prompt");
+    if (test_device_is_host() || !router_gap || router_gap->valuedouble >= 0.05) {
+        compute_logits(dir, &prompt, length, logits, vocab);
+        must_be_close(r, "logits_last", logits, vocab, what);
+    }
+    prompt.len = 1;
+    if (test_device_is_host() || !router_gap) {
+        compute_logits(dir, &prompt, length, logits, vocab);
+        must_be_close(r, "logits_first", logits, vocab, what);
+    }
+    ids_free(&prompt);
+    free(logits);
+}
+
+START_TEST(family_logits_are_within_the_tolerance)
+{
+    char dir[4096];
+    cJSON *references = family_reference(_i, dir), *r;
+    if (!references) {
+        skip("no test data beside the checkout");
+        return;
+    }
+    cJSON_ArrayForEach(r, references)
+        check_logits(dir, r, cJSON_GetArraySize(json_get(r, "prompt")) + ROOM, families[_i]);
+    cJSON_Delete(references);
+}
+END_TEST
+
+/* A sequence's room decides which of longrope's frequencies it takes, for all of its positions. */
+START_TEST(long_sequences_take_the_long_factors_from_their_first_token)
+{
+    const char *family = "families/phi3-longrope";
+    if (!family_file(family, NULL)) {
+        skip("no test data beside the checkout");
+        return;
+    }
+    char dir[4096];
+    snprintf(dir, sizeof dir, "%s", family_file(family, NULL));
+    cJSON *references = must_load_json(family_file(family, "reference_always_long.json")), *r;
+    cJSON_ArrayForEach(r, references) check_logits(dir, r, 200, family);
+    cJSON_Delete(references);
+}
+END_TEST
+
+/* transformers 5 saves the same configuration in other members. */
+START_TEST(both_forms_of_a_configuration_give_the_same_model)
+{
+    char dir[4096], other[256], command[8192];
+    cJSON *references = family_reference(_i, dir), *r;
+    if (!references || !family_file(families[_i], "config.transformers5.json")) {
+        skip("no second form of this configuration");
+        cJSON_Delete(references);
+        return;
+    }
+    snprintf(other, sizeof other, "%s/other-%d", temp_dir(), _i);
+    snprintf(command, sizeof command,
+             "cp -r '%s' '%s' && chmod -R u+w '%s' && mv '%s/config.transformers5.json' '%s/config.json'", dir, other,
+             other, other, other);
+    ck_assert_int_eq(system(command), 0);
+    cJSON_ArrayForEach(r, references) {
+        const int length = cJSON_GetArraySize(json_get(r, "prompt")) + ROOM;
+        const int vocab = cJSON_GetArraySize(json_get(r, "logits_last"));
+        float *logits = malloc((size_t)vocab * sizeof *logits), *expected = malloc((size_t)vocab * sizeof *logits);
+        struct ids prompt = json_ids(r, "prompt");
+        compute_logits(dir, &prompt, length, expected, vocab);
+        compute_logits(other, &prompt, length, logits, vocab);
+        ck_assert_mem_eq(logits, expected, (size_t)vocab * sizeof *logits);
+        ids_free(&prompt);
+        free(logits), free(expected);
+    }
+    cJSON_Delete(references);
+}
+END_TEST
+
+/* What duet does not run yet is refused by its name, not run wrongly. */
+START_TEST(other_families_are_refused_by_name)
+{
+    static const struct {
+        const char *family, *name;
+    } others[] = {{"families/qwen3-next", "'Qwen3NextForCausalLM'"},
+                  {"families/qwen3.5", "'Qwen3_5ForConditionalGeneration'"},
+                  {"families/qwen3.5-moe", "'Qwen3_5MoeForConditionalGeneration'"},
+                  {"families/gpt-oss-mxfp4", "'mxfp4'"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct engine *e;
+        const char *dir = family_file(others[i].family, NULL);
+        if (!dir) {
+            skip("no test data beside the checkout");
+            return;
+        }
+        ck_assert_int_eq(
+            engine_create(&e, &(struct engine_options){.target = test_checkpoint(dir), .device = test_device()}),
+            ERR_UNSUPPORTED);
+        check_sentence();
+        ck_assert_msg(strstr(err_message(), others[i].name) != NULL, "%s", err_message());
+    }
+}
+END_TEST
+
+static void check_greedy(struct engine *e, const cJSON *references, const char *prompt_name, const char *what,
+                         struct answer answers[8]) {
+    int count = cJSON_GetArraySize(references), i = 0;
+    struct request requests[8];
+    const cJSON *r;
+    ck_assert_int_le(count, 8);
+    cJSON_ArrayForEach(r, references) {
+        struct ids prompt = json_ids(r, prompt_name);
+        requests[i] = ids_request(prompt.data, prompt.len, cJSON_GetArraySize(json_get(r, "greedy")));
+        requests[i++].generation.ignore_end = true;
+        ids_free(&prompt);
+    }
+    run_requests(e, requests, count, answers);
+    i = 0;
+    cJSON_ArrayForEach(r, references) must_match_reference(r, &answers[i++], what);
+    free_requests(requests, count);
+}
+
+START_TEST(family_greedy_tokens_are_the_reference_for_every_k)
+{
+    char dir[4096];
+    cJSON *references = family_reference(_i, dir);
+    if (!references) {
+        skip("no test data beside the checkout");
+        return;
+    }
+    struct answer plain[8], got[8]; /* alone, and with itself as the draft */
+    int count = cJSON_GetArraySize(references);
+    for (int k = 0; k <= 8; k += test_is_small() ? 4 : 1) {
+        struct pair self = {families[_i], dir, dir};
+        struct engine_options options = pair_options(&self, k, 1 + k % 3);
+        struct engine *e = must_open(&options);
+        check_greedy(e, references, "prompt", families[_i], k == 0 ? plain : got);
+        for (int i = 0; i < count && k > 0; i++) must_equal(&got[i], &plain[i], families[_i]);
+        if (k > 0) free_answers(got, count);
+        engine_destroy(e);
+    }
+    free_answers(plain, count);
+    cJSON_Delete(references);
+}
+END_TEST
+
+START_TEST(trained_models_give_160_reference_tokens)
+{
+    const char *file = shared_path("fixtures/greedy-references.json");
+    if (!file) {
+        skip("no test data beside the checkout");
+        return;
+    }
+    cJSON *all = must_load_json(file), *references;
+    cJSON_ArrayForEach(references, all) {
+        char relative[128], dir[4096];
+        snprintf(relative, sizeof relative, "models/%s", references->string);
+        snprintf(dir, sizeof dir, "%s", shared_path(relative));
+        struct engine *e = must_open(
+            &(struct engine_options){.target = test_checkpoint(dir), .device = test_device(), .max_batch = 2});
+        struct answer answers[8];
+        check_greedy(e, references, "prompt_ids", references->string, answers);
+        free_answers(answers, cJSON_GetArraySize(references));
+        engine_destroy(e);
+    }
+    cJSON_Delete(all);
+}
+END_TEST
+
+DEVICE_SUITE(check_reference);
+Suite *check_reference(void) {
+    Suite *suite = suite_create("reference");
+    TCase *tc = tcase_create("reference");
+    tcase_set_timeout(tc, 300);
+    tcase_add_loop_test(tc, family_logits_are_within_the_tolerance, 0, FAMILIES);
+    tcase_add_test(tc, long_sequences_take_the_long_factors_from_their_first_token);
+    tcase_add_loop_test(tc, both_forms_of_a_configuration_give_the_same_model, 7, FAMILIES);
+    tcase_add_test(tc, other_families_are_refused_by_name);
+    tcase_add_loop_test(tc, family_greedy_tokens_are_the_reference_for_every_k, 0, FAMILIES);
+    tcase_add_test(tc, trained_models_give_160_reference_tokens);
+    suite_add_tcase(suite, tc);
+    return suite;
+}

@@ -1,0 +1,14 @@
+/* What the chat template's suites share. */
+#ifndef DUET_TESTS_CHAT_TEMPLATE_SUPPORT_H
+#define DUET_TESTS_CHAT_TEMPLATE_SUPPORT_H
+
+#include "base/json.h"
+#include "model/text/chat_template.h"
+#include "tests/support/support.h"
+
+struct chat_template *template_open(const char *dir); /* the directory has a template that is recognised */
+struct buf template_render(const struct chat_template *, const struct chat_message *, int count, bool think);
+struct buf template_next(const struct chat_template *, const struct chat_message *user, bool cut, bool think);
+void template_check_text(const struct buf *got, const char *want, size_t n);
+
+#endif

@@ -1,0 +1,392 @@
+/* Which template is it, and the files that hold one. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/chat_template_support.h"
+#include "tests/support/damage.h"
+#include "tests/support/tokenizer_support.h"
+
+/* tokenizer_config.json of the temporary directory. */
+static void write_config(const char *json) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", temp_dir());
+    damage_write_text(path, json);
+}
+
+static void write_template(const char *jinja) {
+    struct buf json = {0};
+    buf_puts(&json, "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"chat_template\":");
+    json_put_string(&json, jinja, strlen(jinja));
+    buf_puts(&json, "}");
+    write_config(json.data);
+    buf_free(&json);
+}
+
+/* --- recognising ------------------------------------------------------------------------------------------- */
+
+#define BODY   "'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'"
+#define TAIL   "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+#define CHATML "{% for message in messages %}{{" BODY "}}" TAIL
+
+static void expect_rendered(const char *jinja, const char *kind, const char *expected) {
+    struct chat_message user = {"user", "hi", 2};
+    write_template(jinja);
+    struct chat_template *t = template_open(temp_dir());
+    ck_assert_str_eq(chat_template_name(t), kind);
+    struct buf text = template_render(t, &user, 1, true);
+    template_check_text(&text, expected, strlen(expected));
+    buf_free(&text);
+    chat_template_free(t);
+}
+
+START_TEST(variants_of_chatml_are_recognised)
+{
+#define HI "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+    expect_rendered(CHATML, "chatml", HI);
+    expect_rendered(
+        "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %}" CHATML,
+        "chatml", HI);
+    expect_rendered("{{ bos_token }}" CHATML, "chatml", "<s>" HI);
+    expect_rendered("{%- for message in messages -%}\n    {{- " BODY " -}}\n{%- endfor -%}\n"
+                    "{%- if add_generation_prompt -%}\n    {{- \"<|im_start|>assistant\n\" -}}\n{%- endif -%}\n",
+                    "chatml", HI);
+    expect_rendered("{% for message in messages %}\n<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+                    "{% endfor %}\n{% if add_generation_prompt %}\n<|im_start|>assistant\n{% endif %}\n",
+                    "chatml", HI);
+    expect_rendered("{# a comment with '<|other|>' #}" CHATML, "chatml", HI);
+    expect_rendered("{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ "
+                    "'<|im_start|>system\\nIt\\'s you.<|im_end|>\\n' }}{% endif %}{{" BODY "}}" TAIL,
+                    "chatml", "<|im_start|>system\nIt's you.<|im_end|>\n" HI);
+    expect_rendered(
+        "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ "
+        "'<|im_start|>system\\nHelp.<|im_end|>\\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\\n' + "
+        "message['content']}}{% if (loop.last and add_generation_prompt) or not loop.last %}{{ '<|im_end|>' + "
+        "'\\n'}}{% endif %}{% endfor %}{% if add_generation_prompt and messages[-1]['role'] != 'assistant' %}"
+        "{{ '<|im_start|>assistant\\n' }}{% endif %}",
+        "chatml", "<|im_start|>system\nHelp.<|im_end|>\n" HI);
+}
+END_TEST
+
+static const char *const strangers[] = {
+    "{{ bos_token }}{% for message in messages %}{{ '<start_of_turn>' + message['role'] + '\\n' + message['content'] | "
+    "trim "
+    "+ '<end_of_turn>\\n' }}{% endfor %}{% if add_generation_prompt %}{{'<start_of_turn>model\\n'}}{% endif %}",
+    "{% for message in messages %}{{ '<|' + message['role'] + '|>\\n' + message['content'] + eos_token }}{% endfor %}",
+    /* ChatML with a trimmed content, another role marker, a forced thought, a forced system prompt, a late bos_token */
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] | trim + "
+    "'<|im_end|>' + "
+    "'\\n'}}" TAIL,
+    "{% for message in messages %}{% if message['role'] == 'tool' %}{{ '<|im_start|><|tool|>' }}{% endif %}{{" BODY
+    "}}" TAIL,
+    "{% for message in messages %}{{" BODY "}}{% endfor %}{% if add_generation_prompt %}{{ "
+    "'<|im_start|>assistant\\n<think>\\n' }}{% endif %}",
+    "{{ '<|im_start|>system\\nAlways.<|im_end|>\\n' }}{% for message in messages %}{{" BODY "}}" TAIL,
+    "{% for message in messages %}{{ bos_token + " BODY "}}" TAIL,
+    /* early Mistral: a space behind the end of an answer */
+    "{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ "
+    "raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}{% if "
+    "message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}{% elif message['role'] == "
+    "'assistant' "
+    "%}{{ message['content'] + eos_token + ' ' }}{% else %}{{ raise_exception('Only user and assistant roles are "
+    "supported!') }}{% endif %}{% endfor %}",
+    "{% for message in messages %}{{ 'unfinished",
+    "{{ messages",
+    "plain text",
+    "",
+};
+
+START_TEST(unknown_templates_are_refused_with_a_hint)
+{
+    struct chat_template *t;
+    write_template(strangers[_i]);
+    ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t), ERR_UNSUPPORTED);
+    ck_assert_ptr_null(t);
+    check_sentence();
+    ck_assert(strstr(err_message(), "/tokenizer_config.json: the chat template is none that duet knows"));
+    ck_assert(strstr(err_message(), "hint: --template NAME, one of chatml, llama2"));
+}
+END_TEST
+
+START_TEST(names_override_templates)
+{
+    struct chat_message user = {"user", "hi", 2};
+    struct chat_template *t;
+    char names[256];
+    write_template(strangers[0]);
+    snprintf(names, sizeof names, "%s", chat_template_names());
+    for (char *save, *name = strtok_r(names, ", ", &save); name; name = strtok_r(NULL, ", ", &save)) {
+        ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), name, &t));
+        ck_assert_str_eq(chat_template_name(t), name);
+        struct buf text = template_render(t, &user, 1, true);
+        ck_assert_ptr_nonnull(strstr(text.data, "hi"));
+        ck_assert_int_eq(strncmp(text.data, "<s>", 3) == 0, strstr("llama3.2 mistral-nemo", name) || name[0] == 'l');
+        buf_free(&text);
+        chat_template_free(t);
+    }
+    ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), "gemma", &t), ERR_USAGE);
+    ck_assert_ptr_null(t);
+    ck_assert_ptr_nonnull(strstr(err_message(), "'gemma', expected one of chatml"));
+}
+END_TEST
+
+START_TEST(family_tokens_stand_in_where_the_directory_names_none)
+{
+    struct chat_message user = {"user", "hi", 2};
+    struct chat_template *t;
+    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), "llama2", &t));
+    struct buf text = template_render(t, &user, 1, true);
+    ck_assert_str_eq(text.data, "<s>[INST] hi [/INST]");
+    ck_assert_str_eq(chat_template_end_of_turn(t), "</s>");
+    buf_free(&text);
+    chat_template_free(t);
+}
+END_TEST
+
+START_TEST(default_system_prompt_is_the_models_own)
+{
+    const char *dir = shared_path("fixtures/templates/qwen2.5");
+    struct chat_message user = {"user", "hi", 2};
+    struct chat_template *t;
+    if (!dir) {
+        skip("no shared test data");
+        return;
+    }
+    for (int own = 0; own < 2; own++) {
+        ck_ok(checkpoint_chat_template(test_checkpoint(dir), own ? "qwen2.5" : "chatml", &t));
+        struct buf text = template_render(t, &user, 1, true);
+        ck_assert_int_eq(strstr(text.data, "You are a helpful assistant.<|im_end|>\n") != NULL, own);
+        buf_free(&text);
+        chat_template_free(t);
+    }
+}
+END_TEST
+
+/* --- files ------------------------------------------------------------------------------------------------- */
+
+START_TEST(no_template_means_completion)
+{
+    struct chat_template *t = (void *)"";
+    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t));
+    ck_assert_ptr_null(t);
+    write_config("{\"bos_token\":\"<s>\",\"chat_template\":null}");
+    t = (void *)"";
+    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t));
+    ck_assert_ptr_null(t);
+}
+END_TEST
+
+/* Loop index: which file is a link to nothing. */
+START_TEST(a_link_that_leads_nowhere_is_an_error_that_names_it)
+{
+    static const char *const names[] = {"tokenizer_config.json", "chat_template.jinja"};
+    struct chat_template *t = (void *)"";
+    char path[256];
+    write_template(CHATML);
+    snprintf(path, sizeof path, "%s/%s", temp_dir(), names[_i]);
+    unlink(path);
+    ck_assert_int_eq(symlink("../blobs/pruned", path), 0);
+    ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t), ERR_IO);
+    ck_assert_ptr_null(t);
+    check_sentence();
+    ck_assert_msg(strstr(err_message(), names[_i]) && strstr(err_message(), "No such file"), "%s", err_message());
+    unlink(path);
+}
+END_TEST
+
+START_TEST(lists_and_separate_files_are_read)
+{
+    struct chat_message user = {"user", "hi", 2};
+    char path[256];
+    write_config(
+        "{\"bos_token\":{\"content\":\"<b>\",\"lstrip\":false},\"chat_template\":[{\"name\":\"tool_use\","
+        "\"template\":\"?\"},{\"name\":\"default\",\"template\":\"{{ bos_token }}{% for message in messages %}{{ "
+        "'<|im_start|>' + message['role'] + '\\\\n' + message['content'] + '<|im_end|>\\\\n' }}{% endfor %}{% if "
+        "add_generation_prompt %}{{ '<|im_start|>assistant\\\\n' }}{% endif %}\"}]}");
+    struct chat_template *t = template_open(temp_dir());
+    struct buf text = template_render(t, &user, 1, true);
+    ck_assert_str_eq(text.data, "<b>" HI);
+    buf_free(&text);
+    chat_template_free(t);
+    snprintf(path, sizeof path, "%s/chat_template.jinja", temp_dir());
+    damage_write_text(path, CHATML);
+    t = template_open(temp_dir());
+    text = template_render(t, &user, 1, true);
+    ck_assert_str_eq(text.data, HI);
+    buf_free(&text);
+    chat_template_free(t);
+    unlink(path);
+}
+END_TEST
+
+START_TEST(wrong_types_are_refused_in_one_sentence)
+{
+    static const struct {
+        const char *json, *part;
+    } cases[] = {
+        {"{\"chat_template\":5}", "'chat_template' is neither a string nor a list"},
+        {"{\"chat_template\":[{\"name\":\"rag\",\"template\":\"x\"}]}", "no template named 'default'"},
+        {"{\"chat_template\":[{\"name\":\"default\",\"template\":7}]}", "'chat_template' is neither"},
+        {"{\"chat_template\":", "malformed JSON"},
+        {"[1]", "expected an object"},
+        {"{\"eos_token\":5,\"chat_template\":\""
+         "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\\\n' + "
+         "message['content'] + '<|im_end|>\\\\n' }}{% endfor %}{% if add_generation_prompt %}{{ "
+         "'<|im_start|>assistant\\\\n' }}{% endif %}\"}",
+         "'eos_token' is neither a string nor an object"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct chat_template *t;
+        write_config(cases[i].json);
+        ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t), ERR_FORMAT);
+        ck_assert_ptr_null(t);
+        check_sentence();
+        ck_assert_msg(strstr(err_message(), "/tokenizer_config.json: "), "%s", err_message());
+        ck_assert_msg(strstr(err_message(), cases[i].part), "%s", err_message());
+    }
+}
+END_TEST
+
+START_TEST(content_may_hold_nul)
+{
+    struct chat_message user = {"user", "a\0b", 3};
+    write_template(CHATML);
+    struct chat_template *t = template_open(temp_dir());
+    struct buf text = template_render(t, &user, 1, true), next = template_next(t, &user, true, true);
+    template_check_text(&text, "<|im_start|>user\na\0b<|im_end|>\n<|im_start|>assistant\n", 53);
+    template_check_text(&next, "<|im_end|>\n<|im_start|>user\na\0b<|im_end|>\n<|im_start|>assistant\n", 64);
+    buf_free(&text);
+    buf_free(&next);
+    chat_template_free(t);
+}
+END_TEST
+
+START_TEST(white_space_is_trimmed_as_python_does)
+{
+    struct chat_message user = {"user", "\x1c\xe3\x80\x80 a\xe2\x80\x8b\xc2\x85\n", 12};
+    struct chat_template *t;
+    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), "llama2", &t));
+    struct buf text = template_render(t, &user, 1, true);
+    ck_assert_str_eq(text.data, "<s>[INST] a\xe2\x80\x8b [/INST]");
+    buf_free(&text);
+    chat_template_free(t);
+}
+END_TEST
+
+START_TEST(impossible_conversations_are_refused)
+{
+    struct chat_message tool = {"tool", "x", 1};
+    struct chat_text out = {{0}, {0}};
+    write_template(CHATML);
+    struct chat_template *t = template_open(temp_dir());
+    ck_assert_int_eq(chat_template_render(t, NULL, 0, true, &out), ERR_USAGE);
+    ck_assert_str_eq(err_message(), "the conversation has no messages");
+    ck_assert_int_eq(chat_template_render(t, &tool, 1, true, &out), ERR_USAGE);
+    ck_assert_str_eq(err_message(), "message 1 has the role 'tool', expected system, user or assistant");
+    ck_assert_int_eq(chat_template_next(t, &tool, false, true, &out), ERR_USAGE);
+    ck_assert_uint_eq(out.text.len, 0);
+    chat_text_free(&out);
+    chat_template_free(t);
+}
+END_TEST
+
+static void use_damaged(const struct chat_template *t) {
+    struct chat_message messages[] = {{"system", "s", 1}, {"user", " u ", 3}, {"assistant", "<think>t</think>a", 17}};
+    for (int count = 1; count <= 3; count++) {
+        struct chat_text out = {{0}, {0}};
+        chat_template_render(t, messages, count, count & 1, &out);
+        ck_ok(chat_template_next(t, &messages[1], true, false, &out));
+        ck_assert_uint_eq(out.text.len, out.plain.len);
+        chat_text_free(&out);
+    }
+}
+
+START_TEST(damaged_configurations_load_or_fail_with_one_line)
+{
+    static const char *const seeds[] = {
+        "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ "
+        "'<|im_start|>system\\nYou.<|im_end|>\\n' "
+        "}}{% endif %}{{" BODY "}}" TAIL,
+        "{{ bos_token }}\n{%- for message in messages -%}\n  {# note #}{{- " BODY " }}" TAIL,
+    };
+    struct damage chance = {7};
+    struct buf text = {0};
+    char path[256];
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", temp_dir());
+    for (int i = 0; i < 3000; i++) {
+        struct chat_template *t;
+        buf_clear(&text);
+        buf_puts(&text, seeds[i & 1]);
+        if (i & 2) damage_text(&chance, &text); /* the template */
+        struct buf json = {0};
+        buf_puts(&json, "{\"bos_token\": \"<s>\", \"chat_template\": ");
+        json_put_string(&json, buf_text(&text), text.len);
+        buf_putc(&json, '}');
+        buf_free(&text);
+        text = json;
+        if (i & 4) damage_text(&chance, &text); /* the file around it */
+        damage_write_file(path, buf_text(&text), text.len);
+        if (checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t) != 0) {
+            check_sentence();
+            ck_assert_ptr_null(t);
+        } else if (t) {
+            use_damaged(t);
+        }
+        ck_assert(i >= 2 || t); /* undamaged */
+        chat_template_free(t);
+    }
+    buf_free(&text);
+}
+END_TEST
+
+static void check_slow_template(const char *jinja, const char *name, const char *kind) {
+    struct chat_template *t;
+    write_template(jinja);
+    int64_t start = tokenizer_cpu_us();
+    if (name)
+        ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), name, &t));
+    else
+        ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t));
+    ck_assert_int_lt(tokenizer_cpu_us() - start, 2000000); /* measured: 0.02 s */
+    ck_assert_str_eq(chat_template_name(t), kind);
+    chat_template_free(t);
+}
+
+START_TEST(templates_take_no_quadratic_time)
+{
+    struct buf jinja = {0};
+    buf_puts(&jinja, "{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\n");
+    while (jinja.len < 900000) buf_puts(&jinja, "<|x"); /* a marker that never closes */
+    buf_puts(&jinja, "<|im_end|>\\n' }}{% endif %}" CHATML);
+    check_slow_template(jinja.data, NULL, "chatml");
+    buf_clear(&jinja);
+    while (jinja.len < 900000) buf_puts(&jinja, "<|im_start|>system\n"); /* a turn that never closes */
+    check_slow_template(jinja.data, "qwen2.5", "qwen2.5");
+    buf_free(&jinja);
+}
+END_TEST
+
+Suite *check_chat_template_files(void) {
+    Suite *suite = suite_create("chat_template_files");
+    TCase *recognising = tcase_create("recognising");
+    tcase_add_test(recognising, variants_of_chatml_are_recognised);
+    tcase_add_loop_test(recognising, unknown_templates_are_refused_with_a_hint, 0,
+                        sizeof strangers / sizeof *strangers);
+    tcase_add_test(recognising, names_override_templates);
+    tcase_add_test(recognising, family_tokens_stand_in_where_the_directory_names_none);
+    tcase_add_test(recognising, default_system_prompt_is_the_models_own);
+    suite_add_tcase(suite, recognising);
+
+    TCase *files = tcase_create("files");
+    tcase_add_test(files, no_template_means_completion);
+    tcase_add_loop_test(files, a_link_that_leads_nowhere_is_an_error_that_names_it, 0, 2);
+    tcase_add_test(files, lists_and_separate_files_are_read);
+    tcase_add_test(files, wrong_types_are_refused_in_one_sentence);
+    tcase_add_test(files, content_may_hold_nul);
+    tcase_add_test(files, white_space_is_trimmed_as_python_does);
+    tcase_add_test(files, impossible_conversations_are_refused);
+    tcase_add_test(files, damaged_configurations_load_or_fail_with_one_line);
+    tcase_add_test(files, templates_take_no_quadratic_time);
+    suite_add_tcase(suite, files);
+    return suite;
+}
