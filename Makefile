@@ -9,7 +9,7 @@ NVCC   ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nv
 
 # The CUDA device is built where there is an nvcc. .cu files replace the stub that says that there is none.
 CU_SRC   := $(wildcard graphs/*.cu model/kernels/cuda/*.cu draft/*.cu round/*.cu sampler/*.cu verify/*.cu)
-CU_STUB  := $(wildcard */no_cuda.c)
+CU_STUB  := $(wildcard */no_cuda.c */*/no_cuda.c)
 TEST_CU  := $(wildcard tests/support/*.cu)
 NVCC_OLD := $(if $(NVCC),$(shell $(NVCC) --version | sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p' | \
                                  awk '$$1 * 100 + $$2 < 1206 { print $$1 "." $$2 }'))
@@ -54,6 +54,7 @@ ifneq ($(NVCC_OLD),)
 $(error DEVICE=cuda needs nvcc 12.6 or later; $(NVCC) is $(NVCC_OLD))
 endif
 LIB_SRC   := $(filter-out $(CU_STUB),$(LIB_SRC))
+SHARED_SRC := $(filter-out $(CU_STUB),$(SHARED_SRC))
 TEST_SRC  := $(filter-out $(CU_STUB),$(TEST_SRC))
 CUDA_LIB  := $(firstword $(wildcard $(dir $(realpath $(NVCC)))../lib64) $(dir $(realpath $(NVCC)))../lib)
 # CUDA_ARCH: architectures such as sm_90, or `all`; the default is the GPU that is there, else sm_90. PTX of the last one
