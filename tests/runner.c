@@ -1,5 +1,6 @@
 #include "tests/runner.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@ static int is_wanted(const char *name, int argc, char **argv) {
 }
 
 int run_suites(const struct named_suite *suites, int count, enum fork_status fork, int argc, char **argv) {
+    signal(SIGQUIT, SIG_DFL);              /* a shell's background job ignores it, and tests send it */
     setenv("CK_DEFAULT_TIMEOUT", "60", 0); /* Check's 4 seconds are few on a busy machine */
     SRunner *runner = srunner_create(NULL);
     srunner_set_fork_status(runner, fork);
