@@ -204,7 +204,7 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
         .context = o->context,
         .graphs = o->graphs,
         .buckets = o->buckets,
-        .prefill_graphs = o->prefill_graphs,
+        .prefill_graphs = (enum prefill_graphs)o->prefill_graphs,
         .accept = (enum accept_rule)o->accept,
         .simulate_alpha = o->simulate_alpha,
         .timing = o->alpha_report || o->command == COMMAND_BENCH ? TIMED_EVERY : 0,

@@ -57,7 +57,7 @@ struct options {
     const char *device; /* "auto", "host", "cuda" */
     enum graph_mode graphs;
     enum bucket_policy buckets;
-    int prefill_graphs; /* 0, 1 */
+    int prefill_graphs; /* enum prefill_graphs */
 
     /* input and output */
     const char *prompt, *system;              /* chat -p, --system; NULL: not given */

@@ -42,7 +42,9 @@ static int allocate(struct engine *e) {
     TRY(engine_layout(e, e->pool));
     e->prefill.page_table = e->page_table;
     e->prefill.pages_per_slot = e->pages_per_slot;
-    e->prefill.replays = e->options.prefill_graphs && e->options.graphs != GRAPHS_OFF;
+    const enum prefill_graphs replay = e->options.prefill_graphs;
+    e->prefill.replays = e->options.graphs != GRAPHS_OFF &&
+                         (replay == PREFILL_GRAPHS_AUTO ? device_is_async(e->device) : replay == PREFILL_GRAPHS_ON);
     e->world.round = &e->state, e->world.sampler = &e->sampler, e->world.prefill = &e->prefill;
     e->world.page_table = e->page_table, e->world.pages_per_slot = e->pages_per_slot;
     return kv_pages_create(&e->kv_pages, e->pages);

@@ -20,6 +20,9 @@
 struct engine;
 struct sequence;
 
+/* AUTO: on CUDA, where it was measured to be faster; on the host padding costs more than it brings. */
+enum prefill_graphs { PREFILL_GRAPHS_AUTO, PREFILL_GRAPHS_OFF, PREFILL_GRAPHS_ON };
+
 struct engine_options {
     /* Both must outlive the engine. A checkpoint without files has random weights: benchmarks. */
     const struct checkpoint *target;
@@ -35,11 +38,11 @@ struct engine_options {
     int context;        /* 0: min(the pair's limits, 8192, what fits) */
     enum graph_mode graphs;
     enum bucket_policy buckets;
-    bool prefill_graphs;     /* chunks of prompts replay graphs too; without effect where `graphs` is off */
-    enum accept_rule accept; /* how drafted tokens are accepted, for all sequences */
-    int pipeline;            /* rounds in flight, 1 or 2; 0: 2 where the device is asynchronous, else 1 */
-    float simulate_alpha;    /* benchmarks: accept with this probability whatever the models say; 0: the rule */
-    int timing;              /* the device's time is measured in every timing-th round, the first included; 0: never */
+    enum prefill_graphs prefill_graphs; /* do chunks of prompts replay graphs too? never where `graphs` is off */
+    enum accept_rule accept;            /* how drafted tokens are accepted, for all sequences */
+    int pipeline;                       /* rounds in flight, 1 or 2; 0: 2 where the device is asynchronous, else 1 */
+    float simulate_alpha; /* benchmarks: accept with this probability whatever the models say; 0: the rule */
+    int timing;           /* the device's time is measured in every timing-th round, the first included; 0: never */
     struct progress progress;
 };
 

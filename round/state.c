@@ -56,20 +56,20 @@ int round_layout(struct round_state *b, struct pool *pool) {
         size_t bytes;
         enum pool_use use;
     } slices[SLICES] = {
-        [SLOTS] = {"slots", slots * sizeof *b->slot},
-        [ROW_SLOTS] = {"row slots", rows * sizeof *b->row_slot},
-        [END_IDS] = {"end ids", (size_t)b->end_count * sizeof *b->end_ids},
-        [DRAFT_TOKENS] = {"draft tokens", draft_rows * 2 * sizeof *b->draft_tokens},
-        [DRAFT_POSITIONS] = {"draft positions", draft_rows * 2 * sizeof *b->draft_positions_in},
-        [DRAFTED] = {"drafted", slots * k * sizeof *b->drafted},
-        [OFFERED] = {"offered", k > 0 ? slots * sizeof *b->offered : 0},
+        [SLOTS] = {"slots", slots * sizeof *b->slot, POOL_SCRATCH},
+        [ROW_SLOTS] = {"row slots", rows * sizeof *b->row_slot, POOL_SCRATCH},
+        [END_IDS] = {"end ids", (size_t)b->end_count * sizeof *b->end_ids, POOL_SCRATCH},
+        [DRAFT_TOKENS] = {"draft tokens", draft_rows * 2 * sizeof *b->draft_tokens, POOL_SCRATCH},
+        [DRAFT_POSITIONS] = {"draft positions", draft_rows * 2 * sizeof *b->draft_positions_in, POOL_SCRATCH},
+        [DRAFTED] = {"drafted", slots * k * sizeof *b->drafted, POOL_SCRATCH},
+        [OFFERED] = {"offered", k > 0 ? slots * sizeof *b->offered : 0, POOL_SCRATCH},
         [DRAFT_LOGITS] = {"draft logits", draft_rows * (size_t)b->draft_stride * sizeof(float), POOL_LOGITS},
         [P_DRAFT] = {"p_draft", slots * k * (size_t)b->vocab_draft * sizeof(float), POOL_LOGITS},
-        [TARGET_TOKENS] = {"target tokens", block * sizeof *b->target_tokens},
-        [TARGET_POSITIONS] = {"target positions", block * sizeof *b->target_positions},
+        [TARGET_TOKENS] = {"target tokens", block * sizeof *b->target_tokens, POOL_SCRATCH},
+        [TARGET_POSITIONS] = {"target positions", block * sizeof *b->target_positions, POOL_SCRATCH},
         [TARGET_LOGITS] = {"target logits", block * (size_t)b->target_stride * sizeof(float), POOL_LOGITS},
         [P_TARGET] = {"p_target", block * (size_t)b->vocab_target * sizeof(float), POOL_LOGITS},
-        [RECORDS] = {"round records", rows * sizeof *b->records},
+        [RECORDS] = {"round records", rows * sizeof *b->records, POOL_SCRATCH},
     };
     void *at[SLICES];
     for (int i = 0; i < SLICES; i++) TRY(pool_slice(pool, slices[i].use, slices[i].name, slices[i].bytes, &at[i]));

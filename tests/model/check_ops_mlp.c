@@ -149,15 +149,16 @@ START_TEST(silu_is_made_of_fmath_exp)
     const float one = 1;
     float *h = lab_alloc(&lab, HIDDEN * sizeof(float));
     struct weight gate = lab_weight(&lab, HIDDEN, 1, DTYPE_F32, 100), up = lab_weight(&lab, HIDDEN, 1, DTYPE_F32, 3);
-    struct op_gate_up op = {.rows = {.batch = 1, .q_len = 1},
-                            .x = &one,
-                            .gate = gate,
-                            .up = up,
-                            .width = 1,
-                            .norm = {NORM_RMS, {.data = &one, .format = DTYPE_F32, .rows = 1, .cols = 1}},
-                            .hidden = HIDDEN,
-                            .normed = {lab_alloc(&lab, sizeof(float)), DTYPE_F32},
-                            .h = {h, DTYPE_F32}};
+    struct op_gate_up op = {
+        .rows = {.batch = 1, .q_len = 1},
+        .x = &one,
+        .gate = gate,
+        .up = up,
+        .width = 1,
+        .norm = {.kind = NORM_RMS, .weight = {.data = &one, .format = DTYPE_F32, .rows = 1, .cols = 1}},
+        .hidden = HIDDEN,
+        .normed = {lab_alloc(&lab, sizeof(float)), DTYPE_F32},
+        .h = {h, DTYPE_F32}};
     for (int i = 0; host_isa_at(i); i++) {
         if (!host_isa_at(i)->is_supported()) continue;
         host_isa_force(host_isa_at(i));

@@ -25,8 +25,9 @@ START_TEST(chunks_that_replay_graphs_give_the_bits_of_those_that_do_not)
     if (_i > count) return;
     pair = _i < count ? pairs[_i] : ngram_pair(&pairs[0]);
     struct engine_options options = pair_options(&pair, 3, 2);
+    options.prefill_graphs = PREFILL_GRAPHS_OFF;
     struct engine *eager = must_open(&options);
-    options.prefill_graphs = true;
+    options.prefill_graphs = PREFILL_GRAPHS_ON;
     struct engine *replaying = must_open(&options);
     struct sequence *a, *b;
     const int context = engine_info(eager).context;
@@ -50,7 +51,7 @@ START_TEST(a_chunk_of_any_size_is_one_replay_that_attention_cuts_into_segments)
 {
     struct pair pair = quick_pair();
     struct engine_options options = pair_options(&pair, 0, 1);
-    options.prefill_graphs = true;
+    options.prefill_graphs = PREFILL_GRAPHS_ON;
     struct engine *e = must_open(&options);
     const struct graph_set *set = engine_graphs(e, 1);
     int sizes = 0;
