@@ -72,10 +72,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) finish_kernel(const struct fini
     for (int j = 0; j < HELD; j++) {
         if (lane + 32 * j >= half) break;
         if (turns) rotate(a[j], b[j], turn[j]);
-        if (is_q)
-            in[first_of(j)] = a[j], in[second_of(j)] = b[j];
-        else
-            cache[first_of(j)] = from_float<T>(a[j]), cache[second_of(j)] = from_float<T>(b[j]);
+        keep_pair(is_q, in, cache, first_of(j), second_of(j), a[j], b[j]);
     }
 }
 

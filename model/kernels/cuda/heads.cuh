@@ -27,6 +27,15 @@ __device__ __forceinline__ T *kv_cell(void *cache, int kv_heads, int head_dim, i
     return (T *)cache + (((size_t)page * kv_heads + head) * KV_PAGE + offset) * head_dim;
 }
 
+/* A finished pair of dims: of q as f32, of a key or value in its cell. */
+template <typename T>
+__device__ __forceinline__ void keep_pair(bool is_q, float *q, T *cell, int first, int second, float a, float b) {
+    if (is_q)
+        q[first] = a, q[second] = b;
+    else
+        cell[first] = from_float<T>(a), cell[second] = from_float<T>(b);
+}
+
 /* Norms and rotation of q (in place) and of kv_rows (into the pages), after bias where `adds_bias`. */
 int cuda_finish_heads(struct stream *, const struct op_qkv *, bool adds_bias);
 

@@ -57,15 +57,10 @@ template <typename T> struct rotated_store {
                   b = sum(i % PRODUCT_HALF + PRODUCT_HALF, i / PRODUCT_HALF);
             if (bias) a += to_float(bias[part.head * dh + d]), b += to_float(bias[part.head * dh + d + half]);
             if (!is_v) rotate(a, b, turn);
-            if (is_q) {
-                float *to = q + ((size_t)row * heads + part.head) * dh + d;
-                to[0] = a, to[half] = b;
-            } else {
-                T *to = kv_cell<T>(is_v ? kv.v : kv.k, kv_heads, dh, page_of(rows, row, position), part.head, row,
-                                   position) +
-                        d;
-                to[0] = from_float<T>(a), to[half] = from_float<T>(b);
-            }
+            T *cell = is_q ? nullptr
+                           : kv_cell<T>(is_v ? kv.v : kv.k, kv_heads, dh, page_of(rows, row, position), part.head, row,
+                                        position);
+            keep_pair(is_q, q + ((size_t)row * heads + part.head) * dh, cell, d, d + half, a, b);
         }
     }
 };
