@@ -55,6 +55,7 @@ static int fail_output(void) {
 
 static void on_tokens(void *user, struct token_block *block) {
     struct answer *a = user;
+    progress_clear();
     int shown = 0, count = block->ended ? block->count - 1 : block->count;
     signals_hold();
     while (shown < count && a->rc == 0 && !a->stopped) {
@@ -73,17 +74,33 @@ static void on_tokens(void *user, struct token_block *block) {
     note_time(a, shown);
 }
 
+enum { SILENCE_US = 500000 };
+
+/* A long prompt shows how far it is, until the answer begins. `before`: what was ingested with earlier turns. */
+static void show_ingestion(const struct answer *a, const struct sequence *s, int before) {
+    const int64_t silent_us = clock_us() - a->figures.start_us;
+    if (engine_load(a->chat->engine).ingesting == 0) {
+        progress_clear();
+    } else if (silent_us > SILENCE_US) {
+        int all, done = engine_ingested(s, &all);
+        char tail[32];
+        snprintf(tail, sizeof tail, "%.0f tok/s", (done - before) * 1e6 / (double)silent_us);
+        progress_draw("reading", done, all, tail);
+    }
+}
+
 /* Steps the engine to the end of the answer or to Ctrl-C; ERR_INTERRUPTED: before the first token. */
 static int run(struct answer *a, bool *interrupted) {
     struct chat *c = a->chat;
     struct sequence *s = conversation_sequence(c->conversation);
-    int rc = 0, running;
+    int rc = 0, running, all, before = engine_ingested(s, &all);
     while (rc == 0 && engine_is_running(s)) {
         *interrupted = signals_interrupted();
         if (*interrupted)
             engine_stop(c->engine, s);
         else
             rc = engine_step(c->engine, &running);
+        if (a->figures.tokens == 0) show_ingestion(a, s, before);
     }
     if (rc != 0) engine_stop(c->engine, s);
     if (rc == 0) rc = a->rc;
