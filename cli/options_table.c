@@ -34,9 +34,8 @@ const struct option_row option_table[] = {
      "target model: a directory, or ORG/NAME in the local Hugging Face cache; alone it decodes plainly", ON_PAIR,
      false},
     {"draft", 'd', "MODEL", OPTION_TEXT, AT(draft), NULL, NULL, NULL, NULL,
-     "draft model that proposes tokens to the target; or ngram: what followed earlier in the text when it read as it "
-     "does "
-     "now, without a second model (a directory of that name is ./ngram)",
+     "draft model that proposes tokens to the target; or ngram, which needs no second model: it proposes what followed "
+     "earlier in the text (a directory of that name is ./ngram)",
      ON_PAIR, false},
     {"k", 'k', "N", OPTION_INT, AT(k), "[0, 63]", NULL, "4", NULL,
      "tokens that the draft proposes a round; 0 decodes plainly and needs no draft", ON_PAIR, false},

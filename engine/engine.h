@@ -27,8 +27,8 @@ struct engine_options {
     /* Both must outlive the engine. A checkpoint without files has random weights: benchmarks. */
     const struct checkpoint *target;
     const struct checkpoint *draft; /* of a draft model; NULL: none */
-    const char *
-        proposer; /* "ngram": drafts come from the sequence's own history; NULL: from the draft model, if there is one */
+    /* "ngram": drafts come from the text itself; NULL: from the draft model, if there is one. */
+    const char *proposer;
     const char *device; /* NULL: "auto" */
     int threads;        /* 0: all */
     int gpu;            /* which one, of a machine with several */

@@ -36,10 +36,37 @@ START_TEST(layout_refuses_sizes_that_make_no_sense)
 }
 END_TEST
 
+/* What the blocks of a GPU tell each other. */
+START_TEST(scratch_of_a_gpu_is_not_planned_on_the_host)
+{
+    open_default(2, 4);
+    ck_assert(!rig.sampler.exchange && !rig.verify.overlap && !rig.verify.verdicts);
+    ck_assert_uint_eq(pool_used(rig.pool), rig.state_bytes);
+    rig_close(&rig);
+}
+END_TEST
+
+/* A proposer that draws from no logits has neither these nor inputs of graphs, but what it leaves for the round. */
+START_TEST(layout_without_draft_logits_has_drafted_tokens_alone)
+{
+    struct round_state b = {
+        .slots = 3, .max_batch = 2, .k_max = 4, .vocab_target = V, .vocab_draft = V, .target_stride = V};
+    struct pool *pool;
+    struct device *device;
+    ck_ok(device_open(&device, "host", &(struct device_options){0}));
+    ck_ok(pool_create(device, 1 << 20, &pool));
+    ck_ok(round_layout(&b, pool));
+    ck_assert(!b.draft_logits && !b.draft_tokens && !b.draft_positions_in);
+    ck_assert(b.drafted && b.offered && b.p_draft);
+    pool_destroy(pool);
+    device_close(device);
+}
+END_TEST
+
 START_TEST(layout_without_a_draft_has_no_draft_buffers)
 {
     open_with((struct round_state){.slots = 2, .max_batch = 1, .vocab_target = V}, NULL, 1);
-    ck_assert(!rig.b.draft_logits && !rig.b.p_draft && !rig.b.draft_tokens && !rig.b.drafted);
+    ck_assert(!rig.b.draft_logits && !rig.b.p_draft && !rig.b.draft_tokens && !rig.b.drafted && !rig.b.offered);
     ck_assert(rig.b.target_logits && rig.b.p_target && rig.b.records);
     rig_start(&rig, 1, 5, 3, 10, greedy, 1);
     rig.b.row_slot[0] = 1;
@@ -370,6 +397,8 @@ Suite *check_sampler(void) {
     Suite *suite = suite_create("sampler");
     TCase *c = tcase_create("sampler");
     tcase_add_test(c, layout_refuses_sizes_that_make_no_sense);
+    tcase_add_test(c, scratch_of_a_gpu_is_not_planned_on_the_host);
+    tcase_add_test(c, layout_without_draft_logits_has_drafted_tokens_alone);
     tcase_add_test(c, layout_without_a_draft_has_no_draft_buffers);
     tcase_add_test(c, shapes_past_the_buffers_are_refused);
     tcase_add_test(c, a_round_counts_its_launches_and_allocates_nothing);
