@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "draft/ngram_internal.h"
+#include "draft/proposer.h"
 
 enum { STAGE_TOK = 2048 };
 

@@ -10,10 +10,11 @@
 #ifndef DUET_DRAFT_NGRAM_H
 #define DUET_DRAFT_NGRAM_H
 
-#include "draft/proposer.h"
+#include "round/state.h"
 
 enum { NGRAM_LEAST = 2, NGRAM_MOST = 8 };
 
+struct proposer_ops;
 extern const struct proposer_ops proposer_ngram;
 
 /* --- its launches, on the first `batch` rows of row_slot ------------------------------------------------------ */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "draft/ngram.h"
+#include "draft/proposer.h"
 #include "tests/support/engine_support.h"
 #include "tests/support/program.h"
 #include "tests/support/sampler_support.h"
