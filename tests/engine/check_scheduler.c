@@ -238,7 +238,7 @@ Suite *check_scheduler(void) {
     tcase_add_test(tc, answers_begin_in_the_order_in_which_they_were_asked_for);
     tcase_add_test(tc, a_long_prompt_stops_nobody_and_changes_no_text);
     tcase_add_test(tc, k_may_change_while_a_prompt_is_ingested);
-    tcase_add_loop_test(tc, an_answer_may_end_in_any_phase, 0, 8);
+    tcase_add_loop_test(tc, an_answer_may_end_in_any_phase, 0, test_is_small() ? 5 : 8);
     tcase_add_test(tc, one_that_waits_in_line_may_leave_it);
     tcase_add_test(tc, slots_that_idle_sequences_hold_are_busy);
     suite_add_tcase(suite, tc);

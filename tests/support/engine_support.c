@@ -55,6 +55,7 @@ struct engine_options pair_options(const struct pair *pair, int k, int max_batch
                                    .draft = k > 0 && !is_word ? test_checkpoint(pair->draft) : NULL,
                                    .proposer = k > 0 && is_word ? pair->draft : NULL,
                                    .device = test_device(),
+                                   .threads = SANITIZED ? 1 : 0, /* other suites run beside this one */
                                    .k = k,
                                    .max_batch = max_batch};
 }
