@@ -1,59 +1,64 @@
-/* Breakable graphs: segments, eager calls between them, forks across breaks. */
+/* Breakable graphs: segments, eager calls between them, forks across breaks; on any device. */
 #include "graphs/breakable.h"
 
 #include <string.h>
 
+#include "tests/support/digit_ops.h"
 #include "tests/support/support.h"
 
 struct world {
     struct device *device;
     struct stream *stream, *side, *side2;
-    int32_t *cells; /* [64] arena memory */
+    int32_t *cells; /* [CELLS] arena memory */
+    int32_t *seen;  /* [CELLS] pinned: what `cells` was at the last look */
 };
 
-enum { ARENA_BYTES = 4096 };
+enum { CELLS = 64, CELL_BYTES = CELLS * sizeof(int32_t) };
 
 static struct world world_open(void) {
     struct world w = {0};
-    void *arena;
-    ck_ok(device_open(&w.device, "host", NULL));
+    void *arena, *pinned;
+    ck_ok(device_open(&w.device, test_device(), NULL));
     ck_ok(stream_create(w.device, &w.stream));
     ck_ok(stream_create(w.device, &w.side));
     ck_ok(stream_create(w.device, &w.side2));
-    ck_ok(device_alloc_arena(w.device, ARENA_BYTES, &arena));
-    w.cells = arena;
+    ck_ok(device_alloc_arena(w.device, CELL_BYTES, &arena));
+    ck_ok(device_alloc_pinned(w.device, CELL_BYTES, &pinned));
+    w.cells = arena, w.seen = pinned;
     return w;
 }
 
 static void world_close(struct world *w) {
-    device_free_arena(w->device, w->cells, ARENA_BYTES);
+    device_free_arena(w->device, w->cells, CELL_BYTES);
+    device_free_pinned(w->device, w->seen);
     stream_destroy(w->stream);
     stream_destroy(w->side);
     stream_destroy(w->side2);
     device_close(w->device);
 }
 
-/* out = in * 10 + digit */
-struct step_args {
-    int32_t *out;
-    const int32_t *in;
-    int32_t digit;
-};
+/* All cells, once what was submitted is done. */
+static const int32_t *look(struct world *w) {
+    ck_ok(stream_sync(w->side));
+    ck_ok(stream_sync(w->side2));
+    ck_ok(stream_copy(w->stream, w->seen, w->cells, CELL_BYTES));
+    ck_ok(stream_sync(w->stream));
+    return w->seen;
+}
 
-static int run_step(const void *args) {
-    const struct step_args *a = args;
-    *a->out = *a->in * 10 + a->digit;
-    return 0;
+static void set_first(struct world *w, int32_t value) {
+    ck_ok(stream_sync(w->stream));
+    *w->seen = value;
+    ck_ok(stream_copy(w->stream, w->cells, w->seen, sizeof value));
 }
 
 static int submit(struct stream *s, int32_t *out, const int32_t *in, int32_t digit) {
-    struct step_args args = {out, in, digit};
-    return stream_run_host(s, run_step, &args, sizeof args);
+    return digit_run(s, &(struct digit_op){out, in, digit});
 }
 
 static int eager_step(struct stream *s, const void *args) {
     ck_assert(!stream_is_capturing(s));
-    return stream_run_host(s, run_step, args, sizeof(struct step_args));
+    return digit_run(s, args);
 }
 
 static int eager_failure(struct stream *s, const void *args) {
@@ -62,7 +67,7 @@ static int eager_failure(struct stream *s, const void *args) {
 }
 
 static int break_step(struct breakable *g, int32_t *out, const int32_t *in, int32_t digit) {
-    struct step_args args = {out, in, digit};
+    struct digit_op args = {out, in, digit};
     int rc = graph_break(g, eager_step, &args, sizeof args);
     memset(&args, 0xff, sizeof args); /* nothing but the copy may be used later */
     return rc;
@@ -81,14 +86,14 @@ START_TEST(breaks_read_earlier_segments_and_feed_later_ones)
     ck_ok(break_step(g, &c[4], &c[3], 5));
     ck_ok(submit(w.stream, &c[5], &c[4], 6));
     ck_ok(breakable_end(g));
-    for (int i = 0; i < 6; i++) ck_assert_int_eq(c[i], 0); /* nothing has run */
+    for (int i = 0; i < 6; i++) ck_assert_int_eq(look(&w)[i], 0); /* nothing has run */
     ck_assert_int_eq(breakable_segments(g), 5);
     ck_assert_int_eq(breakable_nodes(g), 4);
     ck_assert_uint_gt(breakable_bytes(g), 0);
     for (int start = 1; start <= 3; start++) {
-        c[0] = start;
+        set_first(&w, start);
         ck_ok(breakable_launch(g, w.stream));
-        ck_assert_int_eq(c[5], start * 1000000 + 123456);
+        ck_assert_int_eq(look(&w)[5], start * 1000000 + 123456);
     }
     struct stream_counts counts = stream_counts(w.stream);
     ck_assert_uint_eq(counts.graph_launches, 9);
@@ -109,7 +114,7 @@ START_TEST(a_graph_without_breaks_is_one_segment)
     ck_assert(!stream_is_capturing(w.stream));
     ck_assert_int_eq(breakable_segments(g), 1);
     ck_ok(breakable_launch(g, w.stream));
-    ck_assert_int_eq(w.cells[0], 1);
+    ck_assert_int_eq(look(&w)[0], 1);
     breakable_destroy(g);
     world_close(&w);
 }
@@ -129,7 +134,7 @@ START_TEST(segments_without_work_are_dropped)
     ck_assert_int_eq(breakable_segments(g), 4);
     ck_assert_int_eq(breakable_nodes(g), 1);
     ck_ok(breakable_launch(g, w.stream));
-    ck_assert_int_eq(c[0], 1234);
+    ck_assert_int_eq(look(&w)[0], 1234);
     breakable_destroy(g);
     ck_ok(breakable_begin(&g, w.stream));
     ck_ok(breakable_end(g));
@@ -155,14 +160,15 @@ START_TEST(forked_work_is_part_of_the_graph)
     ck_assert(!stream_is_capturing(w.side));
     ck_ok(submit(w.stream, &c[3], &c[1], 4));
     ck_ok(breakable_end(g));
-    ck_assert_int_eq(c[1], 0);
+    ck_assert_int_eq(look(&w)[1], 0);
     ck_assert_int_eq(breakable_nodes(g), 4);
     ck_assert_uint_eq(stream_counts(w.side).kernel_launches, 0);
     ck_ok(breakable_launch(g, w.stream));
-    ck_assert_int_eq(c[2], 13);
-    ck_assert_int_eq(c[3], 124);
+    ck_assert_int_eq(look(&w)[2], 13);
+    ck_assert_int_eq(look(&w)[3], 124);
+    ck_ok(stream_sync(w.stream));
     ck_ok(submit(w.side, &c[5], &c[0], 7)); /* runs on its own again */
-    ck_assert_int_eq(c[5], 17);
+    ck_assert_int_eq(look(&w)[5], 17);
     breakable_destroy(g);
     world_close(&w);
 }
@@ -190,12 +196,12 @@ START_TEST(forks_go_across_breaks)
     ck_ok(submit(w.side2, &c[7], &c[6], 8)); /* joined by the end */
     ck_ok(breakable_end(g));
     ck_assert(!stream_is_capturing(w.side2));
-    for (int i = 0; i < 8; i++) ck_assert_int_eq(c[i], 0);
+    for (int i = 0; i < 8; i++) ck_assert_int_eq(look(&w)[i], 0);
     ck_assert_int_eq(breakable_segments(g), 5);
     ck_ok(breakable_launch(g, w.stream));
-    ck_assert_int_eq(c[2], 13);
-    ck_assert_int_eq(c[4], 1245);
-    ck_assert_int_eq(c[7], 124678);
+    ck_assert_int_eq(look(&w)[2], 13);
+    ck_assert_int_eq(look(&w)[4], 1245);
+    ck_assert_int_eq(look(&w)[7], 124678);
     breakable_destroy(g);
     world_close(&w);
 }
@@ -228,7 +234,7 @@ START_TEST(wrong_forks_and_joins_are_refused)
 END_TEST
 
 static int submit_anywhere(struct stream *s, int32_t *cell) {
-    struct step_args args = {cell, cell, 5};
+    struct digit_op args = {cell, cell, 5};
     return graph_run_eager(s, eager_step, &args, sizeof args);
 }
 
@@ -238,16 +244,16 @@ START_TEST(an_eager_call_runs_now_or_breaks_the_graph)
     struct breakable *g;
     struct recording *r;
     ck_ok(submit_anywhere(w.stream, w.cells));
-    ck_assert_int_eq(w.cells[0], 5);
+    ck_assert_int_eq(look(&w)[0], 5);
     ck_ok(breakable_begin(&g, w.stream));
     ck_ok(graph_fork(g, w.side));
     ck_ok(submit_anywhere(w.stream, w.cells));
     ck_ok(submit_anywhere(w.side, w.cells));
     ck_ok(breakable_end(g));
-    ck_assert_int_eq(w.cells[0], 5);
+    ck_assert_int_eq(look(&w)[0], 5);
     ck_assert_int_eq(breakable_segments(g), 2);
     ck_ok(breakable_launch(g, w.stream));
-    ck_assert_int_eq(w.cells[0], 555);
+    ck_assert_int_eq(look(&w)[0], 555);
     breakable_destroy(g);
     ck_ok(stream_begin_capture(w.stream)); /* after a breakable capture, a plain one has no breaks */
     ck_assert_int_eq(submit_anywhere(w.stream, w.cells), ERR_INTERNAL);
@@ -269,7 +275,7 @@ START_TEST(a_failing_segment_ends_the_replay)
     ck_ok(breakable_end(g));
     ck_assert_int_eq(breakable_launch(g, w.stream), ERR_NUMERIC);
     ck_assert_str_eq(err_message(), "the eager call failed");
-    ck_assert_int_eq(c[0], 1);
+    ck_assert_int_eq(look(&w)[0], 1);
     breakable_destroy(g);
     world_close(&w);
 }
@@ -294,7 +300,7 @@ START_TEST(an_aborted_graph_frees_all_streams)
     ck_assert(!stream_is_capturing(w.side));
     ck_ok(stream_sync(w.stream));
     ck_ok(submit(w.side, w.cells, w.cells, 4));
-    ck_assert_int_eq(w.cells[0], 4);
+    ck_assert_int_eq(look(&w)[0], 4);
     breakable_abort(NULL);
     breakable_destroy(NULL);
     world_close(&w);
@@ -336,12 +342,13 @@ START_TEST(there_may_be_many_breaks)
     ck_assert_int_eq(breakable_segments(g), 201);
     ck_assert_int_eq(breakable_nodes(g), 200);
     ck_ok(breakable_launch(g, w.stream));
-    ck_assert_int_eq(w.cells[3], 90);
+    ck_assert_int_eq(look(&w)[3], 90);
     breakable_destroy(g);
     world_close(&w);
 }
 END_TEST
 
+DEVICE_SUITE(check_breakable);
 Suite *check_breakable(void) {
     Suite *suite = suite_create("breakable");
     TCase *t = tcase_create("breakable");
