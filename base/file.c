@@ -38,11 +38,6 @@ static int open_regular(const char *path, int *fd, struct stat *st) {
     return rc;
 }
 
-int file_open(const char *path, int *fd) {
-    struct stat st;
-    return open_regular(path, fd, &st);
-}
-
 static int read_all(int fd, const char *path, size_t most, struct buf *out) {
     size_t before = out->len;
     for (;;) {

@@ -11,9 +11,6 @@
 /* Does anything have this name? A dangling link and a file that may not be read do: opening them says what is wrong. */
 bool file_exists(const char *path);
 
-/* Opens a regular file for reading, close-on-exec. ERR_IO. */
-int file_open(const char *path, int *fd);
-
 /* Appends all of a regular file of at most `most` bytes. ERR_IO; ERR_LIMIT if it is larger. */
 int file_read(const char *path, size_t most, struct buf *out);
 

@@ -11,7 +11,8 @@ float *builder_scratch(struct builder *b, enum scratch kind, size_t per_row) {
     return m->scratch[kind];
 }
 
-float *builder_residual(struct builder *b) {
+/* The residual stream [T, D]. */
+static float *residual(struct builder *b) {
     return builder_scratch(b, SCRATCH_RESIDUAL, (size_t)b->c->width);
 }
 
@@ -35,7 +36,7 @@ struct op_embed *build_embed(struct builder *b) {
     struct op_embed *op = &pass_add(b->pass, OP_EMBED)->embed;
     op->table = b->m->embedding;
     op->scale = b->c->embedding_scale;
-    op->out = builder_residual(b);
+    op->out = residual(b);
     return op;
 }
 
@@ -58,7 +59,7 @@ struct op_qkv *build_qkv(struct builder *b, int layer) {
     const struct layer_config *lc = &b->c->layer[layer];
     size_t q = (size_t)b->c->heads * (size_t)lc->head_dim, kv = (size_t)lc->kv_heads * (size_t)lc->head_dim;
     struct op_qkv *op = &pass_add(b->pass, OP_QKV)->qkv;
-    op->x = builder_residual(b);
+    op->x = residual(b);
     op->norm = l->attn_norm;
     op->wq = l->wq, op->wk = l->wk, op->wv = l->wv;
     op->bq = l->bq, op->bk = l->bk, op->bv = l->bv;
@@ -98,7 +99,7 @@ static struct op_project *build_project(struct builder *b, struct buffer h, cons
     struct op_project *op = &pass_add(b->pass, OP_PROJECT)->project;
     op->h = h, op->w = *w, op->bias = *bias;
     op->scale = b->c->residual_scale;
-    op->x = builder_residual(b);
+    op->x = residual(b);
     return op;
 }
 
@@ -112,7 +113,7 @@ struct op_gate_up *build_gate_up(struct builder *b, int layer) {
     const struct layer *l = &b->m->layers[layer];
     size_t hidden = (size_t)b->c->layer[layer].hidden;
     struct op_gate_up *op = &pass_add(b->pass, OP_GATE_UP)->gate_up;
-    op->x = builder_residual(b);
+    op->x = residual(b);
     op->norm = l->mlp_norm;
     op->gate = l->gate, op->up = l->up;
     op->activation = b->c->mlp_is_gelu ? ACTIVATION_GELU : ACTIVATION_SILU;
@@ -135,7 +136,7 @@ struct op_add_norm *build_add_norm(struct builder *b, const struct norm *norm) {
     op->norm = *norm;
     op->scale = op->last_scale = 1;
     op->width = b->c->width, op->parts = 1;
-    op->x = builder_residual(b);
+    op->x = residual(b);
     return op;
 }
 
@@ -158,7 +159,7 @@ struct op_add_norm *build_normed_down(struct builder *b, int layer) {
 static struct op_logits *build_router(struct builder *b, int layer, const struct norm *norm) {
     const struct layer *l = &b->m->layers[layer];
     struct op_logits *op = &pass_add(b->pass, OP_LOGITS)->logits;
-    op->x = builder_residual(b);
+    op->x = residual(b);
     op->norm = *norm;
     op->w = l->router, op->bias = l->router_bias;
     op->scale = b->c->router_scale;
@@ -198,7 +199,7 @@ static struct op_experts_up *build_experts_up(struct builder *b, int layer, cons
                                               enum activation activation) {
     const struct layer *l = &b->m->layers[layer];
     struct op_experts_up *op = &pass_add(b->pass, OP_EXPERTS_UP)->experts_up;
-    op->x = builder_residual(b);
+    op->x = residual(b);
     op->norm = *norm;
     op->gate = l->expert_gate, op->up = l->expert_up;
     op->gate_bias = l->expert_gate_bias, op->up_bias = l->expert_up_bias;
@@ -223,7 +224,7 @@ struct op_experts_down *build_experts(struct builder *b, int layer, const struct
     op->sums = builder_scratch(b, SCRATCH_EXPERTS, (size_t)b->c->experts_chosen * (size_t)b->c->width);
     op->width = b->c->width, op->hidden = b->c->expert_hidden;
     op->experts = b->c->experts, op->chosen = b->c->experts_chosen;
-    op->x = builder_residual(b);
+    op->x = residual(b);
     return op;
 }
 
@@ -231,7 +232,7 @@ struct op_experts_down *build_experts(struct builder *b, int layer, const struct
 
 struct op_logits *build_head(struct builder *b) {
     struct op_logits *op = &pass_add(b->pass, OP_LOGITS)->logits;
-    op->x = builder_residual(b);
+    op->x = residual(b);
     op->norm = b->m->norm;
     op->w = b->m->head;
     op->scale = b->c->logits_scale, op->cap = b->c->logits_cap;

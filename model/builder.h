@@ -11,8 +11,7 @@ struct builder {
     struct pass *pass;
 };
 
-/* The residual stream [T, D] and a sublayer's output beside it [T, D], for norms that follow a sublayer. */
-float *builder_residual(struct builder *);
+/* A sublayer's output [T, D] beside the residual stream, for norms that follow a sublayer. */
 float *builder_output(struct builder *);
 /* Scratch of `per_row` numbers for each row of a pass. What is asked for in the first, measuring run is there in the second. */
 float *builder_scratch(struct builder *, enum scratch, size_t per_row);

@@ -136,10 +136,6 @@ const char *checkpoint_name(const struct checkpoint *c) {
     return c->name;
 }
 
-bool checkpoint_has_files(const struct checkpoint *c) {
-    return c->kind->tensors != NULL;
-}
-
 int checkpoint_config(const struct checkpoint *c, struct model_config *out) {
     return c->kind->config(c, out);
 }

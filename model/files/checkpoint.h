@@ -23,7 +23,6 @@ struct checkpoint *checkpoint_open_shape(const char *shape);
 void checkpoint_close(struct checkpoint *);
 
 const char *checkpoint_name(const struct checkpoint *); /* as it was opened, for messages */
-bool checkpoint_has_files(const struct checkpoint *);   /* false: random weights, no tokenizer */
 
 int checkpoint_config(const struct checkpoint *, struct model_config *out);
 /* *out = NULL where there are no files. Allocates; outlives the checkpoint. */
