@@ -208,7 +208,6 @@ END_TEST
 Suite *check_chat(void) {
     Suite *suite = suite_create("chat");
     TCase *pipes = tcase_create("pipes");
-    tcase_set_timeout(pipes, 120);
     tcase_add_test(pipes, a_prompt_is_answered_the_same_at_every_k);
     tcase_add_test(pipes, a_prompt_is_read_from_standard_input);
     tcase_add_test(pipes, each_line_of_a_pipe_is_one_turn);

@@ -546,7 +546,6 @@ END_TEST
 Suite *check_chat_terminal(void) {
     Suite *suite = suite_create("chat terminal");
     TCase *terminal = tcase_create("terminal");
-    tcase_set_timeout(terminal, 120);
     tcase_add_test(terminal, the_banner_is_broken_between_words);
     tcase_add_test(terminal, a_terminal_gets_banner_answer_and_figures);
     tcase_add_test(terminal, ctrl_c_keeps_what_was_shown_and_the_chat_goes_on);

@@ -483,7 +483,6 @@ Suite *check_cli(void) {
     tcase_add_test(tokenize, output_must_not_be_the_input_and_must_be_writable);
     suite_add_tcase(suite, tokenize);
     TCase *inspect = tcase_create("inspect and bench");
-    tcase_set_timeout(inspect, 120);
     tcase_add_test(inspect, inspect_describes_a_model);
     tcase_add_test(inspect, inspect_shows_sampling_values_that_are_not_used);
     tcase_add_test(inspect, inspect_memory_plans_the_pair_without_loading_it);

@@ -137,7 +137,6 @@ Suite *check_ids(void);
 Suite *check_ids(void) {
     Suite *suite = suite_create("ids");
     TCase *ids = tcase_create("ids");
-    tcase_set_timeout(ids, SANITIZED ? 600 : 120);
     tcase_add_loop_test(ids, greedy_and_seeded_ids_are_what_they_were, 0, MODELS);
     suite_add_tcase(suite, ids);
     return suite;

@@ -529,7 +529,6 @@ DEVICE_SUITE(check_ngram);
 Suite *check_ngram(void) {
     Suite *suite = suite_create("ngram");
     TCase *tc = tcase_create("ngram");
-    tcase_set_timeout(tc, 300);
     tcase_add_loop_test(tc, a_search_finds_the_longest_suffix_and_its_latest_occurrence, 0, 5);
     tcase_add_test(tc, occurrences_are_chosen_as_documented);
     tcase_add_test(tc, more_than_the_most_tokens_are_not_compared);

@@ -370,7 +370,6 @@ DEVICE_SUITE(check_cache);
 Suite *check_cache(void) {
     Suite *suite = suite_create("cache");
     TCase *tc = tcase_create("cache");
-    tcase_set_timeout(tc, 600);
     tcase_add_loop_test(tc, caches_equal_a_fresh_prefill_after_every_kind_of_round, 1, 7);
     tcase_add_test(tc, draft_equal_to_target_accepts_everything_for_a_thousand_rounds);
     tcase_add_test(tc, k_may_change_also_to_zero_between_rounds);

@@ -131,7 +131,6 @@ DEVICE_SUITE(check_chat_references);
 Suite *check_chat_references(void) {
     Suite *suite = suite_create("chat references");
     TCase *tc = tcase_create("chat references");
-    tcase_set_timeout(tc, 900);
     tcase_add_loop_test(tc, chat_models_give_the_reference_text_at_k_0_3_and_6, 0, 2);
     tcase_add_loop_test(tc, measured_alpha_is_the_expected_acceptance, 0, 4);
     suite_add_tcase(suite, tc);

@@ -215,7 +215,6 @@ END_TEST
 Suite *check_conversation_special(void) {
     Suite *suite = suite_create("conversation special");
     TCase *special = tcase_create("special");
-    tcase_set_timeout(special, 60);
     tcase_add_test(special, special_tokens_in_a_conversation_are_text);
     tcase_add_test(special, special_tokens_in_completion_mode_are_text_too);
     tcase_add_loop_test(special, an_interrupt_while_a_question_is_encoded_changes_nothing, 0, 2);

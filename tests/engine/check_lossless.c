@@ -147,7 +147,6 @@ DEVICE_SUITE(check_lossless);
 Suite *check_lossless(void) {
     Suite *suite = suite_create("lossless");
     TCase *tc = tcase_create("lossless");
-    tcase_set_timeout(tc, 600);
     tcase_add_loop_test(tc, greedy_text_is_the_same_for_every_k_and_batch, 0, PAIRS_MAX);
     tcase_add_loop_test(tc, graph_modes_and_buckets_give_the_same_tokens, 0, 9);
     tcase_add_test(tc, same_seed_gives_the_same_text_in_any_slot_beside_any_neighbours);

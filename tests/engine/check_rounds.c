@@ -405,7 +405,6 @@ DEVICE_SUITE(check_rounds);
 Suite *check_rounds(void) {
     Suite *suite = suite_create("rounds");
     TCase *tc = tcase_create("rounds");
-    tcase_set_timeout(tc, 300);
     tcase_add_loop_test(tc, a_round_launches_the_documented_numbers, 0, 6);
     tcase_add_test(tc, nothing_is_allocated_or_captured_after_start_up);
     tcase_add_test(tc, exactly_max_tokens_come_out_for_every_number);

@@ -234,7 +234,6 @@ DEVICE_SUITE(check_scheduler);
 Suite *check_scheduler(void) {
     Suite *suite = suite_create("scheduler");
     TCase *tc = tcase_create("scheduler");
-    tcase_set_timeout(tc, 120);
     tcase_add_test(tc, answers_begin_in_the_order_in_which_they_were_asked_for);
     tcase_add_test(tc, a_long_prompt_stops_nobody_and_changes_no_text);
     tcase_add_test(tc, k_may_change_while_a_prompt_is_ingested);

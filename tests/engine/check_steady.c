@@ -194,7 +194,6 @@ DEVICE_SUITE(check_steady);
 Suite *check_steady(void) {
     Suite *suite = suite_create("steady");
     TCase *tc = tcase_create("steady");
-    tcase_set_timeout(tc, 300);
     tcase_add_test(tc, ten_thousand_rounds_capture_and_allocate_nothing);
     tcase_add_loop_test(tc, device_memory_is_the_same_before_and_after_a_run, 0, 3);
     tcase_add_test(tc, a_round_waits_for_nothing_but_the_round_before_it);

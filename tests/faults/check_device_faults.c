@@ -343,7 +343,6 @@ DEVICE_SUITE(check_device_faults);
 Suite *check_device_faults(void) {
     Suite *suite = suite_create("device_faults");
     TCase *faults = tcase_create("faults");
-    tcase_set_timeout(faults, 600);
     tcase_add_loop_test(faults, an_engine_of_which_any_call_fails_says_so_leaves_nothing_and_the_next_one_works, 0, 3);
     tcase_add_test(faults, a_chat_whose_device_failed_once_answers_rightly_when_asked_again);
     tcase_add_test(faults, a_batch_of_which_any_call_fails_says_so_and_writes_every_record_that_was_made);

@@ -14,7 +14,6 @@ Suite *check_faults(void);
 Suite *check_faults(void) {
     Suite *suite = suite_create("faults");
     TCase *memory = tcase_create("memory");
-    tcase_set_timeout(memory, 600);
     tcase_add_loop_test(memory, a_failed_allocation_keeps_the_promise, 0, scenario_count);
     suite_add_tcase(suite, memory);
     return suite;

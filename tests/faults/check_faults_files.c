@@ -19,7 +19,6 @@ Suite *check_faults_files(void);
 Suite *check_faults_files(void) {
     Suite *suite = suite_create("faults_files");
     TCase *files = tcase_create("files");
-    tcase_set_timeout(files, 600);
     tcase_add_loop_test(files, a_failed_read_or_open_keeps_the_promise, 0, scenario_count);
     tcase_add_loop_test(files, a_failed_write_keeps_the_promise, 0, scenario_count);
     tcase_add_loop_test(files, a_thread_that_cannot_be_had_changes_nothing, 0, scenario_count);

@@ -21,7 +21,6 @@ DEVICE_SUITE(check_fidelity);
 Suite *check_fidelity(void) {
     Suite *suite = suite_create("fidelity");
     TCase *tc = tcase_create("fidelity");
-    tcase_set_timeout(tc, 600);
     tcase_add_loop_test(tc, every_claim_holds, 0, FIDELITY_GROUPS);
     suite_add_tcase(suite, tc);
     return suite;

@@ -304,7 +304,6 @@ Suite *check_ops(void);
 Suite *check_ops(void) {
     Suite *suite = suite_create("ops");
     TCase *tc = tcase_create("host");
-    tcase_set_timeout(tc, 120);
     tcase_add_test(tc, every_16_bit_pattern_widens_exactly);
     tcase_add_test(tc, embed_copies_rows_and_reads_row_0_for_foreign_ids);
     tcase_add_test(tc, qkv_matches_reference_and_writes_its_own_cells_alone);

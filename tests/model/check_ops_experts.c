@@ -165,7 +165,6 @@ Suite *check_ops_experts(void);
 Suite *check_ops_experts(void) {
     Suite *suite = suite_create("ops_experts");
     TCase *tc = tcase_create("host");
-    tcase_set_timeout(tc, 120);
     tcase_add_test(tc, route_matches_reference_and_takes_the_lowest_of_equals);
     tcase_add_test(tc, more_choices_than_experts_are_an_internal_error);
     tcase_add_test(tc, experts_match_reference_and_nobody_else_is_read);

@@ -220,7 +220,6 @@ Suite *check_ops_mlp(void);
 Suite *check_ops_mlp(void) {
     Suite *suite = suite_create("ops_mlp");
     TCase *tc = tcase_create("host");
-    tcase_set_timeout(tc, 120);
     tcase_add_test(tc, ops_on_the_residual_stream_match_reference);
     tcase_add_test(tc, rows_that_lie_apart_give_the_bits_of_rows_side_by_side);
     tcase_add_test(tc, silu_is_made_of_fmath_exp);

@@ -354,7 +354,6 @@ Suite *check_ops_rows(void);
 Suite *check_ops_rows(void) {
     Suite *suite = suite_create("ops_rows");
     TCase *tc = tcase_create("host");
-    tcase_set_timeout(tc, 120);
     tcase_add_test(tc, row_of_many_equals_single_row);
     tcase_add_loop_test(tc, rows_of_every_family_keep_their_bits, 0, mini_family_count);
     tcase_add_test(tc, threads_do_not_change_bits);

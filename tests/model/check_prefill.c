@@ -79,7 +79,6 @@ DEVICE_SUITE(check_prefill);
 Suite *check_prefill(void) {
     Suite *suite = suite_create("prefill");
     TCase *tc = tcase_create("prefill");
-    tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, chunks_that_replay_graphs_give_the_bits_of_those_that_do_not, 0, PAIRS_MAX + 1);
     tcase_add_test(tc, a_chunk_of_any_size_is_one_replay_that_attention_cuts_into_segments);
     suite_add_tcase(suite, tc);

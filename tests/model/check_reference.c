@@ -265,7 +265,6 @@ DEVICE_SUITE(check_reference);
 Suite *check_reference(void) {
     Suite *suite = suite_create("reference");
     TCase *tc = tcase_create("reference");
-    tcase_set_timeout(tc, 300);
     tcase_add_loop_test(tc, family_logits_are_within_the_tolerance, 0, FAMILIES);
     tcase_add_test(tc, long_sequences_take_the_long_factors_from_their_first_token);
     tcase_add_loop_test(tc, both_forms_of_a_configuration_give_the_same_model, 7, FAMILIES);

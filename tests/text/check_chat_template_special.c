@@ -279,7 +279,6 @@ END_TEST
 Suite *check_chat_template_special(void) {
     Suite *suite = suite_create("chat_template_special");
     TCase *special = tcase_create("special");
-    tcase_set_timeout(special, 60);
     tcase_add_loop_test(special, every_special_token_in_messages_is_text, 0, TEMPLATES);
     tcase_add_loop_test(special, with_parse_special_they_are_what_the_rendered_text_gives, 0, TEMPLATES);
     tcase_add_loop_test(special, no_special_token_lies_across_a_border, 0, TEMPLATES);

@@ -347,14 +347,12 @@ END_TEST
 Suite *check_tokenizer(void) {
     Suite *suite = suite_create("tokenizer");
     TCase *reference = tcase_create("reference");
-    tcase_set_timeout(reference, 120);
     tcase_add_loop_test(reference, reference_vectors_are_reproduced, 0, SETS);
     tcase_add_test(reference, prompt_ids_of_the_greedy_references_are_reproduced);
     tcase_add_test(reference, large_vocabulary_loads_and_encodes_fast);
     suite_add_tcase(suite, reference);
 
     TCase *embedded = tcase_create("embedded");
-    tcase_set_timeout(embedded, 120);
     tcase_add_test(embedded, random_text_comes_back);
     tcase_add_test(embedded, random_ids_stream_as_they_decode);
     tcase_add_test(embedded, embedded_tokenizer_is_described);
@@ -364,7 +362,6 @@ Suite *check_tokenizer(void) {
     suite_add_tcase(suite, embedded);
 
     TCase *files = tcase_create("files");
-    tcase_set_timeout(files, 120);
     tcase_add_test(files, damaged_files_load_or_fail_with_one_line);
     suite_add_tcase(suite, files);
     return suite;

@@ -104,7 +104,6 @@ END_TEST
 Suite *check_tokenizer_forms(void) {
     Suite *suite = suite_create("tokenizer_forms");
     TCase *forms_case = tcase_create("forms");
-    tcase_set_timeout(forms_case, 120);
     tcase_add_loop_test(forms_case, every_character_alone_and_between_marks_is_as_mapped, 0, FORMS);
     tcase_add_test(forms_case, random_text_is_as_mapped);
     tcase_add_loop_test(forms_case, marks_out_of_order_take_no_quadratic_time, 0, FORMS);

@@ -388,7 +388,6 @@ END_TEST
 Suite *check_tokenizer_limits(void) {
     Suite *suite = suite_create("tokenizer_limits");
     TCase *added = tcase_create("added");
-    tcase_set_timeout(added, 60);
     tcase_add_test(added, the_leftmost_longest_added_token_is_taken);
     tcase_add_test(added, many_added_tokens_load_and_are_found_fast);
     tcase_add_test(added, tokens_that_begin_alike_are_not_looked_for_forever);
@@ -396,20 +395,17 @@ Suite *check_tokenizer_limits(void) {
     suite_add_tcase(suite, added);
 
     TCase *hashes = tcase_create("hashes");
-    tcase_set_timeout(hashes, 60);
     tcase_add_test(hashes, strings_that_collide_are_refused);
     tcase_add_test(hashes, merges_that_collide_are_refused);
     suite_add_tcase(suite, hashes);
 
     TCase *decoders = tcase_create("decoders");
-    tcase_set_timeout(decoders, 60);
     tcase_add_test(decoders, replacing_in_running_text_finds_what_a_search_finds);
     tcase_add_test(decoders, stripping_running_text_is_stripping_the_whole);
     tcase_add_test(decoders, decoders_take_no_quadratic_time);
     suite_add_tcase(suite, decoders);
 
     TCase *growth = tcase_create("growth");
-    tcase_set_timeout(growth, 60);
     tcase_add_test(growth, steps_that_lengthen_a_text_without_end_are_stopped);
     tcase_add_test(growth, post_processors_add_no_endless_lists);
     suite_add_tcase(suite, growth);

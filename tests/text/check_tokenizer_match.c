@@ -331,12 +331,10 @@ END_TEST
 Suite *check_tokenizer_match(void) {
     Suite *suite = suite_create("tokenizer_match");
     TCase *same = tcase_create("same");
-    tcase_set_timeout(same, 60);
     tcase_add_loop_test(same, matches_in_windows_are_those_in_the_whole_text, 0, REGEXES);
     suite_add_tcase(suite, same);
 
     TCase *time = tcase_create("time");
-    tcase_set_timeout(time, 120);
     tcase_add_loop_test(time, costly_regexes_end_soon, 0, sizeof costly / sizeof *costly);
     tcase_add_test(time, repeats_that_an_item_must_have_are_charged);
     tcase_add_test(time, alternatives_of_a_start_are_bounded);

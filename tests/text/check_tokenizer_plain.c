@@ -283,13 +283,11 @@ END_TEST
 Suite *check_tokenizer_plain(void) {
     Suite *suite = suite_create("tokenizer_plain");
     TCase *real = tcase_create("real");
-    tcase_set_timeout(real, 60);
     tcase_add_loop_test(real, every_special_token_in_a_message_is_text, 0, SETS);
     tcase_add_loop_test(real, marks_change_nothing_but_special_tokens, 0, SETS);
     suite_add_tcase(suite, real);
 
     TCase *small = tcase_create("small");
-    tcase_set_timeout(small, 60);
     tcase_add_loop_test(small, borders_decide_which_tokens_count, 0, 2);
     tcase_add_test(small, marks_follow_the_text_through_normalisers);
     tcase_add_test(small, merges_make_no_special_token_of_a_message);

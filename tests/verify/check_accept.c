@@ -239,7 +239,6 @@ DEVICE_SUITE(check_accept);
 Suite *check_accept(void) {
     Suite *suite = suite_create("accept");
     TCase *c = tcase_create("accept");
-    tcase_set_timeout(c, 300);
     tcase_add_test(c, numbers_of_block_verification_belong_to_their_round);
     tcase_add_test(c, acceptance_carry_excess_and_threshold_have_these_edges);
     tcase_add_test(c, block_keeps_11_ninths_of_the_papers_example);

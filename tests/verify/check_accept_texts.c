@@ -350,7 +350,6 @@ DEVICE_SUITE(check_accept_texts);
 Suite *check_accept_texts(void) {
     Suite *suite = suite_create("accept_texts");
     TCase *c = tcase_create("accept_texts");
-    tcase_set_timeout(c, 300);
     tcase_add_test(c, coupled_text_is_that_of_plain_draws_for_every_k_and_draft);
     tcase_add_test(c, block_text_depends_on_the_seed_and_not_on_the_place);
     tcase_add_test(c, greedy_text_is_the_same_under_every_rule);
