@@ -12,7 +12,9 @@ static int is_wanted(const char *name, int argc, char **argv) {
 }
 
 int run_suites(const struct named_suite *suites, int count, enum fork_status fork, int argc, char **argv) {
-    signal(SIGQUIT, SIG_DFL);               /* a shell's background job ignores it, and tests send it */
+    /* A shell's background job ignores some, nohup another, and tests send them. */
+    static const int sent[] = {SIGINT, SIGQUIT, SIGHUP, SIGTERM};
+    for (size_t i = 0; i < sizeof sent / sizeof *sent; i++) signal(sent[i], SIG_DFL);
     setenv("CK_DEFAULT_TIMEOUT", "900", 0); /* against a test that hangs: none claims a time by it */
     SRunner *runner = srunner_create(NULL);
     srunner_set_fork_status(runner, fork);
