@@ -55,7 +55,7 @@ struct plan {
     uint32_t count, slots; /* slots: of the table, a power of two */
 };
 
-enum { SITE_FRAMES = 3, FOR_GOOD_STEP = 4, SANITIZED_STEP = 3 };
+enum { SITE_FRAMES = 3, FOR_GOOD_STEP = 4, SANITIZED_STEP = 5 };
 
 static bool is_of_program(uint64_t frame) {
     return frame >> FAULT_MODULE_SHIFT == 0;

@@ -19,7 +19,7 @@
 /* Of each kind of call so many fail, spread from the first to the last; with $DUET_TORTURE every one. */
 static int most_calls(void) {
     if (getenv("DUET_TORTURE")) return 1 << 30;
-    return !test_device_is_host() ? 3 : test_is_small() ? 8 : 60;
+    return !test_device_is_host() ? 3 : test_is_small() ? 4 : 60;
 }
 
 /* One run of what is tested with the fault that failing_device is set to. */

@@ -2,12 +2,14 @@
 #include "tests/fidelity/fidelity.h"
 #include "tests/support/support.h"
 
-/* Loop index: the group. */
+/* Loop index: the group. Whole texts say no more under sanitizers than check_lossless and check_accept_texts do. */
 START_TEST(every_claim_holds)
 {
     static struct fidelity f;
+    void (*run)(struct fidelity *) = fidelity_groups[_i].run;
+    if (SANITIZED && (run == fidelity_greedy || run == fidelity_sampled)) return;
     f = (struct fidelity){.small = true};
-    fidelity_groups[_i].run(&f);
+    run(&f);
     for (int i = 0; i < f.count; i++) {
         const struct fidelity_row *row = &f.rows[i];
         if (row->state == FIDELITY_SKIPPED) skip(row->sample);
