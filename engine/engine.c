@@ -65,9 +65,10 @@ static char *take(char **at, size_t bytes) {
 static int create_staging(struct engine *e) {
     size_t rows = (size_t)e->max_batch, slots = rows + 1, rounds = sizeof e->rounds / sizeof *e->rounds;
     size_t record_bytes = rows * sizeof(struct round_record), map_bytes = rows * sizeof(int32_t),
-           page_bytes = (size_t)e->pages_per_slot * sizeof(int32_t);
+           page_bytes = (size_t)e->pages_per_slot * sizeof(int32_t),
+           seen_bytes = (size_t)e->state.seen_words * sizeof(uint32_t);
     size_t bytes = rounds * (align16(record_bytes) + align16(map_bytes)) +
-                   slots * (align16(sizeof(struct slot)) + align16(page_bytes));
+                   slots * (align16(sizeof(struct slot)) + align16(page_bytes) + align16(seen_bytes));
     TRY(device_alloc_pinned(e->device, bytes, &e->pinned));
     e->staging = calloc(slots, sizeof *e->staging);
     e->slots = calloc(slots, sizeof *e->slots);
@@ -82,6 +83,7 @@ static int create_staging(struct engine *e) {
     for (size_t s = 0; s < slots; s++) {
         e->staging[s].slot = (struct slot *)take(&at, sizeof(struct slot));
         e->staging[s].page_row = (int32_t *)take(&at, page_bytes);
+        e->staging[s].seen = (uint32_t *)take(&at, seen_bytes);
         TRY(event_create(e->device, &e->staging[s].sent));
     }
     return 0;
@@ -123,11 +125,13 @@ static int create_graphs(struct engine *e) {
 /* The kernels between graphs may differ by rows and by K. */
 static int warm_up_rounds(struct engine *e) {
     int ks[] = {0, 1, e->k_max};
+    e->state.penalises = e->gives_logprobs = true;
     for (int batch = 1; batch < 2 * e->max_batch; batch *= 2) {
         int rows = batch < e->max_batch ? batch : e->max_batch;
         TRY(proposer_warm_up(e->proposer, e->stream, rows));
         for (int i = 0; i < (e->k_max > 0 ? 3 : 1); i++) TRY(engine_accept(e, rows, ks[i]));
     }
+    e->state.penalises = e->gives_logprobs = false;
     return 0;
 }
 

@@ -95,10 +95,11 @@ enum finish { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_ERROR };
 /* The tokens of one round, given to the callback in order. */
 struct token_block {
     const int32_t *tokens;
-    int count;          /* >= 0; an end id, if any, is the last one */
-    int accepted;       /* the first `accepted` were proposed by the draft */
-    bool ended;         /* the last token is an end id */
-    enum finish finish; /* FINISH_NONE: more to come */
+    const float *logprobs; /* [count] natural, of the target's own distribution; NULL: not asked for */
+    int count;             /* >= 0; an end id, if any, is the last one */
+    int accepted;          /* the first `accepted` were proposed by the draft */
+    bool ended;            /* the last token is an end id */
+    enum finish finish;    /* FINISH_NONE: more to come */
     /* For the callback to set: keep only the first `keep` (0..count, default count) and, if keep < count or `stop`, end
      * the answer there. What is not kept is in no history and no statistics but `cut`. */
     int keep;
@@ -111,6 +112,7 @@ struct generation {
     struct sampling sampling;
     uint64_t seed; /* Philox key */
     bool ignore_end;
+    bool logprobs; /* of each token */
     token_fn on_tokens;
     void *user;
 };

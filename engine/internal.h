@@ -2,9 +2,11 @@
 #ifndef DUET_ENGINE_INTERNAL_H
 #define DUET_ENGINE_INTERNAL_H
 
+#include "base/err.h"
 #include "draft/proposer.h"
 #include "engine/engine.h"
 #include "model/kv_pages.h"
+#include "sampler/penalty.h"
 #include "target/target.h"
 #include "verify/verify.h"
 
@@ -49,6 +51,7 @@ struct sequence {
 struct slot_staging {
     struct slot *slot; /* pinned */
     int32_t *page_row; /* [pages_per_slot] pinned */
+    uint32_t *seen;    /* [seen_words] pinned */
     struct event *sent;
 };
 
@@ -84,6 +87,7 @@ struct engine {
     struct acceptance stats;
     int64_t host_us, wait_us;
     uint64_t graph_launches, kernel_launches; /* of rounds */
+    bool gives_logprobs;                      /* does a row of the next round ask for them? */
     int timing;                               /* every timing-th round is timed; 0: none */
     struct round_times times;
 };
@@ -114,14 +118,22 @@ int sequence_start(struct sequence *);
 /* The device's slot takes over the answer, whose history is ingested: it is in rounds from the next one on. */
 int sequence_begin(struct sequence *);
 
+static inline bool sequence_is_penalised(const struct sequence *s) {
+    float penalty = s->generation.sampling.repetition_penalty;
+    return penalty != 0 && penalty != 1;
+}
+
 /* The proposer's own model, or NULL. */
 static inline struct model *engine_draft(const struct engine *e) {
     return e->proposer ? e->proposer->model : NULL;
 }
 
-/* Enqueues the acceptance of a round. */
+/* Enqueues the acceptance of a round, and what some of its rows ask for beside it. */
 static inline int engine_accept(struct engine *e, int batch, int k) {
-    return verify_accept(e->stream, &(struct verify_accept){e->state, e->sampler, e->verify, batch, k});
+    struct verify_accept op = {e->state, e->sampler, e->verify, batch, k};
+    TRY(verify_accept(e->stream, &op));
+    if (e->state.penalises) TRY(sampler_mark_seen(e->stream, &(struct mark_seen){e->state, batch}));
+    return e->gives_logprobs ? verify_logprobs(e->stream, &op) : 0;
 }
 
 #endif

@@ -28,10 +28,14 @@ static int round_k(const struct engine *e) {
 
 static int pack_rows(struct engine *e, struct round *r) {
     r->rows = 0;
+    e->state.penalises = e->gives_logprobs = false;
     for (int slot = 1; slot <= e->max_batch; slot++) {
-        if (!round_wants(e->slots[slot])) continue;
+        struct sequence *s = e->slots[slot];
+        if (!round_wants(s)) continue;
         r->row_slot[r->rows++] = slot;
-        e->slots[slot]->pending_rounds++;
+        s->pending_rounds++;
+        e->state.penalises |= sequence_is_penalised(s);
+        e->gives_logprobs |= s->generation.logprobs;
     }
     for (int row = r->rows; row < e->max_batch; row++) r->row_slot[row] = 0;
     return stream_copy(e->stream, e->state.row_slot, r->row_slot, (size_t)e->max_batch * sizeof *r->row_slot);
@@ -96,6 +100,7 @@ static void deliver(struct sequence *s, const struct round_record *r) {
     ids_append(&s->tokens, r->tokens, (size_t)r->emitted);
     struct token_block block = {
         .tokens = r->tokens,
+        .logprobs = s->generation.logprobs ? r->logprobs : NULL,
         .count = r->emitted,
         .accepted = r->accepted,
         .keep = r->emitted,

@@ -129,10 +129,22 @@ static struct slot slot_state(const struct sequence *s) {
     };
 }
 
+/* Which ids the history has, where they are penalised; rounds add theirs. */
+static int stage_seen(struct sequence *s) {
+    struct engine *e = s->engine;
+    uint32_t *seen = e->staging[s->slot].seen;
+    size_t words = (size_t)e->state.seen_words, bytes = words * sizeof *seen;
+    if (!sequence_is_penalised(s)) return 0;
+    memset(seen, 0, bytes);
+    for (size_t i = 0; i < s->tokens.len; i++) seen[s->tokens.data[i] / 32] |= 1u << s->tokens.data[i] % 32;
+    return stream_copy(e->stream, e->state.seen + (size_t)s->slot * words, seen, bytes);
+}
+
 int sequence_begin(struct sequence *s) {
     struct engine *e = s->engine;
     struct slot_staging *stage = &e->staging[s->slot];
     if (!event_is_done(stage->sent)) TRY(event_wait(stage->sent));
+    TRY(stage_seen(s));
     *stage->slot = slot_state(s);
     TRY(stream_copy(e->stream, &e->state.slot[s->slot], stage->slot, sizeof *stage->slot));
     s->has_begun = true;

@@ -33,6 +33,7 @@ enum slice {
     SLOTS,
     ROW_SLOTS,
     END_IDS,
+    SEEN,
     DRAFT_TOKENS,
     DRAFT_POSITIONS,
     DRAFTED,
@@ -49,6 +50,7 @@ enum slice {
 
 int round_layout(struct round_state *b, struct pool *pool) {
     TRY(check_sizes(b));
+    b->seen_words = (b->vocab_target + 31) / 32;
     size_t slots = (size_t)b->slots, rows = (size_t)b->max_batch, k = (size_t)b->k_max;
     size_t draft_rows = b->draft_stride > 0 ? rows : 0, block = rows * (k + 1);
     const struct {
@@ -59,6 +61,7 @@ int round_layout(struct round_state *b, struct pool *pool) {
         [SLOTS] = {"slots", slots * sizeof *b->slot, POOL_SCRATCH},
         [ROW_SLOTS] = {"row slots", rows * sizeof *b->row_slot, POOL_SCRATCH},
         [END_IDS] = {"end ids", (size_t)b->end_count * sizeof *b->end_ids, POOL_SCRATCH},
+        [SEEN] = {"ids seen", slots * (size_t)b->seen_words * sizeof *b->seen, POOL_SCRATCH},
         [DRAFT_TOKENS] = {"draft tokens", draft_rows * 2 * sizeof *b->draft_tokens, POOL_SCRATCH},
         [DRAFT_POSITIONS] = {"draft positions", draft_rows * 2 * sizeof *b->draft_positions_in, POOL_SCRATCH},
         [DRAFTED] = {"drafted", slots * k * sizeof *b->drafted, POOL_SCRATCH},
@@ -73,7 +76,7 @@ int round_layout(struct round_state *b, struct pool *pool) {
     };
     void *at[SLICES];
     for (int i = 0; i < SLICES; i++) TRY(pool_slice(pool, slices[i].use, slices[i].name, slices[i].bytes, &at[i]));
-    b->slot = at[SLOTS], b->row_slot = at[ROW_SLOTS], b->end_ids = at[END_IDS];
+    b->slot = at[SLOTS], b->row_slot = at[ROW_SLOTS], b->end_ids = at[END_IDS], b->seen = at[SEEN];
     b->draft_tokens = at[DRAFT_TOKENS], b->draft_positions_in = at[DRAFT_POSITIONS], b->drafted = at[DRAFTED];
     b->offered = at[OFFERED];
     b->draft_logits = at[DRAFT_LOGITS], b->p_draft = at[P_DRAFT];

@@ -10,6 +10,8 @@
 #ifndef DUET_ROUND_STATE_H
 #define DUET_ROUND_STATE_H
 
+#include <stdbool.h>
+
 #include "base/inline.h"
 #include "graphs/device.h"
 #include "graphs/pool.h"
@@ -23,10 +25,11 @@ const char *accept_rule_name(enum accept_rule);
 
 /* Which distribution is drawn from (sampler/sampler.h). */
 struct sampling {
-    float temperature; /* >= 0 */
-    float top_p;       /* (0, 1]; 1 = off */
-    float min_p;       /* [0, 1); 0 = off */
-    int32_t top_k;     /* >= 0; 0 = off */
+    float temperature;        /* >= 0 */
+    float top_p;              /* (0, 1]; 1 = off */
+    float min_p;              /* [0, 1); 0 = off */
+    int32_t top_k;            /* >= 0; 0 = off */
+    float repetition_penalty; /* > 0; 1 = off, and 0 reads as 1 (sampler/penalty.h) */
 };
 
 enum slot_status {
@@ -68,6 +71,7 @@ struct round_record {
      * id and the limit): what TOKEN and BLOCK accept of such blocks on average, whatever the rule in use. */
     float expected_token, expected_block;
     int32_t tokens[K_MAX + 1]; /* [emitted] */
+    float logprobs[K_MAX + 1]; /* [emitted] of each token, where the round was asked for them (verify_logprobs) */
 };
 
 /* S slots (max_batch + 1), B rows of the largest bucket. */
@@ -85,6 +89,10 @@ struct round_state {
     int32_t *row_slot; /* [B] slot of each graph row; rows past the live ones are 0 */
     int32_t *end_ids;  /* [end_count] */
     int32_t end_count;
+    uint32_t *
+        seen; /* [S, seen_words] a bit for each id of the target's map that the sequence has; kept where it is penalised */
+    int32_t seen_words;
+    bool penalises; /* the host, before each round: is a row of it penalised? */
 
     int32_t *draft_tokens;       /* [B, 2] input of DRAFT_FIRST (two a row) and of DRAFT_STEP (one a row, packed [B]) */
     int32_t *draft_positions_in; /* [B, 2] alike */

@@ -2,11 +2,14 @@
 #ifndef DUET_SAMPLER_INTERNAL_H
 #define DUET_SAMPLER_INTERNAL_H
 
+#include "sampler/penalty.h"
 #include "sampler/rules.h"
 #include "sampler/sampler.h"
 
 int sampler_draw_host(struct stream *, const struct sampler_draw *);
 int sampler_draw_cuda(struct stream *, const struct sampler_draw *);
+int sampler_penalise_cuda(struct stream *, const struct penalise *, int rows);
+int sampler_mark_seen_cuda(struct stream *, const struct mark_seen *);
 
 /* --- the GPU: a row of logits belongs to a team of blocks -------------------------------------------------- */
 

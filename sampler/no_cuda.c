@@ -6,3 +6,13 @@ int sampler_draw_cuda(struct stream *stream, const struct sampler_draw *op) {
     (void)stream, (void)op;
     return err_set(ERR_INTERNAL, "no CUDA device in this build");
 }
+
+int sampler_penalise_cuda(struct stream *stream, const struct penalise *op, int rows) {
+    (void)stream, (void)op, (void)rows;
+    return err_set(ERR_INTERNAL, "no CUDA device in this build");
+}
+
+int sampler_mark_seen_cuda(struct stream *stream, const struct mark_seen *op) {
+    (void)stream, (void)op;
+    return err_set(ERR_INTERNAL, "no CUDA device in this build");
+}

@@ -17,6 +17,8 @@ int sampling_check(const struct sampling *s) {
         return err_set(ERR_USAGE, "top_p is %g, expected above 0 and at most 1 (off)", (double)s->top_p);
     if (!(s->min_p >= 0 && s->min_p < 1))
         return err_set(ERR_USAGE, "min_p is %g, expected 0 (off) or more and below 1", (double)s->min_p);
+    if (!(s->repetition_penalty >= 0 && isfinite(s->repetition_penalty)))
+        return err_set(ERR_USAGE, "repetition_penalty is %g, expected above 0 (1: off)", (double)s->repetition_penalty);
     return 0;
 }
 
@@ -33,6 +35,9 @@ int sampler_layout(struct sampler *s, const struct device *device, const struct 
 
 int sampler_draw(struct stream *stream, const struct sampler_draw *op) {
     TRY(round_check_shape("draw", &op->b, op->batch, op->index + 1));
+    if (op->b.penalises)
+        TRY(sampler_penalise(stream,
+                             &(struct penalise){op->b, .batch = op->batch, .index = op->index, .of_draft = true}));
     bool on_gpu = device_kind(stream_device(stream)) == DEVICE_CUDA;
     return on_gpu ? sampler_draw_cuda(stream, op) : sampler_draw_host(stream, op);
 }

@@ -217,6 +217,35 @@ __global__ void __launch_bounds__(THREADS, 2) accept_kernel(const struct verify_
     }
 }
 
+/* --- log probabilities ------------------------------------------------------------------------------------- */
+
+/* All threads' values joined by `join`, in all threads; in an order that the launch alone decides. */
+template <typename T, typename F> __device__ static T join_block(T *warps, T x, F join) {
+    for (int step = 16; step > 0; step /= 2) x = join(x, __shfl_xor_sync(~0u, x, step));
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = warps[0];
+    for (int i = 1; i < WARPS; i++) x = join(x, warps[i]);
+    return x;
+}
+
+/* A block for each position of each row. Bytes: 8 V of logits read for an emitted token. */
+__global__ void __launch_bounds__(THREADS) logprobs_kernel(const struct verify_accept op) {
+    __shared__ double warps[WARPS];
+    const int at = blockIdx.x, row = at / (op.k + 1), j = at % (op.k + 1), n = op.b.vocab_target;
+    const int id = emitted_at(&op, row, j);
+    if (id < 0) return;
+    const float *logits = op.b.target_logits + (size_t)at * op.b.target_stride;
+    float most = logits[0];
+    for (int i = threadIdx.x; i < n; i += THREADS) most = fmaxf(most, logits[i]);
+    most = (float)join_block(warps, (double)most, [](double a, double b) { return a > b ? a : b; });
+    double sum = 0;
+    for (int i = threadIdx.x; i < n; i += THREADS) sum += (double)fmath_exp(logits[i] - most);
+    sum = join_block(warps, sum, [](double a, double b) { return a + b; });
+    if (threadIdx.x == 0) op.b.records[row].logprobs[j] = (float)((double)logits[id] - (double)most - log(sum));
+}
+
 /* --- launches --------------------------------------------------------------------------------------------- */
 
 int verify_accept_cuda(struct stream *stream, const struct verify_accept *op) {
@@ -224,4 +253,9 @@ int verify_accept_cuda(struct stream *stream, const struct verify_accept *op) {
     if (is_by_block(&op->b) && op->k > 1)
         TRY(launch_rows<excess_kernel>(stream, "excess", op, op->batch * (op->k - 1), op->b.vocab_target));
     return launch_rows<accept_kernel>(stream, "accept", op, op->batch, op->b.vocab_target);
+}
+
+int verify_logprobs_cuda(struct stream *stream, const struct verify_accept *op) {
+    logprobs_kernel<<<op->batch *(op->k + 1), THREADS, 0, cuda_native(stream)>>>(*op);
+    return cuda_launched(stream, "logprobs", sizeof *op);
 }

@@ -142,3 +142,37 @@ int verify_accept_host(struct stream *stream, const struct verify_accept *op) {
     struct accept_args args = {*op, device_threads(stream_device(stream))};
     return stream_run_host(stream, run_accept, &args, sizeof args);
 }
+
+/* --- log probabilities -------------------------------------------------------------------------------------- */
+
+static float logprob_of(const float *logits, int vocab, int id) {
+    float max = logits[0];
+    double sum = 0;
+    for (int i = 1; i < vocab; i++) max = logits[i] > max ? logits[i] : max;
+    for (int i = 0; i < vocab; i++) sum += (double)fmath_exp(logits[i] - max);
+    return (float)((double)logits[id] - (double)max - log(sum));
+}
+
+static void logprobs_part(const void *context, int part, int parts) {
+    const struct verify_accept *op = context;
+    const struct round_state *b = &op->b;
+    int block = op->k + 1;
+    struct range rows = parallel_range(op->batch * block, part, parts);
+    for (int i = rows.first; i < rows.end; i++) {
+        int id = emitted_at(op, i / block, i % block);
+        if (id < 0) continue;
+        const float *logits = b->target_logits + (size_t)i * (size_t)b->target_stride;
+        b->records[i / block].logprobs[i % block] = logprob_of(logits, b->vocab_target, id);
+    }
+}
+
+static int run_logprobs(const void *args) {
+    const struct accept_args *a = args;
+    parallel_run(a->threads, vector_work(a->op.batch * (a->op.k + 1), a->op.b.vocab_target), logprobs_part, &a->op);
+    return 0;
+}
+
+int verify_logprobs_host(struct stream *stream, const struct verify_accept *op) {
+    struct accept_args args = {*op, device_threads(stream_device(stream))};
+    return stream_run_host(stream, run_logprobs, &args, sizeof args);
+}

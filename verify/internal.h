@@ -9,6 +9,14 @@
 
 int verify_accept_host(struct stream *, const struct verify_accept *);
 int verify_accept_cuda(struct stream *, const struct verify_accept *);
+int verify_logprobs_host(struct stream *, const struct verify_accept *);
+int verify_logprobs_cuda(struct stream *, const struct verify_accept *);
+
+/* Position j of a graph row, and the token that the round emitted there; < 0: none. */
+DUET_INLINE int emitted_at(const struct verify_accept *op, int row, int j) {
+    const struct round_record *record = &op->b.records[row];
+    return record->live && j < record->emitted ? record->tokens[j] : -1;
+}
 
 /* Which walk a round takes; simulated acceptance goes token by token. */
 DUET_INLINE bool is_coupled(const struct round_state *b) {

@@ -6,3 +6,8 @@ int verify_accept_cuda(struct stream *stream, const struct verify_accept *op) {
     (void)stream, (void)op;
     return err_set(ERR_INTERNAL, "no CUDA device in this build");
 }
+
+int verify_logprobs_cuda(struct stream *stream, const struct verify_accept *op) {
+    (void)stream, (void)op;
+    return err_set(ERR_INTERNAL, "no CUDA device in this build");
+}

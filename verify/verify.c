@@ -2,6 +2,7 @@
 #include "verify/verify.h"
 
 #include "base/err.h"
+#include "sampler/penalty.h"
 #include "verify/internal.h"
 
 int verify_layout(struct verify *v, const struct device *device, const struct round_state *b, struct pool *pool) {
@@ -17,8 +18,15 @@ int verify_layout(struct verify *v, const struct device *device, const struct ro
 
 int verify_accept(struct stream *stream, const struct verify_accept *op) {
     TRY(round_check_shape("accept", &op->b, op->batch, op->k));
+    if (op->b.penalises) TRY(sampler_penalise(stream, &(struct penalise){op->b, .batch = op->batch, .k = op->k}));
     bool on_gpu = device_kind(stream_device(stream)) == DEVICE_CUDA;
     return on_gpu ? verify_accept_cuda(stream, op) : verify_accept_host(stream, op);
+}
+
+int verify_logprobs(struct stream *stream, const struct verify_accept *op) {
+    TRY(round_check_shape("logprobs", &op->b, op->batch, op->k));
+    bool on_gpu = device_kind(stream_device(stream)) == DEVICE_CUDA;
+    return on_gpu ? verify_logprobs_cuda(stream, op) : verify_logprobs_host(stream, op);
 }
 
 /* One on the host. On CUDA two, p_target and the rule, and between them, for blocks of more than one token, what the carries

@@ -34,7 +34,7 @@ struct verify {
 int verify_layout(struct verify *, const struct device *, const struct round_state *, struct pool *);
 
 /* Eager, of the first `batch` rows of row_slot: p_target from target_logits, the rule (k = 0: a plain draw), the slot's new state,
- * records[0..batch). At most three launches. */
+ * records[0..batch). At most three launches; where the round has a penalty, one before them. */
 struct verify_accept {
     struct round_state b;
     struct sampler sampler;
@@ -42,6 +42,10 @@ struct verify_accept {
     int32_t batch, k;
 };
 int verify_accept(struct stream *, const struct verify_accept *);
+
+/* After it: of each emitted token the logarithm of its probability under the softmax of the target's logits, before temperature and
+ * filters and after the penalty: records[].logprobs. One launch. */
+int verify_logprobs(struct stream *, const struct verify_accept *);
 
 /* The documented number of its launches at K on this device, with the rule of this state. */
 int verify_launches(const struct device *, const struct round_state *, int k);

@@ -56,7 +56,7 @@ static void close_lab(struct lab *lab) {
 
 /* A slot with the first n of its tokens. */
 static void start(struct lab *lab, int slot, int n) {
-    rig_start(&lab->rig, slot, n, lab->tokens[slot][n - 1], 100, (struct sampling){1, 1, 0, 0}, 1);
+    rig_start(&lab->rig, slot, n, lab->tokens[slot][n - 1], 100, (struct sampling){1, 1, 0, 0, 1}, 1);
 }
 
 static void search(struct lab *lab, int k) {

@@ -67,7 +67,8 @@ START_TEST(draft_equal_to_target_accepts_everything_for_a_thousand_rounds)
     struct request requests[REQUESTS];
     struct answer answers[REQUESTS];
     static const char *const texts[REQUESTS] = {"Once", "Tom", "A dog", "Lily", "The sun"};
-    for (int i = 0; i < REQUESTS; i++) requests[i] = sampled(e, texts[i], test_is_small() ? 204 : 804, i < 3 ? 0 : 0.8f);
+    for (int i = 0; i < REQUESTS; i++)
+        requests[i] = sampled(e, texts[i], test_is_small() ? 204 : 804, i < 3 ? 0 : 0.8f);
     run_requests(e, requests, REQUESTS, answers);
     const struct acceptance *a = engine_stats(e);
     ck_assert_int_ge(a->rounds, test_is_small() ? 250 : 1000);

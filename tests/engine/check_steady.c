@@ -24,7 +24,7 @@ static void make_requests(const struct engine *e, struct request *requests, int 
         requests[i].generation.ignore_end = true;
         requests[i].generation.seed = 40 + (uint64_t)i;
         requests[i].generation.sampling =
-            (struct sampling){i % 5 ? 0.9f : 0, i % 3 ? 0.95f : 1, i % 4 ? 0 : 0.05f, i % 2 * 50};
+            (struct sampling){i % 5 ? 0.9f : 0, i % 3 ? 0.95f : 1, i % 4 ? 0 : 0.05f, i % 2 * 50, 1};
     }
 }
 

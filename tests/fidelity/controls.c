@@ -120,7 +120,7 @@ static double own_p(const struct fidelity *f, own_rule rule, bool shared, bool b
     static struct chain chain;
     static struct chain_tally t;
     static struct own own;
-    struct sampling sampling = {1, 1, 0, 0};
+    struct sampling sampling = {1, 1, 0, 0, 1};
     chain_make(&chain, CHAIN_GOOD);
     chain_tally_init(&t, &chain, &sampling);
     chain_distributions(&chain, false, &sampling, own.p);

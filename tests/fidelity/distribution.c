@@ -9,7 +9,7 @@
 
 static const float temperatures[] = {0.3f, 0.7f, 1.0f, 1.5f};
 static const struct sampling filters[] = {
-    {0, 1, 0, 0}, {0, 1, 0, 4}, {0, 0.85f, 0, 0}, {0, 1, 0.1f, 0}, {0, 0.9f, 0.03f, 6},
+    {0, 1, 0, 0, 1}, {0, 1, 0, 4, 1}, {0, 0.85f, 0, 0, 1}, {0, 1, 0.1f, 0, 1}, {0, 0.9f, 0.03f, 6, 1},
 };
 /* K 1 to 8, K 0 to 6 in turn, and K 3 with a draft whose positions end inside the requests. */
 static const int depths[] = {1, 2, 3, 4, 5, 6, 7, 8, -6, 3}, batches[] = {1, 2, 4, 8};

@@ -227,7 +227,7 @@ static void run_trial(struct trial *t, enum drafter drafter, float temperature) 
     if (drafter == SELF) t->pair.draft = t->pair.target;
     if (drafter == NGRAM) t->pair = ngram_pair(&t->pair);
     t->coupled = temperature > 0;
-    t->sampling = (struct sampling){temperature, 1, 0, 0};
+    t->sampling = (struct sampling){temperature, 1, 0, 0, 1};
     tell_story(t);
     for (int cause = 0; cause < CAUSES; cause++)
         if (is_tried((enum cause)cause, drafter)) try_places(t, (enum cause)cause);

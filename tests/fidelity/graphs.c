@@ -46,7 +46,7 @@ static void make_requests(const struct engine *e, struct request *requests, int 
         requests[i] = text_request(e, story_starts[i], tokens + 3 * i);
         requests[i].generation.ignore_end = true;
         requests[i].generation.seed = 40 + (uint64_t)i;
-        if (i % 3) requests[i].generation.sampling = (struct sampling){0.9f, 0.95f, 0, 0};
+        if (i % 3) requests[i].generation.sampling = (struct sampling){0.9f, 0.95f, 0, 0, 1};
     }
 }
 

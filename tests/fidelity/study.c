@@ -74,7 +74,7 @@ static struct engine_options options_of(const struct study *s, int k, int batch)
 static struct request request_of(const struct study *s, int prompt) {
     struct request r = ids_request(s->prompts[prompt].data, s->prompts[prompt].len, answer_length(s, prompt));
     r.generation.ignore_end = prompt % 2 == 0;
-    if (s->sampled) r.generation.sampling = (struct sampling){0.9f, 0.95f, 0, prompt % 3 == 0 ? 20 : 0};
+    if (s->sampled) r.generation.sampling = (struct sampling){0.9f, 0.95f, 0, prompt % 3 == 0 ? 20 : 0, 1};
     r.generation.seed = 1000 + (uint64_t)prompt;
     return r;
 }

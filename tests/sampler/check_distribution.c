@@ -47,7 +47,7 @@ START_TEST(filters_equal_brute_force)
                     for (int m = 0; m < 4; m++) {
                         make_logits(vocab < 1000 ? vocab : 1, (uint64_t)(t * 7 + k), steps[st]);
                         if (vocab >= 1000 && k + tp + m == 0) make_logits(vocab, (uint64_t)t, steps[st]);
-                        compare_with_reference(&(struct sampling){temperatures[t], top_ps[tp], min_ps[m], top_ks[k]},
+                        compare_with_reference(&(struct sampling){temperatures[t], top_ps[tp], min_ps[m], top_ks[k], 1},
                                                vocab);
                     }
 }
@@ -56,13 +56,13 @@ END_TEST
 START_TEST(ties_keep_the_lower_ids)
 {
     for (int i = 0; i < 2000; i++) logits[i] = i % 2 ? 0.0f : -0.0f;
-    ck_ok(sampling_distribution(&(struct sampling){1, 1, 0, 3}, logits, 2000, p));
+    ck_ok(sampling_distribution(&(struct sampling){1, 1, 0, 3, 1}, logits, 2000, p));
     for (int i = 0; i < 2000; i++) require(p[i] == (i < 3 ? 1.0f / 3 : 0), "p[%d] is %g", i, (double)p[i]);
-    ck_ok(sampling_distribution(&(struct sampling){1, 0.5f, 0, 0}, logits, 2000, p));
+    ck_ok(sampling_distribution(&(struct sampling){1, 0.5f, 0, 0, 1}, logits, 2000, p));
     for (int i = 0; i < 2000; i++) require(p[i] == (i < 1000 ? 1.0f / 1000 : 0), "p[%d] is %g", i, (double)p[i]);
-    ck_ok(sampling_distribution(&(struct sampling){0, 1, 0, 0}, logits, 2000, p));
+    ck_ok(sampling_distribution(&(struct sampling){0, 1, 0, 0, 1}, logits, 2000, p));
     ck_assert(p[0] == 1 && p[1] == 0);
-    ck_ok(sampling_distribution(&(struct sampling){1, 1, 0.999f, 0}, logits, 2000, p));
+    ck_ok(sampling_distribution(&(struct sampling){1, 1, 0.999f, 0, 1}, logits, 2000, p));
     ck_assert(p[1999] == 1.0f / 2000);
 }
 END_TEST
@@ -72,7 +72,7 @@ START_TEST(top_k_orders_by_logit)
 {
     for (int i = 0; i < 8; i++) logits[i] = 1;
     logits[5] = nextafterf(1, 2);
-    ck_ok(sampling_distribution(&(struct sampling){100, 1, 0, 1}, logits, 8, p));
+    ck_ok(sampling_distribution(&(struct sampling){100, 1, 0, 1, 1}, logits, 8, p));
     for (int i = 0; i < 8; i++) ck_assert(p[i] == (i == 5));
 }
 END_TEST
@@ -81,7 +81,7 @@ START_TEST(temperature_0_is_one_hot_at_the_first_argmax)
 {
     make_logits(1000, 3, 0);
     logits[400] = logits[700] = logits[999] = 50;
-    ck_ok(sampling_distribution(&(struct sampling){0, 0.5f, 0.5f, 2}, logits, 1000, p));
+    ck_ok(sampling_distribution(&(struct sampling){0, 0.5f, 0.5f, 2, 1}, logits, 1000, p));
     for (int i = 0; i < 1000; i++) require(p[i] == (i == 400), "p[%d] is %g", i, (double)p[i]);
 }
 END_TEST
@@ -91,7 +91,7 @@ START_TEST(extreme_logits_and_temperatures_stay_finite)
     static const float temperatures[] = {1e-44f, 1e-30f, 1e-3f, 1, 100, FLT_MAX};
     for (int t = 0; t < 6; t++) {
         for (int i = 0; i < 100; i++) logits[i] = i == 7 ? FLT_MAX : i == 8 ? 3.3e38f : -FLT_MAX;
-        ck_ok(sampling_distribution(&(struct sampling){temperatures[t], 0.9f, 0.01f, 50}, logits, 100, p));
+        ck_ok(sampling_distribution(&(struct sampling){temperatures[t], 0.9f, 0.01f, 50, 1}, logits, 100, p));
         double sum = 0;
         for (int i = 0; i < 100; i++) {
             ck_assert(p[i] >= 0 && p[i] <= 1);
@@ -114,7 +114,7 @@ START_TEST(non_finite_logits_are_an_error)
                     int vocab = vocabs[n];
                     make_logits(vocab, 1, 0);
                     logits[where == 0 ? 0 : where == 1 ? vocab / 2 : vocab - 1] = values[v];
-                    ck_assert_int_eq(sampling_distribution(&(struct sampling){(float)t, 1, 0, 0}, logits, vocab, p),
+                    ck_assert_int_eq(sampling_distribution(&(struct sampling){(float)t, 1, 0, 0, 1}, logits, vocab, p),
                                      ERR_NUMERIC);
                 }
 }
@@ -126,22 +126,22 @@ START_TEST(parameters_out_of_range_are_named)
         struct sampling s;
         const char *message;
     } cases[] = {
-        {{-1, 1, 0, 0}, "temperature is -1, expected 0 or more"},
-        {{NAN, 1, 0, 0}, "temperature is nan, expected 0 or more"},
-        {{INFINITY, 1, 0, 0}, "temperature is inf, expected 0 or more"},
-        {{1, 0, 0, 0}, "top_p is 0, expected above 0 and at most 1 (off)"},
-        {{1, 1.5f, 0, 0}, "top_p is 1.5, expected above 0 and at most 1 (off)"},
-        {{1, NAN, 0, 0}, "top_p is nan, expected above 0 and at most 1 (off)"},
-        {{1, 1, -0.5f, 0}, "min_p is -0.5, expected 0 (off) or more and below 1"},
-        {{1, 1, 1, 0}, "min_p is 1, expected 0 (off) or more and below 1"},
-        {{1, 1, 0, -3}, "top_k is -3, expected 0 (off) or more"},
+        {{-1, 1, 0, 0, 1}, "temperature is -1, expected 0 or more"},
+        {{NAN, 1, 0, 0, 1}, "temperature is nan, expected 0 or more"},
+        {{INFINITY, 1, 0, 0, 1}, "temperature is inf, expected 0 or more"},
+        {{1, 0, 0, 0, 1}, "top_p is 0, expected above 0 and at most 1 (off)"},
+        {{1, 1.5f, 0, 0, 1}, "top_p is 1.5, expected above 0 and at most 1 (off)"},
+        {{1, NAN, 0, 0, 1}, "top_p is nan, expected above 0 and at most 1 (off)"},
+        {{1, 1, -0.5f, 0, 1}, "min_p is -0.5, expected 0 (off) or more and below 1"},
+        {{1, 1, 1, 0, 1}, "min_p is 1, expected 0 (off) or more and below 1"},
+        {{1, 1, 0, -3, 1}, "top_k is -3, expected 0 (off) or more"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ck_assert_int_eq(sampling_check(&cases[i].s), ERR_USAGE);
         ck_assert_str_eq(err_message(), cases[i].message);
     }
-    ck_ok(sampling_check(&(struct sampling){0, 1, 0, 0}));
-    ck_ok(sampling_check(&(struct sampling){100, 1e-6f, 0.999f, 1 << 30}));
+    ck_ok(sampling_check(&(struct sampling){0, 1, 0, 0, 1}));
+    ck_ok(sampling_check(&(struct sampling){100, 1e-6f, 0.999f, 1 << 30, 1}));
 }
 END_TEST
 
@@ -159,7 +159,7 @@ START_TEST(bits_follow_the_documented_sums)
         if (e >= min_p) units += llrint(ldexp((double)e, 42)); /* to nearest, ties to even */
     }
     const float sum = (float)units * 0x1p-42f;
-    ck_ok(sampling_distribution(&(struct sampling){temperature, 1, min_p, 0}, logits, vocab, p));
+    ck_ok(sampling_distribution(&(struct sampling){temperature, 1, min_p, 0, 1}, logits, vocab, p));
     for (int i = 0; i < vocab; i++) {
         float e = fmath_exp((logits[i] - max) / temperature);
         require(p[i] == (e >= min_p ? e / sum : 0), "p[%d] is %a", i, (double)p[i]);
@@ -169,12 +169,13 @@ END_TEST
 
 START_TEST(every_cpu_gives_the_same_bits)
 {
-    static const struct sampling settings[] = {{0, 1, 0, 0}, {0.7f, 1, 0, 0}, {1.5f, 0.9f, 0, 0}, {1, 0.8f, 0.02f, 40}};
+    static const struct sampling settings[] = {
+        {0, 1, 0, 0, 1}, {0.7f, 1, 0, 0, 1}, {1.5f, 0.9f, 0, 0, 1}, {1, 0.8f, 0.02f, 40, 1}};
     static float best[V_MAX], own[V_MAX], q[V_MAX];
     for (int vocab = 1; vocab <= V_MAX; vocab += vocab < 40 ? 1 : 397)
         for (int s = 0; s < 4; s++) {
             make_logits(vocab, (uint64_t)vocab, 0);
-            ck_assert(distribution_of(vector_at(0), &(struct sampling){1, 1, 0, 0}, logits, vocab, q));
+            ck_assert(distribution_of(vector_at(0), &(struct sampling){1, 1, 0, 0, 1}, logits, vocab, q));
             ck_assert(distribution_of(vector_at(0), &settings[s], logits, vocab, best));
             for (int v = 1; vector_at(v); v++) {
                 const struct vector *first = vector_at(0), *other = vector_at(v);
@@ -222,7 +223,7 @@ START_TEST(race_equals_its_formula)
     int draws = 0, agree = 0;
     for (int v = 0; v < 6; v++) {
         make_logits(vocabs[v], 11, 0);
-        ck_ok(sampling_distribution(&(struct sampling){1.5f, 1, v % 2 ? 0.01f : 0, 0}, logits, vocabs[v], p));
+        ck_ok(sampling_distribution(&(struct sampling){1.5f, 1, v % 2 ? 0.01f : 0, 0, 1}, logits, vocabs[v], p));
         for (uint64_t n = 0; n < 300; n++) {
             int purpose = (int)(n % 4), drawn = sampling_draw(p, vocabs[v], 1000 + n, n, purpose);
             int exact = race_f32(vocabs[v], 1000 + n, n, purpose);
@@ -250,8 +251,8 @@ START_TEST(draws_follow_p)
     double exact[CELLS];
     int64_t counts[CELLS] = {0};
     make_logits(CELLS, 4, 0);
-    ck_ok(sampling_distribution(&(struct sampling){1, 0.98f, 0, 0}, logits, CELLS, p));
-    reference_distribution(&(struct sampling){1, 0.98f, 0, 0}, logits, CELLS, exact);
+    ck_ok(sampling_distribution(&(struct sampling){1, 0.98f, 0, 0, 1}, logits, CELLS, p));
+    reference_distribution(&(struct sampling){1, 0.98f, 0, 0, 1}, logits, CELLS, exact);
     for (uint64_t n = 0; n < 40000; n++) counts[sampling_draw(p, CELLS, 8, n, PHILOX_PLAIN)]++;
     struct chi_square chi = {0};
     chi_square_add(&chi, counts, exact, CELLS);

@@ -185,7 +185,8 @@ END_TEST
 
 START_TEST(a_drafted_token_is_drawn_from_the_stored_q)
 {
-    static const struct sampling settings[] = {{0, 1, 0, 0}, {0.7f, 1, 0, 0}, {1, 0.8f, 0, 5}, {1.5f, 1, 0.1f, 0}};
+    static const struct sampling settings[] = {
+        {0, 1, 0, 0, 1}, {0.7f, 1, 0, 0, 1}, {1, 0.8f, 0, 5, 1}, {1.5f, 1, 0.1f, 0, 1}};
     open_default(4, 6);
     models.sharp = false;
     for (int slot = 1; slot <= 4; slot++) {
@@ -213,7 +214,7 @@ START_TEST(k_0_is_a_plain_draw_of_the_target)
     open_default(1, 4);
     models.sharp = false;
     rig.b.row_slot[0] = 1;
-    rig_start(&rig, 1, 1, 3, 30, (struct sampling){1, 0.9f, 0, 0}, 9);
+    rig_start(&rig, 1, 1, 3, 30, (struct sampling){1, 0.9f, 0, 0, 1}, 9);
     for (int n = 1, last = 3; n < 31; n++) {
         float logits[V], p[V];
         counting_target(&models, last, n - 1, logits);

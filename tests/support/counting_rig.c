@@ -2,7 +2,7 @@
 
 struct rig rig;
 struct counting models;
-const struct sampling greedy = {0, 1, 0, 0}, plain = {1, 1, 0, 0};
+const struct sampling greedy = {0, 1, 0, 0, 1}, plain = {1, 1, 0, 0, 1};
 
 void open_with(struct round_state sizes, const int32_t *end_ids, int threads) {
     models = (struct counting){sizes.vocab_target, sizes.vocab_draft, -1, true};

@@ -14,7 +14,7 @@ static int round_count(void) {
     return SANITIZED || !test_device_is_host() ? 2000 : 20000;
 }
 
-static const struct sampling plain = {1, 1, 0, 0};
+static const struct sampling plain = {1, 1, 0, 0, 1};
 
 /* --- worked by hand ------------------------------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 
 enum { RULES = 3 };
 
-static const struct sampling plain = {1, 1, 0, 0}, greedy = {0, 1, 0, 0};
+static const struct sampling plain = {1, 1, 0, 0, 1}, greedy = {0, 1, 0, 0, 1};
 
 /* --- texts ------------------------------------------------------------------------------------------------------ */
 
@@ -68,7 +68,7 @@ static void must_give(const int32_t *expected, struct setting s, struct sampling
 START_TEST(coupled_text_is_that_of_plain_draws_for_every_k_and_draft)
 {
     int32_t expected[LENGTH + K_MAX + 1];
-    static const struct sampling cold = {0.4f, 0.9f, 0.02f, 12};
+    static const struct sampling cold = {0.4f, 0.9f, 0.02f, 12, 1};
     for (int i = 0; i < 2; i++) {
         struct sampling sampling = i == 0 ? plain : cold;
         generate(&(struct setting){ACCEPT_TOKEN, 0, 1, 1, 0, 0, 0, false}, sampling, expected);

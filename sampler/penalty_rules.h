@@ -1,0 +1,52 @@
+/* The penalty of one logit, and which ids have it: one source for host and GPU. */
+#ifndef DUET_SAMPLER_PENALTY_RULES_H
+#define DUET_SAMPLER_PENALTY_RULES_H
+
+#include "sampler/penalty.h"
+
+/* A row that is penalised: its logits [vocab] at `index` tokens past the committed ones; slot < 0: none is. */
+struct penalised_row {
+    float *logits;
+    int32_t slot, index, vocab;
+    float penalty;
+};
+
+/* Of the draft row `at`, or of the target's, which are k + 1 a graph row. */
+DUET_INLINE struct penalised_row penalised_row_at(const struct penalise *op, int at) {
+    const struct round_state *b = &op->b;
+    const int row = op->of_draft ? at : at / (op->k + 1), index = op->of_draft ? op->index : at % (op->k + 1);
+    struct penalised_row r = {NULL, b->row_slot[row], index, op->of_draft ? b->vocab_draft : b->vocab_target, 1};
+    const struct slot *slot = &b->slot[r.slot];
+    const bool is_looked_at = op->of_draft || index <= round_row_k(b, r.slot, op->k);
+    r.penalty = slot->sampling.repetition_penalty;
+    r.logits = op->of_draft ? b->draft_logits + (size_t)row * (size_t)b->draft_stride
+                            : b->target_logits + (size_t)at * (size_t)b->target_stride;
+    if (slot->status != SLOT_LIVE || !is_looked_at || r.penalty == 0 || r.penalty == 1) r.slot = -1;
+    return r;
+}
+
+DUET_INLINE void penalise_id(const struct penalised_row *r, int id) {
+    const float logit = r->logits[id];
+    r->logits[id] = logit > 0 ? logit / r->penalty : logit * r->penalty;
+}
+
+/* The ids of one word of `seen`. */
+DUET_INLINE void penalise_word(const struct round_state *b, const struct penalised_row *r, int word) {
+    const uint32_t bits = b->seen[(size_t)r->slot * (size_t)b->seen_words + (size_t)word];
+    for (int i = 0; i < 32 && bits >> i != 0; i++)
+        if ((bits >> i & 1) && 32 * word + i < r->vocab) penalise_id(r, 32 * word + i);
+}
+
+/* Drafted token j < index, unless the row has had it. */
+DUET_INLINE void penalise_drafted(const struct round_state *b, const struct penalised_row *r, int j) {
+    const int32_t *drafted = b->drafted + (size_t)r->slot * (size_t)b->k_max;
+    const int id = drafted[j];
+    if (id < 0 || id >= r->vocab) return;
+    if (id < b->vocab_target && b->seen[(size_t)r->slot * (size_t)b->seen_words + (size_t)id / 32] >> id % 32 & 1)
+        return;
+    for (int i = 0; i < j; i++)
+        if (drafted[i] == id) return;
+    penalise_id(r, id);
+}
+
+#endif
