@@ -135,6 +135,8 @@ START_TEST(parameters_out_of_range_are_named)
         {{1, 1, -0.5f, 0, 1}, "min_p is -0.5, expected 0 (off) or more and below 1"},
         {{1, 1, 1, 0, 1}, "min_p is 1, expected 0 (off) or more and below 1"},
         {{1, 1, 0, -3, 1}, "top_k is -3, expected 0 (off) or more"},
+        {{1, 1, 0, 0, -1}, "repetition_penalty is -1, expected above 0 (1: off)"},
+        {{1, 1, 0, 0, INFINITY}, "repetition_penalty is inf, expected above 0 (1: off)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ck_assert_int_eq(sampling_check(&cases[i].s), ERR_USAGE);
