@@ -152,7 +152,7 @@ static struct sampling random_sampling(struct source *s, int vocab) {
                        top_ps[] = {1, 1, 0.95f, 0.5f, 0.05f}, min_ps[] = {0, 0, 0.02f, 0.3f};
     const int top_ks[] = {0, 0, 1, 2, 5, 40, vocab / 2, vocab - 1, vocab};
     int k = top_ks[word(s) % 9];
-    return (struct sampling){pick(s, temperatures, 8), pick(s, top_ps, 5), pick(s, min_ps, 4), k > 0 ? k : 0};
+    return (struct sampling){pick(s, temperatures, 8), pick(s, top_ps, 5), pick(s, min_ps, 4), k > 0 ? k : 0, 1};
 }
 
 static void start_all(struct twins *t, struct source *s) {
