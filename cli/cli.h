@@ -45,6 +45,11 @@ bool terminal_has_color(int fd); /* a terminal, NO_COLOR unset or empty, TERM no
 bool terminal_has_unicode(void); /* the locale's character set is UTF-8 */
 bool terminal_is_quiet(void);
 int terminal_columns(int fd); /* now; 0: no terminal, or unknown */
+/* What text and tables are laid out for: $COLUMNS, else the terminal's columns, else 80. */
+int terminal_width(int fd);
+/* Prints text and ends the line: broken between words, in lines of `width` columns, the later ones indented. The line holds
+ * `column` columns already. */
+void terminal_print(FILE *, int width, int column, int indent, const char *text);
 
 enum style { STYLE_RESET, STYLE_DIM, STYLE_BOLD, STYLE_RED, STYLE_GREEN, STYLE_YELLOW, STYLE_CYAN };
 const char *terminal_style(int fd, enum style); /* the escape sequence, "" without colour */

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -54,6 +55,23 @@ static int parse_seed(const struct option_row *row, const char *label, const cha
     return 0;
 }
 
+/* "24GiB", "24G", "1.5 TiB": powers of 1,024, as nvidia-smi counts; "24GB" is 24e9 bytes. */
+static int parse_bytes(const char *label, const char *value, void *out) {
+    static const char letters[] = "KMGT";
+    char *end;
+    double x = strtod(value, &end);
+    const bool is_number = end > value;
+    while (*end == ' ') end++;
+    const char *letter = *end ? strchr(letters, *end & ~0x20) : NULL;
+    bool decimal = letter && (end[1] & ~0x20) == 'B';
+    const char *rest = letter ? end + 1 + (end[1] == 'i') : end;
+    for (const char *l = letters; letter && l <= letter; l++) x *= decimal ? 1000 : 1024;
+    if (!is_number || !letter || (*rest && strcasecmp(rest, "b") != 0) || !(x >= 1 && x < 0x1p63))
+        return err_set(ERR_USAGE, "%s: '%s' is not a size like 24GiB or 512MiB", label, value);
+    *(uint64_t *)out = (uint64_t)x;
+    return 0;
+}
+
 /* Index of `value` among "a|b|c", or -1. */
 static int choice_index(const char *choices, const char *value) {
     size_t n = strlen(value);
@@ -94,6 +112,8 @@ static int set_value(const struct option_row *row, struct options *o, const char
         return parse_number(row, label, value, out);
     case OPTION_SEED:
         return parse_seed(row, label, value, out);
+    case OPTION_BYTES:
+        return parse_bytes(label, value, out);
     case OPTION_OPTIONAL_TEXT:
         *(int *)((char *)o + row->flag_offset) = 1; /* fall through */
     case OPTION_TEXT:
@@ -274,6 +294,10 @@ static int check_combinations(const struct options *o) {
         return err_set(ERR_USAGE, "'%s': --memory and --graphs are about --target and --draft", o->directory);
     if (o->command == COMMAND_INSPECT && o->shape && !o->show_memory && !o->show_graphs)
         return err_set(ERR_USAGE, "--shape: there is no file to show; give --memory or --graphs too");
+    if (o->gpu_memory && (!o->show_memory || o->show_graphs))
+        return err_set(ERR_USAGE, "--gpu-memory: is for --memory, the plan of a GPU that need not be there");
+    if (o->gpu_memory && strcmp(o->device, "host") == 0)
+        return err_set(ERR_USAGE, "--gpu-memory and --device host: give one of them");
     return 0;
 }
 

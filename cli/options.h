@@ -60,14 +60,15 @@ struct options {
     int prefill_graphs; /* enum prefill_graphs */
 
     /* input and output */
-    const char *prompt, *system;              /* chat -p, --system; NULL: not given */
-    const char *input, *output;               /* -i, -o; NULL: not given */
-    int alpha_report;                         /* --alpha-report was given */
-    const char *alpha_report_file;            /* its FILE.json, or NULL */
-    const char *shape;                        /* bench, inspect: TARGET[,DRAFT]; NULL: not given */
-    float simulate_alpha;                     /* bench; 0: the rule */
-    int quiet, csv, special, tensors, strict; /* flags */
-    int show_memory, show_graphs;             /* inspect */
+    const char *prompt, *system;                    /* chat -p, --system; NULL: not given */
+    const char *input, *output;                     /* -i, -o; NULL: not given */
+    int alpha_report;                               /* --alpha-report was given */
+    const char *alpha_report_file;                  /* its FILE.json, or NULL */
+    const char *shape;                              /* bench, inspect: TARGET[,DRAFT]; NULL: not given */
+    float simulate_alpha;                           /* bench; 0: the rule */
+    int quiet, csv, json, special, tensors, strict; /* flags */
+    int show_memory, show_graphs;                   /* inspect */
+    uint64_t gpu_memory;                            /* --gpu-memory, bytes; 0: not given */
     int help, version, man;
 
     uint64_t given; /* bit i: row i of the table was given */
@@ -78,6 +79,7 @@ enum option_type {
     OPTION_INT,           /* int */
     OPTION_NUMBER,        /* float */
     OPTION_SEED,          /* uint64_t */
+    OPTION_BYTES,         /* uint64_t, above 0: "24GiB" */
     OPTION_TEXT,          /* const char * */
     OPTION_OPTIONAL_TEXT, /* const char *, only as --name=VALUE; the int before it says that it was given */
     OPTION_CHOICE,        /* int: index of the word in `choices` */
@@ -121,6 +123,8 @@ int option_set(struct options *o, const char *name, const char *value, const cha
 /* Help of one command (COMMAND_NONE: the overview), usage in a few lines, and the man page. */
 void help_print(FILE *, enum command);
 void help_print_usage(FILE *);
+/* "name   what it does", the help in its column, broken between words for the terminal. */
+void help_print_item(FILE *, int column, const char *name, const char *help);
 void help_print_man(FILE *);
 
 #endif

@@ -52,6 +52,7 @@ static struct terminal open_terminal(unsigned short columns, const char *const *
     ck_assert_int_ge(t.pid, 0);
     if (t.pid > 0) return t;
     unsetenv("NO_COLOR");
+    unsetenv("COLUMNS");
     setenv("TERM", "xterm-256color", 1);
     setenv("LC_ALL", "C.UTF-8", 1);
     setenv("XDG_STATE_HOME", state, 1);
@@ -118,6 +119,14 @@ START_TEST(the_banner_is_broken_between_words)
     expect_prompt(&t);
     type(&t, "/exit\r");
     ck_assert_int_eq(wait_end(&t), 0);
+}
+END_TEST
+
+START_TEST(an_error_is_broken_between_words_for_a_terminal)
+{
+    struct terminal t = WIDE_TERMINAL(60, "--temprature", "1");
+    expect(&t, "duet: --temprature: no such option; did you mean\r\n--temperature?\r\n");
+    ck_assert_int_eq(wait_end(&t), 2);
 }
 END_TEST
 
@@ -548,6 +557,7 @@ Suite *check_chat_terminal(void) {
     TCase *terminal = tcase_create("terminal");
     tcase_set_timeout(terminal, 120);
     tcase_add_test(terminal, the_banner_is_broken_between_words);
+    tcase_add_test(terminal, an_error_is_broken_between_words_for_a_terminal);
     tcase_add_test(terminal, a_terminal_gets_banner_answer_and_figures);
     tcase_add_test(terminal, ctrl_c_keeps_what_was_shown_and_the_chat_goes_on);
     tcase_add_test(terminal, no_word_of_an_answer_is_broken_at_the_margin);
