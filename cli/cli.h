@@ -116,6 +116,9 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
 /* Creates the engine, clears the bar, and notes a capped context. `m`, which models_resolve made, must outlive the engine. */
 int engine_start(struct engine **out, const struct models *m, const struct options *o);
 
+/* Notes a --think that the template (NULL: none) knows nothing of. */
+void models_note_think(const struct options *, const struct chat_template *);
+
 /* --- --alpha-report (report.c) ----------------------------------------------------------------------------- */
 
 struct alpha_report {

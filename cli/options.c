@@ -135,7 +135,7 @@ static int set_value(const struct option_row *row, struct options *o, const char
 
 /* --- look-ups ------------------------------------------------------------------------------------------- */
 
-static const struct option_row *find_long(enum command c, const char *name, size_t n) {
+const struct option_row *option_find(enum command c, const char *name, size_t n) {
     for (int i = 0; i < option_count; i++) {
         const struct option_row *row = &option_table[i];
         if (row->commands & 1u << c && strlen(row->name) == n && memcmp(row->name, name, n) == 0) return row;
@@ -143,53 +143,10 @@ static const struct option_row *find_long(enum command c, const char *name, size
     return NULL;
 }
 
-static const struct option_row *find_short(enum command c, char letter) {
+const struct option_row *option_find_letter(enum command c, char letter) {
     for (int i = 0; i < option_count; i++)
         if (option_table[i].commands & 1u << c && option_table[i].letter == letter) return &option_table[i];
     return NULL;
-}
-
-static int min3(int a, int b, int c) {
-    int least = a < b ? a : b;
-    return least < c ? least : c;
-}
-
-/* Levenshtein's distance; names longer than the row are as far as can be. */
-static int edit_distance(const char *a, size_t n, const char *b) {
-    enum { LONGEST = 32 };
-    int row[LONGEST + 1];
-    size_t m = strlen(b);
-    if (n > LONGEST || m > LONGEST) return LONGEST;
-    for (size_t j = 0; j <= m; j++) row[j] = (int)j;
-    for (size_t i = 1; i <= n; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= m; j++) {
-            int above = row[j];
-            row[j] = min3(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
-            diagonal = above;
-        }
-    }
-    return row[m];
-}
-
-static int unknown_option(enum command c, const char *given, const char *name, size_t n) {
-    const struct option_row *best = NULL;
-    int best_distance = 1 + (int)n / 3;
-    for (int i = 0; i < option_count; i++) {
-        const struct option_row *row = &option_table[i];
-        int distance = edit_distance(name, n, row->name);
-        if (!(row->commands & 1u << c) || row->hidden || distance > best_distance) continue;
-        if (!best || distance < best_distance) best = row, best_distance = distance;
-    }
-    int shown = (int)(name - given + (ptrdiff_t)n);
-    if (best) return err_set(ERR_USAGE, "%.*s: no such option; did you mean --%s?", shown, given, best->name);
-    for (int other = COMMAND_NONE + 1; other < COMMANDS; other++)
-        if (c != COMMAND_NONE && find_long((enum command)other, name, n))
-            return err_set(ERR_USAGE, "%.*s: an option of duet %s, not of duet %s", shown, given,
-                           command_table[other].name, command_table[c].name);
-    if (c == COMMAND_NONE) return err_set(ERR_USAGE, "%.*s: no command is given; see duet --help", shown, given);
-    return err_set(ERR_USAGE, "%.*s: no such option; see duet %s --help", shown, given, command_table[c].name);
 }
 
 static enum command find_command(const char *name) {
@@ -223,8 +180,8 @@ static int apply(struct parser *p, const struct option_row *row, const char *lab
 static int parse_long(struct parser *p, const char *argument) {
     const char *name = argument + 2;
     size_t n = strcspn(name, "=");
-    const struct option_row *row = find_long(p->o->command, name, n);
-    if (!row) return unknown_option(p->o->command, argument, name, n);
+    const struct option_row *row = option_find(p->o->command, name, n);
+    if (!row) return option_refuse(p->o->command, argument, name, n);
     char label[40];
     snprintf(label, sizeof label, "--%s", row->name);
     return apply(p, row, label, name[n] ? name + n + 1 : NULL);
@@ -232,9 +189,10 @@ static int parse_long(struct parser *p, const char *argument) {
 
 /* "-k 5", "-k5", and flags together: "-qh". */
 static int parse_short(struct parser *p, const char *argument) {
+    if (option_is_foreign(argument)) return option_refuse(p->o->command, argument, argument + 1, strlen(argument + 1));
     for (const char *c = argument + 1; *c; c++) {
-        const struct option_row *row = find_short(p->o->command, *c);
-        if (!row) return unknown_option(p->o->command, argument, c, 1);
+        const struct option_row *row = option_find_letter(p->o->command, *c);
+        if (!row) return option_refuse(p->o->command, argument, c, 1);
         char label[3] = {'-', *c, 0};
         if (row->type != OPTION_FLAG) return apply(p, row, label, c[1] ? c + 1 : NULL);
         TRY(apply(p, row, label, NULL));
@@ -255,7 +213,7 @@ static int parse_positional(struct parser *p, const char *argument) {
 static const struct option_row *find_any(const char *name, size_t n, char letter) {
     const struct option_row *row = NULL;
     for (int c = COMMANDS - 1; c >= 0 && !row; c--)
-        row = name ? find_long((enum command)c, name, n) : find_short((enum command)c, letter);
+        row = name ? option_find((enum command)c, name, n) : option_find_letter((enum command)c, letter);
     return row;
 }
 
@@ -339,12 +297,12 @@ int options_parse(struct options *o, int argc, char **argv) {
 }
 
 bool option_given(const struct options *o, const char *name) {
-    const struct option_row *row = find_long(o->command, name, strlen(name));
+    const struct option_row *row = option_find(o->command, name, strlen(name));
     return row && o->given >> (row - option_table) & 1;
 }
 
 int option_set(struct options *o, const char *name, const char *value, const char *label) {
-    const struct option_row *row = find_long(o->command, name, strlen(name));
+    const struct option_row *row = option_find(o->command, name, strlen(name));
     if (!row || !takes_value(row)) return err_set(ERR_INTERNAL, "%s: no option '%s' here", label, name);
     TRY(set_value(row, o, label, value));
     o->given |= (uint64_t)1 << (row - option_table);

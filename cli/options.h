@@ -113,6 +113,16 @@ extern const struct command_row command_table[COMMANDS];
  * `--opt value`. ERR_USAGE with the sentence. */
 int options_parse(struct options *, int argc, char **argv);
 
+/* The option of a command by its name or letter; NULL: there is none. */
+const struct option_row *option_find(enum command, const char *name, size_t n);
+const struct option_row *option_find_letter(enum command, char letter);
+
+/* ERR_USAGE for an option that the command lacks, with what was perhaps meant. `given` is the whole argument, name [n] the option in
+ * it, a letter of several perhaps. (options_suggest.c) */
+int option_refuse(enum command, const char *given, const char *name, size_t n);
+/* Is it a short option of several letters that other programs have ("-ngl")? */
+bool option_is_foreign(const char *argument);
+
 /* Was the option (long name) on the command line? */
 bool option_given(const struct options *, const char *name);
 

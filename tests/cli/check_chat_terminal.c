@@ -130,6 +130,20 @@ START_TEST(an_error_is_broken_between_words_for_a_terminal)
 }
 END_TEST
 
+START_TEST(a_swapped_pair_and_a_think_that_means_nothing_are_remarked)
+{
+    char target[4096], draft[4096];
+    ck_assert_ptr_nonnull(realpath(asset_path("draft"), target));
+    ck_assert_ptr_nonnull(realpath(asset_path("target"), draft));
+    struct terminal t =
+        WIDE_TERMINAL(1000, "--target", target, "--draft", draft, "--think", "off", "-p", "Hello", "-n", "1");
+    expect(&t, " is larger than the target ");
+    expect(&t, ": are they swapped?");
+    expect(&t, "--think: the chat template (chatml) has no thinking");
+    ck_assert_int_eq(wait_end(&t), 0);
+}
+END_TEST
+
 START_TEST(a_terminal_gets_banner_answer_and_figures)
 {
     struct terminal t = TERMINAL(GREEDY);
@@ -558,6 +572,7 @@ Suite *check_chat_terminal(void) {
     tcase_set_timeout(terminal, 120);
     tcase_add_test(terminal, the_banner_is_broken_between_words);
     tcase_add_test(terminal, an_error_is_broken_between_words_for_a_terminal);
+    tcase_add_test(terminal, a_swapped_pair_and_a_think_that_means_nothing_are_remarked);
     tcase_add_test(terminal, a_terminal_gets_banner_answer_and_figures);
     tcase_add_test(terminal, ctrl_c_keeps_what_was_shown_and_the_chat_goes_on);
     tcase_add_test(terminal, no_word_of_an_answer_is_broken_at_the_margin);

@@ -105,6 +105,39 @@ START_TEST(bad_command_lines_are_usage_errors_that_name_what_is_wrong)
 }
 END_TEST
 
+START_TEST(an_option_of_another_program_is_answered_with_ours)
+{
+    static const struct {
+        const char *arguments[5], *part;
+    } cases[] = {
+        {{"chat", "-m", "x"}, "-m: no such option; did you mean --target?"},
+        {{"chat", "-md", "x"}, "-md: no such option; did you mean --draft?"},
+        {{"chat", "-ngl", "99"}, "-ngl: no such option; did you mean --device cuda?"},
+        {{"chat", "-qm", "x"}, "-qm: no such option; did you mean --target?"},
+        {{"chat", "--temp", "1"}, "--temp: no such option; did you mean --temperature?"},
+        {{"chat", "--temp=1"}, "--temp: no such option; did you mean --temperature?"},
+        {{"batch", "--top_k", "1"}, "--top_k: no such option; did you mean --top-k?"},
+        {{"batch", "--draft-max", "8"}, "did you mean --k?"},
+        {{"batch", "--num_speculative_tokens", "8"}, "did you mean --k?"},
+        {{"batch", "--speculative-model", "x"}, "did you mean --draft?"},
+        {{"batch", "--ctx-size", "8"}, "did you mean --ctx?"},
+        {{"batch", "--n-predict", "8"}, "did you mean --max-tokens?"},
+        {{"batch", "--max", "8"}, "did you mean --max-tokens?"},
+        {{"batch", "--n", "8"}, "--n: no such option; did you mean -n?"},
+        {{"batch", "-v"}, "-v: no such option; did you mean --version?"},
+        {{"chat", "-o", "x"}, "-o: an option of duet batch, not of duet chat"},
+        {{"chat", "-x"}, "-x: no such option; see duet chat --help"},
+        {{"tokenize", "d", "--temp", "1"}, "--temperature is an option of duet chat, not of duet tokenize"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        run(NULL, cases[i].arguments);
+        expect_error(2, cases[i].part);
+    }
+    run(NULL, ARGUMENTS("chat", "-t", "8"));
+    expect_error(1, "8: no such directory; hint: -t is --target, threads are --threads");
+}
+END_TEST
+
 START_TEST(options_may_stand_before_the_command_and_around_its_argument)
 {
     const char *dir = asset_path("target");
@@ -465,6 +498,7 @@ Suite *check_cli(void) {
     tcase_add_test(line, version_is_one_line_on_stdout);
     tcase_add_test(line, help_of_each_command_shows_its_options_with_defaults);
     tcase_add_test(line, bad_command_lines_are_usage_errors_that_name_what_is_wrong);
+    tcase_add_test(line, an_option_of_another_program_is_answered_with_ours);
     tcase_add_test(line, options_may_stand_before_the_command_and_around_its_argument);
     tcase_add_test(line, help_into_a_full_device_fails);
     tcase_add_test(line, manual_is_roff_and_every_option_of_the_readme_is_in_it);
