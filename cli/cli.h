@@ -28,6 +28,7 @@ int batch_main(const struct options *);
 int inspect_main(const struct options *);
 int tokenize_main(const struct options *);
 int bench_main(const struct options *);
+int models_main(const struct options *);
 
 /* --- errors, notes, colour (terminal.c) --------------------------------------------------------------- */
 
@@ -102,6 +103,8 @@ struct models {
  * for "ngram", for --target alone (noted once) and, but in bench, where K and K_max are 0. */
 int models_resolve(struct models *out, const struct options *);
 void models_free(struct models *);
+/* The embedded pair alone. */
+int models_embedded(struct models *out);
 /* One model by the same rules: what `inspect DIR` takes. *out is closed by the caller. */
 int models_find(const char *name, struct checkpoint **out);
 

@@ -50,8 +50,10 @@ static void print_option(FILE *out, const struct option_row *row) {
 
 void help_print_usage(FILE *out) {
     fputs("usage: duet COMMAND [OPTION]...\n\n", out);
-    for (int c = COMMAND_NONE + 1; c < COMMANDS; c++)
-        fprintf(out, "  %-10s%s\n", command_table[c].name, command_table[c].summary);
+    for (int c = COMMAND_NONE + 1; c < COMMANDS; c++) {
+        int column = fprintf(out, "  %-10s", command_table[c].name);
+        terminal_print(out, help_width(out), column, column, command_table[c].summary);
+    }
     fputs("\nduet COMMAND --help shows the options of a command.\n", out);
 }
 

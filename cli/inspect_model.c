@@ -214,7 +214,7 @@ static int show_tensors(const struct safetensors *s, bool all, struct buf *out) 
     return rc;
 }
 
-static uint64_t count_parameters(const struct safetensors *s, uint64_t *bytes) {
+uint64_t inspect_count(const struct safetensors *s, uint64_t *bytes) {
     uint64_t parameters = 0;
     *bytes = 0;
     for (int i = 0; i < safetensors_count(s); i++) {
@@ -228,7 +228,7 @@ static uint64_t count_parameters(const struct safetensors *s, uint64_t *bytes) {
 }
 
 static void print_totals(const struct safetensors *s) {
-    uint64_t bytes, parameters = count_parameters(s, &bytes);
+    uint64_t bytes, parameters = inspect_count(s, &bytes);
     print_line("parameters", "%llu in %d tensors, %s", (unsigned long long)parameters, safetensors_count(s),
                inspect_size(bytes));
 }
@@ -319,7 +319,7 @@ static void put_config(const struct model_config *c, struct buf *out) {
 
 static void put_model(const struct checkpoint *c, const struct parts *p, struct buf *out) {
     struct buf description = {0};
-    uint64_t bytes, parameters = count_parameters(p->tensors, &bytes);
+    uint64_t bytes, parameters = inspect_count(p->tensors, &bytes);
     if (p->tokenizer) tokenizer_describe(p->tokenizer, &description);
     inspect_put_text(out, "model", checkpoint_name(c));
     put_config(&p->config, out);

@@ -89,7 +89,7 @@ static bool find_assets_beside(struct models *out) {
 }
 
 /* $DUET_ASSETS; beside the program; in the PREFIX that it was built for. */
-static int find_assets(struct models *out) {
+int models_embedded(struct models *out) {
     const char *given = getenv("DUET_ASSETS");
     if (given && *given && try_assets(given, "", out)) return 0;
     if (find_assets_beside(out)) return 0;
@@ -126,7 +126,7 @@ static int find_pair(struct models *out, const struct options *o) {
     if (o->shape && (o->target || has_draft))
         return err_set(ERR_USAGE, "--shape and --target or --draft: give one of them");
     if (o->shape) return split_shapes(out, o->shape);
-    if (!o->target) return find_assets(out);
+    if (!o->target) return models_embedded(out);
     TRY(models_find(o->target, &out->target));
     return has_draft && needs_draft(o) ? models_find(o->draft, &out->draft) : 0;
 }

@@ -14,16 +14,26 @@
 #include "graphs/graph_set.h"
 #include "sampler/sampler.h"
 
-enum command { COMMAND_NONE, COMMAND_CHAT, COMMAND_BATCH, COMMAND_INSPECT, COMMAND_TOKENIZE, COMMAND_BENCH, COMMANDS };
+enum command {
+    COMMAND_NONE,
+    COMMAND_CHAT,
+    COMMAND_BATCH,
+    COMMAND_INSPECT,
+    COMMAND_TOKENIZE,
+    COMMAND_BENCH,
+    COMMAND_MODELS,
+    COMMANDS
+};
 enum {
     ON_CHAT = 1 << COMMAND_CHAT,
     ON_BATCH = 1 << COMMAND_BATCH,
     ON_INSPECT = 1 << COMMAND_INSPECT,
     ON_TOKENIZE = 1 << COMMAND_TOKENIZE,
     ON_BENCH = 1 << COMMAND_BENCH,
+    ON_MODELS = 1 << COMMAND_MODELS,
     ON_RUN = ON_CHAT | ON_BATCH | ON_BENCH, /* commands that generate */
     ON_PAIR = ON_RUN | ON_INSPECT,          /* commands that know a pair */
-    ON_ALL = ON_PAIR | ON_TOKENIZE | 1 << COMMAND_NONE,
+    ON_ALL = ON_PAIR | ON_TOKENIZE | ON_MODELS | 1 << COMMAND_NONE,
 };
 
 enum { STOPS_MAX = 64 };

@@ -15,16 +15,26 @@ const struct command_row command_table[COMMANDS] = {
                        "Each input line is an object with exactly one of prompt, messages, turns or prompt_ids, and "
                        "optionally id, max_tokens, temperature, top_k, top_p, min_p, seed, stop and ignore_eos. Each "
                        "gives one output record, in input order; a bad line gives an error record and the rest runs."},
-    [COMMAND_INSPECT] = {"inspect", "[DIR] [OPTION]...", "show a model, the memory plan, or the graphs",
-                         "DIR is a checkpoint directory or ORG/NAME. With --memory or --graphs it is about the pair of "
-                         "--target and --draft."},
+    [COMMAND_INSPECT] =
+        {"inspect", "[DIR] [OPTION]...", "show a model, the memory plan, or the graphs",
+         "DIR is a checkpoint directory or ORG/NAME. With --memory or --graphs it is about the pair of "
+         "--target and --draft. --json: target and draft (architecture, parameters, bytes, tensors and "
+         "others), or memory (pool_bytes, context, context_bound, fits, refusal, slices and others) and "
+         "graphs."},
     [COMMAND_TOKENIZE] = {"tokenize", "DIR [OPTION]...", "encode and decode the lines of a JSONL file",
                           "Reads {\"text\": ...} lines and writes {\"ids\": [...], \"decoded\": ...} lines. DIR needs "
                           "tokenizer.json alone."},
     [COMMAND_BENCH] =
         {"bench", "[OPTION]...", "measure this machine and the pair on it",
          "Measures the read bandwidth, then each step of a round as a share of what that bandwidth allows, "
-         "and tokens per second with and without speculation."},
+         "and tokens per second with and without speculation. --json: device, batch, k, accept, prompts, max_tokens, "
+         "temperature, context, simulated_alpha, and measures: measure, value, unit, mb_read, limit_ms, "
+         "percent_of_limit."},
+    [COMMAND_MODELS] =
+        {"models", "[OPTION]...", "list the models that are here, and their pairs",
+         "Lists the embedded pair and the local Hugging Face cache. Models of one vocabulary letter have "
+         "the same ids; a smaller one of them can draft for a larger one. --json: cache, and models: "
+         "name, path, architecture, parameters, bytes, vocabulary, tokens, drafts (names), problem."},
 };
 
 #define AT(field) offsetof(struct options, field), 0
@@ -115,7 +125,7 @@ const struct option_row option_table[] = {
      "accept drafted tokens with probability A whatever the models say; the text means nothing then", ON_BENCH, false},
     {"csv", 0, NULL, OPTION_FLAG, AT(csv), NULL, NULL, NULL, NULL, "print CSV in place of the table", ON_BENCH, false},
     {"json", 0, NULL, OPTION_FLAG, AT(json), NULL, NULL, NULL, NULL, "print one JSON object in place of text",
-     ON_INSPECT | ON_BENCH, false},
+     ON_INSPECT | ON_BENCH | ON_MODELS, false},
     {"quiet", 'q', NULL, OPTION_FLAG, AT(quiet), NULL, NULL, NULL, NULL,
      "no notes and no progress bar; of a report with a file no text either", ON_ALL, false},
     {"version", 0, NULL, OPTION_FLAG, AT(version), NULL, NULL, NULL, NULL, "print the version and exit", ON_ALL, false},

@@ -35,23 +35,25 @@ static void expect_out(const char *part) {
 START_TEST(no_command_prints_usage_and_exits_2)
 {
     run(NULL, ARGUMENTS(NULL));
-    expect_error(2, "usage: duet");
+    expect_error(2, "usage: duet chat|batch|inspect|tokenize|bench|models");
 }
 END_TEST
 
-START_TEST(version_is_one_line_on_stdout)
+START_TEST(version_is_one_line_with_devices_and_compiler)
 {
     run(NULL, ARGUMENTS("--version"));
     expect_ok();
     ck_assert_int_eq(count_lines(&p.out), 1);
-    expect_out("duet ");
+    expect_out("duet 0.");
+    expect_out("host");
+    ck_assert(strstr(buf_text(&p.out), "gcc ") || strstr(buf_text(&p.out), "clang "));
 }
 END_TEST
 
 START_TEST(help_of_each_command_shows_its_options_with_defaults)
 {
-    static const char *const commands[] = {"chat", "batch", "inspect", "tokenize", "bench"};
-    for (int i = 0; i < 5; i++) {
+    static const char *const commands[] = {"chat", "batch", "inspect", "tokenize", "bench", "models"};
+    for (int i = 0; i < 6; i++) {
         run(NULL, ARGUMENTS(commands[i], "--help"));
         expect_ok();
         expect_out(commands[i]);
@@ -495,7 +497,7 @@ Suite *check_cli(void) {
     Suite *suite = suite_create("cli");
     TCase *line = tcase_create("command line");
     tcase_add_test(line, no_command_prints_usage_and_exits_2);
-    tcase_add_test(line, version_is_one_line_on_stdout);
+    tcase_add_test(line, version_is_one_line_with_devices_and_compiler);
     tcase_add_test(line, help_of_each_command_shows_its_options_with_defaults);
     tcase_add_test(line, bad_command_lines_are_usage_errors_that_name_what_is_wrong);
     tcase_add_test(line, an_option_of_another_program_is_answered_with_ours);

@@ -62,6 +62,8 @@ static const char *const outputs[][9] = {
     {"inspect", "--help"},
     {"tokenize", "--help"},
     {"bench", "--help"},
+    {"models", "--help"},
+    {"models"},
     {"chat", "-q"}, /* /help comes from standard input */
     {"inspect", "--gpu-memory", "24GiB", "--memory", SHAPES},
     {"inspect", "--gpu-memory", "1TiB", "--memory", SHAPES, "--ctx", "100000"},
@@ -75,6 +77,7 @@ START_TEST(every_line_fits_the_terminal_and_no_word_is_broken)
     const char *const *arguments = outputs[_i % OUTPUTS];
     int width = widths[_i / OUTPUTS];
     setenv("DUET_ASSETS", asset_path(""), 1);
+    setenv("HF_HUB_CACHE", "/nowhere/of/a/name/that/is/long", 1);
     struct program narrow = run_at(width, "/help\n", arguments), wide = run_at(1000, "/help\n", arguments);
     ck_assert_int_eq(narrow.status, 0);
     ck_assert_uint_gt(narrow.out.len, 0);

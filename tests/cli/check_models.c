@@ -141,6 +141,87 @@ START_TEST(a_model_without_a_tokenizer_says_what_works)
 }
 END_TEST
 
+/* --- duet models ------------------------------------------------------------------------------------------------ */
+
+static const cJSON *find_model(const cJSON *list, const char *name) {
+    const cJSON *model;
+    cJSON_ArrayForEach(model, json_get(list, "models")) if (strcmp(get_string(model, "name"), name) == 0) return model;
+    ck_abort_msg("no model %s", name);
+}
+
+static bool has_draft(const cJSON *list, const char *target, const char *draft) {
+    const cJSON *item;
+    cJSON_ArrayForEach(item, json_get(find_model(list, target), "drafts")) if (strcmp(item->valuestring, draft) ==
+                                                                               0) return true;
+    return false;
+}
+
+static void write_file(const char *name, const char *text) {
+    text_to_file(temp_path(name), text);
+}
+
+/* The draft with another map: two tokens have changed places. */
+static void make_other_vocabulary(const char *folder) {
+    char path[300], weights[4096];
+    struct buf text = {0};
+    snprintf(path, sizeof path, "hub/%s/snapshots/1", folder);
+    make_model(path);
+    snprintf(path, sizeof path, "hub/%s/snapshots/1/model.safetensors", folder);
+    ck_assert_ptr_nonnull(realpath(asset_path("draft/model.safetensors"), weights));
+    ck_assert_int_eq(symlink(weights, temp_path(path)), 0);
+    text_of_file(asset_path("draft/tokenizer.json"), &text);
+    cJSON *tokenizer;
+    ck_ok(json_parse(&tokenizer, buf_text(&text), text.len));
+    cJSON *vocab = (cJSON *)json_get(json_get(tokenizer, "model"), "vocab");
+    cJSON *a = vocab->child->prev, *b = a->prev; /* the last ones */
+    double value = a->valuedouble;
+    cJSON_SetNumberValue(a, b->valuedouble), cJSON_SetNumberValue(b, value);
+    buf_clear(&text);
+    json_print(tokenizer, &text);
+    snprintf(path, sizeof path, "hub/%s/snapshots/1/tokenizer.json", folder);
+    write_file(path, buf_text(&text));
+    cJSON_Delete(tokenizer), buf_free(&text);
+}
+
+START_TEST(models_are_listed_with_their_pairs_and_what_does_not_run)
+{
+    add_to_cache("models--some--large", "1", "target");
+    add_to_cache("models--some--small", "1", "draft");
+    make_other_vocabulary("models--other--words");
+    make_dirs("hub/models--state--space/snapshots/1"), make_dirs("hub/models--lo--ra/snapshots/1");
+    make_dirs("hub/models--half--done"), make_dirs("hub/datasets--some--data/snapshots/1");
+    write_file("hub/models--state--space/snapshots/1/config.json", "{\"architectures\": [\"MambaForCausalLM\"]}");
+    write_file("hub/models--lo--ra/snapshots/1/adapter_config.json", "{}");
+    setenv("HF_HUB_CACHE", temp_path("hub"), 1);
+    setenv("DUET_ASSETS", asset_path(""), 1);
+    struct program p;
+    program_run(&p, NULL, ARGUMENTS("models", "--json"));
+    program_expect_status(&p, 0);
+    cJSON *list = json_line(&p.out, 0);
+    ck_assert_int_eq(cJSON_GetArraySize(json_get(list, "models")), 8);
+    const cJSON *large = find_model(list, "some/large"), *other = find_model(list, "other/words");
+    ck_assert_str_eq(get_string(large, "architecture"), "LlamaForCausalLM");
+    ck_assert_double_eq(get_number(large, "parameters"), 10993600);
+    ck_assert_double_eq(get_number(large, "tokens"), 4096);
+    ck_assert_ptr_null(json_get(large, "problem"));
+    ck_assert(has_draft(list, "some/large", "some/small") && has_draft(list, "some/large", "embedded draft"));
+    ck_assert(!has_draft(list, "some/small", "some/large"));
+    ck_assert_ptr_null(json_get(other, "problem"));
+    ck_assert(!has_draft(list, "some/large", "other/words"));
+    ck_assert_str_ne(get_string(other, "vocabulary"), get_string(large, "vocabulary"));
+    ck_assert_str_eq(get_string(find_model(list, "some/small"), "vocabulary"), get_string(large, "vocabulary"));
+    ck_assert_str_eq(get_string(find_model(list, "state/space"), "problem"),
+                     "config.json: architecture 'MambaForCausalLM' is not supported");
+    ck_assert_ptr_nonnull(strstr(get_string(find_model(list, "lo/ra"), "problem"), "LoRA"));
+    ck_assert_str_eq(get_string(find_model(list, "half/done"), "problem"), "its snapshot is missing");
+    cJSON_Delete(list), program_free(&p);
+    program_run(&p, NULL, ARGUMENTS("models"));
+    program_expect_status(&p, 0);
+    ck_assert_ptr_nonnull(strstr(buf_text(&p.out), "\n  some/large: embedded draft, some/small\n"));
+    program_free(&p);
+}
+END_TEST
+
 Suite *check_models(void);
 Suite *check_models(void) {
     Suite *suite = suite_create("models");
@@ -152,5 +233,8 @@ Suite *check_models(void) {
     tcase_add_test(none, what_a_directory_holds_in_place_of_a_model_is_named);
     tcase_add_test(none, a_model_without_a_tokenizer_says_what_works);
     suite_add_tcase(suite, none);
+    TCase *list = tcase_create("list");
+    tcase_add_test(list, models_are_listed_with_their_pairs_and_what_does_not_run);
+    suite_add_tcase(suite, list);
     return suite;
 }

@@ -131,7 +131,7 @@ const struct scenario scenarios[] = {
     },
     {
         .name = "inspect_memory",
-        .arguments = {"inspect", "--memory", "--k", "3"},
+        .arguments = {"inspect", "--memory", "--k", "3", "--gpu-memory", "24GiB"},
         .leaves = LEAVES_START,
         .kinds = EVERY_KIND,
     },
