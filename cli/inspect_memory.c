@@ -112,12 +112,14 @@ static void put_plan(const struct memory_plan *p, struct buf *out) {
 
 int inspect_memory(const struct models *m, const struct options *o, struct buf *out) {
     struct memory_plan plan;
-    TRY(inspect_plan(&plan, m, o));
+    int rc = inspect_plan(&plan, m, o);
+    if (rc == ERR_DEVICE) err_hint(rc, "--gpu-memory SIZE plans for a GPU that is not there");
+    TRY(rc);
     if (out)
         put_plan(&plan, out);
     else
         print_plan(&plan);
-    int rc = plan.refusal[0] ? err_set(ERR_MEMORY, "%s", plan.refusal) : 0;
+    rc = plan.refusal[0] ? err_set(ERR_MEMORY, "%s", plan.refusal) : 0;
     memory_plan_free(&plan);
     return rc;
 }

@@ -233,7 +233,7 @@ START_TEST(a_plan_for_a_gpu_that_is_not_there_says_what_bounds_the_context)
         {{"--gpu-memory", "24g", SHAPES}, "bounded by memory: twice as much would need"},
         {{"--gpu-memory", "0.5TiB", SHAPES}, "the default, of 131072"},
         {{"--gpu-memory", "512GiB", SHAPES, "--ctx", "512"}, "by --ctx; the models have positions for 131072"},
-        {{"--gpu-memory", "24GiB"}, "all that the target has positions for"}};
+        {{"--device", "cuda", "--gpu-memory", "24GiB"}, "all that the target has positions for"}};
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
         const char *arguments[16] = {"inspect", "--memory"};
         for (int j = 0; bounds[i].arguments[j]; j++) arguments[j + 2] = bounds[i].arguments[j];

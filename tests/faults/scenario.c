@@ -142,6 +142,7 @@ const struct scenario scenarios[] = {
         .has_times = true,
         .kinds = EVERY_KIND,
     },
+    {.name = "models", .arguments = {"models"}, .leaves = LEAVES_START, .kinds = 1u << FAULT_MEMORY},
     {.name = "help", .arguments = {"--help"}, .leaves = LEAVES_START, .kinds = EVERY_KIND},
     {.name = "help_of_batch", .arguments = {"batch", "--help"}, .leaves = LEAVES_START, .kinds = EVERY_KIND},
     {.name = "man", .arguments = {"--man"}, .leaves = LEAVES_START, .kinds = EVERY_KIND},
