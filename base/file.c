@@ -26,6 +26,14 @@ static int check_regular(int fd, const char *path, struct stat *st) {
                    S_ISDIR(st->st_mode) ? "a directory" : "no regular file");
 }
 
+/* What a clone without Git LFS has in place of a large file. */
+static int refuse_pointer(const char *path, const char *data, size_t n) {
+    static const char begin[] = "version https://git-lfs.github.com/spec/v1\n";
+    const size_t length = sizeof begin - 1;
+    if (n < length || memcmp(data, begin, length) != 0) return 0;
+    return err_set(ERR_FORMAT, "%s: is a Git LFS pointer, not the file itself; hint: git lfs pull", path);
+}
+
 /* O_NONBLOCK: a FIFO without a writer would hold up the call; it means nothing for regular files. */
 static int open_regular(const char *path, int *fd, struct stat *st) {
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -41,14 +49,6 @@ static int open_regular(const char *path, int *fd, struct stat *st) {
 int file_open(const char *path, int *fd) {
     struct stat st;
     return open_regular(path, fd, &st);
-}
-
-/* What a clone without Git LFS has in place of a large file. */
-static int refuse_pointer(const char *path, const char *data, size_t n) {
-    static const char begin[] = "version https://git-lfs.github.com/spec/v1\n";
-    const size_t length = sizeof begin - 1;
-    if (n < length || memcmp(data, begin, length) != 0) return 0;
-    return err_set(ERR_FORMAT, "%s: is a Git LFS pointer, not the file itself; hint: git lfs pull", path);
 }
 
 static int read_all(int fd, const char *path, size_t most, struct buf *out) {
