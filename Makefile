@@ -124,10 +124,15 @@ define STAMP
 endef
 $(BUILD)/flags: STAMP_TEXT = $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC) $(NVCCFLAGS)
 $(BUILD)/prefix: STAMP_TEXT = $(PREFIX)
-$(BUILD)/flags $(BUILD)/prefix: FORCE
+# Of the sources, for --version; "+": changed since. Empty outside a repository.
+COMMIT := $(shell git describe --always --exclude='*' --dirty=+ 2>/dev/null)
+$(BUILD)/commit: STAMP_TEXT = $(COMMIT)
+$(BUILD)/flags $(BUILD)/prefix $(BUILD)/commit: FORCE
 	$(STAMP)
 $(BUILD)/cli/models.o: private override CPPFLAGS += -DDUET_PREFIX='"$(PREFIX)"'
 $(BUILD)/cli/models.o: $(BUILD)/prefix
+$(BUILD)/cli/main.o: private override CPPFLAGS += -DDUET_COMMIT='"$(COMMIT)"'
+$(BUILD)/cli/main.o: $(BUILD)/commit
 
 # --- what the build needs ---------------------------------------------------------------------------------
 

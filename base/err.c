@@ -59,6 +59,17 @@ int err_prefix(int code, const char *format, ...) {
     return code;
 }
 
+int err_hint(int code, const char *format, ...) {
+    char raw[RAW_MAX + 1];
+    int len = snprintf(raw, sizeof raw, "%s; hint: ", sentence);
+    va_list args;
+    va_start(args, format);
+    if (len >= 0 && (size_t)len < sizeof raw) vsnprintf(raw + len, sizeof raw - (size_t)len, format, args);
+    va_end(args);
+    err_escape(raw, sentence, sizeof sentence);
+    return code;
+}
+
 const char *err_message(void) {
     return sentence;
 }

@@ -29,6 +29,9 @@ int err_set(enum err code, const char *format, ...) __attribute__((format(printf
 /* Puts "PREFIX: " before the stored sentence, for a caller that knows the file. Returns `code`. */
 int err_prefix(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Puts "; hint: HINT" behind it. Returns `code`. */
+int err_hint(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* What sentences do to what they quote, for other text that goes to people: bytes that are not valid UTF-8 and control
  * characters become \xff escapes in out [size], size > 0, cut before the first character that no longer fits. Returns `out`. */
 const char *err_escape(const char *raw, char *out, size_t size);

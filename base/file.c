@@ -26,6 +26,14 @@ static int check_regular(int fd, const char *path, struct stat *st) {
                    S_ISDIR(st->st_mode) ? "a directory" : "no regular file");
 }
 
+/* What a clone without Git LFS has in place of a large file. */
+static int refuse_pointer(const char *path, const char *data, size_t n) {
+    static const char begin[] = "version https://git-lfs.github.com/spec/v1\n";
+    const size_t length = sizeof begin - 1;
+    if (n < length || memcmp(data, begin, length) != 0) return 0;
+    return err_set(ERR_FORMAT, "%s: is a Git LFS pointer, not the file itself; hint: git lfs pull", path);
+}
+
 /* O_NONBLOCK: a FIFO without a writer would hold up the call; it means nothing for regular files. */
 static int open_regular(const char *path, int *fd, struct stat *st) {
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -60,7 +68,9 @@ int file_read(const char *path, size_t most, struct buf *out) {
     if ((uint64_t)st.st_size > most)
         rc = err_set(ERR_LIMIT, "%s: %lld bytes, more than %zu", path, (long long)st.st_size, most);
     if (rc == 0) buf_reserve(out, (size_t)st.st_size + 1);
+    const size_t before = out->len;
     if (rc == 0) rc = read_all(fd, path, most, out);
+    if (rc == 0) rc = refuse_pointer(path, buf_text(out) + before, out->len - before);
     close(fd);
     return rc;
 }
@@ -123,6 +133,8 @@ int mapping_open(struct mapping *m, const char *path, size_t least) {
     TRY(open_regular(path, &fd, &st));
     int rc = map(m, fd, path, &st, least);
     close(fd);
+    if (rc == 0) rc = refuse_pointer(path, m->data, m->bytes);
+    if (rc != 0) mapping_close(m);
     return rc;
 }
 

@@ -1,5 +1,5 @@
 /* Files that are read whole or mapped: regular ones alone. A FIFO, a socket or a device under the name of a model's file is
- * refused at once instead of being waited for. Errors begin with the path. */
+ * refused at once instead of being waited for, and so is a pointer that Git LFS left in place of one. Errors begin with the path. */
 #ifndef DUET_BASE_FILE_H
 #define DUET_BASE_FILE_H
 

@@ -190,9 +190,12 @@ static int read_lines(struct batch *b) {
 /* A template that is not recognised is an error of the lines that need one, unless it was asked for by name. */
 static int load_template(struct batch *b) {
     const struct checkpoint *target = b->models.target;
-    if (b->o->chat_template) return checkpoint_chat_template(target, b->o->chat_template, &b->chat_template);
-    if (engine_tokenizer(b->engine) && checkpoint_chat_template(target, NULL, &b->chat_template) != 0)
+    if (b->o->chat_template) {
+        TRY(checkpoint_chat_template(target, b->o->chat_template, &b->chat_template));
+    } else if (engine_tokenizer(b->engine) && checkpoint_chat_template(target, NULL, &b->chat_template) != 0) {
         b->template_error = memory_copy_text(err_message());
+    }
+    models_note_think(b->o, b->chat_template);
     return 0;
 }
 

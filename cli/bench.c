@@ -1,8 +1,12 @@
 /* duet bench: every step of a round beside what the machine's read bandwidth allows. */
 #include "cli/bench.h"
 
+#include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/json.h"
 #include "cli/cli.h"
 #include "cli/table.h"
 #include "engine/probe.h"
@@ -137,7 +141,7 @@ static void add_timed_round(struct table *t, const struct bench *b) {
 static void add_outcome(struct table *t, const struct bench *b, const char *what, double value, const char *unit,
                         int decimals) {
     char name[96];
-    snprintf(name, sizeof name, "%s%s", what, b->o->simulate_alpha > 0 ? " (acceptance simulated)" : "");
+    snprintf(name, sizeof name, "%s%s", what, b->o->simulate_alpha > 0 ? " (simulated)" : "");
     add_figure(t, name, value, unit, decimals);
 }
 
@@ -163,31 +167,81 @@ static bool is_cached(const struct bench *b, uint64_t bytes, double ms) {
     return (double)bytes / b->bandwidth * 1e3 > ms;
 }
 
-static void print_results(const struct bench *b) {
+static struct table tabulate(const struct bench *b) {
     static const char *const heading[] = {"measure", "value", "unit", "MB read", "limit ms", "% of limit"};
-    struct engine_info info = engine_info(b->engine);
-    struct table t = table_create("lrlrrr");
+    struct table t = table_create("lrlrrr", "435");
     for (int i = 0; i < 6; i++) table_add(&t, "%s", heading[i]);
     add_figure(&t, "read bandwidth", b->bandwidth * 1e-9, "GB/s", 2);
     add_steps(&t, b);
     add_prefill(&t, b);
     add_pause(&t, b);
     add_runs(&t, b);
-    if (b->o->shape && !b->o->csv) printf("random weights of the shape %s: nothing here is about text\n", b->o->shape);
-    if (b->o->simulate_alpha > 0)
-        printf("%sacceptance is simulated: alpha %g\n", b->o->csv ? "# " : "", (double)b->o->simulate_alpha);
-    if (!b->o->csv)
-        printf("%s; batch %d, accept %s, %d prompts, %d tokens each, temperature %g, %d tokens of context in the "
-               "steps\n\n",
-               info.device, b->o->batch, accept_rule_name(info.accept), b->prompts.count, b->o->max_tokens,
-               (double)b->o->sampling.temperature, b->steps.context);
-    table_print(&t, b->o->csv);
+    return t;
+}
+
+static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void say(const char *format, ...) {
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    terminal_print(stdout, terminal_width(1), 0, 0, line);
+}
+
+static void print_text(const struct bench *b) {
+    struct engine_info info = engine_info(b->engine);
+    struct table t = tabulate(b);
+    if (b->o->shape) say("random weights of the shape %s: nothing here is about text", b->o->shape);
+    if (b->o->simulate_alpha > 0) say("acceptance is simulated: alpha %g", (double)b->o->simulate_alpha);
+    say("%s; batch %d, accept %s, %d prompts, %d tokens each, temperature %g, %d tokens of context in the steps\n",
+        info.device, b->o->batch, accept_rule_name(info.accept), b->prompts.count, b->o->max_tokens,
+        (double)b->o->sampling.temperature, b->steps.context);
+    table_print(&t, terminal_width(1));
     bool is_draft_cached = info.k_max > 0 && is_cached(b, draft_bytes(b), b->steps.draft_step_ms);
-    if (!b->o->csv && (is_draft_cached || is_cached(b, target_bytes(b), b->steps.decode_ms)))
-        puts("\nAbove 100 %: what a step reads stays in the caches.");
+    if (is_draft_cached || is_cached(b, target_bytes(b), b->steps.decode_ms))
+        say("\nAbove 100 %%: what a step reads stays in the caches.");
     double speed_up = rate(&b->speculative) / rate(&b->plain);
-    if (!b->o->csv && b->speculative.tokens > 0 && speed_up < 1)
-        printf("\nSpeculation does not pay here: it runs at %.2f of the speed of plain decoding.\n", speed_up);
+    if (b->speculative.tokens > 0 && speed_up < 1)
+        say("\nSpeculation does not pay here: it runs at %.2f of the speed of plain decoding.", speed_up);
+}
+
+static void print_csv(const struct bench *b) {
+    struct table t = tabulate(b);
+    if (b->o->simulate_alpha > 0) printf("# acceptance is simulated: alpha %g\n", (double)b->o->simulate_alpha);
+    table_print_csv(&t);
+}
+
+/* The rows of the table under stable names, and what they were measured with. */
+static void print_json(const struct bench *b) {
+    static const char *const names[] = {"measure", "value", "unit", "mb_read", "limit_ms", "percent_of_limit"};
+    struct engine_info info = engine_info(b->engine);
+    struct table t = tabulate(b);
+    struct buf text = {0};
+    const char *rule = accept_rule_name(info.accept);
+    buf_putc(&text, '{');
+    json_put_name(&text, "device"), json_put_string(&text, info.device, strlen(info.device));
+    json_put_name(&text, "batch"), json_put_number(&text, b->o->batch);
+    json_put_name(&text, "k"), json_put_number(&text, pair_k(b));
+    json_put_name(&text, "accept"), json_put_string(&text, rule, strlen(rule));
+    json_put_name(&text, "prompts"), json_put_number(&text, b->prompts.count);
+    json_put_name(&text, "max_tokens"), json_put_number(&text, b->o->max_tokens);
+    json_put_name(&text, "temperature"), json_put_number(&text, (double)b->o->sampling.temperature);
+    json_put_name(&text, "context"), json_put_number(&text, b->steps.context);
+    json_put_name(&text, "simulated_alpha");
+    json_put_number(&text, b->o->simulate_alpha > 0 ? (double)b->o->simulate_alpha : NAN);
+    json_put_name(&text, "measures"), table_put_json(&t, names, &text);
+    printf("%s}\n", buf_text(&text));
+    buf_free(&text);
+}
+
+static void print_results(const struct bench *b) {
+    if (b->o->json)
+        print_json(b);
+    else if (b->o->csv)
+        print_csv(b);
+    else
+        print_text(b);
 }
 
 /* --- the run -------------------------------------------------------------------------------------------------- */

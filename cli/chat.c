@@ -12,11 +12,14 @@ static int load_template(struct chat *c) {
         cli_note(
             "%s has no chat template: completion mode, what you type is continued as it stands (or --template NAME)",
             checkpoint_name(c->models.target));
+    models_note_think(&c->options, c->chat_template);
     return 0;
 }
 
 static int start(struct chat *c) {
     TRY(models_resolve(&c->models, &c->options));
+    int rc = checkpoint_need_tokenizer(c->models.target);
+    if (rc != 0) return err_hint(rc, "duet batch takes prompt_ids without one");
     TRY(alpha_report_open(&c->report, &c->options, &c->models, NULL));
     TRY(engine_start(&c->engine, &c->models, &c->options));
     TRY(load_template(c));

@@ -299,10 +299,13 @@ enum { ROW_COUNT = sizeof commands / sizeof *commands };
 static int run_help(struct chat *c, const char *argument) {
     (void)c, (void)argument;
     for (int i = 0; i < ROW_COUNT; i++) {
-        int width = printf("  %s %s", commands[i].name, commands[i].argument);
-        printf("%*s%s\n", 22 - width, "", commands[i].help);
+        char name[64];
+        snprintf(name, sizeof name, "  %s %s", commands[i].name, commands[i].argument);
+        help_print_item(stdout, 22, name, commands[i].help);
     }
-    printf("\nA line that ends in \\ goes on in the next one. //text sends /text.\n");
+    putchar('\n');
+    terminal_print(stdout, terminal_width(1), 0, 0,
+                   "A line that ends in \\ goes on in the next one. //text sends /text.");
     return 0;
 }
 

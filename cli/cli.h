@@ -28,6 +28,7 @@ int batch_main(const struct options *);
 int inspect_main(const struct options *);
 int tokenize_main(const struct options *);
 int bench_main(const struct options *);
+int models_main(const struct options *);
 
 /* --- errors, notes, colour (terminal.c) --------------------------------------------------------------- */
 
@@ -45,6 +46,11 @@ bool terminal_has_color(int fd); /* a terminal, NO_COLOR unset or empty, TERM no
 bool terminal_has_unicode(void); /* the locale's character set is UTF-8 */
 bool terminal_is_quiet(void);
 int terminal_columns(int fd); /* now; 0: no terminal, or unknown */
+/* What text and tables are laid out for: $COLUMNS, else the terminal's columns, else 80. */
+int terminal_width(int fd);
+/* Prints text and ends the line: broken between words, in lines of `width` columns, the later ones indented. The line holds
+ * `column` columns already. */
+void terminal_print(FILE *, int width, int column, int indent, const char *text);
 
 enum style { STYLE_RESET, STYLE_DIM, STYLE_BOLD, STYLE_RED, STYLE_GREEN, STYLE_YELLOW, STYLE_CYAN };
 const char *terminal_style(int fd, enum style); /* the escape sequence, "" without colour */
@@ -97,6 +103,8 @@ struct models {
  * for "ngram", for --target alone (noted once) and, but in bench, where K and K_max are 0. */
 int models_resolve(struct models *out, const struct options *);
 void models_free(struct models *);
+/* The embedded pair alone. */
+int models_embedded(struct models *out);
 /* One model by the same rules: what `inspect DIR` takes. *out is closed by the caller. */
 int models_find(const char *name, struct checkpoint **out);
 
@@ -110,6 +118,9 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
 
 /* Creates the engine, clears the bar, and notes a capped context. `m`, which models_resolve made, must outlive the engine. */
 int engine_start(struct engine **out, const struct models *m, const struct options *o);
+
+/* Notes a --think that the template (NULL: none) knows nothing of. */
+void models_note_think(const struct options *, const struct chat_template *);
 
 /* --- --alpha-report (report.c) ----------------------------------------------------------------------------- */
 

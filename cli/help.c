@@ -4,26 +4,20 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 
-enum { HELP_COLUMN = 30, HELP_WIDTH = 100 };
+enum { HELP_WIDTH_MAX = 100, HELP_NARROW = 72 };
 
-/* Prints `text` in lines of at most HELP_WIDTH columns, all but the first indented; `column` is where it starts. */
-static void print_wrapped(FILE *out, const char *text, int column, int indent) {
-    int at = column;
-    while (*text) {
-        int n = (int)strcspn(text, " ");
-        if (at > indent && at + 1 + n > HELP_WIDTH) {
-            fprintf(out, "\n%*s", indent, "");
-            at = indent;
-        } else if (at > indent) {
-            fputc(' ', out);
-            at++;
-        }
-        fprintf(out, "%.*s", n, text);
-        at += n;
-        text += n;
-        while (*text == ' ') text++;
-    }
-    fputc('\n', out);
+/* Prose is not read in longer lines. */
+static int help_width(const FILE *out) {
+    int width = terminal_width(out == stderr ? 2 : 1);
+    return width < HELP_WIDTH_MAX ? width : HELP_WIDTH_MAX;
+}
+
+void help_print_item(FILE *out, int column, const char *name, const char *help) {
+    int width = help_width(out), at = fprintf(out, "%s", name);
+    if (width < HELP_NARROW) column = column * 2 / 3;
+    if (at + 2 > column) fputc('\n', out), at = 0;
+    fprintf(out, "%*s", column - at, "");
+    terminal_print(out, width, column, column, help);
 }
 
 /* "-k, --k N", "--alpha-report[=FILE.json]" */
@@ -49,20 +43,17 @@ static void print_option(FILE *out, const struct option_row *row) {
     buf_printf(&name, row->letter ? "  " : "      ");
     format_name(row, &name);
     format_help(row, &help);
-    if (name.len + 2 > HELP_COLUMN) {
-        fprintf(out, "%s\n%*s", buf_text(&name), HELP_COLUMN, "");
-    } else {
-        fprintf(out, "%-*s", HELP_COLUMN, buf_text(&name));
-    }
-    print_wrapped(out, buf_text(&help), HELP_COLUMN, HELP_COLUMN);
+    help_print_item(out, 30, buf_text(&name), buf_text(&help));
     buf_free(&name);
     buf_free(&help);
 }
 
 void help_print_usage(FILE *out) {
     fputs("usage: duet COMMAND [OPTION]...\n\n", out);
-    for (int c = COMMAND_NONE + 1; c < COMMANDS; c++)
-        fprintf(out, "  %-10s%s\n", command_table[c].name, command_table[c].summary);
+    for (int c = COMMAND_NONE + 1; c < COMMANDS; c++) {
+        int column = fprintf(out, "  %-10s", command_table[c].name);
+        terminal_print(out, help_width(out), column, column, command_table[c].summary);
+    }
     fputs("\nduet COMMAND --help shows the options of a command.\n", out);
 }
 
@@ -70,10 +61,10 @@ void help_print(FILE *out, enum command c) {
     if (c == COMMAND_NONE) {
         help_print_usage(out);
         fputc('\n', out);
-        print_wrapped(out, command_table[c].detail, 0, 0);
+        terminal_print(out, help_width(out), 0, 0, command_table[c].detail);
     } else {
         fprintf(out, "usage: duet %s %s\n\n", command_table[c].name, command_table[c].arguments);
-        print_wrapped(out, command_table[c].detail, 0, 0);
+        terminal_print(out, help_width(out), 0, 0, command_table[c].detail);
     }
     fputs("\nOptions:\n", out);
     for (int i = 0; i < option_count; i++)
@@ -122,8 +113,11 @@ static void print_man_tail(FILE *out) {
           ".SH ENVIRONMENT\n"
           ".TP\n\\fBDUET_ASSETS\\fR\nDirectory of the embedded pair (\\fItarget\\fR and \\fIdraft\\fR in it), in "
           "place of \\fIshare/duet\\fR beside the folder of the program.\n"
-          ".TP\n\\fBHF_HOME\\fR\nWhere the local Hugging Face cache lies (its \\fIhub\\fR); ~/.cache/huggingface if "
+          ".TP\n\\fBHF_HUB_CACHE\\fR\nWhere the local Hugging Face cache lies; the \\fIhub\\fR in \\fBHF_HOME\\fR if "
           "unset.\n"
+          ".TP\n\\fBHF_HOME\\fR\nhuggingface in \\fBXDG_CACHE_HOME\\fR, else ~/.cache/huggingface, if unset.\n"
+          ".TP\n\\fBCOLUMNS\\fR\nColumns that text and tables are laid out for; the terminal's if unset, 80 without "
+          "one.\n"
           ".TP\n\\fBNO_COLOR\\fR\nIf set and not empty, no colours.\n"
           ".SH FILES\n"
           ".TP\n\\fI~/.local/state/duet/history\\fR\nThe last 1,000 lines typed at chats, of all chats together; "

@@ -8,12 +8,25 @@
 
 #include "cli/cli.h"
 
+#ifndef DUET_COMMIT
+#define DUET_COMMIT ""
+#endif
+#ifdef __clang__
+#define DUET_COMPILER "clang " __clang_version__
+#else
+#define DUET_COMPILER "gcc " __VERSION__
+#endif
+
 /* Without a command: the short usage, or one line where stderr is no terminal. */
 static int say_usage(void) {
+    struct buf commands = {0};
+    for (int c = COMMAND_NONE + 1; c < COMMANDS; c++)
+        buf_printf(&commands, "%s%s", commands.len > 0 ? "|" : "", command_table[c].name);
     if (terminal_is_tty(2))
         help_print_usage(stderr);
     else
-        cli_error("usage: duet chat|batch|inspect|tokenize|bench [OPTION]...; see duet --help");
+        cli_error("usage: duet %s [OPTION]...; see duet --help", buf_text(&commands));
+    buf_free(&commands);
     return STATUS_USAGE;
 }
 
@@ -29,9 +42,18 @@ static int run_command(const struct options *o) {
         return tokenize_main(o);
     case COMMAND_BENCH:
         return bench_main(o);
+    case COMMAND_MODELS:
+        return models_main(o);
     default:
         return say_usage();
     }
+}
+
+/* What a report of a fault needs to say, in one line. */
+static void print_version(void) {
+    const char *commit = DUET_COMMIT;
+    printf("duet %s (%s%s%s, %s)\n", DUET_VERSION, commit, *commit ? ", " : "",
+           device_cuda_is_built() ? "host and CUDA" : "host", DUET_COMPILER);
 }
 
 static int run(const struct options *o) {
@@ -40,7 +62,7 @@ static int run(const struct options *o) {
     } else if (o->help) {
         help_print(stdout, o->command);
     } else if (o->version) {
-        puts("duet " DUET_VERSION);
+        print_version();
     } else {
         return run_command(o);
     }

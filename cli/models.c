@@ -2,11 +2,13 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/hub.h"
 #include "draft/proposer.h"
 
 #ifndef DUET_PREFIX
@@ -18,63 +20,38 @@ static bool is_directory(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* "ORG/NAME" without a path's meaning. */
-static bool is_cache_name(const char *name) {
-    const char *slash = strchr(name, '/');
-    return slash && slash > name && slash[1] && !strchr(slash + 1, '/') && name[0] != '.' && name[0] != '~' &&
-           slash[1] != '.';
-}
-
-static void cache_root(struct buf *out) {
-    const char *hf_home = getenv("HF_HOME"), *home = getenv("HOME");
-    if (hf_home && *hf_home)
-        buf_printf(out, "%s/hub", hf_home);
-    else
-        buf_printf(out, "%s/.cache/huggingface/hub", home ? home : "");
-}
-
-/* The commit that refs/main names: one word. */
-static bool read_ref(const char *path, char hash[128]) {
-    FILE *file = fopen(path, "r");
-    if (!file) return false;
-    bool ok = fgets(hash, 128, file) != NULL;
-    fclose(file);
-    if (ok) hash[strcspn(hash, " \r\n\t")] = 0;
-    return ok && hash[0] && hash[0] != '.' && !strchr(hash, '/');
-}
-
-static int find_in_cache(const char *name, struct checkpoint **out) {
-    struct buf root = {0}, path = {0};
-    cache_root(&root);
-    size_t org = strcspn(name, "/");
-    buf_printf(&root, "/models--%.*s--%s", (int)org, name, name + org + 1);
-    buf_printf(&path, "%s/refs/main", buf_text(&root));
-    char hash[128];
-    int rc = 0;
-    if (!is_directory(buf_text(&root))) {
-        rc = err_set(ERR_IO, "%s: no such directory, and not in the local Hugging Face cache (%s)", name,
-                     buf_text(&root));
-    } else if (!read_ref(buf_text(&path), hash)) {
-        rc = err_set(ERR_IO, "%s: names no snapshot", buf_text(&path));
-    } else {
-        buf_clear(&path);
-        buf_printf(&path, "%s/snapshots/%s", buf_text(&root), hash);
-        if (is_directory(buf_text(&path)))
-            *out = checkpoint_open(buf_text(&path));
-        else
-            rc = err_set(ERR_IO, "%s: no such directory", buf_text(&path));
-    }
-    buf_free(&root);
-    buf_free(&path);
+static int open_found(int rc, const struct buf *path, struct checkpoint **out) {
+    if (rc == 0) *out = checkpoint_open(buf_text(path));
     return rc;
 }
 
+/* A file, or nothing at all. */
+static int refuse_path(const char *name) {
+    const char *dot = strrchr(name, '.');
+    if (dot && strcasecmp(dot, ".gguf") == 0)
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: GGUF is not read yet; hint: take the model's Hugging Face directory, with config.json and "
+                       "safetensors",
+                       name);
+    if (access(name, F_OK) == 0) return err_set(ERR_IO, "%s: is a file, expected the directory of a model", name);
+    int rc = err_set(ERR_IO, "%s: no such directory", name);
+    return strspn(name, "0123456789") == strlen(name) ? err_hint(rc, "-t is --target, threads are --threads") : rc;
+}
+
 int models_find(const char *name, struct checkpoint **out) {
+    struct buf path = {0};
+    int rc = 0;
     *out = NULL;
-    if (!is_directory(name) && is_cache_name(name)) return find_in_cache(name, out);
-    if (!is_directory(name)) return err_set(ERR_IO, "%s: no such directory", name);
-    *out = checkpoint_open(name);
-    return 0;
+    if (!is_directory(name) && (!hub_is_name(name) || access(name, F_OK) == 0 || strstr(name, ".gguf")))
+        return refuse_path(name);
+    if (!is_directory(name))
+        rc = open_found(hub_find(name, &path), &path, out);
+    else if (hub_is_folder(name))
+        rc = open_found(hub_snapshot(name, &path), &path, out);
+    else
+        *out = checkpoint_open(name);
+    buf_free(&path);
+    return rc;
 }
 
 /* --- the embedded pair -------------------------------------------------------------------------------------- */
@@ -112,7 +89,7 @@ static bool find_assets_beside(struct models *out) {
 }
 
 /* $DUET_ASSETS; beside the program; in the PREFIX that it was built for. */
-static int find_assets(struct models *out) {
+int models_embedded(struct models *out) {
     const char *given = getenv("DUET_ASSETS");
     if (given && *given && try_assets(given, "", out)) return 0;
     if (find_assets_beside(out)) return 0;
@@ -149,7 +126,7 @@ static int find_pair(struct models *out, const struct options *o) {
     if (o->shape && (o->target || has_draft))
         return err_set(ERR_USAGE, "--shape and --target or --draft: give one of them");
     if (o->shape) return split_shapes(out, o->shape);
-    if (!o->target) return find_assets(out);
+    if (!o->target) return models_embedded(out);
     TRY(models_find(o->target, &out->target));
     return has_draft && needs_draft(o) ? models_find(o->draft, &out->draft) : 0;
 }
@@ -222,8 +199,16 @@ int engine_start(struct engine **out, const struct models *m, const struct optio
     if (info.device_missing[0]) cli_note("%s; running on the host", info.device_missing);
     if (info.target_rounded) cli_note("%s: f32 weights are rounded to bf16", checkpoint_name(eo.target));
     if (info.draft_rounded) cli_note("%s: f32 weights are rounded to bf16", checkpoint_name(eo.draft));
+    if (info.draft_parameters > info.target_parameters)
+        cli_note("the draft %s is larger than the target %s: are they swapped?", checkpoint_name(eo.draft),
+                 checkpoint_name(eo.target));
     if (info.context_capped)
         cli_note("context of %d tokens, of %d that the target has positions for", info.context,
                  engine_config(*out)->positions);
     return 0;
+}
+
+void models_note_think(const struct options *o, const struct chat_template *t) {
+    if (option_given(o, "think") && t && !chat_template_can_think(t))
+        cli_note("--think: the chat template (%s) has no thinking, so it changes nothing", chat_template_name(t));
 }

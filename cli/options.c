@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -54,6 +55,23 @@ static int parse_seed(const struct option_row *row, const char *label, const cha
     return 0;
 }
 
+/* "24GiB", "24G", "1.5 TiB": powers of 1,024, as nvidia-smi counts; "24GB" is 24e9 bytes. */
+static int parse_bytes(const char *label, const char *value, void *out) {
+    static const char letters[] = "KMGT";
+    char *end;
+    double x = strtod(value, &end);
+    const bool is_number = end > value;
+    while (*end == ' ') end++;
+    const char *letter = *end ? strchr(letters, *end & ~0x20) : NULL;
+    bool decimal = letter && (end[1] & ~0x20) == 'B';
+    const char *rest = letter ? end + 1 + (end[1] == 'i') : end;
+    for (const char *l = letters; letter && l <= letter; l++) x *= decimal ? 1000 : 1024;
+    if (!is_number || !letter || (*rest && strcasecmp(rest, "b") != 0) || !(x >= 1 && x < 0x1p63))
+        return err_set(ERR_USAGE, "%s: '%s' is not a size like 24GiB or 512MiB", label, value);
+    *(uint64_t *)out = (uint64_t)x;
+    return 0;
+}
+
 /* Index of `value` among "a|b|c", or -1. */
 static int choice_index(const char *choices, const char *value) {
     size_t n = strlen(value);
@@ -94,6 +112,8 @@ static int set_value(const struct option_row *row, struct options *o, const char
         return parse_number(row, label, value, out);
     case OPTION_SEED:
         return parse_seed(row, label, value, out);
+    case OPTION_BYTES:
+        return parse_bytes(label, value, out);
     case OPTION_OPTIONAL_TEXT:
         *(int *)((char *)o + row->flag_offset) = 1; /* fall through */
     case OPTION_TEXT:
@@ -115,7 +135,7 @@ static int set_value(const struct option_row *row, struct options *o, const char
 
 /* --- look-ups ------------------------------------------------------------------------------------------- */
 
-static const struct option_row *find_long(enum command c, const char *name, size_t n) {
+const struct option_row *option_find(enum command c, const char *name, size_t n) {
     for (int i = 0; i < option_count; i++) {
         const struct option_row *row = &option_table[i];
         if (row->commands & 1u << c && strlen(row->name) == n && memcmp(row->name, name, n) == 0) return row;
@@ -123,53 +143,10 @@ static const struct option_row *find_long(enum command c, const char *name, size
     return NULL;
 }
 
-static const struct option_row *find_short(enum command c, char letter) {
+const struct option_row *option_find_letter(enum command c, char letter) {
     for (int i = 0; i < option_count; i++)
         if (option_table[i].commands & 1u << c && option_table[i].letter == letter) return &option_table[i];
     return NULL;
-}
-
-static int min3(int a, int b, int c) {
-    int least = a < b ? a : b;
-    return least < c ? least : c;
-}
-
-/* Levenshtein's distance; names longer than the row are as far as can be. */
-static int edit_distance(const char *a, size_t n, const char *b) {
-    enum { LONGEST = 32 };
-    int row[LONGEST + 1];
-    size_t m = strlen(b);
-    if (n > LONGEST || m > LONGEST) return LONGEST;
-    for (size_t j = 0; j <= m; j++) row[j] = (int)j;
-    for (size_t i = 1; i <= n; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= m; j++) {
-            int above = row[j];
-            row[j] = min3(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
-            diagonal = above;
-        }
-    }
-    return row[m];
-}
-
-static int unknown_option(enum command c, const char *given, const char *name, size_t n) {
-    const struct option_row *best = NULL;
-    int best_distance = 1 + (int)n / 3;
-    for (int i = 0; i < option_count; i++) {
-        const struct option_row *row = &option_table[i];
-        int distance = edit_distance(name, n, row->name);
-        if (!(row->commands & 1u << c) || row->hidden || distance > best_distance) continue;
-        if (!best || distance < best_distance) best = row, best_distance = distance;
-    }
-    int shown = (int)(name - given + (ptrdiff_t)n);
-    if (best) return err_set(ERR_USAGE, "%.*s: no such option; did you mean --%s?", shown, given, best->name);
-    for (int other = COMMAND_NONE + 1; other < COMMANDS; other++)
-        if (c != COMMAND_NONE && find_long((enum command)other, name, n))
-            return err_set(ERR_USAGE, "%.*s: an option of duet %s, not of duet %s", shown, given,
-                           command_table[other].name, command_table[c].name);
-    if (c == COMMAND_NONE) return err_set(ERR_USAGE, "%.*s: no command is given; see duet --help", shown, given);
-    return err_set(ERR_USAGE, "%.*s: no such option; see duet %s --help", shown, given, command_table[c].name);
 }
 
 static enum command find_command(const char *name) {
@@ -203,8 +180,8 @@ static int apply(struct parser *p, const struct option_row *row, const char *lab
 static int parse_long(struct parser *p, const char *argument) {
     const char *name = argument + 2;
     size_t n = strcspn(name, "=");
-    const struct option_row *row = find_long(p->o->command, name, n);
-    if (!row) return unknown_option(p->o->command, argument, name, n);
+    const struct option_row *row = option_find(p->o->command, name, n);
+    if (!row) return option_refuse(p->o->command, argument, name, n);
     char label[40];
     snprintf(label, sizeof label, "--%s", row->name);
     return apply(p, row, label, name[n] ? name + n + 1 : NULL);
@@ -212,9 +189,10 @@ static int parse_long(struct parser *p, const char *argument) {
 
 /* "-k 5", "-k5", and flags together: "-qh". */
 static int parse_short(struct parser *p, const char *argument) {
+    if (option_is_foreign(argument)) return option_refuse(p->o->command, argument, argument + 1, strlen(argument + 1));
     for (const char *c = argument + 1; *c; c++) {
-        const struct option_row *row = find_short(p->o->command, *c);
-        if (!row) return unknown_option(p->o->command, argument, c, 1);
+        const struct option_row *row = option_find_letter(p->o->command, *c);
+        if (!row) return option_refuse(p->o->command, argument, c, 1);
         char label[3] = {'-', *c, 0};
         if (row->type != OPTION_FLAG) return apply(p, row, label, c[1] ? c + 1 : NULL);
         TRY(apply(p, row, label, NULL));
@@ -235,7 +213,7 @@ static int parse_positional(struct parser *p, const char *argument) {
 static const struct option_row *find_any(const char *name, size_t n, char letter) {
     const struct option_row *row = NULL;
     for (int c = COMMANDS - 1; c >= 0 && !row; c--)
-        row = name ? find_long((enum command)c, name, n) : find_short((enum command)c, letter);
+        row = name ? option_find((enum command)c, name, n) : option_find_letter((enum command)c, letter);
     return row;
 }
 
@@ -274,6 +252,10 @@ static int check_combinations(const struct options *o) {
         return err_set(ERR_USAGE, "'%s': --memory and --graphs are about --target and --draft", o->directory);
     if (o->command == COMMAND_INSPECT && o->shape && !o->show_memory && !o->show_graphs)
         return err_set(ERR_USAGE, "--shape: there is no file to show; give --memory or --graphs too");
+    if (o->gpu_memory && (!o->show_memory || o->show_graphs))
+        return err_set(ERR_USAGE, "--gpu-memory: is for --memory, the plan of a GPU that need not be there");
+    if (o->gpu_memory && strcmp(o->device, "host") == 0)
+        return err_set(ERR_USAGE, "--gpu-memory and --device host: give one of them");
     return 0;
 }
 
@@ -315,12 +297,12 @@ int options_parse(struct options *o, int argc, char **argv) {
 }
 
 bool option_given(const struct options *o, const char *name) {
-    const struct option_row *row = find_long(o->command, name, strlen(name));
+    const struct option_row *row = option_find(o->command, name, strlen(name));
     return row && o->given >> (row - option_table) & 1;
 }
 
 int option_set(struct options *o, const char *name, const char *value, const char *label) {
-    const struct option_row *row = find_long(o->command, name, strlen(name));
+    const struct option_row *row = option_find(o->command, name, strlen(name));
     if (!row || !takes_value(row)) return err_set(ERR_INTERNAL, "%s: no option '%s' here", label, name);
     TRY(set_value(row, o, label, value));
     o->given |= (uint64_t)1 << (row - option_table);

@@ -14,16 +14,26 @@
 #include "graphs/graph_set.h"
 #include "sampler/sampler.h"
 
-enum command { COMMAND_NONE, COMMAND_CHAT, COMMAND_BATCH, COMMAND_INSPECT, COMMAND_TOKENIZE, COMMAND_BENCH, COMMANDS };
+enum command {
+    COMMAND_NONE,
+    COMMAND_CHAT,
+    COMMAND_BATCH,
+    COMMAND_INSPECT,
+    COMMAND_TOKENIZE,
+    COMMAND_BENCH,
+    COMMAND_MODELS,
+    COMMANDS
+};
 enum {
     ON_CHAT = 1 << COMMAND_CHAT,
     ON_BATCH = 1 << COMMAND_BATCH,
     ON_INSPECT = 1 << COMMAND_INSPECT,
     ON_TOKENIZE = 1 << COMMAND_TOKENIZE,
     ON_BENCH = 1 << COMMAND_BENCH,
+    ON_MODELS = 1 << COMMAND_MODELS,
     ON_RUN = ON_CHAT | ON_BATCH | ON_BENCH, /* commands that generate */
     ON_PAIR = ON_RUN | ON_INSPECT,          /* commands that know a pair */
-    ON_ALL = ON_PAIR | ON_TOKENIZE | 1 << COMMAND_NONE,
+    ON_ALL = ON_PAIR | ON_TOKENIZE | ON_MODELS | 1 << COMMAND_NONE,
 };
 
 enum { STOPS_MAX = 64 };
@@ -60,14 +70,15 @@ struct options {
     int prefill_graphs; /* enum prefill_graphs */
 
     /* input and output */
-    const char *prompt, *system;              /* chat -p, --system; NULL: not given */
-    const char *input, *output;               /* -i, -o; NULL: not given */
-    int alpha_report;                         /* --alpha-report was given */
-    const char *alpha_report_file;            /* its FILE.json, or NULL */
-    const char *shape;                        /* bench, inspect: TARGET[,DRAFT]; NULL: not given */
-    float simulate_alpha;                     /* bench; 0: the rule */
-    int quiet, csv, special, tensors, strict; /* flags */
-    int show_memory, show_graphs;             /* inspect */
+    const char *prompt, *system;                    /* chat -p, --system; NULL: not given */
+    const char *input, *output;                     /* -i, -o; NULL: not given */
+    int alpha_report;                               /* --alpha-report was given */
+    const char *alpha_report_file;                  /* its FILE.json, or NULL */
+    const char *shape;                              /* bench, inspect: TARGET[,DRAFT]; NULL: not given */
+    float simulate_alpha;                           /* bench; 0: the rule */
+    int quiet, csv, json, special, tensors, strict; /* flags */
+    int show_memory, show_graphs;                   /* inspect */
+    uint64_t gpu_memory;                            /* --gpu-memory, bytes; 0: not given */
     int help, version, man;
 
     uint64_t given; /* bit i: row i of the table was given */
@@ -78,6 +89,7 @@ enum option_type {
     OPTION_INT,           /* int */
     OPTION_NUMBER,        /* float */
     OPTION_SEED,          /* uint64_t */
+    OPTION_BYTES,         /* uint64_t, above 0: "24GiB" */
     OPTION_TEXT,          /* const char * */
     OPTION_OPTIONAL_TEXT, /* const char *, only as --name=VALUE; the int before it says that it was given */
     OPTION_CHOICE,        /* int: index of the word in `choices` */
@@ -111,6 +123,16 @@ extern const struct command_row command_table[COMMANDS];
  * `--opt value`. ERR_USAGE with the sentence. */
 int options_parse(struct options *, int argc, char **argv);
 
+/* The option of a command by its name or letter; NULL: there is none. */
+const struct option_row *option_find(enum command, const char *name, size_t n);
+const struct option_row *option_find_letter(enum command, char letter);
+
+/* ERR_USAGE for an option that the command lacks, with what was perhaps meant. `given` is the whole argument, name [n] the option in
+ * it, a letter of several perhaps. (options_suggest.c) */
+int option_refuse(enum command, const char *given, const char *name, size_t n);
+/* Is it a short option of several letters that other programs have ("-ngl")? */
+bool option_is_foreign(const char *argument);
+
 /* Was the option (long name) on the command line? */
 bool option_given(const struct options *, const char *name);
 
@@ -121,6 +143,8 @@ int option_set(struct options *o, const char *name, const char *value, const cha
 /* Help of one command (COMMAND_NONE: the overview), usage in a few lines, and the man page. */
 void help_print(FILE *, enum command);
 void help_print_usage(FILE *);
+/* "name   what it does", the help in its column, broken between words for the terminal. */
+void help_print_item(FILE *, int column, const char *name, const char *help);
 void help_print_man(FILE *);
 
 #endif

@@ -15,16 +15,26 @@ const struct command_row command_table[COMMANDS] = {
                        "Each input line is an object with exactly one of prompt, messages, turns or prompt_ids, and "
                        "optionally id, max_tokens, temperature, top_k, top_p, min_p, seed, stop and ignore_eos. Each "
                        "gives one output record, in input order; a bad line gives an error record and the rest runs."},
-    [COMMAND_INSPECT] = {"inspect", "[DIR] [OPTION]...", "show a model, the memory plan, or the graphs",
-                         "DIR is a checkpoint directory or ORG/NAME. With --memory or --graphs it is about the pair of "
-                         "--target and --draft."},
+    [COMMAND_INSPECT] =
+        {"inspect", "[DIR] [OPTION]...", "show a model, the memory plan, or the graphs",
+         "DIR is a checkpoint directory or ORG/NAME. With --memory or --graphs it is about the pair of "
+         "--target and --draft. --json: target and draft (architecture, parameters, bytes, tensors and "
+         "others), or memory (pool_bytes, context, context_bound, fits, refusal, slices and others) and "
+         "graphs."},
     [COMMAND_TOKENIZE] = {"tokenize", "DIR [OPTION]...", "encode and decode the lines of a JSONL file",
                           "Reads {\"text\": ...} lines and writes {\"ids\": [...], \"decoded\": ...} lines. DIR needs "
                           "tokenizer.json alone."},
     [COMMAND_BENCH] =
         {"bench", "[OPTION]...", "measure this machine and the pair on it",
          "Measures the read bandwidth, then each step of a round as a share of what that bandwidth allows, "
-         "and tokens per second with and without speculation."},
+         "and tokens per second with and without speculation. --json: device, batch, k, accept, prompts, max_tokens, "
+         "temperature, context, simulated_alpha, and measures: measure, value, unit, mb_read, limit_ms, "
+         "percent_of_limit."},
+    [COMMAND_MODELS] =
+        {"models", "[OPTION]...", "list the models that are here, and their pairs",
+         "Lists the embedded pair and the local Hugging Face cache. Models of one vocabulary letter have "
+         "the same ids; a smaller one of them can draft for a larger one. --json: cache, and models: "
+         "name, path, architecture, parameters, bytes, vocabulary, tokens, drafts (names), problem."},
 };
 
 #define AT(field) offsetof(struct options, field), 0
@@ -102,9 +112,11 @@ const struct option_row option_table[] = {
     {"tensors", 0, NULL, OPTION_FLAG, AT(tensors), NULL, NULL, NULL, NULL, "list every tensor, not a summary by layer",
      ON_INSPECT, false},
     {"memory", 0, NULL, OPTION_FLAG, AT(show_memory), NULL, NULL, NULL, NULL,
-     "print the memory plan of the pair, without loading it", ON_INSPECT, false},
+     "print the memory plan of the pair, without loading it; the status is 1 where it does not fit", ON_INSPECT, false},
     {"graphs", 0, NULL, OPTION_FLAG, AT(show_graphs), NULL, NULL, NULL, NULL,
      "load the pair, capture, and print both graph sets", ON_INSPECT, false},
+    {"gpu-memory", 0, "SIZE", OPTION_BYTES, AT(gpu_memory), NULL, NULL, NULL, NULL,
+     "with --memory: plan for a GPU with so much free memory (24GiB), whether there is one or not", ON_INSPECT, false},
     {"shape", 0, "TARGET[,DRAFT]", OPTION_TEXT, AT(shape), NULL, NULL, NULL, NULL,
      "models with random weights in place of files: llama-3.1-8b, llama-3.2-1b, llama-3.1-70b, qwen2.5-7b, "
      "qwen2.5-0.5b, qwen3-32b, qwen3-0.6b, smollm2-135m, or a FILE.json like config.json",
@@ -112,7 +124,10 @@ const struct option_row option_table[] = {
     {"simulate-alpha", 0, "A", OPTION_NUMBER, AT(simulate_alpha), "(0, 1]", NULL, NULL, "off",
      "accept drafted tokens with probability A whatever the models say; the text means nothing then", ON_BENCH, false},
     {"csv", 0, NULL, OPTION_FLAG, AT(csv), NULL, NULL, NULL, NULL, "print CSV in place of the table", ON_BENCH, false},
-    {"quiet", 'q', NULL, OPTION_FLAG, AT(quiet), NULL, NULL, NULL, NULL, "no notes and no progress bar", ON_ALL, false},
+    {"json", 0, NULL, OPTION_FLAG, AT(json), NULL, NULL, NULL, NULL, "print one JSON object in place of text",
+     ON_INSPECT | ON_BENCH | ON_MODELS, false},
+    {"quiet", 'q', NULL, OPTION_FLAG, AT(quiet), NULL, NULL, NULL, NULL,
+     "no notes and no progress bar; of a report with a file no text either", ON_ALL, false},
     {"version", 0, NULL, OPTION_FLAG, AT(version), NULL, NULL, NULL, NULL, "print the version and exit", ON_ALL, false},
     {"help", 'h', NULL, OPTION_FLAG, AT(help), NULL, NULL, NULL, NULL, "print this help and exit", ON_ALL, false},
     {"man", 0, NULL, OPTION_FLAG, AT(man), NULL, NULL, NULL, NULL, "print the manual page as roff and exit",

@@ -1,10 +1,11 @@
 /* --alpha-report: the acceptance of a run as a table with a picture, and as JSON. */
 #include <math.h>
+#include <stdarg.h>
 
 #include "base/json.h"
 #include "cli/cli.h"
 
-enum { REPORT_BAR = 40 };
+enum { BAR_MAX = 40, BAR_INDENT = 26 };
 
 int alpha_report_open(struct alpha_report *r, const struct options *o, const struct models *m,
                       const struct output *output) {
@@ -24,28 +25,42 @@ void alpha_report_close(struct alpha_report *r) {
 static void print_bar(double share) {
     static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
     if (!(share > 0)) return;
-    int parts = (int)lround(share * REPORT_BAR * 8);
+    int most = terminal_width(2) - BAR_INDENT;
+    int parts = (int)lround(share * (most > BAR_MAX ? BAR_MAX : most > 1 ? most : 1) * 8);
     for (int i = 0; i < parts / 8; i++) fputs(terminal_has_unicode() ? "█" : "#", stderr);
     if (terminal_has_unicode()) fputs(eighths[parts % 8], stderr);
 }
 
+/* A line of its own, broken between words. */
+static void say(int indent, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(int indent, const char *format, ...) {
+    struct buf text = {0};
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    buf_printf(&text, "%*s%s", indent, "", line);
+    terminal_print(stderr, terminal_width(2), 0, 2 * indent, buf_text(&text));
+    buf_free(&text);
+}
+
 static void print_figure(const char *name, double value, const char *meaning) {
-    if (isnan(value))
-        fprintf(stderr, "  %-24s    -     %s\n", name, meaning);
-    else
-        fprintf(stderr, "  %-24s %8.4f  %s\n", name, value, meaning);
+    char number[32] = "-    ";
+    if (!isnan(value)) snprintf(number, sizeof number, "%.4f", value);
+    int column = fprintf(stderr, "  %-24s %8s  ", name, number);
+    terminal_print(stderr, terminal_width(2), column, column, meaning);
 }
 
 static void print_figures(const struct acceptance *a, int k, const struct engine *e) {
     enum accept_rule rule = engine_info(e).accept;
     const char *proposer = engine_graphs(e, 0) ? NULL : engine_info(e).proposer; /* a draft model goes without saying */
     double alpha = acceptance_alpha(a);
-    fprintf(stderr, "acceptance at K = %d, rule %s%s%s\n", k, accept_rule_name(rule), proposer ? ", " : "",
-            proposer ? proposer : "");
-    fprintf(stderr,
-            "  rounds %lld, drafted %lld, accepted %lld, rejected %lld, emitted %lld, cut %lld, plain rounds %lld\n",
-            (long long)a->rounds, (long long)a->drafted, (long long)a->accepted, (long long)a->rejected,
-            (long long)a->emitted, (long long)a->cut, (long long)a->plain_rounds);
+    say(0, "acceptance at K = %d, rule %s%s%s", k, accept_rule_name(rule), proposer ? ", " : "",
+        proposer ? proposer : "");
+    say(2, "rounds %lld, drafted %lld, accepted %lld, rejected %lld, emitted %lld, cut %lld, plain rounds %lld",
+        (long long)a->rounds, (long long)a->drafted, (long long)a->accepted, (long long)a->rejected,
+        (long long)a->emitted, (long long)a->cut, (long long)a->plain_rounds);
     print_figure("alpha", alpha, "accepted / (accepted + rejected)");
     print_figure("alpha_tv", acceptance_alpha_tv(a), "mean of sum min(p_target, p_draft)");
     print_figure("alpha_coupled", acceptance_alpha_coupled(a),
@@ -115,15 +130,14 @@ static void print_rounds(const struct engine *e, int k) {
     int graphs, kernels;
     if (!m.rounds) return;
     engine_launches(e, k, &graphs, &kernels);
-    fprintf(stderr, "a round of the engine, mean of %llu\n", (unsigned long long)m.rounds);
+    say(0, "a round of the engine, mean of %llu", (unsigned long long)m.rounds);
     if (m.timed_rounds)
-        fprintf(stderr, "  device %.3f ms: draft %.3f, verify %.3f, sampling %.3f (events, in %llu rounds)\n",
-                m.device_ms, m.draft_ms, m.verify_ms, m.sampling_ms, (unsigned long long)m.timed_rounds);
-    fprintf(stderr, "  host %.1f us to enqueue%s, %.1f us of waiting\n", m.host_us,
-            engine_info(e).is_async ? "" : " and run", m.wait_us);
-    fprintf(stderr,
-            "  launches: graphs %.2f (%d at K = %d), kernels outside graphs %.2f (%d), eager fallbacks %llu in all\n",
-            m.graph_launches, graphs, k, m.kernel_launches, kernels, (unsigned long long)m.eager_fallbacks);
+        say(2, "device %.3f ms: draft %.3f, verify %.3f, sampling %.3f (events, in %llu rounds)", m.device_ms,
+            m.draft_ms, m.verify_ms, m.sampling_ms, (unsigned long long)m.timed_rounds);
+    say(2, "host %.1f us to enqueue%s, %.1f us of waiting", m.host_us, engine_info(e).is_async ? "" : " and run",
+        m.wait_us);
+    say(2, "launches: graphs %.2f (%d at K = %d), kernels outside graphs %.2f (%d), eager fallbacks %llu in all",
+        m.graph_launches, graphs, k, m.kernel_launches, kernels, (unsigned long long)m.eager_fallbacks);
 }
 
 static void put_figure(struct buf *out, const char *name, double value) {
@@ -160,11 +174,7 @@ static int write_json(struct alpha_report *r, const struct engine *e, int k) {
     return rc;
 }
 
-int alpha_report_write(struct alpha_report *r, const struct engine *e) {
-    if (!r->wanted) return 0;
-    const struct acceptance *a = engine_stats(e);
-    struct engine_info info = engine_info(e);
-    int k = a->rounds > 0 ? a->k : info.k;
+static void print_report(const struct acceptance *a, int k, const struct engine *e) {
     progress_clear();
     fflush(stdout);
     print_figures(a, k, e);
@@ -173,6 +183,13 @@ int alpha_report_write(struct alpha_report *r, const struct engine *e) {
         print_positions(a, k);
     }
     print_rounds(e, k);
+}
+
+int alpha_report_write(struct alpha_report *r, const struct engine *e) {
+    if (!r->wanted) return 0;
+    const struct acceptance *a = engine_stats(e);
+    int k = a->rounds > 0 ? a->k : engine_info(e).k;
+    if (r->file.fd < 0 || !terminal_is_quiet()) print_report(a, k, e);
     if (r->file.fd >= 0) TRY(write_json(r, e, k));
     return output_close(&r->file);
 }

@@ -1,16 +1,18 @@
 #include "cli/table.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/wrap.h"
 
-struct table table_create(const char *align) {
-    return (struct table){.columns = (int)strlen(align), .align = align};
+struct table table_create(const char *align, const char *drop) {
+    return (struct table){.columns = (int)strlen(align), .align = align, .drop = drop};
 }
 
 void table_add(struct table *t, const char *format, ...) {
@@ -23,44 +25,114 @@ void table_add(struct table *t, const char *format, ...) {
     t->cell[t->cells++] = memory_copy_text(text);
 }
 
-static void print_text_row(const struct table *t, int row, const int *width) {
+static void table_free(struct table *t) {
+    for (int i = 0; i < t->cells; i++) free(t->cell[i]);
+    free(t->cell);
+    *t = (struct table){0};
+}
+
+static const char *cell_at(const struct table *t, int row, int column) {
+    return t->cell[row * t->columns + column];
+}
+
+/* --- for a terminal --------------------------------------------------------------------------------------- */
+
+/* Columns of the table; 0: left out. */
+struct layout {
+    int width[TABLE_COLUMNS_MAX];
+    int all; /* with what lies between them */
+    struct buf dropped;
+};
+
+enum { GAP = 2 };
+
+static struct layout lay_out(const struct table *t, int width) {
+    struct layout l = {.all = -GAP};
+    for (int i = 0; i < t->cells; i++) {
+        int n = wrap_text_columns(t->cell[i]), *most = &l.width[i % t->columns];
+        if (n > *most) *most = n;
+    }
+    for (int c = 0; c < t->columns; c++) l.all += l.width[c] + GAP;
+    for (const char *drop = t->drop; *drop && l.all > width; drop++) {
+        int c = *drop - '0';
+        buf_printf(&l.dropped, "%s%s", l.dropped.len > 0 ? ", " : "", cell_at(t, 0, c));
+        l.all -= l.width[c] + GAP;
+        l.width[c] = 0;
+    }
+    if (l.all > width && l.all - width < l.width[0]) l.width[0] -= l.all - width, l.all = width;
+    return l;
+}
+
+static void print_row(const struct table *t, int row, const struct layout *l) {
     struct buf line = {0};
     for (int c = 0; c < t->columns; c++) {
-        const char *text = t->cell[row * t->columns + c];
-        if (t->align[c] == 'r')
-            buf_printf(&line, "%*s  ", width[c], text);
-        else
-            buf_printf(&line, "%-*s  ", width[c], text);
+        const char *text = cell_at(t, row, c);
+        int blanks = l->width[c] - wrap_text_columns(text);
+        if (l->width[c] == 0) continue;
+        if (c == 0 && blanks < 0) printf("%s\n", text), text = "", blanks = l->width[c];
+        bool right = t->align[c] == 'r';
+        buf_printf(&line, "%*s%s%*s", right ? blanks : 0, "", text, (right ? 0 : blanks) + GAP, "");
     }
     while (line.len > 0 && line.data[line.len - 1] == ' ') line.len--;
     printf("%.*s\n", (int)line.len, buf_text(&line));
     buf_free(&line);
 }
 
+void table_print(struct table *t, int width) {
+    struct layout l = lay_out(t, width);
+    fputs(terminal_style(1, STYLE_BOLD), stdout);
+    print_row(t, 0, &l);
+    fputs(terminal_style(1, STYLE_RESET), stdout);
+    for (int row = 1; row < t->cells / t->columns; row++) print_row(t, row, &l);
+    if (l.dropped.len > 0) {
+        struct buf said = {0};
+        buf_printf(&said, "Left out, for want of room: %s.", buf_text(&l.dropped));
+        fputs(terminal_style(1, STYLE_DIM), stdout);
+        terminal_print(stdout, width, 0, 0, buf_text(&said));
+        fputs(terminal_style(1, STYLE_RESET), stdout);
+        buf_free(&said);
+    }
+    buf_free(&l.dropped);
+    table_free(t);
+}
+
+/* --- for programs --------------------------------------------------------------------------------------------------- */
+
 static void print_csv_row(const struct table *t, int row) {
     for (int c = 0; c < t->columns; c++) {
-        const char *text = t->cell[row * t->columns + c];
+        const char *text = cell_at(t, row, c);
         bool quote = strpbrk(text, ",\"") != NULL;
         printf("%s%s%s%s", quote ? "\"" : "", text, quote ? "\"" : "", c + 1 == t->columns ? "\n" : ",");
     }
 }
 
-void table_print(struct table *t, bool csv) {
-    int width[TABLE_COLUMNS_MAX] = {0};
-    for (int i = 0; i < t->cells; i++) {
-        int n = (int)strlen(t->cell[i]);
-        if (n > width[i % t->columns]) width[i % t->columns] = n;
-    }
-    for (int row = 0; row < t->cells / t->columns; row++) {
-        if (csv) {
-            print_csv_row(t, row);
-            continue;
+void table_print_csv(struct table *t) {
+    for (int row = 0; row < t->cells / t->columns; row++) print_csv_row(t, row);
+    table_free(t);
+}
+
+static void put_cell(const struct table *t, int row, int column, struct buf *out) {
+    const char *text = cell_at(t, row, column);
+    char *end;
+    double value = strtod(text, &end);
+    if (t->align[column] == 'l')
+        json_put_string(out, text, strlen(text));
+    else
+        buf_puts(out, end > text && !*end && isfinite(value) ? text : "null");
+}
+
+void table_put_json(struct table *t, const char *const *names, struct buf *out) {
+    buf_putc(out, '[');
+    for (int row = 1; row < t->cells / t->columns; row++) {
+        json_put_element(out);
+        buf_putc(out, '{');
+        for (int c = 0; c < t->columns; c++) {
+            if (!names[c]) continue;
+            json_put_name(out, names[c]);
+            put_cell(t, row, c, out);
         }
-        if (row == 0) fputs(terminal_style(1, STYLE_BOLD), stdout);
-        print_text_row(t, row, width);
-        if (row == 0) fputs(terminal_style(1, STYLE_RESET), stdout);
+        buf_putc(out, '}');
     }
-    for (int i = 0; i < t->cells; i++) free(t->cell[i]);
-    free(t->cell);
-    *t = (struct table){0};
+    buf_putc(out, ']');
+    table_free(t);
 }

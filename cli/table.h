@@ -1,8 +1,9 @@
-/* A text table on stdout: columns as wide as their widest cell, numbers to the right. */
+/* A text table on stdout: columns as wide as their widest cell, numbers to the right. Where it is wider than the terminal it loses
+ * whole columns, the least important first, and never a digit of a number. */
 #ifndef DUET_CLI_TABLE_H
 #define DUET_CLI_TABLE_H
 
-#include <stdbool.h>
+#include "base/buf.h"
 
 enum { TABLE_COLUMNS_MAX = 12 };
 
@@ -10,11 +11,18 @@ struct table {
     int columns, cells;
     char **cell;       /* [cells], row by row; the first row is the heading */
     const char *align; /* [columns]: 'l' or 'r' */
+    const char *drop;  /* columns that may be left out, the first of them first: digits, from 0 */
 };
 
 /* `align` has one letter a column. */
-struct table table_create(const char *align);
+struct table table_create(const char *align, const char *drop);
 void table_add(struct table *, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void table_print(struct table *, bool csv); /* and frees it */
+/* At most `width` columns wide, where leaving columns out brings that; the last line then says which. A first cell that has no room
+ * beside the others stands on a line of its own. And frees it. */
+void table_print(struct table *, int width);
+void table_print_csv(struct table *); /* all of it, and frees it */
+/* Appends a list of objects, one a row, with `names` [columns] in place of the heading; NULL: the column stays out. Cells of 'r' columns
+ * are numbers, or null where they hold none. And frees it. */
+void table_put_json(struct table *, const char *const *names, struct buf *out);
 
 #endif

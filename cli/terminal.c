@@ -9,6 +9,9 @@
 
 #include "base/clock.h"
 #include "cli/cli.h"
+#include "cli/wrap.h"
+
+enum { WIDTH_UNKNOWN = 80, WIDTH_MAX = 1000 };
 
 static struct {
     bool tty[3];
@@ -53,12 +56,34 @@ const char *terminal_style(int fd, enum style style) {
     return terminal_has_color(fd) ? sequence[style] : "";
 }
 
+/* --- width ------------------------------------------------------------------------------------------------ */
+
+int terminal_width(int fd) {
+    const char *given = getenv("COLUMNS");
+    long columns = given ? strtol(given, NULL, 10) : 0;
+    if (columns <= 0) columns = terminal_columns(fd);
+    return columns <= 0 ? WIDTH_UNKNOWN : columns > WIDTH_MAX ? WIDTH_MAX : (int)columns;
+}
+
+void terminal_print(FILE *out, int width, int column, int indent, const char *text) {
+    struct wrap w = {.columns = width, .indent = indent, .column = column, .blanks_end = column};
+    wrap_push(&w, text, strlen(text));
+    wrap_finish(&w);
+    fprintf(out, "%s\n", buf_text(&w.out));
+    wrap_free(&w);
+}
+
 /* --- errors and notes ------------------------------------------------------------------------------------- */
 
 static void print_error(const char *sentence) {
     progress_clear();
     fflush(stdout);
-    fprintf(stderr, "duet: %s\n", sentence);
+    if (term.tty[2]) {
+        fputs("duet: ", stderr);
+        terminal_print(stderr, terminal_width(2), 6, 0, sentence);
+    } else {
+        fprintf(stderr, "duet: %s\n", sentence);
+    }
 }
 
 void cli_error(const char *format, ...) {
@@ -85,8 +110,9 @@ void cli_note(const char *format, ...) {
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     progress_clear();
-    fprintf(stderr, "%sduet: %s%s\n", terminal_style(2, STYLE_DIM), err_escape(line, shown, sizeof shown),
-            terminal_style(2, STYLE_RESET));
+    fprintf(stderr, "%sduet: ", terminal_style(2, STYLE_DIM));
+    terminal_print(stderr, terminal_width(2), 6, 0, err_escape(line, shown, sizeof shown));
+    fputs(terminal_style(2, STYLE_RESET), stderr);
 }
 
 /* --- the bar ------------------------------------------------------------------------------------------------ */
@@ -104,7 +130,7 @@ void progress_clear(void) {
 static int bar_columns(void) {
     for (int fd = 2; fd >= 0; fd--)
         if (terminal_columns(fd) > 0) return terminal_columns(fd);
-    return 80;
+    return WIDTH_UNKNOWN;
 }
 
 void progress_draw(const char *what, int64_t done, int64_t total, const char *tail) {

@@ -73,8 +73,8 @@ static int tokenize_lines(struct tokenize *t) {
 
 static int tokenize_run(struct tokenize *t) {
     TRY(models_find(t->o->directory, &t->models.target));
+    TRY(checkpoint_need_tokenizer(t->models.target));
     TRY(checkpoint_tokenizer(t->models.target, &t->tokenizer));
-    if (!t->tokenizer) return err_set(ERR_IO, "%s: has no tokenizer", checkpoint_name(t->models.target));
     TRY(output_open(&t->output, t->o->output));
     TRY(output_refuse_input(&t->output, t->o->input));
     TRY(output_refuse_models(&t->output, &t->models));

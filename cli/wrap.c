@@ -1,5 +1,6 @@
 #include "cli/wrap.h"
 
+#include <string.h>
 #include <utf8proc.h>
 
 enum { TAB_COLUMNS = 8 };
@@ -37,6 +38,13 @@ static void end_line(struct wrap *w) {
     drop_blanks(w);
 }
 
+/* The text's own line breaks are not indented. */
+static void break_line(struct wrap *w) {
+    end_line(w);
+    for (int i = 0; i < w->indent; i++) buf_putc(&w->out, ' ');
+    w->column = w->blanks_end = w->indent;
+}
+
 /* --- the word --------------------------------------------------------------------------------------------------- */
 
 static void close_style(struct wrap *w) {
@@ -47,7 +55,7 @@ static void close_style(struct wrap *w) {
 /* Puts what is held on this line, or on the next; more of the word follows it there. */
 static void put_word(struct wrap *w) {
     close_style(w);
-    if (!w->flows && !fits(w)) end_line(w);
+    if (!w->flows && !fits(w) && w->column > w->indent) break_line(w);
     put_blanks(w);
     append(&w->out, &w->word);
     w->column += w->word_columns;
@@ -121,6 +129,7 @@ void wrap_finish(struct wrap *w) {
     if (fits(w)) put_blanks(w);
     buf_clear(&w->blanks);
     *w = (struct wrap){.columns = w->columns,
+                       .indent = w->indent,
                        .style = w->style,
                        .reset = w->reset,
                        .out = w->out,
@@ -132,4 +141,16 @@ void wrap_free(struct wrap *w) {
     buf_free(&w->out);
     buf_free(&w->blanks);
     buf_free(&w->word);
+}
+
+int wrap_text_columns(const char *text) {
+    int columns = 0;
+    for (size_t n = strlen(text); n > 0;) {
+        uint32_t c = 0;
+        size_t length = (size_t)utf8_decode(text, n, &c);
+        columns += length > 0 ? utf8proc_charwidth((utf8proc_int32_t)c) : 1;
+        length = length > 0 ? length : 1;
+        text += length, n -= length;
+    }
+    return columns;
 }

@@ -14,6 +14,7 @@ enum { WRAP_COLUMNS_MIN = 20 }; /* of narrower terminals, and of 0 (unknown), no
 /* Zero-initialise; the next text may begin after wrap_finish. */
 struct wrap {
     int columns;               /* of the terminal now; set by the caller, may change between pushes */
+    int indent;                /* where a line goes on that was broken here; set by the caller */
     const char *style, *reset; /* escape sequences around the words of the next push; NULL: none; set by the caller */
     struct buf out;            /* what may be shown; taken, and cleared, by the caller */
 
@@ -35,5 +36,8 @@ void wrap_push(struct wrap *, const char *text, size_t n);
 /* The end of the text: everything held comes out. The memory stays. */
 void wrap_finish(struct wrap *);
 void wrap_free(struct wrap *);
+
+/* Columns that the text takes: UTF-8, without control characters. */
+int wrap_text_columns(const char *text);
 
 #endif

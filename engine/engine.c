@@ -178,6 +178,7 @@ static int create_empty(struct engine **out, const struct engine_options *option
 int engine_create(struct engine **out, const struct engine_options *options) {
     struct engine *e = NULL;
     *out = NULL;
+    if (options->gpu_bytes > 0) return err_set(ERR_USAGE, "a GPU that is planned for runs nothing");
     TRY(create_empty(&e, options));
     int rc = start(e);
     if (rc != 0) {
@@ -240,6 +241,12 @@ int engine_plan(struct memory_plan *out, const struct engine_options *options) {
         out->mapped_bytes = model_mapped_bytes(e->target_model);
         if (engine_draft(e)) out->mapped_bytes += model_mapped_bytes(engine_draft(e));
         out->context = e->context, out->pages = e->pages;
+        out->bound = e->bound, out->larger_bytes = e->larger_bytes;
+        out->positions = model_get_config(e->target_model)->positions;
+        if (e->proposer && e->proposer->positions < out->positions) out->positions = e->proposer->positions;
+        snprintf(out->device, sizeof out->device, "%s", device_name(e->device));
+        rc = device_memory(e->device, &out->free_bytes, &(uint64_t){0});
+        out->allowed_bytes = engine_allowed_bytes(out->free_bytes);
     }
     pool_destroy(plan);
     engine_destroy(e);

@@ -32,6 +32,7 @@ struct engine_options {
     const char *device; /* NULL: "auto" */
     int threads;        /* 0: all */
     int gpu;            /* which one, of a machine with several */
+    uint64_t gpu_bytes; /* engine_plan: for a GPU with so much free memory, whether there is one or not; 0: `device` */
     int k;              /* drafted tokens a round, 0..K_MAX */
     int k_max;          /* buffers and graphs; 0: k */
     int max_batch;      /* 0: 1 */
@@ -50,6 +51,9 @@ struct engine_options {
 int engine_create(struct engine **out, const struct engine_options *);
 void engine_destroy(struct engine *);
 
+/* What keeps a context from being larger: the option, positions of a model, the default of 8192, the device's memory. */
+enum context_bound { CONTEXT_GIVEN, CONTEXT_BY_TARGET, CONTEXT_BY_DRAFT, CONTEXT_BY_DEFAULT, CONTEXT_BY_MEMORY };
+
 /* The memory plan without loading weights or allocating: one slice a line (`inspect --memory`). A plan that does not fit the
  * device is a plan too. */
 struct memory_plan {
@@ -57,6 +61,11 @@ struct memory_plan {
     int count;
     uint64_t total_bytes, mapped_bytes; /* mapped: weights read in place from the file */
     int context, pages;
+    enum context_bound bound;           /* why the context is no larger */
+    int positions;                      /* that the models have */
+    uint64_t free_bytes, allowed_bytes; /* of the device; what the pool may take of it */
+    uint64_t larger_bytes;              /* of the pool with twice the context; bounded by memory */
+    char device[96];
     char refusal[512]; /* what engine_create would say: the plan does not fit; "": it fits */
 };
 int engine_plan(struct memory_plan *out, const struct engine_options *);

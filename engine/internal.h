@@ -72,6 +72,8 @@ struct engine {
     int32_t *page_table; /* [S, pages_per_slot] device */
 
     int k, k_max, max_batch, context, pages_per_slot, pages, pipeline;
+    enum context_bound bound;
+    uint64_t larger_bytes; /* memory_plan */
     bool context_capped, does_not_fit;
     int vocab; /* of the target's map */
 
@@ -96,6 +98,7 @@ struct engine {
 int engine_open_models(struct engine *e);
 /* Then: context and pages. ERR_MEMORY, with the least context that was tried, if the plan does not fit the device. */
 int engine_decide_context(struct engine *e);
+uint64_t engine_allowed_bytes(uint64_t free_bytes); /* of what is free, for the pool */
 /* Cuts every slice from `pool` (a plan, or the real one). */
 int engine_layout(struct engine *e, struct pool *pool);
 

@@ -84,6 +84,10 @@ static void add_shrinking_options(const struct engine *e, const struct parts *pa
     buf_printf(out, "%stake a smaller %s", count > 0 ? ", or " : "", engine_draft(e) ? "draft" : "target");
 }
 
+uint64_t engine_allowed_bytes(uint64_t free_bytes) {
+    return free_bytes / 10 * 9;
+}
+
 /* The sentence of a plan that does not fit: what each part needs, and what would shrink it. */
 static int refuse_plan(const struct engine *e, const struct parts *parts, uint64_t free_bytes) {
     const struct {
@@ -94,7 +98,7 @@ static int refuse_plan(const struct engine *e, const struct parts *parts, uint64
         {"KV pages", parts->use[POOL_CACHE]},      {"logits and probabilities", parts->use[POOL_LOGITS]},
         {"scratch", parts->use[POOL_SCRATCH]},
     };
-    uint64_t allowed = free_bytes / 10 * 9;
+    uint64_t allowed = engine_allowed_bytes(free_bytes);
     bool small = parts->all < 10000000000u;
     double unit = small ? 1e6 : 1e9;
     int decimals = small ? 0 : 1;
@@ -127,11 +131,13 @@ static int fit_context(struct engine *e, int wanted, bool may_shrink) {
     TRY(device_memory(e->device, &free_bytes, &total_bytes));
     for (set_context(e, wanted);; set_context(e, e->context / 2)) {
         TRY(plan_parts(e, &parts));
-        if (parts.all <= free_bytes / 10 * 9) break;
+        if (parts.all <= engine_allowed_bytes(free_bytes)) break;
+        e->larger_bytes = parts.all;
         if (may_shrink && e->context > KV_PAGE) continue;
         e->does_not_fit = true;
         return refuse_plan(e, &parts, free_bytes);
     }
+    if (e->context < wanted) e->bound = CONTEXT_BY_MEMORY;
     return 0;
 }
 
@@ -142,8 +148,10 @@ int engine_decide_context(struct engine *e) {
                        checkpoint_name(e->options.target), limit);
     if (asked > 0) return fit_context(e, asked, false);
     int positions = limit;
-    if (e->proposer && e->proposer->positions < limit) limit = e->proposer->positions;
-    TRY(fit_context(e, limit < CONTEXT_DEFAULT ? limit : CONTEXT_DEFAULT, true));
+    e->bound = CONTEXT_BY_TARGET;
+    if (e->proposer && e->proposer->positions < limit) limit = e->proposer->positions, e->bound = CONTEXT_BY_DRAFT;
+    if (limit > CONTEXT_DEFAULT) limit = CONTEXT_DEFAULT, e->bound = CONTEXT_BY_DEFAULT;
+    TRY(fit_context(e, limit, true));
     e->context_capped = e->context < positions;
     return 0;
 }
@@ -165,7 +173,10 @@ int engine_open_models(struct engine *e) {
     const struct engine_options *o = &e->options;
     const struct device_options device = {
         .threads = o->threads, .gpu = o->gpu, .check_launches = o->graphs == GRAPHS_DEBUG};
-    TRY(device_open(&e->device, o->device ? o->device : "auto", &device));
+    if (o->gpu_bytes > 0)
+        TRY(device_open_planned(&e->device, DEVICE_CUDA, o->gpu_bytes));
+    else
+        TRY(device_open(&e->device, o->device ? o->device : "auto", &device));
     TRY(model_open(&e->target_model, o->target, "target", e->device));
     TRY(vocabulary_open(&e->tokenizer, &e->vocab, e->target_model, o->target));
     if (e->k_max > 0) TRY(open_proposer(e));

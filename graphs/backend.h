@@ -78,7 +78,6 @@ struct backend {
 };
 
 /* Opens the one device of a backend. device_open_cuda: ERR_DEVICE if this build or machine has none. */
-bool device_cuda_is_built(void);
 int device_open_host(struct device **out, const struct device_options *);
 int device_open_cuda(struct device **out, const struct device_options *);
 

@@ -35,6 +35,10 @@ struct device_options {
 /* Opens "host", "cuda" or "auto" (cuda when this build has it and there is a GPU, else host). Allocates.
  * ERR_DEVICE with the reason when "cuda" cannot be had ("no CUDA device in this build"). */
 int device_open(struct device **out, const char *name, const struct device_options *options);
+/* A device that is not there, with so much free memory, to plan for: its kind and memory may be asked for, and nothing else. */
+int device_open_planned(struct device **out, enum device_kind, uint64_t bytes);
+bool device_is_planned(const struct device *);
+bool device_cuda_is_built(void);    /* has this build the CUDA device? */
 void device_close(struct device *); /* NULL is fine; its streams, events, recordings, arenas must be gone */
 
 enum device_kind device_kind(const struct device *);

@@ -78,7 +78,8 @@ struct op_attention *build_attention(struct builder *b, int layer) {
     const struct model *m = b->m;
     const struct layer_config *lc = &b->c->layer[layer];
     size_t heads = (size_t)b->c->heads, q = heads * (size_t)lc->head_dim;
-    bool has_parts = m->ops->attention_needs_partials && m->ops->attention_needs_partials(m->device, lc->head_dim);
+    bool has_parts = !m->ops || /* planned for: some GPUs need them */
+                     (m->ops->attention_needs_partials && m->ops->attention_needs_partials(m->device, lc->head_dim));
     struct op *eager = pass_add(b->pass, OP_ATTENTION);
     struct op_attention *op = &eager->attention;
     eager->is_eager = true; /* in prefill its grid is that of the rows that are there */

@@ -57,7 +57,7 @@ int model_open(struct model **out, const struct checkpoint *checkpoint, const ch
     snprintf(m->name, sizeof m->name, "%s", name);
     m->checkpoint = checkpoint;
     m->device = device;
-    m->ops = ops_for(device);
+    m->ops = device_is_planned(device) ? NULL : ops_for(device);
     int rc = open_parts(m);
     if (rc != 0) {
         model_close(m);

@@ -33,10 +33,43 @@ static const char *find(const struct checkpoint *c, const char *file, struct buf
     return file_exists(buf_text(path)) ? buf_text(path) : NULL;
 }
 
+static bool ends_with(const char *name, const char *end) {
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+static bool has_file_ending(const struct checkpoint *c, const char *end) {
+    DIR *folder = opendir(c->name);
+    bool found = false;
+    for (struct dirent *entry = folder ? readdir(folder) : NULL; entry && !found; entry = readdir(folder))
+        found = ends_with(entry->d_name, end);
+    if (folder) closedir(folder);
+    return found;
+}
+
+/* Something is missing that every model has: what the directory holds in place of it. 0: nothing that is known, and
+ * reading what is missing says what is wrong. */
+static int explain(const struct checkpoint *c, const char *missing) {
+    static const struct {
+        const char *end, *sentence;
+    } others[] = {
+        {"adapter_config.json", "a LoRA adapter: merge it into its base model and take the result"},
+        {".gguf",
+         "GGUF, which is not read yet: take the model's Hugging Face directory, with config.json and safetensors"},
+        {".bin", "PyTorch's .bin files, and only safetensors is read: save the model in that format"},
+        {".pth", "PyTorch's .pth files, and only safetensors is read: take the model's Hugging Face directory"},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (has_file_ending(c, others[i].end))
+            return err_set(ERR_UNSUPPORTED, "%s: has %s; it holds %s", c->name, missing, others[i].sentence);
+    }
+    return 0;
+}
+
 static int read_config(const struct checkpoint *c, struct model_config *out) {
     struct buf config = {0}, generation = {0};
-    (void)find(c, "config.json", &config); /* reading it says what is wrong */
-    int rc = model_config_load(out, buf_text(&config), find(c, "generation_config.json", &generation));
+    int rc = find(c, "config.json", &config) ? 0 : explain(c, "no config.json");
+    if (rc == 0) rc = model_config_load(out, buf_text(&config), find(c, "generation_config.json", &generation));
     buf_free(&config);
     buf_free(&generation);
     return rc;
@@ -44,9 +77,11 @@ static int read_config(const struct checkpoint *c, struct model_config *out) {
 
 static int open_tensors(const struct checkpoint *c, struct safetensors **out) {
     struct buf path = {0};
+    static const char missing[] = "neither model.safetensors nor model.safetensors.index.json";
     bool is_there = find(c, "model.safetensors", &path) || find(c, "model.safetensors.index.json", &path);
-    int rc = is_there ? safetensors_open(out, buf_text(&path))
-                      : err_set(ERR_IO, "%s: has neither model.safetensors nor model.safetensors.index.json", c->name);
+    int rc = is_there ? 0 : explain(c, missing);
+    if (rc == 0)
+        rc = is_there ? safetensors_open(out, buf_text(&path)) : err_set(ERR_IO, "%s: has %s", c->name, missing);
     buf_free(&path);
     return rc;
 }
@@ -60,11 +95,6 @@ static int read_tokenizer(const struct checkpoint *c, struct tokenizer **out) {
 
 static struct chat_source chat_of(const struct checkpoint *c, struct buf *config, struct buf *jinja) {
     return (struct chat_source){find(c, "tokenizer_config.json", config), find(c, "chat_template.jinja", jinja)};
-}
-
-static bool ends_with(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
 }
 
 /* What people would miss, whether duet reads it or not. */
@@ -148,6 +178,17 @@ int checkpoint_tensors(const struct checkpoint *c, struct safetensors **out) {
 int checkpoint_tokenizer(const struct checkpoint *c, struct tokenizer **out) {
     *out = NULL;
     return c->kind->tokenizer ? c->kind->tokenizer(c, out) : 0;
+}
+
+int checkpoint_need_tokenizer(const struct checkpoint *c) {
+    struct buf path = {0};
+    bool found = find(c, "tokenizer.json", &path) != NULL, other = false;
+    if (!found) other = find(c, "tokenizer.model", &path) || find(c, "vocab.json", &path);
+    int rc = found ? 0
+                   : err_set(ERR_IO, "%s: has no tokenizer.json%s%s%s", c->name, other ? ", and " : "",
+                             other ? strrchr(buf_text(&path), '/') + 1 : "", other ? " is not read in its place" : "");
+    buf_free(&path);
+    return rc;
 }
 
 int checkpoint_chat_template(const struct checkpoint *c, const char *name, struct chat_template **out) {

@@ -29,6 +29,8 @@ int checkpoint_config(const struct checkpoint *, struct model_config *out);
 int checkpoint_tensors(const struct checkpoint *, struct safetensors **out);
 /* *out = NULL where there is none: ids in, ids out. Allocates; outlives the checkpoint. */
 int checkpoint_tokenizer(const struct checkpoint *, struct tokenizer **out);
+/* ERR_IO where there is none, with what there is in its place. */
+int checkpoint_need_tokenizer(const struct checkpoint *);
 /* The checkpoint's own template; *out = NULL where there is none (completion mode); ERR_UNSUPPORTED for one that duet does not
  * know. Or the one that duet knows by `name`, with what the checkpoint says of begin and end tokens. Allocates; outlives the
  * checkpoint. */

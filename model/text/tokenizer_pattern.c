@@ -101,7 +101,7 @@ static int compile(pcre2_code **out, const struct buf *regex, uint32_t options) 
     if (*out) return 0;
     PCRE2_UCHAR reason[REASON_BYTES];
     pcre2_get_error_message(code, reason, sizeof reason);
-    return err_set(ERR_UNSUPPORTED, "%s", (const char *)reason);
+    return err_set(code == PCRE2_ERROR_HEAP_FAILED ? ERR_MEMORY : ERR_UNSUPPORTED, "%s", (const char *)reason);
 }
 
 static int compile_twice(struct pattern *p, const struct buf *translated) {

@@ -52,6 +52,7 @@ static struct terminal open_terminal(unsigned short columns, const char *const *
     ck_assert_int_ge(t.pid, 0);
     if (t.pid > 0) return t;
     unsetenv("NO_COLOR");
+    unsetenv("COLUMNS");
     setenv("TERM", "xterm-256color", 1);
     setenv("LC_ALL", "C.UTF-8", 1);
     setenv("XDG_STATE_HOME", state, 1);
@@ -117,6 +118,28 @@ START_TEST(the_banner_is_broken_between_words)
     expect(&t, "draft embedded (0.9M),\r\nK 4, context 1024");
     expect_prompt(&t);
     type(&t, "/exit\r");
+    ck_assert_int_eq(wait_end(&t), 0);
+}
+END_TEST
+
+START_TEST(an_error_is_broken_between_words_for_a_terminal)
+{
+    struct terminal t = WIDE_TERMINAL(60, "--temprature", "1");
+    expect(&t, "duet: --temprature: no such option; did you mean\r\n--temperature?\r\n");
+    ck_assert_int_eq(wait_end(&t), 2);
+}
+END_TEST
+
+START_TEST(a_swapped_pair_and_a_think_that_means_nothing_are_remarked)
+{
+    char target[4096], draft[4096];
+    ck_assert_ptr_nonnull(realpath(asset_path("draft"), target));
+    ck_assert_ptr_nonnull(realpath(asset_path("target"), draft));
+    struct terminal t =
+        WIDE_TERMINAL(1000, "--target", target, "--draft", draft, "--think", "off", "-p", "Hello", "-n", "1");
+    expect(&t, " is larger than the target ");
+    expect(&t, ": are they swapped?");
+    expect(&t, "--think: the chat template (chatml) has no thinking");
     ck_assert_int_eq(wait_end(&t), 0);
 }
 END_TEST
@@ -547,6 +570,8 @@ Suite *check_chat_terminal(void) {
     Suite *suite = suite_create("chat terminal");
     TCase *terminal = tcase_create("terminal");
     tcase_add_test(terminal, the_banner_is_broken_between_words);
+    tcase_add_test(terminal, an_error_is_broken_between_words_for_a_terminal);
+    tcase_add_test(terminal, a_swapped_pair_and_a_think_that_means_nothing_are_remarked);
     tcase_add_test(terminal, a_terminal_gets_banner_answer_and_figures);
     tcase_add_test(terminal, ctrl_c_keeps_what_was_shown_and_the_chat_goes_on);
     tcase_add_test(terminal, no_word_of_an_answer_is_broken_at_the_margin);

@@ -48,6 +48,17 @@ static void expect(int columns, const char *text, const char *wrapped) {
         }
 }
 
+START_TEST(lines_broken_here_are_indented_and_others_are_not)
+{
+    struct wrap w = {.columns = 20, .indent = 4, .column = 12, .blanks_end = 12};
+    const char *text = "behind a name, seventeen.and.more.letters\nits own line";
+    wrap_push(&w, text, strlen(text));
+    wrap_finish(&w);
+    ck_assert_str_eq(buf_text(&w.out), "behind a\n    name,\n    seventeen.and.more.letters\nits own line");
+    wrap_free(&w);
+}
+END_TEST
+
 START_TEST(a_word_that_does_not_fit_goes_to_the_next_line)
 {
     expect(20, "I am a curious mind", "I am a curious mind");
@@ -288,6 +299,7 @@ END_TEST
 Suite *check_wrap(void) {
     Suite *suite = suite_create("wrap");
     TCase *lines = tcase_create("lines");
+    tcase_add_test(lines, lines_broken_here_are_indented_and_others_are_not);
     tcase_add_test(lines, a_word_that_does_not_fit_goes_to_the_next_line);
     tcase_add_test(lines, a_line_may_be_full_to_its_last_column);
     tcase_add_test(lines, blanks_go_where_a_line_is_broken_and_nowhere_else);

@@ -107,7 +107,8 @@ static const char *interposer_path(void) {
 
 static bool is_ours(const char *variable) {
     static const char *const ours[] = {
-        "LD_PRELOAD=", "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LC_ALL=", "TERM=", "HOME=", "XDG_STATE_HOME=", "DUET_FAULT"};
+        "LD_PRELOAD=",     "ASAN_OPTIONS=",   "UBSAN_OPTIONS=", "LC_ALL=",       "TERM=",    "HOME=",
+        "XDG_STATE_HOME=", "XDG_CACHE_HOME=", "HF_HOME=",       "HF_HUB_CACHE=", "COLUMNS=", "DUET_FAULT"};
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         if (strncmp(variable, ours[i], strlen(ours[i])) == 0) return true;
     return false;

@@ -131,7 +131,7 @@ const struct scenario scenarios[] = {
     },
     {
         .name = "inspect_memory",
-        .arguments = {"inspect", "--memory", "--k", "3"},
+        .arguments = {"inspect", "--memory", "--k", "3", "--gpu-memory", "24GiB"},
         .leaves = LEAVES_START,
         .kinds = EVERY_KIND,
     },
@@ -142,6 +142,7 @@ const struct scenario scenarios[] = {
         .has_times = true,
         .kinds = EVERY_KIND,
     },
+    {.name = "models", .arguments = {"models"}, .leaves = LEAVES_START, .kinds = 1u << FAULT_MEMORY},
     {.name = "help", .arguments = {"--help"}, .leaves = LEAVES_START, .kinds = EVERY_KIND},
     {.name = "help_of_batch", .arguments = {"batch", "--help"}, .leaves = LEAVES_START, .kinds = EVERY_KIND},
     {.name = "man", .arguments = {"--man"}, .leaves = LEAVES_START, .kinds = EVERY_KIND},
