@@ -99,13 +99,13 @@ static int refuse_plan(const struct engine *e, const struct parts *parts, uint64
         {"scratch", parts->use[POOL_SCRATCH]},
     };
     uint64_t allowed = engine_allowed_bytes(free_bytes);
-    bool small = parts->all < 10000000000u;
-    double unit = small ? 1e6 : 1e9;
+    bool small = parts->all >> 30 < 10;
+    double unit = small ? 0x1p20 : 0x1p30;
     int decimals = small ? 0 : 1;
     struct buf text = {0};
     buf_printf(&text, "a context of %d tokens at batch %d", e->context, e->max_batch);
     if (e->proposer) buf_printf(&text, " and k-max %d", e->k_max);
-    buf_printf(&text, " needs %.*f %s (", decimals, (double)parts->all / unit, small ? "MB" : "GB");
+    buf_printf(&text, " needs %.*f %s (", decimals, (double)parts->all / unit, small ? "MiB" : "GiB");
     for (size_t i = 0, written = 0; i < sizeof named / sizeof *named; i++)
         if (named[i].bytes > 0)
             buf_printf(&text, "%s%s %.*f", written++ ? ", " : "", named[i].name, decimals,

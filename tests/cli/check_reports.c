@@ -184,9 +184,9 @@ START_TEST(a_plan_that_does_not_fit_says_what_each_part_needs_and_what_shrinks_i
                                .max_batch = 8,
                                .context = 8192};
     expect_refusal(&o, (uint64_t)24 << 30,
-                   (const char *const[]){"context of 8192 tokens at batch 8 and k-max 5 needs", "target weights 16.1",
-                                         "draft weights 3.0", "KV pages 22.", "logits and probabilities", "scratch",
-                                         "23.2 of 25.8 free may be taken",
+                   (const char *const[]){"context of 8192 tokens at batch 8 and k-max 5 needs", "target weights 15.0",
+                                         "draft weights 2.8", "KV pages 2", "logits and probabilities", "scratch",
+                                         "21.6 of 24.0 free may be taken",
                                          "lower --ctx, --batch or --k-max, or take a smaller draft", NULL});
     expect_refusal(&o, (uint64_t)18 << 30, (const char *const[]){"take a smaller draft, or none (--k 0)", NULL});
     expect_refusal(&o, (uint64_t)10 << 30, (const char *const[]){": take a smaller target", NULL});
@@ -195,7 +195,7 @@ START_TEST(a_plan_that_does_not_fit_says_what_each_part_needs_and_what_shrinks_i
     expect_refusal(&o, (uint64_t)6 << 30, (const char *const[]){"lower --k-max, --batch or --ctx", NULL});
     struct engine_options plain = {.target = test_shape("smollm2-135m"), .device = "host"};
     expect_refusal(&plain, 310 << 20,
-                   (const char *const[]){"context of 256 tokens at batch 1 needs 3", " MB (target weights 269",
+                   (const char *const[]){"context of 256 tokens at batch 1 needs ", " MiB (target weights 257",
                                          ": take a smaller target", NULL});
 }
 END_TEST
