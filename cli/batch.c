@@ -7,12 +7,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cli/batch_job.h"
+#include "cli/batch_results.h"
 #include "cli/cli.h"
-#include "cli/io.h"
-
-struct result {
-    struct buf record; /* empty until it is made, and again after it is written */
-};
 
 struct batch {
     const struct options *o;
@@ -25,13 +21,8 @@ struct batch {
     struct alpha_report report;
 
     struct buf input;
-    struct lines lines;
-    struct output output;
-    bool is_broken;               /* the output failed: nothing more goes there */
-    struct result *results;       /* [total], in input order */
-    int total, admitted, written; /* lines that are not blank */
-    int finished;                 /* records made, written or not */
-    int next;                     /* the record whose turn it is */
+    struct results results;
+    int admitted; /* results that are made, or whose line is running */
     int failed;
     int64_t start_us, tokens;
 
@@ -41,51 +32,20 @@ struct batch {
 
 /* --- records ------------------------------------------------------------------------------------------------ */
 
-/* Between hold and release a sudden end sees the record as written or as not. */
-static int write_result(struct batch *b, struct result *r) {
-    signals_hold();
-    int rc = output_line(&b->output, r->record.data, r->record.len);
-    if (rc != 0) b->is_broken = true;
-    buf_free(&r->record);
-    b->written += rc == 0;
-    signals_release();
-    return rc;
-}
-
-/* Writes the records whose turn has come. */
-static int write_ready(struct batch *b) {
-    for (; b->next < b->total && b->results[b->next].record.len > 0; b->next++)
-        TRY(write_result(b, &b->results[b->next]));
-    return 0;
-}
-
-/* At an early end: what is finished, in order. */
-static int write_finished(struct batch *b) {
-    for (int i = b->next; i < b->total; i++)
-        if (b->results[i].record.len > 0) TRY(write_result(b, &b->results[i]));
-    return 0;
-}
-
-/* The same at a sudden end (signals_set_last_words). */
+/* At a sudden end (signals_set_last_words). */
 static void write_last(void *user) {
-    struct batch *b = user;
-    for (int i = b->next; i < b->total && !b->is_broken; i++)
-        if (b->results[i].record.len > 0)
-            output_line_last(&b->output, b->results[i].record.data, b->results[i].record.len);
+    results_write_last(&((struct batch *)user)->results);
 }
 
 static void say_missing(const struct batch *b) {
-    signals_set_consequence(": %d of %d records are missing", b->total - b->finished, b->total);
+    signals_set_consequence(": %d of %d records are missing", b->results.total - b->results.made, b->results.total);
 }
 
 static void keep_record(struct batch *b, int slot) {
     struct job *j = b->jobs[slot];
     struct buf record = {0};
     record_write(&record, &j->request, j->answers, j->count, b->context.tokenizer != NULL);
-    signals_hold();
-    b->results[b->job_order[slot]].record = record;
-    b->finished++;
-    signals_release();
+    results_put(&b->results, b->job_order[slot], &record);
     say_missing(b);
     if (j->request.error) b->failed++;
     for (int i = 0; i < j->count; i++) b->tokens += (int64_t)j->answers[i].ids.len;
@@ -95,21 +55,14 @@ static void keep_record(struct batch *b, int slot) {
 
 /* --- lines to jobs -------------------------------------------------------------------------------------------- */
 
-static void next_line(struct batch *b, const char **line, size_t *n) {
-    do lines_next(&b->lines, line, n);
-    while (line_is_blank(*line, *n));
-}
-
 static int parse_next(struct batch *b, int slot) {
     struct request request;
-    const char *line;
-    size_t n;
-    next_line(b, &line, &n);
-    int rc = request_parse(&request, &b->context, b->lines.number, line, n);
+    const struct result *result = &b->results.list[b->admitted];
+    int rc = request_parse(&request, &b->context, result->number, result->line, result->len);
     struct job *j = rc == 0 ? job_create(&request) : NULL;
     if (!j) {
         request_free(&request);
-        return rc != 0 ? rc : err_set(ERR_MEMORY, "out of memory for line %d", b->lines.number);
+        return rc != 0 ? rc : err_set(ERR_MEMORY, "out of memory for line %d", result->number);
     }
     j->done = request.error != NULL;
     b->jobs[slot] = j;
@@ -117,10 +70,16 @@ static int parse_next(struct batch *b, int slot) {
     return 0;
 }
 
+static bool has_line(struct batch *b) {
+    const struct results *r = &b->results;
+    while (b->admitted < r->total && r->list[b->admitted].kept) b->admitted++;
+    return b->admitted < r->total;
+}
+
 /* Fills free slots with lines, in order. */
 static int admit(struct batch *b) {
     for (int slot = 0; slot < b->o->batch; slot++) {
-        while (!b->jobs[slot] && b->admitted < b->total) {
+        while (!b->jobs[slot] && has_line(b)) {
             TRY(parse_next(b, slot));
             struct job *j = b->jobs[slot];
             if (!j->done) TRY(job_start(j, b->engine, &b->context));
@@ -154,18 +113,20 @@ static void show_progress(const struct batch *b, int running) {
     double seconds = (double)(clock_us() - b->start_us) * 1e-6;
     int n = snprintf(tail, sizeof tail, "%d running, %.1f tok/s", running, (double)a->emitted / seconds);
     if (a->drafted > 0) snprintf(tail + n, sizeof tail - (size_t)n, ", %.2f accepted", acceptance_draft_rate(a));
-    progress_draw("batch", done, b->total, tail);
+    progress_draw("batch", done, b->results.total, tail);
 }
 
 static int run_lines(struct batch *b) {
+    struct results *r = &b->results;
     b->start_us = clock_us();
-    while (b->next < b->total && !signals_interrupted()) {
+    TRY(results_write_ready(r)); /* --resume may find all there is */
+    while (r->next < r->total && !signals_interrupted()) {
         int running;
         TRY(admit(b));
         TRY(engine_step(b->engine, &running));
         TRY(finish_jobs(b));
-        if (b->results[b->next].record.len > 0) progress_clear();
-        TRY(write_ready(b));
+        if (r->list[r->next].record.len > 0) progress_clear();
+        TRY(results_write_ready(r));
         show_progress(b, running);
     }
     return 0;
@@ -174,16 +135,11 @@ static int run_lines(struct batch *b) {
 /* --- start and end ----------------------------------------------------------------------------------------------- */
 
 static int read_lines(struct batch *b) {
-    const char *line;
-    size_t n;
     TRY(input_read(b->o->input, &b->input));
-    for (struct lines l = lines_of(&b->input); lines_next(&l, &line, &n);) b->total += !line_is_blank(line, n);
-    b->lines = lines_of(&b->input);
-    b->results = calloc((size_t)b->total + 1, sizeof *b->results);
+    TRY(results_create(&b->results, &b->input));
     b->jobs = calloc((size_t)b->o->batch, sizeof(struct job *));
     b->job_order = calloc((size_t)b->o->batch, sizeof *b->job_order);
-    if (!b->results || !b->jobs || !b->job_order) return err_set(ERR_MEMORY, "out of memory for %d lines", b->total);
-    say_missing(b);
+    if (!b->jobs || !b->job_order) return err_set(ERR_MEMORY, "out of memory for %d sequences", b->o->batch);
     return 0;
 }
 
@@ -196,13 +152,21 @@ static int load_template(struct batch *b) {
     return 0;
 }
 
+static int open_output(struct batch *b) {
+    struct output *output = &b->results.output;
+    TRY(output_open(output, b->o->output));
+    TRY(output_refuse_input(output, b->o->input));
+    TRY(output_refuse_models(output, &b->models));
+    return alpha_report_open(&b->report, b->o, &b->models, output);
+}
+
 static int start(struct batch *b) {
     TRY(models_resolve(&b->models, b->o));
-    TRY(output_open(&b->output, b->o->output));
-    TRY(output_refuse_input(&b->output, b->o->input));
-    TRY(output_refuse_models(&b->output, &b->models));
-    TRY(alpha_report_open(&b->report, b->o, &b->models, &b->output));
+    TRY(open_output(b));
     TRY(read_lines(b));
+    if (b->o->resume) TRY(results_resume(&b->results, b->o->output, false));
+    if (!b->o->resume && !b->o->force) TRY(output_refuse_existing(&b->results.output));
+    say_missing(b);
     TRY(engine_start(&b->engine, &b->models, b->o));
     TRY(load_template(b));
     struct engine_info info = engine_info(b->engine);
@@ -215,7 +179,7 @@ static int start(struct batch *b) {
                                           .think = b->o->think,
                                           .ignored = &b->ignored,
                                           .interrupt = &signals_interrupt};
-    return output_begin(&b->output);
+    return results_begin(&b->results, b->o->resume);
 }
 
 static int run(struct batch *b) {
@@ -227,24 +191,22 @@ static int run(struct batch *b) {
     if (rc == ERR_INTERRUPTED) rc = 0; /* as between two steps: records are missing */
     progress_clear();
     snprintf(sentence, sizeof sentence, "%s", err_message());
-    int written = b->is_broken ? 0 : write_finished(b);
+    int written = b->results.is_broken ? 0 : results_write_made(&b->results);
     signals_set_last_words(NULL, NULL);
     signals_set_consequence("%s", "");
     return rc == 0 ? written : err_set((enum err)rc, "%s", sentence);
 }
 
 static int finish(struct batch *b) {
-    TRY(output_close(&b->output));
+    TRY(output_close(&b->results.output));
     return alpha_report_write(&b->report, b->engine);
 }
 
 static void batch_free(struct batch *b) {
     for (int slot = 0; b->jobs && slot < b->o->batch; slot++) job_free(b->jobs[slot]);
-    for (int i = 0; b->results && i < b->total; i++) buf_free(&b->results[i].record);
     free(b->jobs);
     free(b->job_order);
-    free(b->results);
-    output_close(&b->output);
+    results_free(&b->results);
     alpha_report_close(&b->report);
     chat_template_free(b->chat_template);
     free(b->template_error);
@@ -263,18 +225,18 @@ static void say_ignored(const struct batch *b) {
 }
 
 int batch_main(const struct options *o) {
-    struct batch b = {.o = o, .output = OUTPUT_CLOSED, .report.file = OUTPUT_CLOSED};
+    struct batch b = {.o = o, .results.output = OUTPUT_CLOSED, .report.file = OUTPUT_CLOSED};
     int status = STATUS_OK;
     int rc = run(&b);
     if (rc == 0) rc = finish(&b);
     if (rc == 0) say_ignored(&b);
     if (rc != 0) {
         status = cli_fail(rc);
-    } else if (b.written < b.total) {
-        cli_error("interrupted: %d of %d records are missing", b.total - b.written, b.total);
+    } else if (b.results.written < b.results.total) {
+        cli_error("interrupted: %d of %d records are missing", b.results.total - b.results.written, b.results.total);
         status = signals_status();
     } else if (b.failed > 0) {
-        cli_error("%d of %d lines failed", b.failed, b.total);
+        cli_error("%d of %d lines failed", b.failed, b.results.total);
         status = STATUS_FAILED;
     }
     batch_free(&b);

@@ -27,9 +27,10 @@ struct request_context {
 struct chat_encoding request_encoding(const struct request_context *);
 
 struct request {
-    int line;    /* input line, from 1: the record's index */
-    char *id;    /* what the record echoes, JSON; NULL: absent */
-    char *error; /* NULL, or what is wrong, without "line n: " */
+    int line;      /* input line, from 1: the record's index */
+    uint64_t hash; /* line_hash of it */
+    char *id;      /* what the record echoes, JSON; NULL: absent */
+    char *error;   /* NULL, or what is wrong, without "line n: " */
     struct ids ids;
     struct buf *turns; /* [turn_count]: user turns; NULL: one answer to `ids` */
     int turn_count;
@@ -41,6 +42,8 @@ struct request {
     bool ignore_eos;
 };
 
+/* Whether a line is still the one that a record was made of (--resume): FNV-1a. */
+uint64_t line_hash(const char *line, size_t n);
 /* Parses line `number`. What is wrong with it is stored in `error`; ERR_INTERRUPTED alone is returned. */
 int request_parse(struct request *, const struct request_context *, int number, const char *line, size_t n);
 void request_free(struct request *);
@@ -54,6 +57,9 @@ struct answer {
     enum finish finish;
     struct acceptance stats;
 };
+
+/* What OpenAI's ids of a batch begin with. */
+#define OPENAI_ID "batch_req_"
 
 /* One record, a JSON object on one line. `answers` [count] are what the request gave before its error, if any. */
 void record_write(struct buf *out, const struct request *, const struct answer *answers, int count, bool has_text);

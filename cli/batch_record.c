@@ -85,6 +85,9 @@ void record_write(struct buf *out, const struct request *r, const struct answer 
     } else {
         buf_puts(out, ", \"finish_reason\": \"error\"");
     }
-    if (r->error) put_error(out, r);
+    if (r->error)
+        put_error(out, r);
+    else
+        buf_printf(out, ", \"line_hash\": \"%016llx\"", (unsigned long long)r->hash);
     buf_putc(out, '}');
 }

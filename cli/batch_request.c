@@ -260,8 +260,14 @@ static int parse_object(struct request *r, const cJSON *line, const struct reque
     return parse_prompts(r, line, c);
 }
 
+uint64_t line_hash(const char *line, size_t n) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n; i++) hash = (hash ^ (unsigned char)line[i]) * 0x100000001b3u;
+    return hash;
+}
+
 int request_parse(struct request *r, const struct request_context *c, int number, const char *line, size_t n) {
-    *r = (struct request){.line = number};
+    *r = (struct request){.line = number, .hash = line_hash(line, n)};
     cJSON *object;
     int rc = json_parse(&object, line, n);
     if (rc == 0) {

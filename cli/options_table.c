@@ -95,6 +95,13 @@ const struct option_row option_table[] = {
      ON_BATCH | ON_TOKENIZE | ON_BENCH, false},
     {"output", 'o', "FILE", OPTION_TEXT, AT(output), NULL, NULL, NULL, "-", "where to write; - for standard output",
      ON_BATCH | ON_TOKENIZE, false},
+    {"resume", 0, NULL, OPTION_FLAG, AT(resume), NULL, NULL, NULL, NULL,
+     "go on with an output file that an earlier run, with the same options, left unfinished: the records of lines that "
+     "are "
+     "still the same are kept, errors and all that is missing are done",
+     ON_BATCH, false},
+    {"force", 0, NULL, OPTION_FLAG, AT(force), NULL, NULL, NULL, NULL, "write over an output file that is not empty",
+     ON_BATCH, false},
     {"strict", 0, NULL, OPTION_FLAG, AT(strict), NULL, NULL, NULL, NULL,
      "refuse lines with fields that mean nothing, instead of naming these at the end", ON_BATCH, false},
     {"special", 0, NULL, OPTION_FLAG, AT(special), NULL, NULL, NULL, NULL,
