@@ -17,6 +17,7 @@ struct batch {
     struct chat_template *chat_template;
     char *template_error;
     struct request_context context;
+    struct record_style style;
     struct ignored_fields ignored;
     struct alpha_report report;
 
@@ -44,7 +45,7 @@ static void say_missing(const struct batch *b) {
 static void keep_record(struct batch *b, int slot) {
     struct job *j = b->jobs[slot];
     struct buf record = {0};
-    record_write(&record, &j->request, j->answers, j->count, b->context.tokenizer != NULL);
+    record_write(&record, &j->request, j->answers, j->count, &b->style);
     results_put(&b->results, b->job_order[slot], &record);
     say_missing(b);
     if (j->request.error) b->failed++;
@@ -164,7 +165,7 @@ static int start(struct batch *b) {
     TRY(models_resolve(&b->models, b->o));
     TRY(open_output(b));
     TRY(read_lines(b));
-    if (b->o->resume) TRY(results_resume(&b->results, b->o->output, false));
+    if (b->o->resume) TRY(results_resume(&b->results, b->o->output, b->o->format == FORMAT_SPEC_BENCH));
     if (!b->o->resume && !b->o->force) TRY(output_refuse_existing(&b->results.output));
     say_missing(b);
     TRY(engine_start(&b->engine, &b->models, b->o));
@@ -179,6 +180,10 @@ static int start(struct batch *b) {
                                           .think = b->o->think,
                                           .ignored = &b->ignored,
                                           .interrupt = &signals_interrupt};
+    b->style = (struct record_style){.has_text = b->context.tokenizer != NULL,
+                                     .details = b->o->details,
+                                     .spec_bench = b->o->format == FORMAT_SPEC_BENCH,
+                                     .model = b->o->target ? b->o->target : "embedded"};
     return results_begin(&b->results, b->o->resume);
 }
 

@@ -27,6 +27,7 @@ enum {
 };
 
 enum { STOPS_MAX = 64 };
+enum record_format { FORMAT_AUTO, FORMAT_SPEC_BENCH }; /* in the order of the table's words */
 
 struct options {
     enum command command;
@@ -67,7 +68,8 @@ struct options {
     const char *shape;                        /* bench, inspect: TARGET[,DRAFT]; NULL: not given */
     float simulate_alpha;                     /* bench; 0: the rule */
     int quiet, csv, special, tensors, strict; /* flags */
-    int resume, force;                        /* batch */
+    int resume, force, details;               /* batch */
+    int format;                               /* enum record_format */
     int show_memory, show_graphs;             /* inspect */
     int help, version, man;
 
