@@ -26,6 +26,7 @@ struct batch {
     int admitted; /* results that are made, or whose line is running */
     int failed;
     int64_t start_us, tokens;
+    double seconds; /* that the run took */
 
     struct job **jobs; /* [o->batch] running */
     int *job_order;    /* [o->batch] index of each job's result */
@@ -106,15 +107,45 @@ static int finish_jobs(struct batch *b) {
     return first ? err_set((enum err)first, "%s", sentence) : 0;
 }
 
-static void show_progress(const struct batch *b, int running) {
-    char tail[96];
-    int done = b->admitted;
-    for (int slot = 0; slot < b->o->batch; slot++) done -= b->jobs[slot] != NULL;
+static double seconds_since(int64_t start_us) {
+    return (double)(clock_us() - start_us + 1) * 1e-6; /* never 0 */
+}
+
+/* What is left takes as long as what this run has made, record for record. */
+static void put_eta(struct buf *out, double seconds, int made, int left) {
+    if (made == 0 || left == 0) return;
+    int64_t eta = (int64_t)(seconds * left / made + 0.5);
+    buf_printf(out, "eta %lld:%02d, ", (long long)(eta / 60), (int)(eta % 60));
+}
+
+static void show_progress(const struct batch *b) {
+    const struct results *r = &b->results;
     const struct acceptance *a = engine_stats(b->engine);
-    double seconds = (double)(clock_us() - b->start_us) * 1e-6;
-    int n = snprintf(tail, sizeof tail, "%d running, %.1f tok/s", running, (double)a->emitted / seconds);
-    if (a->drafted > 0) snprintf(tail + n, sizeof tail - (size_t)n, ", %.2f accepted", acceptance_draft_rate(a));
-    progress_draw("batch", done, b->results.total, tail);
+    double seconds = seconds_since(b->start_us);
+    struct buf tail = {0};
+    put_eta(&tail, seconds, r->made - r->kept, r->total - r->made);
+    buf_printf(&tail, "%.1f tok/s", (double)a->emitted / seconds);
+    if (a->drafted > 0) buf_printf(&tail, ", %.2f accepted", acceptance_draft_rate(a));
+    progress_draw("batch", r->made, r->total, buf_text(&tail));
+    buf_free(&tail);
+}
+
+/* The line at the end. A round is one pass of the target, which plain decoding needs for every token; what the draft costs is not
+ * in it. */
+static void say_done(const struct batch *b) {
+    const struct results *r = &b->results;
+    const struct acceptance *a = engine_stats(b->engine);
+    struct buf line = {0};
+    buf_printf(&line, "%d records", r->written);
+    if (r->kept > 0) buf_printf(&line, " (%d kept)", r->kept);
+    buf_printf(&line, ", %d failed, %lld tokens in %.1f s, %.1f tok/s", b->failed, (long long)b->tokens, b->seconds,
+               (double)b->tokens / b->seconds);
+    if (a->drafted > 0) {
+        double length = acceptance_mean_length(a);
+        buf_printf(&line, "; %.2f tokens a round, so at most %.2f times plain decoding", length, length);
+    }
+    cli_note("%s", buf_text(&line));
+    buf_free(&line);
 }
 
 static int run_lines(struct batch *b) {
@@ -128,7 +159,7 @@ static int run_lines(struct batch *b) {
         TRY(finish_jobs(b));
         if (r->list[r->next].record.len > 0) progress_clear();
         TRY(results_write_ready(r));
-        show_progress(b, running);
+        show_progress(b);
     }
     return 0;
 }
@@ -193,6 +224,7 @@ static int run(struct batch *b) {
     signals_set_last_words(write_last, b);
     signals_set(SIGNALS_FLAG);
     int rc = run_lines(b);
+    b->seconds = seconds_since(b->start_us);
     if (rc == ERR_INTERRUPTED) rc = 0; /* as between two steps: records are missing */
     progress_clear();
     snprintf(sentence, sizeof sentence, "%s", err_message());
@@ -234,6 +266,7 @@ int batch_main(const struct options *o) {
     int status = STATUS_OK;
     int rc = run(&b);
     if (rc == 0) rc = finish(&b);
+    if (rc == 0) say_done(&b);
     if (rc == 0) say_ignored(&b);
     if (rc != 0) {
         status = cli_fail(rc);

@@ -67,7 +67,7 @@ void openai_write(struct buf *out, const struct request *r, const struct answer 
     else
         put_body(out, r, answers, style);
     buf_puts(out, "}, \"error\": ");
-    if (failed) {
+    if (r->error) {
         buf_puts(out, "{\"code\": \"invalid_request\", \"message\": ");
         record_put_sentence(out, r);
         buf_puts(out, "}}");
