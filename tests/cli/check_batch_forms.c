@@ -253,7 +253,10 @@ static char *timeless(const struct buf *text, int i) {
     cJSON_Delete(r);
     for (int t = 0; t < 3; t++) {
         char *at = strstr(printed.data, times[t]);
-        if (at) memset(at, ' ', strlen(times[t]) + strspn(at + strlen(times[t]), "0123456789., "));
+        if (!at) continue;
+        const char *end = at + strlen(times[t]);
+        end += strspn(end, "0123456789., ");
+        memmove(at, end, strlen(end) + 1);
     }
     return printed.data;
 }
