@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -78,6 +79,19 @@ static void put_range(struct buf *text, int from, int to) {
     for (int i = from; i < to; i++) put(text, i);
 }
 
+/* Of the right line, but with another text. */
+static void put_spliced(struct buf *text, int i) {
+    static const char name[] = "\"text\": \"";
+    const char *at = strstr(line[i], name) + strlen(name);
+    buf_append(text, line[i], (size_t)(at - line[i]));
+    buf_putc(text, 'x');
+    buf_append(text, at, (size_t)(line[i] + length[i] - at));
+}
+
+static void put_error(struct buf *text) {
+    buf_puts(text, "{\"index\": 9, \"finish_reason\": \"error\", \"error\": \"line 9: out of memory\"}\n");
+}
+
 /* Outputs as an end of any kind may leave them. */
 static void leave(int how, struct buf *text) {
     put_range(text, 0, how < 5 ? 7 : 0);
@@ -91,12 +105,13 @@ static void leave(int how, struct buf *text) {
     case 2: /* killed while the gaps were filled */
         put(text, 9), put(text, 12), put(text, 7), buf_append(text, line[8], 20);
         break;
-    case 3: /* killed while it was put in order: the copy is whole */
-        put(text, 7), buf_append(text, line[8], 30), buf_append(text, line[12] + 40, (size_t)length[12] - 40);
+    case 3: /* killed while it was put in order, and two records became one: the copy is whole */
+        put(text, 7), put_spliced(text, 9), buf_append(text, line[8], 30),
+            buf_append(text, line[12] + 40, (size_t)length[12] - 40);
         put(text, 8), put_range(text, 7, 13);
         break;
     case 4: /* the lines of an error, and of an input with more lines */
-        buf_puts(text, "{\"index\": 9, \"finish_reason\": \"error\", \"error\": \"line 9: out of memory\"}\n");
+        put_error(text);
         put_range(text, 8, LINES);
         buf_puts(text, "{\"index\": 99, \"finish_reason\": \"stop\", \"line_hash\": \"0123456789abcdef\"}\n");
         break;
@@ -104,6 +119,10 @@ static void leave(int how, struct buf *text) {
         buf_append(text, line[0], 5);
         break;
     case 6: /* an empty file */
+        break;
+    case 7: /* only errors behind what is in order */
+        put_range(text, 0, 3);
+        put_error(text);
         break;
     default: /* all there */
         put_range(text, 0, LINES);
@@ -123,6 +142,33 @@ START_TEST(whatever_an_end_leaves_a_resumed_run_makes_the_bytes_of_a_whole_one)
     program_expect_error(&p, 1, "1 of 24 lines failed");
     expect_output(&whole);
     buf_free(&left);
+}
+END_TEST
+
+START_TEST(a_full_disk_while_records_are_put_in_order_loses_none)
+{
+    struct buf left = {0}, held = {0};
+    struct rlimit limit, before;
+    set_up();
+    write_input(LINES, 5, -1);
+    run_whole(BATCH("--seed", "3"));
+    put_range(&left, 1, LINES);
+    text_to_file(out, buf_text(&left));
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = before;
+    limit.rlim_cur = whole.len + (size_t)length[LINES - 2] + 50; /* the error, again, but no copy */
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    run(BATCH("--seed", "3", "--resume"));
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    program_expect_error(&p, 1, "out: cannot write");
+    text_of_file(out, &held);
+    ck_assert_int_eq(strncmp(buf_text(&held), buf_text(&left), left.len), 0);
+    ck_assert_int_eq(memcmp(buf_text(&held) + left.len, line[0], (size_t)length[0]), 0);
+    run(BATCH("--seed", "3", "--resume"));
+    program_expect_error(&p, 1, "1 of 24 lines failed");
+    expect_output(&whole);
+    buf_free(&left);
+    buf_free(&held);
 }
 END_TEST
 
@@ -249,7 +295,8 @@ END_TEST
 Suite *check_batch_resume(void) {
     Suite *suite = suite_create("batch resume");
     TCase *found = tcase_create("found");
-    tcase_add_loop_test(found, whatever_an_end_leaves_a_resumed_run_makes_the_bytes_of_a_whole_one, 0, 8);
+    tcase_add_loop_test(found, whatever_an_end_leaves_a_resumed_run_makes_the_bytes_of_a_whole_one, 0, 9);
+    tcase_add_test(found, a_full_disk_while_records_are_put_in_order_loses_none);
     tcase_add_test(found, kept_records_are_not_made_again_and_edited_lines_are);
     tcase_add_test(found, lines_that_failed_are_tried_again);
     suite_add_tcase(suite, found);
