@@ -242,6 +242,24 @@ START_TEST(details_are_the_time_and_the_tokens_of_each_round)
 }
 END_TEST
 
+START_TEST(tokens_past_a_stop_string_are_of_no_round)
+{
+    static const char *const stops[] = {"a t", "im", ", t", "ere", "as a", "ttle"};
+    struct buf input = {0};
+    for (int i = 0; i < 6; i++)
+        buf_printf(&input, "{\"prompt\": \"Once upon\", \"temperature\": 0, \"stop\": \"%s\"}\n", stops[i]);
+    run(buf_text(&input), ARGUMENTS("batch", "-n", "24", "--k", "7", "--details"));
+    program_expect_status(&p, 0);
+    for (int i = 0; i < 6; i++) {
+        cJSON *r = json_line(&p.out, i);
+        ck_assert_double_eq(sum(get(r, "accept_lengths")), get_number(r, "completion_tokens"));
+        if (i < 4) ck_assert_str_eq(get_string(r, "finish_reason"), "stop");
+        cJSON_Delete(r);
+    }
+    buf_free(&input);
+}
+END_TEST
+
 /* --- resuming ------------------------------------------------------------------------------------------------- */
 
 /* Without what time makes of it. */
@@ -342,6 +360,7 @@ Suite *check_batch_forms(void) {
     TCase *others = tcase_create("others");
     tcase_add_test(others, spec_bench_gets_the_fields_that_its_scripts_read);
     tcase_add_test(others, details_are_the_time_and_the_tokens_of_each_round);
+    tcase_add_test(others, tokens_past_a_stop_string_are_of_no_round);
     tcase_add_loop_test(others, every_form_can_be_resumed, 0, 2);
     tcase_add_test(others, a_terminal_sees_progress_and_a_line_at_the_end);
     suite_add_tcase(suite, others);

@@ -199,13 +199,16 @@ START_TEST(lines_that_failed_are_tried_again)
 {
     struct buf held = {0};
     set_up();
-    text_to_file(in, "{\"prompt_ids\": [5, 6, 7, 8, 9, 10]}\n{\"prompt_ids\": [5]}\n");
+    text_to_file(in, "{\"prompt_ids\": [5, 6, 7, 8, 9, 10]}\n{\"prompt_ids\": [5]}\n"
+                     "{\"custom_id\": \"a\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
+                     "\"body\": {\"prompt\": [5, 6, 7, 8, 9, 10]}}\n");
     run(BATCH("--ctx", "4", "-n", "1"));
-    program_expect_error(&p, 1, "1 of 2 lines failed");
+    program_expect_error(&p, 1, "2 of 3 lines failed");
     run(BATCH("--ctx", "16", "-n", "1", "--resume"));
     program_expect_status(&p, 0);
     text_of_file(out, &held);
-    ck_assert_int_eq(count_lines(&held), 2);
+    ck_assert_int_eq(count_lines(&held), 3);
+    ck_assert_ptr_nonnull(strstr(buf_text(&held), "\"status_code\": 200"));
     buf_free(&held);
 }
 END_TEST
