@@ -235,7 +235,7 @@ static void end_by(int signal_number, const char *const *arguments) {
 START_TEST(a_run_that_is_ended_again_and_again_ends_as_one_that_was_not)
 {
     set_up();
-    write_input(200, 60, -1);
+    write_input(200, 30, -1);
     run_whole(BATCH("--seed", "3"));
     remove(out);
     end_by(SIGINT, BATCH("--seed", "3"));
