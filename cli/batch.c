@@ -7,12 +7,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cli/batch_job.h"
+#include "cli/batch_results.h"
 #include "cli/cli.h"
-#include "cli/io.h"
-
-struct result {
-    struct buf record; /* empty until it is made, and again after it is written */
-};
 
 struct batch {
     const struct options *o;
@@ -21,19 +17,16 @@ struct batch {
     struct chat_template *chat_template;
     char *template_error;
     struct request_context context;
+    struct record_style style;
     struct ignored_fields ignored;
     struct alpha_report report;
 
     struct buf input;
-    struct lines lines;
-    struct output output;
-    bool is_broken;               /* the output failed: nothing more goes there */
-    struct result *results;       /* [total], in input order */
-    int total, admitted, written; /* lines that are not blank */
-    int finished;                 /* records made, written or not */
-    int next;                     /* the record whose turn it is */
+    struct results results;
+    int admitted; /* results that are made, or whose line is running */
     int failed;
     int64_t start_us, tokens;
+    double seconds; /* that the run took */
 
     struct job **jobs; /* [o->batch] running */
     int *job_order;    /* [o->batch] index of each job's result */
@@ -41,51 +34,20 @@ struct batch {
 
 /* --- records ------------------------------------------------------------------------------------------------ */
 
-/* Between hold and release a sudden end sees the record as written or as not. */
-static int write_result(struct batch *b, struct result *r) {
-    signals_hold();
-    int rc = output_line(&b->output, r->record.data, r->record.len);
-    if (rc != 0) b->is_broken = true;
-    buf_free(&r->record);
-    b->written += rc == 0;
-    signals_release();
-    return rc;
-}
-
-/* Writes the records whose turn has come. */
-static int write_ready(struct batch *b) {
-    for (; b->next < b->total && b->results[b->next].record.len > 0; b->next++)
-        TRY(write_result(b, &b->results[b->next]));
-    return 0;
-}
-
-/* At an early end: what is finished, in order. */
-static int write_finished(struct batch *b) {
-    for (int i = b->next; i < b->total; i++)
-        if (b->results[i].record.len > 0) TRY(write_result(b, &b->results[i]));
-    return 0;
-}
-
-/* The same at a sudden end (signals_set_last_words). */
+/* At a sudden end (signals_set_last_words). */
 static void write_last(void *user) {
-    struct batch *b = user;
-    for (int i = b->next; i < b->total && !b->is_broken; i++)
-        if (b->results[i].record.len > 0)
-            output_line_last(&b->output, b->results[i].record.data, b->results[i].record.len);
+    results_write_last(&((struct batch *)user)->results);
 }
 
 static void say_missing(const struct batch *b) {
-    signals_set_consequence(": %d of %d records are missing", b->total - b->finished, b->total);
+    signals_set_consequence(": %d of %d records are missing", b->results.total - b->results.made, b->results.total);
 }
 
 static void keep_record(struct batch *b, int slot) {
     struct job *j = b->jobs[slot];
     struct buf record = {0};
-    record_write(&record, &j->request, j->answers, j->count, b->context.tokenizer != NULL);
-    signals_hold();
-    b->results[b->job_order[slot]].record = record;
-    b->finished++;
-    signals_release();
+    record_write(&record, &j->request, j->answers, j->count, &b->style);
+    results_put(&b->results, b->job_order[slot], &record);
     say_missing(b);
     if (j->request.error) b->failed++;
     for (int i = 0; i < j->count; i++) b->tokens += (int64_t)j->answers[i].ids.len;
@@ -95,21 +57,14 @@ static void keep_record(struct batch *b, int slot) {
 
 /* --- lines to jobs -------------------------------------------------------------------------------------------- */
 
-static void next_line(struct batch *b, const char **line, size_t *n) {
-    do lines_next(&b->lines, line, n);
-    while (line_is_blank(*line, *n));
-}
-
 static int parse_next(struct batch *b, int slot) {
     struct request request;
-    const char *line;
-    size_t n;
-    next_line(b, &line, &n);
-    int rc = request_parse(&request, &b->context, b->lines.number, line, n);
+    const struct result *result = &b->results.list[b->admitted];
+    int rc = request_parse(&request, &b->context, result->number, result->line, result->len);
     struct job *j = rc == 0 ? job_create(&request) : NULL;
     if (!j) {
         request_free(&request);
-        return rc != 0 ? rc : err_set(ERR_MEMORY, "out of memory for line %d", b->lines.number);
+        return rc != 0 ? rc : err_set(ERR_MEMORY, "out of memory for line %d", result->number);
     }
     j->done = request.error != NULL;
     b->jobs[slot] = j;
@@ -117,10 +72,16 @@ static int parse_next(struct batch *b, int slot) {
     return 0;
 }
 
+static bool has_line(struct batch *b) {
+    const struct results *r = &b->results;
+    while (b->admitted < r->total && r->list[b->admitted].kept) b->admitted++;
+    return b->admitted < r->total;
+}
+
 /* Fills free slots with lines, in order. */
 static int admit(struct batch *b) {
     for (int slot = 0; slot < b->o->batch; slot++) {
-        while (!b->jobs[slot] && b->admitted < b->total) {
+        while (!b->jobs[slot] && has_line(b)) {
             TRY(parse_next(b, slot));
             struct job *j = b->jobs[slot];
             if (!j->done) TRY(job_start(j, b->engine, &b->context));
@@ -146,27 +107,59 @@ static int finish_jobs(struct batch *b) {
     return first ? err_set((enum err)first, "%s", sentence) : 0;
 }
 
-static void show_progress(const struct batch *b, int running) {
-    char tail[96];
-    int done = b->admitted;
-    for (int slot = 0; slot < b->o->batch; slot++) done -= b->jobs[slot] != NULL;
+static double seconds_since(int64_t start_us) {
+    return (double)(clock_us() - start_us + 1) * 1e-6; /* never 0 */
+}
+
+/* What is left takes as long as what this run has made, record for record. */
+static void put_eta(struct buf *out, double seconds, int made, int left) {
+    if (made == 0 || left == 0) return;
+    int64_t eta = (int64_t)(seconds * left / made + 0.5);
+    buf_printf(out, "eta %lld:%02d, ", (long long)(eta / 60), (int)(eta % 60));
+}
+
+static void show_progress(const struct batch *b) {
+    const struct results *r = &b->results;
     const struct acceptance *a = engine_stats(b->engine);
-    double seconds = (double)(clock_us() - b->start_us) * 1e-6;
-    int n = snprintf(tail, sizeof tail, "%d running, %.1f tok/s", running, (double)a->emitted / seconds);
-    if (a->drafted > 0) snprintf(tail + n, sizeof tail - (size_t)n, ", %.2f accepted", acceptance_draft_rate(a));
-    progress_draw("batch", done, b->total, tail);
+    double seconds = seconds_since(b->start_us);
+    struct buf tail = {0};
+    put_eta(&tail, seconds, r->made - r->kept, r->total - r->made);
+    buf_printf(&tail, "%.1f tok/s", (double)a->emitted / seconds);
+    if (a->drafted > 0) buf_printf(&tail, ", %.2f accepted", acceptance_draft_rate(a));
+    progress_draw("batch", r->made, r->total, buf_text(&tail));
+    buf_free(&tail);
+}
+
+/* The line at the end. A round is one pass of the target, which plain decoding needs for every token; what the draft costs is not
+ * in it. */
+static void say_done(const struct batch *b) {
+    const struct results *r = &b->results;
+    const struct acceptance *a = engine_stats(b->engine);
+    struct buf line = {0};
+    buf_printf(&line, "%d records", r->written);
+    if (r->kept > 0) buf_printf(&line, " (%d kept)", r->kept);
+    buf_printf(&line, ", %d failed, %lld tokens in %.1f s, %.1f tok/s", b->failed, (long long)b->tokens, b->seconds,
+               (double)b->tokens / b->seconds);
+    if (a->drafted > 0) {
+        double length = acceptance_mean_length(a);
+        buf_printf(&line, "; %.2f tokens a round, so at most %.2f times plain decoding", length, length);
+    }
+    cli_note("%s", buf_text(&line));
+    buf_free(&line);
 }
 
 static int run_lines(struct batch *b) {
+    struct results *r = &b->results;
     b->start_us = clock_us();
-    while (b->next < b->total && !signals_interrupted()) {
+    TRY(results_write_ready(r)); /* --resume may find all there is */
+    while (r->next < r->total && !signals_interrupted()) {
         int running;
         TRY(admit(b));
         TRY(engine_step(b->engine, &running));
         TRY(finish_jobs(b));
-        if (b->results[b->next].record.len > 0) progress_clear();
-        TRY(write_ready(b));
-        show_progress(b, running);
+        if (r->list[r->next].record.len > 0) progress_clear();
+        TRY(results_write_ready(r));
+        show_progress(b);
     }
     return 0;
 }
@@ -174,16 +167,11 @@ static int run_lines(struct batch *b) {
 /* --- start and end ----------------------------------------------------------------------------------------------- */
 
 static int read_lines(struct batch *b) {
-    const char *line;
-    size_t n;
     TRY(input_read(b->o->input, &b->input));
-    for (struct lines l = lines_of(&b->input); lines_next(&l, &line, &n);) b->total += !line_is_blank(line, n);
-    b->lines = lines_of(&b->input);
-    b->results = calloc((size_t)b->total + 1, sizeof *b->results);
+    TRY(results_create(&b->results, &b->input));
     b->jobs = calloc((size_t)b->o->batch, sizeof(struct job *));
     b->job_order = calloc((size_t)b->o->batch, sizeof *b->job_order);
-    if (!b->results || !b->jobs || !b->job_order) return err_set(ERR_MEMORY, "out of memory for %d lines", b->total);
-    say_missing(b);
+    if (!b->jobs || !b->job_order) return err_set(ERR_MEMORY, "out of memory for %d sequences", b->o->batch);
     return 0;
 }
 
@@ -199,13 +187,21 @@ static int load_template(struct batch *b) {
     return 0;
 }
 
+static int open_output(struct batch *b) {
+    struct output *output = &b->results.output;
+    TRY(output_open(output, b->o->output));
+    TRY(output_refuse_input(output, b->o->input));
+    TRY(output_refuse_models(output, &b->models));
+    return alpha_report_open(&b->report, b->o, &b->models, output);
+}
+
 static int start(struct batch *b) {
     TRY(models_resolve(&b->models, b->o));
-    TRY(output_open(&b->output, b->o->output));
-    TRY(output_refuse_input(&b->output, b->o->input));
-    TRY(output_refuse_models(&b->output, &b->models));
-    TRY(alpha_report_open(&b->report, b->o, &b->models, &b->output));
+    TRY(open_output(b));
     TRY(read_lines(b));
+    if (b->o->resume) TRY(results_resume(&b->results, b->o->output, b->o->format == FORMAT_SPEC_BENCH));
+    if (!b->o->resume && !b->o->force) TRY(output_refuse_existing(&b->results.output));
+    say_missing(b);
     TRY(engine_start(&b->engine, &b->models, b->o));
     TRY(load_template(b));
     struct engine_info info = engine_info(b->engine);
@@ -218,7 +214,11 @@ static int start(struct batch *b) {
                                           .think = b->o->think,
                                           .ignored = &b->ignored,
                                           .interrupt = &signals_interrupt};
-    return output_begin(&b->output);
+    b->style = (struct record_style){.has_text = b->context.tokenizer != NULL,
+                                     .details = b->o->details,
+                                     .spec_bench = b->o->format == FORMAT_SPEC_BENCH,
+                                     .model = b->o->target ? b->o->target : "embedded"};
+    return results_begin(&b->results, b->o->resume);
 }
 
 static int run(struct batch *b) {
@@ -227,27 +227,26 @@ static int run(struct batch *b) {
     signals_set_last_words(write_last, b);
     signals_set(SIGNALS_FLAG);
     int rc = run_lines(b);
+    b->seconds = seconds_since(b->start_us);
     if (rc == ERR_INTERRUPTED) rc = 0; /* as between two steps: records are missing */
     progress_clear();
     snprintf(sentence, sizeof sentence, "%s", err_message());
-    int written = b->is_broken ? 0 : write_finished(b);
+    int written = b->results.is_broken ? 0 : results_write_made(&b->results);
     signals_set_last_words(NULL, NULL);
     signals_set_consequence("%s", "");
     return rc == 0 ? written : err_set((enum err)rc, "%s", sentence);
 }
 
 static int finish(struct batch *b) {
-    TRY(output_close(&b->output));
+    TRY(output_close(&b->results.output));
     return alpha_report_write(&b->report, b->engine);
 }
 
 static void batch_free(struct batch *b) {
     for (int slot = 0; b->jobs && slot < b->o->batch; slot++) job_free(b->jobs[slot]);
-    for (int i = 0; b->results && i < b->total; i++) buf_free(&b->results[i].record);
     free(b->jobs);
     free(b->job_order);
-    free(b->results);
-    output_close(&b->output);
+    results_free(&b->results);
     alpha_report_close(&b->report);
     chat_template_free(b->chat_template);
     free(b->template_error);
@@ -266,18 +265,19 @@ static void say_ignored(const struct batch *b) {
 }
 
 int batch_main(const struct options *o) {
-    struct batch b = {.o = o, .output = OUTPUT_CLOSED, .report.file = OUTPUT_CLOSED};
+    struct batch b = {.o = o, .results.output = OUTPUT_CLOSED, .report.file = OUTPUT_CLOSED};
     int status = STATUS_OK;
     int rc = run(&b);
     if (rc == 0) rc = finish(&b);
+    if (rc == 0) say_done(&b);
     if (rc == 0) say_ignored(&b);
     if (rc != 0) {
         status = cli_fail(rc);
-    } else if (b.written < b.total) {
-        cli_error("interrupted: %d of %d records are missing", b.total - b.written, b.total);
+    } else if (b.results.written < b.results.total) {
+        cli_error("interrupted: %d of %d records are missing", b.results.total - b.results.written, b.results.total);
         status = signals_status();
     } else if (b.failed > 0) {
-        cli_error("%d of %d lines failed", b.failed, b.total);
+        cli_error("%d of %d lines failed", b.failed, b.results.total);
         status = STATUS_FAILED;
     }
     batch_free(&b);

@@ -5,11 +5,20 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/json.h"
 #include "base/memory.h"
 
 static const char *const known[] = {
-    "prompt", "messages", "turns", "prompt_ids", "max_tokens", "max_completion_tokens", "temperature", "top_k", "top_p",
-    "min_p",  "seed",     "stop",  "ignore_eos", "id",         "question_id",           "task_id",
+    "prompt", "messages", "turns", "prompt_ids", "max_tokens", "max_completion_tokens", "temperature", "top_k",
+    "top_p",  "min_p",    "seed",  "stop",       "ignore_eos",
+};
+static const char *const ids[] = {"id", "question_id", "task_id"};
+
+/* What a line has beside these, and a body: of an account, without a meaning for the text. */
+static const char *const of_question[] = {"category"};
+static const char *const of_envelope[] = {"custom_id", "method", "url", "body"};
+static const char *const of_body[] = {
+    "model", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "stream_options",
 };
 
 /* Other words for known ones. */
@@ -44,6 +53,7 @@ static const struct {
 /* Options of other engines: sampling, constraints, adapters, what is to be returned. */
 static const char *const refused[] = {
     "n",
+    "stream",
     "best_of",
     "num_return_sequences",
     "use_beam_search",
@@ -123,6 +133,39 @@ static const char *const refused[] = {
     "image_url",
     "multi_modal_data",
 };
+
+/* Values of these that ask for nothing, as json_print writes them. */
+static const struct {
+    const char *name, *value;
+} neutral[] = {
+    {"n", "1"},
+    {"stream", "false"},
+    {"best_of", "1"},
+    {"num_return_sequences", "1"},
+    {"use_beam_search", "false"},
+    {"num_beams", "1"},
+    {"length_penalty", "1"},
+    {"early_stopping", "false"},
+    {"repetition_penalty", "1"},
+    {"repeat_penalty", "1"},
+    {"presence_penalty", "0"},
+    {"frequency_penalty", "0"},
+    {"no_repeat_ngram_size", "0"},
+    {"typical_p", "1"},
+    {"min_tokens", "0"},
+    {"min_new_tokens", "0"},
+    {"min_length", "0"},
+    {"include_stop_str_in_output", "false"},
+    {"skip_special_tokens", "true"},
+    {"logprobs", "false"},
+    {"top_logprobs", "0"},
+    {"echo", "false"},
+    {"suffix", "\"\""},
+    {"response_format", "{\"type\": \"text\"}"},
+    {"tool_choice", "\"none\""},
+    {"add_generation_prompt", "true"},
+    {"continue_final_message", "false"},
+};
 #define COUNT(list) ((int)(sizeof(list) / sizeof *(list)))
 
 /* Names of data sets that look like fields and are none. */
@@ -185,6 +228,8 @@ static const char *find_meant(const char *name) {
     if (is_among(name, innocent, COUNT(innocent))) return NULL;
     for (int i = 0; i < COUNT(known); i++)
         if (is_near(name, known[i])) return known[i];
+    for (int i = 0; i < COUNT(ids); i++)
+        if (is_near(name, ids[i])) return ids[i];
     return NULL;
 }
 
@@ -196,23 +241,60 @@ static void add_ignored(struct ignored_fields *ignored, const char *name) {
     if (!ignored->more) ignored->names[ignored->count++] = memory_copy_text(name);
 }
 
-static int check_name(const char *name, bool strict, struct ignored_fields *ignored) {
-    if (is_among(name, known, COUNT(known))) return 0;
+static bool is_neutral(const cJSON *member) {
+    bool found = false;
+    for (int i = 0; i < COUNT(neutral) && !found; i++) {
+        if (strcmp(member->string, neutral[i].name) != 0) continue;
+        struct buf value = {0};
+        json_print(member, &value);
+        found = strcmp(buf_text(&value), neutral[i].value) == 0;
+        buf_free(&value);
+    }
+    return found;
+}
+
+static bool is_known(const char *name, enum fields_of of) {
+    switch (of) {
+    case FIELDS_OF_LINE:
+        break;
+    case FIELDS_OF_QUESTION:
+        if (is_among(name, of_question, COUNT(of_question))) return true;
+        break;
+    case FIELDS_OF_ENVELOPE:
+        return is_among(name, of_envelope, COUNT(of_envelope)) || is_among(name, ids, COUNT(ids));
+    case FIELDS_OF_BODY:
+        if (is_among(name, of_body, COUNT(of_body))) return true;
+        break;
+    }
+    return is_among(name, known, COUNT(known)) || is_among(name, ids, COUNT(ids));
+}
+
+/* A name that would have meant something. */
+static int check_name(const char *name) {
     if (is_among(name, refused, COUNT(refused))) return err_set(ERR_UNSUPPORTED, "'%s' is not supported", name);
     for (int i = 0; i < COUNT(of_run); i++)
         if (strcmp(name, of_run[i].name) == 0)
             return err_set(ERR_FORMAT, "'%s' is no field of a line, but an option of the run (%s)", name,
                            of_run[i].option);
     const char *meant = find_meant(name);
-    if (meant) return err_set(ERR_FORMAT, "'%s' is no field of a line: is '%s' meant?", name, meant);
+    return meant ? err_set(ERR_FORMAT, "'%s' is no field of a line: is '%s' meant?", name, meant) : 0;
+}
+
+static int check_member(const cJSON *member, enum fields_of of, bool strict, struct ignored_fields *ignored) {
+    const char *name = member->string;
+    if (cJSON_IsNull(member) || is_known(name, of) || is_neutral(member)) return 0;
+    if (of != FIELDS_OF_ENVELOPE)
+        TRY(check_name(name));
+    else if (is_among(name, known, COUNT(known)) || is_among(name, refused, COUNT(refused)))
+        return err_set(ERR_FORMAT, "'%s' belongs into 'body'", name);
     if (strict) return err_set(ERR_FORMAT, "'%s' is no field of a line (--strict)", name);
     add_ignored(ignored, name);
     return 0;
 }
 
-int fields_check(const cJSON *line, bool strict, struct ignored_fields *ignored) {
-    for (const cJSON *member = line->child; member; member = member->next)
-        if (!cJSON_IsNull(member)) TRY(check_name(member->string, strict, ignored));
+int fields_check(const cJSON *object, enum fields_of of, bool strict, struct ignored_fields *ignored) {
+    for (const cJSON *member = object->child; member; member = member->next)
+        TRY(check_member(member, of, strict, ignored));
     return 0;
 }
 

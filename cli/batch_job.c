@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 
 struct job *job_create(const struct request *request) {
@@ -34,6 +35,7 @@ void job_free(struct job *j) {
     for (int i = 0; i < slots; i++) {
         buf_free(&j->answers[i].text);
         ids_free(&j->answers[i].ids);
+        ids_free(&j->answers[i].lengths);
     }
     free(j->answers);
     request_free(&j->request);
@@ -91,6 +93,8 @@ static void take_tokens(void *user, struct token_block *block) {
     struct answer *a = &j->answers[j->count];
     int n = block->count - (block->ended ? 1 : 0);
     a->finish = block->finish;
+    a->wall_us = clock_us() - j->start_us;
+    ids_push(&a->lengths, block->count);
     for (int i = 0; i < n && j->rc == 0; i++) {
         bool stopped = false;
         ids_push(&a->ids, block->tokens[i]);
@@ -98,7 +102,7 @@ static void take_tokens(void *user, struct token_block *block) {
         if (!stopped) continue;
         a->finish = FINISH_STOP;
         j->was_cut = true;
-        block->keep = i + 1;
+        block->keep = a->lengths.data[a->lengths.len - 1] = i + 1;
         block->stop = true;
         return;
     }
@@ -132,6 +136,7 @@ static int start_answer(struct job *j, const struct request_context *c) {
                            .user = j};
     if (c->tokenizer) TRY(create_text(j, c->tokenizer));
     engine_reset_sequence_stats(j->sequence);
+    j->start_us = clock_us();
     if (r->turns) {
         const struct buf *turn = &r->turns[j->count];
         int rc = conversation_ask(j->conversation, buf_text(turn), turn->len, &g, NULL);

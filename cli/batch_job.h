@@ -14,9 +14,10 @@ struct job {
     struct text_stream *text;          /* of the answer that is being made; NULL without a tokenizer */
     struct answer *answers;            /* [count] finished ones, then the one being made */
     int count;
-    bool was_cut; /* the last answer did not end with an end id */
-    bool done;    /* the record can be written */
-    int rc;       /* an error inside the engine's callback */
+    int64_t start_us; /* the question of that one was asked */
+    bool was_cut;     /* the last answer did not end with an end id */
+    bool done;        /* the record can be written */
+    int rc;           /* an error inside the engine's callback */
 };
 
 struct job *job_create(const struct request *); /* takes what the request owns; NULL: out of memory */

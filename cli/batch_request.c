@@ -17,6 +17,8 @@ void request_fail(struct request *r, const char *sentence) {
 void request_free(struct request *r) {
     free(r->id);
     free(r->error);
+    free(r->model);
+    free(r->category);
     ids_free(&r->ids);
     for (int i = 0; i < r->turn_count; i++) buf_free(&r->turns[i]);
     for (int i = 0; i < r->stop_count; i++) buf_free(&r->stops[i]);
@@ -117,7 +119,7 @@ static int need_tokenizer(const struct request_context *c, const char *field) {
     return err_set(ERR_FORMAT, "'%s' needs a tokenizer.json, which the target lacks; prompt_ids work without", field);
 }
 
-static int parse_prompt(struct request *r, const cJSON *item, const struct request_context *c) {
+static int parse_text(struct request *r, const cJSON *item, const struct request_context *c) {
     struct buf text = {0};
     struct encode_options options = {.special = true, .interrupt = c->interrupt};
     TRY(need_tokenizer(c, "prompt"));
@@ -127,18 +129,31 @@ static int parse_prompt(struct request *r, const cJSON *item, const struct reque
     return rc;
 }
 
-static int parse_prompt_ids(struct request *r, const cJSON *item, const struct request_context *c) {
+static int parse_ids(struct request *r, const cJSON *item, const char *name, const struct request_context *c) {
     const cJSON *entry;
     int64_t id;
-    if (!cJSON_IsArray(item)) return err_set(ERR_FORMAT, "'prompt_ids' must be a list of token ids");
+    if (!cJSON_IsArray(item)) return err_set(ERR_FORMAT, "'%s' must be a list of token ids", name);
     cJSON_ArrayForEach(entry, item) {
-        if (!json_int(entry, &id)) return err_set(ERR_FORMAT, "'prompt_ids' must be a list of whole numbers");
+        if (!json_int(entry, &id)) return err_set(ERR_FORMAT, "'%s' must be a list of whole numbers", name);
         if (id < 0 || id >= c->vocab)
-            return err_set(ERR_FORMAT, "token id %lld at index %zu of 'prompt_ids' lies outside the vocabulary of %d",
-                           (long long)id, r->ids.len, c->vocab);
+            return err_set(ERR_FORMAT, "token id %lld at index %zu of '%s' lies outside the vocabulary of %d",
+                           (long long)id, r->ids.len, name, c->vocab);
         ids_push(&r->ids, (int32_t)id);
     }
     return 0;
+}
+
+/* OpenAI's may be a list too: of ids, or of one string. */
+static int parse_prompt(struct request *r, const cJSON *item, const struct request_context *c) {
+    if (r->form != FORM_COMPLETION || !cJSON_IsArray(item)) return parse_text(r, item, c);
+    const cJSON *first = cJSON_GetArrayItem(item, 0);
+    if (!first || cJSON_IsNumber(first)) return parse_ids(r, item, "prompt", c);
+    if (cJSON_GetArraySize(item) > 1) return err_set(ERR_UNSUPPORTED, "several prompts in a line are not supported");
+    return parse_text(r, first, c);
+}
+
+static int parse_prompt_ids(struct request *r, const cJSON *item, const struct request_context *c) {
+    return parse_ids(r, item, "prompt_ids", c);
 }
 
 struct chat_encoding request_encoding(const struct request_context *c) {
@@ -149,19 +164,41 @@ struct chat_encoding request_encoding(const struct request_context *c) {
                                   .interrupt = c->interrupt};
 }
 
-static int parse_message(const cJSON *item, int index, struct chat_message *m, struct buf *content) {
+/* Parts of text, one a line: as vLLM and llama.cpp join them. */
+static int parse_parts(const cJSON *list, int message, struct buf *content) {
+    const cJSON *part;
+    int i = 0;
+    cJSON_ArrayForEach(part, list) {
+        const cJSON *type = json_get(part, "type");
+        if (i++ > 0) buf_putc(content, '\n');
+        if (!cJSON_IsString(type))
+            return err_set(ERR_FORMAT, "message %d: part %d must be an object with a 'type'", message, i);
+        if (strcmp(type->valuestring, "text") != 0)
+            return err_set(ERR_UNSUPPORTED, "message %d: parts of type '%s' are not supported, expected text", message,
+                           type->valuestring);
+        if (!json_string(json_get(part, "text"), content))
+            return err_set(ERR_FORMAT, "message %d: part %d must have the string 'text'", message, i);
+    }
+    return 0;
+}
+
+static int parse_message(const cJSON *item, int number, struct chat_message *m, struct buf *content) {
     static const char *const roles[] = {"system", "user", "assistant"};
     struct buf role = {0};
-    bool ok = json_string(json_get(item, "role"), &role) && json_string(json_get(item, "content"), content);
+    const cJSON *given = json_get(item, "content");
+    bool is_list = cJSON_IsArray(given);
+    bool ok = json_string(json_get(item, "role"), &role) && (is_list || json_string(given, content));
     m->role = NULL;
     for (int i = 0; ok && i < 3; i++)
         if (strcmp(buf_text(&role), roles[i]) == 0) m->role = roles[i];
     int rc = 0;
     if (!ok)
-        rc = err_set(ERR_FORMAT, "message %d must be an object with the strings 'role' and 'content'", index + 1);
+        rc = err_set(ERR_FORMAT, "message %d must be an object with the strings 'role' and 'content'", number);
     else if (!m->role)
-        rc = err_set(ERR_FORMAT, "message %d has the role '%s', expected system, user or assistant", index + 1,
+        rc = err_set(ERR_FORMAT, "message %d has the role '%s', expected system, user or assistant", number,
                      buf_text(&role));
+    else if (is_list)
+        rc = parse_parts(given, number, content);
     m->content = buf_text(content);
     m->len = content->len;
     buf_free(&role);
@@ -173,7 +210,7 @@ static int encode_messages(struct request *r, const cJSON *item, const struct re
     const cJSON *entry;
     int i = 0;
     cJSON_ArrayForEach(entry, item) {
-        TRY(parse_message(entry, i, &messages[i], &contents[i]));
+        TRY(parse_message(entry, i + 1, &messages[i], &contents[i]));
         i++;
     }
     struct chat_encoding encoding = request_encoding(c);
@@ -213,17 +250,24 @@ static int parse_turns(struct request *r, const cJSON *item, const struct reques
     return 0;
 }
 
+enum { KINDS = 4 };
+static const struct {
+    const char *name;
+    int (*parse)(struct request *, const cJSON *, const struct request_context *);
+} kinds[KINDS] = {
+    {"prompt", parse_prompt}, {"messages", parse_messages}, {"turns", parse_turns}, {"prompt_ids", parse_prompt_ids}};
+
+static int parse_kind(struct request *r, const cJSON *object, int kind, const struct request_context *c) {
+    TRY(kinds[kind].parse(r, json_get(object, kinds[kind].name), c));
+    if (!r->turns && r->ids.len == 0)
+        return err_set(ERR_FORMAT, "'%s' is empty: there is no token to start from", kinds[kind].name);
+    return 0;
+}
+
 /* Exactly one of the four. */
 static int parse_prompts(struct request *r, const cJSON *line, const struct request_context *c) {
-    static const struct {
-        const char *name;
-        int (*parse)(struct request *, const cJSON *, const struct request_context *);
-    } kinds[] = {{"prompt", parse_prompt},
-                 {"messages", parse_messages},
-                 {"turns", parse_turns},
-                 {"prompt_ids", parse_prompt_ids}};
     int found = -1;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < KINDS; i++) {
         if (!json_get(line, kinds[i].name)) continue;
         if (found >= 0)
             return err_set(ERR_FORMAT, "both '%s' and '%s': exactly one of prompt, messages, turns and prompt_ids",
@@ -231,37 +275,99 @@ static int parse_prompts(struct request *r, const cJSON *line, const struct requ
         found = i;
     }
     if (found < 0) return err_set(ERR_FORMAT, "no prompt: one of prompt, messages, turns and prompt_ids is needed");
-    TRY(kinds[found].parse(r, json_get(line, kinds[found].name), c));
-    if (!r->turns && r->ids.len == 0)
-        return err_set(ERR_FORMAT, "'%s' is empty: there is no token to start from", kinds[found].name);
-    return 0;
+    return parse_kind(r, line, found, c);
 }
 
 /* --- the line --------------------------------------------------------------------------------------------- */
 
+/* As JSON; NULL: absent. */
+static char *print(const cJSON *item) {
+    struct buf text = {0};
+    if (item) json_print(item, &text);
+    return text.data;
+}
+
 static void take_id(struct request *r, const cJSON *line) {
     static const char *const names[] = {"id", "question_id", "task_id"};
-    for (int i = 0; i < 3 && !r->id; i++) {
-        const cJSON *item = json_get(line, names[i]);
-        if (!item) continue;
-        struct buf text = {0};
-        json_print(item, &text);
-        r->id = text.data;
-    }
+    for (int i = 0; i < 3 && !r->id; i++) r->id = print(json_get(line, names[i]));
 }
+
+static int parse_settings(struct request *r, const cJSON *object, const struct request_context *c) {
+    TRY(parse_sampling(r, object, c->o));
+    TRY(parse_seed(r, object, c->o));
+    return parse_stop(r, object, c);
+}
+
+/* --- OpenAI's batch form ------------------------------------------------------------------------------------ */
+
+static const struct {
+    const char *url;
+    enum record_form form;
+    int kind; /* the one that its body has */
+} endpoints[] = {{"/v1/chat/completions", FORM_CHAT, 1}, {"/v1/completions", FORM_COMPLETION, 0}};
+
+/* Data sets may have some of these names, but then a prompt beside them. */
+static bool is_openai(const cJSON *line) {
+    for (int i = 0; i < KINDS; i++)
+        if (json_get(line, kinds[i].name)) return false;
+    return json_get(line, "custom_id") || (json_get(line, "url") && json_get(line, "body"));
+}
+
+static bool is_word(const cJSON *item, const char *word) {
+    return cJSON_IsString(item) && strcmp(item->valuestring, word) == 0;
+}
+
+static int parse_body(struct request *r, const cJSON *body, int kind, const struct request_context *c) {
+    if (!cJSON_IsObject(body)) return err_set(ERR_FORMAT, "'body' must be an object");
+    if (cJSON_IsString(json_get(body, "model"))) r->model = print(json_get(body, "model"));
+    TRY(fields_check(body, FIELDS_OF_BODY, c->o->strict, c->ignored));
+    for (int i = 0; i < KINDS; i++)
+        if (!json_get(body, kinds[i].name) != (i != kind))
+            return err_set(ERR_FORMAT, i == kind ? "'body' has no '%s'" : "'%s' is no field of this url's body",
+                           kinds[i].name);
+    TRY(parse_settings(r, body, c));
+    return parse_kind(r, body, kind, c);
+}
+
+static int parse_openai(struct request *r, const cJSON *line, const struct request_context *c) {
+    const cJSON *id = json_get(line, "custom_id"), *url = json_get(line, "url"), *method = json_get(line, "method");
+    int found = -1;
+    r->form = FORM_CHAT;
+    r->id = print(id);
+    TRY(fields_check(line, FIELDS_OF_ENVELOPE, c->o->strict, c->ignored));
+    if (!cJSON_IsString(id)) return err_set(ERR_FORMAT, "'custom_id' must be a string");
+    if (!is_word(method, "POST")) return err_set(ERR_UNSUPPORTED, "'method' must be \"POST\"");
+    for (int i = 0; i < 2; i++)
+        if (is_word(url, endpoints[i].url)) found = i;
+    if (found < 0)
+        return err_set(ERR_UNSUPPORTED, "'url' is %.100s, expected %s or %s",
+                       cJSON_IsString(url) ? url->valuestring : "no string", endpoints[0].url, endpoints[1].url);
+    r->form = endpoints[found].form;
+    TRY(need_tokenizer(c, endpoints[found].url));
+    return parse_body(r, json_get(line, "body"), endpoints[found].kind, c);
+}
+
+/* --- any line ------------------------------------------------------------------------------------------------- */
 
 static int parse_object(struct request *r, const cJSON *line, const struct request_context *c) {
     if (!cJSON_IsObject(line)) return err_set(ERR_FORMAT, "not a JSON object");
+    bool is_question = c->o->format == FORMAT_SPEC_BENCH;
+    if (is_question) r->category = print(json_get(line, "category"));
+    if (is_openai(line)) return parse_openai(r, line, c);
     take_id(r, line);
-    TRY(fields_check(line, c->o->strict, c->ignored));
-    TRY(parse_sampling(r, line, c->o));
-    TRY(parse_seed(r, line, c->o));
-    TRY(parse_stop(r, line, c));
+    TRY(fields_check(line, is_question ? FIELDS_OF_QUESTION : FIELDS_OF_LINE, c->o->strict, c->ignored));
+    TRY(parse_settings(r, line, c));
     return parse_prompts(r, line, c);
 }
 
+uint64_t line_hash(const char *line, size_t n) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n; i++) hash = (hash ^ (unsigned char)line[i]) * 0x100000001b3u;
+    return hash;
+}
+
 int request_parse(struct request *r, const struct request_context *c, int number, const char *line, size_t n) {
-    *r = (struct request){.line = number};
+    *r = (struct request){.line = number, .hash = line_hash(line, n)};
     cJSON *object;
     int rc = json_parse(&object, line, n);
     if (rc == 0) {

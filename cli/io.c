@@ -70,10 +70,21 @@ static int output_stat(const struct output *o, struct stat *st) {
     return fstat(o->fd, st) == 0 ? 0 : err_set(ERR_IO, "%s: %s", o->name, strerror(errno));
 }
 
+static bool is_same(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* "-", /dev/stdout, or whatever else is the same: opened anew, a file behind ">>" would lose what it holds. */
+static bool is_standard_output(const char *path) {
+    struct stat a, b;
+    return is_standard(path) || (stat(path, &a) == 0 && fstat(STDOUT_FILENO, &b) == 0 && is_same(&a, &b));
+}
+
 int output_open(struct output *o, const char *path) {
     struct stat st;
-    *o = (struct output){.fd = STDOUT_FILENO, .name = is_standard(path) ? standard_output : path};
-    if (!is_standard(path)) o->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    bool standard = is_standard_output(path);
+    *o = (struct output){.fd = STDOUT_FILENO, .name = standard ? standard_output : path};
+    if (!standard) o->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (o->fd < 0) return err_set(ERR_IO, "%s: %s", o->name, strerror(errno));
     if (output_stat(o, &st) != 0) {
         (void)output_close(o);
@@ -84,7 +95,7 @@ int output_open(struct output *o, const char *path) {
 }
 
 static bool is_same_file(const struct stat *a, const struct stat *b) {
-    return S_ISREG(a->st_mode) && a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+    return S_ISREG(a->st_mode) && is_same(a, b);
 }
 
 int output_refuse_input(const struct output *o, const char *input) {
@@ -115,6 +126,13 @@ int output_refuse_output(const struct output *o, const struct output *other) {
     return err_set(ERR_USAGE, "%s: is the output file too", o->name);
 }
 
+int output_refuse_existing(const struct output *o) {
+    struct stat st;
+    TRY(output_stat(o, &st));
+    if (!o->is_regular || o->fd == STDOUT_FILENO || st.st_size == 0) return 0;
+    return err_set(ERR_USAGE, "%s: is not empty (--resume continues it, --force writes over it)", o->name);
+}
+
 /* Standard output goes on where it stands (">>"). */
 int output_begin(struct output *o) {
     if (!o->is_regular) return 0;
@@ -123,6 +141,13 @@ int output_begin(struct output *o) {
     TRY(output_stat(o, &st));
     o->end = lseek(o->fd, 0, SEEK_CUR);
     if (fcntl(o->fd, F_GETFL) & O_APPEND) o->end = st.st_size;
+    return 0;
+}
+
+int output_continue(struct output *o, int64_t bytes) {
+    if (ftruncate(o->fd, bytes) != 0 || lseek(o->fd, bytes, SEEK_SET) < 0)
+        return err_set(ERR_IO, "%s: %s", o->name, strerror(errno));
+    o->end = bytes;
     return 0;
 }
 
@@ -142,15 +167,20 @@ static int write_parts(int fd, struct iovec *parts) {
     return 0;
 }
 
-/* 0, or an errno; then the file ends at a whole line again, as far as that can be had. */
-static int write_line(struct output *o, const char *text, size_t n) {
-    struct iovec parts[2] = {{(void *)text, n}, {"\n", 1}};
+/* Appends whole lines. 0, or an errno; then the file ends at a whole line again, as far as that can be had. */
+static int append(struct output *o, struct iovec *parts) {
+    int64_t bytes = (int64_t)(parts[0].iov_len + parts[1].iov_len);
     int reason = write_parts(o->fd, parts);
     if (reason == 0)
-        o->end += (int64_t)n + 1;
+        o->end += bytes;
     else if (o->is_regular && ftruncate(o->fd, o->end) == 0)
         (void)lseek(o->fd, o->end, SEEK_SET);
     return reason;
+}
+
+static int write_line(struct output *o, const char *text, size_t n) {
+    struct iovec parts[2] = {{(void *)text, n}, {"\n", 1}};
+    return append(o, parts);
 }
 
 int output_line(struct output *o, const char *text, size_t n) {
@@ -164,12 +194,47 @@ void output_line_last(struct output *o, const char *text, size_t n) {
     (void)write_line(o, text, n);
 }
 
+/* What cannot be synchronised says EINVAL, or EROFS. */
+static int synchronise(const struct output *o) {
+    return fsync(o->fd) == 0 || errno == EINVAL || errno == EROFS ? 0 : errno;
+}
+
+static int write_over(const struct output *o, int64_t at, const char *text, size_t n) {
+    while (n > 0) {
+        ssize_t done = pwrite(o->fd, text, n, at);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return errno;
+        text += done, at += done, n -= (size_t)done;
+    }
+    return 0;
+}
+
+/* Between any two of these steps, and in them, every line stands in the file: in its old place, or in the copy. */
+static int reorder(struct output *o, int64_t from, const char *text, size_t n) {
+    struct iovec parts[2] = {{(void *)text, n}, {"", 0}};
+    int reason = append(o, parts);
+    if (reason == 0) reason = synchronise(o);
+    if (reason == 0) reason = write_over(o, from, text, n);
+    if (reason == 0) reason = synchronise(o);
+    if (reason == 0 && ftruncate(o->fd, from + (int64_t)n) != 0) reason = errno;
+    if (reason != 0) return reason;
+    o->end = lseek(o->fd, from + (int64_t)n, SEEK_SET);
+    return 0;
+}
+
+int output_reorder(struct output *o, int64_t from, const char *text, size_t n) {
+    signals_hold();
+    int reason = reorder(o, from, text, n);
+    signals_release();
+    return reason ? fail_write(o, reason) : 0;
+}
+
 /* Bytes that the disk did not take may be told as late as here; what cannot be synchronised (a pipe) says EINVAL. */
 int output_close(struct output *o) {
     int fd = o->fd, reason = 0;
-    o->fd = -1;
     if (fd < 0) return 0;
-    if (o->is_regular && fsync(fd) != 0 && errno != EINVAL && errno != EROFS) reason = errno;
+    if (o->is_regular) reason = synchronise(o);
+    o->fd = -1;
     if (fd != STDOUT_FILENO && close(fd) != 0 && errno != EINTR && reason == 0) reason = errno;
     return reason ? fail_write(o, reason) : 0;
 }

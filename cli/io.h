@@ -34,7 +34,14 @@ int output_open(struct output *, const char *path);                /* NULL or "-
 int output_refuse_input(const struct output *, const char *input); /* `input` as in input_read */
 int output_refuse_models(const struct output *, const struct models *);
 int output_refuse_output(const struct output *, const struct output *other);
+/* An existing file that is not empty; standard output, under any of its names, is never refused. */
+int output_refuse_existing(const struct output *);
 int output_begin(struct output *);
+/* Begins behind the first `bytes` of a regular file. */
+int output_continue(struct output *, int64_t bytes);
+/* Replaces what stands behind `from` by `text`, of whole lines that all stand there already, in another order or twice. At any
+ * moment the file holds each of them whole: a copy goes to the end first. */
+int output_reorder(struct output *, int64_t from, const char *text, size_t n);
 int output_line(struct output *, const char *text, size_t n); /* adds "\n"; Ctrl-C waits until it is out */
 /* The same for the end of the process by a signal's handler: async-signal-safe, and without an error to tell. */
 void output_line_last(struct output *, const char *text, size_t n);

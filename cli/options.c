@@ -246,6 +246,9 @@ static int check_combinations(const struct options *o) {
     if (o->draft && !o->target && !proposer_of_word(o->draft)) return err_set(ERR_USAGE, "--draft: needs --target");
     if (option_given(o, "k-max") && o->k_max < o->k)
         return err_set(ERR_USAGE, "--k-max: %d is below --k %d", o->k_max, o->k);
+    if (o->resume && o->force) return err_set(ERR_USAGE, "--force: would write over what --resume keeps");
+    if (o->resume && (!o->output || strcmp(o->output, "-") == 0))
+        return err_set(ERR_USAGE, "--resume: needs an output file (-o FILE)");
     if (o->command == COMMAND_TOKENIZE && !o->directory)
         return err_set(ERR_USAGE, "duet tokenize: which directory? (duet tokenize DIR)");
     if (o->command == COMMAND_INSPECT && o->directory && (o->show_memory || o->show_graphs))

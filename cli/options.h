@@ -37,6 +37,7 @@ enum {
 };
 
 enum { STOPS_MAX = 64 };
+enum record_format { FORMAT_AUTO, FORMAT_SPEC_BENCH }; /* in the order of the table's words */
 
 struct options {
     enum command command;
@@ -77,6 +78,8 @@ struct options {
     const char *shape;                              /* bench, inspect: TARGET[,DRAFT]; NULL: not given */
     float simulate_alpha;                           /* bench; 0: the rule */
     int quiet, csv, json, special, tensors, strict; /* flags */
+    int resume, force, details;                     /* batch */
+    int format;                                     /* enum record_format */
     int show_memory, show_graphs;                   /* inspect */
     uint64_t gpu_memory;                            /* --gpu-memory, bytes; 0: not given */
     int help, version, man;

@@ -13,8 +13,9 @@ const struct command_row command_table[COMMANDS] = {
                       "input is one turn."},
     [COMMAND_BATCH] = {"batch", "-i IN -o OUT [OPTION]...", "generate for every line of a JSONL file",
                        "Each input line is an object with exactly one of prompt, messages, turns or prompt_ids, and "
-                       "optionally id, max_tokens, temperature, top_k, top_p, min_p, seed, stop and ignore_eos. Each "
-                       "gives one output record, in input order; a bad line gives an error record and the rest runs."},
+                       "optionally id, max_tokens, temperature, top_k, top_p, min_p, seed, stop and ignore_eos; or it "
+                       "is a line of OpenAI's batch API (custom_id, method, url, body). Each gives one output record, "
+                       "in input order; a bad line gives an error record and the rest runs."},
     [COMMAND_INSPECT] =
         {"inspect", "[DIR] [OPTION]...", "show a model, the memory plan, or the graphs",
          "DIR is a checkpoint directory or ORG/NAME. With --memory or --graphs it is about the pair of "
@@ -105,6 +106,20 @@ const struct option_row option_table[] = {
      ON_BATCH | ON_TOKENIZE | ON_BENCH, false},
     {"output", 'o', "FILE", OPTION_TEXT, AT(output), NULL, NULL, NULL, "-", "where to write; - for standard output",
      ON_BATCH | ON_TOKENIZE, false},
+    {"resume", 0, NULL, OPTION_FLAG, AT(resume), NULL, NULL, NULL, NULL,
+     "go on with an output file that an earlier run, with the same options, left unfinished: the records of lines that "
+     "are "
+     "still the same are kept, errors and all that is missing are done",
+     ON_BATCH, false},
+    {"force", 0, NULL, OPTION_FLAG, AT(force), NULL, NULL, NULL, NULL, "write over an output file that is not empty",
+     ON_BATCH, false},
+    {"format", 0, "FORM", OPTION_CHOICE, AT(format), NULL, "auto|spec-bench", "auto", NULL,
+     "auto: duet's records, and answers in OpenAI's batch form to lines in that form; spec-bench: what Spec-Bench's "
+     "scripts "
+     "read (give --batch 1 for times to compare)",
+     ON_BATCH, false},
+    {"details", 0, NULL, OPTION_FLAG, AT(details), NULL, NULL, NULL, NULL,
+     "add to each record wall_time, in seconds, and accept_lengths, the tokens of each round", ON_BATCH, false},
     {"strict", 0, NULL, OPTION_FLAG, AT(strict), NULL, NULL, NULL, NULL,
      "refuse lines with fields that mean nothing, instead of naming these at the end", ON_BATCH, false},
     {"special", 0, NULL, OPTION_FLAG, AT(special), NULL, NULL, NULL, NULL,

@@ -9,13 +9,13 @@
 #include "fuzz/fuzz.h"
 
 enum { FUZZ_BYTES_MAX = 256, ANSWERS_MAX = 4 };
-enum { HAS_TEXT = 1, HAS_ERROR = 2, HAS_ID = 4, HAS_TURNS = 8 };
+enum { HAS_TEXT = 1, HAS_ERROR = 2, HAS_ID = 4, HAS_TURNS = 8, DETAILS = 16, SPEC_BENCH = 32, OPENAI = 64 };
 
 struct sample {
     struct request request;
     struct answer answers[ANSWERS_MAX];
     int count;
-    bool has_text;
+    struct record_style style;
 };
 
 static uint64_t input_number(struct input *in, int bytes) {
@@ -34,6 +34,8 @@ static void read_answer(struct answer *a, struct input *in) {
     a->stats.plain_rounds = (int64_t)input_number(in, 2);
     a->stats.drafted = (int64_t)input_number(in, 5);
     a->stats.accepted = (int64_t)input_number(in, 4);
+    for (int rounds = (int)a->stats.plain_rounds % 5; rounds > 0; rounds--) ids_push(&a->lengths, rounds);
+    a->wall_us = a->stats.rounds;
 }
 
 /* In JSON, where a byte that is not valid UTF-8 is U+FFFD; malloc'ed. */
@@ -46,12 +48,15 @@ static char *quote(const char *bytes, size_t n) {
 static void read_sample(struct sample *s, struct input *in) {
     int flags = input_byte(in);
     struct request *r = &s->request;
-    *s = (struct sample){.has_text = flags & HAS_TEXT, .count = input_byte(in) % (ANSWERS_MAX + 1)};
+    *s = (struct sample){.count = input_byte(in) % (ANSWERS_MAX + 1)};
+    s->style = (struct record_style){
+        .has_text = flags & HAS_TEXT, .details = flags & DETAILS, .spec_bench = flags & SPEC_BENCH, .model = "a model"};
     r->line = 1 + (int)input_number(in, 3);
     r->seed = input_number(in, 8);
     struct input id = input_until(in, 0xff), error = input_until(in, 0xff);
     if (flags & HAS_ID) r->id = quote((const char *)id.data, id.n);
     if (flags & HAS_ERROR) r->error = input_text(&error);
+    if (flags & OPENAI) r->form = FORM_CHAT + r->line % 2;
     if (flags & HAS_TURNS) r->turns = calloc(1, sizeof *r->turns);
     for (int i = 0; i < s->count; i++) read_answer(&s->answers[i], in);
 }
@@ -60,6 +65,7 @@ static void sample_free(struct sample *s) {
     for (int i = 0; i < s->count; i++) {
         buf_free(&s->answers[i].text);
         ids_free(&s->answers[i].ids);
+        ids_free(&s->answers[i].lengths);
     }
     request_free(&s->request);
 }
@@ -109,6 +115,15 @@ static void claim_rate(const cJSON *object, const char *name, double wanted) {
     claim(!is_there || fabs(rate - wanted) <= 1e-14 * fabs(wanted), "%s is %g, not %g", name, rate, wanted);
 }
 
+/* The rounds of all, one behind the other; `list` may be absent. */
+static void claim_lengths(const cJSON *list, const struct answer *of, int count) {
+    const cJSON *length = list ? list->child : NULL;
+    for (int i = 0; i < count; i++)
+        for (size_t j = 0; j < of[i].lengths.len; j++, length = length->next)
+            claim(length && length->valueint == of[i].lengths.data[j], "round %zu of answer %d", j, i);
+    claim(list && !length, "more rounds than there were");
+}
+
 /* A record, or one of its turns. `of` [count] are added up. */
 static void claim_answer(const cJSON *object, const struct sample *s, const struct answer *of, int count) {
     const struct answer *last = &of[count - 1];
@@ -119,8 +134,8 @@ static void claim_answer(const cJSON *object, const struct sample *s, const stru
         completion += (int64_t)of[i].ids.len;
         acceptance_merge(&sum, &of[i].stats);
     }
-    claim(s->has_text == (json_get(object, "text") != NULL), "text: %d", s->has_text);
-    if (s->has_text) claim_text(object, "text", buf_text(&last->text), last->text.len);
+    claim(s->style.has_text == (json_get(object, "text") != NULL), "text: %d", s->style.has_text);
+    if (s->style.has_text) claim_text(object, "text", buf_text(&last->text), last->text.len);
     claim_ids(object, &last->ids);
     claim_number(object, "prompt_tokens", prompt);
     claim_number(object, "completion_tokens", completion);
@@ -130,6 +145,8 @@ static void claim_answer(const cJSON *object, const struct sample *s, const stru
     claim_rate(object, "draft_acceptance_rate", acceptance_draft_rate(&sum));
     claim_rate(object, "mean_acceptance_length", acceptance_mean_length(&sum));
     claim_seed(object, s->request.seed);
+    claim(s->style.details == (json_get(object, "accept_lengths") != NULL), "details: %d", s->style.details);
+    if (s->style.details) claim_lengths(json_get(object, "accept_lengths"), of, count);
 }
 
 static void claim_finish(const cJSON *object, const char *wanted) {
@@ -146,7 +163,7 @@ static void claim_turns(const cJSON *record, const struct sample *s) {
     claim(!turn, "more than %d turns", s->count);
 }
 
-static void claim_record(const cJSON *record, const struct sample *s) {
+static void claim_own(const cJSON *record, const struct sample *s) {
     static const char *const names[] = {[FINISH_STOP] = "stop", [FINISH_LENGTH] = "length", [FINISH_ERROR] = "error"};
     const struct request *r = &s->request;
     struct buf error = {0};
@@ -167,6 +184,41 @@ static void claim_record(const cJSON *record, const struct sample *s) {
     buf_free(&error);
 }
 
+static void claim_openai(const cJSON *record, const struct sample *s) {
+    const struct request *r = &s->request;
+    const cJSON *response = json_get(record, "response"), *body = json_get(response, "body");
+    bool ok = s->count > 0 && !r->error;
+    claim_number(response, "status_code", ok ? 200 : 400);
+    claim(ok == (body != NULL), "body: %d", ok);
+    claim(!r->error == !json_get(record, "error"), "error: %d", !r->error);
+    if (r->id) claim_same_json(record, "custom_id", r->id);
+    if (!ok) return;
+    const struct answer *a = &s->answers[0];
+    const cJSON *choice = json_get(body, "choices")->child, *usage = json_get(body, "usage");
+    const cJSON *holder = r->form == FORM_CHAT ? json_get(choice, "message") : choice;
+    claim_text(holder, r->form == FORM_CHAT ? "content" : "text", buf_text(&a->text), a->text.len);
+    claim_number(usage, "total_tokens", a->prompt_tokens + (int64_t)a->ids.len);
+    claim_seed(body, r->seed);
+}
+
+static void claim_spec_bench(const cJSON *record, const struct sample *s) {
+    const cJSON *choice = json_get(record, "choices")->child;
+    static const char *const lists[] = {"turns", "new_tokens", "wall_time", "decoding_steps"};
+    for (int i = 0; i < 4; i++)
+        claim(cJSON_GetArraySize(json_get(choice, lists[i])) == s->count, "%s of %d turns", lists[i], s->count);
+    claim_lengths(json_get(choice, "accept_lengths"), s->answers, s->count);
+    if (s->request.id) claim_same_json(record, "question_id", s->request.id);
+}
+
+static void claim_record(const cJSON *record, const struct sample *s) {
+    if (s->style.spec_bench && !s->request.error)
+        claim_spec_bench(record, s);
+    else if (s->request.form != FORM_RECORD && !s->style.spec_bench)
+        claim_openai(record, s);
+    else
+        claim_own(record, s);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     struct input in = {data, n};
     struct sample s;
@@ -174,7 +226,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     cJSON *record;
     if (n > FUZZ_BYTES_MAX) return 0;
     read_sample(&s, &in);
-    record_write(&line, &s.request, s.answers, s.count, s.has_text);
+    record_write(&line, &s.request, s.answers, s.count, &s.style);
     claim(strlen(line.data) == line.len, "a NUL byte");
     claim_sentence(line.data);
     claim(json_parse(&record, line.data, line.len) == 0, "%s: %s", line.data, err_message());

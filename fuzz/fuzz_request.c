@@ -70,29 +70,47 @@ static void claim_same_requests(const struct request *a, const struct request *b
     claim(!(flags & SEED) || a->seed == b->seed, "another seed");
 }
 
-/* {"index", "id", "finish_reason": "error", "error": "line N: ..."} */
-static void claim_record(const struct request *r) {
-    struct buf line = {0}, words = {0}, id = {0}, id_written = {0};
-    cJSON *record;
+static void claim_id(const cJSON *record, const char *name, const char *given) {
+    struct buf written = {0};
+    const cJSON *id = json_get(record, name);
+    if (id) json_print(id, &written);
+    claim(!id == (!given || strcmp(given, "null") == 0), "%s: %s", name, buf_text(&written));
+    if (id) claim_same(name, written.data, written.len, given, strlen(given));
+    buf_free(&written);
+}
+
+/* {"index", "id", "finish_reason": "error"}; returns the sentence. */
+static const cJSON *claim_own(const cJSON *record, const struct request *r) {
     int64_t index;
-    record_write(&line, r, NULL, 0, true);
+    claim(json_int(json_get(record, "index"), &index) && index == LINE, "another index");
+    claim(strcmp(json_get(record, "finish_reason")->valuestring, "error") == 0, "another finish_reason");
+    claim_id(record, "id", r->id);
+    return json_get(record, "error");
+}
+
+/* {"custom_id", "response": {"status_code": 400}, "error": {"message"}} */
+static const cJSON *claim_openai(const cJSON *record, const struct request *r) {
+    int64_t status;
+    claim(json_int(json_get(json_get(record, "response"), "status_code"), &status) && status == 400, "another status");
+    claim_id(record, "custom_id", r->id);
+    return json_get(json_get(record, "error"), "message");
+}
+
+/* The record of a line without an answer. */
+static void claim_record(const struct request *r) {
+    struct record_style style = {.has_text = true, .model = "m"};
+    struct buf line = {0}, words = {0};
+    cJSON *record;
+    record_write(&line, r, NULL, 0, &style);
     claim_sentence(buf_text(&line));
     claim(json_parse(&record, line.data, line.len) == 0, "%s: %s", line.data, err_message());
-    claim(json_int(json_get(record, "index"), &index) && index == LINE, "%s", line.data);
-    const cJSON *written = json_get(record, "id");
-    if (r->id) buf_puts(&id, r->id);
-    if (written) json_print(written, &id_written);
-    if (r->id) claim_same("id", id_written.data, id_written.len, id.data, id.len);
-    claim(r->id || !written, "%s", line.data);
-    claim(strcmp(json_get(record, "finish_reason")->valuestring, "error") == 0, "%s", line.data);
+    const cJSON *error = r->form == FORM_RECORD ? claim_own(record, r) : claim_openai(record, r);
     if (r->error) buf_printf(&words, "line %d: %s", LINE, r->error);
-    if (r->error) claim(strcmp(json_get(record, "error")->valuestring, words.data) == 0, "%s", line.data);
-    claim(r->error || !json_get(record, "error"), "%s", line.data);
+    claim(!r->error == !error, "%s", line.data);
+    if (r->error) claim(strcmp(error->valuestring, words.data) == 0, "%s", line.data);
     cJSON_Delete(record);
     buf_free(&line);
     buf_free(&words);
-    buf_free(&id);
-    buf_free(&id_written);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {

@@ -351,7 +351,7 @@ START_TEST(output_is_written_in_place_and_never_over_the_input)
                       "................................................................................"
                       "................................................................................\n");
     ck_assert_int_eq(link(out, temp_path("other-name")), 0);
-    run(NULL, ARGUMENTS("batch", "-i", in, "-o", out, "-n", "1"));
+    run(NULL, ARGUMENTS("batch", "-i", in, "-o", out, "-n", "1", "--force"));
     expect_status(0);
     ck_assert_uint_eq(p.out.len, 0);
     struct buf text = {0};

@@ -78,7 +78,7 @@ START_TEST(a_closed_standard_file_is_never_replaced_by_a_file_of_the_user)
     ck_assert_int_eq(shell("$DUET batch -i in -o new --alpha-report=old --target nowhere 2>&-"), 1);
     ck_assert_int_eq(shell("$DUET batch -i missing -o old 2>&- >&- <&-"), 1);
     expect_file("old", "the results of yesterday\n");
-    ck_assert_int_eq(shell("$DUET batch -i in -o old -n 1 2>&- >&- <&-"), 0);
+    ck_assert_int_eq(shell("$DUET batch -i in -o old --force -n 1 2>&- >&- <&-"), 0);
     ck_assert_int_eq(count_records("old"), 1);
 }
 END_TEST
@@ -123,7 +123,7 @@ START_TEST(no_file_of_a_model_is_overwritten)
     ck_assert_int_eq(shell("printf 'Hello\\n/save link\\n' | $DUET chat --target model -n 2 >out 2>err"), 1);
     ck_assert_int_eq(shell("diff -r model kept"), 0);
     ck_assert_int_eq(shell("$DUET batch --target model -i in -o model/answers.jsonl -n 1 --k 0"), 0);
-    ck_assert_int_eq(shell("$DUET batch --target model -i in -o model/answers.jsonl -n 1 --k 0"), 0);
+    ck_assert_int_eq(shell("$DUET batch --target model -i in -o model/answers.jsonl --force -n 1 --k 0"), 0);
 }
 END_TEST
 

@@ -69,8 +69,8 @@ const struct scenario scenarios[] = {
     },
     {
         .name = "batch",
-        .arguments = {"batch", "-i", "@/given.jsonl", "-o", "@/out.jsonl", "--seed", "3", "-n", "4", "--batch", "3",
-                      "--threads", "1"},
+        .arguments = {"batch", "-i", "@/given.jsonl", "-o", "@/out.jsonl", "--force", "--seed", "3", "-n", "4",
+                      "--batch", "3", "--threads", "1"},
         .given = batch_lines,
         .status = 1,
         .kinds = EVERY_KIND,
@@ -86,8 +86,8 @@ const struct scenario scenarios[] = {
     },
     {
         .name = "batch_report",
-        .arguments = {"batch", "-i", "@/given.jsonl", "-o", "@/out.jsonl", "--alpha-report=@/report.json", "--seed",
-                      "3", "-n", "4", "--threads", "1"},
+        .arguments = {"batch", "-i", "@/given.jsonl", "-o", "@/out.jsonl", "--force", "--alpha-report=@/report.json",
+                      "--seed", "3", "-n", "4", "--threads", "1"},
         .given = "{\"prompt\": \"Once upon\"}\n{\"prompt\": \"The sun\"}\n",
         .has_times = true,
         .kinds = EVERY_KIND,
@@ -95,7 +95,8 @@ const struct scenario scenarios[] = {
     },
     {
         .name = "batch_threads",
-        .arguments = {"batch", "-i", "@/given.jsonl", "-o", "@/out.jsonl", "--seed", "3", "-n", "4", "--threads", "3"},
+        .arguments = {"batch", "-i", "@/given.jsonl", "-o", "@/out.jsonl", "--force", "--seed", "3", "-n", "4",
+                      "--threads", "3"},
         .given = "{\"prompt\": \"Once upon a time\"}\n",
         .kinds = 1u << FAULT_THREAD,
         .file = {{"out.jsonl", LEAVES_RECORDS}},

@@ -14,9 +14,9 @@ int records_made;
 __typeof__(record_write) __real_record_write, __wrap_record_write;
 
 void __wrap_record_write(struct buf *out, const struct request *r, const struct answer *answers, int count,
-                         bool has_text) {
+                         const struct record_style *style) {
     records_made++;
-    __real_record_write(out, r, answers, count, has_text);
+    __real_record_write(out, r, answers, count, style);
 }
 
 int batch_here(const char *lines, const char *out, const char *err) {
