@@ -215,6 +215,7 @@ static int start(struct batch *b) {
                                           .ignored = &b->ignored,
                                           .interrupt = &signals_interrupt};
     b->style = (struct record_style){.has_text = b->context.tokenizer != NULL,
+                                     .tokenizer = b->context.tokenizer,
                                      .details = b->o->details,
                                      .spec_bench = b->o->format == FORMAT_SPEC_BENCH,
                                      .model = b->o->target ? b->o->target : "embedded"};

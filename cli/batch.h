@@ -45,7 +45,7 @@ struct request {
     int max_tokens;
     struct sampling sampling;
     uint64_t seed;
-    bool ignore_eos;
+    bool ignore_eos, logprobs;
 };
 
 /* Whether a line is still the one that a record was made of (--resume): FNV-1a. */
@@ -62,8 +62,9 @@ struct answer {
     int prompt_tokens;
     enum finish finish;
     struct acceptance stats;
-    struct ids lengths; /* tokens of each round, the end id among them */
-    int64_t wall_us;    /* from the question to the last token */
+    struct ids lengths;  /* tokens of each round, the end id among them */
+    struct buf logprobs; /* float [ids.len], where they are asked for */
+    int64_t wall_us;     /* from the question to the last token */
 };
 
 /* What OpenAI's ids of a batch begin with. */
@@ -73,7 +74,8 @@ struct record_style {
     bool has_text; /* there is a tokenizer */
     bool details;  /* --details */
     bool spec_bench;
-    const char *model; /* its name; where the line has none */
+    const char *model;                 /* its name; where the line has none */
+    const struct tokenizer *tokenizer; /* for the words of single tokens (logprobs in OpenAI's form) */
 };
 /* One record, a JSON object on one line. `answers` [count] are what the request gave before its error, if any. */
 void record_write(struct buf *out, const struct request *, const struct answer *answers, int count,
@@ -82,6 +84,7 @@ void record_write(struct buf *out, const struct request *, const struct answer *
 void record_put_seed(struct buf *out, uint64_t seed);
 void record_put_details(struct buf *out, const struct answer *answers, int count);
 void record_put_lengths(struct buf *out, const struct answer *answers, int count); /* [3, 1] */
+void record_put_logprobs(struct buf *out, const struct answer *);                  /* [-0.5, -2] */
 /* "line 3: what is wrong" as a JSON string. */
 void record_put_sentence(struct buf *out, const struct request *);
 const char *record_finish_name(enum finish);

@@ -10,7 +10,7 @@
 
 static const char *const known[] = {
     "prompt", "messages", "turns", "prompt_ids", "max_tokens", "max_completion_tokens", "temperature", "top_k",
-    "top_p",  "min_p",    "seed",  "stop",       "ignore_eos",
+    "top_p",  "min_p",    "seed",  "stop",       "ignore_eos", "repetition_penalty",    "logprobs",
 };
 static const char *const ids[] = {"id", "question_id", "task_id"};
 
@@ -36,6 +36,7 @@ static const struct {
     {"stop_strings", "stop"},
     {"stop_words", "stop"},
     {"until", "stop"},
+    {"repeat_penalty", "repetition_penalty"},
     {"random_seed", "seed"},
     {"input_ids", "prompt_ids"},
     {"token_ids", "prompt_ids"},
@@ -60,8 +61,6 @@ static const char *const refused[] = {
     "num_beams",
     "length_penalty",
     "early_stopping",
-    "repetition_penalty",
-    "repeat_penalty",
     "repeat_last_n",
     "presence_penalty",
     "frequency_penalty",
@@ -97,7 +96,6 @@ static const char *const refused[] = {
     "stop_token_ids",
     "include_stop_str_in_output",
     "skip_special_tokens",
-    "logprobs",
     "top_logprobs",
     "prompt_logprobs",
     "echo",
@@ -146,7 +144,6 @@ static const struct {
     {"num_beams", "1"},
     {"length_penalty", "1"},
     {"early_stopping", "false"},
-    {"repetition_penalty", "1"},
     {"repeat_penalty", "1"},
     {"presence_penalty", "0"},
     {"frequency_penalty", "0"},
@@ -157,7 +154,6 @@ static const struct {
     {"min_length", "0"},
     {"include_stop_str_in_output", "false"},
     {"skip_special_tokens", "true"},
-    {"logprobs", "false"},
     {"top_logprobs", "0"},
     {"echo", "false"},
     {"suffix", "\"\""},

@@ -22,12 +22,55 @@ static void put_text(struct buf *out, const struct answer *a) {
 
 /* --- OpenAI --------------------------------------------------------------------------------------------------- */
 
-static void put_choice(struct buf *out, const struct request *r, const struct answer *a) {
+/* A token alone as text; half a character becomes U+FFFD. */
+static void put_token(struct buf *out, const struct tokenizer *t, int32_t id) {
+    struct buf text = {0};
+    if (t && tokenizer_decode(t, &id, 1, false, &text) == 0)
+        json_put_string(out, buf_text(&text), text.len);
+    else
+        buf_puts(out, "null");
+    buf_free(&text);
+}
+
+static void put_chat_logprobs(struct buf *out, const struct answer *a, const struct tokenizer *t) {
+    buf_puts(out, "{\"content\": [");
+    for (size_t i = 0; i < a->ids.len; i++) {
+        float logprob;
+        memcpy(&logprob, a->logprobs.data + i * sizeof logprob, sizeof logprob);
+        buf_puts(out, i ? ", {\"token\": " : "{\"token\": ");
+        put_token(out, t, a->ids.data[i]);
+        buf_printf(out, ", \"logprob\": %.9g, \"bytes\": null, \"top_logprobs\": []}", (double)logprob);
+    }
+    buf_puts(out, "]}");
+}
+
+static void put_completion_logprobs(struct buf *out, const struct answer *a, const struct tokenizer *t) {
+    buf_puts(out, "{\"tokens\": [");
+    for (size_t i = 0; i < a->ids.len; i++) {
+        json_put_element(out);
+        put_token(out, t, a->ids.data[i]);
+    }
+    buf_puts(out, "], \"token_logprobs\": ");
+    record_put_logprobs(out, a);
+    buf_puts(out, ", \"top_logprobs\": null}");
+}
+
+static void put_logprobs(struct buf *out, const struct request *r, const struct answer *a, const struct tokenizer *t) {
+    if (!r->logprobs)
+        buf_puts(out, "null");
+    else if (r->form == FORM_CHAT)
+        put_chat_logprobs(out, a, t);
+    else
+        put_completion_logprobs(out, a, t);
+}
+
+static void put_choice(struct buf *out, const struct request *r, const struct answer *a, const struct tokenizer *t) {
     buf_puts(out, "{\"index\": 0, ");
     buf_puts(out, r->form == FORM_CHAT ? "\"message\": {\"role\": \"assistant\", \"content\": " : "\"text\": ");
     put_text(out, a);
-    buf_printf(out, "%s, \"logprobs\": null, \"finish_reason\": \"%s\"}", r->form == FORM_CHAT ? "}" : "",
-               record_finish_name(a->finish));
+    buf_puts(out, r->form == FORM_CHAT ? "}, \"logprobs\": " : ", \"logprobs\": ");
+    put_logprobs(out, r, a, t);
+    buf_printf(out, ", \"finish_reason\": \"%s\"}", record_finish_name(a->finish));
 }
 
 static void put_body(struct buf *out, const struct request *r, const struct answer *a,
@@ -44,7 +87,7 @@ static void put_body(struct buf *out, const struct request *r, const struct answ
     else
         json_put_string(out, style->model, strlen(style->model));
     buf_puts(out, ", \"choices\": [");
-    put_choice(out, r, a);
+    put_choice(out, r, a, style->tokenizer);
     buf_printf(out, "], \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"total_tokens\": %d}",
                a->prompt_tokens, tokens, a->prompt_tokens + tokens);
     record_put_seed(out, r->seed);

@@ -36,6 +36,7 @@ void job_free(struct job *j) {
         buf_free(&j->answers[i].text);
         ids_free(&j->answers[i].ids);
         ids_free(&j->answers[i].lengths);
+        buf_free(&j->answers[i].logprobs);
     }
     free(j->answers);
     request_free(&j->request);
@@ -98,6 +99,7 @@ static void take_tokens(void *user, struct token_block *block) {
     for (int i = 0; i < n && j->rc == 0; i++) {
         bool stopped = false;
         ids_push(&a->ids, block->tokens[i]);
+        if (block->logprobs) buf_append(&a->logprobs, (const char *)&block->logprobs[i], sizeof *block->logprobs);
         if (j->text) j->rc = text_stream_push(j->text, block->tokens[i], &a->text, &stopped);
         if (!stopped) continue;
         a->finish = FINISH_STOP;
@@ -132,6 +134,7 @@ static int start_answer(struct job *j, const struct request_context *c) {
                            .sampling = r->sampling,
                            .seed = r->seed,
                            .ignore_end = r->ignore_eos,
+                           .logprobs = r->logprobs,
                            .on_tokens = take_tokens,
                            .user = j};
     if (c->tokenizer) TRY(create_text(j, c->tokenizer));

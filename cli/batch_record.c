@@ -1,5 +1,6 @@
 /* One record of batch output, in duet's own form. */
 #include <math.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "cli/batch.h"
@@ -37,9 +38,19 @@ void record_put_details(struct buf *out, const struct answer *answers, int count
     record_put_lengths(out, answers, count);
 }
 
+void record_put_logprobs(struct buf *out, const struct answer *a) {
+    buf_putc(out, '[');
+    for (size_t i = 0; i < a->ids.len; i++) {
+        float logprob;
+        memcpy(&logprob, a->logprobs.data + i * sizeof logprob, sizeof logprob);
+        buf_printf(out, "%s%.9g", i ? ", " : "", (double)logprob);
+    }
+    buf_putc(out, ']');
+}
+
 /* "text", "ids", the counts and the figures: what a record and each of its turns have. */
 static void put_answer(struct buf *out, const struct answer *last, const struct answer *sum, const char *finish,
-                       uint64_t seed, bool has_text, int completion_tokens) {
+                       const struct request *r, bool has_text, int completion_tokens) {
     if (has_text) {
         buf_puts(out, "\"text\": ");
         json_put_string(out, buf_text(&last->text), last->text.len);
@@ -47,9 +58,13 @@ static void put_answer(struct buf *out, const struct answer *last, const struct 
     }
     buf_puts(out, "\"ids\": ");
     put_json_ids(out, last->ids.data, last->ids.len);
+    if (r->logprobs) {
+        buf_puts(out, ", \"logprobs\": ");
+        record_put_logprobs(out, last);
+    }
     buf_printf(out, ", \"prompt_tokens\": %d, \"completion_tokens\": %d, \"finish_reason\": \"%s\"", sum->prompt_tokens,
                completion_tokens, finish);
-    record_put_seed(out, seed);
+    record_put_seed(out, r->seed);
     buf_printf(out, ", \"rounds\": %lld, \"drafted\": %lld, \"accepted\": %lld",
                (long long)(sum->stats.rounds + sum->stats.plain_rounds), (long long)sum->stats.drafted,
                (long long)sum->stats.accepted);
@@ -62,7 +77,7 @@ static void put_turns(struct buf *out, const struct request *r, const struct ans
     buf_puts(out, ", \"turns\": [");
     for (int i = 0; i < count; i++) {
         buf_puts(out, i ? ", {" : "{");
-        put_answer(out, &answers[i], &answers[i], record_finish_name(answers[i].finish), r->seed, style->has_text,
+        put_answer(out, &answers[i], &answers[i], record_finish_name(answers[i].finish), r, style->has_text,
                    (int)answers[i].ids.len);
         if (style->details) record_put_details(out, &answers[i], 1);
         buf_putc(out, '}');
@@ -88,7 +103,7 @@ static void put_answers(struct buf *out, const struct request *r, const struct a
         acceptance_merge(&sum.stats, &answers[i].stats);
     }
     buf_puts(out, ", ");
-    put_answer(out, last, &sum, r->error ? "error" : record_finish_name(last->finish), r->seed, style->has_text,
+    put_answer(out, last, &sum, r->error ? "error" : record_finish_name(last->finish), r, style->has_text,
                completion_tokens);
     if (style->details) record_put_details(out, answers, count);
     if (r->turns) put_turns(out, r, answers, count, style);

@@ -37,12 +37,25 @@ static int parse_float(const cJSON *line, const char *name, float *value) {
     return 0;
 }
 
+/* A completion of OpenAI's asks by the number of other tokens beside each. */
+static int parse_logprobs(struct request *r, const cJSON *line) {
+    const cJSON *item = json_get(line, "logprobs");
+    double number = -1;
+    if (!item || json_bool(item, &r->logprobs)) return 0;
+    r->logprobs = r->form == FORM_COMPLETION && json_number(item, &number) && number == 0;
+    return r->logprobs ? 0
+                       : err_set(ERR_FORMAT, "'logprobs' must be true or false: those of the answer's own tokens%s",
+                                 r->form == FORM_COMPLETION ? ", or 0" : "");
+}
+
 static int parse_sampling(struct request *r, const cJSON *line, const struct options *o) {
     int64_t top_k, max_tokens;
     r->sampling = o->sampling;
     TRY(parse_float(line, "temperature", &r->sampling.temperature));
     TRY(parse_float(line, "top_p", &r->sampling.top_p));
     TRY(parse_float(line, "min_p", &r->sampling.min_p));
+    TRY(parse_float(line, "repetition_penalty", &r->sampling.repetition_penalty));
+    TRY(parse_logprobs(r, line));
     TRY(json_get_int(line, "top_k", o->sampling.top_k, 0, INT32_MAX, &top_k));
     TRY(json_get_int(line, "max_completion_tokens", o->max_tokens, 1, INT32_MAX,
                      &max_tokens)); /* OpenAI's newer name */
@@ -50,6 +63,8 @@ static int parse_sampling(struct request *r, const cJSON *line, const struct opt
     TRY(json_get_bool(line, "ignore_eos", o->ignore_eos, &r->ignore_eos));
     r->sampling.top_k = (int32_t)top_k;
     r->max_tokens = (int)max_tokens;
+    if (r->sampling.repetition_penalty == 0)
+        return err_set(ERR_FORMAT, "'repetition_penalty' must be above 0; 1 is off");
     return sampling_check(&r->sampling);
 }
 

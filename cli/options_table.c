@@ -13,7 +13,8 @@ const struct command_row command_table[COMMANDS] = {
                       "input is one turn."},
     [COMMAND_BATCH] = {"batch", "-i IN -o OUT [OPTION]...", "generate for every line of a JSONL file",
                        "Each input line is an object with exactly one of prompt, messages, turns or prompt_ids, and "
-                       "optionally id, max_tokens, temperature, top_k, top_p, min_p, seed, stop and ignore_eos; or it "
+                       "optionally id, max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, "
+                       "seed, stop, ignore_eos and logprobs; or it "
                        "is a line of OpenAI's batch API (custom_id, method, url, body). Each gives one output record, "
                        "in input order; a bad line gives an error record and the rest runs."},
     [COMMAND_INSPECT] =
@@ -65,6 +66,8 @@ const struct option_row option_table[] = {
      "keep the smallest set of most probable tokens whose probabilities sum to X", ON_RUN, false},
     {"min-p", 0, "X", OPTION_NUMBER, AT(sampling.min_p), "[0, 1)", NULL, NULL, "0, off",
      "keep tokens at least X times as probable as the most probable one", ON_RUN, false},
+    {"repetition-penalty", 0, "X", OPTION_NUMBER, AT(sampling.repetition_penalty), "(0, 100]", NULL, "1", "1, off",
+     "divide the logits of tokens that the text has, prompt included, by X (multiply those below 0)", ON_RUN, false},
     {"max-tokens", 'n', "N", OPTION_INT, AT(max_tokens), "[1, 2147483647]", NULL, NULL,
      "256 in batch, 128 in bench, what the context allows in chat", "longest answer in tokens", ON_RUN, false},
     {"seed", 's', "S", OPTION_SEED, AT(seed), "[0, 18446744073709551615]", NULL, NULL, "random, and shown",

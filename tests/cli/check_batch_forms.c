@@ -107,9 +107,62 @@ START_TEST(values_that_ask_for_nothing_are_accepted)
 }
 END_TEST
 
+static const cJSON *choice_of(const cJSON *record) {
+    return element(get(get(record, "response"), "body"), "choices", 0);
+}
+
+/* The log probabilities of a record, which are as many as its ids. */
+static int read_logprobs(const cJSON *list, double *out, int most) {
+    ck_assert(cJSON_IsArray(list));
+    int n = cJSON_GetArraySize(list);
+    for (int i = 0; i < n && i < most; i++) out[i] = cJSON_GetArrayItem(list, i)->valuedouble;
+    return n;
+}
+
+/* Loop index: K. */
+START_TEST(log_probabilities_come_in_every_form_and_are_the_same)
+{
+    double own[64], other[64];
+    char k[8];
+    snprintf(k, sizeof k, "%d", 3 * _i);
+    run("{\"prompt\": \"Once upon\", \"max_tokens\": 9, \"ignore_eos\": true, \"logprobs\": true}\n" COMPLETION(
+            "c", "{\"prompt\": \"Once upon\", \"max_tokens\": 9, \"ignore_eos\": true, \"logprobs\": 0}")
+            CHAT("d", "{" HELLO ", \"max_tokens\": 5, \"ignore_eos\": true, \"logprobs\": true}"),
+        ARGUMENTS("batch", "--temperature", "0", "--k", k));
+    program_expect_status(&p, 0);
+    cJSON *record = json_line(&p.out, 0), *completion = json_line(&p.out, 1), *chat = json_line(&p.out, 2);
+    ck_assert_int_eq(read_logprobs(json_get(record, "logprobs"), own, 64), 9);
+    const cJSON *logprobs = json_get(choice_of(completion), "logprobs");
+    ck_assert_int_eq(read_logprobs(json_get(logprobs, "token_logprobs"), other, 64), 9);
+    ck_assert_int_eq(cJSON_GetArraySize(json_get(logprobs, "tokens")), 9);
+    for (int i = 0; i < 9; i++) ck_assert(own[i] == other[i] && own[i] <= 0 && own[i] > -15);
+    const cJSON *content = json_get(json_get(choice_of(chat), "logprobs"), "content");
+    ck_assert_int_eq(cJSON_GetArraySize(content), 5);
+    ck_assert(cJSON_IsString(json_get(cJSON_GetArrayItem(content, 4), "token")));
+    ck_assert(json_get(cJSON_GetArrayItem(content, 4), "logprob")->valuedouble <= 0);
+    cJSON_Delete(record), cJSON_Delete(completion), cJSON_Delete(chat);
+}
+END_TEST
+
+START_TEST(a_repetition_penalty_of_the_run_or_of_the_line_is_the_same)
+{
+    run("{\"prompt\": \"Once upon\", \"max_tokens\": 60, \"repetition_penalty\": 1.4}\n"
+        "{\"prompt\": \"Once upon\", \"max_tokens\": 60, \"repetition_penalty\": 1}\n",
+        ARGUMENTS("batch", "--temperature", "0"));
+    cJSON *own = json_line(&p.out, 0), *without = json_line(&p.out, 1);
+    run("{\"prompt\": \"Once upon\", \"max_tokens\": 60}\n",
+        ARGUMENTS("batch", "--temperature", "0", "--repetition-penalty", "1.4"));
+    cJSON *of_run = json_line(&p.out, 0);
+    ck_assert_str_eq(get_string(own, "text"), get_string(of_run, "text"));
+    ck_assert_str_ne(get_string(own, "text"), get_string(without, "text"));
+    cJSON_Delete(own), cJSON_Delete(without), cJSON_Delete(of_run);
+}
+END_TEST
+
 static const struct {
     const char *line, *part;
 } bad_lines[] = {
+    {COMPLETION("x", "{\"prompt\": \"a\", \"logprobs\": 1}"), "'logprobs' must be true or false"},
     {LINE("x", "/v1/embeddings", "{\"input\": \"a\"}"), "'url' is /v1/embeddings"},
     {"{\"custom_id\": \"x\", \"method\": \"GET\", \"url\": \"/v1/completions\", \"body\": {}}\n", "'method'"},
     {"{\"custom_id\": \"x\", \"method\": \"POST\", \"body\": {}}\n", "'url'"},
@@ -354,6 +407,8 @@ Suite *check_batch_forms(void) {
     tcase_add_test(openai, a_chat_of_openai_is_answered_in_its_form_as_the_same_messages_are);
     tcase_add_test(openai, a_completion_of_openai_takes_a_text_a_list_of_it_or_ids);
     tcase_add_test(openai, values_that_ask_for_nothing_are_accepted);
+    tcase_add_loop_test(openai, log_probabilities_come_in_every_form_and_are_the_same, 0, 2);
+    tcase_add_test(openai, a_repetition_penalty_of_the_run_or_of_the_line_is_the_same);
     tcase_add_test(openai, what_is_wrong_with_a_line_of_openai_is_said_in_its_form);
     tcase_add_test(openai, a_content_may_be_a_list_of_texts);
     suite_add_tcase(suite, openai);

@@ -46,7 +46,7 @@ static const struct {
     {"{\"prompt\": \"a\", \"seed\": \"18446744073709551616\"}", "'seed'"},
     {"{\"prompt\": \"a\", \"stop\": [\"b\", 1]}", "'stop'"},
     {"{\"prompt\": \"\\ud800\"}", "surrogate"},
-    {"{\"prompt\": \"a\", \"repetition_penalty\": 1.1}", "'repetition_penalty'"},
+    {"{\"prompt\": \"a\", \"repetition_penalty\": 0}", "'repetition_penalty'"},
     {"{\"prompt\": \"a\", \"presence_penalty\": 1}", "'presence_penalty'"},
     {"{\"prompt\": \"a\", \"frequency_penalty\": 1}", "'frequency_penalty'"},
     {"{\"prompt\": \"a\", \"logprobs\": 2}", "'logprobs'"},
