@@ -40,6 +40,7 @@ static void chat_free(struct chat *c) {
     engine_destroy(c->engine);
     models_free(&c->models);
     alpha_report_close(&c->report);
+    buf_free(&c->read);
     ids_free(&c->answer_ids);
     buf_free(&c->answer_accepted);
 }
@@ -67,6 +68,17 @@ static int answer_prompt(struct chat *c, const struct buf *prompt) {
 
 /* --- the loops ------------------------------------------------------------------------------------------------- */
 
+/* What /read put there, and the question. */
+static int ask(struct chat *c, const char *question, size_t n, bool *interrupted) {
+    struct buf text = c->read;
+    c->read = (struct buf){0};
+    c->attempt = 0;
+    buf_append(&text, question, n);
+    int rc = chat_answer(c, buf_text(&text), text.len, interrupted);
+    buf_free(&text);
+    return rc;
+}
+
 /* A command, or a question. */
 static void take_turn(struct chat *c, const struct buf *text, bool *interrupted) {
     const char *line = buf_text(text);
@@ -76,8 +88,7 @@ static void take_turn(struct chat *c, const struct buf *text, bool *interrupted)
         chat_command(c, line);
         return;
     }
-    c->attempt = 0;
-    int rc = chat_answer(c, line + escaped, text->len - escaped, interrupted);
+    int rc = ask(c, line + escaped, text->len - escaped, interrupted);
     if (rc != 0) chat_fail(c, rc);
 }
 
@@ -87,18 +98,18 @@ static bool is_blank(const struct buf *text) {
 
 static int talk(struct chat *c) {
     struct buf text = {0};
-    bool interrupted, was_interrupted = false;
+    bool interrupted;
     if (!terminal_is_quiet()) chat_banner(c);
     while (!c->done && !ferror(stdout) && !signals_ended()) {
         enum input_result result = chat_input_read(c->input, &text);
-        if (result == INPUT_END || (result == INPUT_INTERRUPTED && was_interrupted)) break;
-        was_interrupted = result == INPUT_INTERRUPTED;
-        if (was_interrupted)
+        if (result == INPUT_END) break;
+        if (result == INPUT_INTERRUPTED)
             chat_note(c, "Ctrl-C again, or Ctrl-D, ends the chat");
         else if (!is_blank(&text))
             take_turn(c, &text, &interrupted);
     }
     buf_free(&text);
+    chat_save_last(c);
     return signals_ended() ? signals_status() : STATUS_OK;
 }
 
@@ -115,12 +126,13 @@ static int answer_lines(struct chat *c) {
 }
 
 static int run(struct chat *c, const struct buf *prompt) {
-    int rc = start(c);
+    int rc = 0;
+    if (!c->options.prompt)
+        rc = chat_input_create(&c->input, c->interactive); /* now: keys wait unseen for the prompt */
+    if (rc == 0) rc = start(c);
     if (rc != 0) return cli_fail(rc);
     signals_set(SIGNALS_FLAG);
     if (c->options.prompt) return answer_prompt(c, prompt);
-    rc = chat_input_create(&c->input, c->interactive);
-    if (rc != 0) return cli_fail(rc);
     return c->interactive ? talk(c) : answer_lines(c);
 }
 
@@ -128,6 +140,7 @@ int chat_main(const struct options *options) {
     struct chat c = {
         .options = *options,
         .interactive = terminal_is_tty(0) && terminal_is_tty(1) && !options->prompt,
+        .footer = FOOTER_SHORT,
         .has_seed = option_given(options, "seed"),
         .report.file = OUTPUT_CLOSED,
     };

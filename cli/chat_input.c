@@ -1,38 +1,36 @@
 #include "cli/chat_input.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <histedit.h>
 #include <langinfo.h>
-#include <limits.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/chat_history.h"
 #include "cli/cli.h"
 
-enum { HISTORY_SIZE = 1000, INTERRUPT_KEY = 3, ESCAPE = 0x1b };
+enum { INTERRUPT_KEY = 3, ESCAPE = 0x1b };
 
 struct chat_input {
     EditLine *edit; /* NULL: plain lines */
-    History *history;
-    char history_path[PATH_MAX]; /* "": none */
-    char *line;                  /* plain lines: getline's */
+    struct chat_history history;
+    char *line; /* plain lines: getline's */
     size_t cap;
     bool continued;       /* the prompt of a further line */
     bool interrupted;     /* Ctrl-C in this line */
+    bool warned;          /* Ctrl-C came last: no key was typed since */
     unsigned char unread; /* a byte that ended a malformed character; 0: none */
 };
 
 static volatile sig_atomic_t terminal_changed; /* resized, or continued after a stop */
 
 static void on_terminal_changed(int signal_number) {
-    (void)signal_number;
+    int saved = errno;
+    if (signal_number == SIGCONT) signals_continue();
     terminal_changed = 1;
+    errno = saved;
 }
 
 /* --- libedit's callbacks ------------------------------------------------------------------------------------ */
@@ -67,13 +65,14 @@ static int read_byte(EditLine *edit, unsigned char *byte) {
         }
         if (terminal_changed) {
             terminal_changed = 0;
-            fputs("\r\033[J", stdout); /* libedit draws anew from where the cursor is */
+            fputs("\r\033[J\033[?2004h", stdout); /* libedit draws anew from where the cursor is */
             fflush(stdout);
             el_resize(edit);
             el_set(edit, EL_PREP_TERM, 1);
             el_set(edit, EL_REFRESH);
         }
         ssize_t n = read(STDIN_FILENO, byte, 1);
+        if (n > 0 && *byte != INTERRUPT_KEY) input_of(edit)->warned = false;
         if (n >= 0) return (int)n;
         if (errno != EINTR) return -1;
     }
@@ -136,66 +135,6 @@ static unsigned char insert_paste(EditLine *edit, int key) {
     return CC_REFRESH;
 }
 
-/* --- history file ------------------------------------------------------------------------------------------- */
-
-/* $XDG_STATE_HOME/duet/history, else ~/.local/state/duet/history; folders are made. "" where there is no home. */
-static void find_history(char path[PATH_MAX]) {
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    int n = -1;
-    if (state && *state == '/')
-        n = snprintf(path, PATH_MAX, "%s/duet/history", state);
-    else if (home && *home == '/')
-        n = snprintf(path, PATH_MAX, "%s/.local/state/duet/history", home);
-    if (n < 0 || n >= PATH_MAX) {
-        path[0] = '\0';
-        return;
-    }
-    for (char *p = path + 1; *p; p++) {
-        if (*p != '/') continue;
-        *p = '\0';
-        mkdir(path, 0700);
-        *p = '/';
-    }
-}
-
-/* Other chats read and write the file too. Returns what close() ends the lock with; where there are no locks, it goes on
- * without. */
-static int lock_history(const char *path) {
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    while (fd >= 0 && flock(fd, LOCK_EX) != 0 && errno == EINTR) continue;
-    return fd;
-}
-
-static void unlock_history(int fd) {
-    if (fd >= 0) close(fd);
-}
-
-/* The file's newest lines; NULL: out of memory. */
-static History *read_history(const char *path) {
-    HistEvent event;
-    History *lines = history_init();
-    if (!lines) return NULL;
-    history(lines, &event, H_SETSIZE, HISTORY_SIZE);
-    history(lines, &event, H_SETUNIQUE, 1);
-    if (path[0]) history(lines, &event, H_LOAD, path);
-    return lines;
-}
-
-/* This chat goes on with its own lines; the file gets the new one behind those that others added meanwhile. */
-static void remember(struct chat_input *in, const char *text) {
-    HistEvent event;
-    history(in->history, &event, H_ENTER, text);
-    if (!in->history_path[0]) return;
-    int lock = lock_history(in->history_path);
-    History *all = read_history(in->history_path);
-    if (all) {
-        history(all, &event, H_ENTER, text);
-        history(all, &event, H_SAVE, in->history_path);
-        history_end(all);
-    }
-    unlock_history(lock);
-}
-
 /* --- life --------------------------------------------------------------------------------------------------- */
 
 static void watch_terminal(void) {
@@ -205,24 +144,16 @@ static void watch_terminal(void) {
     sigaction(SIGCONT, &action, NULL);
 }
 
-static History *open_history(char path[PATH_MAX]) {
-    find_history(path);
-    int lock = path[0] ? lock_history(path) : -1;
-    History *lines = read_history(path);
-    unlock_history(lock);
-    return lines;
-}
-
 static int open_editor(struct chat_input *in) {
     signals_keep_terminal();
     if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0) setlocale(LC_CTYPE, "C.UTF-8");
     in->edit = el_init("duet", stdin, stdout, stderr);
-    in->history = open_history(in->history_path);
-    if (!in->edit || !in->history) return err_set(ERR_IO, "the terminal cannot be set up for line editing");
+    if (!chat_history_open(&in->history) || !in->edit)
+        return err_set(ERR_IO, "the terminal cannot be set up for line editing");
     el_set(in->edit, EL_CLIENTDATA, in);
     el_set(in->edit, EL_EDITOR, "emacs");
     el_set(in->edit, EL_PROMPT_ESC, prompt, '\1');
-    el_set(in->edit, EL_HIST, history, in->history);
+    el_set(in->edit, EL_HIST, history, in->history.lines);
     el_wset(in->edit, EL_GETCFN, read_character);
     el_wset(in->edit, EL_ADDFN, L"interrupt-line", L"drop the line", interrupt_line);
     el_wset(in->edit, EL_ADDFN, L"insert-paste", L"insert pasted text", insert_paste);
@@ -230,8 +161,9 @@ static int open_editor(struct chat_input *in) {
     el_source(in->edit, NULL); /* the user's ~/.editrc */
     el_set(in->edit, EL_BIND, "^C", "interrupt-line", NULL);
     el_set(in->edit, EL_BIND, "\033[200~", "insert-paste", NULL);
-    /* Between prompts: Ctrl-C must not throw away what is on its way to the screen, for the history keeps it as shown. */
-    el_set(in->edit, EL_SETTY, "-x", "+noflsh", NULL);
+    /* Between prompts: Ctrl-C must not throw away what is on its way to the screen, for the history keeps it as shown; and
+     * what is typed waits for the next prompt, key by key, and is not shown inside an answer. */
+    el_set(in->edit, EL_SETTY, "-x", "+noflsh", "-echo", "-icanon", NULL);
     watch_terminal();
     return 0;
 }
@@ -251,7 +183,7 @@ int chat_input_create(struct chat_input **out, bool edit) {
 
 void chat_input_free(struct chat_input *in) {
     if (!in) return;
-    if (in->history) history_end(in->history);
+    chat_history_close(&in->history);
     if (in->edit) el_end(in->edit);
     free(in->line);
     free(in);
@@ -269,7 +201,11 @@ static enum input_result edit_line(struct chat_input *in, struct buf *text) {
     el_set(in->edit, EL_PREP_TERM, 1); /* before the prompt shows: libedit itself does it with the first key */
     const char *line = el_gets(in->edit, &n);
     if (!line || n <= 0) return INPUT_END;
-    if (in->interrupted) return INPUT_INTERRUPTED;
+    if (in->interrupted) {
+        bool again = in->warned;
+        in->warned = true;
+        return again ? INPUT_END : INPUT_INTERRUPTED;
+    }
     buf_append(text, line, (size_t)n);
     if (text->len > 0 && text->data[text->len - 1] == '\n') text->data[--text->len] = '\0';
     return INPUT_TURN;
@@ -284,8 +220,8 @@ static enum input_result edit_turn(struct chat_input *in, struct buf *text) {
         in->continued = true;
     }
     set_bracketed_paste(false);
-    if (result == INPUT_END) putchar('\n');
-    if (result == INPUT_TURN && text->len > 0) remember(in, buf_text(text));
+    if (result == INPUT_END && !in->interrupted) putchar('\n');
+    if (result == INPUT_TURN && text->len > 0) chat_history_add(&in->history, buf_text(text));
     return result;
 }
 

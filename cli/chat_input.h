@@ -15,7 +15,7 @@ void chat_input_free(struct chat_input *);
 enum input_result {
     INPUT_TURN,        /* text of a turn, without the newline at its end */
     INPUT_INTERRUPTED, /* Ctrl-C; what had been typed is gone */
-    INPUT_END,         /* end of file, Ctrl-D */
+    INPUT_END,         /* end of file, Ctrl-D, Ctrl-C again with no key between */
     INPUT_FAILED,      /* a line that could not be read: err_message() */
 };
 

@@ -149,19 +149,6 @@ END_TEST
 /* At a high temperature hardly any answer ends by itself. */
 #define ENDLESS "--temperature", "9", "--seed", "3", "--quiet"
 
-/* Drops every carriage return, and the first "^C" (the terminal's echo of the key, in mid-text). */
-static void untangle(const char *screen, struct buf *out) {
-    bool echoed = false;
-    for (const char *c = screen; *c; c++) {
-        if (!echoed && strncmp(c, "^C", 2) == 0) {
-            echoed = true;
-            c++;
-        } else if (*c != '\r') {
-            buf_putc(out, *c);
-        }
-    }
-}
-
 /* Control characters as the terminal gets them, NUL and those of two bytes too. */
 static void tame(const struct buf *text, struct buf *out) {
     for (size_t i = 0; i < text->len; i++) {
@@ -199,7 +186,8 @@ START_TEST(ctrl_c_keeps_what_was_shown_and_the_chat_goes_on)
     while (t.seen.len < 40) ck_assert(take(&t, WAIT_MS));
     type(&t, "\003");
     struct buf shown = {0}, answer = {0}, kept = {0};
-    untangle(expect(&t, "\033[2m"), &shown);
+    for (const char *at = expect(&t, "\033[2m"); *at; at++)
+        if (*at != '\r') buf_putc(&shown, *at);
     expect(&t, ", stopped");
     expect_prompt(&t);
     ck_assert_ptr_null(strstr(save_chat(&t, "stopped.json"), "Ctrl-C again"));
@@ -213,7 +201,7 @@ START_TEST(ctrl_c_keeps_what_was_shown_and_the_chat_goes_on)
     ck_assert_int_eq(wait_end(&t), 0);
     read_answer("stopped.json", &answer);
     tame(&answer, &kept);
-    buf_putc(&kept, '\n');
+    if (kept.data[kept.len - 1] != '\n') buf_putc(&kept, '\n');
     ck_assert_uint_gt(kept.len, 20);
     ck_assert_str_eq(buf_text(&shown), buf_text(&kept));
     buf_free(&shown);
