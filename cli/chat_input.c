@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/chat_complete.h"
 #include "cli/chat_history.h"
 #include "cli/cli.h"
 
@@ -20,6 +21,7 @@ struct chat_input {
     size_t cap;
     bool continued;       /* the prompt of a further line */
     bool interrupted;     /* Ctrl-C in this line */
+    bool ended;           /* Ctrl-D, in place of a line */
     bool warned;          /* Ctrl-C came last: no key was typed since */
     unsigned char unread; /* a byte that ended a malformed character; 0: none */
 };
@@ -135,6 +137,56 @@ static unsigned char insert_paste(EditLine *edit, int key) {
     return CC_REFRESH;
 }
 
+/* --- Tab ---------------------------------------------------------------------------------------------------- */
+
+enum { OFFERED_MAX = 200 };
+
+/* A file by its name alone. */
+static const char *shown_word(const char *word) {
+    size_t n = strlen(word);
+    const char *at = word + n;
+    while (at > word + 1 && (at[-1] != '/' || at == word + n)) at--;
+    return at > word + 1 ? at : word;
+}
+
+/* Below the line, in columns; libedit draws the line anew under it. */
+static void list_completions(const struct completions *c) {
+    int longest = 0, columns = terminal_columns(STDOUT_FILENO), shown = c->count < OFFERED_MAX ? c->count : OFFERED_MAX;
+    const char *word = buf_text(&c->words);
+    for (int i = 0; i < shown; i++, word += strlen(word) + 1)
+        if ((int)strlen(shown_word(word)) > longest) longest = (int)strlen(shown_word(word));
+    int each = columns / (longest + 2) > 0 ? columns / (longest + 2) : 1;
+    word = buf_text(&c->words);
+    for (int i = 0; i < shown; i++, word += strlen(word) + 1)
+        printf("%s%-*s", i % each == 0 ? "\n" : "  ", longest, shown_word(word));
+    if (shown < c->count) printf("\n... and %d more", c->count - shown);
+    putchar('\n');
+    fflush(stdout);
+}
+
+/* What all completions begin with is put in; where that is nothing, they are listed. In a question, Tab is a tab. */
+static unsigned char complete_line(EditLine *edit, int key) {
+    const LineInfo *line = el_line(edit);
+    size_t n = (size_t)(line->cursor - line->buffer);
+    struct completions c;
+    (void)key;
+    if (n == 0 || line->buffer[0] != '/') return el_winsertstr(edit, L"\t") == 0 ? CC_REFRESH : CC_ERROR;
+    chat_complete(line->buffer, n, &c);
+    unsigned char result = CC_ERROR;
+    size_t typed = n - c.from;
+    if (c.count > 0 && c.common > typed) {
+        struct buf rest = {0};
+        buf_append(&rest, c.words.data + typed, c.common - typed);
+        if (el_insertstr(edit, buf_text(&rest)) == 0) result = CC_REFRESH;
+        buf_free(&rest);
+    } else if (c.count > 1) {
+        list_completions(&c);
+        result = CC_REDISPLAY;
+    }
+    completions_free(&c);
+    return result;
+}
+
 /* --- life --------------------------------------------------------------------------------------------------- */
 
 static void watch_terminal(void) {
@@ -157,6 +209,8 @@ static int open_editor(struct chat_input *in) {
     el_wset(in->edit, EL_GETCFN, read_character);
     el_wset(in->edit, EL_ADDFN, L"interrupt-line", L"drop the line", interrupt_line);
     el_wset(in->edit, EL_ADDFN, L"insert-paste", L"insert pasted text", insert_paste);
+    el_wset(in->edit, EL_ADDFN, L"complete-line", L"complete a command", complete_line);
+    el_set(in->edit, EL_BIND, "^I", "complete-line", NULL);
     el_set(in->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_source(in->edit, NULL); /* the user's ~/.editrc */
     el_set(in->edit, EL_BIND, "^C", "interrupt-line", NULL);
@@ -200,7 +254,8 @@ static enum input_result edit_line(struct chat_input *in, struct buf *text) {
     int n = 0;
     el_set(in->edit, EL_PREP_TERM, 1); /* before the prompt shows: libedit itself does it with the first key */
     const char *line = el_gets(in->edit, &n);
-    if (!line || n <= 0) return INPUT_END;
+    in->ended = !line || n <= 0;
+    if (in->ended) return INPUT_END;
     if (in->interrupted) {
         bool again = in->warned;
         in->warned = true;
@@ -209,20 +264,6 @@ static enum input_result edit_line(struct chat_input *in, struct buf *text) {
     buf_append(text, line, (size_t)n);
     if (text->len > 0 && text->data[text->len - 1] == '\n') text->data[--text->len] = '\0';
     return INPUT_TURN;
-}
-
-static enum input_result edit_turn(struct chat_input *in, struct buf *text) {
-    enum input_result result;
-    in->interrupted = in->continued = false;
-    set_bracketed_paste(true);
-    while ((result = edit_line(in, text)) == INPUT_TURN && text->len > 0 && text->data[text->len - 1] == '\\') {
-        text->data[text->len - 1] = '\n';
-        in->continued = true;
-    }
-    set_bracketed_paste(false);
-    if (result == INPUT_END && !in->interrupted) putchar('\n');
-    if (result == INPUT_TURN && text->len > 0) chat_history_add(&in->history, buf_text(text));
-    return result;
 }
 
 static enum input_result plain_line(struct chat_input *in, struct buf *text) {
@@ -239,7 +280,70 @@ static enum input_result plain_line(struct chat_input *in, struct buf *text) {
     return INPUT_TURN;
 }
 
+/* --- turns of several lines ----------------------------------------------------------------------------------- */
+
+static const char quotes[] = "\"\"\"";
+enum { QUOTES = sizeof quotes - 1 };
+
+static bool is_quoted(const struct buf *text) {
+    return text->len >= QUOTES && memcmp(text->data, quotes, QUOTES) == 0;
+}
+
+/* Length of a quoted text up to the quotes at its end, 0: they are not there yet. */
+static size_t quoted_length(const struct buf *text) {
+    size_t n = text->len;
+    while (n > 0 && strchr(" \t\n", text->data[n - 1])) n--;
+    return n >= (size_t)2 * QUOTES && memcmp(text->data + n - QUOTES, quotes, QUOTES) == 0 ? n - QUOTES : 0;
+}
+
+/* `"""` stands alone on its line or not. What looks like a command is none. */
+static void unquote(struct buf *text) {
+    struct buf inner = {0};
+    size_t end = quoted_length(text), from = QUOTES;
+    if (end == 0) end = text->len;
+    if (from < end && text->data[from] == '\n') from++;
+    if (end > from && text->data[end - 1] == '\n') end--;
+    if (from < end && text->data[from] == '/') buf_putc(&inner, '/');
+    buf_append(&inner, text->data + from, end - from);
+    buf_free(text);
+    *text = inner;
+}
+
+/* Takes the mark off a line that goes on in the next one. A backslash has meant that at terminals alone. */
+static bool goes_on(const struct chat_input *in, struct buf *text) {
+    if (is_quoted(text)) {
+        if (quoted_length(text) > 0) return false;
+        buf_putc(text, '\n');
+        return true;
+    }
+    if (!in->edit || text->len == 0 || text->data[text->len - 1] != '\\') return false;
+    text->data[text->len - 1] = '\n';
+    return true;
+}
+
+/* The end of the input, or Ctrl-D, in a further line ends the turn. */
+static enum input_result read_turn(struct chat_input *in, struct buf *text) {
+    enum input_result result;
+    in->interrupted = in->continued = false;
+    while ((result = in->edit ? edit_line(in, text) : plain_line(in, text)) == INPUT_TURN && goes_on(in, text))
+        in->continued = true;
+    if (result != INPUT_END || !in->continued || in->interrupted || signals_ended()) return result;
+    while (text->len > 0 && text->data[text->len - 1] == '\n') text->data[--text->len] = '\0';
+    return INPUT_TURN;
+}
+
+static enum input_result edit_turn(struct chat_input *in, struct buf *text) {
+    set_bracketed_paste(true);
+    enum input_result result = read_turn(in, text);
+    set_bracketed_paste(false);
+    if (!in->interrupted && (result == INPUT_END || in->ended)) putchar('\n');
+    if (result == INPUT_TURN && text->len > 0) chat_history_add(&in->history, buf_text(text));
+    return result;
+}
+
 enum input_result chat_input_read(struct chat_input *in, struct buf *text) {
     buf_clear(text);
-    return in->edit ? edit_turn(in, text) : plain_line(in, text);
+    enum input_result result = in->edit ? edit_turn(in, text) : read_turn(in, text);
+    if (result == INPUT_TURN && is_quoted(text)) unquote(text);
+    return result;
 }
