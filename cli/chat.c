@@ -1,7 +1,9 @@
 /* duet chat: start, the two loops (terminal, lines), and the end. */
 #include "cli/chat.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- start and end --------------------------------------------------------------------------------------------- */
 
@@ -45,23 +47,42 @@ static void chat_free(struct chat *c) {
     buf_free(&c->answer_accepted);
 }
 
+/* --null: what a line of the input gave ends here, an answer, a command's output, or nothing. */
+static void end_record(void) {
+    putchar('\0');
+    fflush(stdout);
+}
+
 /* --- one answer: -p -------------------------------------------------------------------------------------------- */
 
-/* -p TEXT, or standard input to its end, without one newline there. */
-static int read_prompt(const struct options *o, struct buf *text) {
-    if (!o->prompt) return 0;
-    if (strcmp(o->prompt, "-") != 0) {
-        buf_puts(text, o->prompt);
-        return 0;
-    }
+/* Standard input to its end, without one newline there. */
+static int read_input(struct buf *text) {
     TRY(input_read(NULL, text));
     if (text->len > 0 && text->data[text->len - 1] == '\n') text->data[--text->len] = '\0';
     return 0;
 }
 
+/* main has put what cannot be read in the place of a standard input that is closed. */
+static bool has_input(void) {
+    return !terminal_is_tty(STDIN_FILENO) && (fcntl(STDIN_FILENO, F_GETFL) & O_ACCMODE) != O_WRONLY;
+}
+
+/* -p TEXT, and what is piped in on the lines behind it; -p -: that alone. */
+static int read_prompt(const struct options *o, struct buf *text) {
+    if (!o->prompt) return 0;
+    if (strcmp(o->prompt, "-") == 0) return read_input(text);
+    struct buf piped = {0};
+    int rc = has_input() ? read_input(&piped) : 0;
+    buf_puts(text, o->prompt);
+    if (piped.len > 0) buf_printf(text, "\n"), buf_append(text, piped.data, piped.len);
+    buf_free(&piped);
+    return rc;
+}
+
 static int answer_prompt(struct chat *c, const struct buf *prompt) {
     bool interrupted;
     int rc = chat_answer(c, buf_text(prompt), prompt->len, &interrupted);
+    if (c->options.null) end_record();
     if (rc != 0) return cli_fail(rc);
     return interrupted ? signals_status() : STATUS_OK;
 }
@@ -117,8 +138,11 @@ static int answer_lines(struct chat *c) {
     struct buf text = {0};
     enum input_result result = INPUT_TURN;
     bool interrupted = false;
-    while (!c->done && !interrupted && !ferror(stdout) && (result = chat_input_read(c->input, &text)) == INPUT_TURN)
-        if (!is_blank(&text)) take_turn(c, &text, &interrupted);
+    while (!c->done && !interrupted && !ferror(stdout) && (result = chat_input_read(c->input, &text)) == INPUT_TURN) {
+        if (is_blank(&text)) continue;
+        take_turn(c, &text, &interrupted);
+        if (c->options.null) end_record();
+    }
     buf_free(&text);
     if (interrupted || result == INPUT_INTERRUPTED) return signals_status();
     if (result == INPUT_FAILED) return cli_fail(ERR_IO);

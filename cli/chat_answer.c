@@ -125,7 +125,7 @@ static int finish(struct answer *a, bool interrupted) {
     fflush(stdout);
     signals_release();
     bool at_line_start = a->text.len == 0 || a->text.data[a->text.len - 1] == '\n';
-    if (!c->interactive || !at_line_start) putchar('\n');
+    if (c->interactive ? !at_line_start : !c->options.null) putchar('\n');
     TRY(conversation_answered(c->conversation, buf_text(&a->text), a->text.len, !a->ended));
     if (interrupted)
         a->figures.cut = "stopped";
@@ -201,7 +201,7 @@ int chat_answer(struct chat *c, const char *question, size_t n, bool *interrupte
         }
     }
     chat_print_end(c); /* where an error ended it */
-    if (rc != 0 && a.text.len > 0) putchar('\n');
+    if (rc != 0 && a.text.len > 0 && (c->interactive || !c->options.null)) putchar('\n');
     if (rc == ERR_INTERRUPTED) {
         *interrupted = true;
         say_taken_back(c);

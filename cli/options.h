@@ -67,6 +67,7 @@ struct options {
     const char *shape;                        /* bench, inspect: TARGET[,DRAFT]; NULL: not given */
     float simulate_alpha;                     /* bench; 0: the rule */
     int quiet, csv, special, tensors, strict; /* flags */
+    int null;                                 /* chat: records end in NUL */
     int show_memory, show_graphs;             /* inspect */
     int help, version, man;
 
