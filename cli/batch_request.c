@@ -121,6 +121,7 @@ static int parse_prompt(struct request *r, const cJSON *item, const struct reque
     struct buf text = {0};
     struct encode_options options = {.special = true, .interrupt = c->interrupt};
     TRY(need_tokenizer(c, "prompt"));
+    r->continues = true;
     int rc = json_string(item, &text) ? 0 : err_set(ERR_FORMAT, "'prompt' must be a string");
     if (rc == 0) rc = tokenizer_encode(c->tokenizer, buf_text(&text), text.len, &options, &r->ids);
     buf_free(&text);
@@ -131,6 +132,7 @@ static int parse_prompt_ids(struct request *r, const cJSON *item, const struct r
     const cJSON *entry;
     int64_t id;
     if (!cJSON_IsArray(item)) return err_set(ERR_FORMAT, "'prompt_ids' must be a list of token ids");
+    r->continues = true;
     cJSON_ArrayForEach(entry, item) {
         if (!json_int(entry, &id)) return err_set(ERR_FORMAT, "'prompt_ids' must be a list of whole numbers");
         if (id < 0 || id >= c->vocab)

@@ -98,7 +98,9 @@ static void show_ingestion(const struct answer *a, const struct sequence *s, int
 static int run(struct answer *a, bool *interrupted) {
     struct chat *c = a->chat;
     struct sequence *s = conversation_sequence(c->conversation);
-    int rc = 0, running, all, before = engine_ingested(s, &all);
+    int rc = 0, running, all, before = engine_ingested(s, &all), length;
+    const int32_t *prompt = engine_tokens(s, &length);
+    if (!c->chat_template) rc = text_stream_follow(a->stream, prompt, (size_t)length);
     while (rc == 0 && engine_is_running(s)) {
         *interrupted = signals_interrupted();
         if (*interrupted)

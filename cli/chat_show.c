@@ -197,7 +197,9 @@ int chat_print_shown(struct chat *c) {
     struct detokenizer *d;
     struct buf text = {0};
     TRY(detokenizer_create(engine_tokenizer(c->engine), true, &d));
-    int rc = 0;
+    int rc = 0, n;
+    const int32_t *history = engine_tokens(conversation_sequence(c->conversation), &n);
+    if (!c->chat_template) rc = detokenizer_follow(d, history, (size_t)n);
     for (size_t i = 0; i < c->answer_ids.len && rc == 0; i++) {
         buf_clear(&text);
         rc = detokenizer_push(d, c->answer_ids.data[i], &text);
