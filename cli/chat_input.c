@@ -139,26 +139,33 @@ static unsigned char insert_paste(EditLine *edit, int key) {
 
 /* --- Tab ---------------------------------------------------------------------------------------------------- */
 
-enum { OFFERED_MAX = 200 };
+enum { LISTED_MAX = 200 };
 
-/* A file by its name alone. */
-static const char *shown_word(const char *word) {
-    size_t n = strlen(word);
-    const char *at = word + n;
-    while (at > word + 1 && (at[-1] != '/' || at == word + n)) at--;
-    return at > word + 1 ? at : word;
+/* A file by its name alone; without the blank that goes on. */
+static const char *shown_word(const char *word, int *n) {
+    size_t length = strlen(word), end = length > 0 && word[length - 1] == ' ' ? length - 1 : length, at = end;
+    while (at > 1 && (word[at - 1] != '/' || at == end)) at--;
+    if (at <= 1) at = 0;
+    *n = (int)(end - at);
+    return word + at;
 }
 
 /* Below the line, in columns; libedit draws the line anew under it. */
 static void list_completions(const struct completions *c) {
-    int longest = 0, columns = terminal_columns(STDOUT_FILENO), shown = c->count < OFFERED_MAX ? c->count : OFFERED_MAX;
+    int longest = 0, n, columns = terminal_columns(STDOUT_FILENO),
+        shown = c->count < LISTED_MAX ? c->count : LISTED_MAX;
     const char *word = buf_text(&c->words);
-    for (int i = 0; i < shown; i++, word += strlen(word) + 1)
-        if ((int)strlen(shown_word(word)) > longest) longest = (int)strlen(shown_word(word));
+    for (int i = 0; i < shown; i++, word += strlen(word) + 1) {
+        shown_word(word, &n);
+        longest = n > longest ? n : longest;
+    }
     int each = columns / (longest + 2) > 0 ? columns / (longest + 2) : 1;
     word = buf_text(&c->words);
-    for (int i = 0; i < shown; i++, word += strlen(word) + 1)
-        printf("%s%-*s", i % each == 0 ? "\n" : "  ", longest, shown_word(word));
+    for (int i = 0; i < shown; i++, word += strlen(word) + 1) {
+        const char *text = shown_word(word, &n);
+        printf("%s%.*s", i % each == 0 ? "\n" : "", n, text);
+        if (i + 1 < shown && (i + 1) % each != 0) printf("%*s", longest + 2 - n, "");
+    }
     if (shown < c->count) printf("\n... and %d more", c->count - shown);
     putchar('\n');
     fflush(stdout);

@@ -142,18 +142,22 @@ static void put_context(const struct chat *c, struct buf *line) {
         buf_printf(line, " (%d left), seed %llu", context - used, (unsigned long long)c->answer_seed);
 }
 
-void chat_print_figures(struct chat *c, const struct answer_figures *f) {
+static void put_figures(const struct chat *c, const struct answer_figures *f, struct buf *line) {
     const struct acceptance *s = engine_sequence_stats(conversation_sequence(c->conversation));
-    struct buf line = {0};
-    if (c->footer == FOOTER_OFF && !f->cut) return;
-    buf_printf(&line, "%d token%s", f->tokens, f->tokens == 1 ? "" : "s");
+    buf_printf(line, "%d token%s", f->tokens, f->tokens == 1 ? "" : "s");
     if (f->tokens > 0) {
         double wait_ms = (double)(f->first_us - f->start_us) / 1e3;
-        buf_printf(&line, ", %.1f tok/s, first after %.*f ms", tokens_per_second(f), wait_ms < 10 ? 1 : 0, wait_ms);
+        buf_printf(line, ", %.1f tok/s, first after %.*f ms", tokens_per_second(f), wait_ms < 10 ? 1 : 0, wait_ms);
     }
-    if (s->drafted > 0) buf_printf(&line, ", %lld/%lld accepted", (long long)s->accepted, (long long)s->drafted);
-    put_context(c, &line);
-    if (f->cut) buf_printf(&line, ", %s", f->cut);
+    if (s->drafted > 0) buf_printf(line, ", %lld/%lld accepted", (long long)s->accepted, (long long)s->drafted);
+    put_context(c, line);
+}
+
+void chat_print_figures(struct chat *c, const struct answer_figures *f) {
+    struct buf line = {0};
+    if (c->footer != FOOTER_OFF) put_figures(c, f, &line);
+    if (f->cut) buf_printf(&line, "%s%s", line.len > 0 ? ", " : "", f->cut);
+    if (line.len == 0) return;
     buf_putc(&line, '\n');
     fputs(styled(STYLE_DIM), stdout);
     chat_print(c, STYLE_RESET, buf_text(&line), line.len);
