@@ -305,7 +305,10 @@ START_TEST(a_continuation_keeps_the_blank_that_it_begins_with)
 {
     const char *model = shared_path("models/stories260K"), *path = temp_path("story.json");
     char script[600];
-    if (!model) return;
+    if (!model) {
+        skip("no model with such a tokenizer");
+        return;
+    }
     snprintf(script, sizeof script, "Once upon\n/save %s\n/load %s\nand\n", path, path);
     struct program once = CHAT("", "-t", model, "--k", "0", GREEDY, "-p", "Once upon");
     struct program talk = CHAT("Once upon\n/show\nand\n", "-t", model, "--k", "0", GREEDY);
