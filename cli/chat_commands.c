@@ -131,7 +131,7 @@ static const struct chat_row commands[] = {
     {"/save!", "FILE", CHAT_FILES, "the same, over a file that is there already", run_save_over},
     {"/load", "[FILE]", CHAT_FILES, "go on with a saved one, or the last that ended", chat_load},
     {"/stats", "", NULL, "seed, context, acceptance and launches so far", run_stats},
-    {"/set", "[NAME X]", CHAT_SETTINGS, "all settings, or one; as /NAME X:", chat_set},
+    {"/set", "[NAME X]", CHAT_SETTINGS, "all settings; /set NAME X is /NAME X", chat_set},
 };
 enum { ROW_COUNT = sizeof commands / sizeof *commands };
 

@@ -67,7 +67,8 @@ static int read_byte(EditLine *edit, unsigned char *byte) {
         }
         if (terminal_changed) {
             terminal_changed = 0;
-            fputs("\r\033[J\033[?2004h", stdout); /* libedit draws anew from where the cursor is */
+            /* libedit draws anew from where the cursor is */
+            fputs(terminal_is_dumb() ? "\n" : "\r\033[J\033[?2004h", stdout);
             fflush(stdout);
             el_resize(edit);
             el_set(edit, EL_PREP_TERM, 1);
@@ -253,6 +254,7 @@ void chat_input_free(struct chat_input *in) {
 /* --- reading ------------------------------------------------------------------------------------------------ */
 
 static void set_bracketed_paste(bool on) {
+    if (terminal_is_dumb()) return;
     fputs(on ? "\033[?2004h" : "\033[?2004l", stdout);
     fflush(stdout);
 }

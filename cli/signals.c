@@ -27,9 +27,9 @@ static void put(int fd, const char *text) {
 }
 
 static void restore_terminal(void) {
-    if (terminal_is_tty(2)) put(2, "\r\033[K"); /* the bar */
+    if (terminal_is_tty(2) && !terminal_is_dumb()) put(2, "\r\033[K"); /* the bar */
     if (!has_terminal) return;
-    put(STDOUT_FILENO, "\033[?2004l\033[0m\n");
+    put(STDOUT_FILENO, terminal_is_dumb() ? "\n" : "\033[?2004l\033[0m\n");
     tcsetattr(STDIN_FILENO, TCSADRAIN, &terminal);
 }
 
@@ -58,7 +58,7 @@ static void on_stop(int signal_number) {
     sigset_t set;
     if (tcgetattr(STDIN_FILENO, &stopped_terminal) == 0) {
         was_stopped = 1;
-        put(STDOUT_FILENO, "\033[?2004l\033[0m\n");
+        put(STDOUT_FILENO, terminal_is_dumb() ? "\n" : "\033[?2004l\033[0m\n");
         tcsetattr(STDIN_FILENO, TCSADRAIN, &terminal);
     }
     sigaction(signal_number, &standard, NULL);
