@@ -47,7 +47,7 @@ static void hand_over(struct list *l, struct completions *out) {
     out->count = l->count;
     for (int i = 0; i < l->count; i++) {
         size_t n = strlen(l->words[i]);
-        out->common = i == 0 ? n : common_length(l->words[0], l->words[i], out->common);
+        out->common = i == 0 ? n : common_length(buf_text(&out->words), l->words[i], out->common);
         buf_append(&out->words, l->words[i], n + 1);
         free(l->words[i]);
     }

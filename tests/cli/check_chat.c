@@ -126,8 +126,7 @@ END_TEST
 static void find_number(const struct buf *out, const char *name, char number[32]) {
     const char *at = strstr(buf_text(out), name);
     ck_assert_msg(at != NULL, "no %s in: %s", name, buf_text(out));
-    ck_assert_int_eq(sscanf(at + strlen(name), "%31[0-9 ]", number), 1);
-    memmove(number, number + strspn(number, " "), strlen(number) + 1);
+    ck_assert_int_eq(sscanf(at + strlen(name), " %31[0-9]", number), 1);
 }
 
 /* In another run by --seed, and in the same chat by /seed. */
@@ -322,9 +321,12 @@ START_TEST(a_continuation_keeps_the_blank_that_it_begins_with)
     ck_assert_int_eq(strncmp(buf_text(&talk.out), buf_text(&once.out), n), 0);
     ck_assert_int_eq(strncmp(buf_text(&talk.out) + n, buf_text(&once.out), n), 0);
     ck_assert_str_eq(buf_text(&loaded.out) + n, buf_text(&talk.out) + 2 * n);
-    ck_assert_int_eq(strncmp(get_string(json_line(&batch.out, 0), "text"), buf_text(&once.out), n - 1), 0);
-    ck_assert_int_eq(strncmp(get_string(json_line(&batch.out, 1), "text"), buf_text(&once.out), n - 1), 0);
-    ck_assert_int_eq(strncmp(get_string(json_line(&batch.out, 2), "text"), "Once upon", 9), 0);
+    for (int i = 0; i < 3; i++) {
+        cJSON *record = json_line(&batch.out, i);
+        const char *text = get_string(record, "text");
+        ck_assert_int_eq(i < 2 ? strncmp(text, buf_text(&once.out), n - 1) : strncmp(text, "Once upon", 9), 0);
+        cJSON_Delete(record);
+    }
     program_free(&once);
     program_free(&talk);
     program_free(&loaded);
