@@ -318,10 +318,12 @@ static void unquote(struct buf *text) {
     *text = inner;
 }
 
-/* Takes the mark off a line that goes on in the next one. A backslash has meant that at terminals alone. */
+/* Takes the mark off a line that goes on in the next one. A backslash has meant that at terminals alone. Pasted lines that begin
+ * with quotes (a program with its comment) want no further ones. */
 static bool goes_on(const struct chat_input *in, struct buf *text) {
     if (is_quoted(text)) {
-        if (quoted_length(text) > 0) return false;
+        bool was_pasted = !in->continued && memchr(text->data, '\n', text->len);
+        if (was_pasted || quoted_length(text) > 0) return false;
         buf_putc(text, '\n');
         return true;
     }
@@ -353,6 +355,6 @@ static enum input_result edit_turn(struct chat_input *in, struct buf *text) {
 enum input_result chat_input_read(struct chat_input *in, struct buf *text) {
     buf_clear(text);
     enum input_result result = in->edit ? edit_turn(in, text) : read_turn(in, text);
-    if (result == INPUT_TURN && is_quoted(text)) unquote(text);
+    if (result == INPUT_TURN && is_quoted(text) && (in->continued || quoted_length(text) > 0)) unquote(text);
     return result;
 }

@@ -209,6 +209,7 @@ START_TEST(show_marks_accepted_tokens_by_brackets_where_there_are_no_colours)
         marks++;
     }
     ck_assert_int_gt(marks, 3);
+    ck_assert_ptr_null(strstr(buf_text(&shown.out), "][")); /* what is behind a bracket is not accepted */
     ck_assert_int_eq(open, 0);
     ck_assert_int_eq(strncmp(buf_text(&text), buf_text(&plain.out), plain.out.len), 0);
     ck_assert_str_eq(buf_text(&text) + plain.out.len, buf_text(&plain.out));

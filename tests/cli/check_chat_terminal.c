@@ -219,7 +219,7 @@ START_TEST(ctrl_c_at_the_prompt_drops_the_line_and_twice_ends)
 }
 END_TEST
 
-START_TEST(several_lines_by_backslash_and_by_paste_are_one_turn)
+START_TEST(several_lines_by_backslash_paste_or_quotes_are_one_turn)
 {
     char path[256], save[300];
     snprintf(path, sizeof path, "%s", temp_path("lines.json"));
@@ -234,8 +234,18 @@ START_TEST(several_lines_by_backslash_and_by_paste_are_one_turn)
     terminal_type(&t, "\033[200~three\rfour\033[201~ five\r");
     terminal_expect(&t, "tok/s");
     terminal_expect_prompt(&t);
+    terminal_type(&t, "\033[200~\"\"\"six\"\"\"\rseven\033[201~\r");
+    terminal_expect(&t, "tok/s");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "\"\"\"\r");
+    terminal_expect(&t, ".\033[0m ");
+    terminal_type(&t, "eight\r");
+    terminal_expect(&t, ".\033[0m ");
+    terminal_type(&t, "nine\"\"\"\r");
+    terminal_expect(&t, "tok/s");
+    terminal_expect_prompt(&t);
     terminal_type(&t, save);
-    terminal_expect(&t, "2 turns saved");
+    terminal_expect(&t, "4 turns saved");
     terminal_expect_prompt(&t);
     terminal_type(&t, "/exit\r");
     ck_assert_int_eq(terminal_wait_end(&t), 0);
@@ -244,6 +254,8 @@ START_TEST(several_lines_by_backslash_and_by_paste_are_one_turn)
     text_of_file(path, &raw);
     ck_assert_msg(strstr(buf_text(&raw), "\"one\\ntwo \xc3\xa9\""), "%s", buf_text(&raw));
     ck_assert_msg(strstr(buf_text(&raw), "\"three\\nfour five\""), "%s", buf_text(&raw));
+    ck_assert_msg(strstr(buf_text(&raw), "\"\\\"\\\"\\\"six\\\"\\\"\\\"\\nseven\""), "%s", buf_text(&raw));
+    ck_assert_msg(strstr(buf_text(&raw), "\"eight\\nnine\""), "%s", buf_text(&raw));
     buf_free(&raw);
 }
 END_TEST
@@ -430,7 +442,7 @@ Suite *check_chat_terminal(void) {
     tcase_add_test(terminal, no_word_of_an_answer_is_broken_at_the_margin);
     tcase_add_loop_test(terminal, an_error_in_an_answer_leaves_all_of_its_text_on_the_screen, 0, 2);
     tcase_add_test(terminal, ctrl_c_at_the_prompt_drops_the_line_and_twice_ends);
-    tcase_add_test(terminal, several_lines_by_backslash_and_by_paste_are_one_turn);
+    tcase_add_test(terminal, several_lines_by_backslash_paste_or_quotes_are_one_turn);
     tcase_add_test(terminal, history_is_kept_between_chats);
     tcase_add_test(terminal, chats_side_by_side_lose_no_line_of_the_history);
     tcase_add_test(terminal, the_history_file_keeps_the_newest_thousand_lines_and_is_private);
