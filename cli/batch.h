@@ -38,6 +38,7 @@ struct request {
     char *category; /* --format spec-bench: JSON; NULL: absent */
     char *error;    /* NULL, or what is wrong, without "line n: " */
     struct ids ids;
+    bool continues;    /* the answer goes on behind the text of `ids`, which is no chat */
     struct buf *turns; /* [turn_count]: user turns; NULL: one answer to `ids` */
     int turn_count;
     struct buf *stops; /* [stop_count] */

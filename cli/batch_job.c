@@ -148,8 +148,10 @@ static int start_answer(struct job *j, const struct request_context *c) {
     } else {
         TRY(engine_generate(j->engine, j->sequence, r->ids.data, (int)r->ids.len, &g));
     }
-    engine_tokens(j->sequence, &j->answers[j->count].prompt_tokens);
-    return 0;
+    int *n = &j->answers[j->count].prompt_tokens;
+    const int32_t *prompt = engine_tokens(j->sequence, n);
+    bool continues = r->continues || (r->turns && !c->chat_template);
+    return j->text && continues ? text_stream_follow(j->text, prompt, (size_t)*n) : 0;
 }
 
 /* What is wrong with one request alone does not end the run. */

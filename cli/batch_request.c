@@ -138,6 +138,7 @@ static int parse_text(struct request *r, const cJSON *item, const struct request
     struct buf text = {0};
     struct encode_options options = {.special = true, .interrupt = c->interrupt};
     TRY(need_tokenizer(c, "prompt"));
+    r->continues = true;
     int rc = json_string(item, &text) ? 0 : err_set(ERR_FORMAT, "'prompt' must be a string");
     if (rc == 0) rc = tokenizer_encode(c->tokenizer, buf_text(&text), text.len, &options, &r->ids);
     buf_free(&text);
@@ -148,6 +149,7 @@ static int parse_ids(struct request *r, const cJSON *item, const char *name, con
     const cJSON *entry;
     int64_t id;
     if (!cJSON_IsArray(item)) return err_set(ERR_FORMAT, "'%s' must be a list of token ids", name);
+    r->continues = true;
     cJSON_ArrayForEach(entry, item) {
         if (!json_int(entry, &id)) return err_set(ERR_FORMAT, "'%s' must be a list of whole numbers", name);
         if (id < 0 || id >= c->vocab)

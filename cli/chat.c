@@ -1,7 +1,9 @@
 /* duet chat: start, the two loops (terminal, lines), and the end. */
 #include "cli/chat.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- start and end --------------------------------------------------------------------------------------------- */
 
@@ -43,32 +45,63 @@ static void chat_free(struct chat *c) {
     engine_destroy(c->engine);
     models_free(&c->models);
     alpha_report_close(&c->report);
+    buf_free(&c->read);
     ids_free(&c->answer_ids);
     buf_free(&c->answer_accepted);
 }
 
+/* --null: what a line of the input gave ends here, an answer, a command's output, or nothing. */
+static void end_record(void) {
+    putchar('\0');
+    fflush(stdout);
+}
+
 /* --- one answer: -p -------------------------------------------------------------------------------------------- */
 
-/* -p TEXT, or standard input to its end, without one newline there. */
-static int read_prompt(const struct options *o, struct buf *text) {
-    if (!o->prompt) return 0;
-    if (strcmp(o->prompt, "-") != 0) {
-        buf_puts(text, o->prompt);
-        return 0;
-    }
+/* Standard input to its end, without one newline there. */
+static int read_input(struct buf *text) {
     TRY(input_read(NULL, text));
     if (text->len > 0 && text->data[text->len - 1] == '\n') text->data[--text->len] = '\0';
     return 0;
 }
 
+/* main has put what cannot be read in the place of a standard input that is closed. */
+static bool has_input(void) {
+    return !terminal_is_tty(STDIN_FILENO) && (fcntl(STDIN_FILENO, F_GETFL) & O_ACCMODE) != O_WRONLY;
+}
+
+/* -p TEXT, and what is piped in on the lines behind it; -p -: that alone. */
+static int read_prompt(const struct options *o, struct buf *text) {
+    if (!o->prompt) return 0;
+    if (strcmp(o->prompt, "-") == 0) return read_input(text);
+    struct buf piped = {0};
+    int rc = has_input() ? read_input(&piped) : 0;
+    buf_puts(text, o->prompt);
+    if (piped.len > 0) buf_printf(text, "\n"), buf_append(text, piped.data, piped.len);
+    buf_free(&piped);
+    return rc;
+}
+
 static int answer_prompt(struct chat *c, const struct buf *prompt) {
     bool interrupted;
     int rc = chat_answer(c, buf_text(prompt), prompt->len, &interrupted);
+    if (c->options.null) end_record();
     if (rc != 0) return cli_fail(rc);
     return interrupted ? signals_status() : STATUS_OK;
 }
 
 /* --- the loops ------------------------------------------------------------------------------------------------- */
+
+/* What /read put there, and the question. */
+static int ask(struct chat *c, const char *question, size_t n, bool *interrupted) {
+    struct buf text = c->read;
+    c->read = (struct buf){0};
+    c->attempt = 0;
+    buf_append(&text, question, n);
+    int rc = chat_answer(c, buf_text(&text), text.len, interrupted);
+    buf_free(&text);
+    return rc;
+}
 
 /* A command, or a question. */
 static void take_turn(struct chat *c, const struct buf *text, bool *interrupted) {
@@ -79,8 +112,7 @@ static void take_turn(struct chat *c, const struct buf *text, bool *interrupted)
         chat_command(c, line);
         return;
     }
-    c->attempt = 0;
-    int rc = chat_answer(c, line + escaped, text->len - escaped, interrupted);
+    int rc = ask(c, line + escaped, text->len - escaped, interrupted);
     if (rc != 0) chat_fail(c, rc);
 }
 
@@ -90,18 +122,18 @@ static bool is_blank(const struct buf *text) {
 
 static int talk(struct chat *c) {
     struct buf text = {0};
-    bool interrupted, was_interrupted = false;
+    bool interrupted;
     if (!terminal_is_quiet()) chat_banner(c);
     while (!c->done && !ferror(stdout) && !signals_ended()) {
         enum input_result result = chat_input_read(c->input, &text);
-        if (result == INPUT_END || (result == INPUT_INTERRUPTED && was_interrupted)) break;
-        was_interrupted = result == INPUT_INTERRUPTED;
-        if (was_interrupted)
+        if (result == INPUT_END) break;
+        if (result == INPUT_INTERRUPTED)
             chat_note(c, "Ctrl-C again, or Ctrl-D, ends the chat");
         else if (!is_blank(&text))
             take_turn(c, &text, &interrupted);
     }
     buf_free(&text);
+    chat_save_last(c);
     return signals_ended() ? signals_status() : STATUS_OK;
 }
 
@@ -109,8 +141,11 @@ static int answer_lines(struct chat *c) {
     struct buf text = {0};
     enum input_result result = INPUT_TURN;
     bool interrupted = false;
-    while (!c->done && !interrupted && !ferror(stdout) && (result = chat_input_read(c->input, &text)) == INPUT_TURN)
-        if (!is_blank(&text)) take_turn(c, &text, &interrupted);
+    while (!c->done && !interrupted && !ferror(stdout) && (result = chat_input_read(c->input, &text)) == INPUT_TURN) {
+        if (is_blank(&text)) continue;
+        take_turn(c, &text, &interrupted);
+        if (c->options.null) end_record();
+    }
     buf_free(&text);
     if (interrupted || result == INPUT_INTERRUPTED) return signals_status();
     if (result == INPUT_FAILED) return cli_fail(ERR_IO);
@@ -118,12 +153,13 @@ static int answer_lines(struct chat *c) {
 }
 
 static int run(struct chat *c, const struct buf *prompt) {
-    int rc = start(c);
+    int rc = 0;
+    if (!c->options.prompt)
+        rc = chat_input_create(&c->input, c->interactive); /* now: keys wait unseen for the prompt */
+    if (rc == 0) rc = start(c);
     if (rc != 0) return cli_fail(rc);
     signals_set(SIGNALS_FLAG);
     if (c->options.prompt) return answer_prompt(c, prompt);
-    rc = chat_input_create(&c->input, c->interactive);
-    if (rc != 0) return cli_fail(rc);
     return c->interactive ? talk(c) : answer_lines(c);
 }
 
@@ -131,6 +167,7 @@ int chat_main(const struct options *options) {
     struct chat c = {
         .options = *options,
         .interactive = terminal_is_tty(0) && terminal_is_tty(1) && !options->prompt,
+        .footer = FOOTER_SHORT,
         .has_seed = option_given(options, "seed"),
         .report.file = OUTPUT_CLOSED,
     };

@@ -1,5 +1,6 @@
 /* What the files of the chat share: chat.c (start, loops, end), chat_answer.c (one answer), chat_commands.c (/help and
- * the like), chat_show.c (what is printed), chat_input.h (where turns come from). */
+ * the like), chat_settings.c (/set), chat_files.c (/save and the like), chat_show.c (what is printed), chat_complete.c (Tab),
+ * chat_input.h (where turns come from). */
 #ifndef DUET_CLI_CHAT_H
 #define DUET_CLI_CHAT_H
 
@@ -7,6 +8,8 @@
 #include "cli/cli.h"
 #include "cli/wrap.h"
 #include "engine/conversation.h"
+
+enum footer { FOOTER_OFF, FOOTER_SHORT, FOOTER_FULL };
 
 struct chat {
     struct options options; /* the chat's own: /temp and the like change them */
@@ -19,12 +22,16 @@ struct chat {
     struct wrap wrap; /* of the text that is being printed */
     bool interactive; /* standard input and output are terminals */
     bool has_seed;    /* --seed or /seed: the chat can be repeated */
-    bool show;        /* /show on: accepted draft tokens are coloured */
-    bool failed;      /* a turn or command of a pipe failed */
-    bool done;        /* /exit */
-    int turn;         /* questions of this conversation, dropped ones too */
-    int attempt;      /* how often the last one was asked again (/regen) */
-    /* The last answer, for /show. */
+    bool show;        /* /show on: accepted draft tokens are marked */
+    bool marked;      /* without colours: a bracket is open in what is printed */
+    enum footer footer;
+    bool failed;     /* a turn or command of a pipe failed */
+    bool done;       /* /exit */
+    int turn;        /* questions of this conversation, dropped ones too */
+    int attempt;     /* how often the last one was asked again (/regen) */
+    struct buf read; /* goes in front of the next question (/read) */
+    /* The last answer, for /show and /stats. */
+    uint64_t answer_seed;
     struct ids answer_ids;
     struct buf answer_accepted; /* [answer_ids.len] 1: proposed by the draft */
 };
@@ -40,6 +47,36 @@ int chat_answer(struct chat *, const char *question, size_t n, bool *interrupted
 /* Runs "/name argument". A failure is printed and, outside a terminal, noted in `failed`. */
 void chat_command(struct chat *, const char *line);
 
+/* A line of /help. */
+struct chat_row {
+    const char *name, *argument; /* "/save", "FILE" */
+    const char *values;          /* that Tab knows: "on|off", one of those below; NULL: none */
+    const char *help;
+    int (*run)(struct chat *, const char *argument); /* NULL: a setting */
+};
+#define CHAT_FILES    "FILES"    /* names of files */
+#define CHAT_SETTINGS "SETTINGS" /* names of settings */
+
+const struct chat_row *chat_row_at(int i); /* commands, then settings; NULL past the last */
+const struct chat_row *chat_find_row(const char *name, size_t n);
+
+/* --- chat_settings.c ------------------------------------------------------------------------------------------ */
+
+const struct chat_row *chat_setting_row(int i); /* NULL past the last */
+const struct chat_row *chat_find_setting(const char *name, size_t n);
+/* "name value" sets, "name" says what it is, "" prints all. */
+int chat_set(struct chat *, const char *argument);
+
+/* --- chat_files.c --------------------------------------------------------------------------------------------- */
+
+void chat_expand_path(const char *argument, struct buf *path); /* "~/x" is $HOME/x; appends */
+/* ERR_USAGE where there is such a file with something in it, unless `overwrite`. */
+int chat_save(struct chat *, const char *argument, bool overwrite);
+int chat_load(struct chat *, const char *argument); /* "": what chat_save_last kept */
+int chat_read(struct chat *, const char *argument); /* into `read` */
+/* At the end of an interactive chat: what was said goes to last.json beside the history. A failure is printed. */
+void chat_save_last(struct chat *);
+
 /* --- chat_show.c ---------------------------------------------------------------------------------------------- */
 
 void chat_banner(struct chat *);
@@ -53,15 +90,17 @@ void chat_fail(struct chat *, int rc);
  * chat_print_end: no more of this text comes; what is held back is printed. */
 void chat_print(struct chat *, enum style, const char *text, size_t n);
 void chat_print_end(struct chat *);
+/* The same with accepted draft tokens marked: coloured, or in brackets. chat_print_end closes them. */
+void chat_print_marked(struct chat *, bool accepted, const char *text, size_t n);
 
 struct answer_figures {
     int tokens, first_tokens;            /* first_tokens: of these, those of the first round */
     int64_t start_us, first_us, last_us; /* asked, first and last tokens there */
     const char *cut;                     /* why it ended early, or NULL */
 };
-void chat_print_figures(const struct chat *, const struct answer_figures *);
+void chat_print_figures(struct chat *, const struct answer_figures *);
 void chat_print_stats(const struct chat *);
-/* The last answer again, with accepted draft tokens coloured. */
+/* The last answer again, with accepted draft tokens marked. */
 int chat_print_shown(struct chat *);
 
 #endif

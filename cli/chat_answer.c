@@ -23,17 +23,22 @@ struct answer {
     int rc;
 };
 
-static enum style style_of(const struct answer *a, bool accepted) {
-    if (a->thinking) return STYLE_DIM;
-    return a->chat->show && accepted ? STYLE_GREEN : STYLE_RESET;
+static void print_text(struct answer *a, bool accepted) {
+    const char *text = buf_text(&a->fresh);
+    if (a->thinking)
+        chat_print(a->chat, STYLE_DIM, text, a->fresh.len);
+    else if (a->chat->show)
+        chat_print_marked(a->chat, accepted, text, a->fresh.len);
+    else
+        chat_print(a->chat, STYLE_RESET, text, a->fresh.len);
+    buf_append(&a->text, text, a->fresh.len);
 }
 
 static int show_token(struct answer *a, int32_t id, bool accepted) {
     if (id == a->think) a->thinking = true;
     buf_clear(&a->fresh);
     TRY(text_stream_push(a->stream, id, &a->fresh, &a->stopped));
-    chat_print(a->chat, style_of(a, accepted), buf_text(&a->fresh), a->fresh.len);
-    buf_append(&a->text, a->fresh.data, a->fresh.len);
+    print_text(a, accepted);
     if (id == a->end_think) a->thinking = false;
     ids_push(&a->chat->answer_ids, id);
     buf_putc(&a->chat->answer_accepted, accepted);
@@ -93,7 +98,9 @@ static void show_ingestion(const struct answer *a, const struct sequence *s, int
 static int run(struct answer *a, bool *interrupted) {
     struct chat *c = a->chat;
     struct sequence *s = conversation_sequence(c->conversation);
-    int rc = 0, running, all, before = engine_ingested(s, &all);
+    int rc = 0, running, all, before = engine_ingested(s, &all), length;
+    const int32_t *prompt = engine_tokens(s, &length);
+    if (!c->chat_template) rc = text_stream_follow(a->stream, prompt, (size_t)length);
     while (rc == 0 && engine_is_running(s)) {
         *interrupted = signals_interrupted();
         if (*interrupted)
@@ -115,13 +122,12 @@ static int finish(struct answer *a, bool interrupted) {
     buf_clear(&a->fresh);
     TRY(text_stream_finish(a->stream, &a->fresh));
     signals_hold();
-    chat_print(c, style_of(a, false), buf_text(&a->fresh), a->fresh.len);
+    print_text(a, false);
     chat_print_end(c);
     fflush(stdout);
     signals_release();
-    buf_append(&a->text, a->fresh.data, a->fresh.len);
     bool at_line_start = a->text.len == 0 || a->text.data[a->text.len - 1] == '\n';
-    if (!c->interactive || !at_line_start || interrupted) putchar('\n');
+    if (c->interactive ? !at_line_start : !c->options.null) putchar('\n');
     TRY(conversation_answered(c->conversation, buf_text(&a->text), a->text.len, !a->ended));
     if (interrupted)
         a->figures.cut = "stopped";
@@ -133,20 +139,22 @@ static int finish(struct answer *a, bool interrupted) {
 
 /* --- asking ---------------------------------------------------------------------------------------------------- */
 
-/* With a seed, turn n has the key (S, n), so a chat can be repeated, undo and reset included; each /regen of a turn takes
- * another stream of numbers. Without one, every answer has its own random key. */
-static uint64_t key_of_turn(const struct chat *c, int turn) {
-    if (!c->has_seed) return seed_random();
-    return seed_for_record(c->options.seed, (uint64_t)turn + ((uint64_t)c->attempt << 32));
+/* The seed S of an answer; turn n has the key (S, n), so a chat can be repeated, undo and reset included. /regen under a given
+ * seed takes one that follows from it; without one every answer has a random seed. Of 32 bits, to be typed again. */
+static uint64_t seed_of_answer(const struct chat *c) {
+    if (!c->has_seed) return (uint32_t)seed_random();
+    if (c->attempt == 0) return c->options.seed;
+    return (uint32_t)seed_for_record(c->options.seed, (uint64_t)c->attempt << 32);
 }
 
 static int ask(struct answer *a, const char *question, size_t n) {
     struct chat *c = a->chat;
     int context = engine_info(c->engine).context, dropped;
+    c->answer_seed = seed_of_answer(c);
     struct generation g = {
         .max_tokens = c->options.max_tokens > 0 ? c->options.max_tokens : context,
         .sampling = c->options.sampling,
-        .seed = key_of_turn(c, c->turn + 1),
+        .seed = seed_for_record(c->answer_seed, (uint64_t)c->turn + 1),
         .ignore_end = c->options.ignore_eos,
         .on_tokens = on_tokens,
         .user = a,
@@ -175,7 +183,6 @@ static int answer_create(struct answer *a, struct chat *c) {
 }
 
 static void say_taken_back(const struct chat *c) {
-    if (c->interactive) putchar('\n'); /* after the key's echo */
     chat_note(c, "stopped before the answer began; %s",
               c->attempt > 0 ? "the one before stays" : "the question is taken back");
 }
@@ -196,7 +203,7 @@ int chat_answer(struct chat *c, const char *question, size_t n, bool *interrupte
         }
     }
     chat_print_end(c); /* where an error ended it */
-    if (rc != 0 && a.text.len > 0) putchar('\n');
+    if (rc != 0 && a.text.len > 0 && (c->interactive || !c->options.null)) putchar('\n');
     if (rc == ERR_INTERRUPTED) {
         *interrupted = true;
         say_taken_back(c);

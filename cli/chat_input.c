@@ -1,38 +1,38 @@
 #include "cli/chat_input.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <histedit.h>
 #include <langinfo.h>
-#include <limits.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/chat_complete.h"
+#include "cli/chat_history.h"
 #include "cli/cli.h"
 
-enum { HISTORY_SIZE = 1000, INTERRUPT_KEY = 3, ESCAPE = 0x1b };
+enum { INTERRUPT_KEY = 3, ESCAPE = 0x1b };
 
 struct chat_input {
     EditLine *edit; /* NULL: plain lines */
-    History *history;
-    char history_path[PATH_MAX]; /* "": none */
-    char *line;                  /* plain lines: getline's */
+    struct chat_history history;
+    char *line; /* plain lines: getline's */
     size_t cap;
     bool continued;       /* the prompt of a further line */
     bool interrupted;     /* Ctrl-C in this line */
+    bool ended;           /* Ctrl-D, in place of a line */
+    bool warned;          /* Ctrl-C came last: no key was typed since */
     unsigned char unread; /* a byte that ended a malformed character; 0: none */
 };
 
 static volatile sig_atomic_t terminal_changed; /* resized, or continued after a stop */
 
 static void on_terminal_changed(int signal_number) {
-    (void)signal_number;
+    int saved = errno;
+    if (signal_number == SIGCONT) signals_continue();
     terminal_changed = 1;
+    errno = saved;
 }
 
 /* --- libedit's callbacks ------------------------------------------------------------------------------------ */
@@ -67,13 +67,15 @@ static int read_byte(EditLine *edit, unsigned char *byte) {
         }
         if (terminal_changed) {
             terminal_changed = 0;
-            fputs("\r\033[J", stdout); /* libedit draws anew from where the cursor is */
+            /* libedit draws anew from where the cursor is */
+            fputs(terminal_is_dumb() ? "\n" : "\r\033[J\033[?2004h", stdout);
             fflush(stdout);
             el_resize(edit);
             el_set(edit, EL_PREP_TERM, 1);
             el_set(edit, EL_REFRESH);
         }
         ssize_t n = read(STDIN_FILENO, byte, 1);
+        if (n > 0 && *byte != INTERRUPT_KEY) input_of(edit)->warned = false;
         if (n >= 0) return (int)n;
         if (errno != EINTR) return -1;
     }
@@ -136,64 +138,61 @@ static unsigned char insert_paste(EditLine *edit, int key) {
     return CC_REFRESH;
 }
 
-/* --- history file ------------------------------------------------------------------------------------------- */
+/* --- Tab ---------------------------------------------------------------------------------------------------- */
 
-/* $XDG_STATE_HOME/duet/history, else ~/.local/state/duet/history; folders are made. "" where there is no home. */
-static void find_history(char path[PATH_MAX]) {
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    int n = -1;
-    if (state && *state == '/')
-        n = snprintf(path, PATH_MAX, "%s/duet/history", state);
-    else if (home && *home == '/')
-        n = snprintf(path, PATH_MAX, "%s/.local/state/duet/history", home);
-    if (n < 0 || n >= PATH_MAX) {
-        path[0] = '\0';
-        return;
+enum { LISTED_MAX = 200 };
+
+/* A file by its name alone; without the blank that goes on. */
+static const char *shown_word(const char *word, int *n) {
+    size_t length = strlen(word), end = length > 0 && word[length - 1] == ' ' ? length - 1 : length, at = end;
+    while (at > 1 && (word[at - 1] != '/' || at == end)) at--;
+    if (at <= 1) at = 0;
+    *n = (int)(end - at);
+    return word + at;
+}
+
+/* Below the line, in columns; libedit draws the line anew under it. */
+static void list_completions(const struct completions *c) {
+    int longest = 0, n, columns = terminal_columns(STDOUT_FILENO),
+        shown = c->count < LISTED_MAX ? c->count : LISTED_MAX;
+    const char *word = buf_text(&c->words);
+    for (int i = 0; i < shown; i++, word += strlen(word) + 1) {
+        shown_word(word, &n);
+        longest = n > longest ? n : longest;
     }
-    for (char *p = path + 1; *p; p++) {
-        if (*p != '/') continue;
-        *p = '\0';
-        mkdir(path, 0700);
-        *p = '/';
+    int each = columns / (longest + 2) > 0 ? columns / (longest + 2) : 1;
+    word = buf_text(&c->words);
+    for (int i = 0; i < shown; i++, word += strlen(word) + 1) {
+        const char *text = shown_word(word, &n);
+        printf("%s%.*s", i % each == 0 ? "\n" : "", n, text);
+        if (i + 1 < shown && (i + 1) % each != 0) printf("%*s", longest + 2 - n, "");
     }
+    if (shown < c->count) printf("\n... and %d more", c->count - shown);
+    putchar('\n');
+    fflush(stdout);
 }
 
-/* Other chats read and write the file too. Returns what close() ends the lock with; where there are no locks, it goes on
- * without. */
-static int lock_history(const char *path) {
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    while (fd >= 0 && flock(fd, LOCK_EX) != 0 && errno == EINTR) continue;
-    return fd;
-}
-
-static void unlock_history(int fd) {
-    if (fd >= 0) close(fd);
-}
-
-/* The file's newest lines; NULL: out of memory. */
-static History *read_history(const char *path) {
-    HistEvent event;
-    History *lines = history_init();
-    if (!lines) return NULL;
-    history(lines, &event, H_SETSIZE, HISTORY_SIZE);
-    history(lines, &event, H_SETUNIQUE, 1);
-    if (path[0]) history(lines, &event, H_LOAD, path);
-    return lines;
-}
-
-/* This chat goes on with its own lines; the file gets the new one behind those that others added meanwhile. */
-static void remember(struct chat_input *in, const char *text) {
-    HistEvent event;
-    history(in->history, &event, H_ENTER, text);
-    if (!in->history_path[0]) return;
-    int lock = lock_history(in->history_path);
-    History *all = read_history(in->history_path);
-    if (all) {
-        history(all, &event, H_ENTER, text);
-        history(all, &event, H_SAVE, in->history_path);
-        history_end(all);
+/* What all completions begin with is put in; where that is nothing, they are listed. In a question, Tab is a tab. */
+static unsigned char complete_line(EditLine *edit, int key) {
+    const LineInfo *line = el_line(edit);
+    size_t n = (size_t)(line->cursor - line->buffer);
+    struct completions c;
+    (void)key;
+    if (n == 0 || line->buffer[0] != '/') return el_winsertstr(edit, L"\t") == 0 ? CC_REFRESH : CC_ERROR;
+    chat_complete(line->buffer, n, &c);
+    unsigned char result = CC_ERROR;
+    size_t typed = n - c.from;
+    if (c.count > 0 && c.common > typed) {
+        struct buf rest = {0};
+        buf_append(&rest, c.words.data + typed, c.common - typed);
+        if (el_insertstr(edit, buf_text(&rest)) == 0) result = CC_REFRESH;
+        buf_free(&rest);
+    } else if (c.count > 1) {
+        list_completions(&c);
+        result = CC_REDISPLAY;
     }
-    unlock_history(lock);
+    completions_free(&c);
+    return result;
 }
 
 /* --- life --------------------------------------------------------------------------------------------------- */
@@ -205,33 +204,28 @@ static void watch_terminal(void) {
     sigaction(SIGCONT, &action, NULL);
 }
 
-static History *open_history(char path[PATH_MAX]) {
-    find_history(path);
-    int lock = path[0] ? lock_history(path) : -1;
-    History *lines = read_history(path);
-    unlock_history(lock);
-    return lines;
-}
-
 static int open_editor(struct chat_input *in) {
     signals_keep_terminal();
     if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0) setlocale(LC_CTYPE, "C.UTF-8");
     in->edit = el_init("duet", stdin, stdout, stderr);
-    in->history = open_history(in->history_path);
-    if (!in->edit || !in->history) return err_set(ERR_IO, "the terminal cannot be set up for line editing");
+    if (!chat_history_open(&in->history) || !in->edit)
+        return err_set(ERR_IO, "the terminal cannot be set up for line editing");
     el_set(in->edit, EL_CLIENTDATA, in);
     el_set(in->edit, EL_EDITOR, "emacs");
     el_set(in->edit, EL_PROMPT_ESC, prompt, '\1');
-    el_set(in->edit, EL_HIST, history, in->history);
+    el_set(in->edit, EL_HIST, history, in->history.lines);
     el_wset(in->edit, EL_GETCFN, read_character);
     el_wset(in->edit, EL_ADDFN, L"interrupt-line", L"drop the line", interrupt_line);
     el_wset(in->edit, EL_ADDFN, L"insert-paste", L"insert pasted text", insert_paste);
+    el_wset(in->edit, EL_ADDFN, L"complete-line", L"complete a command", complete_line);
+    el_set(in->edit, EL_BIND, "^I", "complete-line", NULL);
     el_set(in->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_source(in->edit, NULL); /* the user's ~/.editrc */
     el_set(in->edit, EL_BIND, "^C", "interrupt-line", NULL);
     el_set(in->edit, EL_BIND, "\033[200~", "insert-paste", NULL);
-    /* Between prompts: Ctrl-C must not throw away what is on its way to the screen, for the history keeps it as shown. */
-    el_set(in->edit, EL_SETTY, "-x", "+noflsh", NULL);
+    /* Between prompts: Ctrl-C must not throw away what is on its way to the screen, for the history keeps it as shown; and
+     * what is typed waits for the next prompt, key by key, and is not shown inside an answer. */
+    el_set(in->edit, EL_SETTY, "-x", "+noflsh", "-echo", "-icanon", NULL);
     watch_terminal();
     return 0;
 }
@@ -251,7 +245,7 @@ int chat_input_create(struct chat_input **out, bool edit) {
 
 void chat_input_free(struct chat_input *in) {
     if (!in) return;
-    if (in->history) history_end(in->history);
+    chat_history_close(&in->history);
     if (in->edit) el_end(in->edit);
     free(in->line);
     free(in);
@@ -260,6 +254,7 @@ void chat_input_free(struct chat_input *in) {
 /* --- reading ------------------------------------------------------------------------------------------------ */
 
 static void set_bracketed_paste(bool on) {
+    if (terminal_is_dumb()) return;
     fputs(on ? "\033[?2004h" : "\033[?2004l", stdout);
     fflush(stdout);
 }
@@ -268,25 +263,16 @@ static enum input_result edit_line(struct chat_input *in, struct buf *text) {
     int n = 0;
     el_set(in->edit, EL_PREP_TERM, 1); /* before the prompt shows: libedit itself does it with the first key */
     const char *line = el_gets(in->edit, &n);
-    if (!line || n <= 0) return INPUT_END;
-    if (in->interrupted) return INPUT_INTERRUPTED;
+    in->ended = !line || n <= 0;
+    if (in->ended) return INPUT_END;
+    if (in->interrupted) {
+        bool again = in->warned;
+        in->warned = true;
+        return again ? INPUT_END : INPUT_INTERRUPTED;
+    }
     buf_append(text, line, (size_t)n);
     if (text->len > 0 && text->data[text->len - 1] == '\n') text->data[--text->len] = '\0';
     return INPUT_TURN;
-}
-
-static enum input_result edit_turn(struct chat_input *in, struct buf *text) {
-    enum input_result result;
-    in->interrupted = in->continued = false;
-    set_bracketed_paste(true);
-    while ((result = edit_line(in, text)) == INPUT_TURN && text->len > 0 && text->data[text->len - 1] == '\\') {
-        text->data[text->len - 1] = '\n';
-        in->continued = true;
-    }
-    set_bracketed_paste(false);
-    if (result == INPUT_END) putchar('\n');
-    if (result == INPUT_TURN && text->len > 0) remember(in, buf_text(text));
-    return result;
 }
 
 static enum input_result plain_line(struct chat_input *in, struct buf *text) {
@@ -303,7 +289,72 @@ static enum input_result plain_line(struct chat_input *in, struct buf *text) {
     return INPUT_TURN;
 }
 
+/* --- turns of several lines ----------------------------------------------------------------------------------- */
+
+static const char quotes[] = "\"\"\"";
+enum { QUOTES = sizeof quotes - 1 };
+
+static bool is_quoted(const struct buf *text) {
+    return text->len >= QUOTES && memcmp(text->data, quotes, QUOTES) == 0;
+}
+
+/* Length of a quoted text up to the quotes at its end, 0: they are not there yet. */
+static size_t quoted_length(const struct buf *text) {
+    size_t n = text->len;
+    while (n > 0 && strchr(" \t\n", text->data[n - 1])) n--;
+    return n >= (size_t)2 * QUOTES && memcmp(text->data + n - QUOTES, quotes, QUOTES) == 0 ? n - QUOTES : 0;
+}
+
+/* `"""` stands alone on its line or not. What looks like a command is none. */
+static void unquote(struct buf *text) {
+    struct buf inner = {0};
+    size_t end = quoted_length(text), from = QUOTES;
+    if (end == 0) end = text->len;
+    if (from < end && text->data[from] == '\n') from++;
+    if (end > from && text->data[end - 1] == '\n') end--;
+    if (from < end && text->data[from] == '/') buf_putc(&inner, '/');
+    buf_append(&inner, text->data + from, end - from);
+    buf_free(text);
+    *text = inner;
+}
+
+/* Takes the mark off a line that goes on in the next one. A backslash has meant that at terminals alone. Pasted lines that begin
+ * with quotes (a program with its comment) want no further ones. */
+static bool goes_on(const struct chat_input *in, struct buf *text) {
+    if (is_quoted(text)) {
+        bool was_pasted = !in->continued && memchr(text->data, '\n', text->len);
+        if (was_pasted || quoted_length(text) > 0) return false;
+        buf_putc(text, '\n');
+        return true;
+    }
+    if (!in->edit || text->len == 0 || text->data[text->len - 1] != '\\') return false;
+    text->data[text->len - 1] = '\n';
+    return true;
+}
+
+/* The end of the input, or Ctrl-D, in a further line ends the turn. */
+static enum input_result read_turn(struct chat_input *in, struct buf *text) {
+    enum input_result result;
+    in->interrupted = in->continued = false;
+    while ((result = in->edit ? edit_line(in, text) : plain_line(in, text)) == INPUT_TURN && goes_on(in, text))
+        in->continued = true;
+    if (result != INPUT_END || !in->continued || in->interrupted || signals_ended()) return result;
+    while (text->len > 0 && text->data[text->len - 1] == '\n') text->data[--text->len] = '\0';
+    return INPUT_TURN;
+}
+
+static enum input_result edit_turn(struct chat_input *in, struct buf *text) {
+    set_bracketed_paste(true);
+    enum input_result result = read_turn(in, text);
+    set_bracketed_paste(false);
+    if (!in->interrupted && (result == INPUT_END || in->ended)) putchar('\n');
+    if (result == INPUT_TURN && text->len > 0) chat_history_add(&in->history, buf_text(text));
+    return result;
+}
+
 enum input_result chat_input_read(struct chat_input *in, struct buf *text) {
     buf_clear(text);
-    return in->edit ? edit_turn(in, text) : plain_line(in, text);
+    enum input_result result = in->edit ? edit_turn(in, text) : read_turn(in, text);
+    if (result == INPUT_TURN && is_quoted(text) && (in->continued || quoted_length(text) > 0)) unquote(text);
+    return result;
 }

@@ -8,14 +8,14 @@
 
 struct chat_input;
 
-/* `edit`: standard input and output are a terminal; line editing, history, several lines by `\` or bracketed paste. */
+/* `edit`: standard input and output are a terminal; line editing, history, Tab, several lines by `\` or bracketed paste. */
 int chat_input_create(struct chat_input **out, bool edit);
 void chat_input_free(struct chat_input *);
 
 enum input_result {
-    INPUT_TURN,        /* text of a turn, without the newline at its end */
+    INPUT_TURN,        /* text of a turn, without the newline at its end, without `"""` around it */
     INPUT_INTERRUPTED, /* Ctrl-C; what had been typed is gone */
-    INPUT_END,         /* end of file, Ctrl-D */
+    INPUT_END,         /* end of file, Ctrl-D, Ctrl-C again with no key between */
     INPUT_FAILED,      /* a line that could not be read: err_message() */
 };
 

@@ -100,7 +100,26 @@ void chat_print(struct chat *c, enum style style, const char *text, size_t n) {
     print_wrapped(w);
 }
 
+/* Blanks before a word stay outside of the bracket. */
+static void print_bracketed(struct chat *c, bool accepted, const char *text, size_t n) {
+    size_t blanks = 0;
+    if (n > 0 && c->marked && !accepted) chat_print(c, STYLE_RESET, "]", 1), c->marked = false;
+    while (blanks < n && accepted && !c->marked && strchr(" \t\n", text[blanks])) blanks++;
+    chat_print(c, STYLE_RESET, text, blanks);
+    if (blanks < n && accepted && !c->marked) chat_print(c, STYLE_RESET, "[", 1), c->marked = true;
+    chat_print(c, STYLE_RESET, text + blanks, n - blanks);
+}
+
+void chat_print_marked(struct chat *c, bool accepted, const char *text, size_t n) {
+    if (terminal_has_color(STDOUT_FILENO))
+        chat_print(c, accepted ? STYLE_GREEN : STYLE_RESET, text, n);
+    else
+        print_bracketed(c, accepted, text, n);
+}
+
 void chat_print_end(struct chat *c) {
+    if (c->marked) chat_print(c, STYLE_RESET, "]", 1);
+    c->marked = false;
     wrap_finish(&c->wrap);
     print_wrapped(&c->wrap);
 }
@@ -115,16 +134,36 @@ static double tokens_per_second(const struct answer_figures *f) {
     return us > 0 ? 1e6 * tokens / (double)us : 0;
 }
 
-void chat_print_figures(const struct chat *c, const struct answer_figures *f) {
+static void put_context(const struct chat *c, struct buf *line) {
+    int used, context = engine_info(c->engine).context;
+    engine_tokens(conversation_sequence(c->conversation), &used);
+    buf_printf(line, ", context %d/%d", used, context);
+    if (c->footer == FOOTER_FULL)
+        buf_printf(line, " (%d left), seed %llu", context - used, (unsigned long long)c->answer_seed);
+}
+
+static void put_figures(const struct chat *c, const struct answer_figures *f, struct buf *line) {
     const struct acceptance *s = engine_sequence_stats(conversation_sequence(c->conversation));
-    printf("%s%d token%s", styled(STYLE_DIM), f->tokens, f->tokens == 1 ? "" : "s");
+    buf_printf(line, "%d token%s", f->tokens, f->tokens == 1 ? "" : "s");
     if (f->tokens > 0) {
         double wait_ms = (double)(f->first_us - f->start_us) / 1e3;
-        printf(", %.1f tok/s, first after %.*f ms", tokens_per_second(f), wait_ms < 10 ? 1 : 0, wait_ms);
+        buf_printf(line, ", %.1f tok/s, first after %.*f ms", tokens_per_second(f), wait_ms < 10 ? 1 : 0, wait_ms);
     }
-    if (s->drafted > 0) printf(", %lld/%lld accepted", (long long)s->accepted, (long long)s->drafted);
-    if (f->cut) printf(", %s", f->cut);
-    printf("%s\n", styled(STYLE_RESET));
+    if (s->drafted > 0) buf_printf(line, ", %lld/%lld accepted", (long long)s->accepted, (long long)s->drafted);
+    put_context(c, line);
+}
+
+void chat_print_figures(struct chat *c, const struct answer_figures *f) {
+    struct buf line = {0};
+    if (c->footer != FOOTER_OFF) put_figures(c, f, &line);
+    if (f->cut) buf_printf(&line, "%s%s", line.len > 0 ? ", " : "", f->cut);
+    if (line.len == 0) return;
+    buf_putc(&line, '\n');
+    fputs(styled(STYLE_DIM), stdout);
+    chat_print(c, STYLE_RESET, buf_text(&line), line.len);
+    chat_print_end(c);
+    fputs(styled(STYLE_RESET), stdout);
+    buf_free(&line);
 }
 
 static void print_rate(const char *name, double value) {
@@ -140,8 +179,11 @@ void chat_print_stats(const struct chat *c) {
     struct engine_counts counts = engine_counts(c->engine);
     int used;
     engine_tokens(conversation_sequence(c->conversation), &used);
-    printf("  %-24s %d of %d tokens, %d turn%s\n", "context", used, info.context, conversation_turns(c->conversation),
-           conversation_turns(c->conversation) == 1 ? "" : "s");
+    printf("  %-24s %d of %d tokens, %d left, %d turn%s\n", "context", used, info.context, info.context - used,
+           conversation_turns(c->conversation), conversation_turns(c->conversation) == 1 ? "" : "s");
+    if (c->answer_ids.len > 0)
+        printf("  %-24s %llu, of the last answer; /undo, /seed and the question repeat it\n", "seed",
+               (unsigned long long)c->answer_seed);
     printf("  %-24s %d\n", "k", info.k);
     printf("  %-24s %s\n", "accept", accept_rule_name(info.accept));
     printf("  %-24s %lld drafting, %lld plain\n", "rounds", (long long)s->rounds, (long long)s->plain_rounds);
@@ -159,11 +201,13 @@ int chat_print_shown(struct chat *c) {
     struct detokenizer *d;
     struct buf text = {0};
     TRY(detokenizer_create(engine_tokenizer(c->engine), true, &d));
-    int rc = 0;
+    int rc = 0, n;
+    const int32_t *history = engine_tokens(conversation_sequence(c->conversation), &n);
+    if (!c->chat_template) rc = detokenizer_follow(d, history, (size_t)n);
     for (size_t i = 0; i < c->answer_ids.len && rc == 0; i++) {
         buf_clear(&text);
         rc = detokenizer_push(d, c->answer_ids.data[i], &text);
-        chat_print(c, c->answer_accepted.data[i] ? STYLE_GREEN : STYLE_RESET, buf_text(&text), text.len);
+        chat_print_marked(c, c->answer_accepted.data[i], buf_text(&text), text.len);
     }
     buf_clear(&text);
     if (rc == 0) rc = detokenizer_finish(d, &text);

@@ -43,6 +43,7 @@ void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 bool terminal_is_tty(int fd);    /* 0, 1, 2 */
 bool terminal_has_color(int fd); /* a terminal, NO_COLOR unset or empty, TERM not "dumb" */
+bool terminal_is_dumb(void);     /* escape sequences show as what they are */
 bool terminal_has_unicode(void); /* the locale's character set is UTF-8 */
 bool terminal_is_quiet(void);
 int terminal_columns(int fd); /* now; 0: no terminal, or unknown */
@@ -78,8 +79,10 @@ void signals_set(enum signal_mode);
 void signals_set_consequence(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Called at a sudden end, perhaps inside a signal's handler: may only do what is async-signal-safe. NULL: nothing. */
 void signals_set_last_words(void (*speak)(void *user), void *user);
-/* The terminal is put back to what it is now at a sudden end. */
+/* The terminal is put back to what it is now at a sudden end, and while Ctrl-Z has stopped the program. signals_continue, for
+ * SIGCONT's handler: it is as before the stop again, once the program is in the foreground. */
 void signals_keep_terminal(void);
+void signals_continue(void);
 
 bool signals_interrupted(void);                  /* by any of them */
 extern const struct interrupt signals_interrupt; /* the same question, for what takes it as one */

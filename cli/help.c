@@ -1,7 +1,7 @@
 /* Usage, help and the man page, made from the option table. */
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/chat.h"
 #include "cli/options.h"
 
 enum { HELP_WIDTH_MAX = 100, HELP_NARROW = 72 };
@@ -106,23 +106,40 @@ static void print_man_option(FILE *out, const struct option_row *row) {
     buf_free(&text);
 }
 
+static void print_chat_commands(FILE *out) {
+    const struct chat_row *row;
+    fputs(".SH COMMANDS OF A CHAT\n", out);
+    for (int i = 0; (row = chat_row_at(i)); i++) {
+        fputs(".TP\n\\fB", out);
+        print_roff(out, row->name);
+        fputs("\\fR ", out);
+        print_roff(out, row->argument);
+        fputc('\n', out);
+        print_roff(out, row->help);
+        fputc('\n', out);
+    }
+}
+
 static void print_man_tail(FILE *out) {
-    fputs(".SH EXIT STATUS\n"
-          "0 if all went well, 1 if something failed, 2 for a usage error, 130 when interrupted (a chat that ends at "
-          "its prompt: 0).\n"
-          ".SH ENVIRONMENT\n"
-          ".TP\n\\fBDUET_ASSETS\\fR\nDirectory of the embedded pair (\\fItarget\\fR and \\fIdraft\\fR in it), in "
-          "place of \\fIshare/duet\\fR beside the folder of the program.\n"
-          ".TP\n\\fBHF_HUB_CACHE\\fR\nWhere the local Hugging Face cache lies; the \\fIhub\\fR in \\fBHF_HOME\\fR if "
-          "unset.\n"
-          ".TP\n\\fBHF_HOME\\fR\nhuggingface in \\fBXDG_CACHE_HOME\\fR, else ~/.cache/huggingface, if unset.\n"
-          ".TP\n\\fBCOLUMNS\\fR\nColumns that text and tables are laid out for; the terminal's if unset, 80 without "
-          "one.\n"
-          ".TP\n\\fBNO_COLOR\\fR\nIf set and not empty, no colours.\n"
-          ".SH FILES\n"
-          ".TP\n\\fI~/.local/state/duet/history\\fR\nThe last 1,000 lines typed at chats, of all chats together; "
-          "\\fI$XDG_STATE_HOME/duet/history\\fR if that is set.\n",
-          out);
+    fputs(
+        ".SH EXIT STATUS\n"
+        "0 if all went well, 1 if something failed, 2 for a usage error, 130 when interrupted (a chat that ends at "
+        "its prompt: 0).\n"
+        ".SH ENVIRONMENT\n"
+        ".TP\n\\fBDUET_ASSETS\\fR\nDirectory of the embedded pair (\\fItarget\\fR and \\fIdraft\\fR in it), in "
+        "place of \\fIshare/duet\\fR beside the folder of the program.\n"
+        ".TP\n\\fBHF_HUB_CACHE\\fR\nWhere the local Hugging Face cache lies; the \\fIhub\\fR in \\fBHF_HOME\\fR if "
+        "unset.\n"
+        ".TP\n\\fBHF_HOME\\fR\nhuggingface in \\fBXDG_CACHE_HOME\\fR, else ~/.cache/huggingface, if unset.\n"
+        ".TP\n\\fBCOLUMNS\\fR\nColumns that text and tables are laid out for; the terminal's if unset, 80 without "
+        "one.\n"
+        ".TP\n\\fBNO_COLOR\\fR\nIf set and not empty, no colours.\n"
+        ".SH FILES\n"
+        ".TP\n\\fI~/.local/state/duet/last.json\\fR\nThe chat at a terminal that ended last: what \\fB/load\\fR takes "
+        "without a name. In \\fI$XDG_STATE_HOME/duet\\fR if that is set.\n"
+        ".TP\n\\fI~/.local/state/duet/history\\fR\nThe last 1,000 lines typed at chats, of all chats together; "
+        "\\fI$XDG_STATE_HOME/duet/history\\fR if that is set.\n",
+        out);
 }
 
 void help_print_man(FILE *out) {
@@ -144,5 +161,6 @@ void help_print_man(FILE *out) {
     fputs(".SH OPTIONS\n", out);
     for (int i = 0; i < option_count; i++)
         if (!option_table[i].hidden) print_man_option(out, &option_table[i]);
+    print_chat_commands(out);
     print_man_tail(out);
 }

@@ -78,6 +78,7 @@ struct options {
     const char *shape;                              /* bench, inspect: TARGET[,DRAFT]; NULL: not given */
     float simulate_alpha;                           /* bench; 0: the rule */
     int quiet, csv, json, special, tensors, strict; /* flags */
+    int null;                                       /* chat: records end in NUL */
     int resume, force, details;                     /* batch */
     int format;                                     /* enum record_format */
     int show_memory, show_graphs;                   /* inspect */

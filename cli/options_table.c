@@ -10,7 +10,7 @@ const struct command_row command_table[COMMANDS] = {
                       "Without --target and --draft the embedded pair is used."},
     [COMMAND_CHAT] = {"chat", "[OPTION]...", "talk with the model",
                       "Answers stream as they are made. /help lists the commands. Without a terminal, each line of "
-                      "input is one turn."},
+                      "input is one turn, or several lines between two \"\"\", and each answer ends with a newline."},
     [COMMAND_BATCH] = {"batch", "-i IN -o OUT [OPTION]...", "generate for every line of a JSONL file",
                        "Each input line is an object with exactly one of prompt, messages, turns or prompt_ids, and "
                        "optionally id, max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, "
@@ -102,7 +102,13 @@ const struct option_row option_table[] = {
      offsetof(struct options, alpha_report), NULL, NULL, NULL, NULL,
      "acceptance figures of the run to standard error, and as JSON to FILE.json", ON_CHAT | ON_BATCH, false},
     {"prompt", 'p', "TEXT", OPTION_TEXT, AT(prompt), NULL, NULL, NULL, NULL,
-     "stream one answer to TEXT and exit; - reads standard input", ON_CHAT, false},
+     "stream one answer to TEXT and exit; what is piped in follows it on the next line (< /dev/null: nothing does); - "
+     "takes that alone",
+     ON_CHAT, false},
+    {"null", '0', NULL, OPTION_FLAG, AT(null), NULL, NULL, NULL, NULL,
+     "without a terminal: end what each turn or command gives with a NUL in place of the newline, so that answers of "
+     "several lines can be told apart",
+     ON_CHAT, false},
     {"system", 0, "TEXT", OPTION_TEXT, AT(system), NULL, NULL, NULL, "the template's", "system prompt", ON_CHAT, false},
     {"input", 'i', "FILE", OPTION_TEXT, AT(input), NULL, NULL, NULL, "-",
      "JSONL to read; - for standard input (bench: prompts in place of the built-in ones)",

@@ -16,8 +16,10 @@ static volatile sig_atomic_t exits_at_once = 1;
 static char consequence[128];
 static void (*last_words)(void *);
 static void *last_words_user;
-static struct termios terminal;
+static struct termios terminal; /* as it was */
 static volatile sig_atomic_t has_terminal;
+static struct termios stopped_terminal; /* as the program had it when it was stopped */
+static volatile sig_atomic_t was_stopped;
 
 /* Async-signal-safe, here and below. */
 static void put(int fd, const char *text) {
@@ -25,9 +27,9 @@ static void put(int fd, const char *text) {
 }
 
 static void restore_terminal(void) {
-    if (terminal_is_tty(2)) put(2, "\r\033[K"); /* the bar */
+    if (terminal_is_tty(2) && !terminal_is_dumb()) put(2, "\r\033[K"); /* the bar */
     if (!has_terminal) return;
-    put(STDOUT_FILENO, "\033[?2004l\033[0m\n");
+    put(STDOUT_FILENO, terminal_is_dumb() ? "\n" : "\033[?2004l\033[0m\n");
     tcsetattr(STDIN_FILENO, TCSADRAIN, &terminal);
 }
 
@@ -40,6 +42,32 @@ static void die(const char *reason, int status) {
         {"duet: ", 6}, {(void *)reason, strlen(reason)}, {consequence, strlen(consequence)}, {"\n", 1}};
     if (writev(STDERR_FILENO, parts, 4) < 0) _exit(status);
     _exit(status);
+}
+
+/* In the background it is the shell's still. */
+void signals_continue(void) {
+    if (!was_stopped || tcgetpgrp(STDIN_FILENO) != getpgrp()) return;
+    was_stopped = 0;
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &stopped_terminal);
+}
+
+/* Ctrl-Z: the shell gets the terminal as it was. Ends with the default of the signal, which stops nothing where nobody could
+ * continue it. */
+static void on_stop(int signal_number) {
+    struct sigaction action = {.sa_handler = on_stop}, standard = {.sa_handler = SIG_DFL};
+    sigset_t set;
+    if (tcgetattr(STDIN_FILENO, &stopped_terminal) == 0) {
+        was_stopped = 1;
+        put(STDOUT_FILENO, terminal_is_dumb() ? "\n" : "\033[?2004l\033[0m\n");
+        tcsetattr(STDIN_FILENO, TCSADRAIN, &terminal);
+    }
+    sigaction(signal_number, &standard, NULL);
+    raise(signal_number);
+    sigemptyset(&set);
+    sigaddset(&set, signal_number);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    sigaction(signal_number, &action, NULL);
+    raise(SIGCONT); /* where it was not stopped */
 }
 
 static int status_of(int signal_number) {
@@ -98,6 +126,7 @@ static void mask(int how) {
     sigset_t set;
     sigemptyset(&set);
     for (int i = 0; i < HANDLED; i++) sigaddset(&set, handled[i]);
+    for (int i = 0; i < 3; i++) sigaddset(&set, (int[]){SIGTSTP, SIGCONT, SIGWINCH}[i]); /* those of a terminal */
     sigprocmask(how, &set, NULL);
 }
 
@@ -127,7 +156,10 @@ void signals_set_last_words(void (*speak)(void *user), void *user) {
 }
 
 void signals_keep_terminal(void) {
+    struct sigaction action = {.sa_handler = on_stop}, before;
     has_terminal = tcgetattr(STDIN_FILENO, &terminal) == 0;
+    sigaction(SIGTSTP, NULL, &before);
+    if (has_terminal && before.sa_handler != SIG_IGN) sigaction(SIGTSTP, &action, NULL);
 }
 
 bool signals_interrupted(void) {

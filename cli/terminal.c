@@ -15,7 +15,7 @@ enum { WIDTH_UNKNOWN = 80, WIDTH_MAX = 1000 };
 
 static struct {
     bool tty[3];
-    bool quiet, color, unicode;
+    bool quiet, color, unicode, dumb;
     bool bar_drawn;
     int64_t bar_us;
 } term;
@@ -24,7 +24,8 @@ void terminal_init(const struct options *o) {
     for (int fd = 0; fd < 3; fd++) term.tty[fd] = isatty(fd);
     const char *no_color = getenv("NO_COLOR"), *type = getenv("TERM");
     term.quiet = o->quiet;
-    term.color = !(no_color && *no_color) && type && strcmp(type, "dumb") != 0;
+    term.dumb = !type || strcmp(type, "dumb") == 0;
+    term.color = !(no_color && *no_color) && !term.dumb;
     term.unicode = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
@@ -38,6 +39,10 @@ bool terminal_is_quiet(void) {
 
 bool terminal_has_color(int fd) {
     return term.tty[fd] && term.color;
+}
+
+bool terminal_is_dumb(void) {
+    return term.dumb;
 }
 
 bool terminal_has_unicode(void) {
@@ -134,7 +139,7 @@ static int bar_columns(void) {
 }
 
 void progress_draw(const char *what, int64_t done, int64_t total, const char *tail) {
-    if (term.quiet || !term.tty[2] || total <= 0) return;
+    if (term.quiet || !term.tty[2] || term.dumb || total <= 0) return;
     int64_t now = clock_us();
     if (term.bar_drawn && done < total && now - term.bar_us < BAR_INTERVAL_US) return;
     term.bar_us = now;

@@ -297,6 +297,14 @@ int engine_set_k(struct engine *e, int k) {
     return 0;
 }
 
+int engine_set_accept(struct engine *e, enum accept_rule rule) {
+    struct engine_load load = engine_load(e);
+    if (load.queued + load.ingesting + load.decoding > 0) return err_set(ERR_USAGE, "an answer is still running");
+    e->options.accept = rule;
+    e->state.rule = rule;
+    return 0;
+}
+
 const struct acceptance *engine_stats(const struct engine *e) {
     return &e->stats;
 }

@@ -91,6 +91,8 @@ const struct tokenizer *engine_tokenizer(const struct engine *); /* NULL: no tok
 
 /* K of the rounds to come, 0..k_max. Sequences catch up by themselves. ERR_USAGE past k_max or without a draft. */
 int engine_set_k(struct engine *, int k);
+/* The rule of the rounds to come. ERR_USAGE while an answer is running. Statistics go on as one sum. */
+int engine_set_accept(struct engine *, enum accept_rule);
 
 /* --- sequences ------------------------------------------------------------------------------------------ */
 

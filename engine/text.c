@@ -114,6 +114,10 @@ static void show_up_to_stop(struct text_stream *s, size_t old, struct buf *out) 
     show_to(s, s->held.len - length_to_hold(s), out);
 }
 
+int text_stream_follow(struct text_stream *s, const int32_t *ids, size_t n) {
+    return detokenizer_follow(s->detokenizer, ids, n);
+}
+
 int text_stream_push(struct text_stream *s, int32_t id, struct buf *out, bool *stopped) {
     size_t old = s->held.len;
     if (s->stopped) return err_set(ERR_INTERNAL, "a token after the stop string");

@@ -16,6 +16,8 @@ int text_stream_create(const struct tokenizer *, const char *const *stops, const
                        struct text_stream **out);
 void text_stream_free(struct text_stream *);
 
+/* Before the first push: the text goes on behind that of ids [n] (detokenizer_follow), as in raw continuation. */
+int text_stream_follow(struct text_stream *, const int32_t *ids, size_t n);
 /* Feeds one id; appends what may be shown to `out`; *stopped = a stop string is complete (no more pushes then). */
 int text_stream_push(struct text_stream *, int32_t id, struct buf *out, bool *stopped);
 /* End of the answer: appends what was held back. */

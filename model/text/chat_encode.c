@@ -41,8 +41,31 @@ int chat_encode_next(const struct chat_encoding *e, const struct chat_message *u
     return rc;
 }
 
+/* Does the text of ids [n], behind that of others, say what the message says? */
+static int compare_text(const struct tokenizer *t, const struct ids *ids, const struct chat_message *m, bool *same) {
+    struct detokenizer *d;
+    struct buf text = {0};
+    TRY(detokenizer_create(t, false, &d));
+    int rc = detokenizer_follow(d, ids->data, ids->len);
+    for (size_t i = 0; i < ids->len && rc == 0; i++) rc = detokenizer_push(d, ids->data[i], &text);
+    if (rc == 0) rc = detokenizer_finish(d, &text);
+    *same = rc == 0 && text.len == m->len && memcmp(text.data, m->content, m->len) == 0;
+    buf_free(&text);
+    detokenizer_free(d);
+    return rc;
+}
+
+/* A tokenizer that puts a blank before every text (Llama 2's) would double the one that the answer begins with. */
 int chat_encode_answer(const struct chat_encoding *e, const struct chat_message *answer, struct ids *out) {
-    return encode_bare(e, answer, false, out);
+    if (e->chat_template || answer->len < 2 || answer->content[0] != ' ') return encode_bare(e, answer, false, out);
+    struct chat_message rest = {answer->role, answer->content + 1, answer->len - 1};
+    struct ids ids = {0};
+    bool same = false;
+    int rc = encode_bare(e, &rest, false, &ids);
+    if (rc == 0) rc = compare_text(e->tokenizer, &ids, answer, &same);
+    if (same) ids_append(out, ids.data, ids.len);
+    ids_free(&ids);
+    return rc != 0 || same ? rc : encode_bare(e, answer, false, out);
 }
 
 int chat_encode_end_of_turn(const struct chat_encoding *e, struct ids *out) {

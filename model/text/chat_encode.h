@@ -20,7 +20,8 @@ int chat_encode(const struct chat_encoding *, const struct chat_message *message
 /* What follows an answer (chat_template_next). In completion mode: the message. */
 int chat_encode_next(const struct chat_encoding *, const struct chat_message *user, bool answer_was_cut,
                      struct ids *out);
-/* An answer that was not generated here, without its end of turn. */
+/* An answer that was not generated here, without its end of turn. In completion mode: so that it decodes, behind other text, to
+ * the same, if that can be had. */
 int chat_encode_answer(const struct chat_encoding *, const struct chat_message *answer, struct ids *out);
 /* The template's end of turn; nothing in completion mode. */
 int chat_encode_end_of_turn(const struct chat_encoding *, struct ids *out);

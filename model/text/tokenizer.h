@@ -50,6 +50,9 @@ int tokenizer_decode(const struct tokenizer *, const int32_t *ids, size_t n, boo
 struct detokenizer;
 int detokenizer_create(const struct tokenizer *, bool skip_special, struct detokenizer **out);
 void detokenizer_free(struct detokenizer *);
+/* The text to come goes on behind that of ids [n], as decoding all of them together would have it: what a decoder does at the
+ * start of a text (Llama 2's leaves out a blank there) is done. Nothing changes where these have no text, like a BOS alone. */
+int detokenizer_follow(struct detokenizer *, const int32_t *ids, size_t n);
 /* Appends to `out` the text that is final after this id. */
 int detokenizer_push(struct detokenizer *, int32_t id, struct buf *out);
 int detokenizer_finish(struct detokenizer *, struct buf *out); /* what was held back; then ready for another text */

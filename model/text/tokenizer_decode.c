@@ -299,13 +299,17 @@ void detokenizer_free(struct detokenizer *d) {
     free(d);
 }
 
-static void reset(struct detokenizer *d) {
-    d->any = false;
+static void drop_held(struct detokenizer *d) {
     for (int i = 0; i < STEPS_MAX; i++) {
         d->steps[i].held.len = 0;
-        d->steps[i].count = 0;
         d->steps[i].pending = 0;
     }
+}
+
+static void reset(struct detokenizer *d) {
+    drop_held(d);
+    d->any = false;
+    for (int i = 0; i < STEPS_MAX; i++) d->steps[i].count = 0;
 }
 
 int detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out) {
@@ -317,6 +321,16 @@ int detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out) {
     d->out = out;
     work_add(&d->work, n);
     return run(d, 0, text, n);
+}
+
+/* Only the start is of interest: the first text ends it. */
+int detokenizer_follow(struct detokenizer *d, const int32_t *ids, size_t n) {
+    struct buf text = {0};
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0 && text.len == 0; i++) rc = detokenizer_push(d, ids[i], &text);
+    buf_free(&text);
+    drop_held(d);
+    return rc;
 }
 
 int detokenizer_finish(struct detokenizer *d, struct buf *out) {

@@ -1,132 +1,31 @@
 /* The program `duet chat` at a pseudo-terminal. */
-#include <locale.h>
-#include <poll.h>
-#include <pty.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/clock.h"
-#include "base/json.h"
-#include "cli/cli.h"
+#include "tests/support/chat_terminal.h"
 #include "tests/support/faulty_host.h"
-#include "tests/support/program.h"
 #include "tests/support/support.h"
 
-enum { WAIT_MS = 60000 };
-
-#define CHAT_ARGUMENTS(...) ARGUMENTS("chat", "--threads", "1", __VA_ARGS__)
-#define GREEDY              "--temperature", "0", "-n", "16", "--stop", "\n"
-#define STORY               "--temperature", "0", "-n", "120", "--quiet"
-
-struct terminal {
-    pid_t pid;
-    int fd;
-    struct buf seen; /* since the last `expect` */
-};
-
-/* duet chat in this process, so that faulty_host can time a Ctrl-C or a failure. */
-static int run_chat(int argc, char **argv) {
-    struct options o;
-    setlocale(LC_CTYPE, "");
-    ck_ok(options_parse(&o, argc, argv));
-    terminal_init(&o);
-    signals_init();
-    int status = chat_main(&o);
-    fflush(stdout);
-    return status;
-}
-
-/* The program in a terminal of its own of so many columns, with its history in temp_dir(). */
-static struct terminal open_terminal(unsigned short columns, const char *const *arguments) {
-    const char *argv[32] = {program_path()}, *state = temp_dir();
-    int argc = 1;
-    struct terminal t = {0};
-    struct winsize size = {.ws_row = 40, .ws_col = columns};
-    while (arguments[argc - 1] && argc + 1 < 32) argv[argc] = arguments[argc - 1], argc++;
-    t.pid = forkpty(&t.fd, NULL, NULL, &size);
-    ck_assert_int_ge(t.pid, 0);
-    if (t.pid > 0) return t;
-    unsetenv("NO_COLOR");
-    unsetenv("COLUMNS");
-    setenv("TERM", "xterm-256color", 1);
-    setenv("LC_ALL", "C.UTF-8", 1);
-    setenv("XDG_STATE_HOME", state, 1);
-    if (faulty_host.interrupt_at > 0 || faulty_host.waits > 0) _exit(run_chat(argc, (char **)argv));
-    execv(argv[0], (char *const *)argv);
-    _exit(127);
-}
-
-#define WIDE_TERMINAL(columns, ...) open_terminal(columns, CHAT_ARGUMENTS(__VA_ARGS__))
-#define TERMINAL(...)               WIDE_TERMINAL(120, __VA_ARGS__)
-
-/* Reads what is there, waiting up to `ms`. false: the program has closed the terminal, or nothing came. */
-static bool take(struct terminal *t, int ms) {
-    char block[4096];
-    struct pollfd p = {t->fd, POLLIN, 0};
-    if (poll(&p, 1, ms) <= 0) return false;
-    ssize_t n = read(t->fd, block, sizeof block);
-    if (n <= 0) return false;
-    buf_append(&t->seen, block, (size_t)n);
-    return true;
-}
-
-/* Waits until `text` has come; drops everything up to its end. Returns what stood before it (static until the next). */
-static const char *expect(struct terminal *t, const char *text) {
-    static struct buf before;
-    int64_t end_us = clock_us() + (int64_t)WAIT_MS * 1000;
-    char *at;
-    while (!(at = strstr(buf_text(&t->seen), text)))
-        if (!take(t, WAIT_MS) || clock_us() > end_us) ck_abort_msg("no '%s' in: %s", text, buf_text(&t->seen));
-    size_t n = (size_t)(at - t->seen.data), drop = n + strlen(text);
-    buf_clear(&before);
-    buf_append(&before, t->seen.data, n);
-    memmove(t->seen.data, t->seen.data + drop, t->seen.len - drop + 1);
-    t->seen.len -= drop;
-    return buf_text(&before);
-}
-
-static void type(struct terminal *t, const char *keys) {
-    size_t n = strlen(keys);
-    ck_assert_int_eq(write(t->fd, keys, n), (ssize_t)n);
-}
-
-/* The status that the program ends with. */
-static int wait_end(struct terminal *t) {
-    int status;
-    while (take(t, WAIT_MS)) {
-    }
-    ck_assert_int_eq(waitpid(t->pid, &status, 0), t->pid);
-    close(t->fd);
-    buf_free(&t->seen);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-}
-
-/* libedit's prompt, drawn and waiting for keys. */
-static void expect_prompt(struct terminal *t) {
-    expect(t, "\033[?2004h");
-    expect(t, ">\033[0m ");
-}
+#define STORY "--temperature", "0", "-n", "120", "--quiet"
 
 START_TEST(the_banner_is_broken_between_words)
 {
     struct terminal t = WIDE_TERMINAL(60, GREEDY);
-    expect(&t, "draft embedded (0.9M),\r\nK 4, context 1024");
-    expect_prompt(&t);
-    type(&t, "/exit\r");
-    ck_assert_int_eq(wait_end(&t), 0);
+    terminal_expect(&t, "draft embedded (0.9M),\r\nK 4, context 1024");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "/exit\r");
+    ck_assert_int_eq(terminal_wait_end(&t), 0);
 }
 END_TEST
 
 START_TEST(an_error_is_broken_between_words_for_a_terminal)
 {
     struct terminal t = WIDE_TERMINAL(60, "--temprature", "1");
-    expect(&t, "duet: --temprature: no such option; did you mean\r\n--temperature?\r\n");
-    ck_assert_int_eq(wait_end(&t), 2);
+    terminal_expect(&t, "duet: --temprature: no such option; did you mean\r\n--temperature?\r\n");
+    ck_assert_int_eq(terminal_wait_end(&t), 2);
 }
 END_TEST
 
@@ -137,53 +36,37 @@ START_TEST(a_swapped_pair_and_a_think_that_means_nothing_are_remarked)
     ck_assert_ptr_nonnull(realpath(asset_path("target"), draft));
     struct terminal t =
         WIDE_TERMINAL(1000, "--target", target, "--draft", draft, "--think", "off", "-p", "Hello", "-n", "1");
-    expect(&t, " is larger than the target ");
-    expect(&t, ": are they swapped?");
-    expect(&t, "--think: the chat template (chatml) has no thinking");
-    ck_assert_int_eq(wait_end(&t), 0);
+    terminal_expect(&t, " is larger than the target ");
+    terminal_expect(&t, ": are they swapped?");
+    terminal_expect(&t, "--think: the chat template (chatml) has no thinking");
+    ck_assert_int_eq(terminal_wait_end(&t), 0);
 }
 END_TEST
 
 START_TEST(a_terminal_gets_banner_answer_and_figures)
 {
     struct terminal t = TERMINAL(GREEDY);
-    expect(&t, "duet");
-    expect(&t, "K 4, context 1024");
-    expect_prompt(&t);
-    type(&t, "What is the sun?\r");
-    expect(&t, " tokens, ");
-    expect(&t, " tok/s, first after ");
-    expect(&t, " accepted");
-    expect_prompt(&t);
-    type(&t, "/help\r");
-    expect(&t, "/regen");
-    expect_prompt(&t);
-    type(&t, "/show\r");
-    expect(&t, "\033[32m");
-    expect_prompt(&t);
-    type(&t, "/stats\r");
-    expect(&t, "mean_acceptance_length");
-    expect_prompt(&t);
-    type(&t, "/exit\r");
-    ck_assert_int_eq(wait_end(&t), 0);
+    terminal_expect(&t, "duet");
+    terminal_expect(&t, "K 4, context 1024");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "What is the sun?\r");
+    terminal_expect(&t, " tokens, ");
+    terminal_expect(&t, " tok/s, first after ");
+    terminal_expect(&t, " accepted");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "/help\r");
+    terminal_expect(&t, "/regen");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "/show\r");
+    terminal_expect(&t, "\033[32m");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "/stats\r");
+    terminal_expect(&t, "mean_acceptance_length");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "/exit\r");
+    ck_assert_int_eq(terminal_wait_end(&t), 0);
 }
 END_TEST
-
-/* At a high temperature hardly any answer ends by itself. */
-#define ENDLESS "--temperature", "9", "--seed", "3", "--quiet"
-
-/* Drops every carriage return, and the first "^C" (the terminal's echo of the key, in mid-text). */
-static void untangle(const char *screen, struct buf *out) {
-    bool echoed = false;
-    for (const char *c = screen; *c; c++) {
-        if (!echoed && strncmp(c, "^C", 2) == 0) {
-            echoed = true;
-            c++;
-        } else if (*c != '\r') {
-            buf_putc(out, *c);
-        }
-    }
-}
 
 /* Control characters as the terminal gets them, NUL and those of two bytes too. */
 static void tame(const struct buf *text, struct buf *out) {
@@ -198,45 +81,38 @@ static void tame(const struct buf *text, struct buf *out) {
     }
 }
 
-/* Saves a chat of one turn as `name` in temp_dir(); returns what was shown meanwhile. */
-static const char *save_chat(struct terminal *t, const char *name) {
-    type(t, "/save ");
-    type(t, temp_path(name));
-    type(t, "\r");
-    return expect(t, "1 turn saved");
-}
-
-static void read_answer(const char *name, struct buf *answer) {
-    cJSON *object;
-    ck_ok(json_parse_file(&object, temp_path(name)));
-    ck_assert(json_string(json_get(cJSON_GetArrayItem(json_get(object, "messages"), 1), "content"), answer));
-    cJSON_Delete(object);
-}
-
+/* Neither the key nor what is typed meanwhile shows in the answer; that waits for the prompt. */
 START_TEST(ctrl_c_keeps_what_was_shown_and_the_chat_goes_on)
 {
     struct terminal t = WIDE_TERMINAL(30000, ENDLESS); /* no line gets so long */
-    expect_prompt(&t);
-    type(&t, "Tell me a long story.\r");
-    expect(&t, "\033[?2004l");
-    while (t.seen.len < 40) ck_assert(take(&t, WAIT_MS));
-    type(&t, "\003");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "Tell me a long story.\r");
+    terminal_expect(&t, "\033[?2004l");
+    while (t.seen.len < 40) ck_assert(terminal_take(&t, WAIT_MS));
+    terminal_type(&t, "/top-k 5");
+    while (t.seen.len < 80) ck_assert(terminal_take(&t, WAIT_MS));
+    terminal_type(&t, "5\003");
     struct buf shown = {0}, answer = {0}, kept = {0};
-    untangle(expect(&t, "\033[2m"), &shown);
-    expect(&t, ", stopped");
-    expect_prompt(&t);
-    ck_assert_ptr_null(strstr(save_chat(&t, "stopped.json"), "Ctrl-C again"));
-    expect_prompt(&t);
-    type(&t, "/max-tokens 5\r");
-    expect_prompt(&t);
-    type(&t, "Go on.\r");
-    expect(&t, "cut at max-tokens");
-    expect_prompt(&t);
-    type(&t, "\004");
-    ck_assert_int_eq(wait_end(&t), 0);
-    read_answer("stopped.json", &answer);
+    for (const char *at = terminal_expect(&t, "\033[2m"); *at; at++)
+        if (*at != '\r') buf_putc(&shown, *at);
+    terminal_expect(&t, ", stopped");
+    terminal_expect_prompt(&t);
+    terminal_expect(&t, "/top-k 55");
+    terminal_type(&t, "\r");
+    terminal_expect(&t, "top-k 55");
+    terminal_expect_prompt(&t);
+    ck_assert_ptr_null(strstr(terminal_save(&t, "stopped.json"), "Ctrl-C again"));
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "/max-tokens 5\r");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "Go on.\r");
+    terminal_expect(&t, "cut at max-tokens");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "\004");
+    ck_assert_int_eq(terminal_wait_end(&t), 0);
+    terminal_read_saved("stopped.json", &answer);
     tame(&answer, &kept);
-    buf_putc(&kept, '\n');
+    if (kept.data[kept.len - 1] != '\n') buf_putc(&kept, '\n');
     ck_assert_uint_gt(kept.len, 20);
     ck_assert_str_eq(buf_text(&shown), buf_text(&kept));
     buf_free(&shown);
@@ -294,23 +170,23 @@ START_TEST(no_word_of_an_answer_is_broken_at_the_margin)
     struct buf answer = {0};
     struct program p;
     program_run(&p, NULL, CHAT_ARGUMENTS(STORY, "-p", "Tell me a story."));
-    expect_prompt(&t);
-    type(&t, "Tell me a story.\r");
-    expect(&t, "\033[?2004l");
-    expect_wrapped(expect(&t, "\033[2m"), buf_text(&p.out), COLUMNS);
-    expect_prompt(&t);
-    save_chat(&t, "wrapped.json");
-    expect_prompt(&t);
-    type(&t, "/show\r");
-    expect(&t, "\033[?2004l");
-    expect_wrapped(expect(&t, "\033[?2004h"), buf_text(&p.out), COLUMNS);
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "Tell me a story.\r");
+    terminal_expect(&t, "\033[?2004l");
+    expect_wrapped(terminal_expect(&t, "\033[2m"), buf_text(&p.out), COLUMNS);
+    terminal_expect_prompt(&t);
+    terminal_save(&t, "wrapped.json");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "/show\r");
+    terminal_expect(&t, "\033[?2004l");
+    expect_wrapped(terminal_expect(&t, "\033[?2004h"), buf_text(&p.out), COLUMNS);
     ck_assert_int_eq(ioctl(t.fd, TIOCSWINSZ, &narrower), 0);
-    type(&t, "/show\r");
-    expect(&t, "\033[?2004l");
-    expect_wrapped(expect(&t, "\033[?2004h"), buf_text(&p.out), NARROWER);
-    type(&t, "/exit\r");
-    ck_assert_int_eq(wait_end(&t), 0);
-    read_answer("wrapped.json", &answer);
+    terminal_type(&t, "/show\r");
+    terminal_expect(&t, "\033[?2004l");
+    expect_wrapped(terminal_expect(&t, "\033[?2004h"), buf_text(&p.out), NARROWER);
+    terminal_type(&t, "/exit\r");
+    ck_assert_int_eq(terminal_wait_end(&t), 0);
+    terminal_read_saved("wrapped.json", &answer);
     buf_putc(&answer, '\n');
     ck_assert_str_eq(buf_text(&answer), buf_text(&p.out));
     program_free(&p);
@@ -321,14 +197,14 @@ END_TEST
 /* What is on a terminal of so many columns when the device fails. */
 static void fail_in_an_answer(unsigned short columns, struct buf *shown) {
     struct terminal t = WIDE_TERMINAL(columns, STORY);
-    expect_prompt(&t);
-    type(&t, "Tell me a story.\r");
-    expect(&t, "\033[?2004l");
-    words_of(expect(&t, "\r\nduet: "), shown);
-    expect(&t, "the device went away");
-    expect_prompt(&t);
-    type(&t, "/exit\r");
-    ck_assert_int_eq(wait_end(&t), 0);
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "Tell me a story.\r");
+    terminal_expect(&t, "\033[?2004l");
+    words_of(terminal_expect(&t, "\r\nduet: "), shown);
+    terminal_expect(&t, "the device went away");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "/exit\r");
+    ck_assert_int_eq(terminal_wait_end(&t), 0);
 }
 
 START_TEST(an_error_in_an_answer_leaves_all_of_its_text_on_the_screen)
@@ -348,48 +224,60 @@ END_TEST
 START_TEST(ctrl_c_at_the_prompt_drops_the_line_and_twice_ends)
 {
     struct terminal t = TERMINAL("--quiet");
-    expect_prompt(&t);
-    type(&t, "a line that goes away");
-    expect(&t, "away");
-    type(&t, "\003");
-    expect(&t, "Ctrl-C again");
-    expect_prompt(&t);
-    type(&t, "/k\r");
-    expect(&t, "k 4");
-    expect_prompt(&t);
-    type(&t, "\003");
-    expect(&t, "Ctrl-C again");
-    expect_prompt(&t);
-    type(&t, "\003");
-    ck_assert_int_eq(wait_end(&t), 0);
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "a line that goes away");
+    terminal_expect(&t, "away");
+    terminal_type(&t, "\003");
+    terminal_expect(&t, "Ctrl-C again");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "/k\r");
+    terminal_expect(&t, "k 4");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "\003");
+    terminal_expect(&t, "Ctrl-C again");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "\003");
+    ck_assert_int_eq(terminal_wait_end(&t), 0);
 }
 END_TEST
 
-START_TEST(several_lines_by_backslash_and_by_paste_are_one_turn)
+START_TEST(several_lines_by_backslash_paste_or_quotes_are_one_turn)
 {
     char path[256], save[300];
     snprintf(path, sizeof path, "%s", temp_path("lines.json"));
     snprintf(save, sizeof save, "/save %s\r", path);
     struct terminal t = TERMINAL("--quiet", GREEDY);
-    expect_prompt(&t);
-    type(&t, "one\\\r");
-    expect(&t, ".\033[0m ");
-    type(&t, "two \xc3\xa9\r");
-    expect(&t, "tok/s");
-    expect_prompt(&t);
-    type(&t, "\033[200~three\rfour\033[201~ five\r");
-    expect(&t, "tok/s");
-    expect_prompt(&t);
-    type(&t, save);
-    expect(&t, "2 turns saved");
-    expect_prompt(&t);
-    type(&t, "/exit\r");
-    ck_assert_int_eq(wait_end(&t), 0);
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "one\\\r");
+    terminal_expect(&t, ".\033[0m ");
+    terminal_type(&t, "two \xc3\xa9\r");
+    terminal_expect(&t, "tok/s");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "\033[200~three\rfour\033[201~ five\r");
+    terminal_expect(&t, "tok/s");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "\033[200~\"\"\"six\"\"\"\rseven\033[201~\r");
+    terminal_expect(&t, "tok/s");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "\"\"\"\r");
+    terminal_expect(&t, ".\033[0m ");
+    terminal_type(&t, "eight\r");
+    terminal_expect(&t, ".\033[0m ");
+    terminal_type(&t, "nine\"\"\"\r");
+    terminal_expect(&t, "tok/s");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, save);
+    terminal_expect(&t, "4 turns saved");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "/exit\r");
+    ck_assert_int_eq(terminal_wait_end(&t), 0);
 
     struct buf raw = {0};
     text_of_file(path, &raw);
     ck_assert_msg(strstr(buf_text(&raw), "\"one\\ntwo \xc3\xa9\""), "%s", buf_text(&raw));
     ck_assert_msg(strstr(buf_text(&raw), "\"three\\nfour five\""), "%s", buf_text(&raw));
+    ck_assert_msg(strstr(buf_text(&raw), "\"\\\"\\\"\\\"six\\\"\\\"\\\"\\nseven\""), "%s", buf_text(&raw));
+    ck_assert_msg(strstr(buf_text(&raw), "\"eight\\nnine\""), "%s", buf_text(&raw));
     buf_free(&raw);
 }
 END_TEST
@@ -397,20 +285,20 @@ END_TEST
 START_TEST(history_is_kept_between_chats)
 {
     struct terminal t = TERMINAL("--quiet");
-    expect_prompt(&t);
-    type(&t, "/top-k 77\r");
-    expect(&t, "top-k 77");
-    expect_prompt(&t);
-    type(&t, "\004");
-    ck_assert_int_eq(wait_end(&t), 0);
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "/top-k 77\r");
+    terminal_expect(&t, "top-k 77");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "\004");
+    ck_assert_int_eq(terminal_wait_end(&t), 0);
     t = TERMINAL("--quiet");
-    expect_prompt(&t);
-    type(&t, "\033[A\r");
-    expect(&t, "/top-k 77");
-    expect(&t, "top-k 77");
-    expect_prompt(&t);
-    type(&t, "\004");
-    ck_assert_int_eq(wait_end(&t), 0);
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "\033[A\r");
+    terminal_expect(&t, "/top-k 77");
+    terminal_expect(&t, "top-k 77");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "\004");
+    ck_assert_int_eq(terminal_wait_end(&t), 0);
 }
 END_TEST
 
@@ -422,22 +310,22 @@ START_TEST(chats_side_by_side_lose_no_line_of_the_history)
     struct buf lines = {0}, file = {0};
     for (int i = 0; i < CHATS; i++) {
         chats[i] = TERMINAL("--quiet");
-        expect_prompt(&chats[i]);
+        terminal_expect_prompt(&chats[i]);
     }
     for (int i = 0; i < CHATS; i++) {
-        type(&chats[i], (const char *const[]){"/top-k 11\r", "/top-k 22\r", "/top-k 33\r"}[i]);
-        expect(&chats[i], "top-k");
-        expect_prompt(&chats[i]);
+        terminal_type(&chats[i], (const char *const[]){"/top-k 11\r", "/top-k 22\r", "/top-k 33\r"}[i]);
+        terminal_expect(&chats[i], "top-k");
+        terminal_expect_prompt(&chats[i]);
     }
     for (int i = 0; i < CHATS; i++) {
         buf_clear(&lines);
         for (int k = 0; k < LINES_EACH; k++) buf_printf(&lines, "/top-k %d\r", 1000 + 100 * i + k);
-        type(&chats[i], buf_text(&lines));
+        terminal_type(&chats[i], buf_text(&lines));
     }
     for (int i = 0; i < CHATS; i++) {
-        for (int k = 0; k < LINES_EACH; k++) expect_prompt(&chats[i]);
-        type(&chats[i], "\004");
-        ck_assert_int_eq(wait_end(&chats[i]), 0);
+        for (int k = 0; k < LINES_EACH; k++) terminal_expect_prompt(&chats[i]);
+        terminal_type(&chats[i], "\004");
+        ck_assert_int_eq(terminal_wait_end(&chats[i]), 0);
     }
     text_of_file(temp_path("duet/history"), &file);
     ck_assert_int_eq(count_lines(&file), 1 + CHATS * (1 + LINES_EACH)); /* the first one is libedit's mark */
@@ -458,11 +346,11 @@ START_TEST(the_history_file_keeps_the_newest_thousand_lines_and_is_private)
     ck_assert_int_eq(mkdir(temp_path("duet"), 0700), 0);
     text_to_file(temp_path("duet/history"), buf_text(&old));
     struct terminal t = TERMINAL("--quiet");
-    expect_prompt(&t);
-    type(&t, "/k\r");
-    expect_prompt(&t);
-    type(&t, "\004");
-    ck_assert_int_eq(wait_end(&t), 0);
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "/k\r");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "\004");
+    ck_assert_int_eq(terminal_wait_end(&t), 0);
     text_of_file(temp_path("duet/history"), &file);
     ck_assert_int_eq(count_lines(&file), 1001);
     ck_assert_ptr_nonnull(strstr(buf_text(&file), "\nline\\040501\n"));
@@ -477,9 +365,9 @@ END_TEST
 START_TEST(ctrl_c_ends_a_single_answer_with_130)
 {
     struct terminal t = TERMINAL(ENDLESS, "-p", "Tell me a story.");
-    while (t.seen.len < 40) ck_assert(take(&t, WAIT_MS));
-    type(&t, "\003");
-    ck_assert_int_eq(wait_end(&t), 130);
+    while (t.seen.len < 40) ck_assert(terminal_take(&t, WAIT_MS));
+    terminal_type(&t, "\003");
+    ck_assert_int_eq(terminal_wait_end(&t), 130);
 }
 END_TEST
 
@@ -498,7 +386,7 @@ START_TEST(ctrl_c_in_a_prompt_ends_a_single_answer_at_the_next_chunk)
     const char *arguments[] = {"duet", "chat", "--threads", "1", "--k", "0", "-p", long_question()};
     setenv("DUET_ASSETS", asset_path(""), 1);
     faulty_host.interrupt_at = 1;
-    ck_assert_int_eq(run_chat(sizeof arguments / sizeof *arguments, (char **)arguments), 130);
+    ck_assert_int_eq(chat_here(sizeof arguments / sizeof *arguments, (char **)arguments), 130);
     ck_assert_int_eq(faulty_host.records, 1); /* neither a chunk nor a round came after it */
 }
 END_TEST
@@ -509,21 +397,21 @@ START_TEST(ctrl_c_before_the_first_token_takes_the_question_back)
     faulty_host.interrupt_at = 1;
     setenv("DUET_ASSETS", asset_path(""), 1);
     struct terminal t = TERMINAL("--quiet", "--k=0", GREEDY);
-    expect_prompt(&t);
-    type(&t, long_question());
-    type(&t, "\r");
-    expect(&t, "the question is taken back");
-    ck_assert_ptr_null(strstr(expect(&t, ">\033[0m "), "tok/s"));
-    type(&t, "What is the moon?\r");
-    expect(&t, "tok/s");
-    expect_prompt(&t);
-    save_chat(&t, "taken-back.json");
-    expect_prompt(&t);
-    type(&t, "\004");
-    ck_assert_int_eq(wait_end(&t), 0);
+    terminal_expect_prompt(&t);
+    terminal_type(&t, long_question());
+    terminal_type(&t, "\r");
+    terminal_expect(&t, "the question is taken back");
+    ck_assert_ptr_null(strstr(terminal_expect(&t, ">\033[0m "), "tok/s"));
+    terminal_type(&t, "What is the moon?\r");
+    terminal_expect(&t, "tok/s");
+    terminal_expect_prompt(&t);
+    terminal_save(&t, "taken-back.json");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "\004");
+    ck_assert_int_eq(terminal_wait_end(&t), 0);
     struct buf answer = {0};
     struct program p;
-    read_answer("taken-back.json", &answer);
+    terminal_read_saved("taken-back.json", &answer);
     program_run(&p, NULL, CHAT_ARGUMENTS("--k=0", GREEDY, "-p", "What is the moon?"));
     ck_assert_int_eq(strncmp(buf_text(&p.out), buf_text(&answer), answer.len), 0);
     ck_assert_uint_gt(answer.len, 0);
@@ -538,26 +426,26 @@ START_TEST(ctrl_c_before_the_first_token_of_regen_keeps_the_answer)
     faulty_host.interrupt_at = 7;
     setenv("DUET_ASSETS", asset_path(""), 1);
     struct terminal t = TERMINAL("--quiet", "--k=0", "--temperature", "0", "-n", "1");
-    expect_prompt(&t);
-    type(&t, long_question());
-    type(&t, "\r");
-    expect(&t, "tok/s");
-    expect_prompt(&t);
-    type(&t, "/regen\r");
-    expect(&t, "the one before stays");
-    expect_prompt(&t);
-    type(&t, "/show\r");
-    ck_assert_ptr_null(strstr(expect(&t, ">\033[0m "), "no answer to show"));
-    save_chat(&t, "kept.json");
-    expect_prompt(&t);
-    type(&t, "And the moon?\r");
-    expect(&t, "tok/s");
-    expect_prompt(&t);
-    type(&t, "\004");
-    ck_assert_int_eq(wait_end(&t), 0);
+    terminal_expect_prompt(&t);
+    terminal_type(&t, long_question());
+    terminal_type(&t, "\r");
+    terminal_expect(&t, "tok/s");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "/regen\r");
+    terminal_expect(&t, "the one before stays");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "/show\r");
+    ck_assert_ptr_null(strstr(terminal_expect(&t, ">\033[0m "), "no answer to show"));
+    terminal_save(&t, "kept.json");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "And the moon?\r");
+    terminal_expect(&t, "tok/s");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "\004");
+    ck_assert_int_eq(terminal_wait_end(&t), 0);
     struct buf answer = {0};
     struct program p;
-    read_answer("kept.json", &answer);
+    terminal_read_saved("kept.json", &answer);
     program_run(&p, NULL, CHAT_ARGUMENTS("--k=0", "--temperature", "0", "-n", "1", "-p", long_question()));
     ck_assert_int_eq(strncmp(buf_text(&p.out), buf_text(&answer), answer.len), 0);
     ck_assert_uint_gt(answer.len, 0);
@@ -577,7 +465,7 @@ Suite *check_chat_terminal(void) {
     tcase_add_test(terminal, no_word_of_an_answer_is_broken_at_the_margin);
     tcase_add_loop_test(terminal, an_error_in_an_answer_leaves_all_of_its_text_on_the_screen, 0, 2);
     tcase_add_test(terminal, ctrl_c_at_the_prompt_drops_the_line_and_twice_ends);
-    tcase_add_test(terminal, several_lines_by_backslash_and_by_paste_are_one_turn);
+    tcase_add_test(terminal, several_lines_by_backslash_paste_or_quotes_are_one_turn);
     tcase_add_test(terminal, history_is_kept_between_chats);
     tcase_add_test(terminal, chats_side_by_side_lose_no_line_of_the_history);
     tcase_add_test(terminal, the_history_file_keeps_the_newest_thousand_lines_and_is_private);

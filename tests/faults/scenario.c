@@ -24,7 +24,7 @@ static const char tokenize_lines[] = "{\"text\": \"Once upon a time, there were 
                                      "{\"text\": \"\"}\n";
 
 static const char chat_lines[] = "Hello.\n"
-                                 "/save @/saved.json\n"
+                                 "/save! @/saved.json\n"
                                  "Go on.\n"
                                  "/undo\n"
                                  "/load @/given.jsonl\n"
@@ -37,7 +37,7 @@ static const char chat_lines[] = "Hello.\n"
 static const char conversation[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"Who are you?\"}, {\"role\": "
                                    "\"assistant\", \"content\": \"I am a fox.\"}]}\n";
 
-static const char *const typed_lines[] = {"Hello.", "/help", "/show", "/nonsense", "Go \\", "on.", NULL};
+static const char *const typed_lines[] = {"Hello.", "/he\t", "/show", "/nonsense", "Go \\", "on.", NULL};
 
 const struct scenario scenarios[] = {
     {

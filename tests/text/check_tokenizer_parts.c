@@ -330,6 +330,39 @@ START_TEST(metaspace_and_no_decoder_decode)
 }
 END_TEST
 
+/* The text of ids [n], and that of the others as it follows it. */
+static void expect_followed(const char *json, const int32_t *ids, size_t count, size_t n, const char *expected) {
+    struct tokenizer *t = tokenizer_load_text(json);
+    struct detokenizer *d;
+    struct buf text = {0};
+    ck_ok(tokenizer_decode(t, ids, n, true, &text));
+    buf_putc(&text, '|');
+    ck_ok(detokenizer_create(t, true, &d));
+    ck_ok(detokenizer_follow(d, ids, n));
+    for (size_t i = n; i < count; i++) ck_ok(detokenizer_push(d, ids[i], &text));
+    ck_ok(detokenizer_finish(d, &text));
+    ck_assert_str_eq(buf_text(&text), expected);
+    detokenizer_free(d);
+    buf_free(&text);
+    tokenizer_free(t);
+}
+#define EXPECT_FOLLOWED(json, n, expected, ...) \
+    expect_followed(json, (int32_t[]){__VA_ARGS__}, sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t), n, expected)
+
+START_TEST(text_that_follows_other_text_keeps_its_leading_space)
+{
+    static const char metaspace[] = SPOKEN("{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\"}");
+    EXPECT_FOLLOWED(SPACES("1", "0"), 2, "b| ba", 11, 2, 2, 0);
+    EXPECT_FOLLOWED(SPACES("1", "0"), 1, "|b b", 11, 2, 2); /* behind a BOS the text begins */
+    EXPECT_FOLLOWED(SPACES("1", "0"), 0, "|b b", 2, 2);
+    EXPECT_FOLLOWED(SPACES("1", "0"), 1, "| b", 1, 2); /* the one that goes is gone */
+    EXPECT_FOLLOWED(metaspace, 2, "b| ba", 11, 2, 2, 0);
+    EXPECT_FOLLOWED(metaspace, 1, "|b b", 11, 2, 2);
+    EXPECT_FOLLOWED(SPOKEN("null"), 1, "a| x y a", 0, 9, 0);
+    EXPECT_FOLLOWED(BYTES, 2, "a\xef\xbf\xbd| x", 0, 7, 6); /* half a character is the other text's */
+}
+END_TEST
+
 START_TEST(special_tokens_are_kept_or_skipped)
 {
     int32_t ids[] = {11, 0, 11, 77, -5, 0};
@@ -446,6 +479,7 @@ Suite *check_tokenizer_parts(void) {
     tcase_add_test(decoding, leading_space_goes_once_even_when_streamed);
     tcase_add_test(decoding, byte_level_joins_bytes_across_tokens);
     tcase_add_test(decoding, metaspace_and_no_decoder_decode);
+    tcase_add_test(decoding, text_that_follows_other_text_keeps_its_leading_space);
     tcase_add_test(decoding, special_tokens_are_kept_or_skipped);
     tcase_add_test(decoding, maps_are_compared_not_sizes);
     suite_add_tcase(suite, decoding);
