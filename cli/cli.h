@@ -12,11 +12,10 @@
 #include "base/err.h"
 #include "base/interrupt.h"
 #include "base/progress.h"
+#include "base/version.h"
 #include "cli/io.h"
 #include "cli/options.h"
 #include "engine/engine.h"
-
-#define DUET_VERSION "0.1.0"
 
 /* Besides these, 128 + signal: signals_status. */
 enum exit_status { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2 };
