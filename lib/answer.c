@@ -133,6 +133,14 @@ static void flush_text(struct duet_answer *a) {
     if (a->text.len > before) (void)tell(a, -1, false, a->text.len - before);
 }
 
+static void answer_destroy(struct duet_answer *a) {
+    text_stream_free(a->stream);
+    buf_free(&a->text);
+    ids_free(&a->ids);
+    free(a->error);
+    free(a);
+}
+
 void answer_settle(struct duet_answer *a, enum duet_finish finish) {
     struct duet *d = a->pair;
     if (finish == DUET_FINISH_ERROR && !a->error) a->error = memory_copy_text(err_message());
@@ -150,21 +158,21 @@ void answer_settle(struct duet_answer *a, enum duet_finish finish) {
     a->stream = NULL;
     a->finish = finish;
     unlink_answer(a);
-}
-
-static void answer_destroy(struct duet_answer *a) {
-    text_stream_free(a->stream);
-    buf_free(&a->text);
-    ids_free(&a->ids);
-    free(a->error);
-    free(a);
+    if (a->is_abandoned) answer_destroy(a);
 }
 
 void duet_answer_free(struct duet_answer *a) {
     if (!a) return;
     a->on_token = NULL;
-    if (a->pair) answer_settle(a, DUET_FINISH_CANCELLED);
-    answer_destroy(a);
+    if (a->pair) {
+        a->is_abandoned = true;
+        if (a->pair->is_stepping)
+            duet_cancel(a); /* the engine may be in the middle of it */
+        else
+            answer_settle(a, DUET_FINISH_CANCELLED);
+    } else {
+        answer_destroy(a);
+    }
 }
 
 /* --- the start ---------------------------------------------------------------------------------------------- */

@@ -103,7 +103,8 @@ struct duet_token {
     int32_t id;       /* -1: no token, the last text that was held back */
     int32_t drafted;  /* 1: the draft proposed it and the target accepted */
 };
-/* Returns 0 to go on; anything else cancels the answer behind this token. May call duet_cancel, and of the rest only what reads. */
+/* Returns 0 to go on; anything else cancels the answer behind this token. May call duet_cancel, duet_answer_free, and of the rest
+ * only what reads. */
 typedef int (*duet_token_fn)(void *user, const struct duet_token *);
 
 struct duet_request {
@@ -141,7 +142,7 @@ DUET_API int duet_generate(struct duet *, const struct duet_request *, struct du
 /* Ends a running answer at the next step, or chunk of its prompt; what it has stays. From any thread or signal handler, while the
  * answer is not freed. */
 DUET_API void duet_cancel(struct duet_answer *);
-/* Also one that runs. NULL is allowed. Not in a callback. */
+/* Also one that runs: it is cancelled. NULL is allowed. */
 DUET_API void duet_answer_free(struct duet_answer *);
 
 enum duet_finish {

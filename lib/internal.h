@@ -28,6 +28,7 @@ struct duet_answer {
     duet_token_fn on_token;
     void *user;
     _Atomic bool is_cancelled;       /* wished for */
+    bool is_abandoned;               /* freed by its owner: nobody reads it when it has finished */
     enum duet_finish finish, ending; /* ending: what it will be, once the engine has let go of it */
     int rc;                          /* an error inside the engine's callback */
     char *error;

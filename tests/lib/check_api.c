@@ -318,6 +318,31 @@ static int call_back_in(void *user, const struct duet_token *token) {
     return 0;
 }
 
+static int free_other(void *user, const struct duet_token *token) {
+    struct seen *s = user;
+    (void)token;
+    duet_answer_free(s->cancels);
+    s->cancels = NULL;
+    return 0;
+}
+
+START_TEST(a_callback_may_free_an_answer_that_runs)
+{
+    struct duet *d = open_pair(2);
+    struct seen s = {0};
+    struct duet_request r = request(PROMPT, 60, 1);
+    struct duet_answer *a;
+    ck_done(duet_start(d, &r, &s.cancels));
+    r.on_token = free_other, r.user = &s;
+    ck_done(duet_start(d, &r, &a));
+    run_all(d);
+    ck_assert_ptr_null(s.cancels);
+    ck_assert_int_eq(duet_answer_finish(a), DUET_FINISH_LENGTH);
+    duet_answer_free(a);
+    duet_close(d);
+}
+END_TEST
+
 START_TEST(a_callback_that_asks_or_steps_is_refused)
 {
     struct seen s = {.pair = open_pair(1)};
@@ -433,6 +458,7 @@ Suite *check_api(void) {
     tcase_add_test(tc, another_thread_or_another_answer_s_callback_cancels_and_the_others_go_on);
     tcase_add_test(tc, answers_are_cancelled_while_they_wait_freed_while_they_run_and_outlive_their_pair);
     tcase_add_test(tc, a_device_that_fails_ends_all_answers_with_its_sentence);
+    tcase_add_test(tc, a_callback_may_free_an_answer_that_runs);
     tcase_add_test(tc, a_callback_that_asks_or_steps_is_refused);
     tcase_add_test(tc, a_wrong_request_is_an_error_that_names_it);
     tcase_add_test(tc, a_pair_that_cannot_be_opened_is_an_error_that_says_why);
