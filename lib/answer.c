@@ -106,6 +106,12 @@ static void on_tokens(void *user, struct token_block *block) {
     static const enum duet_finish finishes[] = {DUET_RUNNING, DUET_FINISH_STOP, DUET_FINISH_LENGTH, DUET_FINISH_ERROR};
     struct duet_answer *a = user;
     int count = block->count - (block->ended ? 1 : 0);
+    if (atomic_load(&a->is_cancelled)) { /* by the callback of another answer of this round */
+        a->ending = DUET_FINISH_CANCELLED;
+        block->keep = 0;
+        block->stop = true;
+        return;
+    }
     for (int i = 0; i < count; i++) {
         take_token(a, block->tokens[i], i < block->accepted);
         if (a->ending == DUET_RUNNING) continue;
