@@ -389,7 +389,11 @@ $(BUILD)/duet.pc: $(BUILD)/flags
 	$(file > $@,$(PC))
 
 TREE  = $(DESTDIR)$(PREFIX)
-PARTS := $(BUILD)/duet $(SO) lib/duet.h $(BUILD)/duet.pc $(MAN)
+COMPLETIONS := $(addprefix $(BUILD)/completion.,bash zsh fish)
+$(COMPLETIONS): $(BUILD)/completion.%: $(BUILD)/duet
+	$(Q)$< --completion $* > $@
+
+PARTS := $(BUILD)/duet $(SO) lib/duet.h $(BUILD)/duet.pc $(MAN) $(COMPLETIONS)
 define INSTALL
 	$(call say,INSTALL,$(TREE))
 	$(Q)install -D -m 755 $(BUILD)/duet $(TREE)/bin/duet
@@ -398,6 +402,9 @@ define INSTALL
 	$(Q)install -D -m 644 lib/duet.h $(TREE)/include/duet/duet.h
 	$(Q)install -D -m 644 $(BUILD)/duet.pc $(TREE)/lib/pkgconfig/duet.pc
 	$(Q)install -D -m 644 $(MAN) $(TREE)/share/man/man1/duet.1
+	$(Q)install -D -m 644 $(BUILD)/completion.bash $(TREE)/share/bash-completion/completions/duet
+	$(Q)install -D -m 644 $(BUILD)/completion.zsh $(TREE)/share/zsh/site-functions/_duet
+	$(Q)install -D -m 644 $(BUILD)/completion.fish $(TREE)/share/fish/vendor_completions.d/duet.fish
 	$(Q)for f in $$(cd assets && find . -type f); do \
 	    install -D -m 644 "assets/$$f" "$(TREE)/share/duet/$$f" || exit 1; \
 	done
@@ -415,7 +422,8 @@ $(INSTALLED)/done: $(PARTS) Makefile
 
 uninstall:
 	rm -rf $(TREE)/bin/duet $(TREE)/lib/libduet.so* $(TREE)/include/duet $(TREE)/lib/pkgconfig/duet.pc \
-	    $(TREE)/share/man/man1/duet.1 $(TREE)/share/duet
+	    $(TREE)/share/man/man1/duet.1 $(TREE)/share/duet $(TREE)/share/bash-completion/completions/duet \
+	    $(TREE)/share/zsh/site-functions/_duet $(TREE)/share/fish/vendor_completions.d/duet.fish
 
 clean:
 	rm -rf build

@@ -37,6 +37,8 @@ static int run_command(const struct options *o) {
 static int run(const struct options *o) {
     if (o->man) {
         help_print_man(stdout);
+    } else if (o->completion) {
+        completion_print(stdout, o->completion);
     } else if (o->help) {
         help_print(stdout, o->command);
     } else if (o->version) {

@@ -309,7 +309,7 @@ int options_parse(struct options *o, int argc, char **argv) {
         else
             TRY(argument[1] == '-' ? parse_long(&p, argument) : parse_short(&p, argument));
     }
-    if (o->help || o->version || o->man) return 0;
+    if (o->help || o->version || o->man || o->completion) return 0;
     set_command_defaults(o);
     return check_combinations(o);
 }

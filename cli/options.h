@@ -69,6 +69,7 @@ struct options {
     int quiet, csv, special, tensors, strict; /* flags */
     int show_memory, show_graphs;             /* inspect */
     int help, version, man;
+    const char *completion; /* --completion SHELL; NULL: not given */
 
     uint64_t given; /* bit i: row i of the table was given */
 };
@@ -122,5 +123,7 @@ int option_set(struct options *o, const char *name, const char *value, const cha
 void help_print(FILE *, enum command);
 void help_print_usage(FILE *);
 void help_print_man(FILE *);
+/* The script with which "bash", "zsh" or "fish" completes commands, options and their values. */
+void completion_print(FILE *, const char *shell);
 
 #endif

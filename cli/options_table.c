@@ -115,6 +115,8 @@ const struct option_row option_table[] = {
     {"quiet", 'q', NULL, OPTION_FLAG, AT(quiet), NULL, NULL, NULL, NULL, "no notes and no progress bar", ON_ALL, false},
     {"version", 0, NULL, OPTION_FLAG, AT(version), NULL, NULL, NULL, NULL, "print the version and exit", ON_ALL, false},
     {"help", 'h', NULL, OPTION_FLAG, AT(help), NULL, NULL, NULL, NULL, "print this help and exit", ON_ALL, false},
+    {"completion", 0, "SHELL", OPTION_WORD, AT(completion), NULL, "bash|zsh|fish", NULL, NULL,
+     "print what completes duet's command line in bash, zsh or fish, and exit", 1 << COMMAND_NONE, false},
     {"man", 0, NULL, OPTION_FLAG, AT(man), NULL, NULL, NULL, NULL, "print the manual page as roff and exit",
      1 << COMMAND_NONE, true},
 };
