@@ -30,7 +30,7 @@ int bench_main(const struct options *);
 
 /* --- errors, notes, colour (terminal.c) --------------------------------------------------------------- */
 
-void terminal_init(const struct options *); /* main calls it once: --quiet, NO_COLOR, which streams are terminals */
+void terminal_init(const struct options *); /* main calls it first: --quiet, NO_COLOR, which streams are terminals */
 
 /* Prints "duet: SENTENCE" once, after clearing a progress bar. cli_fail prints err_message() and returns the exit status
  * of `rc`: STATUS_USAGE for ERR_USAGE, else STATUS_FAILED; quiet where standard output lost its reader, with that status. */

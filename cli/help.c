@@ -66,6 +66,35 @@ void help_print_usage(FILE *out) {
     fputs("\nduet COMMAND --help shows the options of a command.\n", out);
 }
 
+/* What is read beside the command line. */
+struct entry {
+    const char *name, *text;
+};
+static const struct entry environment[] = {
+    {"DUET_ASSETS",
+     "Directory of the embedded pair (target and draft in it), in place of share/duet beside the program's folder."},
+    {"HF_HOME", "Where the local Hugging Face cache lies (its hub); ~/.cache/huggingface if unset."},
+    {"NO_COLOR", "If set and not empty, no colours."},
+    {"XDG_CONFIG_HOME, XDG_STATE_HOME", "In place of ~/.config and ~/.local/state."},
+};
+static const struct entry files[] = {
+    {"~/.config/duet/config",
+     "Options for every run: `name = value` a line (`temperature = 0`), a flag by its name alone (`quiet`), # begins a "
+     "comment. The command line overrides them; a command skips those of other commands; --target or --shape puts "
+     "the file's models aside."},
+    {"~/.local/state/duet/history", "The last 1,000 lines typed at chats, of all chats together."},
+};
+
+static void print_entries(FILE *out, const char *title, const struct entry *entries, size_t count) {
+    fprintf(out, "\n%s:\n", title);
+    for (size_t i = 0; i < count; i++) {
+        int width = (int)strlen(entries[i].name) + 4 > HELP_COLUMN ? 0 : HELP_COLUMN - 2;
+        fprintf(out, width ? "  %-*s" : "  %*s\n", width, entries[i].name);
+        if (!width) fprintf(out, "%*s", HELP_COLUMN, "");
+        print_wrapped(out, entries[i].text, HELP_COLUMN, HELP_COLUMN);
+    }
+}
+
 void help_print(FILE *out, enum command c) {
     if (c == COMMAND_NONE) {
         help_print_usage(out);
@@ -78,6 +107,9 @@ void help_print(FILE *out, enum command c) {
     fputs("\nOptions:\n", out);
     for (int i = 0; i < option_count; i++)
         if (option_table[i].commands & 1u << c && !option_table[i].hidden) print_option(out, &option_table[i]);
+    if (c != COMMAND_NONE) return;
+    print_entries(out, "Environment", environment, sizeof environment / sizeof *environment);
+    print_entries(out, "Files", files, sizeof files / sizeof *files);
 }
 
 /* --- the man page --------------------------------------------------------------------------------------- */
@@ -115,20 +147,25 @@ static void print_man_option(FILE *out, const struct option_row *row) {
     buf_free(&text);
 }
 
+static void print_man_entries(FILE *out, const struct entry *entries, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        fputs(".TP\n\\fB", out);
+        print_roff(out, entries[i].name);
+        fputs("\\fR\n", out);
+        print_roff(out, entries[i].text);
+        fputc('\n', out);
+    }
+}
+
 static void print_man_tail(FILE *out) {
     fputs(".SH EXIT STATUS\n"
           "0 if all went well, 1 if something failed, 2 for a usage error, 130 when interrupted (a chat that ends at "
           "its prompt: 0).\n"
-          ".SH ENVIRONMENT\n"
-          ".TP\n\\fBDUET_ASSETS\\fR\nDirectory of the embedded pair (\\fItarget\\fR and \\fIdraft\\fR in it), in "
-          "place of \\fIshare/duet\\fR beside the folder of the program.\n"
-          ".TP\n\\fBHF_HOME\\fR\nWhere the local Hugging Face cache lies (its \\fIhub\\fR); ~/.cache/huggingface if "
-          "unset.\n"
-          ".TP\n\\fBNO_COLOR\\fR\nIf set and not empty, no colours.\n"
-          ".SH FILES\n"
-          ".TP\n\\fI~/.local/state/duet/history\\fR\nThe last 1,000 lines typed at chats, of all chats together; "
-          "\\fI$XDG_STATE_HOME/duet/history\\fR if that is set.\n",
+          ".SH ENVIRONMENT\n",
           out);
+    print_man_entries(out, environment, sizeof environment / sizeof *environment);
+    fputs(".SH FILES\n", out);
+    print_man_entries(out, files, sizeof files / sizeof *files);
 }
 
 void help_print_man(FILE *out) {

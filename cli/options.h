@@ -1,7 +1,7 @@
 /* The one option table: it feeds the parser, the help of each command, the man page and the README check.
  *
- * Everything parsed lies in `struct options`; its strings point into argv. An option applies to the commands in its
- * `commands` mask; the same name may have two rows for different commands (`--graphs`). */
+ * Everything parsed lies in `struct options`; its strings point into argv, or into the text of a configuration file. An option
+ * applies to the commands in its `commands` mask; the same name may have two rows for different commands (`--graphs`). */
 #ifndef DUET_CLI_OPTIONS_H
 #define DUET_CLI_OPTIONS_H
 
@@ -68,6 +68,7 @@ struct options {
     float simulate_alpha;                     /* bench; 0: the rule */
     int quiet, csv, special, tensors, strict; /* flags */
     int show_memory, show_graphs;             /* inspect */
+    const char *config;                       /* --config FILE; NULL: not given */
     int help, version, man;
     const char *completion; /* --completion SHELL; NULL: not given */
 
@@ -111,6 +112,16 @@ extern const struct command_row command_table[COMMANDS];
 /* Parses the command line: the command, its options in any order with its arguments, `--opt=value` and
  * `--opt value`. ERR_USAGE with the sentence. */
 int options_parse(struct options *, int argc, char **argv);
+/* The two halves of it, between which a file may set what the command line did not (cli/config_file.h): the arguments; then the
+ * defaults of the command and what does not go together. */
+int options_parse_arguments(struct options *, int argc, char **argv);
+int options_finish(struct options *);
+
+/* Was anything asked for that ends the program at once: --help, --version, --man, --completion? */
+bool options_ask_for_text(const struct options *);
+
+/* Parses `value` (NULL: none) into the option of a row, as given. Errors are about `label`. */
+int option_put(struct options *, const struct option_row *, const char *label, const char *value);
 
 /* Was the option (long name) on the command line? */
 bool option_given(const struct options *, const char *name);

@@ -112,6 +112,8 @@ const struct option_row option_table[] = {
     {"simulate-alpha", 0, "A", OPTION_NUMBER, AT(simulate_alpha), "(0, 1]", NULL, NULL, "off",
      "accept drafted tokens with probability A whatever the models say; the text means nothing then", ON_BENCH, false},
     {"csv", 0, NULL, OPTION_FLAG, AT(csv), NULL, NULL, NULL, NULL, "print CSV in place of the table", ON_BENCH, false},
+    {"config", 0, "FILE", OPTION_TEXT, AT(config), NULL, NULL, NULL, "~/.config/duet/config, where it is there",
+     "options for every run, `name = value` a line, which the command line overrides; none: no file", ON_ALL, false},
     {"quiet", 'q', NULL, OPTION_FLAG, AT(quiet), NULL, NULL, NULL, NULL, "no notes and no progress bar", ON_ALL, false},
     {"version", 0, NULL, OPTION_FLAG, AT(version), NULL, NULL, NULL, NULL, "print the version and exit", ON_ALL, false},
     {"help", 'h', NULL, OPTION_FLAG, AT(help), NULL, NULL, NULL, NULL, "print this help and exit", ON_ALL, false},

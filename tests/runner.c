@@ -12,8 +12,9 @@ static int is_wanted(const char *name, int argc, char **argv) {
 }
 
 int run_suites(const struct named_suite *suites, int count, enum fork_status fork, int argc, char **argv) {
-    signal(SIGQUIT, SIG_DFL);              /* a shell's background job ignores it, and tests send it */
-    setenv("CK_DEFAULT_TIMEOUT", "60", 0); /* Check's 4 seconds are few on a busy machine */
+    setenv("XDG_CONFIG_HOME", "/dev/null", 1); /* nobody's own configuration file */
+    signal(SIGQUIT, SIG_DFL);                  /* a shell's background job ignores it, and tests send it */
+    setenv("CK_DEFAULT_TIMEOUT", "60", 0);     /* Check's 4 seconds are few on a busy machine */
     SRunner *runner = srunner_create(NULL);
     srunner_set_fork_status(runner, fork);
     for (int i = 0; i < count; i++)
