@@ -420,6 +420,14 @@ $(INSTALLED)/done: $(PARTS) Makefile
 	$(INSTALL)
 	@touch $@
 
+# build/duet_VERSION_ARCH.deb, or duet-cuda where this build has the CUDA device.
+PACKAGE := duet$(if $(filter cuda,$(DEVICE)),-cuda)
+package:
+	@tools/install-deps --check package
+	$(Q)rm -rf $(BUILD)/package
+	$(AGAIN) install DESTDIR=$(BUILD)/package PREFIX=/usr
+	$(Q)tools/package $(BUILD)/package $(PACKAGE) $(VERSION) build/$(PACKAGE)_$(VERSION)_$$(dpkg --print-architecture).deb $(CUDA_LIB)
+
 uninstall:
 	rm -rf $(TREE)/bin/duet $(TREE)/lib/libduet.so* $(TREE)/include/duet $(TREE)/lib/pkgconfig/duet.pc \
 	    $(TREE)/share/man/man1/duet.1 $(TREE)/share/duet $(TREE)/share/bash-completion/completions/duet \
@@ -442,6 +450,7 @@ help:
 	@echo 'make fuzz-replay  the inputs of fuzz/corpus, once'
 	@echo 'make deps         install what is missing from the packages of Debian'
 	@echo 'make install      to PREFIX (now $(PREFIX)), below DESTDIR; make uninstall removes it'
+	@echo 'make package      a Debian package of this build, build/*.deb'
 	@echo 'make lint         formatting, layering, headers that compile alone, shell scripts'
 	@echo 'make test-data    prepare large optional test data (see CONTRIBUTING.md)'
 	@echo 'make clean        remove build/'
@@ -449,7 +458,7 @@ help:
 	@echo 'MODE=release|debug|asan|tsan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CUDA_ARCH=sm_90 ...|all   CC=$(CC)   WERROR=1   V=1'
 
 FORCE:
-.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-cuda-sanitize run-tests-cuda-sanitize torture run-torture valgrind run-valgrind mutate fuzz fuzz-replay run-fuzz test-data demo lint lint-format lint-shell lint-headers lint-links install uninstall clean help FORCE
+.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-cuda-sanitize run-tests-cuda-sanitize torture run-torture valgrind run-valgrind mutate fuzz fuzz-replay run-fuzz test-data demo lint lint-format lint-shell lint-headers lint-links install package uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(API_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(FUZZ_OBJ:.o=.d) $(CUDA_TEST_OBJ:.o=.d) $(FIDELITY_OBJ:.o=.d) $(ALONE:=.d) $(wildcard $(BUILD)/bench/*.d)
