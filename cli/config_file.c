@@ -95,7 +95,8 @@ static int read_line(struct reader *r, char *line, char *end) {
 int config_file_parse(struct options *o, struct buf *text, const char *path) {
     struct reader r = {.o = o, .scratch = *o, .line = *o};
     int number = 1;
-    for (char *line = text->data, *end = line + text->len, *next; line && line < end; line = next, number++) {
+    if (text->len == 0) return 0;
+    for (char *line = text->data, *end = line + text->len, *next; line < end; line = next, number++) {
         char *stop = memchr(line, '\n', (size_t)(end - line));
         next = stop ? stop + 1 : end;
         stop = stop ? stop : end;
