@@ -21,13 +21,14 @@ LIB_DIRS := base graphs model model/text model/files model/families $(if $(filte
             sampler target draft verify engine
 LIB_SRC  := $(wildcard $(addsuffix /*.c,$(LIB_DIRS)))
 CLI_SRC  := $(wildcard cli/*.c)
+API_SRC  := $(wildcard lib/*.c)
 # tests/: a folder a room, each with suites check_NAME.c; support/ has what suites share, faults/ and fidelity/ programs of their own.
 SUITE_SRC := $(filter-out tests/cuda/%,$(wildcard tests/*/check_*.c))
 FAULT_SRC := $(filter-out tests/faults/interpose.c tests/faults/main.c tests/faults/check_%,$(wildcard tests/faults/*.c))
 SHARED_SRC := tests/runner.c $(wildcard tests/support/*.c) $(filter-out %/main.c tests/fidelity/check_%,$(wildcard tests/fidelity/*.c))
 TEST_SRC := tests/run.c $(SUITE_SRC) $(SHARED_SRC) $(FAULT_SRC)
 FUZZ_SRC := $(wildcard fuzz/*.c)
-HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) cli tests tests/support tests/cuda tests/faults tests/fidelity fuzz))
+HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) lib cli tests tests/support tests/cuda tests/faults tests/fidelity fuzz))
 SUITES   := $(basename $(notdir $(SUITE_SRC)))
 
 CFLAGS_release := -O2 -g
@@ -43,7 +44,7 @@ LIBS      := libcjson libpcre2-8 libutf8proc libedit
 LIB_FLAGS := $(shell pkg-config --cflags $(LIBS) check 2>/dev/null || pkg-config --cflags $(LIBS) 2>/dev/null)
 WARNINGS  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wpointer-arith -Wvla $(if $(WERROR),-Werror)
 override CPPFLAGS += -I. -D_GNU_SOURCE -MMD -MP
-override CFLAGS   += -std=c11 $(WARNINGS) -ffp-contract=off -fopenmp-simd -pthread $(CFLAGS_$(MODE)) $(LIB_FLAGS)
+override CFLAGS   += -std=c11 $(WARNINGS) -ffp-contract=off -fopenmp-simd -pthread -fPIC -fvisibility=hidden $(CFLAGS_$(MODE)) $(LIB_FLAGS)
 override LDLIBS   += $(shell pkg-config --libs $(LIBS) 2>/dev/null) -lm
 
 ifeq ($(DEVICE),cuda)
@@ -64,7 +65,7 @@ CUDA_ARCH ?= $(or $(patsubst %,sm_%,$(sort $(subst .,,$(shell \
 ARCHS     := $(patsubst sm_%,%,$(if $(filter all,$(CUDA_ARCH)),sm_80 sm_86 sm_89 sm_90 sm_100 sm_120,$(CUDA_ARCH)))
 GENCODE   := $(foreach a,$(ARCHS:90=90a),-gencode arch=compute_$a,code=sm_$a) \
              -gencode arch=compute_$(lastword $(ARCHS)),code=compute_$(lastword $(ARCHS))
-NVCCFLAGS := -std=c++17 -O2 -g -lineinfo -I. -MMD -MP $(GENCODE) -Xcompiler -Wall,-Wextra \
+NVCCFLAGS := -std=c++17 -O2 -g -lineinfo -I. -MMD -MP $(GENCODE) -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden \
              $(if $(WERROR),-Werror all-warnings)
 override LDLIBS += -L$(CUDA_LIB) -Wl,-rpath,$(abspath $(CUDA_LIB)) -lcublas -lcudart -lstdc++
 else ifneq ($(DEVICE),host)
@@ -79,6 +80,7 @@ endif
 
 LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) $(CU_SRC:%=$(BUILD)/%.o)
 CLI_OBJ  := $(CLI_SRC:%.c=$(BUILD)/%.o)
+API_OBJ  := $(API_SRC:%.c=$(BUILD)/%.o)
 TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o) $(TEST_CU:%=$(BUILD)/%.o)
 FUZZ_OBJ := $(FUZZ_SRC:%.c=$(BUILD)/%.o)
 
@@ -95,14 +97,25 @@ say    = $(if $(V),,@echo "  $(1)	$(2)")
 
 # --- program ----------------------------------------------------------------------------------------------
 
-all: $(BUILD)/duet
+VERSION := $(shell sed -n 's/^.define DUET_VERSION "\(.*\)"/\1/p' base/version.h)
+# Programs that were linked with libduet.so.0 run with every later one of this number: lib/duet.h may grow and not change.
+SONAME  := libduet.so.0
+SO      := $(BUILD)/libduet.so.$(VERSION)
+
+all: $(BUILD)/duet $(SO)
 	$(Q)test "$$(readlink build/duet)" = $(<:build/%=%) || ln -sfn $(<:build/%=%) build/duet
 
-build-program: $(BUILD)/duet
+build-program: $(BUILD)/duet $(SO)
 
 $(BUILD)/duet: $(LIB_OBJ) $(CLI_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+# Its threads outlive what calls it, so it is never unloaded.
+$(SO): $(LIB_OBJ) $(API_OBJ)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) -shared -Wl,-soname,$(SONAME) -Wl,-z,nodelete -Wl,--as-needed $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(Q)ln -sfn $(@F) $(@D)/$(SONAME) && ln -sfn $(SONAME) $(@D)/libduet.so
 
 $(BUILD)/%.o: %.c $(BUILD)/flags | build/deps.build
 	@mkdir -p $(@D)
@@ -164,7 +177,7 @@ $(BUILD)/fuzz/fuzz_%.o: private override CPPFLAGS += -DLLVMFuzzerTestOneInput=$(
 endif
 # Commands run inside tests too, over devices with faults to order (tests/support/faulty_host.h and failing_device.h).
 WRAP := -Wl,--wrap=device_open_host,--wrap=device_open_cuda,--wrap=record_write
-$(BUILD)/tests/run: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TEST_OBJ) $(FUZZ_OBJ)
+$(BUILD)/tests/run: $(LIB_OBJ) $(API_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TEST_OBJ) $(FUZZ_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP) $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null) -o $@
 
@@ -245,21 +258,25 @@ endif
 test: deps
 	$(AGAIN) run-tests
 
-build-tests: $(BUILD)/tests/run $(FAULTS_SO)
+# A tree as `make install` leaves it, for the suites that look at it; and how they compile a program against it.
+INSTALLED := $(BUILD)/installed
+build-tests: $(BUILD)/tests/run $(FAULTS_SO) $(INSTALLED)/done
 run-tests: export DUET := $(BUILD)/duet
+run-tests: export DUET_INSTALLED := $(abspath $(INSTALLED))$(PREFIX)
+run-tests: export DUET_CC := $(CC) $(CFLAGS_$(MODE))
 run-tests: export TSAN_OPTIONS ?= die_after_fork=0
 ifneq ($(and $(filter-out asan tsan,$(MODE)),$(wildcard build/data/smollm2/model.safetensors)),)
 run-tests: export DUET_SMOLLM2 ?= build/data/smollm2
 endif
 ifneq ($(SUITE),)
-run-tests: $(BUILD)/tests/run $(BUILD)/duet $(FAULTS_SO)
+run-tests: $(BUILD)/tests/run $(BUILD)/duet $(FAULTS_SO) $(INSTALLED)/done
 	$(Q)$(BUILD)/tests/run $(SUITE)
 else
 # Suites run side by side, each with a log; the last line sums them up.
 LOGS := $(SUITES:%=$(BUILD)/logs/%)
 run-tests: $(LOGS)
 	@tools/sum-tests $(LOGS)
-$(LOGS): $(BUILD)/logs/%: $(BUILD)/tests/run $(BUILD)/duet $(FAULTS_SO) FORCE
+$(LOGS): $(BUILD)/logs/%: $(BUILD)/tests/run $(BUILD)/duet $(FAULTS_SO) $(INSTALLED)/done FORCE
 	@mkdir -p $(@D)
 	@$(BUILD)/tests/run $* > $@ 2>&1 || true
 	@tools/sum-tests --suite $@
@@ -342,13 +359,13 @@ $(BUILD)/alone/%: % $(BUILD)/flags | build/deps.build build/deps.test
 
 # Each layer links with the layers below it and no other: its objects name nothing that lies above. The order is that of
 # docs/ARCHITECTURE.md.
-LAYERS := base graphs model round sampler target draft verify engine
-lint-links: $(LIB_OBJ)
+LAYERS := base graphs model round sampler target draft verify engine lib
+lint-links: $(LIB_OBJ) $(API_OBJ)
 	@mkdir -p $(BUILD)/links
 	@echo 'int main(void) { return 0; }' > $(BUILD)/links/main.c
 	@layers=; for layer in $(LAYERS); do \
 	    layers="$$layers $$layer"; objects=; \
-	    for l in $$layers; do objects="$$objects $$(printf '%s\n' $(LIB_OBJ) | grep "^$(BUILD)/$$l/")"; done; \
+	    for l in $$layers; do objects="$$objects $$(printf '%s\n' $(LIB_OBJ) $(API_OBJ) | grep "^$(BUILD)/$$l/")"; done; \
 	    $(CC) $(CFLAGS) $(LDFLAGS) $(BUILD)/links/main.c $$objects $(LDLIBS) -o $(BUILD)/links/$$layer || \
 	        { echo "duet: $$layer does not link without the layers above it" >&2; exit 1; }; \
 	done
@@ -361,16 +378,65 @@ $(MAN): $(BUILD)/duet
 	$(call say,MAN,$@)
 	$(Q)$< --man > $@
 
-install: $(BUILD)/duet $(MAN)
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 755 $(BUILD)/duet $(DESTDIR)$(PREFIX)/bin/duet
-	install -m 644 $(MAN) $(DESTDIR)$(PREFIX)/share/man/man1/duet.1
-	for f in $$(cd assets && find . -type f); do \
-	    install -D -m 644 "assets/$$f" "$(DESTDIR)$(PREFIX)/share/duet/$$f" || exit 1; \
+# An installed tree may be moved, so duet.pc knows where it is by its own place.
+define PC
+prefix=$${pcfiledir}/../..
+libdir=$${prefix}/lib
+includedir=$${prefix}/include
+
+Name: duet
+Description: speculative decoding
+Version: $(VERSION)
+Libs: -L$${libdir} -lduet
+Cflags: -I$${includedir}
+endef
+$(BUILD)/duet.pc: $(BUILD)/flags
+	$(file > $@,$(PC))
+
+TREE  = $(DESTDIR)$(PREFIX)
+COMPLETIONS := $(addprefix $(BUILD)/completion.,bash zsh fish)
+$(COMPLETIONS): $(BUILD)/completion.%: $(BUILD)/duet
+	$(Q)$< --completion $* > $@
+
+PARTS := $(BUILD)/duet $(SO) lib/duet.h $(BUILD)/duet.pc $(MAN) $(COMPLETIONS)
+define INSTALL
+	$(call say,INSTALL,$(TREE))
+	$(Q)install -D -m 755 $(BUILD)/duet $(TREE)/bin/duet
+	$(Q)install -D -m 644 $(SO) $(TREE)/lib/$(notdir $(SO))
+	$(Q)ln -sfn $(notdir $(SO)) $(TREE)/lib/$(SONAME) && ln -sfn $(SONAME) $(TREE)/lib/libduet.so
+	$(Q)install -D -m 644 lib/duet.h $(TREE)/include/duet/duet.h
+	$(Q)install -D -m 644 $(BUILD)/duet.pc $(TREE)/lib/pkgconfig/duet.pc
+	$(Q)install -D -m 644 $(MAN) $(TREE)/share/man/man1/duet.1
+	$(Q)install -D -m 644 $(BUILD)/completion.bash $(TREE)/share/bash-completion/completions/duet
+	$(Q)install -D -m 644 $(BUILD)/completion.zsh $(TREE)/share/zsh/site-functions/_duet
+	$(Q)install -D -m 644 $(BUILD)/completion.fish $(TREE)/share/fish/vendor_completions.d/duet.fish
+	$(Q)for f in $$(cd assets && find . -type f); do \
+	    install -D -m 644 "assets/$$f" "$(TREE)/share/duet/$$f" || exit 1; \
 	done
+endef
+install: $(PARTS)
+	$(INSTALL)
+	$(Q)test -n "$(DESTDIR)" || ldconfig 2>/dev/null || true
+
+# The same for the suites that look at it.
+$(INSTALLED)/done: TREE = $(INSTALLED)$(PREFIX)
+$(INSTALLED)/done: $(PARTS) Makefile
+	$(Q)rm -rf $(@D)
+	$(INSTALL)
+	@touch $@
+
+# build/duet_VERSION_ARCH.deb, or duet-cuda where this build has the CUDA device.
+PACKAGE := duet$(if $(filter cuda,$(DEVICE)),-cuda)
+package:
+	@tools/install-deps --check package
+	$(Q)rm -rf $(BUILD)/package
+	$(AGAIN) install DESTDIR=$(BUILD)/package PREFIX=/usr
+	$(Q)tools/package $(BUILD)/package $(PACKAGE) $(VERSION) build/$(PACKAGE)_$(VERSION)_$$(dpkg --print-architecture).deb $(CUDA_LIB)
 
 uninstall:
-	rm -rf $(DESTDIR)$(PREFIX)/bin/duet $(DESTDIR)$(PREFIX)/share/man/man1/duet.1 $(DESTDIR)$(PREFIX)/share/duet
+	rm -rf $(TREE)/bin/duet $(TREE)/lib/libduet.so* $(TREE)/include/duet $(TREE)/lib/pkgconfig/duet.pc \
+	    $(TREE)/share/man/man1/duet.1 $(TREE)/share/duet $(TREE)/share/bash-completion/completions/duet \
+	    $(TREE)/share/zsh/site-functions/_duet $(TREE)/share/fish/vendor_completions.d/duet.fish
 
 clean:
 	rm -rf build
@@ -389,6 +455,7 @@ help:
 	@echo 'make fuzz-replay  the inputs of fuzz/corpus, once'
 	@echo 'make deps         install what is missing from the packages of Debian'
 	@echo 'make install      to PREFIX (now $(PREFIX)), below DESTDIR; make uninstall removes it'
+	@echo 'make package      a Debian package of this build, build/*.deb'
 	@echo 'make lint         formatting, layering, headers that compile alone, shell scripts'
 	@echo 'make test-data    prepare large optional test data (see CONTRIBUTING.md)'
 	@echo 'make clean        remove build/'
@@ -396,7 +463,7 @@ help:
 	@echo 'MODE=release|debug|asan|tsan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CUDA_ARCH=sm_90 ...|all   CC=$(CC)   WERROR=1   V=1'
 
 FORCE:
-.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-cuda-sanitize run-tests-cuda-sanitize torture run-torture valgrind run-valgrind mutate fuzz fuzz-replay run-fuzz test-data demo lint lint-format lint-shell lint-headers lint-links install uninstall clean help FORCE
+.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-cuda-sanitize run-tests-cuda-sanitize torture run-torture valgrind run-valgrind mutate fuzz fuzz-replay run-fuzz test-data demo lint lint-format lint-shell lint-headers lint-links install package uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(FUZZ_OBJ:.o=.d) $(CUDA_TEST_OBJ:.o=.d) $(FIDELITY_OBJ:.o=.d) $(ALONE:=.d) $(wildcard $(BUILD)/bench/*.d)
+-include $(LIB_OBJ:.o=.d) $(API_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(FUZZ_OBJ:.o=.d) $(CUDA_TEST_OBJ:.o=.d) $(FIDELITY_OBJ:.o=.d) $(ALONE:=.d) $(wildcard $(BUILD)/bench/*.d)

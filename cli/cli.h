@@ -12,11 +12,10 @@
 #include "base/err.h"
 #include "base/interrupt.h"
 #include "base/progress.h"
+#include "base/version.h"
 #include "cli/io.h"
 #include "cli/options.h"
 #include "engine/engine.h"
-
-#define DUET_VERSION "0.1.0"
 
 /* Besides these, 128 + signal: signals_status. */
 enum exit_status { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2 };
@@ -32,7 +31,7 @@ int models_main(const struct options *);
 
 /* --- errors, notes, colour (terminal.c) --------------------------------------------------------------- */
 
-void terminal_init(const struct options *); /* main calls it once: --quiet, NO_COLOR, which streams are terminals */
+void terminal_init(const struct options *); /* main calls it first: --quiet, NO_COLOR, which streams are terminals */
 
 /* Prints "duet: SENTENCE" once, after clearing a progress bar. cli_fail prints err_message() and returns the exit status
  * of `rc`: STATUS_USAGE for ERR_USAGE, else STATUS_FAILED; quiet where standard output lost its reader, with that status. */

@@ -4,7 +4,7 @@
 #include "cli/chat.h"
 #include "cli/options.h"
 
-enum { HELP_WIDTH_MAX = 100, HELP_NARROW = 72 };
+enum { HELP_COLUMN = 30, HELP_WIDTH_MAX = 100, HELP_NARROW = 72 };
 
 /* Prose is not read in longer lines. */
 static int help_width(const FILE *out) {
@@ -43,7 +43,7 @@ static void print_option(FILE *out, const struct option_row *row) {
     buf_printf(&name, row->letter ? "  " : "      ");
     format_name(row, &name);
     format_help(row, &help);
-    help_print_item(out, 30, buf_text(&name), buf_text(&help));
+    help_print_item(out, HELP_COLUMN, buf_text(&name), buf_text(&help));
     buf_free(&name);
     buf_free(&help);
 }
@@ -55,6 +55,37 @@ void help_print_usage(FILE *out) {
         terminal_print(out, help_width(out), column, column, command_table[c].summary);
     }
     fputs("\nduet COMMAND --help shows the options of a command.\n", out);
+}
+
+/* What is read beside the command line. */
+struct entry {
+    const char *name, *text;
+};
+static const struct entry environment[] = {
+    {"DUET_ASSETS",
+     "Directory of the embedded pair (target and draft in it), in place of share/duet beside the program's folder."},
+    {"HF_HUB_CACHE", "Where the local Hugging Face cache lies; the hub in HF_HOME if unset."},
+    {"HF_HOME", "huggingface in XDG_CACHE_HOME, else ~/.cache/huggingface, if unset."},
+    {"COLUMNS", "Columns that text and tables are laid out for; the terminal's if unset, 80 without one."},
+    {"NO_COLOR", "If set and not empty, no colours."},
+    {"XDG_CONFIG_HOME, XDG_STATE_HOME", "In place of ~/.config and ~/.local/state."},
+};
+static const struct entry files[] = {
+    {"~/.config/duet/config",
+     "Options for every run: `name = value` a line (`temperature = 0`), a flag by its name alone (`quiet`), # begins a "
+     "comment. The command line overrides them; a command skips those of other commands; --target or --shape puts "
+     "the file's models aside."},
+    {"~/.local/state/duet/last.json", "The chat at a terminal that ended last: what /load takes without a name."},
+    {"~/.local/state/duet/history", "The last 1,000 lines typed at chats, of all chats together."},
+};
+
+static void print_entries(FILE *out, const char *title, const struct entry *entries, size_t count) {
+    fprintf(out, "\n%s:\n", title);
+    for (size_t i = 0; i < count; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "  %s", entries[i].name);
+        help_print_item(out, HELP_COLUMN, name, entries[i].text);
+    }
 }
 
 void help_print(FILE *out, enum command c) {
@@ -69,6 +100,9 @@ void help_print(FILE *out, enum command c) {
     fputs("\nOptions:\n", out);
     for (int i = 0; i < option_count; i++)
         if (option_table[i].commands & 1u << c && !option_table[i].hidden) print_option(out, &option_table[i]);
+    if (c != COMMAND_NONE) return;
+    print_entries(out, "Environment", environment, sizeof environment / sizeof *environment);
+    print_entries(out, "Files", files, sizeof files / sizeof *files);
 }
 
 /* --- the man page --------------------------------------------------------------------------------------- */
@@ -106,40 +140,35 @@ static void print_man_option(FILE *out, const struct option_row *row) {
     buf_free(&text);
 }
 
+static void print_man_entry(FILE *out, const char *name, const char *argument, const char *text) {
+    fputs(".TP\n\\fB", out);
+    print_roff(out, name);
+    fprintf(out, "\\fR%s", *argument ? " " : "");
+    print_roff(out, argument);
+    fputc('\n', out);
+    print_roff(out, text);
+    fputc('\n', out);
+}
+
+static void print_man_entries(FILE *out, const struct entry *entries, size_t count) {
+    for (size_t i = 0; i < count; i++) print_man_entry(out, entries[i].name, "", entries[i].text);
+}
+
 static void print_chat_commands(FILE *out) {
     const struct chat_row *row;
     fputs(".SH COMMANDS OF A CHAT\n", out);
-    for (int i = 0; (row = chat_row_at(i)); i++) {
-        fputs(".TP\n\\fB", out);
-        print_roff(out, row->name);
-        fputs("\\fR ", out);
-        print_roff(out, row->argument);
-        fputc('\n', out);
-        print_roff(out, row->help);
-        fputc('\n', out);
-    }
+    for (int i = 0; (row = chat_row_at(i)); i++) print_man_entry(out, row->name, row->argument, row->help);
 }
 
 static void print_man_tail(FILE *out) {
-    fputs(
-        ".SH EXIT STATUS\n"
-        "0 if all went well, 1 if something failed, 2 for a usage error, 130 when interrupted (a chat that ends at "
-        "its prompt: 0).\n"
-        ".SH ENVIRONMENT\n"
-        ".TP\n\\fBDUET_ASSETS\\fR\nDirectory of the embedded pair (\\fItarget\\fR and \\fIdraft\\fR in it), in "
-        "place of \\fIshare/duet\\fR beside the folder of the program.\n"
-        ".TP\n\\fBHF_HUB_CACHE\\fR\nWhere the local Hugging Face cache lies; the \\fIhub\\fR in \\fBHF_HOME\\fR if "
-        "unset.\n"
-        ".TP\n\\fBHF_HOME\\fR\nhuggingface in \\fBXDG_CACHE_HOME\\fR, else ~/.cache/huggingface, if unset.\n"
-        ".TP\n\\fBCOLUMNS\\fR\nColumns that text and tables are laid out for; the terminal's if unset, 80 without "
-        "one.\n"
-        ".TP\n\\fBNO_COLOR\\fR\nIf set and not empty, no colours.\n"
-        ".SH FILES\n"
-        ".TP\n\\fI~/.local/state/duet/last.json\\fR\nThe chat at a terminal that ended last: what \\fB/load\\fR takes "
-        "without a name. In \\fI$XDG_STATE_HOME/duet\\fR if that is set.\n"
-        ".TP\n\\fI~/.local/state/duet/history\\fR\nThe last 1,000 lines typed at chats, of all chats together; "
-        "\\fI$XDG_STATE_HOME/duet/history\\fR if that is set.\n",
-        out);
+    fputs(".SH EXIT STATUS\n"
+          "0 if all went well, 1 if something failed, 2 for a usage error, 130 when interrupted (a chat that ends at "
+          "its prompt: 0).\n"
+          ".SH ENVIRONMENT\n",
+          out);
+    print_man_entries(out, environment, sizeof environment / sizeof *environment);
+    fputs(".SH FILES\n", out);
+    print_man_entries(out, files, sizeof files / sizeof *files);
 }
 
 void help_print_man(FILE *out) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/config_file.h"
 
 #ifndef DUET_COMMIT
 #define DUET_COMMIT ""
@@ -59,6 +60,8 @@ static void print_version(void) {
 static int run(const struct options *o) {
     if (o->man) {
         help_print_man(stdout);
+    } else if (o->completion) {
+        completion_print(stdout, o->completion);
     } else if (o->help) {
         help_print(stdout, o->command);
     } else if (o->version) {
@@ -88,9 +91,14 @@ int main(int argc, char **argv) {
     if (!occupy_standard_files()) return STATUS_FAILED;
     setlocale(LC_CTYPE, "");
     struct options o;
-    int rc = options_parse(&o, argc, argv);
+    struct buf config = {0};
+    int rc = options_parse_arguments(&o, argc, argv);
     terminal_init(&o);
     signals_init();
-    if (rc != 0) return cli_fail(rc);
-    return flush_output(run(&o));
+    if (rc == 0 && !options_ask_for_text(&o)) rc = config_file_apply(&o, &config);
+    terminal_init(&o); /* the file may ask for quiet */
+    if (rc == 0) rc = options_finish(&o);
+    int status = rc == 0 ? flush_output(run(&o)) : cli_fail(rc);
+    buf_free(&config);
+    return status;
 }

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/hub.h"
 #include "draft/proposer.h"
+#include "model/files/assets.h"
 
 #ifndef DUET_PREFIX
 #define DUET_PREFIX "/usr/local"
@@ -56,48 +57,26 @@ int models_find(const char *name, struct checkpoint **out) {
 
 /* --- the embedded pair -------------------------------------------------------------------------------------- */
 
-/* Is the pair in `root`/`relative`? Fills `out` if so. */
-static bool try_assets(const char *root, const char *relative, struct models *out) {
-    struct buf target = {0}, draft = {0};
-    buf_printf(&target, "%s%s/target", root, relative);
-    buf_printf(&draft, "%s%s/draft", root, relative);
-    bool found = is_directory(buf_text(&target)) && is_directory(buf_text(&draft));
-    if (found)
-        *out = (struct models){
-            .target = checkpoint_open(buf_text(&target)), .draft = checkpoint_open(buf_text(&draft)), .embedded = true};
-    buf_free(&target);
-    buf_free(&draft);
-    return found;
-}
-
-static void cut_last_name(char *path) {
-    char *slash = strrchr(path, '/');
-    if (slash) *slash = 0;
-}
-
-/* Beside the program: PREFIX/share/duet of PREFIX/bin/duet, wherever it was moved; assets/ of a checkout's build/MODE/duet. */
-static bool find_assets_beside(struct models *out) {
-    char folder[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
+static bool find_assets_beside(struct assets *out) {
+    char program[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     if (n <= 0) return false;
-    folder[n] = 0;
-    cut_last_name(folder);
-    cut_last_name(folder);
-    if (try_assets(folder, "/share/duet", out) || try_assets(folder, "/assets", out)) return true;
-    cut_last_name(folder);
-    return try_assets(folder, "/assets", out);
+    program[n] = 0;
+    return assets_open_beside(out, program);
 }
 
 /* $DUET_ASSETS; beside the program; in the PREFIX that it was built for. */
 int models_embedded(struct models *out) {
     const char *given = getenv("DUET_ASSETS");
-    if (given && *given && try_assets(given, "", out)) return 0;
-    if (find_assets_beside(out)) return 0;
-    if (try_assets(DUET_PREFIX, "/share/duet", out)) return 0;
-    return err_set(ERR_IO,
-                   "the embedded pair is neither in $DUET_ASSETS (%s) nor beside the program nor in %s/share/duet; "
-                   "hint: --target DIR --draft DIR",
-                   given && *given ? given : "not set", DUET_PREFIX);
+    struct assets found;
+    if (!(given && *given && assets_open(&found, given)) && !find_assets_beside(&found) &&
+        !assets_open(&found, DUET_PREFIX "/share/duet"))
+        return err_set(ERR_IO,
+                       "the embedded pair is neither in $DUET_ASSETS (%s) nor beside the program nor in %s/share/duet; "
+                       "hint: --target DIR --draft DIR",
+                       given && *given ? given : "not set", DUET_PREFIX);
+    *out = (struct models){.target = found.target, .draft = found.draft, .embedded = true};
+    return 0;
 }
 
 /* --- both models -------------------------------------------------------------------------------------------- */

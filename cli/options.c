@@ -274,7 +274,7 @@ static int set_defaults(struct options *o) {
     return 0;
 }
 
-int options_parse(struct options *o, int argc, char **argv) {
+int options_parse_arguments(struct options *o, int argc, char **argv) {
     TRY(set_defaults(o));
     struct parser p = {.o = o, .argc = argc, .at = 1, .argv = argv};
     int command_at = locate_command(argc, argv);
@@ -294,9 +294,22 @@ int options_parse(struct options *o, int argc, char **argv) {
         else
             TRY(argument[1] == '-' ? parse_long(&p, argument) : parse_short(&p, argument));
     }
-    if (o->help || o->version || o->man) return 0;
+    return 0;
+}
+
+bool options_ask_for_text(const struct options *o) {
+    return o->help || o->version || o->man || o->completion;
+}
+
+int options_finish(struct options *o) {
+    if (options_ask_for_text(o)) return 0;
     set_command_defaults(o);
     return check_combinations(o);
+}
+
+int options_parse(struct options *o, int argc, char **argv) {
+    TRY(options_parse_arguments(o, argc, argv));
+    return options_finish(o);
 }
 
 bool option_given(const struct options *o, const char *name) {
@@ -304,10 +317,14 @@ bool option_given(const struct options *o, const char *name) {
     return row && o->given >> (row - option_table) & 1;
 }
 
-int option_set(struct options *o, const char *name, const char *value, const char *label) {
-    const struct option_row *row = option_find(o->command, name, strlen(name));
-    if (!row || !takes_value(row)) return err_set(ERR_INTERNAL, "%s: no option '%s' here", label, name);
+int option_put(struct options *o, const struct option_row *row, const char *label, const char *value) {
     TRY(set_value(row, o, label, value));
     o->given |= (uint64_t)1 << (row - option_table);
     return 0;
+}
+
+int option_set(struct options *o, const char *name, const char *value, const char *label) {
+    const struct option_row *row = option_find(o->command, name, strlen(name));
+    if (!row || !takes_value(row)) return err_set(ERR_INTERNAL, "%s: no option '%s' here", label, name);
+    return option_put(o, row, label, value);
 }

@@ -1,7 +1,7 @@
 /* The one option table: it feeds the parser, the help of each command, the man page and the README check.
  *
- * Everything parsed lies in `struct options`; its strings point into argv. An option applies to the commands in its
- * `commands` mask; the same name may have two rows for different commands (`--graphs`). */
+ * Everything parsed lies in `struct options`; its strings point into argv, or into the text of a configuration file. An option
+ * applies to the commands in its `commands` mask; the same name may have two rows for different commands (`--graphs`). */
 #ifndef DUET_CLI_OPTIONS_H
 #define DUET_CLI_OPTIONS_H
 
@@ -83,7 +83,9 @@ struct options {
     int format;                                     /* enum record_format */
     int show_memory, show_graphs;                   /* inspect */
     uint64_t gpu_memory;                            /* --gpu-memory, bytes; 0: not given */
+    const char *config;                             /* --config FILE; NULL: not given */
     int help, version, man;
+    const char *completion; /* --completion SHELL; NULL: not given */
 
     uint64_t given; /* bit i: row i of the table was given */
 };
@@ -126,6 +128,16 @@ extern const struct command_row command_table[COMMANDS];
 /* Parses the command line: the command, its options in any order with its arguments, `--opt=value` and
  * `--opt value`. ERR_USAGE with the sentence. */
 int options_parse(struct options *, int argc, char **argv);
+/* The two halves of it, between which a file may set what the command line did not (cli/config_file.h): the arguments; then the
+ * defaults of the command and what does not go together. */
+int options_parse_arguments(struct options *, int argc, char **argv);
+int options_finish(struct options *);
+
+/* Was anything asked for that ends the program at once: --help, --version, --man, --completion? */
+bool options_ask_for_text(const struct options *);
+
+/* Parses `value` (NULL: none) into the option of a row, as given. Errors are about `label`. */
+int option_put(struct options *, const struct option_row *, const char *label, const char *value);
 
 /* The option of a command by its name or letter; NULL: there is none. */
 const struct option_row *option_find(enum command, const char *name, size_t n);
@@ -150,5 +162,7 @@ void help_print_usage(FILE *);
 /* "name   what it does", the help in its column, broken between words for the terminal. */
 void help_print_item(FILE *, int column, const char *name, const char *help);
 void help_print_man(FILE *);
+/* The script with which "bash", "zsh" or "fish" completes commands, options and their values. */
+void completion_print(FILE *, const char *shell);
 
 #endif

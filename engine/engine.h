@@ -1,4 +1,4 @@
-/* duet's public API: an engine owns a target, perhaps a proposer of tokens, one memory pool, the graphs and the round.
+/* The engine: it owns a target, perhaps a proposer of tokens, one memory pool, the graphs and the round.
  *
  * Use: engine_create; engine_open sequences, as many as one likes; engine_generate to append ids and ask for an answer; engine_step
  * until its callback has seen the end; again engine_generate for the next turn; engine_close. Up to max_batch sequences have a slot,

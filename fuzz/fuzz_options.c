@@ -46,8 +46,9 @@ static void claim_ranges(const struct options *o) {
 }
 
 static void claim_strings(const struct options *o, char **argv, int argc) {
-    const char *const values[] = {o->directory, o->target, o->draft,  o->chat_template,     o->device, o->prompt,
-                                  o->system,    o->input,  o->output, o->alpha_report_file, o->shape};
+    const char *const values[] = {
+        o->directory, o->target, o->draft,  o->chat_template,     o->device, o->prompt, o->completion, o->config,
+        o->system,    o->input,  o->output, o->alpha_report_file, o->shape};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) claim_points(values[i], argv, argc);
     for (int i = 0; i < o->stop_count; i++) claim_points(o->stop[i], argv, argc);
 }
@@ -57,7 +58,7 @@ static void claim_combinations(const struct options *o) {
     for (int i = 0; i < option_count; i++)
         if (o->given >> i & 1)
             claim(option_table[i].commands & 1u << o->command, "--%s is none of this command", option_table[i].name);
-    if (o->help || o->version || o->man) return;
+    if (options_ask_for_text(o)) return;
     claim(o->batch >= 1, "a batch of %d", o->batch);
     claim(!o->draft || o->target || proposer_of_word(o->draft), "a draft without a target");
     claim(!option_given(o, "k-max") || o->k_max >= o->k, "K %d, at most %d", o->k, o->k_max);

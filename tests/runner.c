@@ -12,6 +12,7 @@ static int is_wanted(const char *name, int argc, char **argv) {
 }
 
 int run_suites(const struct named_suite *suites, int count, enum fork_status fork, int argc, char **argv) {
+    setenv("XDG_CONFIG_HOME", "/dev/null", 1); /* nobody's own configuration file */
     /* A shell's background job ignores some, nohup another, and tests send them. */
     static const int sent[] = {SIGINT, SIGQUIT, SIGHUP, SIGTERM};
     for (size_t i = 0; i < sizeof sent / sizeof *sent; i++) signal(sent[i], SIG_DFL);

@@ -1,4 +1,4 @@
-/* Arrows point one way: cli -> engine -> {draft, verify} -> {sampler, target} -> {model, round} -> graphs -> base, and only cli/
+/* Arrows point one way: {cli, lib} -> engine -> {draft, verify} -> {sampler, target} -> {model, round} -> graphs -> base, and only cli/
  * talks to the outside. Read from the sources themselves. */
 #include "tests/support/support.h"
 
@@ -12,8 +12,8 @@ static const struct {
     const char *name;
     int rank;
 } modules[] = {
-    {"base", 0},   {"graphs", 1}, {"model", 2},  {"round", 2},  {"sampler", 3},
-    {"target", 3}, {"draft", 4},  {"verify", 4}, {"engine", 5}, {"cli", 6},
+    {"base", 0},  {"graphs", 1}, {"model", 2},  {"round", 2}, {"sampler", 3}, {"target", 3},
+    {"draft", 4}, {"verify", 4}, {"engine", 5}, {"lib", 6},   {"cli", 6},
 };
 enum { MODULES = sizeof modules / sizeof *modules };
 

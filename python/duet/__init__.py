@@ -1,0 +1,296 @@
+"""Speculative decoding: a small draft model proposes tokens, the target model checks them, the text is the target's own.
+
+    with duet.LLM() as llm:
+        print(llm.generate(["The little boat sailed"], max_tokens=32)[0].text)
+"""
+
+import ctypes
+import os
+import threading
+import weakref
+from collections import deque
+from dataclasses import dataclass
+from typing import List, Optional
+
+from . import _library
+
+__all__ = ["LLM", "Stream", "Answer", "Token", "Stats", "Error"]
+
+_lib = _library.load()
+__version__ = _lib.duet_version().decode()
+
+_ACCEPT = {"token": 0, "coupled": 1, "block": 2}
+_ERR_NUMERIC = -9  # an answer of its own fails for no other reason
+_FINISH = {0: None, 1: "stop", 2: "length", 3: "cancelled", 4: "error"}
+
+
+class Error(Exception):
+    """What went wrong, in one sentence. `code` is one of enum duet_status (lib/duet.h)."""
+
+    def __init__(self, sentence, code):
+        super().__init__(sentence)
+        self.code = code
+
+
+def _check(code, prefix=""):
+    if code != 0:
+        raise Error(prefix + _lib.duet_error().decode(), code)
+
+
+@dataclass(frozen=True)
+class Stats:
+    rounds: int
+    drafted: int
+    accepted: int
+    rejected: int
+    prompt_tokens: int
+    completion_tokens: int
+    seed: int
+    first_token_us: int
+    duration_us: int
+
+    @property
+    def draft_acceptance_rate(self) -> Optional[float]:
+        """accepted / drafted; None where nothing was drafted."""
+        return self.accepted / self.drafted if self.drafted else None
+
+    @property
+    def alpha(self) -> Optional[float]:
+        """The share of tested proposals that were accepted; None where none was."""
+        tested = self.accepted + self.rejected
+        return self.accepted / tested if tested else None
+
+
+@dataclass(frozen=True)
+class Token:
+    """What one token adds to the text. `id` is None for the last text that was held back, which is no token."""
+
+    text: str
+    id: Optional[int]
+    drafted: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    text: str
+    ids: List[int]
+    finish_reason: Optional[str]  # "stop", "length", "cancelled", "error"
+    error: Optional[str]
+    stats: Stats
+
+
+def _read_stats(read, handle):
+    stats = _library.StatsStruct()
+    read(handle, stats, ctypes.sizeof(stats))
+    return Stats(**{name: getattr(stats, name) for name, _ in stats._fields_})
+
+
+def _read_answer(handle):
+    size = ctypes.c_size_t()
+    text = ctypes.string_at(_lib.duet_answer_text(handle, size), size.value).decode()
+    ids = _lib.duet_answer_ids(handle, size)
+    error = _lib.duet_answer_error(handle).decode()
+    finish = _FINISH[_lib.duet_answer_finish(handle)]
+    return Answer(text, ids[: size.value], finish, error or None, _read_stats(_lib.duet_answer_stats, handle))
+
+
+def _text(value, what):
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is a {type(value).__name__}, expected a str")
+    if "\0" in value:
+        raise ValueError(f"{what} holds U+0000")
+    return value.encode()
+
+
+def _set_prompt(request, prompt):
+    if isinstance(prompt, str):
+        request.prompt = _text(prompt, "the prompt")
+    elif all(isinstance(part, dict) for part in prompt):
+        pairs = [(_text(m["role"], "a role"), _text(m["content"], "a content")) for m in prompt]
+        request.messages = (_library.Message * max(len(pairs), 1))(*pairs)
+        request.message_count = len(pairs)
+    else:
+        request.prompt_ids = (ctypes.c_int32 * max(len(prompt), 1))(*prompt)
+        request.prompt_id_count = len(prompt)
+
+
+_PARAMETERS = ("max_tokens", "temperature", "top_p", "min_p", "top_k", "ignore_eos", "think", "parse_special")
+
+
+def _make_request(prompt, record, seed, stop, parameters):
+    request = _library.Request()
+    _lib.duet_request_init(request, ctypes.sizeof(request))
+    _set_prompt(request, prompt)
+    for name, value in parameters.items():
+        if name not in _PARAMETERS:
+            raise TypeError(f"unknown parameter {name!r}; there are seed, stop, {', '.join(_PARAMETERS)}")
+        setattr(request, name, value)
+    if seed is not None:
+        request.has_seed, request.seed = 1, _lib.duet_record_seed(seed, record)
+    if stop:
+        texts = [_text(s, "stop") for s in ([stop] if isinstance(stop, str) else stop)]
+        request.stop, request.stop_count = (ctypes.c_char_p * len(texts))(*texts), len(texts)
+    return request
+
+
+class LLM:
+    """A target model and what drafts for it. Threads may share one: calls take turns, and each answer is its own."""
+
+    def __init__(self, target=None, draft=None, *, accept="token", **options):
+        """`target` and `draft` are directories, `draft` also "ngram"; neither: the embedded pair. Options: k, batch, context, threads,
+        device, gpu, chat_template, assets, with the defaults of lib/duet.h."""
+        self._pair = ctypes.c_void_p()
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        o = _library.Options()
+        _lib.duet_options_init(o, ctypes.sizeof(o))
+        o.accept = _ACCEPT[accept]
+        options.setdefault("assets", os.environ.get("DUET_ASSETS") or None)
+        for name, value in {"target": target, "draft": draft, **options}.items():
+            if name not in dict(o._fields_) or name in ("size", "on_progress", "user"):
+                raise TypeError(f"unknown option {name!r}")
+            is_text = isinstance(value, (str, os.PathLike))
+            setattr(o, name, os.fsencode(value) if is_text else value)
+        _check(_lib.duet_open(self._pair, o))
+
+    def close(self):
+        """Gives the models' memory back. Streams that still run become cancelled."""
+        with self._lock:
+            pair, self._pair = self._pair, None
+            if pair and self._pid == os.getpid():
+                _lib.duet_close(pair)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_pair", None):
+            self.close()
+
+    def _handle(self):
+        if not self._pair:
+            raise ValueError("the LLM is closed")
+        if self._pid != os.getpid():
+            raise RuntimeError("the LLM belongs to the process that made it: make another after fork()")
+        return self._pair
+
+    @property
+    def info(self):
+        """device, proposer, device_note, target_parameters, draft_parameters, context, vocab, k, batch."""
+        with self._lock:
+            info = _library.Info()
+            _lib.duet_get_info(self._handle(), info, ctypes.sizeof(info))
+            values = {name: getattr(info, name) for name, _ in info._fields_}
+        return {name: v.decode() if isinstance(v, bytes) else v for name, v in values.items()}
+
+    @property
+    def stats(self) -> Stats:
+        """Sums over all finished answers."""
+        with self._lock:
+            return _read_stats(_lib.duet_get_stats, self._handle())
+
+    def _start(self, request, prefix=""):
+        answer = ctypes.c_void_p()
+        with self._lock:
+            _check(_lib.duet_start(self._handle(), request, answer), prefix)
+        return answer
+
+    def _step(self):
+        running = ctypes.c_int32()
+        with self._lock:
+            _check(_lib.duet_step(self._handle(), running))
+
+    def _is_running(self, answer):
+        with self._lock:
+            return _FINISH[_lib.duet_answer_finish(answer)] is None
+
+    def generate(self, prompts, *, seed=None, stop=None, **parameters) -> List[Answer]:
+        """An answer for each prompt, in order. A prompt is a str, a list of {"role", "content"} or a list of token ids. A prompt that
+        cannot be asked is an Error, before any is answered; an answer that fails has `error`."""
+        requests = [_make_request(p, i + 1, seed, stop, parameters) for i, p in enumerate(prompts)]
+        answers = []
+        try:
+            for i, request in enumerate(requests):
+                answers.append(self._start(request, f"prompt {i + 1}: "))
+            for answer in answers:
+                while self._is_running(answer):
+                    self._step()
+            return [_read_answer(answer) for answer in answers]
+        finally:
+            with self._lock:
+                for answer in answers:
+                    _lib.duet_answer_free(answer)
+
+    def stream(self, prompt, *, seed=None, stop=None, **parameters) -> "Stream":
+        """An iterator over the Tokens of one answer, as they are made."""
+        return Stream(self, _make_request(prompt, 1, seed, stop, parameters))
+
+
+class Stream:
+    """The Tokens of one answer; `answer` is what there is of it. Leaving a `with`, or close(), ends one that still runs."""
+
+    def __init__(self, llm, request):
+        self._llm = llm
+        self._tokens = deque()
+        self._raised = None
+        self._answer = None
+        me = weakref.ref(self)  # no cycle: what nobody reads ends at once
+        self._callback = request.on_token = _library.Request.ON_TOKEN(lambda _, token: me()._take(token))
+        self._handle = llm._start(request)
+
+    def _take(self, token):
+        try:
+            t = token.contents
+            text = ctypes.string_at(t.text, t.size).decode()
+            self._tokens.append(Token(text, t.id if t.id >= 0 else None, bool(t.drafted)))
+            return 0
+        except BaseException as e:  # Ctrl-C, perhaps: ctypes would print it and go on
+            self._raised = e
+            return 1
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        while not self._tokens:
+            if self._raised:
+                raised, self._raised = self._raised, None
+                raise raised
+            if not self._handle or not self._llm._is_running(self._handle):
+                break
+            self._llm._step()
+        if self._tokens:
+            return self._tokens.popleft()
+        self.close()
+        if self._answer.error:
+            raise Error(self._answer.error, _ERR_NUMERIC)
+        raise StopIteration
+
+    @property
+    def answer(self) -> Answer:
+        with self._llm._lock:
+            return _read_answer(self._handle) if self._handle else self._answer
+
+    def close(self):
+        with self._llm._lock:
+            if not self._handle:
+                return
+            if self._llm._pair and self._llm._is_running(self._handle):
+                _lib.duet_cancel(self._handle)
+                self._llm._step()
+            self._answer = _read_answer(self._handle)
+            _lib.duet_answer_free(self._handle)
+            self._handle = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self.close()
