@@ -58,7 +58,8 @@ static bool read_origin(const char *line, size_t n, struct origin *out) {
 
 /* As much of a record as a crash may have left. */
 static bool is_start_of_record(const char *text, size_t n) {
-    static const char *const starts[] = {"{\"index\": ", "{\"id\": \"" OPENAI_ID, "{\"question_id\": "};
+    static const char openai[] = "{\"id\": \"" OPENAI_ID;
+    static const char *const starts[] = {"{\"index\": ", openai, "{\"question_id\": "};
     for (int i = 0; i < 3; i++) {
         size_t len = strlen(starts[i]);
         if (memcmp(text, starts[i], n < len ? n : len) == 0) return true;

@@ -9,7 +9,8 @@
 #include "sampler/sampler.h"
 
 void duet_request_init(struct duet_request *r, size_t size) {
-    struct duet_request all = {.size = size, .max_tokens = 256, .temperature = 0.7f, .top_p = 1, .think = 1};
+    struct duet_request all = {
+        .size = size, .max_tokens = 256, .temperature = 0.7f, .top_p = 1, .repetition_penalty = 1, .think = 1};
     copy_sized(r, size, &all, sizeof all);
 }
 
@@ -77,8 +78,8 @@ static int encode(const struct duet *d, const struct duet_request *r, struct ids
 /* --- tokens ------------------------------------------------------------------------------------------------- */
 
 /* Tells the caller of `size` bytes at the end of the text. True: the answer shall end here. */
-static bool tell(struct duet_answer *a, int32_t id, bool drafted, size_t size) {
-    struct duet_token token = {buf_text(&a->text) + a->text.len - size, size, id, drafted};
+static bool tell(struct duet_answer *a, int32_t id, bool drafted, float logprob, size_t size) {
+    struct duet_token token = {buf_text(&a->text) + a->text.len - size, size, id, drafted, logprob};
     bool ends = a->on_token && a->on_token(a->user, &token) != 0;
     return ends || atomic_load(&a->is_cancelled);
 }
@@ -90,13 +91,13 @@ static void fail(struct duet_answer *a, int rc) {
     a->ending = DUET_FINISH_ERROR;
 }
 
-static void take_token(struct duet_answer *a, int32_t id, bool drafted) {
+static void take_token(struct duet_answer *a, int32_t id, bool drafted, float logprob) {
     size_t before = a->text.len;
     bool stopped = false;
     ids_push(&a->ids, id);
     if (a->ids.len == 1) a->stats.first_token_us = clock_us() - a->start_us;
     int rc = a->stream ? text_stream_push(a->stream, id, &a->text, &stopped) : 0;
-    if (tell(a, id, drafted, a->text.len - before)) a->ending = DUET_FINISH_CANCELLED;
+    if (tell(a, id, drafted, logprob, a->text.len - before)) a->ending = DUET_FINISH_CANCELLED;
     if (stopped) a->ending = DUET_FINISH_STOP;
     if (rc != 0) fail(a, rc);
 }
@@ -113,7 +114,7 @@ static void on_tokens(void *user, struct token_block *block) {
         return;
     }
     for (int i = 0; i < count; i++) {
-        take_token(a, block->tokens[i], i < block->accepted);
+        take_token(a, block->tokens[i], i < block->accepted, block->logprobs ? block->logprobs[i] : 0);
         if (a->ending == DUET_RUNNING) continue;
         block->keep = i + 1;
         block->stop = true;
@@ -136,7 +137,7 @@ static void unlink_answer(struct duet_answer *a) {
 static void flush_text(struct duet_answer *a) {
     size_t before = a->text.len;
     if (!a->stream || text_stream_finish(a->stream, &a->text) != 0) return;
-    if (a->text.len > before) (void)tell(a, -1, false, a->text.len - before);
+    if (a->text.len > before) (void)tell(a, -1, false, 0, a->text.len - before);
 }
 
 static void answer_destroy(struct duet_answer *a) {
@@ -196,9 +197,10 @@ static int open_sequence(struct duet *d, struct duet_answer *a, const struct due
     const int64_t need = (int64_t)ids->len + r->max_tokens, context = engine_info(d->engine).context;
     struct generation g = {
         .max_tokens = r->max_tokens,
-        .sampling = {r->temperature, r->top_p, r->min_p, r->top_k},
+        .sampling = {r->temperature, r->top_p, r->min_p, r->top_k, r->repetition_penalty},
         .seed = a->stats.seed,
         .ignore_end = r->ignore_eos,
+        .logprobs = r->logprobs,
         .on_tokens = on_tokens,
         .user = a,
     };
@@ -219,6 +221,7 @@ static int start(struct duet *d, struct duet_answer *a, const struct duet_reques
     a->stats.seed = r->has_seed ? r->seed : seed_random();
     int rc = encode(d, r, &ids);
     if (rc == 0 && tokenizer) rc = create_stream(a, tokenizer, r);
+    if (rc == 0 && a->stream && !r->messages) rc = text_stream_follow(a->stream, ids.data, ids.len);
     if (rc == 0) rc = open_sequence(d, a, r, &ids);
     a->stats.prompt_tokens = (int64_t)ids.len;
     ids_free(&ids);

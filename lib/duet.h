@@ -102,6 +102,7 @@ struct duet_token {
     size_t size;      /* 0 where text is held back: half a character, perhaps the beginning of a stop string */
     int32_t id;       /* -1: no token, the last text that was held back */
     int32_t drafted;  /* 1: the draft proposed it and the target accepted */
+    float logprob;    /* with duet_request.logprobs: natural, of the target before temperature and filters; else 0 */
 };
 /* Returns 0 to go on; anything else cancels the answer behind this token. May call duet_cancel, duet_answer_free, and of the rest
  * only what reads. */
@@ -115,16 +116,18 @@ struct duet_request {
     const int32_t *prompt_ids;           /* [prompt_id_count] */
     size_t message_count, prompt_id_count;
 
-    int32_t max_tokens;      /* (256) */
-    float temperature;       /* (0.7); 0: the most probable token */
-    float top_p, min_p;      /* (1, 0: off) */
-    int32_t top_k;           /* (0: off) */
-    uint64_t seed;           /* with has_seed; the same seed gives the same answer, whatever runs beside it */
-    int32_t has_seed;        /* (0: drawn at random, and told by the statistics) */
-    int32_t ignore_eos;      /* go on past end-of-sequence tokens (0) */
-    int32_t think;           /* Qwen 3: think before the answer (1) */
-    int32_t parse_special;   /* special tokens in messages are control tokens, not text (0) */
-    const char *const *stop; /* [stop_count] the answer ends before the first of these */
+    int32_t max_tokens;       /* (256) */
+    float temperature;        /* (0.7); 0: the most probable token */
+    float top_p, min_p;       /* (1, 0: off) */
+    int32_t top_k;            /* (0: off) */
+    float repetition_penalty; /* of tokens that the text has, prompt included (1: off) */
+    int32_t logprobs;         /* of each token (0) */
+    uint64_t seed;            /* with has_seed; the same seed gives the same answer, whatever runs beside it */
+    int32_t has_seed;         /* (0: drawn at random, and told by the statistics) */
+    int32_t ignore_eos;       /* go on past end-of-sequence tokens (0) */
+    int32_t think;            /* Qwen 3: think before the answer (1) */
+    int32_t parse_special;    /* special tokens in messages are control tokens, not text (0) */
+    const char *const *stop;  /* [stop_count] the answer ends before the first of these */
     size_t stop_count;
     duet_token_fn on_token; /* NULL: none */
     void *user;

@@ -68,6 +68,7 @@ class Token:
     text: str
     id: Optional[int]
     drafted: bool
+    logprob: float  # where the answer was asked for with logprobs=True; else 0
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,10 @@ def _set_prompt(request, prompt):
         request.prompt_id_count = len(prompt)
 
 
-_PARAMETERS = ("max_tokens", "temperature", "top_p", "min_p", "top_k", "ignore_eos", "think", "parse_special")
+_PARAMETERS = (
+    "max_tokens", "temperature", "top_p", "min_p", "top_k", "repetition_penalty", "logprobs", "ignore_eos", "think",
+    "parse_special",
+)
 
 
 def _make_request(prompt, record, seed, stop, parameters):
@@ -245,7 +249,7 @@ class Stream:
         try:
             t = token.contents
             text = ctypes.string_at(t.text, t.size).decode()
-            self._tokens.append(Token(text, t.id if t.id >= 0 else None, bool(t.drafted)))
+            self._tokens.append(Token(text, t.id if t.id >= 0 else None, bool(t.drafted), t.logprob))
             return 0
         except BaseException as e:  # Ctrl-C, perhaps: ctypes would print it and go on
             self._raised = e

@@ -51,7 +51,7 @@ class Message(ctypes.Structure):
 
 class Token(ctypes.Structure):
     _name_ = "duet_token"
-    _fields_ = [("text", c_void_p), ("size", c_size_t), ("id", c_int32), ("drafted", c_int32)]
+    _fields_ = [("text", c_void_p), ("size", c_size_t), ("id", c_int32), ("drafted", c_int32), ("logprob", c_float)]
 
 
 class Request(ctypes.Structure):
@@ -69,6 +69,8 @@ class Request(ctypes.Structure):
         ("top_p", c_float),
         ("min_p", c_float),
         ("top_k", c_int32),
+        ("repetition_penalty", c_float),
+        ("logprobs", c_int32),
         ("seed", c_uint64),
         ("has_seed", c_int32),
         ("ignore_eos", c_int32),

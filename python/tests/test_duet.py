@@ -53,6 +53,15 @@ def test_a_stream_gives_the_answer_token_by_token(llm):
     assert list(stream) == []
 
 
+def test_log_probabilities_and_a_penalty_are_those_of_the_library(llm):
+    options = dict(temperature=0, max_tokens=20, ignore_eos=True)
+    plain = llm.generate(["Once upon a time"], **options)[0]
+    with llm.stream("Once upon a time", logprobs=True, repetition_penalty=1.5, **options) as stream:
+        tokens = [t for t in stream if t.id is not None]
+    assert [t.id for t in tokens] != plain.ids
+    assert all(-20 < t.logprob <= 0 for t in tokens) and any(t.logprob < 0 for t in tokens)
+
+
 def test_leaving_a_stream_ends_its_answer(llm):
     with llm.stream("The little boat sailed", max_tokens=400, ignore_eos=True) as stream:
         first = next(stream)

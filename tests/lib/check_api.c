@@ -97,6 +97,38 @@ START_TEST(a_prompt_and_messages_are_answered_as_by_batch)
 }
 END_TEST
 
+struct logprobs {
+    int count;
+    float least, most;
+};
+
+static int look_at_logprob(void *user, const struct duet_token *t) {
+    struct logprobs *seen = user;
+    seen->count += t->id >= 0;
+    if (t->id >= 0 && t->logprob < seen->least) seen->least = t->logprob;
+    if (t->id >= 0 && t->logprob > seen->most) seen->most = t->logprob;
+    return 0;
+}
+
+START_TEST(a_penalty_changes_the_text_and_log_probabilities_come_with_the_tokens)
+{
+    struct logprobs seen = {0, 0, -100};
+    struct duet *d = open_pair(1);
+    struct duet_request plain = request(PROMPT, 40, 5), penalised = plain;
+    struct duet_answer *answers[2];
+    plain.temperature = penalised.temperature = 0;
+    penalised.repetition_penalty = 1.5f;
+    penalised.logprobs = 1, penalised.on_token = look_at_logprob, penalised.user = &seen;
+    ck_done(duet_generate(d, &plain, &answers[0]));
+    ck_done(duet_generate(d, &penalised, &answers[1]));
+    ck_assert(!same_ids(answers[0], answers[1]));
+    ck_assert_int_eq(seen.count, 40);
+    ck_assert(seen.least < -0.1f && seen.least > -20 && seen.most <= 0);
+    duet_answer_free(answers[0]), duet_answer_free(answers[1]);
+    duet_close(d);
+}
+END_TEST
+
 START_TEST(more_answers_than_run_at_once_wait_and_are_what_each_is_alone)
 {
     enum { ANSWERS = 5 };
@@ -452,6 +484,7 @@ Suite *check_api(void) {
     Suite *s = suite_create("api");
     TCase *tc = tcase_create("libduet");
     tcase_add_test(tc, a_prompt_and_messages_are_answered_as_by_batch);
+    tcase_add_test(tc, a_penalty_changes_the_text_and_log_probabilities_come_with_the_tokens);
     tcase_add_test(tc, more_answers_than_run_at_once_wait_and_are_what_each_is_alone);
     tcase_add_test(tc, callbacks_see_every_token_once_and_where_it_came_from);
     tcase_add_test(tc, a_callback_ends_an_answer_behind_the_token_that_it_has_seen);
