@@ -305,7 +305,7 @@ static void see(void *user, struct token_block *block) {
 static int64_t run_and_compare(struct engine *e, struct sequence *s, const struct ids *more, int max_tokens, int k,
                                struct seen *seen) {
     struct generation g = {
-        .max_tokens = max_tokens, .sampling = {0, 1, 0, 0}, .ignore_end = true, .on_tokens = see, .user = seen};
+        .max_tokens = max_tokens, .sampling = {0, 1, 0, 0, 1}, .ignore_end = true, .on_tokens = see, .user = seen};
     int running, old, n;
     int64_t offered = 0;
     engine_tokens(s, &old);

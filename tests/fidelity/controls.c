@@ -23,7 +23,7 @@ static double spoilt_p(const struct fidelity *f, enum chain_fault fault) {
     static struct chain_tally t;
     struct chain_run run = {.k = K,
                             .batch = BATCH,
-                            .sampling = {0.7f, 1, 0, fault == CHAIN_UNFILTERED ? CHAIN_TOP_K : 0},
+                            .sampling = {0.7f, 1, 0, fault == CHAIN_UNFILTERED ? CHAIN_TOP_K : 0, 1},
                             .draft = fault == CHAIN_OTHER_HOT ? CHAIN_NGRAM : CHAIN_GOOD,
                             .tokens = control_tokens(f),
                             .fault = fault};

@@ -128,7 +128,7 @@ static void run_rule(struct fidelity *f, enum accept_rule rule) {
     struct chain_run wide = {.rule = rule,
                              .k = 4,
                              .batch = CHAIN_BATCH_MAX,
-                             .sampling = {1, 1, 0, 0},
+                             .sampling = {1, 1, 0, 0, 1},
                              .tokens = fidelity_size(f, 1000000, 150000)};
     run_cell(f, &cells, wide);
     report(f, accept_rule_name(rule), &cells);
@@ -167,7 +167,7 @@ void fidelity_ngram(struct fidelity *f) {
                                     .k = 4,
                                     .draft = CHAIN_NGRAM,
                                     .batch = CHAIN_BATCH_MAX,
-                                    .sampling = {1, 1, 0, 0},
+                                    .sampling = {1, 1, 0, 0, 1},
                                     .tokens = fidelity_size(f, 1000000, 150000)});
     report(f, "n-gram", &cells);
     fidelity_add(f, cells.length_error < 5, "n-gram: tokens accepted a round are the expected ones",
