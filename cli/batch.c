@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
 #include "cli/batch_job.h"
 #include "cli/batch_results.h"
 #include "cli/cli.h"
@@ -175,18 +174,6 @@ static int read_lines(struct batch *b) {
     return 0;
 }
 
-/* A template that is not recognised is an error of the lines that need one, unless it was asked for by name. */
-static int load_template(struct batch *b) {
-    const struct checkpoint *target = b->models.target;
-    if (b->o->chat_template) {
-        TRY(checkpoint_chat_template(target, b->o->chat_template, &b->chat_template));
-    } else if (engine_tokenizer(b->engine) && checkpoint_chat_template(target, NULL, &b->chat_template) != 0) {
-        b->template_error = memory_copy_text(err_message());
-    }
-    models_note_think(b->o, b->chat_template);
-    return 0;
-}
-
 static int open_output(struct batch *b) {
     struct output *output = &b->results.output;
     TRY(output_open(output, b->o->output));
@@ -203,7 +190,7 @@ static int start(struct batch *b) {
     if (!b->o->resume && !b->o->force) TRY(output_refuse_existing(&b->results.output));
     say_missing(b);
     TRY(engine_start(&b->engine, &b->models, b->o));
-    TRY(load_template(b));
+    TRY(models_chat_template(&b->models, b->o, b->engine, &b->chat_template, &b->template_error));
     struct engine_info info = engine_info(b->engine);
     b->context = (struct request_context){.o = b->o,
                                           .tokenizer = engine_tokenizer(b->engine),

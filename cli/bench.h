@@ -14,9 +14,14 @@ int bench_bandwidth(const char *device, const struct device_options *, double *b
 struct bench_prompts {
     struct ids *ids;
     int count;
+    bool is_sampled; /* a line asks for a temperature above 0 */
 };
 int bench_prompts_load(struct bench_prompts *, const struct options *, const struct engine *,
                        const struct checkpoint *target);
+/* The lines of `text`, which are all right or the error is of the first that is not; and the built-in ones as lines. */
+struct request_context;
+int bench_prompts_parse(struct bench_prompts *, const struct request_context *, const struct buf *text);
+void bench_prompts_write(struct buf *text, const struct request_context *);
 void bench_prompts_free(struct bench_prompts *);
 
 /* Opens sequences for prompts [first, first + count), modulo their number, and ingests them for their answers; max_tokens 0

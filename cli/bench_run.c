@@ -36,7 +36,7 @@ static void write_ids(struct buf *out, int which, int vocab) {
     buf_puts(out, "]}\n");
 }
 
-static int parse_prompt_lines(struct bench_prompts *p, const struct request_context *c, const struct buf *text) {
+int bench_prompts_parse(struct bench_prompts *p, const struct request_context *c, const struct buf *text) {
     struct lines lines = lines_of(text);
     const char *line;
     size_t n;
@@ -53,6 +53,7 @@ static int parse_prompt_lines(struct bench_prompts *p, const struct request_cont
             p->ids = ids;
             p->ids[p->count++] = r.ids;
             r.ids = (struct ids){0};
+            if (r.sampling.temperature > 0) p->is_sampled = true;
         }
         request_free(&r);
         if (!ids) return rc != 0 ? rc : err_set(ERR_MEMORY, "out of memory for prompts");
@@ -60,15 +61,13 @@ static int parse_prompt_lines(struct bench_prompts *p, const struct request_cont
     return p->count > 0 ? 0 : err_set(ERR_FORMAT, "no prompt");
 }
 
-static int load_text(const struct options *o, const struct request_context *c, struct buf *text) {
-    if (o->input) return input_read(o->input, text);
-    for (int i = 0; i < PROMPTS_MIN || i < o->batch; i++) {
+void bench_prompts_write(struct buf *text, const struct request_context *c) {
+    for (int i = 0; i < PROMPTS_MIN || i < c->o->batch; i++) {
         if (c->tokenizer)
             write_question(text, i, c->chat_template != NULL);
         else
             write_ids(text, i, c->vocab);
     }
-    return 0;
 }
 
 int bench_prompts_load(struct bench_prompts *p, const struct options *o, const struct engine *e,
@@ -79,9 +78,10 @@ int bench_prompts_load(struct bench_prompts *p, const struct options *o, const s
     struct request_context c = {.o = o, .tokenizer = engine_tokenizer(e), .vocab = info.vocab, .context = info.context};
     if (c.tokenizer && checkpoint_chat_template(target, NULL, &template) == 0) c.chat_template = template;
     struct buf text = {0};
-    int rc = load_text(o, &c, &text);
+    int rc = o->input ? input_read(o->input, &text) : 0;
+    if (!o->input) bench_prompts_write(&text, &c);
     if (rc == 0) {
-        rc = parse_prompt_lines(p, &c, &text);
+        rc = bench_prompts_parse(p, &c, &text);
         if (rc != 0) err_prefix(rc, "%s", o->input ? o->input : "built-in prompts");
     }
     buf_free(&text);

@@ -28,6 +28,7 @@ int inspect_main(const struct options *);
 int tokenize_main(const struct options *);
 int bench_main(const struct options *);
 int models_main(const struct options *);
+int tune_main(const struct options *);
 
 /* --- errors, notes, colour (terminal.c) --------------------------------------------------------------- */
 
@@ -54,6 +55,9 @@ void terminal_print(FILE *, int width, int column, int indent, const char *text)
 
 enum style { STYLE_RESET, STYLE_DIM, STYLE_BOLD, STYLE_RED, STYLE_GREEN, STYLE_YELLOW, STYLE_CYAN };
 const char *terminal_style(int fd, enum style); /* the escape sequence, "" without colour */
+
+/* Appends a bar of `share` in [0, 1] of `columns`, in eighths of a cell where the terminal has them. */
+void terminal_put_bar(struct buf *, double share, int columns);
 
 /* --- progress bar on stderr (terminal.c) -------------------------------------------------------------- */
 
@@ -121,6 +125,10 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
 /* Creates the engine, clears the bar, and notes a capped context. `m`, which models_resolve made, must outlive the engine. */
 int engine_start(struct engine **out, const struct models *m, const struct options *o);
 
+/* The chat template of --template, or the target's own; NULL: it has none, or none that is recognised, which `problem` then says (freed by
+ * the caller): an error of what needs one alone. Notes as models_note_think does. */
+int models_chat_template(const struct models *, const struct options *, const struct engine *, struct chat_template **,
+                         char **problem);
 /* Notes a --think that the template (NULL: none) knows nothing of. */
 void models_note_think(const struct options *, const struct chat_template *);
 

@@ -45,6 +45,8 @@ static int run_command(const struct options *o) {
         return bench_main(o);
     case COMMAND_MODELS:
         return models_main(o);
+    case COMMAND_TUNE:
+        return tune_main(o);
     default:
         return say_usage();
     }

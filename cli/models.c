@@ -187,6 +187,18 @@ int engine_start(struct engine **out, const struct models *m, const struct optio
     return 0;
 }
 
+int models_chat_template(const struct models *m, const struct options *o, const struct engine *e,
+                         struct chat_template **out, char **problem) {
+    *out = NULL;
+    *problem = NULL;
+    if (o->chat_template)
+        TRY(checkpoint_chat_template(m->target, o->chat_template, out));
+    else if (engine_tokenizer(e) && checkpoint_chat_template(m->target, NULL, out) != 0)
+        *problem = memory_copy_text(err_message());
+    models_note_think(o, *out);
+    return 0;
+}
+
 void models_note_think(const struct options *o, const struct chat_template *t) {
     if (option_given(o, "think") && t && !chat_template_can_think(t))
         cli_note("--think: the chat template (%s) has no thinking, so it changes nothing", chat_template_name(t));

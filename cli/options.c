@@ -246,6 +246,9 @@ static int check_combinations(const struct options *o) {
     if (o->draft && !o->target && !proposer_of_word(o->draft)) return err_set(ERR_USAGE, "--draft: needs --target");
     if (option_given(o, "k-max") && o->k_max < o->k)
         return err_set(ERR_USAGE, "--k-max: %d is below --k %d", o->k_max, o->k);
+    if (o->command == COMMAND_TUNE && o->target && !o->draft)
+        return err_set(ERR_USAGE, "--target: alone there is nothing to tune; give --draft MODEL, or --draft ngram");
+    if (o->plot && strcmp(o->plot, "-") == 0) return err_set(ERR_USAGE, "--plot: needs a file (--plot FILE.svg)");
     if (o->resume && o->force) return err_set(ERR_USAGE, "--force: would write over what --resume keeps");
     if (o->resume && (!o->output || strcmp(o->output, "-") == 0))
         return err_set(ERR_USAGE, "--resume: needs an output file (-o FILE)");
@@ -262,9 +265,15 @@ static int check_combinations(const struct options *o) {
     return 0;
 }
 
+enum { TUNE_K_MAX = 8 };
+
 static void set_command_defaults(struct options *o) {
-    if (!o->max_tokens) o->max_tokens = o->command == COMMAND_BATCH ? 256 : o->command == COMMAND_BENCH ? 128 : 0;
-    if (!o->batch) o->batch = o->command == COMMAND_BENCH || o->command == COMMAND_CHAT ? 1 : 8;
+    const bool measures = o->command == COMMAND_BENCH || o->command == COMMAND_TUNE;
+    if (!o->max_tokens) o->max_tokens = o->command == COMMAND_BATCH ? 256 : measures ? 128 : 0;
+    if (!o->batch) o->batch = measures || o->command == COMMAND_CHAT ? 1 : 8;
+    if (o->command != COMMAND_TUNE) return;
+    if (!o->k_max) o->k_max = TUNE_K_MAX;
+    o->k = o->k_max;
 }
 
 static int set_defaults(struct options *o) {

@@ -22,6 +22,7 @@ enum command {
     COMMAND_TOKENIZE,
     COMMAND_BENCH,
     COMMAND_MODELS,
+    COMMAND_TUNE,
     COMMANDS
 };
 enum {
@@ -31,7 +32,9 @@ enum {
     ON_TOKENIZE = 1 << COMMAND_TOKENIZE,
     ON_BENCH = 1 << COMMAND_BENCH,
     ON_MODELS = 1 << COMMAND_MODELS,
-    ON_RUN = ON_CHAT | ON_BATCH | ON_BENCH, /* commands that generate */
+    ON_TUNE = 1 << COMMAND_TUNE,
+    ON_SET = ON_CHAT | ON_BATCH | ON_BENCH, /* commands that generate, with one K and rule */
+    ON_RUN = ON_SET | ON_TUNE,              /* commands that generate */
     ON_PAIR = ON_RUN | ON_INSPECT,          /* commands that know a pair */
     ON_ALL = ON_PAIR | ON_TOKENIZE | ON_MODELS | 1 << COMMAND_NONE,
 };
@@ -51,12 +54,12 @@ struct options {
 
     /* speculation */
     int k;      /* 0..63 */
-    int k_max;  /* 0: not given; engine_options_set knows the default */
+    int k_max;  /* 0: not given; engine_options_set knows the default. In tune K is the same */
     int accept; /* enum accept_rule */
 
     /* sampling */
     struct sampling sampling;
-    int max_tokens; /* 256 in batch, 128 in bench, 0 in chat: as much as the context allows */
+    int max_tokens; /* 256 in batch, 128 in bench and tune, 0 in chat: as much as the context allows */
     uint64_t seed;  /* with option_given(o, "seed") only */
     int ignore_eos;
     const char *stop[STOPS_MAX];
@@ -82,6 +85,8 @@ struct options {
     int resume, force, details;                     /* batch */
     int format;                                     /* enum record_format */
     int show_memory, show_graphs;                   /* inspect */
+    int repeats;                                    /* tune */
+    const char *plot;                               /* tune: FILE.svg; NULL: not given */
     uint64_t gpu_memory;                            /* --gpu-memory, bytes; 0: not given */
     const char *config;                             /* --config FILE; NULL: not given */
     int help, version, man;

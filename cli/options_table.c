@@ -37,6 +37,17 @@ const struct command_row command_table[COMMANDS] = {
          "Lists the embedded pair and the local Hugging Face cache. Models of one vocabulary letter have "
          "the same ids; a smaller one of them can draft for a larger one. --json: cache, and models: "
          "name, path, architecture, parameters, bytes, vocabulary, tokens, drafts (names), problem."},
+    [COMMAND_TUNE] =
+        {"tune", "[-i PROMPTS] [OPTION]...", "find the K and the rule of acceptance that pay",
+         "Answers the prompts, lines as batch reads them, with K = 0, 1, 2 and so on and each rule of acceptance, and "
+         "the "
+         "fastest of them again in turns, and says what to use. It stops where no larger K can win, by the chance of "
+         "acceptance alpha and the times of single steps, which also make the column predicted; +- is half of what "
+         "lies "
+         "between the slowest and the fastest run. --json: device, proposer, batch, prompts, max_tokens, temperature, "
+         "k_max, round_ms (the launches of a round, by K), settings (tok_per_second, spread_percent, speed_up, "
+         "predicted_speed_up, runs, and the members of --alpha-report=FILE.json), and recommendation: verdict (pays, "
+         "unclear, does not pay), k, accept, speed_up, noise_percent, sentence."},
 };
 
 #define AT(field) offsetof(struct options, field), 0
@@ -50,14 +61,15 @@ const struct option_row option_table[] = {
      "earlier in the text (a directory of that name is ./ngram)",
      ON_PAIR, false},
     {"k", 'k', "N", OPTION_INT, AT(k), "[0, 63]", NULL, "4", NULL,
-     "tokens that the draft proposes a round; 0 decodes plainly and needs no draft", ON_PAIR, false},
+     "tokens that the draft proposes a round; 0 decodes plainly and needs no draft", ON_SET | ON_INSPECT, false},
     {"k-max", 0, "N", OPTION_INT, AT(k_max), "[0, 63]", NULL, NULL,
      "the larger of K and 8 in chat, of K and 16 in bench, else K", "largest K that buffers and graphs are made for",
-     ON_PAIR, false},
+     ON_SET | ON_INSPECT, false},
+    {"k-max", 0, "N", OPTION_INT, AT(k_max), "[1, 63]", NULL, NULL, "8", "largest K to try", ON_TUNE, false},
     {"accept", 0, "RULE", OPTION_CHOICE, AT(accept), NULL, "token|coupled|block", "token", NULL,
      "how drafted tokens are accepted, each way exact: token, one by one; coupled, so that the text depends on the "
      "seed alone, for any draft and K; block, all together, which keeps more",
-     ON_RUN, false},
+     ON_SET, false},
     {"temperature", 0, "X", OPTION_NUMBER, AT(sampling.temperature), "[0, inf)", NULL, "0.7", NULL,
      "sampling temperature; 0 takes the most probable token", ON_RUN, false},
     {"top-k", 0, "N", OPTION_INT, AT(sampling.top_k), "[0, 2147483647]", NULL, NULL, "0, off",
@@ -69,23 +81,24 @@ const struct option_row option_table[] = {
     {"repetition-penalty", 0, "X", OPTION_NUMBER, AT(sampling.repetition_penalty), "(0, 100]", NULL, "1", "1, off",
      "divide the logits of tokens that the text has, prompt included, by X (multiply those below 0)", ON_RUN, false},
     {"max-tokens", 'n', "N", OPTION_INT, AT(max_tokens), "[1, 2147483647]", NULL, NULL,
-     "256 in batch, 128 in bench, what the context allows in chat", "longest answer in tokens", ON_RUN, false},
+     "256 in batch, 128 in bench and tune, what the context allows in chat", "longest answer in tokens", ON_RUN, false},
     {"seed", 's', "S", OPTION_SEED, AT(seed), "[0, 18446744073709551615]", NULL, NULL, "random, and shown",
      "seed of the run; line n of a batch gets the key (S, n)", ON_RUN, false},
     {"stop", 0, "TEXT", OPTION_TEXTS, offsetof(struct options, stop), offsetof(struct options, stop_count), NULL, NULL,
-     NULL, NULL, "end an answer before this text; may be repeated", ON_CHAT | ON_BATCH, false},
+     NULL, NULL, "end an answer before this text; may be repeated", ON_CHAT | ON_BATCH | ON_TUNE, false},
     {"ignore-eos", 0, NULL, OPTION_FLAG, AT(ignore_eos), NULL, NULL, NULL, NULL, "go on past end-of-sequence tokens",
-     ON_CHAT | ON_BATCH, false},
-    {"batch", 'b', "N", OPTION_INT, AT(batch), "[1, 256]", NULL, NULL, "8; 1 in bench",
-     "sequences that run at the same time", ON_BATCH | ON_BENCH | ON_INSPECT, false},
+     ON_CHAT | ON_BATCH | ON_TUNE, false},
+    {"batch", 'b', "N", OPTION_INT, AT(batch), "[1, 256]", NULL, NULL, "8; 1 in bench and tune",
+     "sequences that run at the same time", ON_BATCH | ON_BENCH | ON_TUNE | ON_INSPECT, false},
     {"ctx", 'c', "N", OPTION_INT, AT(context), "[2, 16777216]", NULL, NULL,
      "the least of the pair's limits, 8192 and what fits", "context of a sequence in tokens", ON_PAIR, false},
     {"template", 0, "NAME", OPTION_TEXT, AT(chat_template), NULL, NULL, NULL, "the recognised one",
-     "chat template, in place of the one that tokenizer_config.json holds", ON_CHAT | ON_BATCH | ON_INSPECT, false},
+     "chat template, in place of the one that tokenizer_config.json holds", ON_CHAT | ON_BATCH | ON_TUNE | ON_INSPECT,
+     false},
     {"think", 0, "on|off", OPTION_CHOICE, AT(think), NULL, "off|on", "on", NULL,
-     "whether Qwen 3 thinks before it answers", ON_CHAT | ON_BATCH, false},
+     "whether Qwen 3 thinks before it answers", ON_CHAT | ON_BATCH | ON_TUNE, false},
     {"parse-special", 0, NULL, OPTION_FLAG, AT(parse_special), NULL, NULL, NULL, NULL,
-     "special tokens typed in chats are control tokens, not text", ON_CHAT | ON_BATCH, false},
+     "special tokens typed in chats are control tokens, not text", ON_CHAT | ON_BATCH | ON_TUNE, false},
     {"threads", 0, "N", OPTION_INT, AT(threads), "[1, 4096]", NULL, NULL, "the CPUs that affinity and cgroup allow",
      "threads of the host device", ON_PAIR, false},
     {"device", 0, "NAME", OPTION_WORD, AT(device), NULL, "auto|host|cuda", "auto", NULL,
@@ -111,8 +124,8 @@ const struct option_row option_table[] = {
      ON_CHAT, false},
     {"system", 0, "TEXT", OPTION_TEXT, AT(system), NULL, NULL, NULL, "the template's", "system prompt", ON_CHAT, false},
     {"input", 'i', "FILE", OPTION_TEXT, AT(input), NULL, NULL, NULL, "-",
-     "JSONL to read; - for standard input (bench: prompts in place of the built-in ones)",
-     ON_BATCH | ON_TOKENIZE | ON_BENCH, false},
+     "JSONL to read; - for standard input (bench, tune: prompts in place of the built-in ones)",
+     ON_BATCH | ON_TOKENIZE | ON_BENCH | ON_TUNE, false},
     {"output", 'o', "FILE", OPTION_TEXT, AT(output), NULL, NULL, NULL, "-", "where to write; - for standard output",
      ON_BATCH | ON_TOKENIZE, false},
     {"resume", 0, NULL, OPTION_FLAG, AT(resume), NULL, NULL, NULL, NULL,
@@ -130,7 +143,7 @@ const struct option_row option_table[] = {
     {"details", 0, NULL, OPTION_FLAG, AT(details), NULL, NULL, NULL, NULL,
      "add to each record wall_time, in seconds, and accept_lengths, the tokens of each round", ON_BATCH, false},
     {"strict", 0, NULL, OPTION_FLAG, AT(strict), NULL, NULL, NULL, NULL,
-     "refuse lines with fields that mean nothing, instead of naming these at the end", ON_BATCH, false},
+     "refuse lines with fields that mean nothing, instead of naming these at the end", ON_BATCH | ON_TUNE, false},
     {"special", 0, NULL, OPTION_FLAG, AT(special), NULL, NULL, NULL, NULL,
      "add the special tokens of the file's post_processor", ON_TOKENIZE, false},
     {"tensors", 0, NULL, OPTION_FLAG, AT(tensors), NULL, NULL, NULL, NULL, "list every tensor, not a summary by layer",
@@ -147,9 +160,14 @@ const struct option_row option_table[] = {
      ON_BENCH | ON_INSPECT, false},
     {"simulate-alpha", 0, "A", OPTION_NUMBER, AT(simulate_alpha), "(0, 1]", NULL, NULL, "off",
      "accept drafted tokens with probability A whatever the models say; the text means nothing then", ON_BENCH, false},
-    {"csv", 0, NULL, OPTION_FLAG, AT(csv), NULL, NULL, NULL, NULL, "print CSV in place of the table", ON_BENCH, false},
+    {"csv", 0, NULL, OPTION_FLAG, AT(csv), NULL, NULL, NULL, NULL, "print CSV in place of the table",
+     ON_BENCH | ON_TUNE, false},
+    {"plot", 0, "FILE.svg", OPTION_TEXT, AT(plot), NULL, NULL, NULL, NULL,
+     "draw the speed-up over K, measured and predicted, and the acceptance by position", ON_TUNE, false},
+    {"repeats", 0, "N", OPTION_INT, AT(repeats), "[1, 99]", NULL, "3", NULL,
+     "how often K = 0 and the settings near the best are run", ON_TUNE, false},
     {"json", 0, NULL, OPTION_FLAG, AT(json), NULL, NULL, NULL, NULL, "print one JSON object in place of text",
-     ON_INSPECT | ON_BENCH | ON_MODELS, false},
+     ON_INSPECT | ON_BENCH | ON_MODELS | ON_TUNE, false},
     {"config", 0, "FILE", OPTION_TEXT, AT(config), NULL, NULL, NULL, "~/.config/duet/config, where it is there",
      "options for every run, `name = value` a line, which the command line overrides; none: no file", ON_ALL, false},
     {"quiet", 'q', NULL, OPTION_FLAG, AT(quiet), NULL, NULL, NULL, NULL,

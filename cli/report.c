@@ -21,14 +21,12 @@ void alpha_report_close(struct alpha_report *r) {
     (void)output_close(&r->file);
 }
 
-/* A bar of `share` in [0, 1], in eighths of a cell where the terminal has them. */
 static void print_bar(double share) {
-    static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-    if (!(share > 0)) return;
+    struct buf bar = {0};
     int most = terminal_width(2) - BAR_INDENT;
-    int parts = (int)lround(share * (most > BAR_MAX ? BAR_MAX : most > 1 ? most : 1) * 8);
-    for (int i = 0; i < parts / 8; i++) fputs(terminal_has_unicode() ? "█" : "#", stderr);
-    if (terminal_has_unicode()) fputs(eighths[parts % 8], stderr);
+    terminal_put_bar(&bar, share, most > BAR_MAX ? BAR_MAX : most > 1 ? most : 1);
+    fputs(buf_text(&bar), stderr);
+    buf_free(&bar);
 }
 
 /* A line of its own, broken between words. */

@@ -1,5 +1,6 @@
 /* stderr and stdout as terminals: errors, notes, colour, the progress bar. */
 #include <langinfo.h>
+#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -76,6 +77,14 @@ void terminal_print(FILE *out, int width, int column, int indent, const char *te
     wrap_finish(&w);
     fprintf(out, "%s\n", buf_text(&w.out));
     wrap_free(&w);
+}
+
+void terminal_put_bar(struct buf *out, double share, int columns) {
+    static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    if (!(share > 0)) return;
+    int parts = (int)lround(share * columns * 8);
+    for (int i = 0; i < parts / 8; i++) buf_puts(out, terminal_has_unicode() ? "█" : "#");
+    if (terminal_has_unicode()) buf_puts(out, eighths[parts % 8]);
 }
 
 /* --- errors and notes ------------------------------------------------------------------------------------- */

@@ -35,7 +35,7 @@ static void expect_out(const char *part) {
 START_TEST(no_command_prints_usage_and_exits_2)
 {
     run(NULL, ARGUMENTS(NULL));
-    expect_error(2, "usage: duet chat|batch|inspect|tokenize|bench|models");
+    expect_error(2, "usage: duet chat|batch|inspect|tokenize|bench|models|tune");
 }
 END_TEST
 
@@ -52,8 +52,8 @@ END_TEST
 
 START_TEST(help_of_each_command_shows_its_options_with_defaults)
 {
-    static const char *const commands[] = {"chat", "batch", "inspect", "tokenize", "bench", "models"};
-    for (int i = 0; i < 6; i++) {
+    static const char *const commands[] = {"chat", "batch", "inspect", "tokenize", "bench", "models", "tune"};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         run(NULL, ARGUMENTS(commands[i], "--help"));
         expect_ok();
         expect_out(commands[i]);

@@ -63,6 +63,7 @@ static const char *const outputs[][9] = {
     {"tokenize", "--help"},
     {"bench", "--help"},
     {"models", "--help"},
+    {"tune", "--help"},
     {"models"},
     {"chat", "-q"}, /* /help comes from standard input */
     {"inspect", "--gpu-memory", "24GiB", "--memory", SHAPES},
