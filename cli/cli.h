@@ -136,12 +136,13 @@ void models_note_think(const struct options *, const struct chat_template *);
 
 struct alpha_report {
     bool wanted;
+    bool is_picture;    /* FILE.svg: drawn, not JSON */
     struct output file; /* closed: text alone */
 };
 /* Opens FILE, before the models load; what it holds stays until the report is written. ERR_USAGE if it is the input, the output
  * (NULL: none) or a file of the models too. */
 int alpha_report_open(struct alpha_report *, const struct options *, const struct models *, const struct output *);
-/* At the end of the run: the table to stderr, the object to FILE. Closes it; a failed write is an error. */
+/* At the end of the run: the table to stderr, the object or the picture to FILE. Closes it; a failed write is an error. */
 int alpha_report_write(struct alpha_report *, const struct engine *);
 void alpha_report_close(struct alpha_report *); /* without writing */
 

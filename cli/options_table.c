@@ -39,15 +39,13 @@ const struct command_row command_table[COMMANDS] = {
          "name, path, architecture, parameters, bytes, vocabulary, tokens, drafts (names), problem."},
     [COMMAND_TUNE] =
         {"tune", "[-i PROMPTS] [OPTION]...", "find the K and the rule of acceptance that pay",
-         "Answers the prompts, lines as batch reads them, with K = 0, 1, 2 and so on and each rule of acceptance, and "
-         "the "
-         "fastest of them again in turns, and says what to use. It stops where no larger K can win, by the chance of "
-         "acceptance alpha and the times of single steps, which also make the column predicted; +- is half of what "
-         "lies "
-         "between the slowest and the fastest run. --json: device, proposer, batch, prompts, max_tokens, temperature, "
-         "k_max, round_ms (the launches of a round, by K), settings (tok_per_second, spread_percent, speed_up, "
-         "predicted_speed_up, runs, and the members of --alpha-report=FILE.json), and recommendation: verdict (pays, "
-         "unclear, does not pay), k, accept, speed_up, noise_percent, sentence."},
+         "Answers the prompts, lines as batch reads them, with K = 0, 1, 2 and so on and each rule of acceptance, then "
+         "the fastest of them again in turns, and says what to use. It stops where no larger K can win, by alpha and "
+         "the times of single steps, which the column predicted is made of too; +- is half of what lies between the "
+         "slowest and the fastest run. --json: device, proposer, batch, prompts, max_tokens, temperature, k_max, "
+         "round_ms (of the launches, by K), settings (tok_per_second, spread_percent, speed_up, predicted_speed_up, "
+         "runs, and the members of --alpha-report=FILE.json), and recommendation: verdict (pays, unclear, does not "
+         "pay), k, accept, speed_up, noise_percent, sentence."},
 };
 
 #define AT(field) offsetof(struct options, field), 0
@@ -113,7 +111,8 @@ const struct option_row option_table[] = {
      "replay graphs for chunks of prompts too, attention left out; auto: on CUDA", ON_PAIR, false},
     {"alpha-report", 0, "FILE.json", OPTION_OPTIONAL_TEXT, offsetof(struct options, alpha_report_file),
      offsetof(struct options, alpha_report), NULL, NULL, NULL, NULL,
-     "acceptance figures of the run to standard error, and as JSON to FILE.json", ON_CHAT | ON_BATCH, false},
+     "acceptance figures of the run to standard error, and as JSON to FILE.json, or drawn to a FILE.svg",
+     ON_CHAT | ON_BATCH, false},
     {"prompt", 'p', "TEXT", OPTION_TEXT, AT(prompt), NULL, NULL, NULL, NULL,
      "stream one answer to TEXT and exit; what is piped in follows it on the next line (< /dev/null: nothing does); - "
      "takes that alone",

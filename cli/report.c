@@ -1,9 +1,12 @@
 /* --alpha-report: the acceptance of a run as a table with a picture, and as JSON. */
 #include <math.h>
 #include <stdarg.h>
+#include <string.h>
+#include <strings.h>
 
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/report.h"
 
 enum { BAR_MAX = 40, BAR_INDENT = 26 };
 
@@ -11,6 +14,8 @@ int alpha_report_open(struct alpha_report *r, const struct options *o, const str
                       const struct output *output) {
     *r = (struct alpha_report){.wanted = o->alpha_report, .file = OUTPUT_CLOSED};
     if (!o->alpha_report_file) return 0;
+    const char *dot = strrchr(o->alpha_report_file, '.');
+    r->is_picture = dot && strcasecmp(dot, ".svg") == 0;
     TRY(output_open(&r->file, o->alpha_report_file));
     TRY(output_refuse_input(&r->file, o->input));
     TRY(output_refuse_models(&r->file, m));
@@ -98,13 +103,6 @@ static void print_positions(const struct acceptance *a, int k) {
 
 /* --- the engine's rounds ------------------------------------------------------------------------------------ */
 
-/* Means over the rounds of the engine; NAN where there was none. */
-struct round_means {
-    double graph_launches, kernel_launches, host_us, wait_us; /* over all rounds */
-    double draft_ms, verify_ms, sampling_ms, device_ms;       /* over those that were timed */
-    uint64_t rounds, timed_rounds, eager_fallbacks;
-};
-
 static struct round_means round_means(const struct engine *e) {
     struct engine_counts c = engine_counts(e);
     double rounds = c.rounds ? (double)c.rounds : NAN, timed = c.times.rounds ? (double)c.times.rounds : NAN;
@@ -123,12 +121,35 @@ static struct round_means round_means(const struct engine *e) {
     };
 }
 
+/* Of an answer, all rounds of it: those at K = 0 too. */
+static double tokens_a_round(const struct acceptance *a) {
+    int64_t rounds = a->rounds + a->plain_rounds;
+    return rounds > 0 ? (double)a->emitted / (double)rounds : NAN;
+}
+
+/* In the time that the engine spent in rounds: neither prompts nor what was done with the tokens count. */
+static double tokens_a_second(const struct acceptance *a, const struct round_means *m) {
+    return (double)a->emitted * 1e6 / ((m->host_us + m->wait_us) * (double)m->rounds);
+}
+
+static void print_forecast(const struct acceptance *a, int k, const struct round_means *m) {
+    struct forecast f = forecast_make(acceptance_alpha(a), k, m);
+    struct buf line = {0};
+    if (isnan(f.speed_up[f.best])) return;
+    for (int i = 0; i <= FORECAST_K; i++) buf_printf(&line, "%s%.2f", i ? ", " : "", f.speed_up[i]);
+    say(0, "forecast of the speed-up at K = 0 to %d, if the target took as long for every K: %s; the best is K = %d",
+        FORECAST_K, buf_text(&line), f.best);
+    buf_free(&line);
+}
+
 static void print_rounds(const struct engine *e, int k) {
     struct round_means m = round_means(e);
     int graphs, kernels;
     if (!m.rounds) return;
     engine_launches(e, k, &graphs, &kernels);
     say(0, "a round of the engine, mean of %llu", (unsigned long long)m.rounds);
+    say(2, "%.2f tokens of an answer; %.1f tok/s in rounds", tokens_a_round(engine_stats(e)),
+        tokens_a_second(engine_stats(e), &m));
     if (m.timed_rounds)
         say(2, "device %.3f ms: draft %.3f, verify %.3f, sampling %.3f (events, in %llu rounds)", m.device_ms,
             m.draft_ms, m.verify_ms, m.sampling_ms, (unsigned long long)m.timed_rounds);
@@ -136,6 +157,7 @@ static void print_rounds(const struct engine *e, int k) {
         m.wait_us);
     say(2, "launches: graphs %.2f (%d at K = %d), kernels outside graphs %.2f (%d), eager fallbacks %llu in all",
         m.graph_launches, graphs, k, m.kernel_launches, kernels, (unsigned long long)m.eager_fallbacks);
+    print_forecast(engine_stats(e), k, &m);
 }
 
 static void put_figure(struct buf *out, const char *name, double value) {
@@ -145,6 +167,8 @@ static void put_figure(struct buf *out, const char *name, double value) {
 
 static void put_rounds(struct buf *out, const struct engine *e) {
     struct round_means m = round_means(e);
+    put_figure(out, "tokens_per_round", tokens_a_round(engine_stats(e)));
+    put_figure(out, "tok_per_second", tokens_a_second(engine_stats(e), &m));
     put_figure(out, "engine_rounds", (double)m.rounds);
     put_figure(out, "timed_rounds", (double)m.timed_rounds);
     put_figure(out, "device_ms_per_round", m.device_ms);
@@ -158,14 +182,33 @@ static void put_rounds(struct buf *out, const struct engine *e) {
     put_figure(out, "eager_fallbacks", (double)m.eager_fallbacks);
 }
 
+/* null where nothing was drafted or timed */
+static void put_forecast(struct buf *out, const struct engine *e, int k) {
+    struct round_means m = round_means(e);
+    struct forecast f = forecast_make(acceptance_alpha(engine_stats(e)), k, &m);
+    json_put_name(out, "forecast_speed_up");
+    buf_putc(out, '[');
+    for (int i = 0; i <= FORECAST_K; i++) json_put_element(out), json_put_number(out, f.speed_up[i]);
+    buf_putc(out, ']');
+}
+
 /* --- the report --------------------------------------------------------------------------------------------- */
 
-static int write_json(struct alpha_report *r, const struct engine *e, int k) {
+static void put_report(struct buf *out, const struct engine *e, int k) {
+    buf_putc(out, '{');
+    acceptance_put(out, engine_stats(e), k, engine_info(e).accept);
+    put_rounds(out, e);
+    put_forecast(out, e, k);
+    buf_putc(out, '}');
+}
+
+static int write_file(struct alpha_report *r, const struct engine *e, int k) {
     struct buf text = {0};
-    buf_putc(&text, '{');
-    acceptance_put(&text, engine_stats(e), k, engine_info(e).accept);
-    put_rounds(&text, e);
-    buf_putc(&text, '}');
+    struct round_means m = round_means(e);
+    if (r->is_picture)
+        report_draw(&text, engine_stats(e), k, &m);
+    else
+        put_report(&text, e, k);
     int rc = output_begin(&r->file);
     if (rc == 0) rc = output_line(&r->file, buf_text(&text), text.len);
     buf_free(&text);
@@ -188,6 +231,6 @@ int alpha_report_write(struct alpha_report *r, const struct engine *e) {
     const struct acceptance *a = engine_stats(e);
     int k = a->rounds > 0 ? a->k : engine_info(e).k;
     if (r->file.fd < 0 || !terminal_is_quiet()) print_report(a, k, e);
-    if (r->file.fd >= 0) TRY(write_json(r, e, k));
+    if (r->file.fd >= 0) TRY(write_file(r, e, k));
     return output_close(&r->file);
 }

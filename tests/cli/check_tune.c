@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "cli/plot.h"
+#include "cli/report.h"
 #include "cli/tune.h"
 #include "cli/wrap.h"
 #include "tests/support/faulty_host.h"
@@ -207,6 +208,46 @@ START_TEST(a_chart_without_a_point_has_its_axes_still)
     ck_assert_ptr_null(strstr(buf_text(&svg), "nan"));
     ck_assert_ptr_null(strstr(buf_text(&svg), "inf"));
     buf_free(&svg);
+}
+END_TEST
+
+/* --- the picture of --alpha-report ------------------------------------------------------------------------------ */
+
+START_TEST(a_forecast_is_the_expected_tokens_over_the_cost_of_a_round_of_which_only_drafts_grow)
+{
+    const struct round_means m = {.draft_ms = 4, .verify_ms = 10, .sampling_ms = 0};
+    struct forecast f = forecast_make(0.5, 2, &m);
+    ck_assert_double_eq_tol(f.speed_up[0], 1, 1e-12);
+    ck_assert_double_eq_tol(f.speed_up[1], 1.5 * 10 / 12, 1e-12);
+    ck_assert_double_eq_tol(f.speed_up[2], 1.75 * 10 / 14, 1e-12);
+    ck_assert_int_eq(f.best, 1);
+    const struct round_means sampled = {.draft_ms = 1, .verify_ms = 8, .sampling_ms = 6}; /* 2 for each of 3 tokens */
+    f = forecast_make(0.5, 2, &sampled);
+    ck_assert_double_eq_tol(f.speed_up[1], 1.5 * 10 / 12.5, 1e-12);
+    ck_assert_int_eq(forecast_make(0.01, 2, &m).best, 0);
+    ck_assert(isnan(forecast_make(NAN, 2, &m).speed_up[0])); /* nothing was drafted */
+    ck_assert(isnan(forecast_make(NAN, 0, &m).speed_up[0]));
+}
+END_TEST
+
+/* Loop index: K; 0 drafts nothing. */
+START_TEST(a_report_to_a_file_of_svg_is_a_picture)
+{
+    char option[300];
+    const char *k = _i ? "2" : "0";
+    struct buf svg = {0};
+    struct program p;
+    snprintf(option, sizeof option, "--alpha-report=%s", temp_path("report.SVG"));
+    program_run(&p, "{\"prompt\": \"A\"}\n", ARGUMENTS("batch", "-n", "12", "--k", k, "-q", option));
+    program_expect_status(&p, 0);
+    text_of_file(temp_path("report.SVG"), &svg);
+    expect_xml(buf_text(&svg));
+    ck_assert_int_eq(count(buf_text(&svg), "class=\"bar"), _i ? 3 + 2 : 0);
+    ck_assert_int_eq(count(buf_text(&svg), "<circle"), _i ? 9 + 1 : 0); /* of the forecast, and its best once more */
+    ck_assert_int_eq(count(buf_text(&svg), ">best: K = "), _i);
+    ck_assert_ptr_null(strstr(buf_text(&svg), "nan"));
+    buf_free(&svg);
+    program_free(&p);
 }
 END_TEST
 
@@ -417,6 +458,7 @@ Suite *check_tune(void) {
     tcase_add_test(pure, ticks_are_round_and_not_too_many);
     tcase_add_test(pure, a_chart_is_xml_with_a_mark_for_each_point_and_a_gap_where_there_is_none);
     tcase_add_test(pure, a_chart_without_a_point_has_its_axes_still);
+    tcase_add_test(pure, a_forecast_is_the_expected_tokens_over_the_cost_of_a_round_of_which_only_drafts_grow);
     suite_add_tcase(suite, pure);
     TCase *program = tcase_create("the program");
     tcase_set_timeout(program, 120);
@@ -427,6 +469,7 @@ Suite *check_tune(void) {
     tcase_add_test(program, built_in_prompts_and_a_draft_that_is_no_model_are_tuned_too);
     tcase_add_test(program, what_cannot_be_tuned_is_refused_in_a_sentence);
     tcase_add_test(program, the_picture_is_not_written_over_the_prompts);
+    tcase_add_loop_test(program, a_report_to_a_file_of_svg_is_a_picture, 0, 2);
     tcase_add_test(program, ctrl_c_ends_the_sweep_with_what_is_measured_so_far);
     suite_add_tcase(suite, program);
     return suite;
