@@ -1,17 +1,16 @@
-/* duet tune: the recommendation follows from the figures, every form of the output is whole, and the charts are. */
+/* duet tune: the recommendation follows from the figures, and every form of the output is whole. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
-#include "cli/plot.h"
-#include "cli/report.h"
 #include "cli/tune.h"
 #include "cli/wrap.h"
 #include "tests/support/faulty_host.h"
 #include "tests/support/program.h"
 #include "tests/support/support.h"
+#include "tests/support/xml.h"
 
 /* --- the choice ------------------------------------------------------------------------------------------------- */
 
@@ -124,133 +123,6 @@ START_TEST(what_is_run_again_is_plain_decoding_and_what_the_noise_may_hide)
 }
 END_TEST
 
-/* --- charts ----------------------------------------------------------------------------------------------------- */
-
-/* Every tag that opens closes in its turn; no other markup. Enough for what plot_svg writes. */
-static void expect_xml(const char *text) {
-    char open[16][32];
-    int depth = 0, tags = 0;
-    for (const char *at = strpbrk(text, "<&>"); at; at = strpbrk(at, "<&>"), tags++) {
-        if (*at == '&') {
-            ck_assert_msg(strncmp(at, "&lt;", 4) == 0 || strncmp(at, "&gt;", 4) == 0 || strncmp(at, "&amp;", 5) == 0,
-                          "a bare &: %.40s", at);
-            at++;
-            continue;
-        }
-        ck_assert_msg(*at == '<', "a bare >: %.40s", at);
-        const char *end = strchr(at, '>');
-        bool closes = at[1] == '/';
-        size_t n = strcspn(at + 1 + closes, " />");
-        ck_assert(end && n > 0 && n < sizeof open[0]);
-        if (closes) {
-            ck_assert_int_gt(depth--, 0);
-            ck_assert_msg(strlen(open[depth]) == n && memcmp(open[depth], at + 2, n) == 0, "%s closed by %.20s",
-                          open[depth], at);
-        } else if (end[-1] != '/') {
-            ck_assert_int_lt(depth, 16);
-            snprintf(open[depth++], sizeof open[0], "%.*s", (int)n, at + 1);
-        }
-        at = end + 1;
-    }
-    ck_assert_int_eq(depth, 0);
-    ck_assert_int_gt(tags, 10);
-}
-
-static int count(const char *text, const char *part) {
-    int n = 0;
-    while ((text = strstr(text, part))) n++, text++;
-    return n;
-}
-
-START_TEST(ticks_are_round_and_not_too_many)
-{
-    static const struct {
-        double range;
-        int most;
-        double tick;
-    } cases[] = {{8, 10, 1}, {1.58, 6, 0.5}, {0.78, 6, 0.2}, {63, 10, 10}, {1, 1, 1}, {1234, 6, 500}, {0.06, 6, 0.01}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        ck_assert_double_eq_tol(plot_tick(cases[i].range, cases[i].most), cases[i].tick, 1e-9 * cases[i].tick);
-}
-END_TEST
-
-START_TEST(a_chart_is_xml_with_a_mark_for_each_point_and_a_gap_where_there_is_none)
-{
-    const double x[] = {0, 1, 2, 3, 4}, y[] = {1, 1.5, NAN, 1.2, 1.1}, spread[] = {0, 0.1, NAN, NAN, 0};
-    const struct plot_series lines[] = {{"a < b & c", PLOT_LINE, 0, x, y, spread, 5},
-                                        {NULL, PLOT_DASHES, 1, x, y, NULL, 5}};
-    const struct plot_series bars[] = {{"one", PLOT_BARS, 2, x, y, NULL, 5}, {"two", PLOT_BARS, 3, x, y, NULL, 2}};
-    const struct plot_panel panels[] = {{"left", "x", "y", lines, 2, 1}, {"right", "x", "y", bars, 2, NAN}};
-    struct buf svg = {0};
-    plot_svg(&svg, "a <title>", panels, 2);
-    expect_xml(buf_text(&svg));
-    ck_assert_int_eq(count(buf_text(&svg), "<circle"), 4);
-    ck_assert_int_eq(count(buf_text(&svg), "class=\"whisker"), 1);
-    ck_assert_int_eq(count(buf_text(&svg), "class=\"bar"), 4 + 2 + 2); /* and two in the legend */
-    ck_assert_int_eq(count(buf_text(&svg), "class=\"level\""), 1);
-    ck_assert_int_eq(count(buf_text(&svg), ">a &lt; b &amp; c</text>"), 1);
-    ck_assert_int_eq(count(strstr(buf_text(&svg), "line c0"), " M"), 2 + 2); /* each line begins again behind the gap */
-    ck_assert_ptr_null(strstr(buf_text(&svg), "nan"));
-    ck_assert_ptr_nonnull(strstr(buf_text(&svg), "prefers-color-scheme:dark"));
-    buf_free(&svg);
-}
-END_TEST
-
-START_TEST(a_chart_without_a_point_has_its_axes_still)
-{
-    const double x[] = {1}, y[] = {NAN};
-    const struct plot_series series[] = {{"none", PLOT_BARS, 0, x, y, NULL, 1}, {"less", PLOT_LINE, 1, x, y, NULL, 0}};
-    const struct plot_panel panel = {"empty", "x", "y", series, 2, NAN};
-    struct buf svg = {0};
-    plot_svg(&svg, "nothing", &panel, 1);
-    expect_xml(buf_text(&svg));
-    ck_assert_int_ge(count(buf_text(&svg), "class=\"grid\""), 2);
-    ck_assert_ptr_null(strstr(buf_text(&svg), "nan"));
-    ck_assert_ptr_null(strstr(buf_text(&svg), "inf"));
-    buf_free(&svg);
-}
-END_TEST
-
-/* --- the picture of --alpha-report ------------------------------------------------------------------------------ */
-
-START_TEST(a_forecast_is_the_expected_tokens_over_the_cost_of_a_round_of_which_only_drafts_grow)
-{
-    const struct round_means m = {.draft_ms = 4, .verify_ms = 10, .sampling_ms = 0};
-    struct forecast f = forecast_make(0.5, 2, &m);
-    ck_assert_double_eq_tol(f.speed_up[0], 1, 1e-12);
-    ck_assert_double_eq_tol(f.speed_up[1], 1.5 * 10 / 12, 1e-12);
-    ck_assert_double_eq_tol(f.speed_up[2], 1.75 * 10 / 14, 1e-12);
-    ck_assert_int_eq(f.best, 1);
-    const struct round_means sampled = {.draft_ms = 1, .verify_ms = 8, .sampling_ms = 6}; /* 2 for each of 3 tokens */
-    f = forecast_make(0.5, 2, &sampled);
-    ck_assert_double_eq_tol(f.speed_up[1], 1.5 * 10 / 12.5, 1e-12);
-    ck_assert_int_eq(forecast_make(0.01, 2, &m).best, 0);
-    ck_assert(isnan(forecast_make(NAN, 2, &m).speed_up[0])); /* nothing was drafted */
-    ck_assert(isnan(forecast_make(NAN, 0, &m).speed_up[0]));
-}
-END_TEST
-
-/* Loop index: K; 0 drafts nothing. */
-START_TEST(a_report_to_a_file_of_svg_is_a_picture)
-{
-    char option[300];
-    const char *k = _i ? "2" : "0";
-    struct buf svg = {0};
-    struct program p;
-    snprintf(option, sizeof option, "--alpha-report=%s", temp_path("report.SVG"));
-    program_run(&p, "{\"prompt\": \"A\"}\n", ARGUMENTS("batch", "-n", "12", "--k", k, "-q", option));
-    program_expect_status(&p, 0);
-    text_of_file(temp_path("report.SVG"), &svg);
-    expect_xml(buf_text(&svg));
-    ck_assert_int_eq(count(buf_text(&svg), "class=\"bar"), _i ? 3 + 2 : 0);
-    ck_assert_int_eq(count(buf_text(&svg), "<circle"), _i ? 9 + 1 : 0); /* of the forecast, and its best once more */
-    ck_assert_int_eq(count(buf_text(&svg), ">best: K = "), _i);
-    ck_assert_ptr_null(strstr(buf_text(&svg), "nan"));
-    buf_free(&svg);
-    program_free(&p);
-}
-END_TEST
-
 /* --- the program ------------------------------------------------------------------------------------------------ */
 
 static const char prompts[] =
@@ -300,7 +172,7 @@ START_TEST(csv_has_a_heading_and_a_row_for_each_setting)
                              "mean_acceptance_length,runs\n0,,",
                              101),
                      0);
-    ck_assert_int_eq(count(buf_text(&p.out), ","), 5 * 8);
+    ck_assert_int_eq(count_parts(buf_text(&p.out), ","), 5 * 8);
     ck_assert_ptr_nonnull(strstr(buf_text(&p.out), "\n1,coupled,"));
     program_free(&p);
 }
@@ -334,7 +206,7 @@ START_TEST(json_has_the_documented_members_and_the_picture_is_xml)
     ck_assert_int_eq(cJSON_GetArraySize(json_get(last, "per_position_acceptance_rate")), 1);
     text_of_file(temp_path("tune.svg"), &svg);
     expect_xml(buf_text(&svg));
-    ck_assert_int_eq(count(buf_text(&svg), "<circle"), 2 * 3); /* K = 0 belongs to each of three rules */
+    ck_assert_int_eq(count_parts(buf_text(&svg), "<circle"), 2 * 3); /* K = 0 belongs to each of three rules */
     cJSON_Delete(object);
     buf_free(&svg);
     program_free(&p);
@@ -449,16 +321,12 @@ END_TEST
 Suite *check_tune(void);
 Suite *check_tune(void) {
     Suite *suite = suite_create("tune");
-    TCase *pure = tcase_create("figures and charts");
+    TCase *pure = tcase_create("figures");
     tcase_add_loop_test(pure, the_sentence_names_the_fastest_setting_where_it_gains_more_than_the_noise, 0, CHOICES);
     tcase_add_test(pure, at_temperature_0_the_sentence_names_no_rule);
     tcase_add_test(pure, a_prediction_is_the_expected_tokens_of_a_round_over_what_it_costs);
     tcase_add_test(pure, a_sweep_is_over_where_no_larger_k_can_win_and_not_before);
     tcase_add_test(pure, what_is_run_again_is_plain_decoding_and_what_the_noise_may_hide);
-    tcase_add_test(pure, ticks_are_round_and_not_too_many);
-    tcase_add_test(pure, a_chart_is_xml_with_a_mark_for_each_point_and_a_gap_where_there_is_none);
-    tcase_add_test(pure, a_chart_without_a_point_has_its_axes_still);
-    tcase_add_test(pure, a_forecast_is_the_expected_tokens_over_the_cost_of_a_round_of_which_only_drafts_grow);
     suite_add_tcase(suite, pure);
     TCase *program = tcase_create("the program");
     tcase_set_timeout(program, 120);
@@ -469,7 +337,6 @@ Suite *check_tune(void) {
     tcase_add_test(program, built_in_prompts_and_a_draft_that_is_no_model_are_tuned_too);
     tcase_add_test(program, what_cannot_be_tuned_is_refused_in_a_sentence);
     tcase_add_test(program, the_picture_is_not_written_over_the_prompts);
-    tcase_add_loop_test(program, a_report_to_a_file_of_svg_is_a_picture, 0, 2);
     tcase_add_test(program, ctrl_c_ends_the_sweep_with_what_is_measured_so_far);
     suite_add_tcase(suite, program);
     return suite;

@@ -1,0 +1,117 @@
+/* Charts: what plot_svg writes, and the picture of --alpha-report. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/plot.h"
+#include "cli/report.h"
+#include "tests/support/program.h"
+#include "tests/support/support.h"
+#include "tests/support/xml.h"
+
+/* --- charts ----------------------------------------------------------------------------------------------------- */
+
+START_TEST(ticks_are_round_and_not_too_many)
+{
+    static const struct {
+        double range;
+        int most;
+        double tick;
+    } cases[] = {{8, 10, 1}, {1.58, 6, 0.5}, {0.78, 6, 0.2}, {63, 10, 10}, {1, 1, 1}, {1234, 6, 500}, {0.06, 6, 0.01}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ck_assert_double_eq_tol(plot_tick(cases[i].range, cases[i].most), cases[i].tick, 1e-9 * cases[i].tick);
+}
+END_TEST
+
+START_TEST(a_chart_is_xml_with_a_mark_for_each_point_and_a_gap_where_there_is_none)
+{
+    const double x[] = {0, 1, 2, 3, 4}, y[] = {1, 1.5, NAN, 1.2, 1.1}, spread[] = {0, 0.1, NAN, NAN, 0};
+    const struct plot_series lines[] = {{"a < b & c", PLOT_LINE, 0, x, y, spread, 5},
+                                        {NULL, PLOT_DASHES, 1, x, y, NULL, 5}};
+    const struct plot_series bars[] = {{"one", PLOT_BARS, 2, x, y, NULL, 5}, {"two", PLOT_BARS, 3, x, y, NULL, 2}};
+    const struct plot_panel panels[] = {{"left", "x", "y", lines, 2, 1}, {"right", "x", "y", bars, 2, NAN}};
+    struct buf svg = {0};
+    plot_svg(&svg, "a <title>", panels, 2);
+    expect_xml(buf_text(&svg));
+    ck_assert_int_eq(count_parts(buf_text(&svg), "<circle"), 4);
+    ck_assert_int_eq(count_parts(buf_text(&svg), "class=\"whisker"), 1);
+    ck_assert_int_eq(count_parts(buf_text(&svg), "class=\"bar"), 4 + 2 + 2); /* and two in the legend */
+    ck_assert_int_eq(count_parts(buf_text(&svg), "class=\"level\""), 1);
+    ck_assert_int_eq(count_parts(buf_text(&svg), ">a &lt; b &amp; c</text>"), 1);
+    ck_assert_int_eq(count_parts(strstr(buf_text(&svg), "line c0"), " M"),
+                     2 + 2); /* each line begins again behind the gap */
+    ck_assert_ptr_null(strstr(buf_text(&svg), "nan"));
+    ck_assert_ptr_nonnull(strstr(buf_text(&svg), "prefers-color-scheme:dark"));
+    buf_free(&svg);
+}
+END_TEST
+
+START_TEST(a_chart_without_a_point_has_its_axes_still)
+{
+    const double x[] = {1}, y[] = {NAN};
+    const struct plot_series series[] = {{"none", PLOT_BARS, 0, x, y, NULL, 1}, {"less", PLOT_LINE, 1, x, y, NULL, 0}};
+    const struct plot_panel panel = {"empty", "x", "y", series, 2, NAN};
+    struct buf svg = {0};
+    plot_svg(&svg, "nothing", &panel, 1);
+    expect_xml(buf_text(&svg));
+    ck_assert_int_ge(count_parts(buf_text(&svg), "class=\"grid\""), 2);
+    ck_assert_ptr_null(strstr(buf_text(&svg), "nan"));
+    ck_assert_ptr_null(strstr(buf_text(&svg), "inf"));
+    buf_free(&svg);
+}
+END_TEST
+
+/* --- the picture of --alpha-report ------------------------------------------------------------------------------ */
+
+START_TEST(a_forecast_is_the_expected_tokens_over_the_cost_of_a_round_of_which_only_drafts_grow)
+{
+    const struct round_means m = {.draft_ms = 4, .verify_ms = 10, .sampling_ms = 0};
+    struct forecast f = forecast_make(0.5, 2, &m);
+    ck_assert_double_eq_tol(f.speed_up[0], 1, 1e-12);
+    ck_assert_double_eq_tol(f.speed_up[1], 1.5 * 10 / 12, 1e-12);
+    ck_assert_double_eq_tol(f.speed_up[2], 1.75 * 10 / 14, 1e-12);
+    ck_assert_int_eq(f.best, 1);
+    const struct round_means sampled = {.draft_ms = 1, .verify_ms = 8, .sampling_ms = 6}; /* 2 for each of 3 tokens */
+    f = forecast_make(0.5, 2, &sampled);
+    ck_assert_double_eq_tol(f.speed_up[1], 1.5 * 10 / 12.5, 1e-12);
+    ck_assert_int_eq(forecast_make(0.01, 2, &m).best, 0);
+    ck_assert(isnan(forecast_make(NAN, 2, &m).speed_up[0])); /* nothing was drafted */
+    ck_assert(isnan(forecast_make(NAN, 0, &m).speed_up[0]));
+}
+END_TEST
+
+/* Loop index: K; 0 drafts nothing. */
+START_TEST(a_report_to_a_file_of_svg_is_a_picture)
+{
+    char option[300];
+    const char *k = _i ? "2" : "0";
+    struct buf svg = {0};
+    struct program p;
+    snprintf(option, sizeof option, "--alpha-report=%s", temp_path("report.SVG"));
+    program_run(&p, "{\"prompt\": \"A\"}\n", ARGUMENTS("batch", "-n", "12", "--k", k, "-q", option));
+    program_expect_status(&p, 0);
+    text_of_file(temp_path("report.SVG"), &svg);
+    expect_xml(buf_text(&svg));
+    ck_assert_int_eq(count_parts(buf_text(&svg), "class=\"bar"), _i ? 3 + 2 : 0);
+    ck_assert_int_eq(count_parts(buf_text(&svg), "<circle"),
+                     _i ? 9 + 1 : 0); /* of the forecast, and its best once more */
+    ck_assert_int_eq(count_parts(buf_text(&svg), ">best: K = "), _i);
+    ck_assert_ptr_null(strstr(buf_text(&svg), "nan"));
+    buf_free(&svg);
+    program_free(&p);
+}
+END_TEST
+
+Suite *check_plot(void);
+Suite *check_plot(void) {
+    Suite *suite = suite_create("plot");
+    TCase *plot = tcase_create("plot");
+    tcase_set_timeout(plot, 60);
+    tcase_add_test(plot, ticks_are_round_and_not_too_many);
+    tcase_add_test(plot, a_chart_is_xml_with_a_mark_for_each_point_and_a_gap_where_there_is_none);
+    tcase_add_test(plot, a_chart_without_a_point_has_its_axes_still);
+    tcase_add_test(plot, a_forecast_is_the_expected_tokens_over_the_cost_of_a_round_of_which_only_drafts_grow);
+    tcase_add_loop_test(plot, a_report_to_a_file_of_svg_is_a_picture, 0, 2);
+    suite_add_tcase(suite, plot);
+    return suite;
+}
