@@ -6,7 +6,7 @@
 #include "engine/internal.h"
 
 /* Measuring ends after about so long, but not before the largest bucket was gone through once. */
-enum { MEASURE_US = 400000, MEASURE_HOST_US = 100000, TURNS = 4 };
+enum { MEASURE_US = 400000, MEASURE_HOST_US = 40000, TURNS = 4 };
 /* After so many rounds an acceptance counts 1/e for its row, and for all rows. */
 enum { ROW_ROUNDS = 32, ALL_ROUNDS = 256 };
 
