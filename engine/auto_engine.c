@@ -121,7 +121,7 @@ static bool is_catching_up(const struct engine *e) {
 
 /* A draft model lacks the tokens of the plain rounds, and reads some at a time. */
 static double catch_up_ms(const struct engine *e, int rows) {
-    const int chunk = prefill_chunk(e->device) / 4;
+    const int chunk = device_is_async(e->device) ? prefill_chunk(e->device) / 4 : 8;
     return rows * e->catch_up_ms * (1 + (double)e->auto_k.plain / chunk);
 }
 
