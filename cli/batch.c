@@ -204,6 +204,7 @@ static int start(struct batch *b) {
     b->style = (struct record_style){.has_text = b->context.tokenizer != NULL,
                                      .tokenizer = b->context.tokenizer,
                                      .details = b->o->details,
+                                     .k_auto = info.k_auto,
                                      .spec_bench = b->o->format == FORMAT_SPEC_BENCH,
                                      .model = b->o->target ? b->o->target : "embedded"};
     return results_begin(&b->results, b->o->resume);

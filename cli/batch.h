@@ -75,6 +75,7 @@ struct record_style {
     bool has_text; /* there is a tokenizer */
     bool details;  /* --details */
     bool spec_bench;
+    bool k_auto;                       /* --k auto, with which a seed need not repeat its text: said in the record */
     const char *model;                 /* its name; where the line has none */
     const struct tokenizer *tokenizer; /* for the words of single tokens (logprobs in OpenAI's form) */
 };

@@ -105,6 +105,7 @@ static void put_answers(struct buf *out, const struct request *r, const struct a
     buf_puts(out, ", ");
     put_answer(out, last, &sum, r->error ? "error" : record_finish_name(last->finish), r, style->has_text,
                completion_tokens);
+    if (style->k_auto) buf_puts(out, ", \"k\": \"auto\"");
     if (style->details) record_put_details(out, answers, count);
     if (r->turns) put_turns(out, r, answers, count, style);
 }

@@ -100,6 +100,8 @@ struct answer_figures {
 };
 void chat_print_figures(struct chat *, const struct answer_figures *);
 void chat_print_stats(const struct chat *);
+/* Does a seed repeat an answer, whatever K the rounds have? */
+bool chat_repeats(const struct chat *);
 /* The last answer again, with accepted draft tokens marked. */
 int chat_print_shown(struct chat *);
 

@@ -70,8 +70,11 @@ static int set_show(struct chat *c, const char *value) {
 
 static void show_k(const struct chat *c, struct buf *out) {
     struct engine_info info = engine_info(c->engine);
-    buf_printf(out, "%d", info.k);
-    if (info.k_max > 0) buf_printf(out, " (up to %d)", info.k_max);
+    if (info.k_auto)
+        buf_printf(out, "auto (0 to %d)", info.k_max);
+    else
+        buf_printf(out, "%d", info.k);
+    if (!info.k_auto && info.k_max > 0) buf_printf(out, " (up to %d)", info.k_max);
 }
 
 static void show_accept(const struct chat *c, struct buf *out) {
@@ -108,7 +111,8 @@ static void show_max_tokens(const struct chat *c, struct buf *out) {
 
 static void show_seed(const struct chat *c, struct buf *out) {
     if (c->has_seed)
-        buf_printf(out, "%llu", (unsigned long long)c->options.seed);
+        buf_printf(out, "%llu%s", (unsigned long long)c->options.seed,
+                   chat_repeats(c) ? "" : " (repeats an answer with a fixed /k, or under /accept coupled)");
     else
         buf_puts(out, "a random one for every answer");
 }
@@ -130,7 +134,7 @@ static const struct setting {
     int (*set)(struct chat *, const char *value);
     void (*show)(const struct chat *, struct buf *out);
 } settings[] = {
-    {{"/k", "[N]", NULL, "tokens that the draft proposes a round; 0: none", NULL}, NULL, set_k, show_k},
+    {{"/k", "[N|auto]", "auto", "tokens drafted a round; 0: none; auto: what is fastest", NULL}, NULL, set_k, show_k},
     {{"/accept", "[RULE]", "token|coupled|block", "how they are accepted: token, coupled or block", NULL},
      NULL,
      set_accept,

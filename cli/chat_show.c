@@ -28,7 +28,11 @@ void chat_banner(struct chat *c) {
     name_model(&line, "target", o->target ? o->target : "embedded", info.target_parameters);
     if (c->models.draft) name_model(&line, ", draft", o->draft ? o->draft : "embedded", info.draft_parameters);
     if (c->models.proposer) buf_printf(&line, ", draft %s", info.proposer);
-    buf_printf(&line, ", K %d, context %d, %s\n", info.k, info.context, info.device);
+    if (info.k_auto)
+        buf_puts(&line, ", K auto");
+    else
+        buf_printf(&line, ", K %d", info.k);
+    buf_printf(&line, ", context %d, %s\n", info.context, info.device);
     buf_puts(&line, "/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends the chat\n");
     fputs(styled(STYLE_BOLD), stdout);
     chat_print(c, STYLE_RESET, "duet", 4);
@@ -173,6 +177,11 @@ static void print_rate(const char *name, double value) {
         printf("  %-24s %.3f\n", name, value);
 }
 
+bool chat_repeats(const struct chat *c) {
+    const struct engine_info info = engine_info(c->engine);
+    return !info.k_auto || info.accept == ACCEPT_COUPLED || c->options.sampling.temperature == 0;
+}
+
 void chat_print_stats(const struct chat *c) {
     const struct acceptance *s = engine_stats(c->engine);
     struct engine_info info = engine_info(c->engine);
@@ -182,9 +191,13 @@ void chat_print_stats(const struct chat *c) {
     printf("  %-24s %d of %d tokens, %d left, %d turn%s\n", "context", used, info.context, info.context - used,
            conversation_turns(c->conversation), conversation_turns(c->conversation) == 1 ? "" : "s");
     if (c->answer_ids.len > 0)
-        printf("  %-24s %llu, of the last answer; /undo, /seed and the question repeat it\n", "seed",
-               (unsigned long long)c->answer_seed);
-    printf("  %-24s %d\n", "k", info.k);
+        printf("  %-24s %llu, of the last answer; %s\n", "seed", (unsigned long long)c->answer_seed,
+               chat_repeats(c) ? "/undo, /seed and the question repeat it"
+                               : "it repeats with a fixed K (/k), or under /accept coupled");
+    if (info.k_auto)
+        printf("  %-24s auto\n", "k");
+    else
+        printf("  %-24s %d\n", "k", info.k);
     printf("  %-24s %s\n", "accept", accept_rule_name(info.accept));
     printf("  %-24s %lld drafting, %lld plain\n", "rounds", (long long)s->rounds, (long long)s->plain_rounds);
     printf("  %-24s %lld\n", "emitted", (long long)s->emitted);

@@ -71,12 +71,23 @@ struct reader {
     struct options line;    /* as the command line left it */
 };
 
+/* A value that another command's option of this name takes, as `k = auto`: it is not for this command. */
+static bool is_for_another(struct reader *r, const struct option_row *row, const char *name, const char *value) {
+    for (int i = 0; i < option_count; i++) {
+        const struct option_row *other = &option_table[i];
+        if (other == row || strcmp(other->name, name) != 0 || !takes_form(other, value != NULL)) continue;
+        if (option_put(&r->scratch, other, name, value) == 0) return true;
+    }
+    return false;
+}
+
 static int apply(struct reader *r, char *name, const char *value) {
     const struct option_row *named, *row = find_row(r->o->command, name, value != NULL, &named);
     if (!named || is_of_one_call(name)) return err_set(ERR_USAGE, "'%s': no option that a file can set", name);
     if (!row && value) return err_set(ERR_USAGE, "%s: takes no value", name);
     if (!row) return err_set(ERR_USAGE, "%s: a value is missing (%s)", name, named->argument);
-    TRY(option_put(&r->scratch, row, name, value));
+    if (option_put(&r->scratch, row, name, value) != 0)
+        return is_for_another(r, row, name, value) ? 0 : option_put(&r->scratch, row, name, value);
     if (!is_of(row, r->o->command) || is_put_aside(&r->line, r->line.given, row)) return 0;
     return option_put(r->o, row, name, value);
 }

@@ -82,7 +82,7 @@ int models_embedded(struct models *out) {
 /* --- both models -------------------------------------------------------------------------------------------- */
 
 static bool needs_draft(const struct options *o) {
-    return o->k > 0 || o->k_max > 0 || o->command == COMMAND_BENCH;
+    return o->k != 0 || o->k_max > 0 || o->command == COMMAND_BENCH;
 }
 
 /* --shape TARGET[,DRAFT]. */
@@ -146,7 +146,7 @@ void models_free(struct models *m) {
 void engine_options_set(struct engine_options *out, const struct options *o, const struct models *m) {
     int k_max = o->k_max, least = o->command == COMMAND_CHAT ? 8 : o->command == COMMAND_BENCH ? 16 : 0;
     bool proposes = m->draft || m->proposer;
-    if (!option_given(o, "k-max")) k_max = o->k < least ? least : o->k;
+    if (!option_given(o, "k-max")) k_max = o->k < least ? least : o->k == K_AUTO ? 0 : o->k;
     *out = (struct engine_options){
         .target = m->target,
         .draft = m->draft,
@@ -154,7 +154,7 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
         .device = o->device,
         .threads = o->threads,
         .gpu = o->gpu,
-        .k = proposes ? o->k : 0,
+        .k = proposes ? o->k : 0, /* K_AUTO too */
         .k_max = proposes ? k_max : 0,
         .max_batch = o->batch,
         .context = o->context,

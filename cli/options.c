@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "draft/proposer.h"
+#include "engine/engine.h"
 
 /* --- values --------------------------------------------------------------------------------------------- */
 
@@ -32,8 +33,14 @@ static int parse_int(const struct option_row *row, const char *label, const char
     errno = 0;
     long long x = strtoll(value, &end, 10);
     if (end == value || *end || errno || !in_range(row->range, (double)x))
-        return refuse(row, label, value, "a whole number");
+        return refuse(row, label, value, row->choices ? "auto or a whole number" : "a whole number");
     *(int *)out = (int)x;
+    return 0;
+}
+
+static int parse_int_or_auto(const struct option_row *row, const char *label, const char *value, int *out) {
+    if (strcmp(value, row->choices) != 0) return parse_int(row, label, value, out);
+    *out = K_AUTO;
     return 0;
 }
 
@@ -108,6 +115,8 @@ static int set_value(const struct option_row *row, struct options *o, const char
         return 0;
     case OPTION_INT:
         return parse_int(row, label, value, out);
+    case OPTION_INT_OR_AUTO:
+        return parse_int_or_auto(row, label, value, out);
     case OPTION_NUMBER:
         return parse_number(row, label, value, out);
     case OPTION_SEED:
@@ -244,6 +253,8 @@ static int locate_command(int argc, char **argv) {
 
 static int check_combinations(const struct options *o) {
     if (o->draft && !o->target && !proposer_of_word(o->draft)) return err_set(ERR_USAGE, "--draft: needs --target");
+    if (option_given(o, "k-max") && o->k_max == 0 && o->k == K_AUTO)
+        return err_set(ERR_USAGE, "--k-max: 0 leaves --k auto no choice");
     if (option_given(o, "k-max") && o->k_max < o->k)
         return err_set(ERR_USAGE, "--k-max: %d is below --k %d", o->k_max, o->k);
     if (o->command == COMMAND_TUNE && o->target && !o->draft)
@@ -267,8 +278,10 @@ static int check_combinations(const struct options *o) {
 
 enum { TUNE_K_MAX = 8 };
 
+/* A seed that is given asks for a text that repeats. */
 static void set_command_defaults(struct options *o) {
     const bool measures = o->command == COMMAND_BENCH || o->command == COMMAND_TUNE;
+    if (o->command == COMMAND_CHAT && !option_given(o, "k") && !option_given(o, "seed")) o->k = K_AUTO;
     if (!o->max_tokens) o->max_tokens = o->command == COMMAND_BATCH ? 256 : measures ? 128 : 0;
     if (!o->batch) o->batch = measures || o->command == COMMAND_CHAT ? 1 : 8;
     if (o->command != COMMAND_TUNE) return;

@@ -53,7 +53,7 @@ struct options {
     int parse_special;          /* special tokens in messages are control tokens */
 
     /* speculation */
-    int k;      /* 0..63 */
+    int k;      /* 0..63, or K_AUTO in chat and batch */
     int k_max;  /* 0: not given; engine_options_set knows the default. In tune K is the same */
     int accept; /* enum accept_rule */
 
@@ -98,6 +98,7 @@ struct options {
 enum option_type {
     OPTION_FLAG,          /* int, 1 when given */
     OPTION_INT,           /* int */
+    OPTION_INT_OR_AUTO,   /* int; K_AUTO: the word in `choices` */
     OPTION_NUMBER,        /* float */
     OPTION_SEED,          /* uint64_t */
     OPTION_BYTES,         /* uint64_t, above 0: "24GiB" */

@@ -58,11 +58,16 @@ const struct option_row option_table[] = {
      "draft model that proposes tokens to the target; or ngram, which needs no second model: it proposes what followed "
      "earlier in the text (a directory of that name is ./ngram)",
      ON_PAIR, false},
-    {"k", 'k', "N", OPTION_INT, AT(k), "[0, 63]", NULL, "4", NULL,
-     "tokens that the draft proposes a round; 0 decodes plainly and needs no draft", ON_SET | ON_INSPECT, false},
+    {"k", 'k', "N|auto", OPTION_INT_OR_AUTO, AT(k), "[0, 63]", "auto", "4", "auto in chat without --seed, else 4",
+     "tokens that the draft proposes a round; 0 decodes plainly and needs no draft; auto: what is fastest, chosen "
+     "before "
+     "every round by measured times, so that a seed repeats its text at temperature 0 and under --accept coupled alone",
+     ON_CHAT | ON_BATCH, false},
+    {"k", 'k', "N", OPTION_INT, AT(k), "[0, 63]", NULL, NULL, "4",
+     "tokens that the draft proposes a round; 0 decodes plainly and needs no draft", ON_BENCH | ON_INSPECT, false},
     {"k-max", 0, "N", OPTION_INT, AT(k_max), "[0, 63]", NULL, NULL,
-     "the larger of K and 8 in chat, of K and 16 in bench, else K", "largest K that buffers and graphs are made for",
-     ON_SET | ON_INSPECT, false},
+     "the larger of K and 8 in chat, of K and 16 in bench, 8 with --k auto, else K",
+     "largest K that buffers and graphs are made for", ON_SET | ON_INSPECT, false},
     {"k-max", 0, "N", OPTION_INT, AT(k_max), "[1, 63]", NULL, NULL, "8", "largest K to try", ON_TUNE, false},
     {"accept", 0, "RULE", OPTION_CHOICE, AT(accept), NULL, "token|coupled|block", "token", NULL,
      "how drafted tokens are accepted, each way exact: token, one by one; coupled, so that the text depends on the "

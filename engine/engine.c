@@ -79,6 +79,7 @@ static int create_staging(struct engine *e) {
         e->rounds[r].row_slot = (int32_t *)take(&at, map_bytes);
         TRY(event_create(e->device, &e->rounds[r].done));
         if (e->timing > 0) TRY(marks_create(&e->rounds[r].marks, e->device, 2 * e->k_max + 3));
+        if (e->proposer) TRY(marks_create(&e->rounds[r].span, e->device, 2));
     }
     for (size_t s = 0; s < slots; s++) {
         e->staging[s].slot = (struct slot *)take(&at, sizeof(struct slot));
@@ -164,7 +165,9 @@ static int start(struct engine *e) {
     TRY(create_graphs(e));
     TRY(warm_up(e));
     pool_seal(e->pool);
-    return stream_sync(e->stream);
+    TRY(stream_sync(e->stream));
+    if (e->proposer) TRY(auto_k_create(&e->auto_k, e->max_batch, e->k_max));
+    return e->chooses_k ? auto_measure(e) : 0;
 }
 
 static int create_empty(struct engine **out, const struct engine_options *options) {
@@ -193,6 +196,7 @@ static void destroy_staging(struct engine *e) {
     for (size_t r = 0; r < sizeof e->rounds / sizeof *e->rounds; r++) {
         event_destroy(e->rounds[r].done);
         marks_destroy(&e->rounds[r].marks);
+        marks_destroy(&e->rounds[r].span);
     }
     for (int s = 0; e->staging && s <= e->max_batch; s++) event_destroy(e->staging[s].sent);
     if (e->pinned) device_free_pinned(e->device, e->pinned);
@@ -203,6 +207,7 @@ void engine_destroy(struct engine *e) {
     if (!e) return;
     while (e->open) engine_close(e, e->open);
     if (e->stream) stream_sync(e->stream);
+    auto_k_destroy(&e->auto_k);
     proposer_close(e->proposer);
     graph_set_destroy(e->target.graphs);
     destroy_staging(e);
@@ -269,6 +274,7 @@ struct engine_info engine_info(const struct engine *e) {
         .draft_parameters = engine_draft(e) ? model_parameters(engine_draft(e)) : 0,
         .k = e->k,
         .k_max = e->k_max,
+        .k_auto = e->chooses_k,
         .max_batch = e->max_batch,
         .accept = e->options.accept,
         .proposer = e->proposer ? e->proposer->ops->title : NULL,
@@ -290,9 +296,17 @@ const struct tokenizer *engine_tokenizer(const struct engine *e) {
 }
 
 int engine_set_k(struct engine *e, int k) {
+    if (k == K_AUTO && !e->proposer)
+        return err_set(ERR_USAGE, "k is auto, but no draft is loaded (start with --k or --k-max above 0)");
     if (k > 0 && !e->proposer)
         return err_set(ERR_USAGE, "k is %d, but no draft is loaded (start with --k or --k-max above 0)", k);
+    if (k == K_AUTO) {
+        TRY(auto_measure(e));
+        e->chooses_k = true;
+        return 0;
+    }
     if (k < 0 || k > e->k_max) return err_set(ERR_USAGE, "k is %d, it must lie in 0..%d (--k-max)", k, e->k_max);
+    e->chooses_k = false;
     e->k = k;
     return 0;
 }

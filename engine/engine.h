@@ -20,6 +20,10 @@
 struct engine;
 struct sequence;
 
+/* In place of K: the engine chooses it before every round, for the most tokens a second (engine/auto_k.h). The choice rests on
+ * measured times, so that only text that does not depend on K repeats: at temperature 0, and under ACCEPT_COUPLED. */
+enum { K_AUTO = -1 };
+
 /* AUTO: on CUDA, where it was measured to be faster; on the host padding costs more than it brings. */
 enum prefill_graphs { PREFILL_GRAPHS_AUTO, PREFILL_GRAPHS_OFF, PREFILL_GRAPHS_ON };
 
@@ -33,8 +37,8 @@ struct engine_options {
     int threads;        /* 0: all */
     int gpu;            /* which one, of a machine with several */
     uint64_t gpu_bytes; /* engine_plan: for a GPU with so much free memory, whether there is one or not; 0: `device` */
-    int k;              /* drafted tokens a round, 0..K_MAX */
-    int k_max;          /* buffers and graphs; 0: k */
+    int k;              /* drafted tokens a round, 0..K_MAX; or K_AUTO */
+    int k_max;          /* buffers and graphs; 0: k, or 8 with K_AUTO */
     int max_batch;      /* 0: 1 */
     int context;        /* 0: min(the pair's limits, 8192, what fits) */
     enum graph_mode graphs;
@@ -76,7 +80,8 @@ struct engine_info {
     bool context_capped;                         /* the default is less than the target has positions for */
     int vocab;                                   /* ids of a prompt lie in [0, vocab) */
     int64_t target_parameters, draft_parameters; /* 0: no draft */
-    int k, k_max, max_batch;
+    int k, k_max, max_batch;                     /* k: with K_AUTO that of the last choice */
+    bool k_auto;
     enum accept_rule accept;
     const char *proposer; /* "draft model", "n-gram"; NULL: none */
     uint64_t pool_bytes;
@@ -89,7 +94,7 @@ struct engine_info engine_info(const struct engine *);
 const struct model_config *engine_config(const struct engine *);
 const struct tokenizer *engine_tokenizer(const struct engine *); /* NULL: no tokenizer.json (ids in, ids out) */
 
-/* K of the rounds to come, 0..k_max. Sequences catch up by themselves. ERR_USAGE past k_max or without a draft. */
+/* K of the rounds to come, 0..k_max or K_AUTO, which may have to measure first. Sequences catch up by themselves. ERR_USAGE past k_max or without a draft. */
 int engine_set_k(struct engine *, int k);
 /* The rule of the rounds to come. ERR_USAGE while an answer is running. Statistics go on as one sum. */
 int engine_set_accept(struct engine *, enum accept_rule);

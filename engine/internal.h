@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "draft/proposer.h"
+#include "engine/auto_k.h"
 #include "engine/engine.h"
 #include "model/kv_pages.h"
 #include "sampler/penalty.h"
@@ -19,6 +20,8 @@ struct round {
     struct event *done;
     struct marks marks; /* no events without engine_options.timing */
     bool timed;
+    struct marks span; /* its start and end, for K_AUTO; no events without a proposer */
+    bool spanned;
     int rows; /* live rows when it was enqueued */
     int k;
 };
@@ -45,6 +48,7 @@ struct sequence {
     int pending_rounds; /* rounds in flight that this answer takes part in */
     struct generation generation;
     struct acceptance stats;
+    struct auto_k_estimate estimate; /* of its acceptance, for K_AUTO */
 };
 
 /* A slot's update on its way to the device; reused only after `sent`. */
@@ -92,6 +96,10 @@ struct engine {
     bool gives_logprobs;                      /* does a row of the next round ask for them? */
     int timing;                               /* every timing-th round is timed; 0: none */
     struct round_times times;
+    bool chooses_k;       /* K_AUTO: before each round */
+    struct auto_k auto_k; /* of an engine with a proposer */
+    double catch_up_ms;   /* what a draft model takes for a short chunk of its own */
+    bool has_measured;
 };
 
 /* Opens device, models, tokenizers. Leaves nothing behind on failure but what engine_destroy frees. */
@@ -107,6 +115,16 @@ bool round_wants(const struct sequence *);
 int round_enqueue(struct engine *);
 int round_collect(struct engine *);
 bool round_plain_in_flight(const struct engine *); /* is one with K = 0 among them? */
+/* Enqueues the work of a round, with a mark after each part of it; marks may be NULL. */
+int round_run(struct engine *, int rows, int k, struct marks *marks);
+
+/* auto_engine.c: measures rounds of the dummy sequence, some tenths of a second, once; waits. Chooses K of the next round. */
+int auto_measure(struct engine *);
+void auto_choose(struct engine *);
+/* A round was enqueued; it was read; one of its live records was. */
+void auto_enqueued(struct engine *, const struct round *);
+int auto_collected(struct engine *, const struct round *);
+void auto_learn(struct sequence *, const struct round *, const struct round_record *);
 
 /* scheduler.c: an answer is asked for; it is over, wherever it is. */
 void scheduler_enqueue(struct sequence *);

@@ -12,12 +12,14 @@ enum { CONTEXT_DEFAULT = 8192, BATCH_MAX = 256 };
 static int check_options(struct engine *e) {
     const struct engine_options *o = &e->options;
     bool proposes = o->draft || o->proposer;
-    e->k = proposes ? o->k : 0;
-    e->k_max = proposes ? (o->k_max > o->k ? o->k_max : o->k) : 0;
+    const int k_max = o->k == K_AUTO && o->k_max == 0 ? AUTO_K_MAX_DEFAULT : o->k_max;
+    e->chooses_k = o->k == K_AUTO && proposes;
+    e->k = proposes && o->k > 0 ? o->k : 0;
+    e->k_max = proposes ? (k_max > o->k ? k_max : o->k) : 0;
     e->max_batch = o->max_batch > 0 ? o->max_batch : 1;
     e->timing = o->timing;
     if (!o->target) return err_set(ERR_USAGE, "no target model");
-    if (o->k < 0 || e->k_max > K_MAX) return err_set(ERR_USAGE, "k must lie in 0..%d", K_MAX);
+    if (o->k < K_AUTO || e->k_max > K_MAX) return err_set(ERR_USAGE, "k must lie in 0..%d", K_MAX);
     if (e->max_batch > BATCH_MAX)
         return err_set(ERR_USAGE, "batch is %d, it must lie in 1..%d", e->max_batch, BATCH_MAX);
     if (e->timing < 0) return err_set(ERR_USAGE, "timing is %d, at least 0 is needed", e->timing);

@@ -130,6 +130,10 @@ int probe_set_timing(struct engine *e, int every) {
     return 0;
 }
 
+void probe_set_round_times(struct engine *e, const float *ms) {
+    auto_k_fix(&e->auto_k, ms);
+}
+
 void probe_set_row_invariant_prefill(struct engine *e, bool on) {
     e->prefill.row_invariant = on;
 }

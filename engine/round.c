@@ -42,7 +42,7 @@ static int pack_rows(struct engine *e, struct round *r) {
 }
 
 /* Marks, where the round is timed: the start, those of the proposer, after the target's replay, after acceptance. */
-static int run_round(struct engine *e, int rows, int k, struct marks *marks) {
+int round_run(struct engine *e, int rows, int k, struct marks *marks) {
     int batch = graph_set_bucket(e->target.graphs, rows);
     TRY(marks_add(marks, e->stream));
     TRY(proposer_propose(e->proposer, e->stream, batch, k, marks));
@@ -62,10 +62,15 @@ int round_enqueue(struct engine *e) {
     r->timed = e->timing > 0 && e->enqueued % (uint64_t)e->timing == 0;
     marks_restart(&r->marks);
     TRY(pack_rows(e, r));
-    TRY(run_round(e, r->rows, r->k, r->timed ? &r->marks : NULL));
+    r->spanned = e->chooses_k;
+    marks_restart(&r->span);
+    TRY(marks_add(r->spanned ? &r->span : NULL, e->stream));
+    TRY(round_run(e, r->rows, r->k, r->timed ? &r->marks : NULL));
+    TRY(marks_add(r->spanned ? &r->span : NULL, e->stream));
     TRY(stream_copy(e->stream, r->records, e->state.records, (size_t)r->rows * sizeof *r->records));
     TRY(event_record(r->done, e->stream));
     e->enqueued++;
+    auto_enqueued(e, r);
     e->host_us += clock_us() - start_us;
     struct stream_counts after = stream_counts(e->stream);
     e->graph_launches += after.graph_launches - before.graph_launches;
@@ -114,7 +119,7 @@ static void deliver(struct sequence *s, const struct round_record *r) {
     s->cached = (int)s->tokens.len - 1;
 }
 
-/* The part of a round that ends at mark i + 1, the border after run_round's i-th piece of work, of `pieces`: the proposer's, which
+/* The part of a round that ends at mark i + 1, the border after round_run's i-th piece of work, of `pieces`: the proposer's, which
  * takes turns with draws; the target's; acceptance. */
 static double *part_of(struct round_times *t, int i, int pieces) {
     if (i == pieces - 2) return &t->verify_ms;
@@ -139,6 +144,7 @@ int round_collect(struct engine *e) {
     TRY(event_wait(r->done));
     e->wait_us += clock_us() - start_us;
     TRY(read_marks(e, r));
+    TRY(auto_collected(e, r));
     e->collected++;
     for (int row = 0; row < r->rows; row++) {
         const struct round_record *record = &r->records[row];
@@ -146,6 +152,7 @@ int round_collect(struct engine *e) {
         if (!s || s->serial != record->serial) continue;
         s->pending_rounds--;
         if (s->phase == PHASE_IDLE || !record->live) continue;
+        auto_learn(s, r, record);
         deliver(s, record);
         proposer_collected(e->proposer, s->slot, (int)s->tokens.len, r->k);
     }

@@ -77,6 +77,13 @@ START_TEST(plain_decoding_has_null_rates_and_the_same_greedy_text)
     cJSON *speculative = json_line(&p.out, 0);
     ck_assert(same_ids(plain, speculative));
     ck_assert_str_eq(get_string(plain, "text"), get_string(speculative, "text"));
+    ck_assert(!cJSON_HasObjectItem(speculative, "k"));
+    cJSON_Delete(speculative);
+    run(line, ARGUMENTS("batch", "-n", "40", "--temperature", "0", "--k", "auto"));
+    expect_status(0);
+    speculative = json_line(&p.out, 0);
+    ck_assert(same_ids(plain, speculative));
+    ck_assert_str_eq(get_string(speculative, "k"), "auto");
     cJSON_Delete(plain);
     cJSON_Delete(speculative);
 }

@@ -133,7 +133,8 @@ static void find_number(const struct buf *out, const char *name, char number[32]
 START_TEST(the_seed_in_stats_repeats_the_answer)
 {
     char seed[32], script[256];
-    struct program first = CHAT("What is the sun?\n/regen\n/stats\n", "-n", "24", "--temperature", "1", "--stop", "\n");
+    struct program first =
+        CHAT("What is the sun?\n/regen\n/stats\n", "-n", "24", "--temperature", "1", "--stop", "\n", "--k", "4");
     must_succeed(&first);
     find_number(&first.out, "\n  seed ", seed);
     const char *answer = strchr(buf_text(&first.out), '\n') + 1;
@@ -142,7 +143,7 @@ START_TEST(the_seed_in_stats_repeats_the_answer)
     ck_assert_int_eq(again.out.len, length);
     ck_assert_int_eq(strncmp(buf_text(&again.out), answer, (size_t)length), 0);
     snprintf(script, sizeof script, "/seed 77\nWhat is the sun?\n/regen\n/undo\n/seed %s\nWhat is the sun?\n", seed);
-    struct program same = CHAT(script, "-n", "24", "--temperature", "1", "--stop", "\n");
+    struct program same = CHAT(script, "-n", "24", "--temperature", "1", "--stop", "\n", "--k", "4");
     ck_assert_str_eq(buf_text(&same.out) + same.out.len - length, buf_text(&again.out));
     program_free(&first);
     program_free(&again);
@@ -180,6 +181,20 @@ START_TEST(accept_changes_the_rule_of_the_answers_to_come)
     program_free(&two);
     program_free(&seven);
     program_free(&token);
+}
+END_TEST
+
+/* A seed that is given repeats its answer, so K is fixed then. */
+START_TEST(k_is_auto_unless_it_or_a_seed_is_given)
+{
+    struct program alone = CHAT("/set k\n/k 2\n/k auto\n/set\n", "--temperature", "1");
+    struct program seeded = CHAT("/set\n", "--seed", "4");
+    must_succeed(&alone);
+    must_succeed(&seeded);
+    ck_assert_msg(strstr(buf_text(&alone.out), "  k           auto (0 to 8)\n"), "%s", buf_text(&alone.out));
+    ck_assert_msg(strstr(buf_text(&seeded.out), "  k           4 (up to 8)\n"), "%s", buf_text(&seeded.out));
+    program_free(&alone);
+    program_free(&seeded);
 }
 END_TEST
 
@@ -462,6 +477,7 @@ Suite *check_chat(void) {
     tcase_add_test(pipes, the_seed_in_stats_repeats_the_answer);
     tcase_add_test(pipes, set_lists_settings_and_sets_them_as_their_own_commands_do);
     tcase_add_test(pipes, accept_changes_the_rule_of_the_answers_to_come);
+    tcase_add_test(pipes, k_is_auto_unless_it_or_a_seed_is_given);
     tcase_add_test(pipes, a_k_that_was_not_planned_for_is_refused_with_the_option_that_helps);
     tcase_add_test(pipes, show_marks_accepted_tokens_by_brackets_where_there_are_no_colours);
     tcase_add_test(pipes, lines_between_quotes_are_one_turn);

@@ -62,7 +62,7 @@ START_TEST(help_of_each_command_shows_its_options_with_defaults)
     run(NULL, ARGUMENTS("batch", "-h"));
     expect_out("--temperature X");
     expect_out("(default: 0.7)");
-    expect_out("[0, 63] (default: 4)");
+    expect_out("auto in chat without --seed, else 4)");
     expect_out("--alpha-report[=FILE.json]");
     run(NULL, ARGUMENTS("tokenize", "--help"));
     ck_assert_ptr_null(strstr(buf_text(&p.out), "--temperature"));
@@ -75,7 +75,7 @@ START_TEST(bad_command_lines_are_usage_errors_that_name_what_is_wrong)
         const char *arguments[5], *part;
     } cases[] = {
         {{"batch", "--temprature", "1"}, "--temprature: no such option; did you mean --temperature?"},
-        {{"batch", "--k", "64"}, "--k: '64' is not a whole number in [0, 63]"},
+        {{"batch", "--k", "64"}, "--k: '64' is not auto or a whole number in [0, 63]"},
         {{"batch", "-k", "1.5"}, "'1.5'"},
         {{"batch", "--temperature=-0.5"}, "--temperature: '-0.5' is not a number in [0, inf)"},
         {{"batch", "--temperature", "nan"}, "'nan'"},

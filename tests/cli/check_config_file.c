@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "engine/engine.h"
 #include "tests/support/program.h"
 #include "tests/support/support.h"
 
@@ -78,6 +79,10 @@ START_TEST(options_of_other_commands_are_skipped_and_of_two_of_a_name_the_form_d
 {
     ck_ok(parse("temperature = 0\nsystem = Be brief.\ncsv\ngraphs = debug\n", ARGUMENTS("tokenize", "DIR")));
     ck_assert(o.given == 0 && !o.system);
+    ck_ok(parse("k = auto\n", ARGUMENTS("batch")));
+    ck_assert_int_eq(o.k, K_AUTO);
+    ck_ok(parse("k = auto\n", ARGUMENTS("bench"))); /* which takes numbers alone */
+    ck_assert(o.k == 4 && o.given == 0);
     ck_ok(parse("graphs = debug\n", ARGUMENTS("batch")));
     ck_assert_int_eq(o.graphs, 2);
     ck_ok(parse("graphs = debug\n", ARGUMENTS("inspect")));
@@ -92,7 +97,7 @@ START_TEST(a_bad_line_is_one_sentence_with_the_file_and_the_line)
     static const struct {
         const char *lines, *sentence;
     } cases[] = {
-        {"k = 4\nk = 64\n", "a/config, line 2: k: '64' is not a whole number in [0, 63]"},
+        {"k = 4\nk = 64\n", "a/config, line 2: k: '64' is not auto or a whole number in [0, 63]"},
         {"temprature = 1", "a/config, line 1: 'temprature': no option that a file can set"},
         {"\n\nhelp\n", "a/config, line 3: 'help': no option that a file can set"},
         {"config = x", "a/config, line 1: 'config': no option that a file can set"},

@@ -1,0 +1,159 @@
+/* K_AUTO in the engine: what rounds take, at first on the dummy sequence, and the choice for the rows that run. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/internal.h"
+
+/* Measuring ends after about so long, but not before the largest bucket was gone through once. */
+enum { MEASURE_US = 400000, MEASURE_HOST_US = 40000, TURNS = 4 };
+/* After so many rounds an acceptance counts 1/e for its row, and for all rows. */
+enum { ROW_ROUNDS = 32, ALL_ROUNDS = 256 };
+
+/* --- times ------------------------------------------------------------------------------------------------ */
+
+static struct round *free_round(struct engine *e) {
+    return &e->rounds[e->enqueued % (ROUNDS_IN_FLIGHT_MAX + 1)];
+}
+
+static int time_once(struct engine *e, int bucket, int k, float *ms) {
+    struct marks *span = &free_round(e)->span;
+    marks_restart(span);
+    TRY(marks_add(span, e->stream));
+    TRY(round_run(e, bucket, k, NULL));
+    TRY(marks_add(span, e->stream));
+    TRY(stream_sync(e->stream));
+    return marks_ms(span, 0, ms);
+}
+
+/* ms [k_max + 1]: between two measured K along a line. */
+static void fill_between(float *ms, int low, int high) {
+    for (int k = low + 1; k < high; k++)
+        ms[k] = ms[low] + (ms[high] - ms[low]) * (float)(k - low) / (float)(high - low);
+}
+
+/* What is measured: 0, 1, 2, 4, ... and k_max. Only something else on the machine makes a smaller K take longer. */
+static void fill(float *ms, int k_max) {
+    for (int low = 0, high = 1; low < k_max; low = high, high *= 2) {
+        if (high > k_max) high = k_max;
+        fill_between(ms, low, high);
+    }
+    for (int k = k_max - 1; k >= 0; k--)
+        if (ms[k] > ms[k + 1]) ms[k] = ms[k + 1];
+}
+
+/* All K in turn, so that what disturbs one disturbs the others, and the least of each. The first turn is always whole. */
+static int measure_bucket(struct engine *e, int bucket, int64_t end_us) {
+    const int k_max = e->auto_k.k_max;
+    float *ms = e->auto_k.start_ms + (size_t)bucket * ((size_t)k_max + 1), once;
+    for (int turn = 0; turn < TURNS && (turn == 0 || clock_us() < end_us); turn++)
+        for (int k = 0, done = -1; done < k_max; done = k, k = k == 0 ? 1 : 2 * k) {
+            if (k > k_max) k = k_max;
+            TRY(time_once(e, bucket, k, &once));
+            if (turn == 0 || once < ms[k]) ms[k] = once;
+        }
+    fill(ms, k_max);
+    return 0;
+}
+
+/* What a draft model takes for a few tokens; one round of a single token is near it. */
+static int measure_catch_up(struct engine *e) {
+    struct marks *span = &free_round(e)->span;
+    float ms = 0;
+    if (!engine_draft(e)) return 0;
+    marks_restart(span);
+    TRY(marks_add(span, e->stream));
+    TRY(proposer_propose(e->proposer, e->stream, graph_set_bucket(e->target.graphs, 1), 1, NULL));
+    TRY(marks_add(span, e->stream));
+    TRY(stream_sync(e->stream));
+    TRY(marks_ms(span, 0, &ms));
+    e->catch_up_ms = (double)ms;
+    return 0;
+}
+
+/* All rows serve the dummy sequence. The next round brings a row map of its own. */
+static int rows_to_dummy(struct engine *e) {
+    int32_t *rows = free_round(e)->row_slot;
+    memset(rows, 0, (size_t)e->max_batch * sizeof *rows);
+    return stream_copy(e->stream, e->state.row_slot, rows, (size_t)e->max_batch * sizeof *rows);
+}
+
+/* From the largest bucket down, each with half of the time that is left. Those for which there is none, and those in between, are
+ * taken to be as the one above. */
+static int measure(struct engine *e) {
+    const size_t row = (size_t)e->k_max + 1;
+    float *ms = e->auto_k.start_ms;
+    int64_t left_us = device_is_async(e->device) ? MEASURE_US : MEASURE_HOST_US;
+    TRY(rows_to_dummy(e));
+    for (int b = e->max_batch, rows = b; b >= 0; b--) {
+        const bool is_bucket = b > 0 && graph_set_bucket(e->target.graphs, b) == b && (b == rows || 2 * b <= rows);
+        const int64_t start_us = clock_us();
+        if (is_bucket && (b == e->max_batch || left_us > 0)) {
+            TRY(measure_bucket(e, b, start_us + left_us / 2));
+            left_us -= clock_us() - start_us;
+            rows = b;
+        } else {
+            memcpy(ms + (size_t)b * row, ms + (size_t)(b + 1) * row, row * sizeof *ms);
+        }
+    }
+    return measure_catch_up(e);
+}
+
+int auto_measure(struct engine *e) {
+    if (e->has_measured || e->auto_k.is_fixed) return 0;
+    e->has_measured = true;
+    e->state.penalises = e->gives_logprobs = false;
+    return measure(e);
+}
+
+/* --- the choice ------------------------------------------------------------------------------------------- */
+
+/* A row of the next round, now or once its proposer has caught up. */
+static bool runs(const struct sequence *s) {
+    return round_wants(s) || (s && s->phase == PHASE_INGESTING && s->has_begun);
+}
+
+static bool is_catching_up(const struct engine *e) {
+    for (int slot = 1; slot <= e->max_batch; slot++)
+        if (e->slots[slot] && e->slots[slot]->phase == PHASE_INGESTING && e->slots[slot]->has_begun) return true;
+    return false;
+}
+
+/* A draft model lacks the tokens of the plain rounds, and reads some at a time. */
+static double catch_up_ms(const struct engine *e, int rows) {
+    const int chunk = device_is_async(e->device) ? prefill_chunk(e->device) / 4 : 8;
+    return rows * e->catch_up_ms * (1 + (double)e->auto_k.plain / chunk);
+}
+
+void auto_choose(struct engine *e) {
+    double tokens[K_MAX + 1] = {0};
+    int rows = 0;
+    if (!e->chooses_k || is_catching_up(e)) return;
+    for (int slot = 1; slot <= e->max_batch; slot++) {
+        if (!runs(e->slots[slot])) continue;
+        auto_k_expect(&e->auto_k, &e->slots[slot]->estimate, tokens);
+        rows++;
+    }
+    if (rows == 0) return;
+    const int bucket = graph_set_bucket(e->target.graphs, rows);
+    e->k = auto_k_choose(&e->auto_k, bucket, tokens, catch_up_ms(e, rows));
+}
+
+void auto_enqueued(struct engine *e, const struct round *r) {
+    if (e->chooses_k) auto_k_ran(&e->auto_k, graph_set_bucket(e->target.graphs, r->rows), r->k);
+}
+
+int auto_collected(struct engine *e, const struct round *r) {
+    float ms;
+    if (!r->spanned) return 0;
+    TRY(marks_ms(&r->span, 0, &ms));
+    auto_k_time(&e->auto_k, graph_set_bucket(e->target.graphs, r->rows), r->k, (double)ms);
+    return 0;
+}
+
+void auto_learn(struct sequence *s, const struct round *r, const struct round_record *record) {
+    struct engine *e = s->engine;
+    if (!e->chooses_k) return;
+    auto_k_learn(&s->estimate, record, r->k, ROW_ROUNDS);
+    auto_k_learn(&e->auto_k.all, record, r->k, ALL_ROUNDS);
+}

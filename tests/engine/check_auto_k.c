@@ -1,0 +1,402 @@
+/* --k auto: the choice, worked by hand and over made-up rounds; and that texts do not notice it. Times are given, never measured,
+ * but where the claim holds for any. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/auto_k.h"
+#include "engine/probe.h"
+#include "tests/support/engine_support.h"
+#include "tests/support/support.h"
+
+/* --- the choice ------------------------------------------------------------------------------------------- */
+
+START_TEST(best_has_the_most_tokens_a_millisecond)
+{
+    const double tokens[] = {1, 1.8, 2.4, 2.8}, cheap[] = {1, 1.5, 1.9, 2.4}, dear[] = {1, 1.9, 2.5, 3};
+    ck_assert_int_eq(auto_k_best(tokens, cheap, 3, 0), 2); /* 1, 1.2, 1.26, 1.17 */
+    ck_assert_int_eq(auto_k_best(tokens, dear, 3, 3), 0);  /* 1, 0.95, 0.96, 0.93 */
+    const double close[] = {1, 1.5, 1.9, 2.22};
+    ck_assert_int_eq(auto_k_best(tokens, close, 3, 3), 3); /* 2 is better than 3, but by 0.2 % */
+    const double useless[] = {1, 1, 1, 1}, equal[] = {1, 1, 1, 1};
+    ck_assert_int_eq(auto_k_best(useless, equal, 3, 2), 0); /* plain decoding, where nothing is better */
+}
+END_TEST
+
+static struct round_record record(int k, int accepted, int evaluated) {
+    return (struct round_record){.live = 1, .status = SLOT_LIVE, .k = k, .accepted = accepted, .evaluated = evaluated};
+}
+
+START_TEST(acceptance_is_counted_by_position)
+{
+    struct auto_k_estimate e = {0};
+    const struct round_record rounds[] = {
+        record(3, 3, 3), /* all */
+        record(3, 1, 2), /* the second was rejected */
+        record(1, 1, 1), /* no second one was offered */
+        record(0, 0, 0), /* nor a first */
+        {.live = 1,
+         .status = SLOT_END,
+         .k = 3,
+         .accepted = 1,
+         .evaluated = 1}, /* an end says nothing of what is behind it */
+    };
+    for (int i = 0; i < 5; i++) auto_k_learn(&e, &rounds[i], 3, 1 << 30);
+    const float reached[] = {5, 4 - 1, 1, 0}, kept[] = {4, 1, 1, 0};
+    for (int j = 0; j < 4; j++) {
+        ck_assert_msg(e.reached[j] == reached[j] && e.kept[j] == kept[j], "position %d: %g of %g", j, (double)e.kept[j],
+                      (double)e.reached[j]);
+    }
+}
+END_TEST
+
+/* What was drafted behind a rejection comes from random numbers that the next round uses again. */
+START_TEST(nothing_but_accepted_tokens_is_looked_at)
+{
+    struct auto_k_estimate one = {0}, other = {0};
+    struct round_record r = record(4, 1, 2);
+    auto_k_learn(&one, &r, 4, 32);
+    r.overlap_sum = 1.5f, r.coupled_sum = 1, r.expected_token = 3, r.expected_block = 3.5f;
+    memset(r.tokens, 7, sizeof r.tokens);
+    auto_k_learn(&other, &r, 4, 32);
+    ck_assert_int_eq(memcmp(&one, &other, sizeof one), 0);
+}
+END_TEST
+
+START_TEST(times_follow_the_rounds_and_no_outlier)
+{
+    struct auto_k a;
+    ck_ok(auto_k_create(&a, 1, 4));
+    for (int i = 0; i < 400; i++) {
+        const int k = i % 5;
+        auto_k_time(&a, 1, k, 2 + 0.5 * k);
+        if (i == 300) auto_k_time(&a, 1, k, 1000);
+    }
+    for (int k = 0; k <= 4; k++) ck_assert_double_eq_tol(auto_k_ms(&a, 1, k), 2 + 0.5 * k, 0.1);
+    auto_k_destroy(&a);
+}
+END_TEST
+
+/* --- made-up rounds --------------------------------------------------------------------------------------- */
+
+/* One row; a drafted token is kept with probability alpha, by numbers that are always the same. */
+struct game {
+    struct auto_k a;
+    struct auto_k_estimate row;
+    uint32_t state;
+    double ms, tokens;
+    int rounds[K_MAX + 1]; /* by K */
+};
+
+static void game_open(struct game *g, int k_max, float ms_a_token) {
+    float ms[K_MAX + 1];
+    *g = (struct game){.state = 1};
+    ck_ok(auto_k_create(&g->a, 1, k_max));
+    for (int k = 0; k <= k_max; k++) ms[k] = 1 + ms_a_token * (float)k;
+    auto_k_fix(&g->a, ms);
+}
+
+static bool is_kept(struct game *g, double alpha) {
+    g->state = g->state * 1664525u + 1013904223u;
+    return (g->state >> 8) * 0x1p-24 < alpha;
+}
+
+static int play_round(struct game *g, double alpha) {
+    double tokens[K_MAX + 1] = {0};
+    auto_k_expect(&g->a, &g->row, tokens);
+    const int k = auto_k_choose(&g->a, 1, tokens, 0);
+    auto_k_ran(&g->a, 1, k);
+    int accepted = 0;
+    while (accepted < k && is_kept(g, alpha)) accepted++;
+    const struct round_record r = record(k, accepted, accepted + (accepted < k));
+    auto_k_learn(&g->row, &r, k, 32);
+    auto_k_learn(&g->a.all, &r, k, 256);
+    g->ms += auto_k_ms(&g->a, 1, k);
+    g->tokens += 1 + accepted;
+    g->rounds[k]++;
+    return k;
+}
+
+static void play(struct game *g, double alpha, int rounds) {
+    memset(g->rounds, 0, sizeof g->rounds);
+    g->ms = g->tokens = 0;
+    for (int i = 0; i < rounds; i++) play_round(g, alpha);
+}
+
+static double best_rate(double alpha, int k_max, double ms_a_token) {
+    double best = 0;
+    for (int k = 0; k <= k_max; k++) best = fmax(best, acceptance_predicted_length(alpha, k) / (1 + ms_a_token * k));
+    return best;
+}
+
+START_TEST(a_draft_that_is_never_right_costs_at_most_1_percent)
+{
+    struct game g;
+    game_open(&g, 8, 0.2f);
+    play(&g, 0, 50); /* learns it */
+    ck_assert_int_eq(g.a.k, 0);
+    play(&g, 0, 5000);
+    ck_assert_int_gt(g.rounds[AUTO_PROBE_K], 0); /* trials go on */
+    ck_assert_int_eq(g.rounds[0] + g.rounds[AUTO_PROBE_K], 5000);
+    ck_assert_double_le(g.ms, 1.01 * 5000);
+    auto_k_destroy(&g.a);
+}
+END_TEST
+
+START_TEST(intervals_grow_while_trials_fail)
+{
+    struct game g;
+    int trials[2] = {0};
+    game_open(&g, 8, 0.03f); /* so that it is not the 1 % alone that bounds them */
+    play(&g, 0, 200);
+    for (int half = 0; half < 2; half++)
+        for (int i = 0; i < 1000; i++) trials[half] += play_round(&g, 0) > 0;
+    ck_assert_msg(trials[0] > trials[1] && trials[1] > 0, "%d rounds, then %d", trials[0], trials[1]);
+    auto_k_destroy(&g.a);
+}
+END_TEST
+
+START_TEST(a_draft_that_is_always_right_gets_k_max)
+{
+    struct game g;
+    game_open(&g, 8, 0.1f);
+    play(&g, 1, 100);
+    ck_assert_int_eq(g.a.k, 8);
+    auto_k_destroy(&g.a);
+}
+END_TEST
+
+START_TEST(a_draft_that_is_too_dear_is_not_used)
+{
+    struct game g;
+    game_open(&g, 8, 1.2f);
+    play(&g, 0.95, 300);
+    play(&g, 0.95, 1000);
+    ck_assert_int_eq(g.a.k, 0);
+    ck_assert_int_ge(g.rounds[0], 980);
+    auto_k_destroy(&g.a);
+}
+END_TEST
+
+/* Loop index: alpha in tenths. */
+START_TEST(the_rate_is_near_that_of_the_best_fixed_k)
+{
+    const double alpha = _i / 10.0, cost = 0.15;
+    struct game g;
+    game_open(&g, 8, (float)cost);
+    play(&g, alpha, 100);
+    play(&g, alpha, 10000);
+    double share = g.tokens / g.ms / best_rate(alpha, 8, cost);
+    ck_assert_msg(share > 0.96, "alpha %g: %.3f of the best rate", alpha, share);
+    auto_k_destroy(&g.a);
+}
+END_TEST
+
+START_TEST(it_comes_back_when_drafts_are_right_again)
+{
+    struct game g;
+    game_open(&g, 8, 0.15f);
+    play(&g, 0, 400);
+    ck_assert_int_eq(g.a.k, 0);
+    play(&g, 0.9, 400);
+    ck_assert_int_gt(g.a.k, 2);
+    play(&g, 0.9, 400);
+    ck_assert_double_ge(g.tokens / g.ms, 0.95 * best_rate(0.9, 8, 0.15));
+    play(&g, 0, 400); /* and goes again */
+    ck_assert_int_eq(g.a.k, 0);
+    auto_k_destroy(&g.a);
+}
+END_TEST
+
+START_TEST(a_catch_up_that_costs_more_than_trials_may_is_put_off)
+{
+    struct game g;
+    double tokens[9] = {0};
+    game_open(&g, 8, 0.2f);
+    play(&g, 0, 50);
+    auto_k_expect(&g.a, &g.row, tokens);
+    for (int i = 0; i < 1000; i++) {
+        ck_assert_int_eq(auto_k_choose(&g.a, 1, tokens, 20), 0);
+        auto_k_ran(&g.a, 1, 0);
+    }
+    for (int i = 0; i < 3000 && auto_k_choose(&g.a, 1, tokens, 20) == 0; i++) auto_k_ran(&g.a, 1, 0);
+    ck_assert_int_eq(auto_k_choose(&g.a, 1, tokens, 20), AUTO_PROBE_K); /* after some 2,100 */
+    auto_k_destroy(&g.a);
+}
+END_TEST
+
+/* --- texts ------------------------------------------------------------------------------------------------ */
+
+enum { COUNT = 10, K = 5 };
+
+static void ask(const struct engine *e, struct request *requests, float temperature) {
+    for (int i = 0; i < COUNT; i++) {
+        requests[i] = text_request(e, story_starts[i], (test_is_small() ? 16 : 40) + 2 * i);
+        requests[i].generation.sampling.temperature = temperature;
+        requests[i].generation.seed = 100 + (uint64_t)i;
+    }
+}
+
+static void listen(void *user, struct token_block *block) {
+    struct answer *a = user;
+    ids_append(&a->ids, block->tokens, (size_t)block->count);
+    a->finish = block->finish;
+}
+
+/* A round of `cheap` tokens takes nearly no time, so that it is chosen. */
+static void make_cheap(struct engine *e, int cheap) {
+    float ms[K + 1];
+    for (int k = 0; k <= K; k++) ms[k] = k == cheap ? 0.01f : 1;
+    probe_set_round_times(e, ms);
+}
+
+/* All at once; before each step another K becomes the best. Returns how often K changed. */
+static int run_while_k_changes(struct engine *e, const struct request *requests, struct answer *answers) {
+    struct sequence *open[COUNT];
+    int running = 1, changes = 0;
+    memset(answers, 0, COUNT * sizeof *answers);
+    for (int i = 0; i < COUNT; i++) {
+        struct generation g = requests[i].generation;
+        g.on_tokens = listen, g.user = &answers[i];
+        ck_ok(engine_open(e, 256, &open[i]));
+        ck_ok(engine_generate(e, open[i], requests[i].prompt.data, (int)requests[i].prompt.len, &g));
+    }
+    for (int step = 0, closed = 0; running > 0; step++) {
+        const int k = engine_info(e).k;
+        make_cheap(e, step * 2 % (K + 1) + step / 3 % 2);
+        ck_ok(engine_step(e, &running));
+        changes += engine_info(e).k != k;
+        for (; closed < COUNT && !engine_is_running(open[closed]); closed++) {
+            engine_close(e, open[closed]); /* its slot is for the next in line */
+        }
+    }
+    return changes;
+}
+
+static struct engine_options auto_options(const struct pair *pair, int batch) {
+    struct engine_options o = pair_options(pair, K, batch);
+    o.k = K_AUTO, o.k_max = K;
+    return o;
+}
+
+static void must_equal_all(const struct answer *got, const struct answer *expected, const char *what) {
+    for (int i = 0; i < COUNT; i++) {
+        char name[160];
+        snprintf(name, sizeof name, "%s, prompt %d", what, i);
+        must_equal(&got[i], &expected[i], name);
+    }
+}
+
+static void compare(const struct engine_options *options, float temperature, const struct answer *expected,
+                    const char *what) {
+    struct engine *e = must_open(options);
+    struct request requests[COUNT];
+    struct answer got[COUNT];
+    ask(e, requests, temperature);
+    run_requests(e, requests, COUNT, got); /* by the times of this machine */
+    must_equal_all(got, expected, what);
+    free_answers(got, COUNT);
+    ck_assert_msg(run_while_k_changes(e, requests, got) > 8, "%s: K hardly changed", what);
+    must_equal_all(got, expected, what);
+    ck_assert_msg(engine_stats(e)->rounds > 0 && engine_stats(e)->plain_rounds > 0, "%s: no rounds of both kinds",
+                  what);
+    free_answers(got, COUNT);
+    free_requests(requests, COUNT);
+    engine_destroy(e);
+}
+
+static void expect_plain(const struct pair *pair, float temperature, struct answer *expected) {
+    struct engine_options plain = pair_options(pair, 0, 4);
+    struct engine *e = must_open(&plain);
+    struct request requests[COUNT];
+    ask(e, requests, temperature);
+    run_requests(e, requests, COUNT, expected);
+    free_requests(requests, COUNT);
+    engine_destroy(e);
+}
+
+/* Loop index: the pair, twice: with its draft model, with n-gram lookup. */
+START_TEST(greedy_text_is_that_of_plain_decoding)
+{
+    struct pair pairs[PAIRS_MAX];
+    if (_i / 2 >= test_pairs(pairs)) {
+        skip("no test data beside the checkout");
+        return;
+    }
+    struct answer expected[COUNT];
+    const struct pair pair = _i % 2 ? ngram_pair(&pairs[_i / 2]) : pairs[_i / 2];
+    expect_plain(&pair, 0, expected);
+    for (int batch = 1; batch <= 8; batch += test_is_small() ? 3 : 1) {
+        struct engine_options o = auto_options(&pair, batch);
+        char what[128];
+        o.pipeline = 1 + batch % 2;
+        o.accept = (enum accept_rule)(batch % 3);
+        o.buckets = batch == 5 ? BUCKETS_EXACT : BUCKETS_POW2;
+        snprintf(what, sizeof what, "%s, batch %d", pairs[_i / 2].name, batch);
+        compare(&o, 0, expected, what);
+    }
+    free_answers(expected, COUNT);
+}
+END_TEST
+
+/* Loop index: the draft model, n-gram lookup. */
+START_TEST(sampled_text_under_coupled_is_that_of_plain_decoding)
+{
+    struct answer expected[COUNT];
+    const struct pair quick = quick_pair(), pair = _i ? ngram_pair(&quick) : quick;
+    expect_plain(&pair, 0.9f, expected);
+    for (int pipeline = 1; pipeline <= 2; pipeline++) {
+        struct engine_options o = auto_options(&pair, 3);
+        o.pipeline = pipeline, o.accept = ACCEPT_COUPLED;
+        compare(&o, 0.9f, expected, "coupled");
+    }
+    free_answers(expected, COUNT);
+}
+END_TEST
+
+START_TEST(auto_is_a_k_that_can_be_set)
+{
+    const struct pair pair = quick_pair();
+    struct engine_options o = pair_options(&pair, 3, 2);
+    struct engine *e = must_open(&o);
+    ck_assert(!engine_info(e).k_auto);
+    ck_ok(engine_set_k(e, K_AUTO));
+    ck_assert(engine_info(e).k_auto);
+    ck_assert_int_eq(engine_set_k(e, 4), ERR_USAGE);
+    ck_assert(engine_info(e).k_auto); /* nothing changes */
+    ck_ok(engine_set_k(e, 2));
+    ck_assert(!engine_info(e).k_auto && engine_info(e).k == 2);
+    engine_destroy(e);
+    o = auto_options(&pair, 1);
+    o.k_max = 0;
+    e = must_open(&o);
+    ck_assert_int_eq(engine_info(e).k_max, AUTO_K_MAX_DEFAULT);
+    engine_destroy(e);
+    o = pair_options(&pair, 0, 1);
+    e = must_open(&o);
+    ck_assert_int_eq(engine_set_k(e, K_AUTO), ERR_USAGE);
+    engine_destroy(e);
+}
+END_TEST
+
+DEVICE_SUITE(check_auto_k);
+Suite *check_auto_k(void) {
+    Suite *suite = suite_create("auto_k");
+    TCase *tc = tcase_create("auto_k");
+    tcase_add_test(tc, best_has_the_most_tokens_a_millisecond);
+    tcase_add_test(tc, acceptance_is_counted_by_position);
+    tcase_add_test(tc, nothing_but_accepted_tokens_is_looked_at);
+    tcase_add_test(tc, times_follow_the_rounds_and_no_outlier);
+    tcase_add_test(tc, a_draft_that_is_never_right_costs_at_most_1_percent);
+    tcase_add_test(tc, intervals_grow_while_trials_fail);
+    tcase_add_test(tc, a_draft_that_is_always_right_gets_k_max);
+    tcase_add_test(tc, a_draft_that_is_too_dear_is_not_used);
+    tcase_add_loop_test(tc, the_rate_is_near_that_of_the_best_fixed_k, 0, 10);
+    tcase_add_test(tc, it_comes_back_when_drafts_are_right_again);
+    tcase_add_test(tc, a_catch_up_that_costs_more_than_trials_may_is_put_off);
+    tcase_add_loop_test(tc, greedy_text_is_that_of_plain_decoding, 0, 2 * PAIRS_MAX);
+    tcase_add_loop_test(tc, sampled_text_under_coupled_is_that_of_plain_decoding, 0, 2);
+    tcase_add_test(tc, auto_is_a_k_that_can_be_set);
+    suite_add_tcase(suite, tc);
+    return suite;
+}
