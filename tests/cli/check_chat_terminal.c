@@ -14,7 +14,7 @@
 START_TEST(the_banner_is_broken_between_words)
 {
     struct terminal t = WIDE_TERMINAL(60, GREEDY);
-    terminal_expect(&t, "draft embedded (0.9M),\r\nK 4, context 1024");
+    terminal_expect(&t, "draft embedded (0.9M),\r\nK auto, context 1024");
     terminal_expect_prompt(&t);
     terminal_type(&t, "/exit\r");
     ck_assert_int_eq(terminal_wait_end(&t), 0);
@@ -47,7 +47,7 @@ START_TEST(a_terminal_gets_banner_answer_and_figures)
 {
     struct terminal t = TERMINAL(GREEDY);
     terminal_expect(&t, "duet");
-    terminal_expect(&t, "K 4, context 1024");
+    terminal_expect(&t, "K auto, context 1024");
     terminal_expect_prompt(&t);
     terminal_type(&t, "What is the sun?\r");
     terminal_expect(&t, " tokens, ");
@@ -231,7 +231,7 @@ START_TEST(ctrl_c_at_the_prompt_drops_the_line_and_twice_ends)
     terminal_expect(&t, "Ctrl-C again");
     terminal_expect_prompt(&t);
     terminal_type(&t, "/k\r");
-    terminal_expect(&t, "k 4");
+    terminal_expect(&t, "k auto");
     terminal_expect_prompt(&t);
     terminal_type(&t, "\003");
     terminal_expect(&t, "Ctrl-C again");
