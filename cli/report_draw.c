@@ -49,7 +49,8 @@ void report_draw(struct buf *out, const struct acceptance *a, int k, const struc
     const struct plot_panel panels[] = {
         {"rounds by accepted tokens", "accepted tokens", "share of rounds", &shares, 1, NAN},
         {"acceptance by position", "position among the drafted tokens", "share of rounds", &rates, 1, NAN},
-        {"forecast of the speed-up", "K", "times plain decoding", forecasts, 2, has_forecast ? 1 : NAN}};
+        {"speed-up, if every K took the target as long", "K", "times plain decoding", forecasts, 2,
+         has_forecast ? 1 : NAN}};
     snprintf(title, sizeof title,
              a->rounds > 0 ? "acceptance at K = %d: alpha %.4f, %.2f tokens a round" : "nothing was drafted", k,
              acceptance_alpha(a), acceptance_mean_length(a));
