@@ -85,8 +85,14 @@ START_TEST(sleeping_helpers_wake_for_the_next_loop)
 }
 END_TEST
 
+/* The address sanitizer's allocator is no part of this: a thread that has just begun may hold its lock while another forks, and
+ * the child waits for ever. */
 START_TEST(child_of_a_fork_runs_loops)
 {
+    if (SANITIZED && !SANITIZED_THREADS) {
+        skip("the sanitizer's allocator does not outlive a fork beside threads");
+        return;
+    }
     check_loop(4, MUCH);
     pid_t child = fork();
     ck_assert_int_ge(child, 0);
