@@ -94,7 +94,8 @@ struct engine_info engine_info(const struct engine *);
 const struct model_config *engine_config(const struct engine *);
 const struct tokenizer *engine_tokenizer(const struct engine *); /* NULL: no tokenizer.json (ids in, ids out) */
 
-/* K of the rounds to come, 0..k_max or K_AUTO, which may have to measure first. Sequences catch up by themselves. ERR_USAGE past k_max or without a draft. */
+/* K of the rounds to come, 0..k_max or K_AUTO, which may have to measure first. Sequences catch up by themselves. ERR_USAGE past
+ * k_max or without a draft. */
 int engine_set_k(struct engine *, int k);
 /* The rule of the rounds to come. ERR_USAGE while an answer is running. Statistics go on as one sum. */
 int engine_set_accept(struct engine *, enum accept_rule);

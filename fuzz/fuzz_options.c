@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "draft/proposer.h"
+#include "engine/engine.h"
 #include "fuzz/fuzz.h"
 
 enum { FUZZ_BYTES_MAX = 512, ARGUMENTS_MAX = 80 };
@@ -36,7 +37,9 @@ static void claim_points(const char *value, char **argv, int argc) {
 static void claim_ranges(const struct options *o) {
     claim(sampling_check(&o->sampling) == 0, "%s", err_message());
     claim(isfinite(o->sampling.temperature), "temperature %g", (double)o->sampling.temperature);
-    claim(o->k >= 0 && o->k <= K_MAX && o->k_max >= 0 && o->k_max <= K_MAX, "K %d, at most %d", o->k, o->k_max);
+    const bool may_be_auto = o->command == COMMAND_CHAT || o->command == COMMAND_BATCH;
+    claim(o->k >= 0 || (o->k == K_AUTO && may_be_auto), "K %d", o->k);
+    claim(o->k <= K_MAX && o->k_max >= 0 && o->k_max <= K_MAX, "K %d, at most %d", o->k, o->k_max);
     claim(o->max_tokens >= 0 && o->batch >= 0 && o->context >= 0 && o->threads >= 0 && o->threads <= 4096, "a count");
     claim(o->accept >= ACCEPT_TOKEN && o->accept <= ACCEPT_BLOCK, "rule %d", o->accept);
     claim(o->think == 0 || o->think == 1, "think %d", o->think);
@@ -48,7 +51,7 @@ static void claim_ranges(const struct options *o) {
 static void claim_strings(const struct options *o, char **argv, int argc) {
     const char *const values[] = {
         o->directory, o->target, o->draft,  o->chat_template,     o->device, o->prompt, o->completion, o->config,
-        o->system,    o->input,  o->output, o->alpha_report_file, o->shape};
+        o->system,    o->input,  o->output, o->alpha_report_file, o->shape,  o->plot};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) claim_points(values[i], argv, argc);
     for (int i = 0; i < o->stop_count; i++) claim_points(o->stop[i], argv, argc);
 }
