@@ -75,7 +75,7 @@ struct tune {
     struct request_context context;
     struct buf text;              /* the lines of the prompts */
     struct bench_prompts prompts; /* their ids */
-    uint64_t *greedy; /* [prompts.count] hash of the first answer at temperature 0; 0: none yet, or sampled */
+    uint64_t *greedy;             /* [prompts.count] hash of the answer at temperature 0; 0: none yet, or sampled */
     struct output plot;
     struct tune_results results;
     int64_t answered, to_answer; /* of the progress bar */

@@ -61,12 +61,14 @@ static int start_group(struct tune *t, struct lines *lines, struct group *g) {
     return g->count > 0 ? probe_ingest(t->engine) : 0;
 }
 
-/* At temperature 0 every setting gives the same answers: whoever sees another one should not trust its speed. Of several turns the first
- * is compared: with which others a later one is ingested is a matter of K, and of that the bits of a prompt may depend on a GPU. */
+/* At temperature 0 every setting gives the same answers: whoever sees another one should not trust its speed. */
 static int check_answer(struct tune *t, const struct tune_setting *s, const struct job *j, int which) {
-    const struct ids *ids = &j->answers[0].ids;
+    uint64_t hash = 1;
     if (j->request.sampling.temperature > 0) return 0;
-    uint64_t hash = line_hash((const char *)ids->data, ids->len * sizeof *ids->data);
+    for (int i = 0; i < j->count; i++) {
+        const struct ids *ids = &j->answers[i].ids;
+        hash = hash * 31 + line_hash((const char *)ids->data, ids->len * sizeof *ids->data);
+    }
     if (t->greedy[which] == 0) t->greedy[which] = hash;
     if (t->greedy[which] == hash) return 0;
     return err_set(ERR_INTERNAL, "line %d: the answer at --k %d --accept %s is not that of plain decoding",
