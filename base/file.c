@@ -17,6 +17,11 @@ bool file_exists(const char *path) {
     return lstat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
+bool file_is_directory(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 /* --- reading ------------------------------------------------------------------------------------------------ */
 
 static int check_regular(int fd, const char *path, struct stat *st) {

@@ -11,6 +11,8 @@
 /* Does anything have this name? A dangling link and a file that may not be read do: opening them says what is wrong. */
 bool file_exists(const char *path);
 
+bool file_is_directory(const char *path);
+
 /* Appends all of a regular file of at most `most` bytes. ERR_IO; ERR_LIMIT if it is larger. */
 int file_read(const char *path, size_t most, struct buf *out);
 

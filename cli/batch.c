@@ -135,7 +135,7 @@ static void say_done(const struct batch *b) {
     const struct results *r = &b->results;
     const struct acceptance *a = engine_stats(b->engine);
     struct buf line = {0};
-    buf_printf(&line, "%d records", r->written);
+    buf_printf(&line, "%d record%s", r->written, r->written == 1 ? "" : "s");
     if (r->kept > 0) buf_printf(&line, " (%d kept)", r->kept);
     buf_printf(&line, ", %d failed, %lld tokens in %.1f s, %.1f tok/s", b->failed, (long long)b->tokens, b->seconds,
                (double)b->tokens / b->seconds);

@@ -86,7 +86,8 @@ void record_write(struct buf *out, const struct request *, const struct answer *
 void record_put_seed(struct buf *out, uint64_t seed);
 void record_put_details(struct buf *out, const struct answer *answers, int count);
 void record_put_lengths(struct buf *out, const struct answer *answers, int count); /* [3, 1] */
-void record_put_logprobs(struct buf *out, const struct answer *);                  /* [-0.5, -2] */
+double record_logprob(const struct answer *, size_t token);
+void record_put_logprobs(struct buf *out, const struct answer *); /* [-0.5, -2] */
 /* "line 3: what is wrong" as a JSON string. */
 void record_put_sentence(struct buf *out, const struct request *);
 const char *record_finish_name(enum finish);

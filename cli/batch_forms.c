@@ -35,11 +35,9 @@ static void put_token(struct buf *out, const struct tokenizer *t, int32_t id) {
 static void put_chat_logprobs(struct buf *out, const struct answer *a, const struct tokenizer *t) {
     buf_puts(out, "{\"content\": [");
     for (size_t i = 0; i < a->ids.len; i++) {
-        float logprob;
-        memcpy(&logprob, a->logprobs.data + i * sizeof logprob, sizeof logprob);
         buf_puts(out, i ? ", {\"token\": " : "{\"token\": ");
         put_token(out, t, a->ids.data[i]);
-        buf_printf(out, ", \"logprob\": %.9g, \"bytes\": null, \"top_logprobs\": []}", (double)logprob);
+        buf_printf(out, ", \"logprob\": %.9g, \"bytes\": null, \"top_logprobs\": []}", record_logprob(a, i));
     }
     buf_puts(out, "]}");
 }

@@ -38,13 +38,15 @@ void record_put_details(struct buf *out, const struct answer *answers, int count
     record_put_lengths(out, answers, count);
 }
 
+double record_logprob(const struct answer *a, size_t token) {
+    float logprob;
+    memcpy(&logprob, a->logprobs.data + token * sizeof logprob, sizeof logprob);
+    return (double)logprob;
+}
+
 void record_put_logprobs(struct buf *out, const struct answer *a) {
     buf_putc(out, '[');
-    for (size_t i = 0; i < a->ids.len; i++) {
-        float logprob;
-        memcpy(&logprob, a->logprobs.data + i * sizeof logprob, sizeof logprob);
-        buf_printf(out, "%s%.9g", i ? ", " : "", (double)logprob);
-    }
+    for (size_t i = 0; i < a->ids.len; i++) buf_printf(out, "%s%.9g", i ? ", " : "", record_logprob(a, i));
     buf_putc(out, ']');
 }
 

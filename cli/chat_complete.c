@@ -3,8 +3,8 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "base/file.h"
 #include "cli/chat.h"
 
 /* --- the words ---------------------------------------------------------------------------------------------------- */
@@ -77,9 +77,8 @@ static void offer_values(struct list *l, const char *values) {
 
 static bool is_folder(const char *folder, const char *name) {
     struct buf path = {0};
-    struct stat st;
     buf_printf(&path, "%s/%s", folder, name);
-    bool result = stat(buf_text(&path), &st) == 0 && S_ISDIR(st.st_mode);
+    bool result = file_is_directory(buf_text(&path));
     buf_free(&path);
     return result;
 }

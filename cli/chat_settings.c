@@ -39,28 +39,17 @@ static int set_seed(struct chat *c, const char *value) {
     return 0;
 }
 
-/* Index of `value` among "a|b|c", or -1. */
-static int index_of(const char *values, const char *value) {
-    size_t n = strlen(value);
-    for (int i = 0;; i++) {
-        size_t length = strcspn(values, "|");
-        if (length == n && memcmp(values, value, n) == 0) return i;
-        if (!values[length]) return -1;
-        values += length + 1;
-    }
-}
-
 static const char footer_values[] = "off|short|full";
 
 static int set_footer(struct chat *c, const char *value) {
-    int index = index_of(footer_values, value);
+    int index = option_choice_index(footer_values, value);
     if (index < 0) return err_set(ERR_USAGE, "/footer: '%s' is not one of %s", value, footer_values);
     c->footer = (enum footer)index;
     return 0;
 }
 
 static int set_show(struct chat *c, const char *value) {
-    int index = index_of("off|on", value);
+    int index = option_choice_index("off|on", value);
     if (index < 0) return err_set(ERR_USAGE, "/show: '%s' is not on or off", value);
     c->show = index == 1;
     return 0;

@@ -44,7 +44,6 @@ void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool terminal_is_tty(int fd);    /* 0, 1, 2 */
 bool terminal_has_color(int fd); /* a terminal, NO_COLOR unset or empty, TERM not "dumb" */
 bool terminal_is_dumb(void);     /* escape sequences show as what they are */
-bool terminal_has_unicode(void); /* the locale's character set is UTF-8 */
 bool terminal_is_quiet(void);
 int terminal_columns(int fd); /* now; 0: no terminal, or unknown */
 /* What text and tables are laid out for: $COLUMNS, else the terminal's columns, else 80. */

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/err.h"
+#include "base/file.h"
 
 static const char prefix[] = "models--";
 enum { PREFIX_LENGTH = sizeof prefix - 1 };
@@ -48,11 +49,6 @@ bool hub_name_of(const char *folder, struct buf *out) {
 
 /* --- folders ---------------------------------------------------------------------------------------------------- */
 
-static bool is_directory(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 bool hub_is_folder(const char *path) {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
@@ -61,7 +57,7 @@ bool hub_is_folder(const char *path) {
     struct buf snapshots = {0};
     buf_printf(&snapshots, "%s/snapshots", path);
     bool is = n - begin > PREFIX_LENGTH && memcmp(path + begin, prefix, PREFIX_LENGTH) == 0 &&
-              is_directory(buf_text(&snapshots));
+              file_is_directory(buf_text(&snapshots));
     buf_free(&snapshots);
     return is;
 }
@@ -107,7 +103,7 @@ int hub_snapshot(const char *folder, struct buf *out) {
         return out->len > 0 ? 0 : err_set(ERR_IO, "%s: holds no snapshot", folder);
     }
     buf_printf(out, "%s/snapshots/%s", folder, hash);
-    return is_directory(buf_text(out)) ? 0 : err_set(ERR_IO, "%s: no such directory", buf_text(out));
+    return file_is_directory(buf_text(out)) ? 0 : err_set(ERR_IO, "%s: no such directory", buf_text(out));
 }
 
 int hub_find(const char *name, struct buf *out) {
@@ -115,7 +111,7 @@ int hub_find(const char *name, struct buf *out) {
     size_t org = strcspn(name, "/");
     hub_root(&folder);
     buf_printf(&folder, "/%s%.*s--%s", prefix, (int)org, name, name + org + 1);
-    int rc = is_directory(buf_text(&folder))
+    int rc = file_is_directory(buf_text(&folder))
                  ? hub_snapshot(buf_text(&folder), out)
                  : err_set(ERR_IO, "%s: no such directory, and not in the local Hugging Face cache (%s)", name,
                            buf_text(&folder));

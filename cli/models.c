@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/hub.h"
@@ -15,11 +15,6 @@
 #ifndef DUET_PREFIX
 #define DUET_PREFIX "/usr/local"
 #endif
-
-static bool is_directory(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
 
 static int open_found(int rc, const struct buf *path, struct checkpoint **out) {
     if (rc == 0) *out = checkpoint_open(buf_text(path));
@@ -43,9 +38,9 @@ int models_find(const char *name, struct checkpoint **out) {
     struct buf path = {0};
     int rc = 0;
     *out = NULL;
-    if (!is_directory(name) && (!hub_is_name(name) || access(name, F_OK) == 0 || strstr(name, ".gguf")))
+    if (!file_is_directory(name) && (!hub_is_name(name) || access(name, F_OK) == 0 || strstr(name, ".gguf")))
         return refuse_path(name);
-    if (!is_directory(name))
+    if (!file_is_directory(name))
         rc = open_found(hub_find(name, &path), &path, out);
     else if (hub_is_folder(name))
         rc = open_found(hub_snapshot(name, &path), &path, out);

@@ -79,8 +79,7 @@ static int parse_bytes(const char *label, const char *value, void *out) {
     return 0;
 }
 
-/* Index of `value` among "a|b|c", or -1. */
-static int choice_index(const char *choices, const char *value) {
+int option_choice_index(const char *choices, const char *value) {
     size_t n = strlen(value);
     for (int i = 0;; i++) {
         size_t len = strcspn(choices, "|");
@@ -91,7 +90,7 @@ static int choice_index(const char *choices, const char *value) {
 }
 
 static int parse_choice(const struct option_row *row, const char *label, const char *value, int *index) {
-    *index = choice_index(row->choices, value);
+    *index = option_choice_index(row->choices, value);
     if (*index < 0) return err_set(ERR_USAGE, "%s: '%s' is not one of %s", label, value, row->choices);
     return 0;
 }

@@ -148,6 +148,8 @@ int option_put(struct options *, const struct option_row *, const char *label, c
 /* The option of a command by its name or letter; NULL: there is none. */
 const struct option_row *option_find(enum command, const char *name, size_t n);
 const struct option_row *option_find_letter(enum command, char letter);
+/* Index of `value` among "a|b|c", or -1. */
+int option_choice_index(const char *choices, const char *value);
 
 /* ERR_USAGE for an option that the command lacks, with what was perhaps meant. `given` is the whole argument, name [n] the option in
  * it, a letter of several perhaps. (options_suggest.c) */

@@ -46,10 +46,6 @@ bool terminal_is_dumb(void) {
     return term.dumb;
 }
 
-bool terminal_has_unicode(void) {
-    return term.unicode;
-}
-
 int terminal_columns(int fd) {
     struct winsize size;
     return term.tty[fd] && ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
@@ -83,8 +79,8 @@ void terminal_put_bar(struct buf *out, double share, int columns) {
     static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
     if (!(share > 0)) return;
     int parts = (int)lround(share * columns * 8);
-    for (int i = 0; i < parts / 8; i++) buf_puts(out, terminal_has_unicode() ? "█" : "#");
-    if (terminal_has_unicode()) buf_puts(out, eighths[parts % 8]);
+    for (int i = 0; i < parts / 8; i++) buf_puts(out, term.unicode ? "█" : "#");
+    if (term.unicode) buf_puts(out, eighths[parts % 8]);
 }
 
 /* --- errors and notes ------------------------------------------------------------------------------------- */

@@ -59,8 +59,6 @@ struct tune_choice {
     const struct tune_setting *rival; /* the fastest of them */
 };
 struct tune_choice tune_choose(const struct tune_results *);
-/* "--k 3 --accept block"; the rule stays out where all are one. */
-void tune_put_flags(struct buf *out, const struct tune_results *, const struct tune_setting *);
 /* One sentence, without a full stop: what to use, and what it brings. */
 void tune_put_sentence(struct buf *out, const struct tune_results *);
 

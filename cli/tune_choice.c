@@ -88,18 +88,19 @@ struct tune_choice tune_choose(const struct tune_results *r) {
     return c;
 }
 
-void tune_put_flags(struct buf *out, const struct tune_results *r, const struct tune_setting *s) {
+/* "--k 3 --accept block"; the rule stays out where all are one. */
+static void put_flags(struct buf *out, const struct tune_results *r, const struct tune_setting *s) {
     buf_printf(out, "--k %d", s->k);
     if (s->k > 0 && !r->is_greedy) buf_printf(out, " --accept %s", accept_rule_name(s->rule));
 }
 
 static void put_gain(struct buf *out, const struct tune_results *r, const struct tune_choice *c) {
-    tune_put_flags(out, r, c->best);
+    put_flags(out, r, c->best);
     buf_printf(out, ": %.2f times plain decoding", c->speed_up);
     if (c->noise >= 0.005) buf_printf(out, ", give or take %.0f %%", 100 * c->noise);
     if (!c->rival) return;
     buf_puts(out, "; ");
-    tune_put_flags(out, r, c->rival);
+    put_flags(out, r, c->rival);
     if (c->rivals > 1) buf_printf(out, " and %d more", c->rivals - 1);
     buf_puts(out, c->rivals > 1 ? " lie within that" : " lies within that");
 }
@@ -112,11 +113,11 @@ void tune_put_sentence(struct buf *out, const struct tune_results *r) {
         put_gain(out, r, &c);
     } else if (c.verdict == TUNE_UNCLEAR) {
         buf_puts(out, "speculation gains too little here to tell: --k 0; ");
-        tune_put_flags(out, r, c.best);
+        put_flags(out, r, c.best);
         buf_printf(out, " runs at %.2f times its speed, give or take %.0f %%", c.speed_up, 100 * c.noise);
     } else {
         buf_puts(out, "speculation does not pay here: --k 0; the best, ");
-        tune_put_flags(out, r, c.best);
+        put_flags(out, r, c.best);
         buf_printf(out, ", runs at %.2f times its speed", c.speed_up);
     }
 }

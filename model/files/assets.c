@@ -2,21 +2,16 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/memory.h"
-
-static bool is_directory(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
 
 static bool open_in(struct assets *out, const char *root, const char *relative) {
     struct buf target = {0}, draft = {0};
     buf_printf(&target, "%s%s/target", root, relative);
     buf_printf(&draft, "%s%s/draft", root, relative);
-    bool found = is_directory(buf_text(&target)) && is_directory(buf_text(&draft));
+    bool found = file_is_directory(buf_text(&target)) && file_is_directory(buf_text(&draft));
     if (found) *out = (struct assets){checkpoint_open(buf_text(&target)), checkpoint_open(buf_text(&draft))};
     buf_free(&target);
     buf_free(&draft);

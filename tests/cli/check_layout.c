@@ -12,16 +12,6 @@
 static const int widths[] = {80, 60};
 enum { WIDTHS = sizeof widths / sizeof *widths };
 
-static struct program run_at(int width, const char *input, const char *const *arguments) {
-    struct program p;
-    char columns[16];
-    snprintf(columns, sizeof columns, "%d", width);
-    setenv("COLUMNS", columns, 1);
-    setenv("LC_ALL", "C.UTF-8", 1);
-    program_run(&p, input, arguments);
-    return p;
-}
-
 static void expect_width(const struct buf *text, int width) {
     char line[4096];
     for (const char *at = buf_text(text); *at; at += strcspn(at, "\n"), at += *at == '\n') {
@@ -79,7 +69,8 @@ START_TEST(every_line_fits_the_terminal_and_no_word_is_broken)
     int width = widths[_i / OUTPUTS];
     setenv("DUET_ASSETS", asset_path(""), 1);
     setenv("HF_HUB_CACHE", "/nowhere/of/a/name/that/is/long", 1);
-    struct program narrow = run_at(width, "/help\n", arguments), wide = run_at(1000, "/help\n", arguments);
+    struct program narrow = program_run_at(width, "/help\n", arguments),
+                   wide = program_run_at(1000, "/help\n", arguments);
     ck_assert_int_eq(narrow.status, 0);
     ck_assert_uint_gt(narrow.out.len, 0);
     expect_width(&narrow.out, width);
@@ -92,17 +83,18 @@ END_TEST
 START_TEST(every_line_of_a_measurement_fits_the_terminal)
 {
     const int width = widths[_i];
-    struct program p = run_at(width, NULL, ARGUMENTS("inspect", "--graphs", "--k", "2", "--batch", "2"));
+    struct program p = program_run_at(width, NULL, ARGUMENTS("inspect", "--graphs", "--k", "2", "--batch", "2"));
     program_expect_status(&p, 0);
     ck_assert_ptr_nonnull(strstr(buf_text(&p.out), "capture ms"));
     expect_width(&p.out, width);
     program_free(&p);
-    p = run_at(width, "{\"prompt\": \"A\"}\n", ARGUMENTS("batch", "-n", "20", "--alpha-report"));
+    p = program_run_at(width, "{\"prompt\": \"A\"}\n", ARGUMENTS("batch", "-n", "20", "--alpha-report"));
     ck_assert_int_eq(p.status, 0);
     ck_assert_ptr_nonnull(strstr(buf_text(&p.err), "mean_acceptance_length"));
     expect_width(&p.err, width);
     program_free(&p);
-    p = run_at(width, NULL, ARGUMENTS("bench", "--k", "2", "--k-max", "2", "-n", "4", "--simulate-alpha", "0.5"));
+    p = program_run_at(width, NULL,
+                       ARGUMENTS("bench", "--k", "2", "--k-max", "2", "-n", "4", "--simulate-alpha", "0.5"));
     program_expect_status(&p, 0);
     ck_assert_ptr_nonnull(strstr(buf_text(&p.out), "mean_acceptance_length (simulated)  "));
     ck_assert((strstr(buf_text(&p.out), "% of limit\n") != NULL) == (width == 80));
@@ -166,14 +158,14 @@ START_TEST(a_quiet_run_with_a_report_file_prints_nothing)
 {
     char option[300];
     snprintf(option, sizeof option, "--alpha-report=%s", temp_path("report"));
-    struct program p = run_at(80, "{\"prompt\": \"A\"}\n", ARGUMENTS("batch", "-n", "4", "-q", option));
+    struct program p = program_run_at(80, "{\"prompt\": \"A\"}\n", ARGUMENTS("batch", "-n", "4", "-q", option));
     program_expect_status(&p, 0);
     program_free(&p);
     struct buf report = {0};
     text_of_file(temp_path("report"), &report);
     ck_assert_int_eq(count_lines(&report), 1);
     buf_free(&report);
-    p = run_at(80, "{\"prompt\": \"A\"}\n", ARGUMENTS("batch", "-n", "4", "-q", "--alpha-report"));
+    p = program_run_at(80, "{\"prompt\": \"A\"}\n", ARGUMENTS("batch", "-n", "4", "-q", "--alpha-report"));
     ck_assert_int_eq(p.status, 0);
     ck_assert_ptr_nonnull(strstr(buf_text(&p.err), "alpha")); /* there is nowhere else */
     program_free(&p);
@@ -184,7 +176,7 @@ END_TEST
 
 /* One object on stdout. */
 static cJSON *run_json(int status, const char *const *arguments) {
-    struct program p = run_at(80, NULL, arguments);
+    struct program p = program_run_at(80, NULL, arguments);
     ck_assert_msg(p.status == status, "status %d: %s", p.status, buf_text(&p.err));
     ck_assert_int_eq(count_lines(&p.out), 1);
     cJSON *object = json_line(&p.out, 0);
@@ -238,7 +230,7 @@ START_TEST(a_plan_for_a_gpu_that_is_not_there_says_what_bounds_the_context)
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
         const char *arguments[16] = {"inspect", "--memory"};
         for (int j = 0; bounds[i].arguments[j]; j++) arguments[j + 2] = bounds[i].arguments[j];
-        struct program p = run_at(200, NULL, arguments);
+        struct program p = program_run_at(200, NULL, arguments);
         program_expect_status(&p, 0);
         ck_assert_msg(strstr(buf_text(&p.out), bounds[i].part) != NULL, "%s", buf_text(&p.out));
         program_free(&p);

@@ -132,22 +132,12 @@ static const char prompts[] =
 
 #define FEW "tune", "-i", "-", "-n", "6", "--k-max", "1", "--repeats", "1"
 
-static struct program run_at(int width, const char *input, const char *const *arguments) {
-    struct program p;
-    char columns[16];
-    snprintf(columns, sizeof columns, "%d", width);
-    setenv("COLUMNS", columns, 1);
-    setenv("LC_ALL", "C.UTF-8", 1);
-    program_run(&p, input, arguments);
-    return p;
-}
-
 /* Loop index: 80 and 60 columns. */
 START_TEST(the_table_fits_the_terminal_and_a_sentence_ends_it)
 {
     const int width = _i ? 60 : 80;
     char line[512];
-    struct program p = run_at(width, prompts, ARGUMENTS(FEW, "--batch", "2"));
+    struct program p = program_run_at(width, prompts, ARGUMENTS(FEW, "--batch", "2"));
     program_expect_status(&p, 0);
     const char *text = buf_text(&p.out), *last = text;
     for (const char *at = text; *at; at += strcspn(at, "\n"), at += *at == '\n') {
@@ -164,7 +154,7 @@ END_TEST
 
 START_TEST(csv_has_a_heading_and_a_row_for_each_setting)
 {
-    struct program p = run_at(80, prompts, ARGUMENTS(FEW, "--csv"));
+    struct program p = program_run_at(80, prompts, ARGUMENTS(FEW, "--csv"));
     program_expect_status(&p, 0);
     ck_assert_int_eq(count_lines(&p.out), 1 + 4);
     ck_assert_int_eq(strncmp(buf_text(&p.out),
@@ -188,7 +178,7 @@ static void expect_members(const cJSON *object, const char *names) {
 
 START_TEST(json_has_the_documented_members_and_the_picture_is_xml)
 {
-    struct program p = run_at(80, prompts, ARGUMENTS(FEW, "--json", "--plot", temp_path("tune.svg")));
+    struct program p = program_run_at(80, prompts, ARGUMENTS(FEW, "--json", "--plot", temp_path("tune.svg")));
     struct buf svg = {0};
     program_expect_status(&p, 0);
     cJSON *object = json_line(&p.out, 0);
@@ -215,12 +205,13 @@ END_TEST
 
 START_TEST(at_temperature_0_one_rule_stands_for_all_and_texts_are_compared)
 {
-    struct program p = run_at(80, prompts, ARGUMENTS(FEW, "--temperature", "0", "--repeats", "2", "--csv"));
+    struct program p = program_run_at(80, prompts, ARGUMENTS(FEW, "--temperature", "0", "--repeats", "2", "--csv"));
     program_expect_status(&p, 0); /* ERR_INTERNAL if a text were another */
     ck_assert_int_eq(count_lines(&p.out), 1 + 2);
     ck_assert_ptr_nonnull(strstr(buf_text(&p.out), "\n1,any,"));
     program_free(&p);
-    p = run_at(80, "{\"prompt\": \"A\", \"temperature\": 0.5}\n", ARGUMENTS(FEW, "--temperature", "0", "--csv"));
+    p = program_run_at(80, "{\"prompt\": \"A\", \"temperature\": 0.5}\n",
+                       ARGUMENTS(FEW, "--temperature", "0", "--csv"));
     program_expect_status(&p, 0);
     ck_assert_int_eq(count_lines(&p.out), 1 + 4); /* a line that samples needs all rules */
     program_free(&p);
@@ -229,9 +220,9 @@ END_TEST
 
 START_TEST(built_in_prompts_and_a_draft_that_is_no_model_are_tuned_too)
 {
-    struct program p = run_at(80, NULL,
-                              ARGUMENTS("tune", "-n", "2", "--k-max", "1", "--repeats", "1", "--draft", "ngram",
-                                        "--temperature", "0", "--json"));
+    struct program p = program_run_at(80, NULL,
+                                      ARGUMENTS("tune", "-n", "2", "--k-max", "1", "--repeats", "1", "--draft", "ngram",
+                                                "--temperature", "0", "--json"));
     program_expect_status(&p, 0);
     cJSON *object = json_line(&p.out, 0);
     ck_assert_str_eq(get_string(object, "proposer"), "n-gram");
@@ -262,7 +253,7 @@ START_TEST(what_cannot_be_tuned_is_refused_in_a_sentence)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *arguments[12] = {"tune", "-n", "4"};
         for (int j = 0; cases[i].arguments[j]; j++) arguments[j + 3] = cases[i].arguments[j];
-        struct program p = run_at(80, cases[i].input, arguments);
+        struct program p = program_run_at(80, cases[i].input, arguments);
         program_expect_error(&p, cases[i].status, cases[i].part);
         program_free(&p);
     }
@@ -272,7 +263,8 @@ END_TEST
 START_TEST(the_picture_is_not_written_over_the_prompts)
 {
     text_to_file(temp_path("both"), prompts);
-    struct program p = run_at(80, NULL, ARGUMENTS("tune", "-i", temp_path("both"), "--plot", temp_path("both")));
+    struct program p =
+        program_run_at(80, NULL, ARGUMENTS("tune", "-i", temp_path("both"), "--plot", temp_path("both")));
     struct buf text = {0};
     program_expect_error(&p, 2, "both");
     text_of_file(temp_path("both"), &text);

@@ -78,6 +78,16 @@ void program_run(struct program *p, const char *input, const char *const *argume
     program_wait(p);
 }
 
+struct program program_run_at(int columns, const char *input, const char *const *arguments) {
+    struct program p;
+    char number[16];
+    snprintf(number, sizeof number, "%d", columns);
+    setenv("COLUMNS", number, 1);
+    setenv("LC_ALL", "C.UTF-8", 1);
+    program_run(&p, input, arguments);
+    return p;
+}
+
 void program_free(struct program *p) {
     buf_free(&p->out);
     buf_free(&p->err);

@@ -15,7 +15,9 @@ struct program {
 
 /* `input` NULL: nothing on standard input. Arguments end with NULL. Standard output and error are files. */
 void program_run(struct program *, const char *input, const char *const *arguments);
-/* The same without waiting; program_wait collects it. */
+/* The same in a terminal's worth of so many columns ($COLUMNS). */
+struct program program_run_at(int columns, const char *input, const char *const *arguments);
+/* As program_run without waiting; program_wait collects it. */
 void program_start(struct program *, const char *input, const char *const *arguments);
 void program_wait(struct program *);
 void program_free(struct program *);
