@@ -1,7 +1,7 @@
 /* --k auto: K of the next round, such that speculation is never much slower than plain decoding.
  *
  * The choice is the K with the most expected tokens per millisecond: sum over the rows of 1 + the expected accepted tokens, by the
- * time of a round. Both are estimates. Times are measured on the dummy sequence at first (engine/auto_cost.c), where they lack the
+ * time of a round. Both are estimates. Times are measured on the dummy sequence at first (engine/auto_engine.c), where they lack the
  * sampler's work and the context's; rounds that are run correct them: by a factor and a slope over K for each bucket, and K by K. Acceptance
  * is counted by position, for each sequence and for all together, and older rounds count less.
  *
