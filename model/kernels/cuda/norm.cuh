@@ -4,7 +4,7 @@
 #ifndef DUET_MODEL_KERNELS_CUDA_NORM_CUH
 #define DUET_MODEL_KERNELS_CUDA_NORM_CUH
 
-#include "model/kernels/cuda/common.cuh"
+#include "model/kernels/cuda/product_order.cuh"
 
 /* Rows of x to be normalised: row r is row r * step + first of x. x NULL: nothing is. */
 template <typename T> struct norm_rows {
@@ -72,9 +72,10 @@ template <typename T> __device__ float hold_row(const norm_rows<T> &rows, const 
     return rows.is_plain ? 1.0f : 1.0f / sqrtf(total / (float)width + rows.eps);
 }
 
-/* One row, after fetch. Ends with a barrier. */
+/* One row, after fetch; `transposed`: as product_order.cuh says. Ends with a barrier. */
 template <typename T>
-__device__ void norm_row(const norm_rows<T> &rows, int row, int width, norm_memory<T> memory, T *out) {
+__device__ void norm_row(const norm_rows<T> &rows, int row, int width, norm_memory<T> memory, T *out,
+                         bool transposed = false) {
     const float *in = rows.x + ((size_t)row * rows.step + rows.first) * width;
     const float scale = hold_row(rows, in, width, memory.held), offset = rows.offset;
     if (width % 4 == 0) {
@@ -87,7 +88,10 @@ __device__ void norm_row(const norm_rows<T> &rows, int row, int width, norm_memo
             y[1] = from_float<T>(x.y * scale * (to_float(w[1]) + offset));
             y[2] = from_float<T>(x.z * scale * (to_float(w[2]) + offset));
             y[3] = from_float<T>(x.w * scale * (to_float(w[3]) + offset));
-            *(uint2 *)(out + at) = *(const uint2 *)y;
+            if (transposed)
+                store_transposed(out, at, y);
+            else
+                *(uint2 *)(out + at) = *(const uint2 *)y;
         }
     } else {
         for (int at = threadIdx.x; at < width; at += BLOCK_THREADS)
@@ -96,20 +100,23 @@ __device__ void norm_row(const norm_rows<T> &rows, int row, int width, norm_memo
     __syncthreads();
 }
 
-template <typename T> __global__ void __launch_bounds__(BLOCK_THREADS) norm_kernel(norm_rows<T> rows, T *y, int width) {
+template <typename T>
+__global__ void __launch_bounds__(BLOCK_THREADS) norm_kernel(norm_rows<T> rows, T *y, int width, bool transposed) {
     extern __shared__ __align__(16) unsigned char shared[];
     norm_memory<T> memory(shared, width);
     next_may_start();
     memory.fetch(rows, width);
     inputs_are_ready();
-    norm_row(rows, blockIdx.x, width, memory, y + (size_t)blockIdx.x * width);
+    norm_row(rows, blockIdx.x, width, memory, y + (size_t)blockIdx.x * width, transposed);
 }
 
-template <typename T> static int norm(struct stream *s, norm_rows<T> rows, T *y, int count, int width) {
+template <typename T>
+static int norm(struct stream *s, norm_rows<T> rows, T *y, int count, int width, bool transposed = false) {
     const size_t shared = norm_bytes(width);
     CUDA_TRY(cudaFuncSetAttribute(norm_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    launch_sharing(s, norm_kernel<T>, dim3(count), BLOCK_THREADS, shared, 1, SHARED_PERCENT, rows, y, width);
-    return cuda_launched(s, "norm", sizeof rows + 12);
+    launch_sharing(s, norm_kernel<T>, dim3(count), BLOCK_THREADS, shared, 1, SHARED_PERCENT, rows, y, width,
+                   transposed);
+    return cuda_launched(s, "norm", sizeof rows + 13);
 }
 
 #endif

@@ -12,18 +12,31 @@
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_CUH
 
+#include "model/kernels/cuda/product_bulk.cuh"
 #include "model/kernels/cuda/product_narrow.cuh"
 #include "model/kernels/cuda/product_wgmma.cuh"
 #include "model/kernels/cuda/product_wide.cuh"
+
+/* Is a product of the norm of tokens, of so many groups, one whose sums of splits are added in order? */
+static inline bool is_long(const struct device *d, int groups, int k) {
+    enum { LONG = 1536 };
+    return cuda_has_wgmma(d) && groups >= LONG && k % ORDER_GROUP == 0;
+}
 
 /* Groups of 16 rows of one matrix [rows, k]. */
 template <typename T> struct matrix_rows {
     const T *weights;
     int rows, k;
+    bool is_long;
     __device__ const T *row(int group, int i) const {
         int o = group * PRODUCT_ROWS + i;
         return o < rows ? weights + (size_t)o * k : nullptr;
     }
+    static constexpr bool is_boxed = true; /* the copy engine finds its rows (product_bulk.cuh) */
+    __host__ __device__ bool adds_in_order() const { return is_long; }
+    __device__ bulk_place place(int group, int half) const { return {0, group * PRODUCT_ROWS + half * PRODUCT_HALF}; }
+    bulk_order order() const { return {1, BULK_ROWS}; }
+    const T *matrix(int i) const { return i == 0 ? weights : nullptr; }
 };
 
 /* Groups of 8 rows of one matrix [rows, k] and the same 8 of another, NULL: none: what an activation takes of both meets in the
@@ -31,11 +44,19 @@ template <typename T> struct matrix_rows {
 template <typename T> struct paired_rows {
     const T *gate, *up;
     int rows, k;
+    bool is_long;
     __device__ const T *row(int group, int i) const {
         const int o = group * PRODUCT_HALF + i % PRODUCT_HALF;
         const T *from = i < PRODUCT_HALF ? gate : up;
         return o < rows && from ? from + (size_t)o * k : nullptr;
     }
+    static constexpr bool is_boxed = true; /* the copy engine finds its rows (product_bulk.cuh) */
+    __host__ __device__ bool adds_in_order() const { return is_long; }
+    __device__ bulk_place place(int group, int half) const {
+        return {up ? half : 0, up || half == 0 ? group * PRODUCT_HALF : rows};
+    }
+    bulk_order order() const { return {BULK_GROUPS, BULK_ROWS / 2}; }
+    const T *matrix(int i) const { return i == 0 ? gate : up; }
 };
 
 /* Widths that 16-byte loads cannot read: one warp a weight row and token, the same promise. */
@@ -74,32 +95,39 @@ static int launch_many(struct stream *s, int groups, int tokens, int k, const T 
     return launch_wide<T, 24>(s, groups, tokens, k, x, rows, out);
 }
 
-/* `Rows` maps the 16 rows of a group to weights: const T *row(int group, int i), NULL past the end. `Out` takes the sums of a
- * group: store(group, first_token, tokens, sum) with float sum(int row, int token) for tokens after the first, called by
- * the first BLOCK_THREADS threads of a block. */
+/* `Rows` maps the 16 rows of a group to weights: const T *row(int group, int i), NULL past the end; bool adds_in_order(). `Out` takes
+ * the sums of a group: store(group, first_token, tokens, sum) with float sum(int row, int token) for tokens after the first,
+ * called by the first BLOCK_THREADS threads of a block. */
 template <typename T, typename Rows, typename Out>
 static int product(struct stream *s, const char *name, int groups, int tokens, int k, const T *x, Rows rows, Out out) {
     if (k % 8 != 0)
         launch_dependent(s, product_plain_kernel<T, Rows, Out>, dim3(groups, tokens), 512, 0, 1, rows, x, k, out);
     else if (tokens <= 8)
         TRY((launch_narrow<T, 1>(s, groups, tokens, k, nullptr, x, rows, out)));
-    else if (!cuda_takes_clusters(s->device) || tokens <= 16)
+    else if (!cuda_takes_clusters(s->device) || tokens <= NARROW_TOKENS)
         TRY((launch_narrow<T, 2>(s, groups, tokens, k, nullptr, x, rows, out)));
     else
         TRY((launch_many(s, groups, tokens, k, x, rows, out)));
     return cuda_launched(s, name, sizeof rows + sizeof out + 24);
 }
 
-/* The product of normalised rows; `normed` [tokens, k] is scratch. Few tokens are normalised by the product itself. */
+/* The product of normalised rows; `normed` [columns, k] is scratch, of which rows past `tokens` hold anything. Few tokens are normalised
+ * by the product itself. */
 template <typename T, typename Rows, typename Out>
-static int product_of_norm(struct stream *s, const char *name, int groups, int tokens, int k, norm_rows<T> norm_of,
-                           T *normed, Rows rows, Out out) {
-    if (tokens <= NARROW_NORMED && k % 8 == 0 && staged_normed_bytes(tokens, k) <= NARROW_SHARED) {
-        TRY((launch_narrow<T, 1>(s, groups, tokens, k, &norm_of, normed, rows, out)));
+static int product_of_norm(struct stream *s, const char *name, int groups, int tokens, int columns, int k,
+                           norm_rows<T> norm_of, T *normed, Rows rows, Out out) {
+    if (columns <= NARROW_NORMED && k % 8 == 0 && staged_normed_bytes(columns, k) <= NARROW_SHARED) {
+        TRY((launch_narrow<T, 1>(s, groups, columns, k, &norm_of, normed, rows, out)));
         return cuda_launched(s, name, sizeof rows + sizeof norm_of + sizeof out + 24);
     }
+    if constexpr (Rows::is_boxed)
+        if (rows.adds_in_order() && columns > NARROW_TOKENS) {
+            TRY(norm(s, norm_of, normed, tokens, k, true));
+            TRY((launch_bulk(s, groups, columns, k, normed, rows, out)));
+            return cuda_launched(s, name, sizeof rows + sizeof out + sizeof(struct bulk_maps) + 24);
+        }
     TRY(norm(s, norm_of, normed, tokens, k));
-    return product<T>(s, name, groups, tokens, k, normed, rows, out);
+    return product<T>(s, name, groups, columns, k, normed, rows, out);
 }
 
 #endif

@@ -39,13 +39,10 @@ int cuda_matrix_product(struct stream *s, const struct matrix_product *p) {
     return with_type(p->name, {*p->w, *p->bias, p->norm ? *p->norm : none, p->x}, [&](auto type) {
         typedef decltype(type) T;
         T *x = (T *)p->x.data;
-        matrix_rows<T> rows = {(const T *)p->w->data, p->w->rows, k};
+        matrix_rows<T> rows = {(const T *)p->w->data, p->w->rows, k, p->rows && is_long(s->device, groups, k)};
         matrix_sums<T> sums = {p->out, (const T *)p->bias->data, p->w->rows, p->adds, p->scale, p->cap};
         if (!p->rows) return product<T>(s, p->name, groups, p->columns, k, x, rows, sums);
-        norm_rows<T> norm_of = rows_to_norm<T>(p->rows, *p->norm, p->step, p->first);
-        if (p->columns == p->tokens)
-            return product_of_norm<T>(s, p->name, groups, p->tokens, k, norm_of, x, rows, sums);
-        TRY(norm(s, norm_of, x, p->tokens, k));
-        return product<T>(s, p->name, groups, p->columns, k, x, rows, sums);
+        return product_of_norm<T>(s, p->name, groups, p->tokens, p->columns, k,
+                                  rows_to_norm<T>(p->rows, *p->norm, p->step, p->first), x, rows, sums);
     });
 }

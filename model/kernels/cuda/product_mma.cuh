@@ -46,9 +46,13 @@ __device__ __forceinline__ int split_start(int split, int pieces) {
     return split * pieces * PRODUCT_PIECE;
 }
 
-/* Adds the sums of the splits. */
+/* Adds the sums of the splits, in pairs. */
 template <typename At> __device__ __forceinline__ float add_splits(At at) {
     return ((at(0) + at(4)) + (at(1) + at(5))) + ((at(2) + at(6)) + (at(3) + at(7)));
+}
+/* One after the other, for outputs that are long enough for blocks that walk over all of k (product_bulk.cuh). */
+template <typename At> __device__ __forceinline__ float add_in_order(At at) {
+    return ((((((at(0) + at(1)) + at(2)) + at(3)) + at(4)) + at(5)) + at(6)) + at(7);
 }
 
 #endif

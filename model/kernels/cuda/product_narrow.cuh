@@ -9,9 +9,9 @@
 #include "model/kernels/cuda/norm.cuh"
 #include "model/kernels/cuda/product_mma.cuh"
 
-/* Blocks a multiprocessor; tokens that a block may normalise: each block does it again, so few; and the shared memory that they may
- * take, which every GPU has. */
-enum { NARROW_BLOCKS = 2, NARROW_NORMED = 2, NARROW_SHARED = 88 << 10 };
+/* Blocks a multiprocessor; tokens that a block may normalise: each block does it again, so few; the shared memory that they may
+ * take, which every GPU has; and the most tokens of a block. */
+enum { NARROW_BLOCKS = 2, NARROW_NORMED = 2, NARROW_SHARED = 88 << 10, NARROW_TOKENS = 16 };
 
 /* Asks L2 for the whole line of 128 bytes, of which another load reads the rest next; 64 and 256 are slower on an H200. */
 __device__ __forceinline__ uint4 load_streamed(const void *address, bool wanted) {
@@ -56,8 +56,9 @@ template <int TILES> struct narrow_sums {
 #pragma unroll
             for (int j = 0; j < 4; j++) parts[turn][warp][row + j / 2 * 8][tile * 8 + part * 2 + j % 2] = c[tile][j];
     }
-    __device__ __forceinline__ float sum(int turn, int row, int token) const {
-        return add_splits([&](int split) { return parts[turn][split][row][token]; });
+    __device__ __forceinline__ float sum(int turn, int row, int token, bool in_order = false) const {
+        auto part = [&](int split) { return parts[turn][split][row][token]; };
+        return in_order ? add_in_order(part) : add_splits(part);
     }
 };
 
@@ -118,6 +119,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         const int token = tile * 8 + row;
         return token < tokens && at < k ? *(const uint4 *)(x + (size_t)token * stride + at) : make_uint4(0, 0, 0, 0);
     };
+    const bool in_order = weights.adds_in_order();
     int turn = 0;
     for (int group = blockIdx.x; group < groups; group += gridDim.x, turn ^= 1) {
         float c[TILES][4] = {};
@@ -132,7 +134,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         }
         sums.put(turn, c);
         __syncthreads();
-        out.store(group, first_token, tokens, [&](int r, int token) { return sums.sum(turn, r, token); });
+        out.store(group, first_token, tokens, [&](int r, int token) { return sums.sum(turn, r, token, in_order); });
     }
 }
 

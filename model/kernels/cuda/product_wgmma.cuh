@@ -11,6 +11,7 @@
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_WGMMA_CUH
 
 #include "model/kernels/cuda/product_cluster.cuh"
+#include "model/kernels/cuda/wgmma.cuh"
 
 /* The ring of a block, which later holds its sums. */
 template <int COLUMNS> struct hopper {
@@ -25,50 +26,11 @@ template <int COLUMNS> struct hopper {
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-/* Lets wgmma see what this thread wrote; opens, ends and waits for a group of its calls. */
-__device__ __forceinline__ void show_to_wgmma() {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-__device__ __forceinline__ void wgmma_begin() {
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void wgmma_commit() {
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void wgmma_wait() {
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-}
-
 /* Two planes of 8 x 16 bytes in rows of 16, one after the other of 8 columns. */
 __device__ __forceinline__ uint64_t plane_pair(const void *planes, int plane_bytes) {
     return (uint64_t)((shared_address(planes) & 0x3FFFF) >> 4) | (uint64_t)(plane_bytes >> 4) << 16 |
            (uint64_t)(128 >> 4) << 32;
 }
-
-/* wgmma(c, a, b, type): c [64 rows, TILES x 8 columns] += a, a lane's registers as of mma, times b, 16 planes' rows of 16. */
-#define SUMS_OF(tile) "+f"(c[tile][0]), "+f"(c[tile][1]), "+f"(c[tile][2]), "+f"(c[tile][3])
-#define WGMMA_OF(T, TYPE, TILES, SHAPE, SUMS, INPUTS, ...)                                              \
-    __device__ __forceinline__ void wgmma(float(&c)[TILES][4], const uint32_t(&a)[4], uint64_t b, T) {  \
-        asm volatile("wgmma.mma_async.sync.aligned." SHAPE ".f32." TYPE "." TYPE " {" SUMS "}, " INPUTS \
-                     ", 1, 1, 1, 0;"                                                                    \
-                     : __VA_ARGS__                                                                      \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                             \
-    }
-#define WGMMA(...) WGMMA_OF(bf16, "bf16", __VA_ARGS__) WGMMA_OF(half, "f16", __VA_ARGS__)
-#define SUMS_0_15  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define SUMS_16_23 "%16, %17, %18, %19, %20, %21, %22, %23"
-#define SUMS_24_31 "%24, %25, %26, %27, %28, %29, %30, %31"
-WGMMA(4, "m64n32k16", SUMS_0_15, "{%16, %17, %18, %19}, %20", SUMS_OF(0), SUMS_OF(1), SUMS_OF(2), SUMS_OF(3))
-WGMMA(6, "m64n48k16", SUMS_0_15 ", " SUMS_16_23, "{%24, %25, %26, %27}, %28", SUMS_OF(0), SUMS_OF(1), SUMS_OF(2),
-      SUMS_OF(3), SUMS_OF(4), SUMS_OF(5))
-WGMMA(8, "m64n64k16", SUMS_0_15 ", " SUMS_16_23 ", " SUMS_24_31, "{%32, %33, %34, %35}, %36", SUMS_OF(0), SUMS_OF(1),
-      SUMS_OF(2), SUMS_OF(3), SUMS_OF(4), SUMS_OF(5), SUMS_OF(6), SUMS_OF(7))
-#undef SUMS_24_31
-#undef SUMS_16_23
-#undef SUMS_0_15
-#undef WGMMA
-#undef WGMMA_OF
-#undef SUMS_OF
 
 /* One piece of k: 64 weight rows by all tokens. A lane's two rows lie 8 apart; its 16 bytes of the first 32 of k lie at `mine`
  * (ring_place), those of the next 32 in the other half of the row. */

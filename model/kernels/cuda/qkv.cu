@@ -22,6 +22,8 @@ struct head_part {
 template <typename T> struct head_rows {
     const T *q, *k, *v;
     int heads, kv_heads, head_dim, width;
+    static constexpr bool is_boxed = false;
+    __device__ bool adds_in_order() const { return false; }
     __device__ const T *row(int group, int i) const {
         struct head_part part(group, head_dim);
         const T *weights = q;
@@ -69,6 +71,8 @@ template <typename T> struct rotated_store {
 template <typename T> struct qkv_rows {
     const T *q, *k, *v;
     int q_rows, k_rows, v_rows, width;
+    static constexpr bool is_boxed = false;
+    __device__ bool adds_in_order() const { return false; }
     __device__ const T *row(int group, int i) const {
         int o = group * PRODUCT_ROWS + i;
         if (o < q_rows) return q + (size_t)o * width;
@@ -130,8 +134,8 @@ template <typename T> static int rotated_product(struct stream *s, const struct 
                               op->kv_heads,
                               op->head_dim};
     const int groups = (op->heads + 2 * op->kv_heads) * (op->head_dim / PRODUCT_ROWS);
-    return product_of_norm<T>(s, "qkv", groups, rows_count(&op->rows), op->width, norm, (T *)op->normed.data, rows,
-                              store);
+    return product_of_norm<T>(s, "qkv", groups, rows_count(&op->rows), rows_count(&op->rows), op->width, norm,
+                              (T *)op->normed.data, rows, store);
 }
 
 template <typename T> static int product_then_heads(struct stream *s, const struct op_qkv *op, norm_rows<T> norm) {
@@ -141,8 +145,8 @@ template <typename T> static int product_then_heads(struct stream *s, const stru
     const T *bq = (const T *)op->bq.data, *bk = (const T *)op->bk.data, *bv = (const T *)op->bv.data;
     qkv_rows<T> rows = {wq, wk, wv, q_rows, k_rows, v_rows, op->width};
     qkv_store<T> store = {op->q, op->kv_rows, bq, bk, bv, q_rows, k_rows, v_rows, 2 * kv_rows};
-    TRY(product_of_norm<T>(s, "qkv", ceil_div(q_rows + k_rows + v_rows, PRODUCT_ROWS), rows_count(&op->rows), op->width,
-                           norm, (T *)op->normed.data, rows, store));
+    TRY(product_of_norm<T>(s, "qkv", ceil_div(q_rows + k_rows + v_rows, PRODUCT_ROWS), rows_count(&op->rows),
+                           rows_count(&op->rows), op->width, norm, (T *)op->normed.data, rows, store));
     return cuda_finish_heads(s, op, false);
 }
 
