@@ -1,8 +1,11 @@
-/* duet bench: what its files share. */
+/* duet bench: what its files share, and duet tune takes from it.
+ *
+ * Measurements (bench_run.c, bench_steps.c, bench_pause.c, bench_bandwidth.c) know nothing of tables; a table is a file bench_NAME.c,
+ * which measures into a struct, and fills a sheet (cli/sheet.h) from it (cli/bench_tables.h). */
 #ifndef DUET_CLI_BENCH_H
 #define DUET_CLI_BENCH_H
 
-#include "cli/options.h"
+#include "cli/cli.h"
 #include "engine/engine.h"
 
 /* Bytes a second that the device reads, by adding up a buffer larger than its caches; best of several passes. Allocates and
@@ -47,10 +50,16 @@ struct bench_steps {
     double verify_ms[K_MAX + 2];                   /* [M], M = 2..k_max+1 rows */
     double draft_first_ms, draft_step_ms, draw_ms; /* of a draft model */
     double propose_ms;                             /* of another proposer, all of a round */
-    double accept_ms;
+    double accept_ms, accept_plain_ms;             /* at accept_k; at K = 0 */
+    int accept_k;
     int context; /* tokens before the rows */
 };
 int bench_steps(struct engine *, const struct bench_prompts *, const struct options *, struct bench_steps *);
+/* What the launches of a round of k <= k_max take, one after the other. Acceptance lies on a line through the two K at which it was
+ * timed. */
+double bench_round_ms(const struct bench_steps *, int k);
+/* Of these, all replays of the draft, or what another proposer does; 0 at K = 0. */
+double bench_draft_ms(const struct bench_steps *, int k);
 
 /* Ingesting a prompt of `tokens` ids into a fresh sequence, in tokens a second; 0 where the context is shorter. */
 struct bench_prefill {

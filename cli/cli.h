@@ -116,7 +116,7 @@ int models_find(const char *name, struct checkpoint **out);
 /* Rounds between two whose device time a report or `duet bench` measures: the events cost then a fraction of a percent. */
 enum { TIMED_EVERY = 4 };
 
-/* Fills engine_options: k and k_max (0 without a draft; default k_max: max(k, 8) in chat, max(k, 16) in bench, k elsewhere),
+/* Fills engine_options: k and k_max (0 without a draft; default k_max: max(k, 8) in chat, max(k, 16) in bench of one K, k elsewhere),
  * max_batch (1 in chat), context, device, threads, graphs, buckets, accept, timing (for --alpha-report and in bench), and the
  * progress bar, Ctrl-C. Points into `m` and `o`. */
 void engine_options_set(struct engine_options *out, const struct options *o, const struct models *m);

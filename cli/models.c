@@ -138,8 +138,13 @@ void models_free(struct models *m) {
     *m = (struct models){0};
 }
 
+/* Of one K the steps of larger ones are measured too. */
+static bool measures_all_rows(const struct options *o) {
+    return o->command == COMMAND_BENCH && o->operand == BENCH_ROUND && o->k_count < 2;
+}
+
 void engine_options_set(struct engine_options *out, const struct options *o, const struct models *m) {
-    int k_max = o->k_max, least = o->command == COMMAND_CHAT ? 8 : o->command == COMMAND_BENCH ? 16 : 0;
+    int k_max = o->k_max, least = o->command == COMMAND_CHAT ? 8 : measures_all_rows(o) ? 16 : 0;
     bool proposes = m->draft || m->proposer;
     if (!option_given(o, "k-max")) k_max = o->k < least ? least : o->k == K_AUTO ? 0 : o->k;
     *out = (struct engine_options){

@@ -1,6 +1,7 @@
 /* The command line: commands, options, values and their ranges. */
 #include "cli/options.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -42,6 +43,31 @@ static int parse_int_or_auto(const struct option_row *row, const char *label, co
     if (strcmp(value, row->choices) != 0) return parse_int(row, label, value, out);
     *out = K_AUTO;
     return 0;
+}
+
+/* Puts it where it belongs; false: it is there already. */
+static bool add_int(int x, int *list, int *count) {
+    int at = *count;
+    for (int i = 0; i < *count; i++)
+        if (list[i] == x) return false;
+    for (; at > 0 && list[at - 1] > x; at--) list[at] = list[at - 1];
+    list[at] = x;
+    ++*count;
+    return true;
+}
+
+static int parse_ints(const struct option_row *row, const char *label, const char *value, int *list, int *count) {
+    char *end;
+    *count = 0;
+    for (const char *at = value;; at = end + 1) {
+        errno = 0;
+        long long x = strtoll(at, &end, 10);
+        bool is_whole = end > at && !isspace((unsigned char)*at) && !errno && in_range(row->range, (double)x);
+        if (!is_whole || (*end && *end != ','))
+            return refuse(row, label, value, "a whole number, or several with commas between,");
+        if (!add_int((int)x, list, count)) return err_set(ERR_USAGE, "%s: '%s' has %lld twice", label, value, x);
+        if (!*end) return 0;
+    }
 }
 
 static int parse_number(const struct option_row *row, const char *label, const char *value, void *out) {
@@ -116,6 +142,8 @@ static int set_value(const struct option_row *row, struct options *o, const char
         return parse_int(row, label, value, out);
     case OPTION_INT_OR_AUTO:
         return parse_int_or_auto(row, label, value, out);
+    case OPTION_INTS:
+        return parse_ints(row, label, value, out, (int *)((char *)o + row->flag_offset));
     case OPTION_NUMBER:
         return parse_number(row, label, value, out);
     case OPTION_SEED:
@@ -208,8 +236,26 @@ static int parse_short(struct parser *p, const char *argument) {
     return 0;
 }
 
+static int parse_operand(struct parser *p, const char *argument) {
+    const struct command_row *row = &command_table[p->o->command];
+    struct buf names = {0};
+    if (p->o->operand)
+        return err_set(ERR_USAGE, "'%s': duet %s %s is one table already", argument, row->name,
+                       row->operands[p->o->operand - 1].name);
+    for (int i = 0; row->operands[i].name; i++) {
+        if (strcmp(row->operands[i].name, argument) == 0) p->o->operand = i + 1;
+        buf_printf(&names, "%s%s", i ? ", " : "", row->operands[i].name);
+    }
+    int rc = p->o->operand ? 0
+                           : err_set(ERR_USAGE, "'%s': duet %s knows no such table; there are %s", argument, row->name,
+                                     buf_text(&names));
+    buf_free(&names);
+    return rc;
+}
+
 static int parse_positional(struct parser *p, const char *argument) {
     enum command c = p->o->command;
+    if (command_table[c].operands) return parse_operand(p, argument);
     bool takes_directory = c == COMMAND_INSPECT || c == COMMAND_TOKENIZE;
     if (!takes_directory) return err_set(ERR_USAGE, "'%s': duet %s takes no argument", argument, command_table[c].name);
     if (p->o->directory) return err_set(ERR_USAGE, "'%s': one directory is enough", argument);
@@ -250,6 +296,21 @@ static int locate_command(int argc, char **argv) {
     return argc;
 }
 
+/* What a table measures on both sides, or by itself, is no option of it. */
+static int check_bench(const struct options *o) {
+    const char *name = o->operand ? command_table[COMMAND_BENCH].operands[o->operand - 1].name : "";
+    if (o->plot && o->operand == BENCH_ROUND && o->k_count < 2)
+        return err_set(ERR_USAGE, "--plot: draws a table (duet bench alpha) or several K (--k 0,1,2,4)");
+    if (o->k == 0 && (o->operand == BENCH_ALPHA || o->operand == BENCH_STACK))
+        return err_set(ERR_USAGE, "--k: duet bench %s is about K above 0", name);
+    if (o->operand == BENCH_BUCKETS && option_given(o, "buckets"))
+        return err_set(ERR_USAGE, "--buckets: duet bench buckets measures all of them");
+    if (o->graphs != GRAPHS_ON &&
+        (o->operand == BENCH_BUCKETS || o->operand == BENCH_STACK || o->operand == BENCH_OVERHEAD))
+        return err_set(ERR_USAGE, "--graphs: duet bench %s needs them on", name);
+    return 0;
+}
+
 static int check_combinations(const struct options *o) {
     if (o->draft && !o->target && !proposer_of_word(o->draft)) return err_set(ERR_USAGE, "--draft: needs --target");
     if (option_given(o, "k-max") && o->k_max == 0 && o->k == K_AUTO)
@@ -258,6 +319,7 @@ static int check_combinations(const struct options *o) {
         return err_set(ERR_USAGE, "--k-max: %d is below --k %d", o->k_max, o->k);
     if (o->command == COMMAND_TUNE && o->target && !o->draft)
         return err_set(ERR_USAGE, "--target: alone there is nothing to tune; give --draft MODEL, or --draft ngram");
+    if (o->command == COMMAND_BENCH) TRY(check_bench(o));
     if (o->plot && strcmp(o->plot, "-") == 0) return err_set(ERR_USAGE, "--plot: needs a file (--plot FILE.svg)");
     if (o->resume && o->force) return err_set(ERR_USAGE, "--force: would write over what --resume keeps");
     if (o->resume && (!o->output || strcmp(o->output, "-") == 0))
@@ -275,7 +337,14 @@ static int check_combinations(const struct options *o) {
     return 0;
 }
 
-enum { TUNE_K_MAX = 8 };
+enum { TUNE_K_MAX = 8, BENCH_K_MAX = 8 };
+
+static void set_bench_ks(struct options *o) {
+    bool is_given = o->k_count > 0, sweeps = o->operand == BENCH_ALPHA || o->operand == BENCH_STACK;
+    for (int k = 1; !is_given && sweeps && k <= BENCH_K_MAX; k++) o->ks[o->k_count++] = k;
+    if (o->k_count == 0) o->ks[o->k_count++] = o->k;
+    o->k = o->ks[o->k_count - 1];
+}
 
 /* A seed that is given asks for a text that repeats. */
 static void set_command_defaults(struct options *o) {
@@ -283,6 +352,7 @@ static void set_command_defaults(struct options *o) {
     if (o->command == COMMAND_CHAT && !option_given(o, "k") && !option_given(o, "seed")) o->k = K_AUTO;
     if (!o->max_tokens) o->max_tokens = o->command == COMMAND_BATCH ? 256 : measures ? 128 : 0;
     if (!o->batch) o->batch = measures || o->command == COMMAND_CHAT ? 1 : 8;
+    if (o->command == COMMAND_BENCH) set_bench_ks(o);
     if (o->command != COMMAND_TUNE) return;
     if (!o->k_max) o->k_max = TUNE_K_MAX;
     o->k = o->k_max;

@@ -82,10 +82,12 @@ static bool is_kind(const struct graph_set *s, int kind) {
 }
 
 int graph_set_bucket(const struct graph_set *s, int batch) {
+    static const int steps[] = {[BUCKETS_POW2] = MAX_BATCH, [BUCKETS_STEP8] = 8, [BUCKETS_STEP16] = 16};
     int max = s->options.max_batch, bucket = 1;
     if (batch < 1 || batch > max) return 0;
     if (s->options.policy == BUCKETS_EXACT) return batch;
-    while (bucket < batch) bucket = s->options.policy == BUCKETS_STEP8 && bucket >= 8 ? bucket + 8 : 2 * bucket;
+    const int step = steps[s->options.policy];
+    while (bucket < batch) bucket += bucket < step ? bucket : step;
     return bucket < max ? bucket : max;
 }
 
@@ -363,6 +365,19 @@ struct graph_info graph_set_info(const struct graph_set *s, int index) {
         .bytes = breakable_bytes(g->body),
         .replays = g->replays,
     };
+}
+
+int graph_set_kept_on_use(const struct graph_set *s) {
+    return s->options.mode != GRAPHS_OFF && s->options.policy == BUCKETS_EXACT ? s->options.exact_max : 0;
+}
+
+int graph_set_shape_count(const struct graph_set *s) {
+    return s->shape_count;
+}
+
+struct graph_key graph_set_shape(const struct graph_set *s, int index) {
+    const struct shape *shape = &s->shapes[index];
+    return (struct graph_key){shape->kind, shape->is_single ? 1 : s->options.max_batch, shape->q_len};
 }
 
 struct graph_set_counts graph_set_counts(const struct graph_set *s) {

@@ -1,0 +1,298 @@
+/* duet bench: what tables compute from what was measured, and that each command gives its table in every form. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "cli/bench_tables.h"
+#include "cli/wrap.h"
+#include "tests/support/program.h"
+#include "tests/support/support.h"
+#include "tests/support/xml.h"
+
+/* --- what is computed ------------------------------------------------------------------------------------------- */
+
+/* Plain 10 ms; 12 and 20 ms at K = 1 and 2: at alpha 0.5 they give 1.5 and 1.75 tokens. */
+static struct alpha_bench by_hand(void) {
+    return (struct alpha_bench){
+        .costs = {{.batch = 1, .round_ms = {10, 12, 20}}, {.batch = 2, .round_ms = {10, 20, 31}}},
+        .batches = 2,
+        .ks = {1, 2},
+        .k_count = 2};
+}
+
+START_TEST(speed_up_is_the_tokens_of_a_round_over_what_it_costs)
+{
+    const struct alpha_bench r = by_hand();
+    ck_assert_double_eq_tol(bench_alpha_speed_up(&r, 0, 0.5, 0), 1, 1e-12);
+    ck_assert_double_eq_tol(bench_alpha_speed_up(&r, 0, 0.5, 1), 1.5 * 10 / 12, 1e-12);
+    ck_assert_double_eq_tol(bench_alpha_speed_up(&r, 0, 0.5, 2), 1.75 * 10 / 20, 1e-12);
+    ck_assert_int_eq(bench_alpha_best(&r, 0, 0.5), 1);
+    ck_assert_int_eq(bench_alpha_best(&r, 0, 0.1), 0);
+    ck_assert_int_eq(bench_alpha_best(&r, 0, 0.95), 1);
+}
+END_TEST
+
+START_TEST(speculation_pays_from_where_its_best_k_costs_what_it_gives)
+{
+    struct alpha_bench r = by_hand();
+    int k;
+    ck_assert_double_eq_tol(bench_alpha_break_even(&r, 0, &k), 0.2, 1e-9); /* 1 + alpha = 1.2 */
+    ck_assert_int_eq(k, 1);
+    ck_assert(isnan(bench_alpha_break_even(&r, 1, &k))); /* 2 tokens for 2 rounds, 3 for 3.1 */
+    ck_assert_int_eq(k, 0);
+    r.costs[1].round_ms[2] = 25; /* 1 + a + a^2 = 2.5: the larger K alone pays */
+    ck_assert_double_eq_tol(bench_alpha_break_even(&r, 1, &k), (sqrt(7) - 1) / 2, 1e-9);
+    ck_assert_int_eq(k, 2);
+}
+END_TEST
+
+START_TEST(a_round_is_the_sum_of_its_launches)
+{
+    struct bench_steps s = {.decode_ms = 8,
+                            .verify_ms = {[2] = 9, [3] = 10},
+                            .draft_first_ms = 2,
+                            .draft_step_ms = 1,
+                            .draw_ms = 0.5,
+                            .accept_plain_ms = 0.25,
+                            .accept_ms = 0.75,
+                            .accept_k = 2};
+    ck_assert_double_eq_tol(bench_round_ms(&s, 0), 8 + 0.25, 1e-12);
+    ck_assert_double_eq_tol(bench_round_ms(&s, 1), 2 + 0.5 + 9 + 0.5, 1e-12);
+    ck_assert_double_eq_tol(bench_round_ms(&s, 2), 3 + 1 + 10 + 0.75, 1e-12);
+    s.propose_ms = 0.125, s.draft_first_ms = s.draft_step_ms = s.draw_ms = 0; /* no draft model */
+    ck_assert_double_eq_tol(bench_round_ms(&s, 2), 0.125 + 10 + 0.75, 1e-12);
+}
+END_TEST
+
+/* --- the forms of a table --------------------------------------------------------------------------------------- */
+
+static void show(const struct options *o, struct buf *out) {
+    static const struct sheet_column columns[] = {{"a name", "name"}, {"ms", "round_ms"}, {"of all", "share"}};
+    struct sheet s = {0};
+    sheet_say(&s, "said first");
+    sheet_put_figure(&s, "batch", 2);
+    sheet_put_word(&s, "shape", NULL);
+    for (int i = 0; i < 2; i++) {
+        struct table *t = sheet_add_table(&s, i ? "others" : "rows", columns, "lrr", "2");
+        table_add(t, "one, two");
+        sheet_add_figure(t, 1.25, 2);
+        sheet_add_figure(t, NAN, 2);
+    }
+    sheet_note(&s, "said last");
+    ck_assert_ptr_nonnull(freopen(temp_path("sheet"), "w", stdout));
+    sheet_show(&s, o);
+    fflush(stdout);
+    buf_clear(out);
+    text_of_file(temp_path("sheet"), out);
+}
+
+START_TEST(every_form_of_a_sheet_has_the_same_cells)
+{
+    struct buf out = {0};
+    setenv("COLUMNS", "80", 1);
+    show(&(struct options){0}, &out);
+    ck_assert_str_eq(buf_text(&out), "said first\n\na name      ms  of all\none, two  1.25\n\na name      ms  of all\n"
+                                     "one, two  1.25\n\nsaid last\n");
+    show(&(struct options){.csv = 1}, &out);
+    ck_assert_str_eq(buf_text(&out),
+                     "name,round_ms,share\n\"one, two\",1.25,\n\nname,round_ms,share\n\"one, two\",1.25,\n");
+    show(&(struct options){.json = 1}, &out);
+    ck_assert_str_eq(buf_text(&out), "{\"batch\": 2, \"shape\": null, "
+                                     "\"rows\": [{\"name\": \"one, two\", \"round_ms\": 1.25, \"share\": null}], "
+                                     "\"others\": [{\"name\": \"one, two\", \"round_ms\": 1.25, \"share\": null}]}\n");
+    buf_free(&out);
+}
+END_TEST
+
+/* --- the program ------------------------------------------------------------------------------------------------ */
+
+/* Commands of a few seconds, what their text says, their lists in JSON with the rows and members of each, and the curves. */
+static const struct tried {
+    const char *arguments[10], *part;
+    struct {
+        const char *name, *members;
+        int rows;
+    } lists[2];
+    int panels;
+} commands[] = {
+    {{"--k", "2,0,1", "-n", "6"},
+     "draft step ms",
+     {{"ks", "k round_ms tok_per_second speed_up draft_step_ms verify_ms alpha mean_acceptance_length", 3}},
+     2},
+    {{"alpha", "--k", "1,2", "--batch", "2", "-n", "2"},
+     "pays from alpha",
+     {{"speed_ups", "alpha best_k best_speed_up k1 k2", 10},
+      {"batches", "batch plain_round_ms pays_from_alpha at_k best_k_at_0.8 speed_up_at_0.8", 2}},
+     2},
+};
+enum { TRIED = sizeof commands / sizeof *commands };
+
+static struct program run_command(const struct tried *c, int width, const char *const *more) {
+    const char *arguments[20] = {"bench"};
+    int n = 1;
+    for (int i = 0; c->arguments[i]; i++) arguments[n++] = c->arguments[i];
+    for (int i = 0; more[i]; i++) arguments[n++] = more[i];
+    struct program p = program_run_at(width, NULL, arguments);
+    program_expect_status(&p, 0);
+    return p;
+}
+
+static void expect_rows(const cJSON *object, const char *list, const char *members, int rows) {
+    const cJSON *array = cJSON_GetObjectItemCaseSensitive(object, list), *row;
+    int wanted = 1;
+    char name[64];
+    ck_assert_msg(cJSON_GetArraySize(array) == rows, "%s has %d rows, not %d", list, cJSON_GetArraySize(array), rows);
+    for (const char *at = members; *at; at++) wanted += *at == ' ';
+    cJSON_ArrayForEach(row, array) {
+        ck_assert_int_eq(cJSON_GetArraySize(row), wanted);
+        for (const char *at = members; *at; at += strcspn(at, " "), at += *at == ' ') {
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(at, " "), at);
+            ck_assert_msg(cJSON_GetObjectItemCaseSensitive(row, name) != NULL, "no member '%s' of %s", name, list);
+        }
+    }
+}
+
+static void expect_width(const struct buf *text, int width) {
+    char line[1024];
+    for (const char *at = buf_text(text); *at; at += strcspn(at, "\n"), at += *at == '\n') {
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+        ck_assert_msg(wrap_text_columns(line) <= width, "%d columns: %s", wrap_text_columns(line), line);
+    }
+}
+
+/* Loop index: the command. */
+START_TEST(a_table_fits_the_terminal_and_is_drawn)
+{
+    const struct tried *c = &commands[_i];
+    struct buf svg = {0};
+    struct program p = run_command(c, 80, ARGUMENTS("--plot", temp_path("table.svg")));
+    ck_assert_msg(strstr(buf_text(&p.out), c->part) != NULL, "%s", buf_text(&p.out));
+    expect_width(&p.out, 80);
+    program_free(&p);
+    text_of_file(temp_path("table.svg"), &svg);
+    expect_xml(buf_text(&svg));
+    ck_assert_int_eq(count_parts(buf_text(&svg), "class=\"title\""), c->panels);
+    buf_free(&svg);
+}
+END_TEST
+
+/* Loop index: the command. */
+START_TEST(csv_and_json_have_the_rows_under_their_documented_names)
+{
+    const struct tried *c = &commands[_i];
+    struct program p = run_command(c, 80, ARGUMENTS("--json"));
+    int lines = 0;
+    char heading[512];
+    cJSON *object = json_line(&p.out, 0);
+    ck_assert_int_eq(count_lines(&p.out), 1);
+    ck_assert_ptr_nonnull(get_string(object, "device"));
+    for (int i = 0; i < 2 && c->lists[i].name; i++)
+        expect_rows(object, c->lists[i].name, c->lists[i].members, c->lists[i].rows);
+    cJSON_Delete(object);
+    program_free(&p);
+    p = run_command(c, 80, ARGUMENTS("--csv"));
+    for (int i = 0; i < 2 && c->lists[i].name; i++) {
+        snprintf(heading, sizeof heading, "%s\n", c->lists[i].members);
+        for (char *at = heading; *at; at++)
+            if (*at == ' ') *at = ',';
+        const char *at = strstr(buf_text(&p.out), heading);
+        ck_assert_msg(at && (at == buf_text(&p.out) || at[-1] == '\n'), "no '%s' in %s", heading, buf_text(&p.out));
+        lines += c->lists[i].rows + 1 + (i > 0);
+    }
+    ck_assert_int_eq(count_lines(&p.out), lines);
+    program_free(&p);
+}
+END_TEST
+
+START_TEST(several_k_run_on_one_engine_and_are_held_against_plain_decoding)
+{
+    struct program p = program_run_at(80, NULL, ARGUMENTS("bench", "--k", "2", "-n", "4", "--k-max", "2", "--csv"));
+    program_expect_status(&p, 0);
+    ck_assert_ptr_nonnull(strstr(buf_text(&p.out), "measure,value,unit")); /* one K: as ever */
+    program_free(&p);
+    p = program_run_at(80, NULL, ARGUMENTS("bench", "--k", "3,1", "-n", "4", "--csv", "--simulate-alpha", "0.5"));
+    program_expect_status(&p, 0);
+    const char *text = buf_text(&p.out), *plain = strstr(text, "\n0,"), *one = strstr(text, "\n1,"),
+               *three = strstr(text, "\n3,");
+    ck_assert_msg(plain && one && three && plain < one && one < three, "%s", text); /* K = 0 was not asked for */
+    ck_assert_ptr_nonnull(strstr(plain, ",1.000,,"));
+    ck_assert_int_eq(strncmp(text, "# acceptance is simulated: alpha 0.5\nk,", 39), 0);
+    program_free(&p);
+}
+END_TEST
+
+START_TEST(what_cannot_be_measured_is_refused_in_a_sentence)
+{
+    static const struct {
+        const char *arguments[6], *part;
+        int status;
+    } cases[] = {
+        {{"--k", "1,,2"}, "--k: '1,,2' is not a whole number, or several with commas between, in [0, 63]", 2},
+        {{"--k", "1,x"}, "--k: '1,x' is not", 2},
+        {{"--k", "0, 1"}, "--k: '0, 1' is not", 2},
+        {{"--k", ""}, "--k: '' is not", 2},
+        {{"--k", "2,64"}, "--k: '2,64' is not", 2},
+        {{"--k", "2,0,2"}, "--k: '2,0,2' has 2 twice", 2},
+        {{"--k", "1,5", "--k-max", "4"}, "--k-max: 4 is below --k 5", 2},
+        {{"alpa"}, "'alpa': duet bench knows no such table; there are buckets, stack, overhead, alpha, peers", 2},
+        {{"alpha", "stack"}, "'stack': duet bench alpha is one table already", 2},
+        {{"alpha", "--k", "0"}, "--k: duet bench alpha is about K above 0", 2},
+        {{"buckets", "--buckets", "pow2"}, "--buckets: duet bench buckets measures all of them", 2},
+        {{"stack", "--graphs", "off"}, "--graphs: duet bench stack needs them on", 2},
+        {{"--plot", "x.svg"}, "--plot: draws a table", 2},
+        {{"alpha", "--plot", "-"}, "--plot: needs a file", 2},
+        {{"alpha", "--plot", "/nowhere/x.svg"}, "/nowhere/x.svg: ", 1},
+        {{"alpha", "--shape", "smollm2-135m", "--ctx", "64"}, "nothing drafts here", 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *arguments[8] = {"bench"};
+        for (int j = 0; cases[i].arguments[j]; j++) arguments[j + 1] = cases[i].arguments[j];
+        struct program p = program_run_at(80, NULL, arguments);
+        program_expect_error(&p, cases[i].status, cases[i].part);
+        program_free(&p);
+    }
+}
+END_TEST
+
+START_TEST(exact_buckets_are_listed_before_their_first_use)
+{
+    struct program p =
+        program_run_at(80, NULL, ARGUMENTS("inspect", "--graphs", "--buckets", "exact", "--k", "2", "--batch", "3"));
+    program_expect_status(&p, 0);
+    ck_assert_int_eq(count_parts(buf_text(&p.out), "on use"), 5); /* two of the draft, K + 1 = 1, 2, 3 of the target */
+    ck_assert_ptr_nonnull(strstr(buf_text(&p.out), "target: a first use captures"));
+    program_free(&p);
+    p = program_run_at(80, NULL,
+                       ARGUMENTS("inspect", "--graphs", "--buckets", "exact", "--k", "2", "--batch", "3", "--json"));
+    program_expect_status(&p, 0);
+    cJSON *object = json_line(&p.out, 0);
+    const cJSON *first = json_get(object, "graphs")->child;
+    ck_assert_int_eq(cJSON_GetArraySize(json_get(object, "graphs")), 5);
+    ck_assert_double_eq(get_number(first, "batch"), 3);
+    ck_assert(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(first, "capture_ms")));
+    cJSON_Delete(object);
+    program_free(&p);
+}
+END_TEST
+
+Suite *check_bench(void);
+Suite *check_bench(void) {
+    Suite *suite = suite_create("bench");
+    TCase *pure = tcase_create("figures");
+    tcase_add_test(pure, speed_up_is_the_tokens_of_a_round_over_what_it_costs);
+    tcase_add_test(pure, speculation_pays_from_where_its_best_k_costs_what_it_gives);
+    tcase_add_test(pure, a_round_is_the_sum_of_its_launches);
+    tcase_add_test(pure, every_form_of_a_sheet_has_the_same_cells);
+    suite_add_tcase(suite, pure);
+    TCase *program = tcase_create("the program");
+    tcase_set_timeout(program, 120);
+    tcase_add_loop_test(program, a_table_fits_the_terminal_and_is_drawn, 0, TRIED);
+    tcase_add_loop_test(program, csv_and_json_have_the_rows_under_their_documented_names, 0, TRIED);
+    tcase_add_test(program, several_k_run_on_one_engine_and_are_held_against_plain_decoding);
+    tcase_add_test(program, what_cannot_be_measured_is_refused_in_a_sentence);
+    tcase_add_test(program, exact_buckets_are_listed_before_their_first_use);
+    suite_add_tcase(suite, program);
+    return suite;
+}
