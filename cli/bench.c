@@ -8,6 +8,7 @@ static const struct kind {
     bool needs_bandwidth;
 } kinds[BENCH_KINDS] = {
     [BENCH_ROUND] = {bench_round, true},
+    [BENCH_BUCKETS] = {bench_buckets, false},
     [BENCH_ALPHA] = {bench_alpha, false},
 };
 
@@ -25,7 +26,10 @@ static int start(struct bench *b, bool needs_bandwidth) {
         cli_note("measuring the read bandwidth");
         TRY(bench_bandwidth(o->device, &device, &b->bandwidth));
     }
-    TRY(engine_start(&b->engine, &b->models, o));
+    struct options first = *o;
+    if (o->operand == BENCH_BUCKETS)
+        first.buckets = BUCKETS_EXACT; /* no graph yet: what is free without any is measured */
+    TRY(engine_start(&b->engine, &b->models, &first));
     return bench_prompts_load(&b->prompts, o, b->engine, b->models.target);
 }
 

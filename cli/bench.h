@@ -7,6 +7,7 @@
 
 #include "cli/cli.h"
 #include "engine/engine.h"
+#include "engine/probe.h"
 
 /* Bytes a second that the device reads, by adding up a buffer larger than its caches; best of several passes. Allocates and
  * gives back. */
@@ -60,6 +61,9 @@ int bench_steps(struct engine *, const struct bench_prompts *, const struct opti
 double bench_round_ms(const struct bench_steps *, int k);
 /* Of these, all replays of the draft, or what another proposer does; 0 at K = 0. */
 double bench_draft_ms(const struct bench_steps *, int k);
+
+/* Replays of one graph, on the rows of the last round. */
+int bench_graph(struct engine *, enum probe_model, struct graph_key, double *ms);
 
 /* Ingesting a prompt of `tokens` ids into a fresh sequence, in tokens a second; 0 where the context is shorter. */
 struct bench_prefill {

@@ -52,9 +52,13 @@ static int time_launch(struct engine *e, const struct launch *l, double *ms) {
     return 0;
 }
 
-static int time_graph(struct engine *e, enum probe_model which, int kind, int batch, int q_len, double *ms) {
-    struct launch launch = {LAUNCH_GRAPH, which, {kind, batch, q_len}, 0, LAUNCHES_MAX};
+int bench_graph(struct engine *e, enum probe_model which, struct graph_key key, double *ms) {
+    struct launch launch = {LAUNCH_GRAPH, which, key, 0, LAUNCHES_MAX};
     return time_launch(e, &launch, ms);
+}
+
+static int time_graph(struct engine *e, enum probe_model which, int kind, int batch, int q_len, double *ms) {
+    return bench_graph(e, which, (struct graph_key){kind, batch, q_len}, ms);
 }
 
 static int time_draft(struct engine *e, int bucket, struct bench_steps *s) {

@@ -20,6 +20,7 @@ struct bench {
 int bench_round(struct bench *); /* one K: every step of a round */
 int bench_ks(struct bench *);    /* several K: a row each */
 int bench_alpha(struct bench *);
+int bench_buckets(struct bench *);
 
 /* What the runs were about, for the head and the facts of a sheet; context 0: none to tell. */
 void bench_describe(struct sheet *, const struct bench *, int context);
@@ -47,5 +48,35 @@ double bench_alpha_speed_up(const struct alpha_bench *, int which_batch, double 
 int bench_alpha_best(const struct alpha_bench *, int which_batch, double alpha);
 /* The alpha at which a K runs as fast as plain decoding, the least of all K, which *k says; NAN: not even 1 is enough. */
 double bench_alpha_break_even(const struct alpha_bench *, int which_batch, int *k);
+
+/* --- buckets: what each policy costs and saves ------------------------------------------------------------- */
+
+enum { BENCH_POLICIES = BUCKETS_EXACT + 1, BENCH_BATCH_MAX = 256 };
+
+/* How many rows run at a time: sizes 1..batch, each with its share of the time. */
+struct batch_sizes {
+    const char *name;
+    int batch;
+    double share[BENCH_BATCH_MAX + 1]; /* [batch + 1], which add up to 1; [0] is 0 */
+};
+/* Every size as often. */
+void bench_sizes_uniform(struct batch_sizes *, int batch);
+/* A day of a service with people behind it. Requests come at random (Poisson), so the number that runs at a time is a Poisson number
+ * too, with the load of the hour as its mean, whatever the lengths of answers (the queue M/G/infinity). The load follows the day
+ * of the conversation service in the Azure traces of 2024: its peak is 1.7 times its mean and 3.3 times its least (Stojkovic et al.:
+ * DynamoLLM, HPCA 2025), on a curve of one hump. The machine is sized so that two deviations above the mean of the peak fill it; who
+ * comes beyond `batch` waits, so these times count as `batch`, and times without a request do not count. */
+void bench_sizes_day(struct batch_sizes *, int batch);
+/* Of a moment of that day, 0..1 from its peak to its peak. */
+void bench_sizes_hour(struct batch_sizes *, int batch, double time);
+/* Mean load at a time of the day, 0..1 from its peak to its peak, as a share of the peak. */
+double bench_day_load(double time);
+/* The size at which the shares below it pass u, 0 <= u < 1. */
+int bench_sizes_at(const struct batch_sizes *, double u);
+
+/* Of the rows, or of the time, that rounds of these sizes take in buckets, the share that is padding. bucket [batch + 1]: of each
+ * size; ms [batch + 1]: of a round in a bucket of that size. */
+double bench_padding_rows(const struct batch_sizes *, const int *bucket);
+double bench_padding_time(const struct batch_sizes *, const int *bucket, const double *ms);
 
 #endif

@@ -32,6 +32,7 @@ struct graph_set {
     struct graph_key *warm_ups; /* [warm_up_count] */
     int warm_up_count;
     bool is_captured;      /* graph_set_capture was called */
+    bool is_eager;         /* graph_set_run_eagerly */
     struct graph **graphs; /* [count] in order of capture */
     int count, cap;
     struct graph *chains[HASH_SIZE]; /* by key */
@@ -336,13 +337,17 @@ static int launch_and_capture(struct graph_set *s, struct graph_key key, struct 
 int graph_set_launch(struct graph_set *s, struct graph_key key, struct stream *stream) {
     if (!is_kind(s, key.kind) || !is_bucket(s, key.batch))
         return err_set(ERR_INTERNAL, "%s graphs: no bucket of kind %d has batch %d", s->name, key.kind, key.batch);
-    if (s->options.mode == GRAPHS_OFF) return s->options.build(s->options.user, stream, key);
+    if (s->options.mode == GRAPHS_OFF || s->is_eager) return s->options.build(s->options.user, stream, key);
     struct graph *g = find_graph(s, key);
     if (g) return replay_graph(s, g, stream);
     if (s->options.policy == BUCKETS_EXACT && is_declared(s, key.kind, key.q_len))
         return launch_and_capture(s, key, stream);
     s->counts.eager_fallbacks++;
     return s->options.build(s->options.user, stream, key);
+}
+
+void graph_set_run_eagerly(struct graph_set *s, bool on) {
+    s->is_eager = on;
 }
 
 /* --- reports ------------------------------------------------------------------------------------ */

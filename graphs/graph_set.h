@@ -77,6 +77,9 @@ int graph_set_capture(struct graph_set *);
  * the work, so that no work runs twice on live state; only then this allocates. */
 int graph_set_launch(struct graph_set *, struct graph_key key, struct stream *stream);
 
+/* From here on every launch is eager, as with OFF, and the graphs are kept; or not any more. For measurements. */
+void graph_set_run_eagerly(struct graph_set *, bool on);
+
 struct graph_info {
     struct graph_key key;
     int segments, nodes;

@@ -66,6 +66,45 @@ START_TEST(a_round_is_the_sum_of_its_launches)
 }
 END_TEST
 
+/* Sizes 1, 2, 3 of which 3 runs half of the time, in buckets of powers of 2 up to 4: (1/4 + 2/4 + 3/2) live rows in
+ * (1/4 + 2/4 + 4/2), and ms of 10, 11, 12, 14. */
+START_TEST(padding_is_what_buckets_hold_beyond_the_rows_that_run)
+{
+    const struct batch_sizes s = {.batch = 3, .share = {0, 0.25, 0.25, 0.5}};
+    static const int pow2[] = {0, 1, 2, 4}, exact[] = {0, 1, 2, 3};
+    static const double ms[] = {0, 10, 11, 12, 14};
+    ck_assert_double_eq_tol(bench_padding_rows(&s, pow2), 1 - 2.25 / 2.75, 1e-12);
+    ck_assert_double_eq_tol(bench_padding_time(&s, pow2, ms), 1 - 11.25 / 12.25, 1e-12);
+    ck_assert_double_eq(bench_padding_rows(&s, exact), 0);
+    ck_assert_double_eq(bench_padding_time(&s, exact, ms), 0);
+    ck_assert_int_eq(bench_sizes_at(&s, 0), 1);
+    ck_assert_int_eq(bench_sizes_at(&s, 0.25), 2);
+    ck_assert_int_eq(bench_sizes_at(&s, 0.5), 3);
+    ck_assert_int_eq(bench_sizes_at(&s, 0.999), 3);
+}
+END_TEST
+
+/* Peak, mean and least as in the paper; the sizes of a day are those of its moments, and of a batch of 1 there is one. */
+START_TEST(a_day_has_the_load_that_its_source_gives)
+{
+    struct batch_sizes day, moment;
+    double load = 0, sum = 0;
+    for (int i = 0; i < 1000; i++) load += bench_day_load(i / 1000.0) / 1000;
+    ck_assert_double_eq_tol(bench_day_load(0), 1, 1e-12);
+    ck_assert_double_eq_tol(bench_day_load(0.5), 1 / 3.3, 1e-12);
+    ck_assert_double_eq_tol(load, 1 / 1.7, 1e-6);
+    bench_sizes_day(&day, 1);
+    ck_assert_double_eq_tol(day.share[1], 1, 1e-12);
+    bench_sizes_day(&day, 24);
+    for (int b = 1; b <= 24; b++) sum += day.share[b];
+    ck_assert_double_eq_tol(sum, 1, 1e-12);
+    bench_sizes_hour(&moment, 24, 0); /* the peak: m + 2 sqrt(m) = 24 gives a mean of 16 */
+    ck_assert_double_eq_tol(moment.share[16] / moment.share[15], 16.0 / 16, 1e-9);
+    ck_assert_double_eq_tol(moment.share[8] / moment.share[7], 16.0 / 8, 1e-9);
+    ck_assert_double_gt(day.share[5], moment.share[5]);
+}
+END_TEST
+
 /* --- the forms of a table --------------------------------------------------------------------------------------- */
 
 static void show(const struct options *o, struct buf *out) {
@@ -126,6 +165,13 @@ static const struct tried {
      {{"speed_ups", "alpha best_k best_speed_up k1 k2", 10},
       {"batches", "batch plain_round_ms pays_from_alpha at_k best_k_at_0.8 speed_up_at_0.8", 2}},
      2},
+    {{"buckets", "--k", "0,1", "--batch", "3"},
+     "free memory less",
+     {{"policies", "policy graphs counted_bytes free_memory_bytes capture_seconds", 4},
+      {"padding",
+       "sizes k policy padding_rows_percent padding_time_percent first_use_ms worst_first_use_ms captures evictions",
+       16}},
+     3},
 };
 enum { TRIED = sizeof commands / sizeof *commands };
 
@@ -283,6 +329,8 @@ Suite *check_bench(void) {
     TCase *pure = tcase_create("figures");
     tcase_add_test(pure, speed_up_is_the_tokens_of_a_round_over_what_it_costs);
     tcase_add_test(pure, speculation_pays_from_where_its_best_k_costs_what_it_gives);
+    tcase_add_test(pure, padding_is_what_buckets_hold_beyond_the_rows_that_run);
+    tcase_add_test(pure, a_day_has_the_load_that_its_source_gives);
     tcase_add_test(pure, a_round_is_the_sum_of_its_launches);
     tcase_add_test(pure, every_form_of_a_sheet_has_the_same_cells);
     suite_add_tcase(suite, pure);
