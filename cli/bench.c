@@ -7,8 +7,8 @@ static const struct kind {
     int (*run)(struct bench *);
     bool needs_bandwidth;
 } kinds[BENCH_KINDS] = {
-    [BENCH_ROUND] = {bench_round, true},
-    [BENCH_BUCKETS] = {bench_buckets, false},
+    [BENCH_ROUND] = {bench_round, true},  [BENCH_BUCKETS] = {bench_buckets, false},
+    [BENCH_STACK] = {bench_stack, false}, [BENCH_OVERHEAD] = {bench_overhead, true},
     [BENCH_ALPHA] = {bench_alpha, false},
 };
 

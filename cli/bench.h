@@ -36,7 +36,8 @@ void bench_close_group(struct engine *, struct sequence **sequences, int count);
 
 /* All prompts answered once, `batch` at a time, each in a fresh sequence. Time of prefill is left out. */
 struct bench_run {
-    double seconds;                          /* in rounds */
+    double seconds; /* in rounds */
+    int64_t rounds;
     double round_ms;                         /* mean over the rounds with all rows of a group live */
     double host_us, wait_us;                 /* means over rounds, engine_counts */
     double draft_ms, verify_ms, sampling_ms; /* the same over timed rounds; 0 without any */

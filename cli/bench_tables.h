@@ -21,6 +21,8 @@ int bench_round(struct bench *); /* one K: every step of a round */
 int bench_ks(struct bench *);    /* several K: a row each */
 int bench_alpha(struct bench *);
 int bench_buckets(struct bench *);
+int bench_stack(struct bench *);
+int bench_overhead(struct bench *);
 
 /* What the runs were about, for the head and the facts of a sheet; context 0: none to tell. */
 void bench_describe(struct sheet *, const struct bench *, int context);
@@ -78,5 +80,23 @@ int bench_sizes_at(const struct batch_sizes *, double u);
  * size; ms [batch + 1]: of a round in a bucket of that size. */
 double bench_padding_rows(const struct batch_sizes *, const int *bucket);
 double bench_padding_time(const struct batch_sizes *, const int *bucket, const double *ms);
+
+/* --- overhead: where the time of a round goes --------------------------------------------------------------- */
+
+/* Milliseconds of a round, as measured. */
+struct round_measure {
+    double whole;   /* by the host's clock, rounds one after the other */
+    double limit;   /* what the bandwidth asks for the weights, keys and values that it reads */
+    double alone;   /* its replays by themselves, back to back */
+    double replays; /* the same by events in rounds, or what is submitted in their place */
+    double sampler; /* draws and acceptance by events in rounds */
+    double wait;    /* that the host waits */
+};
+enum round_part { PART_WEIGHTS, PART_KERNELS, PART_GAPS, PART_SAMPLER, PART_HOST, PART_WAITING, ROUND_PARTS };
+/* The parts, which add up to the whole. Weights: the limit. Kernels: what the replays take beyond it, alone. Gaps: what they take
+ * beyond that in a round. Sampler: as measured. The rest is time in which the device has no round: waiting, as far as the host waits,
+ * else the host's. Where a part is longer than what it is cut from, it is all of that; events that add up to more than the round are
+ * scaled to it. */
+void bench_split_round(const struct round_measure *, double parts[ROUND_PARTS]);
 
 #endif

@@ -148,6 +148,10 @@ void probe_set_eager(struct engine *e, bool on) {
     if (e->proposer && e->proposer->graphs) graph_set_run_eagerly(e->proposer->graphs, on);
 }
 
+bool probe_set_early_starts(struct engine *e, bool on) {
+    return device_set_early_starts(e->device, on);
+}
+
 int probe_free_bytes(const struct engine *e, uint64_t *bytes) {
     uint64_t all;
     return device_memory(e->device, bytes, &all);

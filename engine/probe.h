@@ -29,6 +29,8 @@ int probe_set_timing(struct engine *, int every);
 int probe_set_buckets(struct engine *, enum bucket_policy);
 /* From here on all work of rounds is submitted op by op, although there are graphs; or by their replays again. */
 void probe_set_eager(struct engine *, bool on);
+/* Kernels that are launched from here on start early, or not; graphs are as they were captured. False: this device cannot. */
+bool probe_set_early_starts(struct engine *, bool on);
 /* Memory that the device has free; on the host, what other processes leave. */
 int probe_free_bytes(const struct engine *, uint64_t *bytes);
 

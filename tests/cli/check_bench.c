@@ -105,6 +105,32 @@ START_TEST(a_day_has_the_load_that_its_source_gives)
 }
 END_TEST
 
+static void expect_split(struct round_measure m, const double *wanted) {
+    double parts[ROUND_PARTS], sum = 0;
+    bench_split_round(&m, parts);
+    for (int i = 0; i < ROUND_PARTS; i++) {
+        ck_assert_msg(fabs(parts[i] - wanted[i]) < 1e-12, "part %d: %g, expected %g", i, parts[i], wanted[i]);
+        sum += parts[i];
+    }
+    ck_assert_double_eq_tol(sum, m.whole, 1e-12);
+}
+
+/* Weights, kernels, gaps, sampler, host, waiting. */
+START_TEST(the_parts_of_a_round_add_up_to_it)
+{
+    expect_split((struct round_measure){.whole = 10, .limit = 5, .alone = 6, .replays = 7, .sampler = 1, .wait = 0.5},
+                 (double[]){5, 1, 1, 1, 1.5, 0.5});
+    expect_split((struct round_measure){.whole = 10, .limit = 5, .alone = 6, .replays = 7, .sampler = 1, .wait = 9},
+                 (double[]){5, 1, 1, 1, 0, 2}); /* the host is ahead: it waits while the device works too */
+    expect_split((struct round_measure){.whole = 10, .limit = 8, .alone = 6, .replays = 7, .sampler = 1},
+                 (double[]){6, 0, 1, 1, 2, 0}); /* weights that stay in the caches */
+    expect_split((struct round_measure){.whole = 10, .limit = 5, .alone = 8, .replays = 7, .sampler = 1},
+                 (double[]){5, 2, 0, 1, 2, 0}); /* faster in rounds than alone */
+    expect_split((struct round_measure){.whole = 10, .limit = 5, .alone = 6, .replays = 16, .sampler = 4, .wait = 1},
+                 (double[]){5, 1, 2, 2, 0, 0}); /* events of slow rounds */
+}
+END_TEST
+
 /* --- the forms of a table --------------------------------------------------------------------------------------- */
 
 static void show(const struct options *o, struct buf *out) {
@@ -172,6 +198,14 @@ static const struct tried {
        "sizes k policy padding_rows_percent padding_time_percent first_use_ms worst_first_use_ms captures evictions",
        16}},
      3},
+    {{"stack", "--k", "1,2", "-n", "6", "--device", "host"},
+     "none on this device",
+     {{"steps", "step k ms_per_token tok_per_second times_the_first remark", 4}},
+     1},
+    {{"overhead", "--k", "2", "-n", "6"},
+     "waiting",
+     {{"rounds", "k mode round_ms weights_ms kernels_ms gaps_ms sampler_ms host_ms waiting_ms enqueue_ms", 4}},
+     2},
 };
 enum { TRIED = sizeof commands / sizeof *commands };
 
@@ -269,6 +303,24 @@ START_TEST(several_k_run_on_one_engine_and_are_held_against_plain_decoding)
 }
 END_TEST
 
+START_TEST(the_measured_parts_of_rounds_add_up)
+{
+    static const char *const parts[] = {"weights_ms", "kernels_ms", "gaps_ms", "sampler_ms", "host_ms", "waiting_ms"};
+    struct program p = program_run_at(80, NULL, ARGUMENTS("bench", "overhead", "--k", "1", "-n", "9", "--json"));
+    program_expect_status(&p, 0);
+    cJSON *object = json_line(&p.out, 0);
+    const cJSON *row;
+    cJSON_ArrayForEach(row, json_get(object, "rounds")) {
+        double sum = 0;
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) sum += get_number(row, parts[i]);
+        ck_assert_double_gt(get_number(row, "sampler_ms"), 0);
+        ck_assert_double_eq_tol(sum, get_number(row, "round_ms"), 5e-4); /* four digits of each */
+    }
+    cJSON_Delete(object);
+    program_free(&p);
+}
+END_TEST
+
 START_TEST(what_cannot_be_measured_is_refused_in_a_sentence)
 {
     static const struct {
@@ -331,6 +383,7 @@ Suite *check_bench(void) {
     tcase_add_test(pure, speculation_pays_from_where_its_best_k_costs_what_it_gives);
     tcase_add_test(pure, padding_is_what_buckets_hold_beyond_the_rows_that_run);
     tcase_add_test(pure, a_day_has_the_load_that_its_source_gives);
+    tcase_add_test(pure, the_parts_of_a_round_add_up_to_it);
     tcase_add_test(pure, a_round_is_the_sum_of_its_launches);
     tcase_add_test(pure, every_form_of_a_sheet_has_the_same_cells);
     suite_add_tcase(suite, pure);
@@ -339,6 +392,7 @@ Suite *check_bench(void) {
     tcase_add_loop_test(program, a_table_fits_the_terminal_and_is_drawn, 0, TRIED);
     tcase_add_loop_test(program, csv_and_json_have_the_rows_under_their_documented_names, 0, TRIED);
     tcase_add_test(program, several_k_run_on_one_engine_and_are_held_against_plain_decoding);
+    tcase_add_test(program, the_measured_parts_of_rounds_add_up);
     tcase_add_test(program, what_cannot_be_measured_is_refused_in_a_sentence);
     tcase_add_test(program, exact_buckets_are_listed_before_their_first_use);
     suite_add_tcase(suite, program);

@@ -195,6 +195,27 @@ START_TEST(exact_captures_each_batch_at_its_first_launch)
 }
 END_TEST
 
+START_TEST(a_set_that_runs_eagerly_keeps_its_graphs)
+{
+    struct world w = world_open();
+    struct graph_set_options o = options_of(&w, BUCKETS_POW2, 2);
+    struct graph_set *set = set_open(&o);
+    ck_ok(graph_set_add(set, KIND_DECODE, 1));
+    ck_ok(graph_set_capture(set));
+    for (int turn = 0; turn < 2; turn++) {
+        const int builds = w.builds;
+        graph_set_run_eagerly(set, turn == 0);
+        *w.count = 0;
+        ck_ok(graph_set_launch(set, key_of(KIND_DECODE, 2, 1), w.stream));
+        ck_assert_int_eq(*w.count, 2);
+        ck_assert_int_eq(w.builds, builds + (turn == 0));
+    }
+    ck_assert_uint_eq(graph_set_counts(set).replays, 1);
+    ck_assert_uint_eq(graph_set_counts(set).eager_fallbacks, 0);
+    world_close(&w, set);
+}
+END_TEST
+
 START_TEST(exact_evicts_the_least_recently_used)
 {
     struct world w = world_open();
@@ -547,6 +568,7 @@ Suite *check_graph_set(void) {
     tcase_add_test(t, buckets_are_those_documented);
     tcase_add_loop_test(t, every_batch_replays_a_captured_graph, 0, BUCKETS_EXACT);
     tcase_add_test(t, exact_captures_each_batch_at_its_first_launch);
+    tcase_add_test(t, a_set_that_runs_eagerly_keeps_its_graphs);
     tcase_add_test(t, exact_evicts_the_least_recently_used);
     tcase_add_test(t, exact_warms_up_the_largest_batch_and_the_keys_that_are_named);
     suite_add_tcase(suite, t);
