@@ -9,7 +9,7 @@ static const struct kind {
 } kinds[BENCH_KINDS] = {
     [BENCH_ROUND] = {bench_round, true},  [BENCH_BUCKETS] = {bench_buckets, false},
     [BENCH_STACK] = {bench_stack, false}, [BENCH_OVERHEAD] = {bench_overhead, true},
-    [BENCH_ALPHA] = {bench_alpha, false},
+    [BENCH_PEERS] = {bench_peers, false}, [BENCH_ALPHA] = {bench_alpha, false},
 };
 
 static struct kind kind_of(const struct options *o) {

@@ -23,6 +23,7 @@ int bench_alpha(struct bench *);
 int bench_buckets(struct bench *);
 int bench_stack(struct bench *);
 int bench_overhead(struct bench *);
+int bench_peers(struct bench *);
 
 /* What the runs were about, for the head and the facts of a sheet; context 0: none to tell. */
 void bench_describe(struct sheet *, const struct bench *, int context);
@@ -98,5 +99,23 @@ enum round_part { PART_WEIGHTS, PART_KERNELS, PART_GAPS, PART_SAMPLER, PART_HOST
  * else the host's. Where a part is longer than what it is cut from, it is all of that; events that add up to more than the round are
  * scaled to it. */
 void bench_split_round(const struct round_measure *, double parts[ROUND_PARTS]);
+
+/* --- peers: what is installed beside duet (assets/peers.py) ------------------------------------------------- */
+
+enum { PEER_ROWS_MAX = 4 * OPTION_INTS_MAX };
+
+struct peers_bench {
+    struct peer_row {
+        char name[64];
+        int k;
+        double round_ms, tokens; /* of a round, of one row */
+        double rate;             /* tokens a second, of all rows */
+    } rows[PEER_ROWS_MAX];
+    int count;
+    struct buf missing; /* a line for each that is skipped */
+};
+/* A line that the script wrote: a row more, a sentence more, or a note. ERR_FORMAT for any other. alpha above 0: its tokens a round
+ * are those that it predicts. */
+int bench_peers_read(struct peers_bench *, const char *line, int batch, double alpha);
 
 #endif

@@ -110,6 +110,8 @@ int models_resolve(struct models *out, const struct options *);
 void models_free(struct models *);
 /* The embedded pair alone. */
 int models_embedded(struct models *out);
+/* Path of a file that lies with the embedded pair, but for its models: beside the program, or in the PREFIX that it was built for. */
+int models_find_file(struct buf *path, const char *name);
 /* One model by the same rules: what `inspect DIR` takes. *out is closed by the caller. */
 int models_find(const char *name, struct checkpoint **out);
 

@@ -52,12 +52,26 @@ int models_find(const char *name, struct checkpoint **out) {
 
 /* --- the embedded pair -------------------------------------------------------------------------------------- */
 
+/* false: it is not known where the program lies. */
+static bool find_program(char program[PATH_MAX]) {
+    ssize_t n = readlink("/proc/self/exe", program, PATH_MAX - 1);
+    program[n > 0 ? n : 0] = 0;
+    return n > 0;
+}
+
 static bool find_assets_beside(struct assets *out) {
     char program[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n <= 0) return false;
-    program[n] = 0;
-    return assets_open_beside(out, program);
+    return find_program(program) && assets_open_beside(out, program);
+}
+
+int models_find_file(struct buf *path, const char *name) {
+    char program[PATH_MAX];
+    buf_clear(path);
+    if (find_program(program)) assets_find_beside(path, program, name);
+    if (path->len > 0) return 0;
+    buf_printf(path, DUET_PREFIX "/share/duet/%s", name);
+    if (file_exists(buf_text(path))) return 0;
+    return err_set(ERR_IO, "%s: is neither beside the program nor in " DUET_PREFIX "/share/duet", name);
 }
 
 /* $DUET_ASSETS; beside the program; in the PREFIX that it was built for. */

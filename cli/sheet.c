@@ -47,6 +47,14 @@ void sheet_note(struct sheet *s, const char *format, ...) {
     va_end(args);
 }
 
+void sheet_note_missing(struct sheet *s, const char *sentence) {
+    sheet_note(s, "%s", sentence);
+    buf_printf(&s->comments, "# %s\n", sentence);
+    if (s->missing.len == 0) buf_putc(&s->missing, '[');
+    json_put_element(&s->missing);
+    json_put_string(&s->missing, sentence, strlen(sentence));
+}
+
 static void begin_fact(struct sheet *s, const char *name) {
     if (s->facts.len == 0) buf_putc(&s->facts, '{');
     json_put_name(&s->facts, name);
@@ -102,6 +110,10 @@ static void print_json(struct sheet *s) {
         begin_fact(s, s->tables[i].list);
         table_put_json(&s->tables[i].table, s->tables[i].names, &s->facts);
     }
+    if (s->missing.len > 0) {
+        begin_fact(s, "missing");
+        buf_printf(&s->facts, "%s]", buf_text(&s->missing));
+    }
     printf("%s}\n", buf_text(&s->facts));
 }
 
@@ -110,6 +122,7 @@ void sheet_free(struct sheet *s) {
     buf_free(&s->head);
     buf_free(&s->notes);
     buf_free(&s->comments);
+    buf_free(&s->missing);
     buf_free(&s->facts);
     *s = (struct sheet){0};
 }

@@ -19,7 +19,8 @@ struct sheet_column {
 
 struct sheet {
     struct buf head, notes; /* lines */
-    struct buf comments;    /* lines of the head that CSV has too, behind a # */
+    struct buf comments;    /* lines that CSV has too, before the tables, behind a # */
+    struct buf missing;     /* elements of a list in JSON */
     struct buf facts;       /* the object, without its end */
     struct {
         struct table table;
@@ -37,8 +38,10 @@ void sheet_add_figure(struct table *, double value, int decimals);
 
 void sheet_say(struct sheet *, const char *format, ...) __attribute__((format(printf, 2, 3)));  /* above the tables */
 void sheet_note(struct sheet *, const char *format, ...) __attribute__((format(printf, 2, 3))); /* below them */
-void sheet_put_figure(struct sheet *, const char *name, double value);                          /* a fact */
-void sheet_put_word(struct sheet *, const char *name, const char *word);                        /* NULL: null */
+/* A note that says why rows are missing: CSV has it too, and JSON in a list of such sentences. */
+void sheet_note_missing(struct sheet *, const char *sentence);
+void sheet_put_figure(struct sheet *, const char *name, double value);   /* a fact */
+void sheet_put_word(struct sheet *, const char *name, const char *word); /* NULL: null */
 
 /* Prints it, as the options ask. And frees it. */
 void sheet_show(struct sheet *, const struct options *);

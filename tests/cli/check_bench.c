@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/json.h"
 #include "cli/bench_tables.h"
@@ -375,6 +376,102 @@ START_TEST(exact_buckets_are_listed_before_their_first_use)
 }
 END_TEST
 
+/* --- peers ------------------------------------------------------------------------------------------------------- */
+
+START_TEST(a_line_of_the_script_is_a_row_a_sentence_or_a_note)
+{
+    static struct peers_bench r;
+    static const char *const bad[] = {"{}", "[1]", "{\"peer\": \"X\", \"k\": 1}",
+                                      "{\"peer\": \"X\", \"k\": 64, \"round_ms\": 1, \"tokens_per_round\": 1}",
+                                      "{\"peer\": \"X\", \"k\": 0, \"round_ms\": 0, \"tokens_per_round\": 1}"};
+    const char *row = "{\"peer\": \"X\", \"k\": 2, \"round_ms\": 8, \"tokens_per_round\": 2}";
+    ck_ok(bench_peers_read(&r, "{\"note\": \"compiling\"}", 4, 0));
+    ck_assert_int_eq(r.count, 0);
+    ck_ok(bench_peers_read(&r, row, 4, 0));
+    ck_assert_str_eq(r.rows[0].name, "X");
+    ck_assert_double_eq_tol(r.rows[0].rate, 4 * 2 / 8e-3, 1e-9);
+    ck_ok(bench_peers_read(&r, row, 1, 0.5)); /* the alpha that is simulated: 1.75 tokens */
+    ck_assert_double_eq_tol(r.rows[1].rate, 1.75 / 8e-3, 1e-9);
+    ck_ok(bench_peers_read(&r, "{\"peer\": \"Y\", \"skipped\": \"there is no Y\"}", 1, 0));
+    ck_assert_str_eq(buf_text(&r.missing), "Y: skipped, there is no Y.\n");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        ck_assert_int_eq(bench_peers_read(&r, bad[i], 1, 0), ERR_FORMAT);
+    ck_assert_int_eq(r.count, 2);
+    buf_free(&r.missing);
+}
+END_TEST
+
+/* A python3 that says what `lines` are and ends with `status`; NULL: there is none. */
+static struct program run_peers(const char *lines, int status) {
+    struct buf script = {0};
+    ck_assert_int_eq(mkdir(temp_path("bin"), 0700), 0);
+    buf_printf(&script, "#!/bin/sh\nprintf '%%s\\n' '%s'\nexit %d\n", lines ? lines : "", status);
+    if (lines) {
+        text_to_file(temp_path("bin/python3"), buf_text(&script));
+        ck_assert_int_eq(chmod(temp_path("bin/python3"), 0755), 0);
+    }
+    buf_free(&script);
+    char *before = strdup(getenv("PATH"));
+    setenv("PATH", temp_path("bin"), 1);
+    struct program p =
+        program_run_at(80, NULL, ARGUMENTS("bench", "peers", "--k", "1", "-n", "4", "--json", "--device", "host"));
+    setenv("PATH", before, 1);
+    free(before);
+    return p;
+}
+
+static const char *missing_of(const cJSON *object) {
+    const cJSON *list = json_get(object, "missing");
+    return list && list->child ? list->child->valuestring : "";
+}
+
+START_TEST(without_python3_a_sentence_says_so)
+{
+    struct program p = run_peers(NULL, 0);
+    program_expect_status(&p, 0);
+    cJSON *object = json_line(&p.out, 0);
+    expect_rows(object, "engines", "engine k round_ms tokens_per_round tok_per_second times_duet_plain", 2);
+    ck_assert_str_eq(missing_of(object), "PyTorch and transformers: skipped, there is no python3.");
+    cJSON_Delete(object);
+    program_free(&p);
+}
+END_TEST
+
+START_TEST(what_python3_measured_stands_beside_duet_even_where_it_ended_early)
+{
+    struct program p = run_peers("noise\n{\"peer\": \"X\", \"k\": 0, \"round_ms\": 4, \"tokens_per_round\": 1}", 3);
+    program_expect_status(&p, 0);
+    cJSON *object = json_line(&p.out, 0);
+    const cJSON *rows = json_get(object, "engines");
+    ck_assert_int_eq(cJSON_GetArraySize(rows), 3);
+    ck_assert_str_eq(get_string(cJSON_GetArrayItem(rows, 2), "engine"), "X");
+    ck_assert_double_eq(get_number(cJSON_GetArrayItem(rows, 2), "tok_per_second"), 250);
+    ck_assert_msg(strstr(missing_of(object), "peers.py ended before its time, with status 3") != NULL, "%s",
+                  missing_of(object));
+    cJSON_Delete(object);
+    program_free(&p);
+}
+END_TEST
+
+/* With a Python that sees no packages. */
+START_TEST(the_script_itself_skips_what_is_not_installed)
+{
+    struct buf line = {0};
+    char block[512];
+    if (system("command -v python3 > /dev/null") != 0) return skip("there is no python3");
+    buf_printf(&line, "python3 -I -S %s --self-check", asset_path("peers.py"));
+    FILE *f = popen(buf_text(&line), "r");
+    ck_assert_ptr_nonnull(f);
+    for (int i = 0; i < 3; i++) { /* of three requests */
+        ck_assert_ptr_nonnull(fgets(block, sizeof block, f));
+        ck_assert_str_eq(block, "{\"peer\": \"PyTorch and transformers\", \"skipped\": \"torch is not installed for "
+                                "python3\"}\n");
+    }
+    ck_assert_int_eq(pclose(f), 0);
+    buf_free(&line);
+}
+END_TEST
+
 Suite *check_bench(void);
 Suite *check_bench(void) {
     Suite *suite = suite_create("bench");
@@ -396,5 +493,12 @@ Suite *check_bench(void) {
     tcase_add_test(program, what_cannot_be_measured_is_refused_in_a_sentence);
     tcase_add_test(program, exact_buckets_are_listed_before_their_first_use);
     suite_add_tcase(suite, program);
+    TCase *peers = tcase_create("peers");
+    tcase_set_timeout(peers, 60);
+    tcase_add_test(peers, a_line_of_the_script_is_a_row_a_sentence_or_a_note);
+    tcase_add_test(peers, without_python3_a_sentence_says_so);
+    tcase_add_test(peers, what_python3_measured_stands_beside_duet_even_where_it_ended_early);
+    tcase_add_test(peers, the_script_itself_skips_what_is_not_installed);
+    suite_add_tcase(suite, peers);
     return suite;
 }
