@@ -260,6 +260,8 @@ def attempt(torch, peer, run, *arguments):
         run(*arguments)
     except Exception as error:  # whatever a package raises is why it is skipped
         skip(peer, first_line(error))
+    if hasattr(torch.compiler, "reset"):
+        torch.compiler.reset()  # lets go of what was compiled, and of the graphs' memory
     if torch.cuda.is_available():
         import gc
 

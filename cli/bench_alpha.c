@@ -92,8 +92,8 @@ static void add_speed_ups(struct sheet *s, const struct alpha_bench *r) {
 
 static void add_batches(struct sheet *s, const struct alpha_bench *r) {
     static const struct sheet_column columns[] = {
-        {"batch", "batch"}, {"K = 0 ms", "plain_round_ms"},     {"pays from alpha", "pays_from_alpha"},
-        {"at K", "at_k"},   {"best K at 0.8", "best_k_at_0.8"}, {"speed-up", "speed_up_at_0.8"}};
+        {"batch", "batch"}, {"K = 0 ms", "plain_round_ms"},           {"pays from alpha", "pays_from_alpha"},
+        {"at K", "at_k"},   {"best K at 0.8", "best_k_at_alpha_0_8"}, {"speed-up", "speed_up_at_alpha_0_8"}};
     struct table *t = sheet_add_table(s, "batches", columns, "rrrrrr", "154");
     for (int i = 0; i < r->batches; i++) {
         int k, best = bench_alpha_best(r, i, 0.8);

@@ -35,10 +35,11 @@ struct use_figures {
 };
 
 struct buckets_bench {
+    int ks[OPTION_INTS_MAX], k_count; /* of the options; without a draft 0 alone */
     struct batch_sizes sizes[DISTRIBUTIONS];
     struct set_figures sets[BENCH_POLICIES];
     int bucket[BENCH_POLICIES][BENCH_BATCH_MAX + 1];
-    double ms[OPTION_INTS_MAX][BENCH_BATCH_MAX + 1]; /* of a round, by K (in order of the options) and bucket */
+    double ms[OPTION_INTS_MAX][BENCH_BATCH_MAX + 1]; /* of a round, by K (in their order) and bucket */
     struct use_figures use[DISTRIBUTIONS][OPTION_INTS_MAX];
 };
 
@@ -78,12 +79,12 @@ static int time_round(struct engine *e, int batch, int k, double *ms) {
 
 static int time_rounds(const struct bench *b, struct buckets_bench *r) {
     const int max = b->o->batch;
-    for (int i = 0; i < b->o->k_count; i++) {
+    for (int i = 0; i < r->k_count; i++) {
         double *ms = r->ms[i];
-        cli_note("measuring rounds of K = %d", b->o->ks[i]);
+        cli_note("measuring rounds of K = %d", r->ks[i]);
         for (int batch = 1, last = 0; batch <= max; batch++) {
             if (!is_measured(batch, max)) continue;
-            TRY(time_round(b->engine, batch, b->o->ks[i], &ms[batch]));
+            TRY(time_round(b->engine, batch, r->ks[i], &ms[batch]));
             for (int between = last + 1; between < batch; between++)
                 ms[between] = ms[last] + (ms[batch] - ms[last]) * (between - last) / (batch - last);
             last = batch;
@@ -154,10 +155,10 @@ static int use_exact(const struct bench *b, const struct buckets_bench *r, int w
     for (int h = 0; is_day && h < 24; h++) bench_sizes_hour(&hours[h], b->o->batch, h / 24.0);
     for (int round = 0; round < ROUNDS; round++) {
         const int batch = drawn_size(&r->sizes[which], is_day ? hours : NULL, round);
-        TRY(run_round(b->engine, batch, b->o->ks[i], &ms));
+        TRY(run_round(b->engine, batch, r->ks[i], &ms));
         if (captures_of(b->engine) == before) continue;
         before = captures_of(b->engine);
-        TRY(run_round(b->engine, batch, b->o->ks[i], &again));
+        TRY(run_round(b->engine, batch, r->ks[i], &again));
         double extra = fmax(ms - again, 0);
         sum += extra, first++;
         worst = fmax(worst, extra);
@@ -181,12 +182,12 @@ static int measure(const struct bench *b, struct buckets_bench *r) {
     TRY(capture_all(b, before, r));
     TRY(time_rounds(b, r));
     for (int which = 0; which < DISTRIBUTIONS; which++)
-        for (int i = 0; i < b->o->k_count; i++) {
-            cli_note("rounds of drawn sizes: %s, K = %d", r->sizes[which].name, b->o->ks[i]);
+        for (int i = 0; i < r->k_count; i++) {
+            cli_note("rounds of drawn sizes: %s, K = %d", r->sizes[which].name, r->ks[i]);
             TRY(probe_set_buckets(b->engine, BUCKETS_EXACT));
             progress_clear();
             TRY(use_exact(b, r, which, i, &r->use[which][i]));
-            if (which > 0 || i + 1 < b->o->k_count) continue;
+            if (which > 0 || i + 1 < r->k_count) continue;
             TRY(read_sets(b->engine, before, exact)); /* as the uniform sizes of the largest K leave them */
             exact->seconds = r->use[0][i].seconds;
         }
@@ -212,7 +213,7 @@ static void add_sets(struct sheet *s, const struct buckets_bench *r) {
     }
 }
 
-static void add_padding(struct sheet *s, const struct bench *b, const struct buckets_bench *r) {
+static void add_padding(struct sheet *s, const struct buckets_bench *r) {
     static const struct sheet_column columns[] = {{"sizes", "sizes"},
                                                   {"K", "k"},
                                                   {"policy", "policy"},
@@ -224,12 +225,12 @@ static void add_padding(struct sheet *s, const struct bench *b, const struct buc
                                                   {"evictions", "evictions"}};
     struct table *t = sheet_add_table(s, "padding", columns, "lrlrrrrrr", "675");
     for (int which = 0; which < DISTRIBUTIONS; which++)
-        for (int i = 0; i < b->o->k_count; i++)
+        for (int i = 0; i < r->k_count; i++)
             for (int p = 0; p < BENCH_POLICIES; p++) {
                 const struct use_figures *use = &r->use[which][i];
                 const bool on_use = p == BUCKETS_EXACT;
                 table_add(t, "%s", r->sizes[which].name);
-                table_add(t, "%d", b->o->ks[i]);
+                table_add(t, "%d", r->ks[i]);
                 table_add(t, "%s", policy_names[p]);
                 sheet_add_figure(t, 100 * bench_padding_rows(&r->sizes[which], r->bucket[p]), 1);
                 sheet_add_figure(t, 100 * bench_padding_time(&r->sizes[which], r->bucket[p], r->ms[i]), 1);
@@ -244,7 +245,7 @@ static void show(const struct bench *b, const struct buckets_bench *r) {
     struct sheet s = {0};
     bench_describe(&s, b, 0);
     add_sets(&s, r);
-    add_padding(&s, b, r);
+    add_padding(&s, r);
     if (!engine_info(b->engine).is_async)
         sheet_note(&s,
                    "How much less memory is free is not told on the host, where other processes take and give too.");
@@ -271,19 +272,21 @@ static int draw(struct bench *b, const struct buckets_bench *r) {
         for (int i = 0; i < max; i++) share[which][i] = 100 * r->sizes[which].share[i + 1];
         sizes[which] = (struct plot_series){r->sizes[which].name, PLOT_DASHES, which, x, share[which], NULL, max};
     }
-    const struct plot_series round = {NULL, PLOT_DASHES, 0, x, &r->ms[b->o->k_count - 1][1], NULL, max};
+    const struct plot_series round = {NULL, PLOT_DASHES, 0, x, &r->ms[r->k_count - 1][1], NULL, max};
     const struct plot_panel panels[] = {
         {"padding by size", "rows that run", "% of the bucket", padding, BUCKETS_EXACT, NAN},
         {"replays of a round", "rows of the bucket", "ms", &round, 1, NAN},
         {"how often a size is", "rows that run", "% of the time", sizes, 2, NAN}};
-    snprintf(title, sizeof title, "buckets up to %d, K = %d", max, b->o->k);
+    snprintf(title, sizeof title, "buckets up to %d, K = %d", max, r->ks[r->k_count - 1]);
     return bench_draw(b, title, panels, 3);
 }
 
 int bench_buckets(struct bench *b) {
     static struct buckets_bench r;
     memset(&r, 0, sizeof r);
-    if (engine_info(b->engine).k_max < b->o->k) TRY(bench_needs_draft(b));
+    for (int i = 0; i < b->o->k_count; i++)
+        if (b->o->ks[i] <= engine_info(b->engine).k_max) r.ks[r.k_count++] = b->o->ks[i];
+    if (r.k_count == 0) r.k_count = 1; /* K = 0 */
     TRY(measure(b, &r));
     show(b, &r);
     return draw(b, &r);

@@ -190,7 +190,7 @@ static const struct tried {
     {{"alpha", "--k", "1,2", "--batch", "2", "-n", "2"},
      "pays from alpha",
      {{"speed_ups", "alpha best_k best_speed_up k1 k2", 10},
-      {"batches", "batch plain_round_ms pays_from_alpha at_k best_k_at_0.8 speed_up_at_0.8", 2}},
+      {"batches", "batch plain_round_ms pays_from_alpha at_k best_k_at_alpha_0_8 speed_up_at_alpha_0_8", 2}},
      2},
     {{"stack", "--k", "1,2", "-n", "6", "--device", "host"},
      "none on this device",
