@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,6 +172,11 @@ static int read_lines(struct peers_bench *r, int fd, int batch, double alpha) {
     return 0;
 }
 
+/* At a sudden end of duet the script ends too. */
+static void end_script(void *pid) {
+    kill(*(const pid_t *)pid, SIGTERM);
+}
+
 static void note_end(struct peers_bench *r, const char *script, int status) {
     if (status == 0) return;
     const bool by_signal = WIFSIGNALED(status);
@@ -179,15 +185,17 @@ static void note_end(struct peers_bench *r, const char *script, int status) {
 }
 
 static int run_script(const struct options *o, struct peers_bench *r, const char *script, const char *request) {
-    pid_t pid;
+    static pid_t pid;
     int fd = -1, status = 0, reason = spawn(script, request, &pid, &fd);
     if (reason == ENOENT) {
         buf_puts(&r->missing, "PyTorch and transformers: skipped, there is no python3.\n");
         return 0;
     }
     if (reason != 0) return err_set(ERR_IO, "python3: %s", strerror(reason));
+    signals_set_last_words(end_script, &pid);
     int rc = read_lines(r, fd, o->batch, (double)o->simulate_alpha);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+    signals_set_last_words(NULL, NULL);
     note_end(r, script, status);
     return rc;
 }

@@ -152,6 +152,8 @@ int options_finish(struct options *);
 /* Was anything asked for that ends the program at once: --help, --version, --man, --completion? */
 bool options_ask_for_text(const struct options *);
 
+/* Parses `value` into the option of a row; NULL for a flag, and for an optional value that was not given. (options_values.c) */
+int option_parse(const struct option_row *, struct options *, const char *label, const char *value);
 /* Parses `value` (NULL: none) into the option of a row, as given. Errors are about `label`. */
 int option_put(struct options *, const struct option_row *, const char *label, const char *value);
 
