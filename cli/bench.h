@@ -1,9 +1,13 @@
-/* duet bench: what its files share. */
+/* duet bench: what its files share, and duet tune takes from it.
+ *
+ * Measurements (bench_run.c, bench_steps.c, bench_pause.c, bench_bandwidth.c) know nothing of tables; a table is a file bench_NAME.c,
+ * which measures into a struct, and fills a sheet (cli/sheet.h) from it (cli/bench_tables.h). */
 #ifndef DUET_CLI_BENCH_H
 #define DUET_CLI_BENCH_H
 
-#include "cli/options.h"
+#include "cli/cli.h"
 #include "engine/engine.h"
+#include "engine/probe.h"
 
 /* Bytes a second that the device reads, by adding up a buffer larger than its caches; best of several passes. Allocates and
  * gives back. */
@@ -32,7 +36,8 @@ void bench_close_group(struct engine *, struct sequence **sequences, int count);
 
 /* All prompts answered once, `batch` at a time, each in a fresh sequence. Time of prefill is left out. */
 struct bench_run {
-    double seconds;                          /* in rounds */
+    double seconds; /* in rounds */
+    int64_t rounds;
     double round_ms;                         /* mean over the rounds with all rows of a group live */
     double host_us, wait_us;                 /* means over rounds, engine_counts */
     double draft_ms, verify_ms, sampling_ms; /* the same over timed rounds; 0 without any */
@@ -47,10 +52,19 @@ struct bench_steps {
     double verify_ms[K_MAX + 2];                   /* [M], M = 2..k_max+1 rows */
     double draft_first_ms, draft_step_ms, draw_ms; /* of a draft model */
     double propose_ms;                             /* of another proposer, all of a round */
-    double accept_ms;
+    double accept_ms, accept_plain_ms;             /* at accept_k; at K = 0 */
+    int accept_k;
     int context; /* tokens before the rows */
 };
 int bench_steps(struct engine *, const struct bench_prompts *, const struct options *, struct bench_steps *);
+/* What the launches of a round of k <= k_max take, one after the other. Acceptance lies on a line through the two K at which it was
+ * timed. */
+double bench_round_ms(const struct bench_steps *, int k);
+/* Of these, all replays of the draft, or what another proposer does; 0 at K = 0. */
+double bench_draft_ms(const struct bench_steps *, int k);
+
+/* Replays of one graph, on the rows of the last round. */
+int bench_graph(struct engine *, enum probe_model, struct graph_key, double *ms);
 
 /* Ingesting a prompt of `tokens` ids into a fresh sequence, in tokens a second; 0 where the context is shorter. */
 struct bench_prefill {

@@ -153,6 +153,7 @@ static int run_group(struct engine *e, struct sequence **sequences, int count, s
 static void set_means(struct bench_run *run, const struct engine_counts *before, struct engine_counts after) {
     double rounds = (double)(after.rounds - before->rounds),
            timed = (double)(after.times.rounds - before->times.rounds);
+    run->rounds = (int64_t)rounds;
     if (rounds > 0) {
         run->host_us = (double)(after.host_us - before->host_us) / rounds;
         run->wait_us = (double)(after.wait_us - before->wait_us) / rounds;

@@ -52,9 +52,13 @@ static int time_launch(struct engine *e, const struct launch *l, double *ms) {
     return 0;
 }
 
-static int time_graph(struct engine *e, enum probe_model which, int kind, int batch, int q_len, double *ms) {
-    struct launch launch = {LAUNCH_GRAPH, which, {kind, batch, q_len}, 0, LAUNCHES_MAX};
+int bench_graph(struct engine *e, enum probe_model which, struct graph_key key, double *ms) {
+    struct launch launch = {LAUNCH_GRAPH, which, key, 0, LAUNCHES_MAX};
     return time_launch(e, &launch, ms);
+}
+
+static int time_graph(struct engine *e, enum probe_model which, int kind, int batch, int q_len, double *ms) {
+    return bench_graph(e, which, (struct graph_key){kind, batch, q_len}, ms);
 }
 
 static int time_draft(struct engine *e, int bucket, struct bench_steps *s) {
@@ -62,6 +66,14 @@ static int time_draft(struct engine *e, int bucket, struct bench_steps *s) {
     TRY(time_graph(e, PROBE_DRAFT, DRAFT_FIRST, bucket, 2, &s->draft_first_ms));
     TRY(time_graph(e, PROBE_DRAFT, DRAFT_STEP, bucket, 1, &s->draft_step_ms));
     return time_launch(e, &draw, &s->draw_ms);
+}
+
+/* Every acceptance commits up to K + 1 tokens: the rows must not reach their end while it is timed, at either K. */
+static int time_accept(struct engine *e, int bucket, int context, int k, double *ms) {
+    int room = (engine_info(e).context - context) / (k + 1) / (GROUPS + 1) / 2;
+    if (room > LAUNCHES_MAX) room = LAUNCHES_MAX;
+    struct launch accept = {.kind = LAUNCH_ACCEPT, .key = {.batch = bucket}, .k = k, .at_most = room > 1 ? room : 1};
+    return time_launch(e, &accept, ms);
 }
 
 static int time_steps(struct engine *e, int batch, struct bench_steps *s) {
@@ -76,11 +88,9 @@ static int time_steps(struct engine *e, int batch, struct bench_steps *s) {
         TRY(time_draft(e, bucket, s));
     else if (info.proposer)
         TRY(time_launch(e, &propose, &s->propose_ms));
-    /* Every accept commits up to K + 1 tokens: the rows must not reach their end while it is timed. */
-    int room = (info.context - s->context) / (info.k + 1) / (GROUPS + 1);
-    struct launch accept = {
-        .kind = LAUNCH_ACCEPT, .key = {.batch = bucket}, .k = info.k, .at_most = room > 1 ? room : 1};
-    return time_launch(e, &accept, &s->accept_ms);
+    s->accept_k = info.k;
+    TRY(time_accept(e, bucket, s->context, 0, &s->accept_plain_ms));
+    return time_accept(e, bucket, s->context, info.k, &s->accept_ms);
 }
 
 int bench_steps(struct engine *e, const struct bench_prompts *p, const struct options *o, struct bench_steps *s) {
@@ -96,6 +106,17 @@ int bench_steps(struct engine *e, const struct bench_prompts *p, const struct op
     if (rc == 0) rc = time_steps(e, o->batch, s);
     bench_close_group(e, sequences, o->batch);
     return rc;
+}
+
+double bench_draft_ms(const struct bench_steps *s, int k) {
+    if (k == 0 || s->propose_ms > 0) return k > 0 ? s->propose_ms : 0;
+    return s->draft_first_ms + (k - 1) * s->draft_step_ms;
+}
+
+double bench_round_ms(const struct bench_steps *s, int k) {
+    double slope = s->accept_k > 0 ? (s->accept_ms - s->accept_plain_ms) / s->accept_k : 0;
+    double accept_ms = s->accept_plain_ms + k * slope, verify_ms = k > 0 ? s->verify_ms[k + 1] : s->decode_ms;
+    return bench_draft_ms(s, k) + k * s->draw_ms + verify_ms + accept_ms;
 }
 
 /* --- prefill ---------------------------------------------------------------------------------------------- */

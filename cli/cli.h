@@ -110,13 +110,15 @@ int models_resolve(struct models *out, const struct options *);
 void models_free(struct models *);
 /* The embedded pair alone. */
 int models_embedded(struct models *out);
+/* Path of a file that lies with the embedded pair, but for its models: beside the program, or in the PREFIX that it was built for. */
+int models_find_file(struct buf *path, const char *name);
 /* One model by the same rules: what `inspect DIR` takes. *out is closed by the caller. */
 int models_find(const char *name, struct checkpoint **out);
 
 /* Rounds between two whose device time a report or `duet bench` measures: the events cost then a fraction of a percent. */
 enum { TIMED_EVERY = 4 };
 
-/* Fills engine_options: k and k_max (0 without a draft; default k_max: max(k, 8) in chat, max(k, 16) in bench, k elsewhere),
+/* Fills engine_options: k and k_max (0 without a draft; default k_max: max(k, 8) in chat, max(k, 16) in bench of one K, k elsewhere),
  * max_batch (1 in chat), context, device, threads, graphs, buckets, accept, timing (for --alpha-report and in bench), and the
  * progress bar, Ctrl-C. Points into `m` and `o`. */
 void engine_options_set(struct engine_options *out, const struct options *o, const struct models *m);

@@ -86,6 +86,8 @@ static void print_bash_options(FILE *out, int command) {
     const char *separator = "";
     fprintf(out, "        %s) words='", command ? command_table[command].name : "''");
     if (!command) put_commands(out, " "), separator = " ";
+    for (const struct operand_row *o = command_table[command].operands; o && o->name; o++, separator = " ")
+        fprintf(out, "%s%s", separator, o->name);
     for (int i = 0; i < option_count; i++) {
         const struct option_row *row = &option_table[i];
         if (!is_offered(row, command)) continue;
@@ -178,10 +180,18 @@ static void print_zsh_command(FILE *out, int command) {
     fprintf(out, "    %s)\n        _arguments -s \\\n", command ? command_table[command].name : "*");
     for (int i = 0; i < option_count; i++)
         if (is_offered(&option_table[i], command)) print_zsh_option(out, &option_table[i]);
-    fprintf(out, "        %s ;;\n",
+    const struct operand_row *operand = command_table[command].operands;
+    fprintf(out, "        %s",
             !command                   ? "'1:command:_duet_commands'"
             : takes_directory(command) ? "'1:DIR:_directories'"
+            : operand                  ? "'1:TABLE:(("
                                        : "&& return");
+    for (; operand && operand->name; operand++) {
+        fprintf(out, "%s\\:\"", operand->name);
+        put_zsh_text(out, operand->summary);
+        fputs(operand[1].name ? "\" " : "\"))'", out);
+    }
+    fputs(" ;;\n", out);
 }
 
 static void print_zsh(FILE *out) {
@@ -253,9 +263,16 @@ static void print_fish(FILE *out) {
             fprintf(out, "complete -c duet -n '__fish_seen_subcommand_from %s' -a '(__fish_complete_directories)'\n",
                     command_table[c].name);
     }
-    for (int c = COMMAND_NONE; c < COMMANDS; c++)
+    for (int c = COMMAND_NONE; c < COMMANDS; c++) {
+        for (const struct operand_row *o = command_table[c].operands; o && o->name; o++) {
+            fprintf(out, "complete -c duet -n '__fish_seen_subcommand_from %s' -a %s -d '", command_table[c].name,
+                    o->name);
+            put_fish_text(out, o->summary);
+            fputs("'\n", out);
+        }
         for (int i = 0; i < option_count; i++)
             if (is_offered(&option_table[i], c)) print_fish_option(out, &option_table[i], c);
+    }
 }
 
 void completion_print(FILE *out, const char *shell) {

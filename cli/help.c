@@ -88,6 +88,15 @@ static void print_entries(FILE *out, const char *title, const struct entry *entr
     }
 }
 
+static void print_operands(FILE *out, const struct operand_row *row) {
+    fputs("\nTables:\n", out);
+    for (; row->name; row++) {
+        char name[64];
+        snprintf(name, sizeof name, "  %s", row->name);
+        help_print_item(out, HELP_COLUMN / 2, name, row->summary);
+    }
+}
+
 void help_print(FILE *out, enum command c) {
     if (c == COMMAND_NONE) {
         help_print_usage(out);
@@ -97,6 +106,7 @@ void help_print(FILE *out, enum command c) {
         fprintf(out, "usage: duet %s %s\n\n", command_table[c].name, command_table[c].arguments);
         terminal_print(out, help_width(out), 0, 0, command_table[c].detail);
     }
+    if (command_table[c].operands) print_operands(out, command_table[c].operands);
     fputs("\nOptions:\n", out);
     for (int i = 0; i < option_count; i++)
         if (option_table[i].commands & 1u << c && !option_table[i].hidden) print_option(out, &option_table[i]);
@@ -186,6 +196,12 @@ void help_print_man(FILE *out) {
         fprintf(out, ".TP\n.B %s\n%s. ", command_table[c].name, command_table[c].summary);
         print_roff(out, command_table[c].detail);
         fputc('\n', out);
+    }
+    for (int c = COMMAND_NONE + 1; c < COMMANDS; c++) {
+        if (!command_table[c].operands) continue;
+        fputs(".SH TABLES OF A BENCHMARK\n", out);
+        for (const struct operand_row *o = command_table[c].operands; o->name; o++)
+            print_man_entry(out, o->name, "", o->summary);
     }
     fputs(".SH OPTIONS\n", out);
     for (int i = 0; i < option_count; i++)

@@ -24,6 +24,31 @@ static void add_graph_rows(struct table *table, const struct graph_set *set, con
     }
 }
 
+/* Nothing is captured of these yet: `batch` is the largest, and every one up to it is a graph of its own. */
+static void add_rows_on_use(struct table *table, const struct graph_set *set, const char *name) {
+    for (int i = 0; set && graph_set_kept_on_use(set) > 0 && i < graph_set_shape_count(set); i++) {
+        struct graph_key key = graph_set_shape(set, i);
+        table_add(table, "%s", name);
+        table_add(table, "%s", graph_set_kind_name(set, key.kind));
+        table_add(table, "%d", key.batch);
+        table_add(table, "%d", key.q_len);
+        table_add(table, "%s", "");
+        table_add(table, "%s", "");
+        table_add(table, "%s", "on use");
+        table_add(table, "%s", "");
+        table_add(table, "%d", 0);
+    }
+}
+
+static void print_on_use(const struct graph_set *set, const char *name) {
+    char line[256];
+    if (!set || graph_set_kept_on_use(set) == 0) return;
+    snprintf(line, sizeof line,
+             "%s: a first use captures, at any batch up to the one above; the %d graphs that were used last are kept",
+             name, graph_set_kept_on_use(set));
+    terminal_print(stdout, terminal_width(1), 0, 0, line);
+}
+
 static void print_graph_total(const struct graph_set *set, const char *name) {
     char line[128];
     size_t bytes = 0;
@@ -41,6 +66,8 @@ static struct table tabulate_graphs(const struct engine *e) {
     for (int i = 0; i < 9; i++) table_add(&table, "%s", heading[i]);
     add_graph_rows(&table, engine_graphs(e, 0), "draft");
     add_graph_rows(&table, engine_graphs(e, 1), "target");
+    add_rows_on_use(&table, engine_graphs(e, 0), "draft");
+    add_rows_on_use(&table, engine_graphs(e, 1), "target");
     return table;
 }
 
@@ -56,6 +83,8 @@ static void show_graphs(const struct engine *e, struct buf *out) {
     putchar('\n');
     print_graph_total(engine_graphs(e, 0), "draft");
     print_graph_total(engine_graphs(e, 1), "target");
+    print_on_use(engine_graphs(e, 0), "draft");
+    print_on_use(engine_graphs(e, 1), "target");
 }
 
 static int inspect_graphs(struct models *m, const struct options *o, struct buf *out) {

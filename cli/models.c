@@ -52,12 +52,26 @@ int models_find(const char *name, struct checkpoint **out) {
 
 /* --- the embedded pair -------------------------------------------------------------------------------------- */
 
+/* false: it is not known where the program lies. */
+static bool find_program(char program[PATH_MAX]) {
+    ssize_t n = readlink("/proc/self/exe", program, PATH_MAX - 1);
+    program[n > 0 ? n : 0] = 0;
+    return n > 0;
+}
+
 static bool find_assets_beside(struct assets *out) {
     char program[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n <= 0) return false;
-    program[n] = 0;
-    return assets_open_beside(out, program);
+    return find_program(program) && assets_open_beside(out, program);
+}
+
+int models_find_file(struct buf *path, const char *name) {
+    char program[PATH_MAX];
+    buf_clear(path);
+    if (find_program(program)) assets_find_beside(path, program, name);
+    if (path->len > 0) return 0;
+    buf_printf(path, DUET_PREFIX "/share/duet/%s", name);
+    if (file_exists(buf_text(path))) return 0;
+    return err_set(ERR_IO, "%s: is neither beside the program nor in " DUET_PREFIX "/share/duet", name);
 }
 
 /* $DUET_ASSETS; beside the program; in the PREFIX that it was built for. */
@@ -138,8 +152,13 @@ void models_free(struct models *m) {
     *m = (struct models){0};
 }
 
+/* Of one K the steps of larger ones are measured too. */
+static bool measures_all_rows(const struct options *o) {
+    return o->command == COMMAND_BENCH && o->operand == BENCH_ROUND && o->k_count < 2;
+}
+
 void engine_options_set(struct engine_options *out, const struct options *o, const struct models *m) {
-    int k_max = o->k_max, least = o->command == COMMAND_CHAT ? 8 : o->command == COMMAND_BENCH ? 16 : 0;
+    int k_max = o->k_max, least = o->command == COMMAND_CHAT ? 8 : measures_all_rows(o) ? 16 : 0;
     bool proposes = m->draft || m->proposer;
     if (!option_given(o, "k-max")) k_max = o->k < least ? least : o->k == K_AUTO ? 0 : o->k;
     *out = (struct engine_options){

@@ -1,145 +1,12 @@
-/* The command line: commands, options, values and their ranges. */
+/* The command line: commands, options, and what goes together. */
 #include "cli/options.h"
 
-#include <errno.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/buf.h"
 #include "base/err.h"
 #include "draft/proposer.h"
 #include "engine/engine.h"
-
-/* --- values --------------------------------------------------------------------------------------------- */
-
-/* "[0, 1)": is x inside? */
-static bool in_range(const char *range, double x) {
-    char *end;
-    double low = strtod(range + 1, &end);
-    double high = strtod(end + 1, &end);
-    bool above = range[0] == '[' ? x >= low : x > low;
-    return above && (*end == ']' ? x <= high : x < high);
-}
-
-static int refuse(const struct option_row *row, const char *label, const char *value, const char *expected) {
-    return err_set(ERR_USAGE, "%s: '%s' is not %s%s%s", label, value, expected, row->range ? " in " : "",
-                   row->range ? row->range : "");
-}
-
-static int parse_int(const struct option_row *row, const char *label, const char *value, void *out) {
-    char *end;
-    errno = 0;
-    long long x = strtoll(value, &end, 10);
-    if (end == value || *end || errno || !in_range(row->range, (double)x))
-        return refuse(row, label, value, row->choices ? "auto or a whole number" : "a whole number");
-    *(int *)out = (int)x;
-    return 0;
-}
-
-static int parse_int_or_auto(const struct option_row *row, const char *label, const char *value, int *out) {
-    if (strcmp(value, row->choices) != 0) return parse_int(row, label, value, out);
-    *out = K_AUTO;
-    return 0;
-}
-
-static int parse_number(const struct option_row *row, const char *label, const char *value, void *out) {
-    char *end;
-    double x = strtod(value, &end);
-    if (end == value || *end || !isfinite((float)x) || !in_range(row->range, (float)x))
-        return refuse(row, label, value, "a number");
-    *(float *)out = (float)x;
-    return 0;
-}
-
-static int parse_seed(const struct option_row *row, const char *label, const char *value, void *out) {
-    char *end;
-    errno = 0;
-    unsigned long long x = strtoull(value, &end, 10);
-    if (*value < '0' || *value > '9' || *end || errno) return refuse(row, label, value, "a whole number");
-    *(uint64_t *)out = x;
-    return 0;
-}
-
-/* "24GiB", "24G", "1.5 TiB": powers of 1,024, as nvidia-smi counts; "24GB" is 24e9 bytes. */
-static int parse_bytes(const char *label, const char *value, void *out) {
-    static const char letters[] = "KMGT";
-    char *end;
-    double x = strtod(value, &end);
-    const bool is_number = end > value;
-    while (*end == ' ') end++;
-    const char *letter = *end ? strchr(letters, *end & ~0x20) : NULL;
-    bool decimal = letter && (end[1] & ~0x20) == 'B';
-    const char *rest = letter ? end + 1 + (end[1] == 'i') : end;
-    for (const char *l = letters; letter && l <= letter; l++) x *= decimal ? 1000 : 1024;
-    if (!is_number || !letter || (*rest && strcasecmp(rest, "b") != 0) || !(x >= 1 && x < 0x1p63))
-        return err_set(ERR_USAGE, "%s: '%s' is not a size like 24GiB or 512MiB", label, value);
-    *(uint64_t *)out = (uint64_t)x;
-    return 0;
-}
-
-int option_choice_index(const char *choices, const char *value) {
-    size_t n = strlen(value);
-    for (int i = 0;; i++) {
-        size_t len = strcspn(choices, "|");
-        if (len == n && memcmp(choices, value, n) == 0) return i;
-        if (!choices[len]) return -1;
-        choices += len + 1;
-    }
-}
-
-static int parse_choice(const struct option_row *row, const char *label, const char *value, int *index) {
-    *index = option_choice_index(row->choices, value);
-    if (*index < 0) return err_set(ERR_USAGE, "%s: '%s' is not one of %s", label, value, row->choices);
-    return 0;
-}
-
-static int add_text(const struct option_row *row, struct options *o, const char *label, const char *value) {
-    const char **texts = (const char **)((char *)o + row->offset);
-    int *count = (int *)((char *)o + row->flag_offset);
-    if (*count == STOPS_MAX) return err_set(ERR_USAGE, "%s: given more than %d times", label, STOPS_MAX);
-    if (!utf8_is_valid(value, strlen(value))) return err_set(ERR_USAGE, "%s: '%s' is not valid UTF-8", label, value);
-    texts[(*count)++] = value;
-    return 0;
-}
-
-/* `value` is NULL for a flag, and for an optional value that was not given. */
-static int set_value(const struct option_row *row, struct options *o, const char *label, const char *value) {
-    void *out = (char *)o + row->offset;
-    int index;
-    switch (row->type) {
-    case OPTION_FLAG:
-        *(int *)out = 1;
-        return 0;
-    case OPTION_INT:
-        return parse_int(row, label, value, out);
-    case OPTION_INT_OR_AUTO:
-        return parse_int_or_auto(row, label, value, out);
-    case OPTION_NUMBER:
-        return parse_number(row, label, value, out);
-    case OPTION_SEED:
-        return parse_seed(row, label, value, out);
-    case OPTION_BYTES:
-        return parse_bytes(label, value, out);
-    case OPTION_OPTIONAL_TEXT:
-        *(int *)((char *)o + row->flag_offset) = 1; /* fall through */
-    case OPTION_TEXT:
-        *(const char **)out = value;
-        return 0;
-    case OPTION_CHOICE:
-        TRY(parse_choice(row, label, value, &index));
-        *(int *)out = index;
-        return 0;
-    case OPTION_WORD:
-        TRY(parse_choice(row, label, value, &index));
-        *(const char **)out = value;
-        return 0;
-    case OPTION_TEXTS:
-        return add_text(row, o, label, value);
-    }
-    return err_set(ERR_INTERNAL, "option %s has no type", row->name);
-}
 
 /* --- look-ups ------------------------------------------------------------------------------------------- */
 
@@ -182,7 +49,7 @@ static int apply(struct parser *p, const struct option_row *row, const char *lab
         value = p->argv[p->at++];
     }
     p->o->given |= (uint64_t)1 << (row - option_table);
-    return set_value(row, p->o, label, value);
+    return option_parse(row, p->o, label, value);
 }
 
 static int parse_long(struct parser *p, const char *argument) {
@@ -208,8 +75,26 @@ static int parse_short(struct parser *p, const char *argument) {
     return 0;
 }
 
+static int parse_operand(struct parser *p, const char *argument) {
+    const struct command_row *row = &command_table[p->o->command];
+    struct buf names = {0};
+    if (p->o->operand)
+        return err_set(ERR_USAGE, "'%s': duet %s %s is one table already", argument, row->name,
+                       row->operands[p->o->operand - 1].name);
+    for (int i = 0; row->operands[i].name; i++) {
+        if (strcmp(row->operands[i].name, argument) == 0) p->o->operand = i + 1;
+        buf_printf(&names, "%s%s", i ? ", " : "", row->operands[i].name);
+    }
+    int rc = p->o->operand ? 0
+                           : err_set(ERR_USAGE, "'%s': duet %s knows no such table; there are %s", argument, row->name,
+                                     buf_text(&names));
+    buf_free(&names);
+    return rc;
+}
+
 static int parse_positional(struct parser *p, const char *argument) {
     enum command c = p->o->command;
+    if (command_table[c].operands) return parse_operand(p, argument);
     bool takes_directory = c == COMMAND_INSPECT || c == COMMAND_TOKENIZE;
     if (!takes_directory) return err_set(ERR_USAGE, "'%s': duet %s takes no argument", argument, command_table[c].name);
     if (p->o->directory) return err_set(ERR_USAGE, "'%s': one directory is enough", argument);
@@ -250,6 +135,21 @@ static int locate_command(int argc, char **argv) {
     return argc;
 }
 
+/* What a table measures on both sides, or by itself, is no option of it. */
+static int check_bench(const struct options *o) {
+    const char *name = o->operand ? command_table[COMMAND_BENCH].operands[o->operand - 1].name : "";
+    if (o->plot && o->operand == BENCH_ROUND && o->k_count < 2)
+        return err_set(ERR_USAGE, "--plot: draws a table (duet bench alpha) or several K (--k 0,1,2,4)");
+    if (o->k == 0 && (o->operand == BENCH_ALPHA || o->operand == BENCH_STACK))
+        return err_set(ERR_USAGE, "--k: duet bench %s is about K above 0", name);
+    if (o->operand == BENCH_BUCKETS && option_given(o, "buckets"))
+        return err_set(ERR_USAGE, "--buckets: duet bench buckets measures all of them");
+    if (o->graphs != GRAPHS_ON &&
+        (o->operand == BENCH_BUCKETS || o->operand == BENCH_STACK || o->operand == BENCH_OVERHEAD))
+        return err_set(ERR_USAGE, "--graphs: duet bench %s needs them on", name);
+    return 0;
+}
+
 static int check_combinations(const struct options *o) {
     if (o->draft && !o->target && !proposer_of_word(o->draft)) return err_set(ERR_USAGE, "--draft: needs --target");
     if (option_given(o, "k-max") && o->k_max == 0 && o->k == K_AUTO)
@@ -258,6 +158,7 @@ static int check_combinations(const struct options *o) {
         return err_set(ERR_USAGE, "--k-max: %d is below --k %d", o->k_max, o->k);
     if (o->command == COMMAND_TUNE && o->target && !o->draft)
         return err_set(ERR_USAGE, "--target: alone there is nothing to tune; give --draft MODEL, or --draft ngram");
+    if (o->command == COMMAND_BENCH) TRY(check_bench(o));
     if (o->plot && strcmp(o->plot, "-") == 0) return err_set(ERR_USAGE, "--plot: needs a file (--plot FILE.svg)");
     if (o->resume && o->force) return err_set(ERR_USAGE, "--force: would write over what --resume keeps");
     if (o->resume && (!o->output || strcmp(o->output, "-") == 0))
@@ -275,7 +176,14 @@ static int check_combinations(const struct options *o) {
     return 0;
 }
 
-enum { TUNE_K_MAX = 8 };
+enum { TUNE_K_MAX = 8, BENCH_K_MAX = 8 };
+
+static void set_bench_ks(struct options *o) {
+    bool is_given = o->k_count > 0, sweeps = o->operand == BENCH_ALPHA || o->operand == BENCH_STACK;
+    for (int k = 1; !is_given && sweeps && k <= BENCH_K_MAX; k++) o->ks[o->k_count++] = k;
+    if (o->k_count == 0) o->ks[o->k_count++] = o->k;
+    o->k = o->ks[o->k_count - 1];
+}
 
 /* A seed that is given asks for a text that repeats. */
 static void set_command_defaults(struct options *o) {
@@ -283,6 +191,7 @@ static void set_command_defaults(struct options *o) {
     if (o->command == COMMAND_CHAT && !option_given(o, "k") && !option_given(o, "seed")) o->k = K_AUTO;
     if (!o->max_tokens) o->max_tokens = o->command == COMMAND_BATCH ? 256 : measures ? 128 : 0;
     if (!o->batch) o->batch = measures || o->command == COMMAND_CHAT ? 1 : 8;
+    if (o->command == COMMAND_BENCH) set_bench_ks(o);
     if (o->command != COMMAND_TUNE) return;
     if (!o->k_max) o->k_max = TUNE_K_MAX;
     o->k = o->k_max;
@@ -291,7 +200,7 @@ static void set_command_defaults(struct options *o) {
 static int set_defaults(struct options *o) {
     *o = (struct options){0};
     for (int i = 0; i < option_count; i++)
-        if (option_table[i].value) TRY(set_value(&option_table[i], o, option_table[i].name, option_table[i].value));
+        if (option_table[i].value) TRY(option_parse(&option_table[i], o, option_table[i].name, option_table[i].value));
     return 0;
 }
 
@@ -339,7 +248,7 @@ bool option_given(const struct options *o, const char *name) {
 }
 
 int option_put(struct options *o, const struct option_row *row, const char *label, const char *value) {
-    TRY(set_value(row, o, label, value));
+    TRY(option_parse(row, o, label, value));
     o->given |= (uint64_t)1 << (row - option_table);
     return 0;
 }

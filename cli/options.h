@@ -39,12 +39,15 @@ enum {
     ON_ALL = ON_PAIR | ON_TOKENIZE | ON_MODELS | 1 << COMMAND_NONE,
 };
 
-enum { STOPS_MAX = 64 };
+enum { STOPS_MAX = 64, OPTION_INTS_MAX = 64 };
+/* What `duet bench` measures, in the order of its operands; BENCH_ROUND without one. */
+enum bench_kind { BENCH_ROUND, BENCH_BUCKETS, BENCH_STACK, BENCH_OVERHEAD, BENCH_ALPHA, BENCH_PEERS, BENCH_KINDS };
 enum record_format { FORMAT_AUTO, FORMAT_SPEC_BENCH }; /* in the order of the table's words */
 
 struct options {
     enum command command;
     const char *directory; /* inspect, tokenize: DIR; NULL: not given */
+    int operand;           /* of a command with words for it: which, from 1; 0: none (bench: enum bench_kind) */
 
     /* models */
     const char *target, *draft; /* as given: directory or ORG/NAME; NULL: not given */
@@ -53,9 +56,10 @@ struct options {
     int parse_special;          /* special tokens in messages are control tokens */
 
     /* speculation */
-    int k;      /* 0..63, or K_AUTO in chat and batch */
-    int k_max;  /* 0: not given; engine_options_set knows the default. In tune K is the same */
-    int accept; /* enum accept_rule */
+    int k;                            /* 0..63, or K_AUTO in chat and batch; in bench the largest of ks */
+    int k_max;                        /* 0: not given; engine_options_set knows the default. In tune K is the same */
+    int ks[OPTION_INTS_MAX], k_count; /* bench: [k_count], ascending */
+    int accept;                       /* enum accept_rule */
 
     /* sampling */
     struct sampling sampling;
@@ -86,7 +90,7 @@ struct options {
     int format;                                     /* enum record_format */
     int show_memory, show_graphs;                   /* inspect */
     int repeats;                                    /* tune */
-    const char *plot;                               /* tune: FILE.svg; NULL: not given */
+    const char *plot;                               /* bench, tune: FILE.svg; NULL: not given */
     uint64_t gpu_memory;                            /* --gpu-memory, bytes; 0: not given */
     const char *config;                             /* --config FILE; NULL: not given */
     int help, version, man;
@@ -99,6 +103,7 @@ enum option_type {
     OPTION_FLAG,          /* int, 1 when given */
     OPTION_INT,           /* int */
     OPTION_INT_OR_AUTO,   /* int; K_AUTO: the word in `choices` */
+    OPTION_INTS,          /* int[OPTION_INTS_MAX] followed by its count: "0,1,2,4", kept ascending */
     OPTION_NUMBER,        /* float */
     OPTION_SEED,          /* uint64_t */
     OPTION_BYTES,         /* uint64_t, above 0: "24GiB" */
@@ -114,7 +119,7 @@ struct option_row {
     char letter;          /* short name, or 0 */
     const char *argument; /* placeholder, or NULL */
     enum option_type type;
-    size_t offset, flag_offset; /* into struct options; flag_offset: OPTIONAL_TEXT and TEXTS (its count) */
+    size_t offset, flag_offset; /* into struct options; flag_offset: OPTIONAL_TEXT; TEXTS and INTS (the count) */
     const char *range;          /* interval, "[0, 63]" or "(0, 1]"; NULL: any */
     const char *choices;        /* "on|off" */
     const char *value;          /* default, parsed; NULL: zero */
@@ -126,8 +131,13 @@ struct option_row {
 extern const struct option_row option_table[];
 extern const int option_count;
 
+/* A word that a command takes as its argument. */
+struct operand_row {
+    const char *name, *summary;
+};
 struct command_row {
     const char *name, *arguments, *summary, *detail;
+    const struct operand_row *operands; /* up to one without a name; NULL: none */
 };
 extern const struct command_row command_table[COMMANDS];
 
@@ -142,6 +152,8 @@ int options_finish(struct options *);
 /* Was anything asked for that ends the program at once: --help, --version, --man, --completion? */
 bool options_ask_for_text(const struct options *);
 
+/* Parses `value` into the option of a row; NULL for a flag, and for an optional value that was not given. (options_values.c) */
+int option_parse(const struct option_row *, struct options *, const char *label, const char *value);
 /* Parses `value` (NULL: none) into the option of a row, as given. Errors are about `label`. */
 int option_put(struct options *, const struct option_row *, const char *label, const char *value);
 

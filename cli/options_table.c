@@ -3,6 +3,22 @@
 
 #include "cli/options.h"
 
+static const struct operand_row bench_operands[] = {
+    [BENCH_BUCKETS - 1] = {"buckets", "what each policy of --buckets costs and saves: graphs, memory, capture, padding "
+                                      "by rows and by time, first uses"},
+    [BENCH_STACK - 1] = {"stack", "what each step brings, one after the other: eager, graphs, launches that overlap, "
+                                  "speculation at the best K"},
+    [BENCH_OVERHEAD - 1] = {"overhead",
+                            "where the time of a round goes: weights at the bandwidth's limit, kernels above "
+                            "it, gaps, sampler, host, waiting; eager beside graphs"},
+    [BENCH_ALPHA - 1] = {"alpha", "speed-up by alpha and K from measured times, and by batch the alpha from which "
+                                  "speculation pays"},
+    [BENCH_PEERS - 1] = {"peers",
+                         "PyTorch eager and compiled, and transformers' generation, plain and assisted, on the "
+                         "same models in the same run; what is not installed is skipped with a sentence"},
+    {NULL, NULL},
+};
+
 const struct command_row command_table[COMMANDS] = {
     [COMMAND_NONE] = {"", "COMMAND [OPTION]...", "speculative decoding engine",
                       "A small draft model proposes K tokens, the target model checks them all in one pass, and a "
@@ -27,11 +43,13 @@ const struct command_row command_table[COMMANDS] = {
                           "Reads {\"text\": ...} lines and writes {\"ids\": [...], \"decoded\": ...} lines. DIR needs "
                           "tokenizer.json alone."},
     [COMMAND_BENCH] =
-        {"bench", "[OPTION]...", "measure this machine and the pair on it",
+        {"bench", "[TABLE] [OPTION]...", "measure this machine and the pair on it",
          "Measures the read bandwidth, then each step of a round as a share of what that bandwidth allows, "
-         "and tokens per second with and without speculation. --json: device, batch, k, accept, prompts, max_tokens, "
-         "temperature, context, simulated_alpha, and measures: measure, value, unit, mb_read, limit_ms, "
-         "percent_of_limit."},
+         "and tokens per second with and without speculation; with several K, a row for each. --json: device, batch, "
+         "k, accept, prompts, max_tokens, temperature, context, simulated_alpha, and measures: measure, value, unit, "
+         "mb_read, limit_ms, percent_of_limit; of a TABLE, or several K, lists with an object a row, whose members are "
+         "the columns of the CSV.",
+         bench_operands},
     [COMMAND_MODELS] =
         {"models", "[OPTION]...", "list the models that are here, and their pairs",
          "Lists the embedded pair and the local Hugging Face cache. Models of one vocabulary letter have "
@@ -63,10 +81,14 @@ const struct option_row option_table[] = {
      "before "
      "every round by measured times, so that a seed repeats its text at temperature 0 and under --accept coupled alone",
      ON_CHAT | ON_BATCH, false},
+    {"k", 'k', "N,N...", OPTION_INTS, offsetof(struct options, ks), offsetof(struct options, k_count), "[0, 63]", NULL,
+     NULL, "4; 1 to 8 of alpha and stack",
+     "tokens that the draft proposes a round, or several such K, as 0,1,2,4; 0 decodes plainly and needs no draft",
+     ON_BENCH, false},
     {"k", 'k', "N", OPTION_INT, AT(k), "[0, 63]", NULL, NULL, "4",
-     "tokens that the draft proposes a round; 0 decodes plainly and needs no draft", ON_BENCH | ON_INSPECT, false},
+     "tokens that the draft proposes a round; 0 decodes plainly and needs no draft", ON_INSPECT, false},
     {"k-max", 0, "N", OPTION_INT, AT(k_max), "[0, 63]", NULL, NULL,
-     "the larger of K and 8 in chat, of K and 16 in bench, 8 with --k auto, else K",
+     "the larger of K and 8 in chat, of K and 16 in bench of one K, 8 with --k auto, else K",
      "largest K that buffers and graphs are made for", ON_SET | ON_INSPECT, false},
     {"k-max", 0, "N", OPTION_INT, AT(k_max), "[1, 63]", NULL, NULL, "8", "largest K to try", ON_TUNE, false},
     {"accept", 0, "RULE", OPTION_CHOICE, AT(accept), NULL, "token|coupled|block", "token", NULL,
@@ -110,8 +132,8 @@ const struct option_row option_table[] = {
      false},
     {"graphs", 0, "on|off|debug", OPTION_CHOICE, AT(graphs), NULL, "on|off|debug", "on", NULL,
      "replay graphs, run every op eagerly, or replay with a break around everything", ON_RUN, false},
-    {"buckets", 0, "POLICY", OPTION_CHOICE, AT(buckets), NULL, "pow2|step8|exact", "pow2", NULL,
-     "batch sizes that graphs are captured for: pow2, step8 or exact", ON_PAIR, false},
+    {"buckets", 0, "POLICY", OPTION_CHOICE, AT(buckets), NULL, "pow2|step8|step16|exact", "pow2", NULL,
+     "batch sizes that graphs are captured for: pow2, step8, step16 or exact", ON_PAIR, false},
     {"prefill-graphs", 0, "on|off", OPTION_CHOICE, AT(prefill_graphs), NULL, "auto|off|on", "auto", NULL,
      "replay graphs for chunks of prompts too, attention left out; auto: on CUDA", ON_PAIR, false},
     {"alpha-report", 0, "FILE.json", OPTION_OPTIONAL_TEXT, offsetof(struct options, alpha_report_file),
@@ -167,7 +189,8 @@ const struct option_row option_table[] = {
     {"csv", 0, NULL, OPTION_FLAG, AT(csv), NULL, NULL, NULL, NULL, "print CSV in place of the table",
      ON_BENCH | ON_TUNE, false},
     {"plot", 0, "FILE.svg", OPTION_TEXT, AT(plot), NULL, NULL, NULL, NULL,
-     "draw the speed-up over K, measured and predicted, and the acceptance by position", ON_TUNE, false},
+     "draw the table (tune: the speed-up over K, measured and predicted, and the acceptance by position)",
+     ON_BENCH | ON_TUNE, false},
     {"repeats", 0, "N", OPTION_INT, AT(repeats), "[1, 99]", NULL, "3", NULL,
      "how often K = 0 and the settings near the best are run", ON_TUNE, false},
     {"json", 0, NULL, OPTION_FLAG, AT(json), NULL, NULL, NULL, NULL, "print one JSON object in place of text",

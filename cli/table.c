@@ -25,7 +25,7 @@ void table_add(struct table *t, const char *format, ...) {
     t->cell[t->cells++] = memory_copy_text(text);
 }
 
-static void table_free(struct table *t) {
+void table_free(struct table *t) {
     for (int i = 0; i < t->cells; i++) free(t->cell[i]);
     free(t->cell);
     *t = (struct table){0};
@@ -98,16 +98,20 @@ void table_print(struct table *t, int width) {
 
 /* --- for programs --------------------------------------------------------------------------------------------------- */
 
-static void print_csv_row(const struct table *t, int row) {
+static void print_csv_row(const struct table *t, int row, const char *const *names) {
+    const char *separator = "";
     for (int c = 0; c < t->columns; c++) {
-        const char *text = cell_at(t, row, c);
-        bool quote = strpbrk(text, ",\"") != NULL;
-        printf("%s%s%s%s", quote ? "\"" : "", text, quote ? "\"" : "", c + 1 == t->columns ? "\n" : ",");
+        const char *text = names && row == 0 ? names[c] : cell_at(t, row, c);
+        if (names && !names[c]) continue;
+        const char *quote = strpbrk(text, ",\"") ? "\"" : "";
+        printf("%s%s%s%s", separator, quote, text, quote);
+        separator = ",";
     }
+    putchar('\n');
 }
 
-void table_print_csv(struct table *t) {
-    for (int row = 0; row < t->cells / t->columns; row++) print_csv_row(t, row);
+void table_print_csv(struct table *t, const char *const *names) {
+    for (int row = 0; row < t->cells / t->columns; row++) print_csv_row(t, row, names);
     table_free(t);
 }
 

@@ -5,13 +5,13 @@
 
 #include "base/buf.h"
 
-enum { TABLE_COLUMNS_MAX = 12 };
+enum { TABLE_COLUMNS_MAX = 72 };
 
 struct table {
     int columns, cells;
     char **cell;       /* [cells], row by row; the first row is the heading */
     const char *align; /* [columns]: 'l' or 'r' */
-    const char *drop;  /* columns that may be left out, the first of them first: digits, from 0 */
+    const char *drop;  /* columns that may be left out, the first of them first: '0' + column */
 };
 
 /* `align` has one letter a column. */
@@ -20,9 +20,11 @@ void table_add(struct table *, const char *format, ...) __attribute__((format(pr
 /* At most `width` columns wide, where leaving columns out brings that; the last line then says which. A first cell that has no room
  * beside the others stands on a line of its own. And frees it. */
 void table_print(struct table *, int width);
-void table_print_csv(struct table *); /* all of it, and frees it */
-/* Appends a list of objects, one a row, with `names` [columns] in place of the heading; NULL: the column stays out. Cells of 'r' columns
- * are numbers, or null where they hold none. And frees it. */
+/* All of it, with `names` [columns] in place of the heading, where one is NULL without the column; NULL: as it is. And frees it. */
+void table_print_csv(struct table *, const char *const *names);
+/* Appends a list of objects, one a row, with `names` likewise. Cells of 'r' columns are numbers, or null where they hold none. And frees
+ * it. */
 void table_put_json(struct table *, const char *const *names, struct buf *out);
+void table_free(struct table *); /* of one that is not shown */
 
 #endif

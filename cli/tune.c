@@ -2,21 +2,16 @@
 #include "cli/tune.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+#include "cli/sheet.h"
 
 /* --- what a round's launches take ------------------------------------------------------------------------------- */
-
-static double sum_round_ms(const struct bench_steps *s, int k) {
-    if (k == 0) return s->decode_ms + s->accept_ms;
-    double draft = s->propose_ms > 0 ? s->propose_ms : s->draft_first_ms + (k - 1) * s->draft_step_ms + k * s->draw_ms;
-    return draft + s->verify_ms[k + 1] + s->accept_ms;
-}
 
 static int time_steps(struct tune *t) {
     struct bench_steps steps;
     cli_note("measuring single steps");
     TRY(bench_steps(t->engine, &t->prompts, t->o, &steps));
-    for (int k = 0; k <= t->results.k_max; k++) t->results.round_ms[k] = sum_round_ms(&steps, k);
+    for (int k = 0; k <= t->results.k_max; k++) t->results.round_ms[k] = bench_round_ms(&steps, k);
     return 0;
 }
 
@@ -73,10 +68,7 @@ static int measure(struct tune *t) {
 static int open_files(struct tune *t) {
     if (t->o->input) TRY(input_read(t->o->input, &t->text));
     TRY(models_resolve(&t->models, t->o));
-    if (!t->o->plot) return 0;
-    TRY(output_open(&t->plot, t->o->plot));
-    TRY(output_refuse_input(&t->plot, t->o->input));
-    return output_refuse_models(&t->plot, &t->models);
+    return plot_file_open(&t->plot, t->o, &t->models);
 }
 
 static int start(struct tune *t) {

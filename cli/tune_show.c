@@ -4,10 +4,10 @@
 
 #include "base/json.h"
 #include "cli/plot.h"
-#include "cli/table.h"
+#include "cli/sheet.h"
 #include "cli/tune.h"
 
-enum { BAR_COLUMNS = 10, COLUMNS = 10, BAR = 5 };
+enum { BAR_COLUMNS = 10, COLUMNS = 10 };
 
 /* "any" where temperature 0 makes them one; none of K = 0. */
 static const char *rule_name(const struct tune_results *r, const struct tune_setting *s) {
@@ -16,14 +16,6 @@ static const char *rule_name(const struct tune_results *r, const struct tune_set
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
-/* An empty cell where there is no figure. */
-static void add_number(struct table *t, double value, int decimals) {
-    if (isnan(value))
-        table_add(t, "%s", "");
-    else
-        table_add(t, "%.*f", decimals, value);
-}
-
 static void add_bar(struct table *t, double share) {
     struct buf bar = {0};
     terminal_put_bar(&bar, share, BAR_COLUMNS);
@@ -31,25 +23,33 @@ static void add_bar(struct table *t, double share) {
     buf_free(&bar);
 }
 
-static void add_setting(struct table *t, const struct tune_results *r, const struct tune_setting *s, bool bars,
-                        double most) {
+static void add_setting(struct table *t, const struct tune_results *r, const struct tune_setting *s, double most) {
     double speed_up = tune_speed_up(r, s);
     table_add(t, "%d", s->k);
     table_add(t, "%s", rule_name(r, s));
-    add_number(t, tune_rate(s), 1);
-    add_number(t, 100 * tune_spread(s), 1);
-    add_number(t, speed_up, 3);
-    if (bars) add_bar(t, speed_up / most);
-    add_number(t, tune_predict_own(r, s), 3);
-    add_number(t, acceptance_alpha(&s->stats), 4);
-    add_number(t, acceptance_mean_length(&s->stats), 3);
+    sheet_add_figure(t, tune_rate(s), 1);
+    sheet_add_figure(t, 100 * tune_spread(s), 1);
+    sheet_add_figure(t, speed_up, 3);
+    add_bar(t, speed_up / most);
+    sheet_add_figure(t, tune_predict_own(r, s), 3);
+    sheet_add_figure(t, acceptance_alpha(&s->stats), 4);
+    sheet_add_figure(t, acceptance_mean_length(&s->stats), 3);
     table_add(t, "%d", s->runs);
 }
 
-/* With bars for a terminal, without under the names that programs see. */
-static struct table tabulate(const struct tune_results *r, bool bars) {
-    static const char *const shown[COLUMNS] = {"K",   "accept",    "tok/s", "+- %",   "speed-up",
-                                               "bar", "predicted", "alpha", "length", "runs"};
+static struct table tabulate(const struct tune_results *r) {
+    static const char *const heading[COLUMNS] = {"K",   "accept",    "tok/s", "+- %",   "speed-up",
+                                                 "bar", "predicted", "alpha", "length", "runs"};
+    struct table t = table_create("rlrrrlrrrr", "96375");
+    double most = 0;
+    for (int i = 0; i < COLUMNS; i++) table_add(&t, "%s", heading[i]);
+    for (int i = 0; i < r->count; i++) most = fmax(most, tune_speed_up(r, &r->settings[i]));
+    for (int i = 0; i < r->count; i++) add_setting(&t, r, &r->settings[i], most);
+    return t;
+}
+
+/* Without bars, under the names that programs see. */
+static void print_csv(const struct tune *t) {
     static const char *const names[COLUMNS] = {"k",
                                                "accept",
                                                "tok_per_second",
@@ -60,18 +60,13 @@ static struct table tabulate(const struct tune_results *r, bool bars) {
                                                "alpha",
                                                "mean_acceptance_length",
                                                "runs"};
-    struct table t = table_create(bars ? "rlrrrlrrrr" : "rlrrrrrrr", bars ? "96375" : "");
-    double most = 0;
-    for (int i = 0; i < COLUMNS; i++)
-        if (bars || i != BAR) table_add(&t, "%s", bars ? shown[i] : names[i]);
-    for (int i = 0; i < r->count; i++) most = fmax(most, tune_speed_up(r, &r->settings[i]));
-    for (int i = 0; i < r->count; i++) add_setting(&t, r, &r->settings[i], bars, most);
-    return t;
+    struct table table = tabulate(&t->results);
+    table_print_csv(&table, names);
 }
 
 static void print_text(const struct tune *t) {
     struct engine_info info = engine_info(t->engine);
-    struct table table = tabulate(&t->results, true);
+    struct table table = tabulate(&t->results);
     struct buf text = {0};
     const int width = terminal_width(1);
     buf_printf(&text, "%s; %s; batch %d, %d prompts, temperature %g%s\n", info.device, info.proposer, t->o->batch,
@@ -159,8 +154,7 @@ void tune_print(const struct tune *t) {
     if (t->o->json) {
         print_json(t);
     } else if (t->o->csv) {
-        struct table table = tabulate(&t->results, false);
-        table_print_csv(&table);
+        print_csv(t);
     } else {
         print_text(t);
     }
@@ -226,8 +220,7 @@ int tune_write_plot(struct tune *t) {
     struct buf text = {0};
     if (t->plot.fd < 0) return 0;
     draw(&text, t);
-    int rc = output_begin(&t->plot);
-    if (rc == 0) rc = output_line(&t->plot, buf_text(&text), text.len);
+    int rc = plot_file_write(&t->plot, &text);
     buf_free(&text);
-    return rc == 0 ? output_close(&t->plot) : rc;
+    return rc;
 }

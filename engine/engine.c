@@ -104,7 +104,7 @@ static int upload(struct engine *e) {
     return stream_sync(e->stream);
 }
 
-static int create_graphs(struct engine *e) {
+int engine_create_graphs(struct engine *e) {
     struct graph_set_options options = {
         .mode = e->options.graphs,
         .policy = e->options.buckets,
@@ -162,7 +162,7 @@ static int start(struct engine *e) {
     TRY(stream_create(e->device, &e->stream));
     TRY(stream_set_workspace(e->stream, e->prefill.workspace, e->prefill.workspace_bytes));
     TRY(upload(e));
-    TRY(create_graphs(e));
+    TRY(engine_create_graphs(e));
     TRY(warm_up(e));
     pool_seal(e->pool);
     TRY(stream_sync(e->stream));

@@ -110,6 +110,9 @@ uint64_t engine_allowed_bytes(uint64_t free_bytes); /* of what is free, for the 
 /* Cuts every slice from `pool` (a plan, or the real one). */
 int engine_layout(struct engine *e, struct pool *pool);
 
+/* Captures the graphs of target and proposer, of which there are none yet, as the options say. */
+int engine_create_graphs(struct engine *e);
+
 /* round.c: whether a sequence is in the next round, one more round, and its results. */
 bool round_wants(const struct sequence *);
 int round_enqueue(struct engine *);

@@ -130,6 +130,33 @@ int probe_set_timing(struct engine *e, int every) {
     return 0;
 }
 
+int probe_set_buckets(struct engine *e, enum bucket_policy policy) {
+    if (e->open) return err_set(ERR_USAGE, "graphs are captured while no sequence is open");
+    TRY(stream_sync(e->stream));
+    graph_set_destroy(e->target.graphs);
+    e->target.graphs = NULL;
+    if (e->proposer) graph_set_destroy(e->proposer->graphs), e->proposer->graphs = NULL;
+    e->options.buckets = policy;
+    TRY(stream_fill(e->stream, e->state.row_slot, 0, (size_t)e->max_batch * sizeof(int32_t)));
+    TRY(prefill_clear(&e->prefill, e->stream));
+    TRY(engine_create_graphs(e));
+    return stream_sync(e->stream);
+}
+
+void probe_set_eager(struct engine *e, bool on) {
+    graph_set_run_eagerly(e->target.graphs, on);
+    if (e->proposer && e->proposer->graphs) graph_set_run_eagerly(e->proposer->graphs, on);
+}
+
+bool probe_set_early_starts(struct engine *e, bool on) {
+    return device_set_early_starts(e->device, on);
+}
+
+int probe_free_bytes(const struct engine *e, uint64_t *bytes) {
+    uint64_t all;
+    return device_memory(e->device, bytes, &all);
+}
+
 void probe_set_round_times(struct engine *e, const float *ms) {
     auto_k_fix(&e->auto_k, ms);
 }

@@ -24,6 +24,16 @@ int probe_ingest(struct engine *);
 /* Times one round in `every` from now on, 0: none. ERR_USAGE for an engine that was made without timing. */
 int probe_set_timing(struct engine *, int every);
 
+/* Captures both graph sets again, under this policy; counts of graphs begin anew. No sequence is open. All rows serve the dummy
+ * sequence until the next round. Allocates. */
+int probe_set_buckets(struct engine *, enum bucket_policy);
+/* From here on all work of rounds is submitted op by op, although there are graphs; or by their replays again. */
+void probe_set_eager(struct engine *, bool on);
+/* Kernels that are launched from here on start early, or not; graphs are as they were captured. False: this device cannot. */
+bool probe_set_early_starts(struct engine *, bool on);
+/* Memory that the device has free; on the host, what other processes leave. */
+int probe_free_bytes(const struct engine *, uint64_t *bytes);
+
 /* With K_AUTO: a round takes ms [k_max + 1], by its K, in every bucket, whatever is measured. */
 void probe_set_round_times(struct engine *, const float *ms);
 

@@ -39,6 +39,9 @@ static void claim_ranges(const struct options *o) {
     claim(isfinite(o->sampling.temperature), "temperature %g", (double)o->sampling.temperature);
     const bool may_be_auto = o->command == COMMAND_CHAT || o->command == COMMAND_BATCH;
     claim(o->k >= 0 || (o->k == K_AUTO && may_be_auto), "K %d", o->k);
+    claim(o->k_count >= 0 && o->k_count <= OPTION_INTS_MAX, "%d times K", o->k_count);
+    for (int i = 0; i < o->k_count; i++)
+        claim(o->ks[i] >= (i > 0 ? o->ks[i - 1] + 1 : 0) && o->ks[i] <= K_MAX, "K %d at %d", o->ks[i], i);
     claim(o->k <= K_MAX && o->k_max >= 0 && o->k_max <= K_MAX, "K %d, at most %d", o->k, o->k_max);
     claim(o->max_tokens >= 0 && o->batch >= 0 && o->context >= 0 && o->threads >= 0 && o->threads <= 4096, "a count");
     claim(o->accept >= ACCEPT_TOKEN && o->accept <= ACCEPT_BLOCK, "rule %d", o->accept);

@@ -15,6 +15,8 @@ struct device {
     const struct backend *backend; /* backend */
     enum device_kind kind;         /* backend */
     bool is_async;                 /* backend */
+    bool can_start_early;          /* backend */
+    bool starts_apart;             /* device_set_early_starts */
     int threads;                   /* backend */
     char name[96];                 /* backend */
     char missing[128];             /* why "auto" found no GPU for this build's CUDA device; "": nothing is missing */

@@ -7,7 +7,7 @@
 struct cuda_device {
     struct device common;
     int multiprocessors;
-    bool starts_early, takes_clusters, has_wgmma;
+    bool takes_clusters, has_wgmma;
 };
 
 struct cuda_event {
@@ -91,7 +91,7 @@ int cuda_multiprocessors(const struct device *d) {
 }
 
 bool cuda_starts_early(const struct device *d) {
-    return reinterpret_cast<const struct cuda_device *>(d)->starts_early;
+    return d->can_start_early && !d->starts_apart;
 }
 
 bool cuda_has_wgmma(const struct device *d) {
@@ -376,9 +376,9 @@ extern "C" int device_open_cuda(struct device **out, const struct device_options
     d->common.is_async = true;
     d->common.threads = 1;
     d->multiprocessors = properties.multiProcessorCount;
-    d->starts_early = architecture_built_for(&properties) >= 900;
+    d->common.can_start_early = architecture_built_for(&properties) >= 900;
     d->has_wgmma = architecture_built_for(&properties) == 900 && properties.major == 9 && properties.minor == 0;
-    d->takes_clusters = d->starts_early && properties.sharedMemPerBlockOptin >= (size_t)200 << 10;
+    d->takes_clusters = d->common.can_start_early && properties.sharedMemPerBlockOptin >= (size_t)200 << 10;
     snprintf(d->common.name, sizeof d->common.name, count > 1 ? "%.80s (GPU %d)" : "%.80s", properties.name,
              options->gpu);
     *out = &d->common;

@@ -50,9 +50,9 @@ int cuda_sum_words(struct stream *, const void *words, size_t bytes, uint64_t *s
 
 /* Facts that launchers choose grids by. */
 int cuda_multiprocessors(const struct device *);
-/* Programmatic dependent launch: kernels built for compute capability 9.0 or later, on such a GPU. */
+/* Programmatic dependent launch: kernels built for compute capability 9.0 or later, on such a GPU, and nobody wants them apart. */
 bool cuda_starts_early(const struct device *);
-/* The same, and room for clusters of blocks with 200 KiB of shared memory each: 9.0 and 10.0. */
+/* Such kernels and GPU, and room for clusters of blocks with 200 KiB of shared memory each: 9.0 and 10.0. */
 bool cuda_takes_clusters(const struct device *);
 /* Tensor cores that work for groups of 4 warps (wgmma): 9.0 alone, and kernels built for it. */
 bool cuda_has_wgmma(const struct device *);

@@ -58,6 +58,11 @@ bool device_is_async(const struct device *d) {
     return d->is_async;
 }
 
+bool device_set_early_starts(struct device *d, bool on) {
+    d->starts_apart = !on;
+    return d->can_start_early;
+}
+
 int device_memory(const struct device *d, uint64_t *free_bytes, uint64_t *total_bytes) {
     return d->backend->memory(d, free_bytes, total_bytes);
 }

@@ -48,6 +48,10 @@ const char *device_missing(const struct device *);
 int device_threads(const struct device *);   /* host threads; 1 on CUDA */
 bool device_is_async(const struct device *); /* does work overlap with the caller? (CUDA: yes) */
 
+/* Whether kernels may start while the one before them still runs (programmatic dependent launch): from the start, where the device
+ * can. A recording keeps what held when it was captured. For measurements; false: this device has nothing of the kind. */
+bool device_set_early_starts(struct device *, bool on);
+
 /* Memory that arenas can come from: free now and in all, in bytes. On the host, what the machine and the
  * cgroup allow. */
 int device_memory(const struct device *, uint64_t *free_bytes, uint64_t *total_bytes);

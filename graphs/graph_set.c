@@ -32,6 +32,7 @@ struct graph_set {
     struct graph_key *warm_ups; /* [warm_up_count] */
     int warm_up_count;
     bool is_captured;      /* graph_set_capture was called */
+    bool is_eager;         /* graph_set_run_eagerly */
     struct graph **graphs; /* [count] in order of capture */
     int count, cap;
     struct graph *chains[HASH_SIZE]; /* by key */
@@ -82,10 +83,12 @@ static bool is_kind(const struct graph_set *s, int kind) {
 }
 
 int graph_set_bucket(const struct graph_set *s, int batch) {
+    static const int steps[] = {[BUCKETS_POW2] = MAX_BATCH, [BUCKETS_STEP8] = 8, [BUCKETS_STEP16] = 16};
     int max = s->options.max_batch, bucket = 1;
     if (batch < 1 || batch > max) return 0;
     if (s->options.policy == BUCKETS_EXACT) return batch;
-    while (bucket < batch) bucket = s->options.policy == BUCKETS_STEP8 && bucket >= 8 ? bucket + 8 : 2 * bucket;
+    const int step = steps[s->options.policy];
+    while (bucket < batch) bucket += bucket < step ? bucket : step;
     return bucket < max ? bucket : max;
 }
 
@@ -334,13 +337,17 @@ static int launch_and_capture(struct graph_set *s, struct graph_key key, struct 
 int graph_set_launch(struct graph_set *s, struct graph_key key, struct stream *stream) {
     if (!is_kind(s, key.kind) || !is_bucket(s, key.batch))
         return err_set(ERR_INTERNAL, "%s graphs: no bucket of kind %d has batch %d", s->name, key.kind, key.batch);
-    if (s->options.mode == GRAPHS_OFF) return s->options.build(s->options.user, stream, key);
+    if (s->options.mode == GRAPHS_OFF || s->is_eager) return s->options.build(s->options.user, stream, key);
     struct graph *g = find_graph(s, key);
     if (g) return replay_graph(s, g, stream);
     if (s->options.policy == BUCKETS_EXACT && is_declared(s, key.kind, key.q_len))
         return launch_and_capture(s, key, stream);
     s->counts.eager_fallbacks++;
     return s->options.build(s->options.user, stream, key);
+}
+
+void graph_set_run_eagerly(struct graph_set *s, bool on) {
+    s->is_eager = on;
 }
 
 /* --- reports ------------------------------------------------------------------------------------ */
@@ -363,6 +370,19 @@ struct graph_info graph_set_info(const struct graph_set *s, int index) {
         .bytes = breakable_bytes(g->body),
         .replays = g->replays,
     };
+}
+
+int graph_set_kept_on_use(const struct graph_set *s) {
+    return s->options.mode != GRAPHS_OFF && s->options.policy == BUCKETS_EXACT ? s->options.exact_max : 0;
+}
+
+int graph_set_shape_count(const struct graph_set *s) {
+    return s->shape_count;
+}
+
+struct graph_key graph_set_shape(const struct graph_set *s, int index) {
+    const struct shape *shape = &s->shapes[index];
+    return (struct graph_key){shape->kind, shape->is_single ? 1 : s->options.max_batch, shape->q_len};
 }
 
 struct graph_set_counts graph_set_counts(const struct graph_set *s) {

@@ -8,7 +8,7 @@
  * Modes: GRAPHS_ON replays recordings; GRAPHS_OFF calls build each time; GRAPHS_DEBUG goes through capture
  * and replay with one break around everything, so that every op runs eagerly and a debugger can step in.
  *
- * Policies: POW2 (default) and STEP8 capture all their buckets at start-up; EXACT captures a batch on first
+ * Policies: POW2 (default), STEP8 and STEP16 (powers of 2 up to the step, then its multiples) capture all their buckets at start-up; EXACT captures a batch on first
  * use and evicts the least recently used beyond `exact_max`: the one stated exception to "no capture after
  * start-up". What kernels do once, at their first launch, happens at start-up there too, for the keys that the caller names
  * by graph_set_warm_up: such that every kernel runs once. */
@@ -20,7 +20,7 @@
 #include "graphs/pool.h"
 
 enum graph_mode { GRAPHS_ON, GRAPHS_OFF, GRAPHS_DEBUG };
-enum bucket_policy { BUCKETS_POW2, BUCKETS_STEP8, BUCKETS_EXACT };
+enum bucket_policy { BUCKETS_POW2, BUCKETS_STEP8, BUCKETS_STEP16, BUCKETS_EXACT };
 
 struct graph_key {
     int kind;  /* 0 .. kind_count - 1 */
@@ -77,6 +77,9 @@ int graph_set_capture(struct graph_set *);
  * the work, so that no work runs twice on live state; only then this allocates. */
 int graph_set_launch(struct graph_set *, struct graph_key key, struct stream *stream);
 
+/* From here on every launch is eager, as with OFF, and the graphs are kept; or not any more. For measurements. */
+void graph_set_run_eagerly(struct graph_set *, bool on);
+
 struct graph_info {
     struct graph_key key;
     int segments, nodes;
@@ -87,6 +90,12 @@ struct graph_info {
 int graph_set_count(const struct graph_set *);
 const char *graph_set_kind_name(const struct graph_set *, int kind);
 struct graph_info graph_set_info(const struct graph_set *, int index); /* in order of capture */
+
+/* EXACT: graphs that are kept at a time, of all that a first use may capture; 0: all were captured at start-up. */
+int graph_set_kept_on_use(const struct graph_set *);
+/* What was declared, as keys of the largest batch that each has. */
+int graph_set_shape_count(const struct graph_set *);
+struct graph_key graph_set_shape(const struct graph_set *, int index);
 
 struct graph_set_counts {
     uint64_t replays, eager_fallbacks, captures, evictions;

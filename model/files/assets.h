@@ -14,4 +14,7 @@ bool assets_open(struct assets *out, const char *folder);
  * PREFIX/lib/FILE or PREFIX/lib/ARCH/FILE; `assets` of a checkout's build/FILE or build/MODE/FILE. */
 bool assets_open_beside(struct assets *out, const char *file);
 
+/* Path of the file `name` that lies with the pair; "" if it does not. */
+void assets_find_beside(struct buf *out, const char *file, const char *name);
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/file.h"
 
 /* Each in config.json's form, so that there is one way to read a configuration. llama-3.2-1b is tied in its checkpoint; here its head
  * is a matrix of its own, so that a step reads what an untied draft reads. */
@@ -93,14 +94,37 @@ const char *model_shape_at(int index) {
     return index >= 0 && index < SHAPES ? shapes[index].name : NULL;
 }
 
-int model_shape_load(struct model_config *out, const char *name) {
+enum { SHAPE_BYTES_MAX = 1 << 20 };
+
+static bool is_file(const char *name) {
     size_t n = strlen(name);
-    if (n > 5 && strcmp(name + n - 5, ".json") == 0) return model_config_load(out, name, NULL);
+    return n > 5 && strcmp(name + n - 5, ".json") == 0;
+}
+
+static const struct shape *find_shape(const char *name) {
     for (int i = 0; i < SHAPES; i++)
-        if (strcmp(shapes[i].name, name) == 0) return model_config_parse(out, shapes[i].config, name);
+        if (strcmp(shapes[i].name, name) == 0) return &shapes[i];
+    return NULL;
+}
+
+static int refuse_shape(const char *name) {
     struct buf names = {0};
     list_names(&names);
     int rc = err_set(ERR_USAGE, "shape '%s' is unknown: expected FILE.json or one of %s", name, buf_text(&names));
     buf_free(&names);
     return rc;
+}
+
+int model_shape_load(struct model_config *out, const char *name) {
+    const struct shape *shape = find_shape(name);
+    if (is_file(name)) return model_config_load(out, name, NULL);
+    return shape ? model_config_parse(out, shape->config, name) : refuse_shape(name);
+}
+
+int model_shape_text(struct buf *out, const char *name) {
+    const struct shape *shape = find_shape(name);
+    if (is_file(name)) return file_read(name, SHAPE_BYTES_MAX, out);
+    if (!shape) return refuse_shape(name);
+    buf_puts(out, shape->config);
+    return 0;
 }

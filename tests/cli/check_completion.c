@@ -80,6 +80,8 @@ static void check_options(const char *shell) {
     ck_assert_msg(is_offered(&out, "coupled") && !is_offered(&out, "--accept"), "%s", buf_text(&out));
     ask(&out, shell, "bench", "--graphs", "");
     ck_assert_msg(is_offered(&out, "debug"), "%s", buf_text(&out));
+    ask(&out, shell, "bench", "", "o");
+    ck_assert_msg(is_offered(&out, "overhead") && !is_offered(&out, "alpha"), "%s", buf_text(&out));
     buf_free(&out);
 }
 

@@ -183,11 +183,12 @@ static void answer_alone_for_every_k(struct study *s) {
 
 void study_run(struct study *s, enum accept_rule rule) {
     static const char *const policies[] = {"pow2", "step8", "exact"}, *const modes[] = {"on", "off", "debug"};
+    static const enum bucket_policy buckets[] = {BUCKETS_POW2, BUCKETS_STEP8, BUCKETS_EXACT};
     s->rule = rule;
     if (depends_on_k(s)) answer_alone_for_every_k(s);
     for (int i = 0; i < STUDY_ENGINES; i++) {
         struct engine_options o = options_of(s, STUDY_K, STUDY_BATCH);
-        o.buckets = (enum bucket_policy)(i % 3);
+        o.buckets = buckets[i % 3];
         o.graphs = mode_of(i);
         o.pipeline = 1 + i % 2;
         if (!s->sampled) o.accept = (enum accept_rule)((i + i / 3) % 3);

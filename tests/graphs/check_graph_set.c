@@ -119,11 +119,13 @@ START_TEST(buckets_are_those_documented)
         enum bucket_policy policy;
         int max_batch, batch, bucket;
     } cases[] = {
-        {BUCKETS_POW2, 1, 1, 1},     {BUCKETS_POW2, 8, 3, 4},     {BUCKETS_POW2, 8, 8, 8},
-        {BUCKETS_POW2, 12, 9, 12},   {BUCKETS_POW2, 12, 8, 8},    {BUCKETS_POW2, 256, 129, 256},
-        {BUCKETS_STEP8, 64, 3, 4},   {BUCKETS_STEP8, 64, 5, 8},   {BUCKETS_STEP8, 64, 9, 16},
-        {BUCKETS_STEP8, 64, 17, 24}, {BUCKETS_STEP8, 20, 17, 20}, {BUCKETS_STEP8, 3, 3, 3},
-        {BUCKETS_EXACT, 64, 37, 37}, {BUCKETS_EXACT, 1, 1, 1},
+        {BUCKETS_POW2, 1, 1, 1},      {BUCKETS_POW2, 8, 3, 4},      {BUCKETS_POW2, 8, 8, 8},
+        {BUCKETS_POW2, 12, 9, 12},    {BUCKETS_POW2, 12, 8, 8},     {BUCKETS_POW2, 256, 129, 256},
+        {BUCKETS_STEP8, 64, 3, 4},    {BUCKETS_STEP8, 64, 5, 8},    {BUCKETS_STEP8, 64, 9, 16},
+        {BUCKETS_STEP8, 64, 17, 24},  {BUCKETS_STEP8, 20, 17, 20},  {BUCKETS_STEP8, 3, 3, 3},
+        {BUCKETS_STEP16, 64, 5, 8},   {BUCKETS_STEP16, 64, 9, 16},  {BUCKETS_STEP16, 64, 17, 32},
+        {BUCKETS_STEP16, 64, 33, 48}, {BUCKETS_STEP16, 40, 33, 40}, {BUCKETS_STEP16, 256, 241, 256},
+        {BUCKETS_EXACT, 64, 37, 37},  {BUCKETS_EXACT, 1, 1, 1},
     };
     struct world w = world_open();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -138,12 +140,12 @@ START_TEST(buckets_are_those_documented)
 }
 END_TEST
 
-/* Every batch has a bucket that holds it, is its own bucket, and was captured: the corner at max_batch too. */
+/* Loop index: the policy. Every batch has a bucket that holds it, is its own bucket, and was captured: the corner at max_batch too. */
 START_TEST(every_batch_replays_a_captured_graph)
 {
     struct world w = world_open();
     for (int max = 1; max <= 64; max++) {
-        struct graph_set_options o = options_of(&w, _i ? BUCKETS_STEP8 : BUCKETS_POW2, max);
+        struct graph_set_options o = options_of(&w, (enum bucket_policy)_i, max);
         struct graph_set *set = set_open(&o);
         ck_ok(graph_set_add(set, KIND_VERIFY, 5));
         ck_ok(graph_set_capture(set));
@@ -189,6 +191,27 @@ START_TEST(exact_captures_each_batch_at_its_first_launch)
     ck_assert_uint_eq(c.captures, 64);
     ck_assert_uint_eq(c.replays, 128);
     ck_assert_uint_eq(c.eager_fallbacks, 0);
+    world_close(&w, set);
+}
+END_TEST
+
+START_TEST(a_set_that_runs_eagerly_keeps_its_graphs)
+{
+    struct world w = world_open();
+    struct graph_set_options o = options_of(&w, BUCKETS_POW2, 2);
+    struct graph_set *set = set_open(&o);
+    ck_ok(graph_set_add(set, KIND_DECODE, 1));
+    ck_ok(graph_set_capture(set));
+    for (int turn = 0; turn < 2; turn++) {
+        const int builds = w.builds;
+        graph_set_run_eagerly(set, turn == 0);
+        *w.count = 0;
+        ck_ok(graph_set_launch(set, key_of(KIND_DECODE, 2, 1), w.stream));
+        ck_assert_int_eq(*w.count, 2);
+        ck_assert_int_eq(w.builds, builds + (turn == 0));
+    }
+    ck_assert_uint_eq(graph_set_counts(set).replays, 1);
+    ck_assert_uint_eq(graph_set_counts(set).eager_fallbacks, 0);
     world_close(&w, set);
 }
 END_TEST
@@ -543,8 +566,9 @@ Suite *check_graph_set(void) {
     Suite *suite = suite_create("graph_set");
     TCase *t = tcase_create("buckets");
     tcase_add_test(t, buckets_are_those_documented);
-    tcase_add_loop_test(t, every_batch_replays_a_captured_graph, 0, 2);
+    tcase_add_loop_test(t, every_batch_replays_a_captured_graph, 0, BUCKETS_EXACT);
     tcase_add_test(t, exact_captures_each_batch_at_its_first_launch);
+    tcase_add_test(t, a_set_that_runs_eagerly_keeps_its_graphs);
     tcase_add_test(t, exact_evicts_the_least_recently_used);
     tcase_add_test(t, exact_warms_up_the_largest_batch_and_the_keys_that_are_named);
     suite_add_tcase(suite, t);
