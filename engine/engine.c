@@ -1,6 +1,7 @@
 /* Construction: models, the plan, the one pool, the graphs, the seal. */
 #include "engine/engine.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -335,8 +336,18 @@ struct engine_counts engine_counts(const struct engine *e) {
         .times = e->times,
         .device_allocations = device_allocations(e->device),
     };
+    memcpy(counts.rounds_by_k, e->rounds_by_k, sizeof counts.rounds_by_k);
     if (engine_graphs(e, 0)) counts.draft = graph_set_counts(engine_graphs(e, 0));
     return counts;
+}
+
+int engine_measure(struct engine *e) {
+    return e->proposer ? auto_measure(e) : err_set(ERR_USAGE, "no draft is loaded, whose rounds could be measured");
+}
+
+double engine_round_ms(const struct engine *e, int rows, int k) {
+    if (!e->has_measured || rows < 1 || rows > e->max_batch || k < 0 || k > e->k_max) return NAN;
+    return auto_k_ms(&e->auto_k, graph_set_bucket(e->target.graphs, rows), k);
 }
 
 void engine_launches(const struct engine *e, int k, int *graph_launches, int *kernel_launches) {

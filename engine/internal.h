@@ -93,8 +93,9 @@ struct engine {
     struct acceptance stats;
     int64_t host_us, wait_us;
     uint64_t graph_launches, kernel_launches; /* of rounds */
-    bool gives_logprobs;                      /* does a row of the next round ask for them? */
-    int timing;                               /* every timing-th round is timed; 0: none */
+    uint64_t rounds_by_k[K_MAX + 1];
+    bool gives_logprobs; /* does a row of the next round ask for them? */
+    int timing;          /* every timing-th round is timed; 0: none */
     struct round_times times;
     bool chooses_k;       /* K_AUTO: before each round */
     struct auto_k auto_k; /* of an engine with a proposer */
