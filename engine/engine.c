@@ -80,7 +80,7 @@ static int create_staging(struct engine *e) {
         e->rounds[r].row_slot = (int32_t *)take(&at, map_bytes);
         TRY(event_create(e->device, &e->rounds[r].done));
         if (e->timing > 0) TRY(marks_create(&e->rounds[r].marks, e->device, 2 * e->k_max + 3));
-        if (e->proposer) TRY(marks_create(&e->rounds[r].span, e->device, 2));
+        if (e->proposer) TRY(marks_create(&e->rounds[r].span.marks, e->device, 2));
     }
     for (size_t s = 0; s < slots; s++) {
         e->staging[s].slot = (struct slot *)take(&at, sizeof(struct slot));
@@ -197,7 +197,7 @@ static void destroy_staging(struct engine *e) {
     for (size_t r = 0; r < sizeof e->rounds / sizeof *e->rounds; r++) {
         event_destroy(e->rounds[r].done);
         marks_destroy(&e->rounds[r].marks);
-        marks_destroy(&e->rounds[r].span);
+        marks_destroy(&e->rounds[r].span.marks);
     }
     for (int s = 0; e->staging && s <= e->max_batch; s++) event_destroy(e->staging[s].sent);
     if (e->pinned) device_free_pinned(e->device, e->pinned);

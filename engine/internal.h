@@ -13,6 +13,13 @@
 
 enum { ROUNDS_IN_FLIGHT_MAX = 2 };
 
+/* What a stretch of the stream takes: between two events, or, on a device that works inside of the calls, of this thread's processor
+ * time. No events without a proposer. */
+struct span {
+    struct marks marks;
+    int64_t start_us, us;
+};
+
 /* One round in flight: what it was given and where its results come back. Pinned memory. */
 struct round {
     struct round_record *records; /* [max_batch] pinned */
@@ -20,7 +27,7 @@ struct round {
     struct event *done;
     struct marks marks; /* no events without engine_options.timing */
     bool timed;
-    struct marks span; /* its start and end, for K_AUTO; no events without a proposer */
+    struct span span; /* for K_AUTO */
     bool spanned;
     int rows; /* live rows when it was enqueued */
     int k;
@@ -122,6 +129,10 @@ int round_run(struct engine *, int rows, int k, struct marks *marks);
 /* auto_engine.c: measures rounds of the dummy sequence, some tenths of a second, once; waits. Chooses K of the next round. */
 int auto_measure(struct engine *);
 void auto_choose(struct engine *);
+/* auto_engine.c: both ends of a span are enqueued; it is read once the second has passed. */
+int span_begin(struct engine *, struct span *);
+int span_end(struct engine *, struct span *);
+int span_ms(const struct engine *, const struct span *, float *ms);
 /* A round was enqueued; it was read; one of its live records was. */
 void auto_enqueued(struct engine *, const struct round *);
 int auto_collected(struct engine *, const struct round *);

@@ -52,7 +52,7 @@ static int admit(struct engine *e) {
 
 static bool lags(const struct sequence *s, bool plain_in_flight) {
     const struct engine *e = s->engine;
-    return e->k > 0 && proposer_lags(e->proposer, s->slot, (int)s->tokens.len, plain_in_flight);
+    return e->k > 0 && proposer_lags(e->proposer, s->slot, (int)s->tokens.len, plain_in_flight) > 0;
 }
 
 /* After a change of K. What they lack is known once their rounds are collected. */
