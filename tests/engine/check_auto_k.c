@@ -431,6 +431,39 @@ START_TEST(auto_is_a_k_that_can_be_set)
 }
 END_TEST
 
+/* In mid-answer too, with rounds in flight. */
+START_TEST(rounds_are_measured_when_asked_for_and_texts_do_not_notice)
+{
+    const struct pair pair = quick_pair();
+    struct engine_options o = pair_options(&pair, 3, 2);
+    struct request request;
+    struct answer expected, got = {0};
+    struct sequence *s;
+    int running = 1;
+    o.pipeline = 2;
+    struct engine *e = must_open(&o);
+    request = text_request(e, story_starts[0], 40);
+    run_requests(e, &request, 1, &expected);
+    ck_assert(isnan(engine_round_ms(e, 1, 0)));
+    request.generation.on_tokens = listen, request.generation.user = &got;
+    ck_ok(engine_open(e, 128, &s));
+    ck_ok(engine_generate(e, s, request.prompt.data, (int)request.prompt.len, &request.generation));
+    for (int step = 0; running > 0; step++) {
+        ck_ok(engine_step(e, &running));
+        if (step == 3) ck_ok(engine_measure(e));
+    }
+    must_equal(&got, &expected, "measured in mid-answer");
+    for (int k = 0; k <= 3; k++) ck_assert_double_gt(engine_round_ms(e, 2, k), 0);
+    ck_assert(isnan(engine_round_ms(e, 1, 4)) && isnan(engine_round_ms(e, 3, 1)));
+    free_answers(&got, 1), free_answers(&expected, 1), free_requests(&request, 1);
+    engine_destroy(e);
+    o = pair_options(&pair, 0, 1);
+    e = must_open(&o);
+    ck_assert_int_eq(engine_measure(e), ERR_USAGE);
+    engine_destroy(e);
+}
+END_TEST
+
 DEVICE_SUITE(check_auto_k);
 Suite *check_auto_k(void) {
     Suite *suite = suite_create("auto_k");
@@ -451,6 +484,7 @@ Suite *check_auto_k(void) {
     tcase_add_loop_test(tc, greedy_text_is_that_of_plain_decoding, 0, 2 * PAIRS_MAX);
     tcase_add_loop_test(tc, sampled_text_under_coupled_is_that_of_plain_decoding, 0, 2);
     tcase_add_test(tc, auto_is_a_k_that_can_be_set);
+    tcase_add_test(tc, rounds_are_measured_when_asked_for_and_texts_do_not_notice);
     suite_add_tcase(suite, tc);
     return suite;
 }
