@@ -15,3 +15,7 @@ int64_t clock_us(void) {
 int64_t clock_thread_us(void) {
     return read_us(CLOCK_THREAD_CPUTIME_ID);
 }
+
+int64_t clock_process_us(void) {
+    return read_us(CLOCK_PROCESS_CPUTIME_ID);
+}

@@ -5,7 +5,9 @@
 #include <stdint.h>
 
 int64_t clock_us(void); /* microseconds since an arbitrary start; never goes back */
-int64_t
-clock_thread_us(void); /* of processor time that the calling thread has had: other programs do not lengthen it */
+
+/* Processor time of the calling thread, and of all threads of the process: other programs do not lengthen it. */
+int64_t clock_thread_us(void);
+int64_t clock_process_us(void);
 
 #endif

@@ -20,13 +20,16 @@ static struct round *free_round(struct engine *e) {
 int span_begin(struct engine *e, struct span *s) {
     marks_restart(&s->marks);
     if (device_is_async(e->device)) return marks_add(&s->marks, e->stream);
-    s->start_us = clock_thread_us();
+    s->thread_us = clock_thread_us();
+    s->process_us = clock_process_us();
     return 0;
 }
 
 int span_end(struct engine *e, struct span *s) {
     if (device_is_async(e->device)) return marks_add(&s->marks, e->stream);
-    s->us = clock_thread_us() - s->start_us;
+    const int64_t share_us = (clock_process_us() - s->process_us) / device_threads(e->device);
+    s->us = clock_thread_us() - s->thread_us;
+    if (s->us < share_us) s->us = share_us;
     return 0;
 }
 
@@ -152,7 +155,9 @@ void auto_choose(struct engine *e) {
     double tokens[K_MAX + 1] = {0};
     double behind_ms = 0;
     int rows = 0;
-    if (!e->chooses_k || is_catching_up(e)) return;
+    if (!e->chooses_k) return;
+    if (auto_k_rests(&e->auto_k)) e->k = 0;
+    if (auto_k_rests(&e->auto_k) || is_catching_up(e)) return;
     for (int slot = 1; slot <= e->max_batch; slot++) {
         const struct sequence *s = e->slots[slot];
         if (!runs(s)) continue;
@@ -169,9 +174,12 @@ void auto_enqueued(struct engine *e, const struct round *r) {
     if (e->chooses_k) auto_k_ran(&e->auto_k, graph_set_bucket(e->target.graphs, r->rows), r->k);
 }
 
+/* The first round of another K finds caches that others filled: it says what a change costs, not what the K does. */
 int auto_collected(struct engine *e, const struct round *r) {
     float ms;
-    if (!r->spanned) return 0;
+    const bool is_first = r->k != e->timed_k;
+    e->timed_k = r->k;
+    if (!r->spanned || is_first) return 0;
     TRY(span_ms(e, &r->span, &ms));
     auto_k_time(&e->auto_k, graph_set_bucket(e->target.graphs, r->rows), r->k, (double)ms);
     return 0;

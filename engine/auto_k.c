@@ -205,6 +205,10 @@ static int speculate(struct auto_k *a, int bucket, const double *tokens, const d
     return a->left > 0 ? a->measuring : a->k;
 }
 
+bool auto_k_rests(const struct auto_k *a) {
+    return a->k == 0 && a->trial == 0 && a->plain % 8 != 0 && !a->is_fixed;
+}
+
 int auto_k_choose(struct auto_k *a, int bucket, const double *tokens, double catch_up_ms) {
     double ms[K_MAX + 1];
     for (int k = 0; k <= a->k_max; k++) ms[k] = auto_k_ms(a, bucket, k);

@@ -78,6 +78,8 @@ void auto_k_expect(const struct auto_k *, const struct auto_k_estimate *row, dou
 /* The K of the most tokens a millisecond; `now` unless another is better by 3 %, or 0 by 1 %. */
 int auto_k_best(const double *tokens, const double *ms, int k_max, int now);
 
+/* The next round is plain, as those before it, and nothing need be worked out or measured: between plain rounds little is new. */
+bool auto_k_rests(const struct auto_k *);
 /* K of the next round in this bucket; catch_up_ms: what the proposer must do first where the last round was plain. */
 int auto_k_choose(struct auto_k *, int bucket, const double *tokens, double catch_up_ms);
 /* A round of k was enqueued. */

@@ -13,11 +13,13 @@
 
 enum { ROUNDS_IN_FLIGHT_MAX = 2 };
 
-/* What a stretch of the stream takes: between two events, or, on a device that works inside of the calls, of this thread's processor
- * time. No events without a proposer. */
+/* What a stretch of the stream takes: between two events, or, on a device that works inside of the calls, of processor time: that of
+ * this thread, and no less than an equal share of that of all threads, since others may do most of the work while this one is kept
+ * from it. No events without a proposer. */
 struct span {
     struct marks marks;
-    int64_t start_us, us;
+    int64_t thread_us, process_us; /* at the start */
+    int64_t us;
 };
 
 /* One round in flight: what it was given and where its results come back. Pinned memory. */
@@ -106,6 +108,7 @@ struct engine {
     struct round_times times;
     bool chooses_k;       /* K_AUTO: before each round */
     struct auto_k auto_k; /* of an engine with a proposer */
+    int timed_k;          /* K of the last round that was read */
     double catch_up_ms;   /* what a draft model takes for a short chunk of its own */
     bool has_measured;
 };

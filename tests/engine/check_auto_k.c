@@ -406,6 +406,27 @@ START_TEST(sampled_text_under_coupled_is_that_of_plain_decoding)
 }
 END_TEST
 
+static uint64_t rounds_of(const struct engine *e, int k) {
+    return engine_counts(e).rounds_by_k[k];
+}
+
+/* With a draft that is never right, whose K = 2 stays behind nowhere. */
+static void must_leave_a_fixed_k(struct engine *e) {
+    for (int turn = 0; turn < 6; turn++) {
+        struct request r = text_request(e, story_starts[turn], 60);
+        struct answer a;
+        probe_set_simulate_alpha(e, 1e-30f);
+        ck_ok(engine_set_k(e, turn % 2 ? K_AUTO : 2));
+        const uint64_t before = rounds_of(e, 2);
+        r.generation.ignore_end = true;
+        run_requests(e, &r, 1, &a);
+        if (turn > 2 && turn % 2) ck_assert_uint_lt(rounds_of(e, 2) - before, 30);
+        free_answers(&a, 1), free_requests(&r, 1);
+    }
+    ck_ok(engine_set_k(e, 2));
+    probe_set_simulate_alpha(e, 0);
+}
+
 START_TEST(auto_is_a_k_that_can_be_set)
 {
     const struct pair pair = quick_pair();
@@ -418,6 +439,7 @@ START_TEST(auto_is_a_k_that_can_be_set)
     ck_assert(engine_info(e).k_auto); /* nothing changes */
     ck_ok(engine_set_k(e, 2));
     ck_assert(!engine_info(e).k_auto && engine_info(e).k == 2);
+    must_leave_a_fixed_k(e);
     engine_destroy(e);
     o = auto_options(&pair, 1);
     o.k_max = 0;
