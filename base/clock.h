@@ -6,4 +6,8 @@
 
 int64_t clock_us(void); /* microseconds since an arbitrary start; never goes back */
 
+/* Processor time of the calling thread, and of all threads of the process: other programs do not lengthen it. */
+int64_t clock_thread_us(void);
+int64_t clock_process_us(void);
+
 #endif

@@ -1,6 +1,6 @@
 /* What the files of the chat share: chat.c (start, loops, end), chat_answer.c (one answer), chat_commands.c (/help and
  * the like), chat_settings.c (/set), chat_files.c (/save and the like), chat_show.c (what is printed), chat_complete.c (Tab),
- * chat_input.h (where turns come from). */
+ * chat_speed.c (what speculation brings), chat_input.h (where turns come from). */
 #ifndef DUET_CLI_CHAT_H
 #define DUET_CLI_CHAT_H
 
@@ -8,6 +8,14 @@
 #include "cli/cli.h"
 #include "cli/wrap.h"
 #include "engine/conversation.h"
+
+/* What rounds were there before an answer; how long answers have been slower than plain decoding; was it said? (chat_speed.c) */
+struct chat_speed {
+    struct engine_counts before;
+    int slow_answers;
+    int64_t slow_tokens;
+    bool has_said;
+};
 
 enum footer { FOOTER_OFF, FOOTER_SHORT, FOOTER_FULL };
 
@@ -30,6 +38,7 @@ struct chat {
     int turn;        /* questions of this conversation, dropped ones too */
     int attempt;     /* how often the last one was asked again (/regen) */
     struct buf read; /* goes in front of the next question (/read) */
+    struct chat_speed speed;
     /* The last answer, for /show and /stats. */
     uint64_t answer_seed;
     struct ids answer_ids;
@@ -77,6 +86,16 @@ int chat_read(struct chat *, const char *argument); /* into `read` */
 /* At the end of an interactive chat: what was said goes to last.json beside the history. A failure is printed. */
 void chat_save_last(struct chat *);
 
+/* --- chat_speed.c --------------------------------------------------------------------------------------------- */
+
+/* Times plain decoding: tokens in so many rounds by K, one row each, by what rounds take as measured. NAN where they were not. */
+double chat_speed_up(const struct engine *, int64_t tokens, const uint64_t *rounds_by_k);
+void chat_speed_begin(struct chat *);
+/* Of the answer since then; NAN where nothing was drafted. Measures rounds, once. */
+double chat_speed_of_answer(struct chat *);
+/* Says once, and what helps, that answers under a fixed K have been slower than plain decoding for a while. */
+void chat_note_loss(struct chat *, double speed_up);
+
 /* --- chat_show.c ---------------------------------------------------------------------------------------------- */
 
 void chat_banner(struct chat *);
@@ -97,6 +116,7 @@ struct answer_figures {
     int tokens, first_tokens;            /* first_tokens: of these, those of the first round */
     int64_t start_us, first_us, last_us; /* asked, first and last tokens there */
     const char *cut;                     /* why it ended early, or NULL */
+    double speed_up;                     /* against plain decoding; NAN: not known */
 };
 void chat_print_figures(struct chat *, const struct answer_figures *);
 void chat_print_stats(const struct chat *);

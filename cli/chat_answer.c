@@ -133,7 +133,10 @@ static int finish(struct answer *a, bool interrupted) {
         a->figures.cut = "stopped";
     else if (!a->ended && !a->stopped)
         a->figures.cut = a->figures.tokens == c->options.max_tokens ? "cut at max-tokens" : "cut: the context is full";
-    if (c->interactive) chat_print_figures(c, &a->figures);
+    if (!c->interactive) return 0;
+    a->figures.speed_up = chat_speed_of_answer(c);
+    chat_print_figures(c, &a->figures);
+    chat_note_loss(c, a->figures.speed_up);
     return 0;
 }
 
@@ -160,6 +163,7 @@ static int ask(struct answer *a, const char *question, size_t n) {
         .user = a,
     };
     engine_reset_sequence_stats(conversation_sequence(c->conversation));
+    chat_speed_begin(c);
     c->answer_ids.len = 0;
     buf_clear(&c->answer_accepted);
     a->figures.start_us = clock_us();

@@ -154,6 +154,7 @@ static void put_figures(const struct chat *c, const struct answer_figures *f, st
         buf_printf(line, ", %.1f tok/s, first after %.*f ms", tokens_per_second(f), wait_ms < 10 ? 1 : 0, wait_ms);
     }
     if (s->drafted > 0) buf_printf(line, ", %lld/%lld accepted", (long long)s->accepted, (long long)s->drafted);
+    if (!isnan(f->speed_up)) buf_printf(line, ", %.2f times plain", f->speed_up);
     put_context(c, line);
 }
 
@@ -206,6 +207,7 @@ void chat_print_stats(const struct chat *c) {
     print_rate("mean_acceptance_length", acceptance_mean_length(s));
     print_rate("alpha", acceptance_alpha(s));
     print_rate("alpha_tv", acceptance_alpha_tv(s));
+    print_rate("speed_up", s->drafted > 0 ? chat_speed_up(c->engine, s->emitted, counts.rounds_by_k) : NAN);
     printf("  %-24s %llu graphs, %llu kernels\n", "launches", (unsigned long long)counts.stream.graph_launches,
            (unsigned long long)counts.stream.kernel_launches);
 }

@@ -144,7 +144,7 @@ struct alpha_report {
  * (NULL: none) or a file of the models too. */
 int alpha_report_open(struct alpha_report *, const struct options *, const struct models *, const struct output *);
 /* At the end of the run: the table to stderr, the object or the picture to FILE. Closes it; a failed write is an error. */
-int alpha_report_write(struct alpha_report *, const struct engine *);
+int alpha_report_write(struct alpha_report *, struct engine *);
 void alpha_report_close(struct alpha_report *); /* without writing */
 
 #endif

@@ -59,8 +59,8 @@ static void print_figures(const struct acceptance *a, int k, const struct engine
     enum accept_rule rule = engine_info(e).accept;
     const char *proposer = engine_graphs(e, 0) ? NULL : engine_info(e).proposer; /* a draft model goes without saying */
     double alpha = acceptance_alpha(a);
-    say(0, "acceptance at K = %d, rule %s%s%s", k, accept_rule_name(rule), proposer ? ", " : "",
-        proposer ? proposer : "");
+    say(0, "acceptance at %s %d, rule %s%s%s", engine_info(e).k_auto ? "K auto, at most" : "K =", k,
+        accept_rule_name(rule), proposer ? ", " : "", proposer ? proposer : "");
     say(2, "rounds %lld, drafted %lld, accepted %lld, rejected %lld, emitted %lld, cut %lld, plain rounds %lld",
         (long long)a->rounds, (long long)a->drafted, (long long)a->accepted, (long long)a->rejected,
         (long long)a->emitted, (long long)a->cut, (long long)a->plain_rounds);
@@ -132,14 +132,40 @@ static double tokens_a_second(const struct acceptance *a, const struct round_mea
     return (double)a->emitted * 1e6 / ((m->host_us + m->wait_us) * (double)m->rounds);
 }
 
-static void print_forecast(const struct acceptance *a, int k, const struct round_means *m) {
-    struct forecast f = forecast_make(acceptance_alpha(a), k, m);
-    struct buf line = {0};
-    if (isnan(f.speed_up[f.best])) return;
-    for (int i = 0; i <= FORECAST_K; i++) buf_printf(&line, "%s%.2f", i ? ", " : "", f.speed_up[i]);
-    say(0, "forecast of the speed-up at K = 0 to %d, if the target took as long for every K: %s; the best is K = %d",
-        FORECAST_K, buf_text(&line), f.best);
-    buf_free(&line);
+/* Rounds of the engine by the K that auto chose. */
+static void print_choices(const struct engine *e) {
+    struct engine_counts c = engine_counts(e);
+    uint64_t most = 1;
+    const int k_max = engine_info(e).k_max;
+    if (!engine_info(e).k_auto || c.rounds == 0) return;
+    for (int k = 0; k <= k_max; k++) most = c.rounds_by_k[k] > most ? c.rounds_by_k[k] : most;
+    fputs("rounds by the K that auto chose\n", stderr);
+    for (int k = 0; k <= k_max; k++) {
+        fprintf(stderr, "  %3d %9llu %5.1f %%  ", k, (unsigned long long)c.rounds_by_k[k],
+                100.0 * (double)c.rounds_by_k[k] / (double)c.rounds);
+        print_bar((double)c.rounds_by_k[k] / (double)most);
+        fputc('\n', stderr);
+    }
+}
+
+/* Those that were replayed. */
+static void print_graphs(const struct graph_set *set, const char *name, int *others) {
+    for (int i = 0; set && i < graph_set_count(set); i++) {
+        struct graph_info g = graph_set_info(set, i);
+        *others += g.replays == 0;
+        if (g.replays > 0)
+            say(2, "%s %s of %d x %d: %llu replays, %zu bytes", name, graph_set_kind_name(set, g.key.kind), g.key.batch,
+                g.key.q_len, (unsigned long long)g.replays, g.bytes);
+    }
+}
+
+static void print_replays(const struct engine *e) {
+    int others = 0;
+    if (engine_counts(e).target.replays == 0) return;
+    say(0, "replays of graphs, by rows and tokens of each");
+    print_graphs(engine_graphs(e, 0), "draft", &others);
+    print_graphs(engine_graphs(e, 1), "target", &others);
+    if (others > 0) say(2, "%d more were not replayed", others);
 }
 
 static void print_rounds(const struct engine *e, int k) {
@@ -157,7 +183,6 @@ static void print_rounds(const struct engine *e, int k) {
         m.wait_us);
     say(2, "launches: graphs %.2f (%d at K = %d), kernels outside graphs %.2f (%d), eager fallbacks %llu in all",
         m.graph_launches, graphs, k, m.kernel_launches, kernels, (unsigned long long)m.eager_fallbacks);
-    print_forecast(engine_stats(e), k, &m);
 }
 
 static void put_figure(struct buf *out, const char *name, double value) {
@@ -182,14 +207,71 @@ static void put_rounds(struct buf *out, const struct engine *e) {
     put_figure(out, "eager_fallbacks", (double)m.eager_fallbacks);
 }
 
-/* null where nothing was drafted or timed */
-static void put_forecast(struct buf *out, const struct engine *e, int k) {
-    struct round_means m = round_means(e);
-    struct forecast f = forecast_make(acceptance_alpha(engine_stats(e)), k, &m);
-    json_put_name(out, "forecast_speed_up");
+static void put_numbers(struct buf *out, const char *name, const double *numbers, int count) {
+    json_put_name(out, name);
     buf_putc(out, '[');
-    for (int i = 0; i <= FORECAST_K; i++) json_put_element(out), json_put_number(out, f.speed_up[i]);
+    for (int i = 0; i < count; i++) json_put_element(out), json_put_number(out, numbers[i]);
     buf_putc(out, ']');
+}
+
+static void put_choices(struct buf *out, const struct engine *e) {
+    struct engine_counts c = engine_counts(e);
+    double rounds[K_MAX + 1];
+    for (int k = 0; k <= K_MAX; k++) rounds[k] = (double)c.rounds_by_k[k];
+    put_numbers(out, "rounds_by_k", rounds, engine_info(e).k_max + 1);
+}
+
+static void put_graphs(struct buf *out, const struct graph_set *set, const char *name) {
+    for (int i = 0; set && i < graph_set_count(set); i++) {
+        struct graph_info g = graph_set_info(set, i);
+        const char *kind = graph_set_kind_name(set, g.key.kind);
+        json_put_element(out);
+        buf_putc(out, '{');
+        json_put_name(out, "set"), json_put_string(out, name, strlen(name));
+        json_put_name(out, "role"), json_put_string(out, kind, strlen(kind));
+        put_figure(out, "batch", g.key.batch);
+        put_figure(out, "q_len", g.key.q_len);
+        put_figure(out, "bytes", (double)g.bytes);
+        put_figure(out, "replays", (double)g.replays);
+        buf_putc(out, '}');
+    }
+}
+
+/* --- the forecast ------------------------------------------------------------------------------------------- */
+
+/* Measures rounds, where they were not. Of as many rows as those of the run had. */
+static int forecast(struct forecast *out, struct engine *e) {
+    const struct acceptance *a = engine_stats(e);
+    const struct engine_info info = engine_info(e);
+    const double alpha = acceptance_alpha(a), rounds = (double)engine_counts(e).rounds;
+    double ms[FORECAST_K + 1];
+    int rows = rounds > 0 ? (int)lround((double)(a->rounds + a->plain_rounds) / rounds) : 1;
+    rows = rows < 1 ? 1 : rows > info.max_batch ? info.max_batch : rows;
+    const int rc = isnan(alpha) || !info.proposer ? 0 : engine_measure(e);
+    for (int k = 0; k <= FORECAST_K; k++) ms[k] = engine_round_ms(e, rows, k);
+    *out = forecast_make(alpha, rows, ms);
+    return rc;
+}
+
+static void print_forecast(const struct forecast *f) {
+    const double most = f->speed_up[f->best];
+    if (isnan(most)) return;
+    say(0, "speed-up by K as alpha and measured rounds of %d row%s forecast it (* best)", f->rows,
+        f->rows == 1 ? "" : "s");
+    for (int k = 0; k <= f->largest; k++) {
+        fprintf(stderr, "  %3d %8.3f ms %5.2f%c  ", k, f->ms[k], f->speed_up[k], k == f->best ? '*' : ' ');
+        print_bar(f->speed_up[k] / most);
+        fputc('\n', stderr);
+    }
+    if (f->largest < FORECAST_K) say(2, "K above %d was not measured: --k-max %d would", f->largest, FORECAST_K);
+}
+
+/* null where nothing was drafted or measured */
+static void put_forecast(struct buf *out, const struct forecast *f) {
+    put_numbers(out, "forecast_speed_up", f->speed_up, FORECAST_K + 1);
+    put_numbers(out, "round_ms_by_k", f->ms, FORECAST_K + 1);
+    put_figure(out, "forecast_rows", f->rows);
+    put_figure(out, "forecast_best_k", isnan(f->speed_up[f->best]) ? NAN : f->best);
 }
 
 /* --- the report --------------------------------------------------------------------------------------------- */
@@ -198,21 +280,17 @@ static void put_report(struct buf *out, const struct engine *e, int k) {
     buf_putc(out, '{');
     acceptance_put(out, engine_stats(e), k, engine_info(e).accept);
     put_rounds(out, e);
-    put_forecast(out, e, k);
-    buf_putc(out, '}');
+    put_choices(out, e);
+    json_put_name(out, "graphs");
+    buf_putc(out, '[');
+    put_graphs(out, engine_graphs(e, 0), "draft");
+    put_graphs(out, engine_graphs(e, 1), "target");
+    buf_putc(out, ']');
 }
 
-static int write_file(struct alpha_report *r, const struct engine *e, int k) {
-    struct buf text = {0};
-    struct round_means m = round_means(e);
-    if (r->is_picture)
-        report_draw(&text, engine_stats(e), k, &m);
-    else
-        put_report(&text, e, k);
-    int rc = output_begin(&r->file);
-    if (rc == 0) rc = output_line(&r->file, buf_text(&text), text.len);
-    buf_free(&text);
-    return rc;
+static int write_file(struct alpha_report *r, const struct buf *text) {
+    TRY(output_begin(&r->file));
+    return output_line(&r->file, buf_text(text), text->len);
 }
 
 static void print_report(const struct acceptance *a, int k, const struct engine *e) {
@@ -223,14 +301,31 @@ static void print_report(const struct acceptance *a, int k, const struct engine 
         print_histogram(a, k);
         print_positions(a, k);
     }
+    print_choices(e);
     print_rounds(e, k);
+    print_replays(e);
 }
 
-int alpha_report_write(struct alpha_report *r, const struct engine *e) {
+/* What the run was comes before the forecast, which replays graphs to measure them. */
+int alpha_report_write(struct alpha_report *r, struct engine *e) {
     if (!r->wanted) return 0;
     const struct acceptance *a = engine_stats(e);
-    int k = a->rounds > 0 ? a->k : engine_info(e).k;
-    if (r->file.fd < 0 || !terminal_is_quiet()) print_report(a, k, e);
-    if (r->file.fd >= 0) TRY(write_file(r, e, k));
-    return output_close(&r->file);
+    const int k = a->rounds > 0 ? a->k : engine_info(e).k;
+    const bool prints = r->file.fd < 0 || !terminal_is_quiet();
+    const struct engine_counts counts = engine_counts(e);
+    struct forecast f;
+    struct buf text = {0};
+    if (prints) print_report(a, k, e);
+    if (!r->is_picture) put_report(&text, e, k);
+    int rc = forecast(&f, e);
+    if (prints) print_forecast(&f);
+    if (r->is_picture) {
+        report_draw(&text, a, k, &f, engine_info(e).k_auto ? counts.rounds_by_k : NULL);
+    } else {
+        put_forecast(&text, &f);
+        buf_putc(&text, '}');
+    }
+    if (rc == 0 && r->file.fd >= 0) rc = write_file(r, &text);
+    buf_free(&text);
+    return rc == 0 ? output_close(&r->file) : rc;
 }

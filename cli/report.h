@@ -11,17 +11,18 @@ struct round_means {
     uint64_t rounds, timed_rounds, eager_fallbacks;
 };
 
-/* Speed-up against K = 0 for K = 0..FORECAST_K, if each drafted token were accepted by the chance `alpha`, and the target's pass took
- * as long for every K as in these rounds of K = k: each drafted token costs draft_ms / k, each token of a round sampling_ms / (k + 1).
- * So it says too much where a pass grows with its rows, as on the host. NAN where nothing was drafted or timed. */
+/* Speed-up against K = 0 for K = 0..FORECAST_K, if each drafted token were accepted by the chance `alpha` and a round of K took ms [K]:
+ * (1 - alpha^(K+1)) / (1 - alpha) tokens a round. NAN where nothing was drafted, or a round of K or of 0 was not measured. */
 enum { FORECAST_K = 8 };
 struct forecast {
-    double speed_up[FORECAST_K + 1];
-    int best; /* K */
+    int rows; /* of the rounds that were measured */
+    double ms[FORECAST_K + 1], speed_up[FORECAST_K + 1];
+    int best, largest; /* K, of those that were measured */
 };
-struct forecast forecast_make(double alpha, int k, const struct round_means *);
+struct forecast forecast_make(double alpha, int rows, const double *ms);
 
-/* Histogram, acceptance by position, and the forecast, as one picture. */
-void report_draw(struct buf *out, const struct acceptance *, int k, const struct round_means *);
+/* Histogram, acceptance by position, and the forecast, as one picture; of K_AUTO also rounds_by_k [k + 1], else NULL. */
+void report_draw(struct buf *out, const struct acceptance *, int k, const struct forecast *,
+                 const uint64_t *rounds_by_k);
 
 #endif

@@ -5,14 +5,13 @@
 #include "cli/plot.h"
 #include "cli/report.h"
 
-struct forecast forecast_make(double alpha, int k, const struct round_means *m) {
-    struct forecast f = {.best = 0};
-    double token_ms = m->sampling_ms / (k + 1), drafted_ms = m->draft_ms / k + token_ms;
-    double plain_ms = m->verify_ms + token_ms;
-    for (int i = 0; i <= FORECAST_K; i++) {
-        double length = isnan(alpha) ? NAN : acceptance_predicted_length(alpha, i);
-        f.speed_up[i] = length * plain_ms / (plain_ms + i * drafted_ms);
-        if (f.speed_up[i] > f.speed_up[f.best]) f.best = i;
+struct forecast forecast_make(double alpha, int rows, const double *ms) {
+    struct forecast f = {.rows = rows};
+    for (int k = 0; k <= FORECAST_K; k++) {
+        f.ms[k] = ms[k];
+        f.speed_up[k] = isnan(alpha) ? NAN : acceptance_predicted_length(alpha, k) * ms[0] / ms[k];
+        if (!isnan(f.speed_up[k])) f.largest = k;
+        if (f.speed_up[k] > f.speed_up[f.best]) f.best = k;
     }
     return f;
 }
@@ -20,39 +19,42 @@ struct forecast forecast_make(double alpha, int k, const struct round_means *m) 
 /* What the panels show, by accepted tokens, position and K. */
 struct picture {
     double x[K_MAX + 1], position[K_MAX]; /* 0, 1, 2 and so on; 1, 2, 3 and so on */
-    double share[K_MAX + 1], rate[K_MAX];
-    struct forecast forecast;
+    double share[K_MAX + 1], rate[K_MAX], chosen[K_MAX + 1];
     char best_name[64];
 };
 
-static void fill(struct picture *p, const struct acceptance *a, int k, const struct round_means *m) {
+static void fill(struct picture *p, const struct acceptance *a, int k, const struct forecast *f,
+                 const uint64_t *rounds_by_k) {
+    double all = 0;
     for (int i = 0; i <= K_MAX; i++) p->x[i] = i;
     for (int i = 0; i < K_MAX; i++) p->position[i] = i + 1;
     for (int i = 0; i <= k; i++) p->share[i] = a->rounds > 0 ? (double)a->histogram[i] / (double)a->rounds : NAN;
     for (int i = 0; i < k; i++) p->rate[i] = acceptance_position_rate(a, i);
-    p->forecast = forecast_make(acceptance_alpha(a), k, m);
-    snprintf(p->best_name, sizeof p->best_name, "best: K = %d, %.2f times", p->forecast.best,
-             p->forecast.speed_up[p->forecast.best]);
+    for (int i = 0; rounds_by_k && i <= k; i++) all += (double)rounds_by_k[i];
+    for (int i = 0; rounds_by_k && i <= k; i++) p->chosen[i] = (double)rounds_by_k[i] / all;
+    snprintf(p->best_name, sizeof p->best_name, "best: K = %d, %.2f times", f->best, f->speed_up[f->best]);
 }
 
-void report_draw(struct buf *out, const struct acceptance *a, int k, const struct round_means *m) {
+void report_draw(struct buf *out, const struct acceptance *a, int k, const struct forecast *f,
+                 const uint64_t *rounds_by_k) {
     struct picture p;
-    char title[128];
-    fill(&p, a, k, m);
-    const int best = p.forecast.best;
-    const bool has_forecast = isfinite(p.forecast.speed_up[best]);
+    char title[128], k_text[32] = "K auto";
+    fill(&p, a, k, f, rounds_by_k);
+    const bool has_forecast = isfinite(f->speed_up[f->best]);
     const struct plot_series shares = {NULL, PLOT_BARS, 0, p.x, p.share, NULL, k + 1};
     const struct plot_series rates = {NULL, PLOT_BARS, 1, p.position, p.rate, NULL, k};
+    const struct plot_series chosen = {NULL, PLOT_BARS, 3, p.x, p.chosen, NULL, k + 1};
     const struct plot_series forecasts[] = {
-        {NULL, PLOT_LINE, 0, p.x, p.forecast.speed_up, NULL, FORECAST_K + 1},
-        {has_forecast ? p.best_name : NULL, PLOT_LINE, 2, &p.x[best], &p.forecast.speed_up[best], NULL, 1}};
+        {NULL, PLOT_LINE, 0, p.x, f->speed_up, NULL, FORECAST_K + 1},
+        {has_forecast ? p.best_name : NULL, PLOT_LINE, 2, &p.x[f->best], &f->speed_up[f->best], NULL, 1}};
     const struct plot_panel panels[] = {
         {"rounds by accepted tokens", "accepted tokens", "share of rounds", &shares, 1, NAN},
         {"acceptance by position", "position among the drafted tokens", "share of rounds", &rates, 1, NAN},
-        {"speed-up, if every K took the target as long", "K", "times plain decoding", forecasts, 2,
-         has_forecast ? 1 : NAN}};
+        {"speed-up, by rounds as measured", "K", "times plain decoding", forecasts, 2, has_forecast ? 1 : NAN},
+        {"K that auto chose", "K", "share of rounds", &chosen, 1, NAN}};
+    if (!rounds_by_k) snprintf(k_text, sizeof k_text, "K = %d", k);
     snprintf(title, sizeof title,
-             a->rounds > 0 ? "acceptance at K = %d: alpha %.4f, %.2f tokens a round" : "nothing was drafted", k,
+             a->rounds > 0 ? "acceptance at %s: alpha %.4f, %.2f tokens a round" : "nothing was drafted", k_text,
              acceptance_alpha(a), acceptance_mean_length(a));
-    plot_svg(out, title, panels, 3);
+    plot_svg(out, title, panels, rounds_by_k ? 4 : 3);
 }

@@ -99,9 +99,9 @@ static int begin(struct proposer *p, struct stream *stream, const struct propose
 }
 
 /* A plain round in flight will make the cache lag: how far is known only once it is read. */
-static bool lags(const struct proposer *p, int slot, int length, bool plain_in_flight) {
+static int lags(const struct proposer *p, int slot, int length, bool plain_in_flight) {
     const int known = ((const struct draft *)p)->caches[slot].known;
-    return known < wanted(p, length) || (plain_in_flight && known < p->positions);
+    return known < wanted(p, length) ? wanted(p, length) - known : plain_in_flight && known < p->positions;
 }
 
 /* To positions 0..n-2, a chunk at a time. What an end in between leaves lies past the history, or is what the history says. */

@@ -48,8 +48,8 @@ int proposer_begin(struct proposer *p, struct stream *stream, const struct propo
     return p && p->ops->begin ? p->ops->begin(p, stream, turn) : 0;
 }
 
-bool proposer_lags(const struct proposer *p, int slot, int length, bool plain_in_flight) {
-    return p && p->ops->lags && p->ops->lags(p, slot, length, plain_in_flight);
+int proposer_lags(const struct proposer *p, int slot, int length, bool plain_in_flight) {
+    return p && p->ops->lags ? p->ops->lags(p, slot, length, plain_in_flight) : 0;
 }
 
 int proposer_ingest(struct proposer *p, struct stream *stream, int slot, const int32_t *tokens, int length) {

@@ -79,9 +79,9 @@ struct proposer_ops {
 
     /* Takes in what is new of a sequence's tokens, but for what takes as long as a pass of a model: that is for ingest. */
     int (*begin)(struct proposer *, struct stream *, const struct proposer_turn *);
-    /* Before a round with K > 0: does it lack tokens of a sequence of `length`, or will it after a plain round in flight? Then the
-     * sequence is in no round until it does not. */
-    bool (*lags)(const struct proposer *, int slot, int length, bool plain_in_flight);
+    /* Before a round with K > 0: how many tokens of a sequence of `length` does it lack, or will it after a plain round in flight?
+     * While it lacks some the sequence is in no round. */
+    int (*lags)(const struct proposer *, int slot, int length, bool plain_in_flight);
     /* Takes in one chunk of what it lacks of `tokens` [length]; the sequence has no round in flight. */
     int (*ingest)(struct proposer *, struct stream *, int slot, const int32_t *tokens, int length);
 
@@ -107,7 +107,7 @@ int proposer_upload(struct proposer *, struct stream *, const struct progress *)
 int proposer_create_graphs(struct proposer *, const struct graph_set_options *);
 int proposer_warm_up(struct proposer *, struct stream *, int batch);
 int proposer_begin(struct proposer *, struct stream *, const struct proposer_turn *);
-bool proposer_lags(const struct proposer *, int slot, int length, bool plain_in_flight);
+int proposer_lags(const struct proposer *, int slot, int length, bool plain_in_flight);
 int proposer_ingest(struct proposer *, struct stream *, int slot, const int32_t *tokens, int length);
 int proposer_propose(struct proposer *, struct stream *, int batch, int k, struct marks *marks);
 int proposer_accepted(struct proposer *, struct stream *, int batch);

@@ -1,4 +1,5 @@
 /* K_AUTO in the engine: what rounds take, at first on the dummy sequence, and the choice for the rows that run. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +7,7 @@
 #include "engine/internal.h"
 
 /* Measuring ends after about so long, but not before the largest bucket was gone through once. */
-enum { MEASURE_US = 400000, MEASURE_HOST_US = 40000, TURNS = 4 };
+enum { MEASURE_US = 400000, MEASURE_HOST_US = 80000, TURNS = 4, ALL_UP_TO = 8 };
 /* After so many rounds an acceptance counts 1/e for its row, and for all rows. */
 enum { ROW_ROUNDS = 32, ALL_ROUNDS = 256 };
 
@@ -16,41 +17,65 @@ static struct round *free_round(struct engine *e) {
     return &e->rounds[e->enqueued % (ROUNDS_IN_FLIGHT_MAX + 1)];
 }
 
+int span_begin(struct engine *e, struct span *s) {
+    marks_restart(&s->marks);
+    if (device_is_async(e->device)) return marks_add(&s->marks, e->stream);
+    s->thread_us = clock_thread_us();
+    s->process_us = clock_process_us();
+    return 0;
+}
+
+int span_end(struct engine *e, struct span *s) {
+    if (device_is_async(e->device)) return marks_add(&s->marks, e->stream);
+    const int64_t share_us = (clock_process_us() - s->process_us) / device_threads(e->device);
+    s->us = clock_thread_us() - s->thread_us;
+    if (s->us < share_us) s->us = share_us;
+    return 0;
+}
+
+int span_ms(const struct engine *e, const struct span *s, float *ms) {
+    if (device_is_async(e->device)) return marks_ms(&s->marks, 0, ms);
+    *ms = (float)s->us * 1e-3f;
+    return 0;
+}
+
 static int time_once(struct engine *e, int bucket, int k, float *ms) {
-    struct marks *span = &free_round(e)->span;
-    marks_restart(span);
-    TRY(marks_add(span, e->stream));
+    struct span *span = &free_round(e)->span;
+    TRY(span_begin(e, span));
     TRY(round_run(e, bucket, k, NULL));
-    TRY(marks_add(span, e->stream));
+    TRY(span_end(e, span));
     TRY(stream_sync(e->stream));
-    return marks_ms(span, 0, ms);
+    return span_ms(e, span, ms);
 }
 
-/* ms [k_max + 1]: between two measured K along a line. */
-static void fill_between(float *ms, int low, int high) {
-    for (int k = low + 1; k < high; k++)
-        ms[k] = ms[low] + (ms[high] - ms[low]) * (float)(k - low) / (float)(high - low);
+/* What a turn measures: 0, 1, 2, 4 and so on and k_max; but for the first every K up to ALL_UP_TO, since kernels take rows in steps of
+ * their own. */
+static int next_measured(int k, int k_max, bool all) {
+    const int next = k == 0 || (all && k < ALL_UP_TO) ? k + 1 : 2 * k;
+    return next < k_max ? next : k_max;
 }
 
-/* What is measured: 0, 1, 2, 4, ... and k_max. Only something else on the machine makes a smaller K take longer. */
+/* ms [k_max + 1]: what was not measured, NAN, lies between its neighbours. Only something else on the machine makes a smaller K take
+ * longer. */
 static void fill(float *ms, int k_max) {
-    for (int low = 0, high = 1; low < k_max; low = high, high *= 2) {
-        if (high > k_max) high = k_max;
-        fill_between(ms, low, high);
+    for (int low = 0, high; low < k_max; low = high) {
+        for (high = low + 1; isnan(ms[high]);) high++;
+        for (int k = low + 1; k < high; k++)
+            ms[k] = ms[low] + (ms[high] - ms[low]) * (float)(k - low) / (float)(high - low);
     }
     for (int k = k_max - 1; k >= 0; k--)
         if (ms[k] > ms[k + 1]) ms[k] = ms[k + 1];
 }
 
-/* All K in turn, so that what disturbs one disturbs the others, and the least of each. The first turn is always whole. */
+/* K in turn, so that what disturbs one disturbs the others, and the least of each. The first turn is always whole. */
 static int measure_bucket(struct engine *e, int bucket, int64_t end_us) {
     const int k_max = e->auto_k.k_max;
     float *ms = e->auto_k.start_ms + (size_t)bucket * ((size_t)k_max + 1), once;
+    for (int k = 0; k <= k_max; k++) ms[k] = NAN;
     for (int turn = 0; turn < TURNS && (turn == 0 || clock_us() < end_us); turn++)
-        for (int k = 0, done = -1; done < k_max; done = k, k = k == 0 ? 1 : 2 * k) {
-            if (k > k_max) k = k_max;
+        for (int k = 0, done = -1; done < k_max; done = k, k = next_measured(k, k_max, turn > 0)) {
             TRY(time_once(e, bucket, k, &once));
-            if (turn == 0 || once < ms[k]) ms[k] = once;
+            ms[k] = fminf(once, ms[k]);
         }
     fill(ms, k_max);
     return 0;
@@ -58,15 +83,14 @@ static int measure_bucket(struct engine *e, int bucket, int64_t end_us) {
 
 /* What a draft model takes for a few tokens; one round of a single token is near it. */
 static int measure_catch_up(struct engine *e) {
-    struct marks *span = &free_round(e)->span;
+    struct span *span = &free_round(e)->span;
     float ms = 0;
     if (!engine_draft(e)) return 0;
-    marks_restart(span);
-    TRY(marks_add(span, e->stream));
+    TRY(span_begin(e, span));
     TRY(proposer_propose(e->proposer, e->stream, graph_set_bucket(e->target.graphs, 1), 1, NULL));
-    TRY(marks_add(span, e->stream));
+    TRY(span_end(e, span));
     TRY(stream_sync(e->stream));
-    TRY(marks_ms(span, 0, &ms));
+    TRY(span_ms(e, span, &ms));
     e->catch_up_ms = (double)ms;
     return 0;
 }
@@ -119,34 +143,44 @@ static bool is_catching_up(const struct engine *e) {
     return false;
 }
 
-/* A draft model lacks the tokens of the plain rounds, and reads some at a time. */
-static double catch_up_ms(const struct engine *e, int rows) {
+/* A draft model lacks the tokens of plain rounds, and reads some in the time of one. */
+static double catch_up_ms(const struct sequence *s) {
+    const struct engine *e = s->engine;
+    const int lacking = proposer_lags(e->proposer, s->slot, (int)s->tokens.len, true);
     const int chunk = device_is_async(e->device) ? prefill_chunk(e->device) / 4 : 8;
-    return rows * e->catch_up_ms * (1 + (double)e->auto_k.plain / chunk);
+    return lacking > 0 ? e->catch_up_ms * (1 + (double)lacking / chunk) : 0;
 }
 
 void auto_choose(struct engine *e) {
     double tokens[K_MAX + 1] = {0};
+    double behind_ms = 0;
     int rows = 0;
-    if (!e->chooses_k || is_catching_up(e)) return;
+    if (!e->chooses_k) return;
+    if (auto_k_rests(&e->auto_k)) e->k = 0;
+    if (auto_k_rests(&e->auto_k) || is_catching_up(e)) return;
     for (int slot = 1; slot <= e->max_batch; slot++) {
-        if (!runs(e->slots[slot])) continue;
-        auto_k_expect(&e->auto_k, &e->slots[slot]->estimate, tokens);
+        const struct sequence *s = e->slots[slot];
+        if (!runs(s)) continue;
+        auto_k_expect(&e->auto_k, &s->estimate, tokens);
+        behind_ms += catch_up_ms(s);
         rows++;
     }
     if (rows == 0) return;
     const int bucket = graph_set_bucket(e->target.graphs, rows);
-    e->k = auto_k_choose(&e->auto_k, bucket, tokens, catch_up_ms(e, rows));
+    e->k = auto_k_choose(&e->auto_k, bucket, tokens, behind_ms);
 }
 
 void auto_enqueued(struct engine *e, const struct round *r) {
     if (e->chooses_k) auto_k_ran(&e->auto_k, graph_set_bucket(e->target.graphs, r->rows), r->k);
 }
 
+/* The first round of another K finds caches that others filled: it says what a change costs, not what the K does. */
 int auto_collected(struct engine *e, const struct round *r) {
     float ms;
-    if (!r->spanned) return 0;
-    TRY(marks_ms(&r->span, 0, &ms));
+    const bool is_first = r->k != e->timed_k;
+    e->timed_k = r->k;
+    if (!r->spanned || is_first) return 0;
+    TRY(span_ms(e, &r->span, &ms));
     auto_k_time(&e->auto_k, graph_set_bucket(e->target.graphs, r->rows), r->k, (double)ms);
     return 0;
 }

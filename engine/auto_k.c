@@ -6,69 +6,89 @@
 
 #include "base/err.h"
 
+/* What trials and measurements may lose: a share of the time, and at once no more than so many plain rounds take. */
+static const double CREDIT = 0.005, CREDIT_ROUNDS = 64;
+
 int auto_k_create(struct auto_k *a, int max_batch, int k_max) {
     const size_t buckets = (size_t)max_batch + 1, times = buckets * ((size_t)k_max + 1);
     *a = (struct auto_k){.k_max = k_max, .max_batch = max_batch, .k = k_max, .interval = AUTO_LEAST_INTERVAL};
     a->start_ms = calloc(times, sizeof *a->start_ms);
-    a->factor = calloc(buckets, sizeof *a->factor);
-    a->slope = calloc(buckets, sizeof *a->slope);
-    a->own = calloc(times, sizeof *a->own);
-    a->speculated = calloc(buckets, sizeof *a->speculated);
-    if (!a->start_ms || !a->factor || !a->slope || !a->own || !a->speculated)
+    a->ratio = calloc(times, sizeof *a->ratio);
+    a->seen = calloc(times, sizeof *a->seen);
+    a->since = calloc(buckets, sizeof *a->since);
+    if (!a->start_ms || !a->ratio || !a->seen || !a->since)
         return err_set(ERR_MEMORY, "out of memory for the times of rounds");
-    for (size_t i = 0; i < times; i++) a->start_ms[i] = 1;
-    for (size_t b = 0; b < buckets; b++) a->factor[b] = 1, a->speculated[b] = -1;
+    for (size_t i = 0; i < times; i++) a->start_ms[i] = a->ratio[i] = 1;
     return 0;
 }
 
 void auto_k_destroy(struct auto_k *a) {
     free(a->start_ms);
-    free(a->factor);
-    free(a->slope);
-    free(a->own);
-    free(a->speculated);
+    free(a->ratio);
+    free(a->seen);
+    free(a->since);
     memset(a, 0, sizeof *a);
 }
 
 /* --- times ------------------------------------------------------------------------------------------------ */
 
+/* Rounds of a K until it is known well; what is remembered of them; how fast it fades while others run. */
+enum { KNOWN = 8, SEEN_MOST = 32, SEEN_FADES = 1024 };
+
 static size_t index_of(const struct auto_k *a, int bucket, int k) {
     return (size_t)bucket * ((size_t)a->k_max + 1) + (size_t)k;
 }
 
-static double part_of_k(const struct auto_k *a, int k) {
-    return a->k_max > 0 ? (double)k / a->k_max : 0;
+/* By the nearest K on both sides that have run, along a line; by the one that has; 1 if none has. */
+static double ratio_beside(const struct auto_k *a, int bucket, int k) {
+    const size_t first = index_of(a, bucket, 0);
+    const float *ratio = a->ratio + first, *seen = a->seen + first;
+    int low = k - 1, high = k + 1;
+    while (low >= 0 && seen[low] < 0.5f) low--;
+    while (high <= a->k_max && seen[high] < 0.5f) high++;
+    if (low < 0) return high <= a->k_max ? (double)ratio[high] : 1;
+    if (high > a->k_max) return (double)ratio[low];
+    return (double)ratio[low] + (double)(ratio[high] - ratio[low]) * (k - low) / (high - low);
+}
+
+static double ratio_of(const struct auto_k *a, int bucket, int k) {
+    const size_t i = index_of(a, bucket, k);
+    const double own = fmin((double)a->seen[i], 1);
+    return own * (double)a->ratio[i] + (1 - own) * ratio_beside(a, bucket, k);
 }
 
 double auto_k_ms(const struct auto_k *a, int bucket, int k) {
-    const size_t i = index_of(a, bucket, k);
-    const double c = (double)a->factor[bucket] + (double)a->slope[bucket] * part_of_k(a, k);
-    return (double)a->start_ms[i] * (c > 0.05 ? c : 0.05) * (1 + (double)a->own[i]);
+    return (double)a->start_ms[index_of(a, bucket, k)] * ratio_of(a, bucket, k);
 }
 
 void auto_k_fix(struct auto_k *a, const float *ms) {
     const size_t times = (size_t)a->k_max + 1;
-    for (int b = 0; b <= a->max_batch; b++) {
-        memcpy(a->start_ms + (size_t)b * times, ms, times * sizeof *ms);
-        a->factor[b] = 1, a->slope[b] = 0;
-    }
-    memset(a->own, 0, times * ((size_t)a->max_batch + 1) * sizeof *a->own);
+    for (int b = 0; b <= a->max_batch; b++) memcpy(a->start_ms + (size_t)b * times, ms, times * sizeof *ms);
+    for (size_t i = 0; i < times * ((size_t)a->max_batch + 1); i++) a->ratio[i] = 1, a->seen[i] = 0;
     a->is_fixed = true;
 }
 
-/* Least mean squares, of an error that is held to a quarter of what was expected. What the machine does at the time concerns every K,
- * so most of an error is common; what is left is of this K, and fades in some hundred rounds of others, so that a K that once was
- * slow is tried again. */
+/* What the machine does at the time concerns every K: half of what is new of a K that is known well. */
+static void drift(struct auto_k *a, int bucket, int k, double error) {
+    const size_t first = index_of(a, bucket, 0);
+    for (int j = 0; j <= a->k_max; j++) {
+        a->seen[first + (size_t)j] *= 1 - 1.0f / SEEN_FADES;
+        if (j != k) a->ratio[first + (size_t)j] *= (float)(1 + error / 32);
+    }
+}
+
+/* The mean of the first rounds, then a sixteenth of what is new, held to a quarter. */
 void auto_k_time(struct auto_k *a, int bucket, int k, double ms) {
     if (a->is_fixed || !(ms > 0)) return;
-    const size_t first = index_of(a, bucket, 0), i = index_of(a, bucket, k);
-    double error = ms / auto_k_ms(a, bucket, k) - 1;
-    if (fabs(error) > 0.25) error = copysign(0.25, error);
-    const double common = error / 6 * (double)a->factor[bucket];
-    a->factor[bucket] += (float)common;
-    a->slope[bucket] += (float)(common / 8 * part_of_k(a, k));
-    for (int j = 0; j <= a->k_max; j++) a->own[first + (size_t)j] *= 1 - 1.0f / 1024;
-    a->own[i] += (float)(error / 16) * (1 + a->own[i]);
+    const size_t i = index_of(a, bucket, k);
+    const double old = ratio_of(a, bucket, k), seen = (double)a->seen[i];
+    const bool is_known = seen >= KNOWN;
+    const double most = is_known ? 0.25 : 0.5;
+    double error = fmin(fmax(ms / auto_k_ms(a, bucket, k) - 1, -most), most);
+    if (is_known && error > 0) error /= 2;
+    drift(a, bucket, k, is_known ? error : 0);
+    a->ratio[i] = (float)(old * (1 + error * fmax(1 / (1 + seen), 1.0 / 16)));
+    a->seen[i] = fminf(a->seen[i] + 1, SEEN_MOST);
 }
 
 /* --- acceptance ------------------------------------------------------------------------------------------- */
@@ -114,55 +134,98 @@ void auto_k_expect(const struct auto_k *a, const struct auto_k_estimate *row, do
 
 /* --- the choice ------------------------------------------------------------------------------------------- */
 
-int auto_k_best(const double *tokens, const double *ms, int k_max, int now) {
-    int best = 0;
-    for (int k = 1; k <= k_max; k++)
+/* The first of the most tokens a millisecond, from `least` on. */
+static int fastest(const double *tokens, const double *ms, int least, int k_max) {
+    int best = least;
+    for (int k = least + 1; k <= k_max; k++)
         if (tokens[k] * ms[best] > tokens[best] * ms[k]) best = k;
-    return best == 0 || tokens[best] * ms[now] > 1.03 * tokens[now] * ms[best] ? best : now;
+    return best;
 }
 
-static int probe_k(const struct auto_k *a) {
-    return a->k_max < AUTO_PROBE_K ? a->k_max : AUTO_PROBE_K;
+int auto_k_best(const double *tokens, const double *ms, int k_max, int now) {
+    const int best = fastest(tokens, ms, 0, k_max);
+    const double more = best == 0 ? 1.01 : 1.03;
+    return tokens[best] * ms[now] > more * tokens[now] * ms[best] ? best : now;
 }
 
-/* What a trial loses if nothing is accepted. */
-static double trial_ms(const struct auto_k *a, const double *ms, double catch_up_ms) {
-    const double more = ms[probe_k(a)] - ms[0];
-    return AUTO_PROBE_ROUNDS * (more > 0 ? more : 0) + catch_up_ms;
+/* What a round of k in place of one of `best` is expected to lose. */
+static double loss_ms(const double *tokens, const double *ms, int k, int best) {
+    const double loss = ms[k] - tokens[k] / tokens[best] * ms[best];
+    return loss > 0 ? loss : 0;
 }
 
-static int try_again(struct auto_k *a, const double *ms, double catch_up_ms) {
-    if (a->trial > 0) return probe_k(a);
-    const double loss = trial_ms(a, ms, catch_up_ms);
-    if (a->plain < a->interval || loss > a->credit_ms) return 0;
-    a->credit_ms -= loss;
+/* Takes a loss from what may be lost, if there is so much, or it must be. */
+static bool spend(struct auto_k *a, double ms, bool must) {
+    if (ms > a->credit_ms && !must) return false;
+    a->credit_ms -= ms;
+    return true;
+}
+
+/* Of the K that may be better than the choice if it takes a third of what is believed, the one of which the fewest rounds told lately;
+ * the choice itself if enough did of all. */
+static int least_known(const struct auto_k *a, int bucket, const double *tokens, const double *ms) {
+    const float *seen = a->seen + index_of(a, bucket, 0);
+    int least = a->k;
+    float fewest = KNOWN;
+    for (int k = 0; k <= a->k_max; k++) {
+        if (k == a->k || seen[k] >= fewest || 3 * tokens[k] * ms[a->k] < tokens[a->k] * ms[k]) continue;
+        least = k, fewest = seen[k];
+    }
+    return least;
+}
+
+/* Speculation does not pay, as far as is known: 0, or the K that is nearest to paying, one that was not measured lately before others.
+ * What was never measured makes no interval longer. */
+static int try_again(struct auto_k *a, int bucket, const double *tokens, const double *ms, double catch_up_ms) {
+    if (a->trial > 0) return a->measuring;
+    if (a->plain < a->interval || a->k_max == 0) return 0;
+    int k = a->is_fixed ? 0 : least_known(a, bucket, tokens, ms);
+    if (k == 0) k = fastest(tokens, ms, 1, a->k_max);
+    if (!spend(a, AUTO_TRIAL_ROUNDS * loss_ms(tokens, ms, k, 0) + catch_up_ms, false)) return 0;
+    const bool is_new = !a->is_fixed && a->seen[index_of(a, bucket, k)] < 0.5f;
+    if (!is_new && a->interval < AUTO_MOST_INTERVAL) a->interval *= 2;
     a->plain = 0;
-    a->interval = a->interval < AUTO_MOST_INTERVAL / 2 ? 2 * a->interval : AUTO_MOST_INTERVAL;
-    a->trial = AUTO_PROBE_ROUNDS;
-    return probe_k(a);
+    a->measuring = k, a->trial = AUTO_TRIAL_ROUNDS;
+    return k;
 }
 
-/* Is a plain round due, to learn what it takes? Not where it would cost much, nor say much: speculation is far better. */
-static bool wants_plain(const struct auto_k *a, int bucket, int k, const double *tokens, const double *ms) {
-    if (a->is_fixed || a->speculated[bucket] < 0) return !a->is_fixed;
-    return a->speculated[bucket] >= AUTO_PLAIN_EVERY && tokens[k] * ms[0] < 1.5 * tokens[0] * ms[k];
+/* Some rounds at once, since after plain ones the proposer must catch up. What plain rounds take must be known at first. */
+static void measure_another(struct auto_k *a, int bucket, const double *tokens, const double *ms, double catch_up_ms) {
+    const bool must = a->seen[index_of(a, bucket, 0)] < 0.5f;
+    const int k = must ? 0 : least_known(a, bucket, tokens, ms);
+    if (a->is_fixed || a->left > 0 || a->since[bucket] < (must ? 16 : AUTO_MEASURE_EVERY) || k == a->k) return;
+    const double loss = AUTO_TRIAL_ROUNDS * loss_ms(tokens, ms, k, a->k) + (k == 0 ? catch_up_ms : 0);
+    if (spend(a, loss, must)) a->measuring = k, a->left = AUTO_TRIAL_ROUNDS;
+}
+
+static int speculate(struct auto_k *a, int bucket, const double *tokens, const double *ms, double catch_up_ms) {
+    if (++a->lasted >= a->interval) a->interval = AUTO_LEAST_INTERVAL;
+    a->plain = a->trial = 0;
+    measure_another(a, bucket, tokens, ms, catch_up_ms);
+    return a->left > 0 ? a->measuring : a->k;
+}
+
+bool auto_k_rests(const struct auto_k *a) {
+    return a->k == 0 && a->trial == 0 && a->plain % 8 != 0 && !a->is_fixed;
 }
 
 int auto_k_choose(struct auto_k *a, int bucket, const double *tokens, double catch_up_ms) {
     double ms[K_MAX + 1];
     for (int k = 0; k <= a->k_max; k++) ms[k] = auto_k_ms(a, bucket, k);
     a->k = auto_k_best(tokens, ms, a->k_max, a->k);
-    if (a->k == 0) return try_again(a, ms, catch_up_ms);
-    a->interval = AUTO_LEAST_INTERVAL, a->plain = a->trial = 0;
-    return wants_plain(a, bucket, a->k, tokens, ms) ? 0 : a->k;
+    if (a->k > 0) return speculate(a, bucket, tokens, ms, catch_up_ms);
+    a->lasted = a->left = 0;
+    return try_again(a, bucket, tokens, ms, catch_up_ms);
 }
 
 void auto_k_ran(struct auto_k *a, int bucket, int k) {
-    const double credit = a->credit_ms + 0.01 * auto_k_ms(a, bucket, k), most = 32 * auto_k_ms(a, bucket, 0);
+    const double credit = a->credit_ms + CREDIT * auto_k_ms(a, bucket, k),
+                 most = CREDIT_ROUNDS * auto_k_ms(a, bucket, 0);
     a->credit_ms = credit < most ? credit : most;
-    if (k == 0)
-        a->plain++, a->speculated[bucket] = 0;
-    else if (a->speculated[bucket] >= 0)
-        a->speculated[bucket]++;
+    if (k == 0) a->plain++;
     if (k > 0 && a->trial > 0) a->trial--;
+    if (a->left > 0 && k == a->measuring)
+        a->left--, a->since[bucket] = 0;
+    else
+        a->since[bucket]++;
 }

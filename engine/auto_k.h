@@ -2,14 +2,20 @@
  *
  * The choice is the K with the most expected tokens per millisecond: sum over the rows of 1 + the expected accepted tokens, by the
  * time of a round. Both are estimates. Times are measured on the dummy sequence at first (engine/auto_engine.c), where they lack the
- * sampler's work and the context's; rounds that are run correct them: by a factor and a slope over K for each bucket, and K by K. Acceptance
- * is counted by position, for each sequence and for all together, and older rounds count less.
+ * sampler's work and the context's; rounds that are run correct them, for their own K and, until that has run, for those beside it.
+ * Acceptance is counted by position, for each sequence and for all together, and older rounds count less.
  *
  * Nothing here may look at more than what is committed: of a round the tokens accepted and evaluated, never what was drafted behind
  * a rejection, whose random numbers the next round uses again (docs/CORRECTNESS.md).
  *
- * A K of 0 teaches nothing, so speculation is tried again now and then: at growing intervals, and for no more than 1 % of the time.
- * While it speculates, a plain round now and then says what plain rounds cost. Host memory alone; only create allocates. */
+ * A K of 0 teaches nothing, so speculation is tried again now and then, at growing intervals; what a draft model must read then to
+ * catch up is part of the price. While it speculates, rounds of another K, 0 too, now and then say what they take, if that K might
+ * turn out to be better. All this may lose 0.5 % of the time, by what is expected.
+ *
+ * One K serves all rows of a round. A row could be walked by fewer, but would gain nothing by it: the times of a round depend on its K
+ * and bucket, whose rows are drafted and scored together, and tokens that are drafted beyond what a row is likely to keep never make
+ * it keep fewer. So a row that accepts little does not want a small K for itself; it only adds less to what a large one brings.
+ * Host memory alone; only create allocates. */
 #ifndef DUET_ENGINE_AUTO_K_H
 #define DUET_ENGINE_AUTO_K_H
 
@@ -17,12 +23,11 @@
 
 enum {
     AUTO_K_MAX_DEFAULT = 8, /* k_max where it is not given */
-    AUTO_PROBE_K = 2,       /* of a trial, at most */
-    AUTO_PROBE_ROUNDS = 3,  /* of a trial */
+    AUTO_TRIAL_ROUNDS = 3,
     AUTO_LEAST_INTERVAL =
         16, /* plain rounds before the first trial; twice as many before each further one that fails */
-    AUTO_MOST_INTERVAL = 4096,
-    AUTO_PLAIN_EVERY = 128 /* speculative rounds of a bucket, then a plain one */
+    AUTO_MOST_INTERVAL = 256,
+    AUTO_MEASURE_EVERY = 64 /* speculative rounds of a bucket, then some of another K */
 };
 
 /* Of the rounds that came to position j (0-based) of a draft, how many accepted it; a row that was offered fewer tokens than the
@@ -34,16 +39,17 @@ struct auto_k_estimate {
 
 struct auto_k {
     int k_max, max_batch;
-    float *start_ms; /* [max_batch + 1, k_max + 1] of a round, by bucket and K */
-    /* A round takes start_ms * (factor + slope K / k_max) * (1 + own). */
-    float *factor, *slope; /* [max_batch + 1] */
-    float *own;            /* [max_batch + 1, k_max + 1], which fades where it is not measured again */
-    int *speculated;       /* [max_batch + 1] rounds since a plain one; -1: there was none */
-    bool is_fixed;         /* the times are given and stay: tests */
+    float *start_ms; /* [max_batch + 1, k_max + 1] of a round, by bucket and K; what follows likewise */
+    float *ratio;    /* of what rounds take to that */
+    float *seen;     /* rounds that say so, of which older ones count less */
+    int *since;      /* [max_batch + 1] rounds since those of another K than the choice were measured */
+    bool is_fixed;   /* the times are given and stay: tests */
     struct auto_k_estimate all;
     int k;               /* the choice, trials aside */
     int plain, interval; /* plain rounds since the last trial; as many make the next one due */
     int trial;           /* rounds that are left of it */
+    int measuring, left; /* the K of a trial, or one whose time is asked for, and for how many rounds yet */
+    int lasted;          /* speculative rounds that were chosen since the last choice of 0 */
     double credit_ms;    /* that trials may lose */
 };
 
@@ -56,7 +62,8 @@ void auto_k_destroy(struct auto_k *);
 double auto_k_ms(const struct auto_k *, int bucket, int k);
 /* From now on it takes ms [k_max + 1], by K, in every bucket. */
 void auto_k_fix(struct auto_k *, const float *ms);
-/* A round took so long. One that took far longer than expected, since the machine did something else, counts little. */
+/* A round took so long. Other programs only ever make a round longer, and in proportion to what it takes, so that a round that took
+ * longer counts less than one that took shorter: estimates are near what rounds take when nothing disturbs them, for all K alike. */
 void auto_k_time(struct auto_k *, int bucket, int k, double ms);
 
 /* --- acceptance ------------------------------------------------------------------------------------------- */
@@ -68,9 +75,11 @@ void auto_k_expect(const struct auto_k *, const struct auto_k_estimate *row, dou
 
 /* --- the choice ------------------------------------------------------------------------------------------- */
 
-/* The K of the most tokens a millisecond; `now` unless another is better by 3 %, or it is 0. */
+/* The K of the most tokens a millisecond; `now` unless another is better by 3 %, or 0 by 1 %. */
 int auto_k_best(const double *tokens, const double *ms, int k_max, int now);
 
+/* The next round is plain, as those before it, and nothing need be worked out or measured: between plain rounds little is new. */
+bool auto_k_rests(const struct auto_k *);
 /* K of the next round in this bucket; catch_up_ms: what the proposer must do first where the last round was plain. */
 int auto_k_choose(struct auto_k *, int bucket, const double *tokens, double catch_up_ms);
 /* A round of k was enqueued. */

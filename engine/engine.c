@@ -1,6 +1,7 @@
 /* Construction: models, the plan, the one pool, the graphs, the seal. */
 #include "engine/engine.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,7 +80,7 @@ static int create_staging(struct engine *e) {
         e->rounds[r].row_slot = (int32_t *)take(&at, map_bytes);
         TRY(event_create(e->device, &e->rounds[r].done));
         if (e->timing > 0) TRY(marks_create(&e->rounds[r].marks, e->device, 2 * e->k_max + 3));
-        if (e->proposer) TRY(marks_create(&e->rounds[r].span, e->device, 2));
+        if (e->proposer) TRY(marks_create(&e->rounds[r].span.marks, e->device, 2));
     }
     for (size_t s = 0; s < slots; s++) {
         e->staging[s].slot = (struct slot *)take(&at, sizeof(struct slot));
@@ -196,7 +197,7 @@ static void destroy_staging(struct engine *e) {
     for (size_t r = 0; r < sizeof e->rounds / sizeof *e->rounds; r++) {
         event_destroy(e->rounds[r].done);
         marks_destroy(&e->rounds[r].marks);
-        marks_destroy(&e->rounds[r].span);
+        marks_destroy(&e->rounds[r].span.marks);
     }
     for (int s = 0; e->staging && s <= e->max_batch; s++) event_destroy(e->staging[s].sent);
     if (e->pinned) device_free_pinned(e->device, e->pinned);
@@ -335,8 +336,18 @@ struct engine_counts engine_counts(const struct engine *e) {
         .times = e->times,
         .device_allocations = device_allocations(e->device),
     };
+    memcpy(counts.rounds_by_k, e->rounds_by_k, sizeof counts.rounds_by_k);
     if (engine_graphs(e, 0)) counts.draft = graph_set_counts(engine_graphs(e, 0));
     return counts;
+}
+
+int engine_measure(struct engine *e) {
+    return e->proposer ? auto_measure(e) : err_set(ERR_USAGE, "no draft is loaded, whose rounds could be measured");
+}
+
+double engine_round_ms(const struct engine *e, int rows, int k) {
+    if (!e->has_measured || rows < 1 || rows > e->max_batch || k < 0 || k > e->k_max) return NAN;
+    return auto_k_ms(&e->auto_k, graph_set_bucket(e->target.graphs, rows), k);
 }
 
 void engine_launches(const struct engine *e, int k, int *graph_launches, int *kernel_launches) {

@@ -13,6 +13,15 @@
 
 enum { ROUNDS_IN_FLIGHT_MAX = 2 };
 
+/* What a stretch of the stream takes: between two events, or, on a device that works inside of the calls, of processor time: that of
+ * this thread, and no less than an equal share of that of all threads, since others may do most of the work while this one is kept
+ * from it. No events without a proposer. */
+struct span {
+    struct marks marks;
+    int64_t thread_us, process_us; /* at the start */
+    int64_t us;
+};
+
 /* One round in flight: what it was given and where its results come back. Pinned memory. */
 struct round {
     struct round_record *records; /* [max_batch] pinned */
@@ -20,7 +29,7 @@ struct round {
     struct event *done;
     struct marks marks; /* no events without engine_options.timing */
     bool timed;
-    struct marks span; /* its start and end, for K_AUTO; no events without a proposer */
+    struct span span; /* for K_AUTO */
     bool spanned;
     int rows; /* live rows when it was enqueued */
     int k;
@@ -93,11 +102,13 @@ struct engine {
     struct acceptance stats;
     int64_t host_us, wait_us;
     uint64_t graph_launches, kernel_launches; /* of rounds */
-    bool gives_logprobs;                      /* does a row of the next round ask for them? */
-    int timing;                               /* every timing-th round is timed; 0: none */
+    uint64_t rounds_by_k[K_MAX + 1];
+    bool gives_logprobs; /* does a row of the next round ask for them? */
+    int timing;          /* every timing-th round is timed; 0: none */
     struct round_times times;
     bool chooses_k;       /* K_AUTO: before each round */
     struct auto_k auto_k; /* of an engine with a proposer */
+    int timed_k;          /* K of the last round that was read */
     double catch_up_ms;   /* what a draft model takes for a short chunk of its own */
     bool has_measured;
 };
@@ -124,6 +135,10 @@ int round_run(struct engine *, int rows, int k, struct marks *marks);
 /* auto_engine.c: measures rounds of the dummy sequence, some tenths of a second, once; waits. Chooses K of the next round. */
 int auto_measure(struct engine *);
 void auto_choose(struct engine *);
+/* auto_engine.c: both ends of a span are enqueued; it is read once the second has passed. */
+int span_begin(struct engine *, struct span *);
+int span_end(struct engine *, struct span *);
+int span_ms(const struct engine *, const struct span *, float *ms);
 /* A round was enqueued; it was read; one of its live records was. */
 void auto_enqueued(struct engine *, const struct round *);
 int auto_collected(struct engine *, const struct round *);

@@ -165,6 +165,10 @@ void probe_set_row_invariant_prefill(struct engine *e, bool on) {
     e->prefill.row_invariant = on;
 }
 
+void probe_set_simulate_alpha(struct engine *e, float alpha) {
+    e->state.simulate_alpha = alpha;
+}
+
 /* --- single launches --------------------------------------------------------------------------------------- */
 
 int probe_launch(struct engine *e, enum probe_model which, struct graph_key key) {

@@ -37,6 +37,9 @@ int probe_free_bytes(const struct engine *, uint64_t *bytes);
 /* With K_AUTO: a round takes ms [k_max + 1], by its K, in every bucket, whatever is measured. */
 void probe_set_round_times(struct engine *, const float *ms);
 
+/* From the next round on, as engine_options.simulate_alpha. */
+void probe_set_simulate_alpha(struct engine *, float alpha);
+
 /* From here on prefill goes through the row-invariant kernels of decoding, where a device has others (CUDA). */
 void probe_set_row_invariant_prefill(struct engine *, bool on);
 

@@ -62,14 +62,14 @@ int round_enqueue(struct engine *e) {
     r->timed = e->timing > 0 && e->enqueued % (uint64_t)e->timing == 0;
     marks_restart(&r->marks);
     TRY(pack_rows(e, r));
-    r->spanned = e->chooses_k;
-    marks_restart(&r->span);
-    TRY(marks_add(r->spanned ? &r->span : NULL, e->stream));
+    r->spanned = e->chooses_k && !auto_k_rests(&e->auto_k);
+    if (r->spanned) TRY(span_begin(e, &r->span));
     TRY(round_run(e, r->rows, r->k, r->timed ? &r->marks : NULL));
-    TRY(marks_add(r->spanned ? &r->span : NULL, e->stream));
+    if (r->spanned) TRY(span_end(e, &r->span));
     TRY(stream_copy(e->stream, r->records, e->state.records, (size_t)r->rows * sizeof *r->records));
     TRY(event_record(r->done, e->stream));
     e->enqueued++;
+    e->rounds_by_k[r->k]++;
     auto_enqueued(e, r);
     e->host_us += clock_us() - start_us;
     struct stream_counts after = stream_counts(e->stream);

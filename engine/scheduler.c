@@ -50,16 +50,16 @@ static int admit(struct engine *e) {
 
 /* --- ingestion -------------------------------------------------------------------------------------------- */
 
-static bool lags(const struct sequence *s, bool plain_in_flight) {
+static int lags(const struct sequence *s, bool plain_in_flight) {
     const struct engine *e = s->engine;
-    return e->k > 0 && proposer_lags(e->proposer, s->slot, (int)s->tokens.len, plain_in_flight);
+    return e->k > 0 ? proposer_lags(e->proposer, s->slot, (int)s->tokens.len, plain_in_flight) : 0;
 }
 
 /* After a change of K. What they lack is known once their rounds are collected. */
 static void suspend_lagging(struct engine *e) {
     const bool plain = round_plain_in_flight(e);
     for (int slot = 1; slot <= e->max_batch; slot++)
-        if (round_wants(e->slots[slot]) && lags(e->slots[slot], plain)) e->slots[slot]->phase = PHASE_INGESTING;
+        if (round_wants(e->slots[slot]) && lags(e->slots[slot], plain) > 0) e->slots[slot]->phase = PHASE_INGESTING;
 }
 
 static bool is_before(const struct sequence *s, const struct sequence *other) {
@@ -84,22 +84,25 @@ static int ingest_chunk(struct sequence *s, int *rows) {
         TRY(model_prefill_chunk(e->target_model, e->stream, &e->prefill, s->slot, s->tokens.data, &s->cached,
                                 length - 1));
     *rows = s->cached - first;
-    return lags(s, false) ? proposer_ingest(e->proposer, e->stream, s->slot, s->tokens.data, length) : 0;
+    return lags(s, false) > 0 ? proposer_ingest(e->proposer, e->stream, s->slot, s->tokens.data, length) : 0;
 }
 
 static int ingest_next(struct sequence *s, int *rows) {
     TRY(ingest_chunk(s, rows));
-    if (s->cached < (int)s->tokens.len - 1 || lags(s, false)) return 0;
+    if (s->cached < (int)s->tokens.len - 1 || lags(s, false) > 0) return 0;
     s->phase = PHASE_DECODING;
     return s->has_begun ? 0 : sequence_begin(s);
 }
 
+/* Rows whose proposer lacks a few tokens all catch up at once, since rounds of some of them would cost more. */
 int scheduler_ingest(struct engine *e) {
     TRY(admit(e));
     const int most = prefill_chunk(e->device) / SHORT_CHUNKS;
-    for (int i = 0, rows = 0; i < SHORT_CHUNKS && rows <= most; i++) {
+    for (int i = 0, rows = 0, behind = 0; i < SHORT_CHUNKS && rows <= most && behind <= most;) {
         struct sequence *s = next_to_ingest(e);
         if (!s) break;
+        behind += s->has_begun ? lags(s, false) : 0;
+        i += !s->has_begun;
         TRY(ingest_next(s, &rows));
     }
     return 0;

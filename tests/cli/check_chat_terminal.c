@@ -52,7 +52,8 @@ START_TEST(a_terminal_gets_banner_answer_and_figures)
     terminal_type(&t, "What is the sun?\r");
     terminal_expect(&t, " tokens, ");
     terminal_expect(&t, " tok/s, first after ");
-    terminal_expect(&t, " accepted");
+    terminal_expect(&t, " accepted, ");
+    terminal_expect(&t, " times plain, context ");
     terminal_expect_prompt(&t);
     terminal_type(&t, "/help\r");
     terminal_expect(&t, "/regen");
@@ -63,6 +64,30 @@ START_TEST(a_terminal_gets_banner_answer_and_figures)
     terminal_type(&t, "/stats\r");
     terminal_expect(&t, "mean_acceptance_length");
     terminal_expect_prompt(&t);
+    terminal_type(&t, "/exit\r");
+    ck_assert_int_eq(terminal_wait_end(&t), 0);
+}
+END_TEST
+
+/* A draft that takes as long as the target gains nothing, however much of it is accepted. */
+START_TEST(answers_that_are_slower_than_plain_decoding_are_remarked_once)
+{
+    char model[4096];
+    ck_assert_ptr_nonnull(realpath(asset_path("target"), model));
+    struct terminal t = TERMINAL("--target", model, "--draft", model, "--k", "8", "--seed", "1", "-n", "100", "--quiet",
+                                 "--ignore-eos");
+    for (int i = 0; i < 3; i++) {
+        terminal_expect_prompt(&t);
+        terminal_type(&t, "Tell me a story.\r");
+        terminal_expect(&t, " times plain, context ");
+    }
+    terminal_expect(&t, "K = 8 makes these answers slower than plain decoding: /k auto chooses K");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "Go on.\r");
+    terminal_expect(&t, " times plain, context ");
+    terminal_expect_prompt(&t);
+    terminal_type(&t, "/k auto\r");
+    ck_assert_ptr_null(strstr(terminal_expect(&t, "/k auto"), "slower than plain"));
     terminal_type(&t, "/exit\r");
     ck_assert_int_eq(terminal_wait_end(&t), 0);
 }
@@ -461,6 +486,7 @@ Suite *check_chat_terminal(void) {
     tcase_add_test(terminal, an_error_is_broken_between_words_for_a_terminal);
     tcase_add_test(terminal, a_swapped_pair_and_a_think_that_means_nothing_are_remarked);
     tcase_add_test(terminal, a_terminal_gets_banner_answer_and_figures);
+    tcase_add_test(terminal, answers_that_are_slower_than_plain_decoding_are_remarked_once);
     tcase_add_test(terminal, ctrl_c_keeps_what_was_shown_and_the_chat_goes_on);
     tcase_add_test(terminal, no_word_of_an_answer_is_broken_at_the_margin);
     tcase_add_loop_test(terminal, an_error_in_an_answer_leaves_all_of_its_text_on_the_screen, 0, 2);

@@ -63,20 +63,19 @@ END_TEST
 
 /* --- the picture of --alpha-report ------------------------------------------------------------------------------ */
 
-START_TEST(a_forecast_is_the_expected_tokens_over_the_cost_of_a_round_of_which_only_drafts_grow)
+START_TEST(a_forecast_is_the_expected_tokens_over_the_measured_cost_of_a_round)
 {
-    const struct round_means m = {.draft_ms = 4, .verify_ms = 10, .sampling_ms = 0};
-    struct forecast f = forecast_make(0.5, 2, &m);
+    const double ms[FORECAST_K + 1] = {10, 12, 14, 25, NAN, NAN, NAN, NAN, NAN};
+    struct forecast f = forecast_make(0.5, 1, ms);
     ck_assert_double_eq_tol(f.speed_up[0], 1, 1e-12);
     ck_assert_double_eq_tol(f.speed_up[1], 1.5 * 10 / 12, 1e-12);
     ck_assert_double_eq_tol(f.speed_up[2], 1.75 * 10 / 14, 1e-12);
+    ck_assert_double_eq_tol(f.speed_up[3], 1.875 * 10 / 25, 1e-12);
+    ck_assert(isnan(f.speed_up[4])); /* not measured */
     ck_assert_int_eq(f.best, 1);
-    const struct round_means sampled = {.draft_ms = 1, .verify_ms = 8, .sampling_ms = 6}; /* 2 for each of 3 tokens */
-    f = forecast_make(0.5, 2, &sampled);
-    ck_assert_double_eq_tol(f.speed_up[1], 1.5 * 10 / 12.5, 1e-12);
-    ck_assert_int_eq(forecast_make(0.01, 2, &m).best, 0);
-    ck_assert(isnan(forecast_make(NAN, 2, &m).speed_up[0])); /* nothing was drafted */
-    ck_assert(isnan(forecast_make(NAN, 0, &m).speed_up[0]));
+    ck_assert_int_eq(f.largest, 3);
+    ck_assert_int_eq(forecast_make(0.01, 1, ms).best, 0);
+    ck_assert(isnan(forecast_make(NAN, 1, ms).speed_up[0])); /* nothing was drafted */
 }
 END_TEST
 
@@ -94,7 +93,7 @@ START_TEST(a_report_to_a_file_of_svg_is_a_picture)
     expect_xml(buf_text(&svg));
     ck_assert_int_eq(count_parts(buf_text(&svg), "class=\"bar"), _i ? 3 + 2 : 0);
     ck_assert_int_eq(count_parts(buf_text(&svg), "<circle"),
-                     _i ? 9 + 1 : 0); /* of the forecast, and its best once more */
+                     _i ? 2 + 1 + 1 : 0); /* of the forecast, up to k-max, and its best once more */
     ck_assert_int_eq(count_parts(buf_text(&svg), ">best: K = "), _i);
     ck_assert_ptr_null(strstr(buf_text(&svg), "nan"));
     buf_free(&svg);
@@ -110,7 +109,7 @@ Suite *check_plot(void) {
     tcase_add_test(plot, ticks_are_round_and_not_too_many);
     tcase_add_test(plot, a_chart_is_xml_with_a_mark_for_each_point_and_a_gap_where_there_is_none);
     tcase_add_test(plot, a_chart_without_a_point_has_its_axes_still);
-    tcase_add_test(plot, a_forecast_is_the_expected_tokens_over_the_cost_of_a_round_of_which_only_drafts_grow);
+    tcase_add_test(plot, a_forecast_is_the_expected_tokens_over_the_measured_cost_of_a_round);
     tcase_add_loop_test(plot, a_report_to_a_file_of_svg_is_a_picture, 0, 2);
     suite_add_tcase(suite, plot);
     return suite;

@@ -104,6 +104,32 @@ START_TEST(launches_of_rounds_leave_prefill_out)
 }
 END_TEST
 
+/* All rounds had K = 3, and each replayed the target's graph of it. */
+static void expect_counts(const cJSON *report, double rounds) {
+    const cJSON *by_k = cJSON_GetObjectItem(report, "rounds_by_k"), *graph;
+    double replays = 0;
+    ck_assert_int_eq(cJSON_GetArraySize(by_k), 4);
+    ck_assert_double_eq(cJSON_GetArrayItem(by_k, 3)->valuedouble, rounds);
+    cJSON_ArrayForEach(graph, cJSON_GetObjectItem(report, "graphs")) {
+        if (strcmp(cJSON_GetObjectItem(graph, "set")->valuestring, "draft") == 0) continue;
+        replays += get_number(graph, "replays");
+        ck_assert(get_number(graph, "replays") ==
+                  (get_number(graph, "q_len") == 4 && get_number(graph, "batch") == 1 ? rounds : 0));
+    }
+    ck_assert_double_eq(replays, rounds);
+}
+
+/* From 0 to k_max; beyond, nothing was measured. */
+static void expect_forecast(const cJSON *report, int k_max) {
+    const cJSON *speed_up = cJSON_GetObjectItem(report, "forecast_speed_up"),
+                *ms = cJSON_GetObjectItem(report, "round_ms_by_k");
+    ck_assert_int_eq(cJSON_GetArraySize(speed_up), 9);
+    ck_assert_double_eq(cJSON_GetArrayItem(speed_up, 0)->valuedouble, 1);
+    for (int k = 0; k <= k_max; k++) ck_assert_double_gt(cJSON_GetArrayItem(ms, k)->valuedouble, 0);
+    for (int k = k_max + 1; k <= 8; k++) ck_assert(cJSON_IsNull(cJSON_GetArrayItem(speed_up, k)));
+    ck_assert_double_le(get_number(report, "forecast_best_k"), k_max);
+}
+
 START_TEST(the_report_gives_times_and_launches_of_a_round)
 {
     char option[300];
@@ -126,6 +152,28 @@ START_TEST(the_report_gives_times_and_launches_of_a_round)
                    get_number(report, "sampling_ms_per_round");
     ck_assert_double_eq_tol(get_number(report, "device_ms_per_round"), parts, 1e-6);
     ck_assert(get_number(report, "host_us_per_round") > 0 && get_number(report, "wait_us_per_round") >= 0);
+    expect_counts(report, rounds);
+    expect_forecast(report, 3);
+    cJSON_Delete(report), buf_free(&text), program_free(&p);
+}
+END_TEST
+
+START_TEST(under_auto_the_report_says_which_k_the_rounds_had)
+{
+    char option[300];
+    struct program p;
+    struct buf text = {0};
+    double sum = 0;
+    const cJSON *rounds;
+    snprintf(option, sizeof option, "--alpha-report=%s", temp_path("report.json"));
+    program_run(&p, "{\"prompt\": \"Once upon a time\", \"ignore_eos\": true}\n",
+                ARGUMENTS("batch", option, "--k", "auto", "-n", "40", "--device", "host", "--seed", "1"));
+    ck_assert_int_eq(p.status, 0);
+    ck_assert_ptr_nonnull(strstr(buf_text(&p.err), "rounds by the K that auto chose\n    0 "));
+    text_of_file(temp_path("report.json"), &text);
+    cJSON *report = json_line(&text, 0);
+    cJSON_ArrayForEach(rounds, cJSON_GetObjectItem(report, "rounds_by_k")) sum += rounds->valuedouble;
+    ck_assert_double_eq(sum, get_number(report, "engine_rounds"));
     cJSON_Delete(report), buf_free(&text), program_free(&p);
 }
 END_TEST
@@ -312,6 +360,7 @@ Suite *check_reports(void) {
     tcase_add_test(times, timing_adds_neither_waits_nor_launches);
     tcase_add_test(times, launches_of_rounds_leave_prefill_out);
     tcase_add_test(times, the_report_gives_times_and_launches_of_a_round);
+    tcase_add_test(times, under_auto_the_report_says_which_k_the_rounds_had);
     suite_add_tcase(suite, times);
     TCase *plans = tcase_create("plans");
     tcase_add_test(plans, every_named_shape_has_the_weights_of_its_model);

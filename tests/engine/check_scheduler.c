@@ -151,6 +151,32 @@ START_TEST(k_may_change_while_a_prompt_is_ingested)
 END_TEST
 
 /* Loop index: steps before the stop; from none (it waits for a slot) over chunks to rounds in flight. Odd: it is closed. */
+/* After plain rounds; the next round has all of them again. */
+START_TEST(rows_whose_draft_lags_catch_up_at_once)
+{
+    enum { COUNT = 8 };
+    struct engine *e = open_engine(2, COUNT);
+    struct heard h[COUNT] = {0};
+    int running;
+    for (int i = 0; i < COUNT; i++) ask(e, &h[i], i, 10 + i, 60);
+    ck_ok(engine_set_k(e, 0));
+    while (engine_load(e).decoding < COUNT) ck_ok(engine_step(e, &running));
+    for (int round = 1; round < 4; round++) {
+        ck_ok(engine_set_k(e, 2)); /* all have drafted once */
+        do ck_ok(engine_step(e, &running));
+        while (engine_load(e).decoding < COUNT);
+        ck_ok(engine_set_k(e, 0));
+        for (int i = 0; i < round; i++) ck_ok(engine_step(e, &running));
+        ck_ok(engine_set_k(e, 2));
+        do ck_ok(engine_step(e, &running)); /* an asynchronous device reads its rounds first */
+        while (engine_load(e).decoding == 0);
+        ck_assert_int_eq(engine_load(e).decoding, COUNT);
+    }
+    for (int i = 0; i < COUNT; i++) let_go(e, &h[i]);
+    engine_destroy(e);
+}
+END_TEST
+
 START_TEST(an_answer_may_end_in_any_phase)
 {
     struct engine *e = open_engine(3, 2), *alone = open_engine(3, 1);
@@ -237,6 +263,7 @@ Suite *check_scheduler(void) {
     tcase_add_test(tc, answers_begin_in_the_order_in_which_they_were_asked_for);
     tcase_add_test(tc, a_long_prompt_stops_nobody_and_changes_no_text);
     tcase_add_test(tc, k_may_change_while_a_prompt_is_ingested);
+    tcase_add_test(tc, rows_whose_draft_lags_catch_up_at_once);
     tcase_add_loop_test(tc, an_answer_may_end_in_any_phase, 0, test_is_small() ? 5 : 8);
     tcase_add_test(tc, one_that_waits_in_line_may_leave_it);
     tcase_add_test(tc, slots_that_idle_sequences_hold_are_busy);

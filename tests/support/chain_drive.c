@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "draft/ngram.h"
+#include "engine/auto_k.h"
 #include "tests/support/chain_support.h"
 #include "tests/support/support.h"
 
@@ -33,7 +34,11 @@ struct drive {
     struct round_record *ring, *read; /* [2 laps, LAP rounds, batch + 1] on the device, and in pinned memory */
     struct recording *graphs[2];      /* of either lap */
     struct event *laps[2];
-    struct seat seats[CHAIN_BATCH_MAX + 1]; /* by slot */
+    struct seat seats[CHAIN_BATCH_MAX + 1];                /* by slot */
+    struct auto_k choice;                                  /* of chooses_k */
+    struct auto_k_estimate estimates[CHAIN_BATCH_MAX + 1]; /* by slot */
+    int32_t *drafted;                                      /* [batch + 1, k] pinned, of CHAIN_PEEK */
+    int k;                                                 /* of the next round */
     int first, dealt, end, live; /* serial of the first request; how many were dealt, there are, are in seats */
 };
 
@@ -110,7 +115,7 @@ static void propose(struct drive *d, const struct round_state *b, int batch, int
 static void submit_round(struct drive *d, int round) {
     struct stream *stream = d->rig.stream;
     struct round_state b = d->rig.there;
-    int batch = d->run->batch + 1, k = d->run->k < 0 ? round % (1 - d->run->k) : d->run->k;
+    int batch = d->run->batch + 1, k = d->run->k < 0 ? round % (1 - d->run->k) : d->k;
     b.records = d->ring + record_at(d, round);
     deal(d);
     spoil(d, false);
@@ -142,6 +147,7 @@ static void seat_next(struct drive *d, int slot) {
     if (!seat->is_live) return;
     seat->serial = d->first + d->dealt++;
     seat->request = chain_request_at((uint64_t)seat->serial);
+    d->estimates[slot] = (struct auto_k_estimate){0};
     d->live++;
 }
 
@@ -175,6 +181,67 @@ static void read_lap(struct drive *d, int lap) {
     require_ok(event_wait(d->laps[lap % 2]));
     for (int round = lap * LAP; round < (lap + 1) * LAP; round++) read_round(d, round);
 }
+
+/* --- K by acceptance ---------------------------------------------------------------------------------------------- */
+
+/* So short a memory makes K follow the last few rounds. */
+enum { ROW_ROUNDS = 4, ALL_ROUNDS = 8 };
+
+static void learn(struct drive *d, int round) {
+    const struct round_record *records = d->read + record_at(d, round);
+    for (int row = 0; row < d->run->batch && records[row].live; row++) {
+        auto_k_learn(&d->estimates[records[row].slot], &records[row], d->k, ROW_ROUNDS);
+        auto_k_learn(&d->choice.all, &records[row], d->k, ALL_ROUNDS);
+    }
+}
+
+static void choose(struct drive *d) {
+    double tokens[K_MAX + 1] = {0};
+    for (int slot = 1; slot <= d->run->batch; slot++)
+        if (d->seats[slot].is_live) auto_k_expect(&d->choice, &d->estimates[slot], tokens);
+    d->k = auto_k_choose(&d->choice, 1, tokens, 0);
+    auto_k_ran(&d->choice, 1, d->k);
+}
+
+/* The wrong choice: whether the token behind a rejected one, whose number the next round draws with again, is odd. Of one row. */
+static void choose_by_peeking(struct drive *d, int round) {
+    const struct round_record *r = d->read + record_at(d, round);
+    const bool is_odd = r->accepted + 1 < d->k && d->drafted[r->slot * d->run->k + r->accepted + 1] % 2 != 0;
+    d->k = is_odd ? 0 : d->run->k;
+}
+
+/* Round by round, since the next one depends on what this one gave. */
+static void run_choosing(struct drive *d) {
+    struct stream *stream = d->rig.stream;
+    const size_t rows = (size_t)d->run->batch + 1, drafted = sizeof *d->drafted * rows * (size_t)d->run->k;
+    for (int round = 0; d->live > 0; round++) {
+        submit_round(d, round);
+        const size_t at = record_at(d, round);
+        require_ok(stream_copy(stream, d->read + at, d->ring + at, sizeof *d->ring * rows));
+        if (d->drafted) require_ok(stream_copy(stream, d->drafted, d->rig.there.drafted, drafted));
+        require_ok(stream_sync(stream));
+        d->tally->rounds_by_k[d->k]++;
+        learn(d, round);
+        read_round(d, round);
+        if (d->drafted)
+            choose_by_peeking(d, round);
+        else
+            choose(d);
+    }
+}
+
+static void open_choice(struct drive *d) {
+    float ms[K_MAX + 1];
+    struct device *device = stream_device(d->rig.stream);
+    for (int k = 0; k <= d->run->k; k++) ms[k] = (float)(1 + d->run->ms_per_token * k);
+    ck_ok(auto_k_create(&d->choice, 1, d->run->k));
+    auto_k_fix(&d->choice, ms);
+    if (d->run->fault == CHAIN_PEEK)
+        ck_ok(device_alloc_pinned(device, sizeof *d->drafted * ((size_t)d->run->batch + 1) * (size_t)d->run->k,
+                                  (void **)&d->drafted));
+}
+
+/* --- K by itself -------------------------------------------------------------------------------------------------- */
 
 /* A lap of each, then what the lap before gave. */
 static void run_drives(struct drive *drives, int count) {
@@ -270,7 +337,11 @@ static void open_drive(struct drive *d, const struct chain *chain) {
     ck_ok(device_alloc_pinned(device, ring_bytes(run), (void **)&d->read));
     for (int lap = 0; lap < 2; lap++) ck_ok(event_create(device, &d->laps[lap]));
     upload(d, chain);
-    record_graphs(d);
+    d->k = run->k;
+    if (run->chooses_k)
+        open_choice(d);
+    else
+        record_graphs(d);
     for (int slot = 1; slot <= run->batch; slot++) seat_next(d, slot);
 }
 
@@ -280,13 +351,15 @@ static void close_drive(struct drive *d) {
         recording_destroy(d->graphs[lap]);
     }
     device_free_pinned(stream_device(d->rig.stream), d->read);
+    if (d->drafted) device_free_pinned(stream_device(d->rig.stream), d->drafted);
+    auto_k_destroy(&d->choice);
     pool_destroy(d->pool);
     rig_close(&d->rig);
 }
 
 static int drives_of(const struct chain_run *run) {
     int most = CHAIN_BATCH_MAX / run->batch;
-    return test_device_is_host() ? 1 : most < DRIVES_MAX ? most : DRIVES_MAX;
+    return test_device_is_host() || run->chooses_k ? 1 : most < DRIVES_MAX ? most : DRIVES_MAX;
 }
 
 void chain_drive(const struct chain_run *run, struct chain_tally *t) {
@@ -300,6 +373,9 @@ void chain_drive(const struct chain_run *run, struct chain_tally *t) {
         drives[i] = (struct drive){.run = run, .tally = t, .first = i * requests, .end = requests};
         open_drive(&drives[i], &chain);
     }
-    run_drives(drives, count);
+    if (run->chooses_k)
+        run_choosing(&drives[0]);
+    else
+        run_drives(drives, count);
     for (int i = 0; i < count; i++) close_drive(&drives[i]);
 }

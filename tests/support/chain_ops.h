@@ -78,7 +78,8 @@ enum chain_fault {
     CHAIN_NEXT_POSITION, /* every q becomes the one of the next position */
     CHAIN_NEXT_SLOT,     /* every slot's q becomes that of the next slot: q by row where rows have moved */
     CHAIN_FLAT,          /* q is stored unsharpened: drawn at T, kept at T = 1 */
-    CHAIN_UNFILTERED /* the draft draws from all ids; the target, and q at acceptance, have the best CHAIN_TOP_K alone */
+    CHAIN_UNFILTERED, /* the draft draws from all ids; the target, and q at acceptance, have the best CHAIN_TOP_K alone */
+    CHAIN_PEEK        /* nothing is spoilt, but K is chosen by what was drafted behind a rejection */
 };
 enum { CHAIN_TOP_K = 3 };
 

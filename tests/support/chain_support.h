@@ -55,7 +55,7 @@ struct chain_tally {
     int64_t after_two[2][CHAIN_VOCAB][CHAIN_VOCAB][CHAIN_VOCAB];
     /* The first two and the first three tokens of a request, by its pending token, 0 or 1. */
     int64_t pairs[2][CHAIN_VOCAB * CHAIN_VOCAB], triples[2][CHAIN_VOCAB * CHAIN_VOCAB * CHAIN_VOCAB];
-    int64_t emitted;
+    int64_t emitted, rounds_by_k[CHAIN_K_MAX + 1]; /* the latter of chooses_k */
     struct acceptance stats;
 };
 
@@ -86,6 +86,8 @@ struct chain_run {
     int draft_positions; /* the draft's own limit; 0: none */
     int64_t tokens;      /* to emit, about */
     enum chain_fault fault;
+    bool chooses_k;      /* each round has the K that K_AUTO takes, at most k, by the records of those before */
+    double ms_per_token; /* then a round of K takes 1 + this K milliseconds */
 };
 /* Everything happens on test_device(), which is some rounds ahead of the counting. */
 void chain_drive(const struct chain_run *, struct chain_tally *);
