@@ -28,6 +28,7 @@ static const struct mini_shape shapes[] = {
     {.width = 96, .hidden = 2056, .heads = 8, .kv_heads = 8, .head_dim = 8, .vocab = 33, .has_qk_norm = true},
     {.width = 1024, .hidden = 136, .heads = 8, .kv_heads = 2, .head_dim = 128, .vocab = 1000},
     {.width = 320, .hidden = 100, .heads = 2, .kv_heads = 1, .head_dim = 256, .vocab = 130},
+    {.width = 352, .hidden = 12296, .heads = 4, .kv_heads = 2, .head_dim = 16, .vocab = 24610}, /* long outputs */
     {.width = 200, .hidden = 4200, .heads = 34, .kv_heads = 1, .head_dim = 10, .vocab = 16400},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
@@ -160,7 +161,7 @@ void bench_must_be_close(const struct bench *b, double got, double expected, int
 /* [rows, cols] of `type` on the GPU against f32 on the host; rows without a position are skipped if `placed`. */
 void bench_compare(struct bench *b, const char *what, const void *device, enum dtype type, const float *expected,
                    int rows, int cols, bool placed) {
-    static float buffer[ROWS_MAX * 20000];
+    static float buffer[ROWS_MAX * COLS_MAX];
     struct weight w = {.data = buffer, .format = type, .rows = rows, .cols = cols};
     b->what = what;
     ck_assert_uint_le((size_t)rows * (size_t)cols, sizeof buffer / sizeof *buffer);
@@ -178,7 +179,7 @@ void bench_share_floats(struct bench *b, float *host, void *device, int rows, in
 }
 
 void bench_share_halves(struct bench *b, float *host, void *device, int rows, int cols) {
-    static uint16_t halves[ROWS_MAX * 20000];
+    static uint16_t halves[ROWS_MAX * COLS_MAX];
     struct weight w = {.data = halves, .format = b->host.shape.type, .rows = rows, .cols = cols};
     for (int i = 0; i < rows * cols; i++) { /* any bits of a moderate exponent */
         uint32_t sign = (uint32_t)lab_pick(&b->lab, 0, 2) << 15;

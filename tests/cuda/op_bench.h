@@ -7,7 +7,7 @@
 
 #include "tests/cuda/gpu_lab.h"
 
-enum { PAGES_PER_SLOT = 3, ROWS_MAX = 640, BATCH_MAX = 64 };
+enum { PAGES_PER_SLOT = 3, ROWS_MAX = 640, COLS_MAX = 25000, BATCH_MAX = 64 };
 
 struct bench {
     struct lab lab;

@@ -3,12 +3,13 @@
  * Shapes: w [O, K] 16 bit, read once for up to 192 tokens (16 without clusters); x [T, K] 16 bit; sums in f32.
  * Mapping: the weights are the m operand of mma.m16n8k16 and the tokens the n operand, so a token is a column and never sees its
  *   neighbours; more tokens are more column tiles of 8. k is cut into 8 splits, each a multiple of 256, whose sums are
- *   added in a fixed tree. Within 32 of k every lane takes 16 contiguous bytes of a row for two mma: k is permuted alike in both
+ *   added in a fixed order. Within 32 of k every lane takes 16 contiguous bytes of a row for two mma: k is permuted alike in both
  *   operands, which changes no product.
  *   Up to 16 tokens (product_narrow.cuh): a block of 8 warps owns 16 weight rows, a warp is a split and streams to registers.
+ *   More, for long outputs on sm_90, whose sums are added in order: a block owns 128 rows (product_bulk.cuh).
  *   More: a cluster of 8 blocks owns 128 rows or more, a block is a split; weights and tokens pass through shared memory. By
  *   wgmma on sm_90 (product_wgmma.cuh), by mma after it (product_wide.cuh). Without clusters the first does it all.
- * Numerics: the order of additions is fixed by K alone, so a token's result has the same bits in all of these. */
+ * Numerics: the order of additions is fixed by the weight's shape alone, so a token's result has the same bits in all of these. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_CUH
 

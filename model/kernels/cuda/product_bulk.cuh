@@ -3,9 +3,8 @@
  * A block owns 128 weight rows and COLUMNS tokens at a time and walks over tiles. One warp asks the copy engine for pieces of 64 of k,
  * into a ring in shared memory; two groups of 4 warps multiply, each 64 rows by all columns. Weights go from the ring to registers,
  * 16 bytes a lane for two instructions as in mma_half; tokens, which lie transposed (product_order.cuh), are read by the instruction
- * itself. The sums of a split of k are added to those before it when it ends: so there is nothing to exchange between blocks, but four
- * of the splits in pairs could not be kept apart, and narrow products of such outputs add in the same order. Two blocks of a cluster,
- * with rows of their own, share the tokens' copies. On Hopper wgmma and mma add 16 products by the same arithmetic, whatever their
+ * itself. The sums of a split of k are added to those before it when it ends, so blocks exchange nothing; narrow products of such
+ * outputs add in the same order. Two blocks of a cluster, with rows of their own, share the tokens' copies. On Hopper wgmma and mma add 16 products by the same arithmetic, whatever their
  * order: terms are cut off 25 bits below the largest, then added (measured by P. Xie et al., MMA-Sim, arXiv 2511.10909).
  * Bytes: O K 2 of weights a chunk of COLUMNS tokens; x from L2, COLUMNS / 256 of that. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_BULK_CUH

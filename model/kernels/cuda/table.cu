@@ -1,11 +1,12 @@
 #include "model/kernels/cuda/common.cuh"
 #include "model/kernels/cuda/table.h"
 
-/* Products choose by tiles of 8 tokens, up to 128 (product.cuh), those of experts at 8 and at 128 (experts.cuh); attention by the
- * rows as well, in fewer steps. */
+/* Products choose by tiles of 8 tokens, up to 128 (product.cuh), those of long outputs by the tokens of a chunk too
+ * (product_bulk.cuh), those of experts at 8 and at 128 (experts.cuh); attention by the rows as well, in fewer steps. */
 static int cuda_kernel_class(int rows) {
-    enum { TILE = 8, MOST = 136 };
-    return ((rows < MOST ? rows : MOST) + TILE - 1) / TILE;
+    enum { TILE = 8, MOST = 136, CHUNK = 192, CHUNKS_OF_FEW = MOST / TILE + 1 };
+    if (rows > CHUNK && ceil_div(rows, ceil_div(rows, CHUNK)) <= MOST - TILE) return CHUNKS_OF_FEW;
+    return ceil_div(min(rows, (int)MOST), TILE);
 }
 
 extern "C" const struct ops *ops_cuda(void) {
