@@ -29,7 +29,7 @@ static const struct mini_shape shapes[] = {
      .vocab = 130,
      .window = 16,
      .has_qk_norm = true},
-    {.width = 608, .hidden = 12296, .heads = 4, .kv_heads = 2, .head_dim = 16, .vocab = 24610}, /* long outputs */
+    {.type = DTYPE_BF16, .width = 608, .hidden = 12296, .heads = 4, .kv_heads = 2, .head_dim = 16, .vocab = 24610},
     {.type = DTYPE_F16, .width = 50, .hidden = 83, .heads = 4, .kv_heads = 2, .head_dim = 24, .vocab = 67},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
