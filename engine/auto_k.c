@@ -161,31 +161,30 @@ static bool spend(struct auto_k *a, double ms, bool must) {
     return true;
 }
 
-/* Of the K that may be better than the choice if it takes a third of what is believed, the one of which the fewest rounds told lately;
+/* Of the K that may be better than the choice if it takes half of what is believed, the one of which the fewest rounds told lately;
  * the choice itself if enough did of all. */
 static int least_known(const struct auto_k *a, int bucket, const double *tokens, const double *ms) {
     const float *seen = a->seen + index_of(a, bucket, 0);
     int least = a->k;
     float fewest = KNOWN;
     for (int k = 0; k <= a->k_max; k++) {
-        if (k == a->k || seen[k] >= fewest || 3 * tokens[k] * ms[a->k] < tokens[a->k] * ms[k]) continue;
+        if (k == a->k || seen[k] >= fewest || 2 * tokens[k] * ms[a->k] < tokens[a->k] * ms[k]) continue;
         least = k, fewest = seen[k];
     }
     return least;
 }
 
-/* Speculation does not pay, as far as is known: 0, or the K that is nearest to paying, one that was not measured lately before others.
- * What was never measured makes no interval longer. */
+/* Speculation does not pay, as far as is known: 0, or the K that is nearest to paying; every fourth time one of which little is known,
+ * which makes no interval longer. */
 static int try_again(struct auto_k *a, int bucket, const double *tokens, const double *ms, double catch_up_ms) {
     if (a->trial > 0) return a->measuring;
     if (a->plain < a->interval || a->k_max == 0) return 0;
-    int k = a->is_fixed ? 0 : least_known(a, bucket, tokens, ms);
-    if (k == 0) k = fastest(tokens, ms, 1, a->k_max);
+    const int other = a->is_fixed || a->trials % 4 != 3 ? 0 : least_known(a, bucket, tokens, ms);
+    const int k = other > 0 ? other : fastest(tokens, ms, 1, a->k_max);
     if (!spend(a, AUTO_TRIAL_ROUNDS * loss_ms(tokens, ms, k, 0) + catch_up_ms, false)) return 0;
-    const bool is_new = !a->is_fixed && a->seen[index_of(a, bucket, k)] < 0.5f;
-    if (!is_new && a->interval < AUTO_MOST_INTERVAL) a->interval *= 2;
+    if (other == 0 && a->interval < AUTO_MOST_INTERVAL) a->interval *= 2;
     a->plain = 0;
-    a->measuring = k, a->trial = AUTO_TRIAL_ROUNDS;
+    a->measuring = k, a->trial = AUTO_TRIAL_ROUNDS, a->trials++;
     return k;
 }
 

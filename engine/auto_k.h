@@ -47,7 +47,7 @@ struct auto_k {
     struct auto_k_estimate all;
     int k;               /* the choice, trials aside */
     int plain, interval; /* plain rounds since the last trial; as many make the next one due */
-    int trial;           /* rounds that are left of it */
+    int trial, trials;   /* rounds that are left of it; how many there were */
     int measuring, left; /* the K of a trial, or one whose time is asked for, and for how many rounds yet */
     int lasted;          /* speculative rounds that were chosen since the last choice of 0 */
     double credit_ms;    /* that trials may lose */

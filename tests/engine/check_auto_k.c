@@ -249,7 +249,7 @@ START_TEST(a_k_that_seemed_too_dear_is_measured_and_taken)
     const double start[][6] = {{1, 1, 1, 1, 1, 2}, {2.5, 1, 1, 1, 1, 1}};
     struct game g;
     game_open_measured(&g, _i ? cheap_0 : cheap_5, start[_i]);
-    play_measured(&g, _i ? 0.5 : 0.7, _i ? cheap_0 : cheap_5, 6000);
+    play_measured(&g, _i ? 0.5 : 0.7, _i ? cheap_0 : cheap_5, 20000);
     play_measured(&g, _i ? 0.5 : 0.7, _i ? cheap_0 : cheap_5, 1000);
     ck_assert_msg(g.rounds[_i ? 0 : 5] > 900, "K = %d in %d rounds", _i ? 0 : 5, g.rounds[_i ? 0 : 5]);
     auto_k_destroy(&g.a);
