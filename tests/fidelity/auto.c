@@ -76,7 +76,7 @@ static void refuse_peeking(struct fidelity *f) {
     run_cell(&s, &(struct chain_run){.k = K,
                                      .batch = 1,
                                      .sampling = {1, 1, 0, 0, 1},
-                                     .tokens = fidelity_size(f, 1000000, 200000),
+                                     .tokens = f->small ? 150000 : 1000000, /* fewer would not tell */
                                      .chooses_k = true,
                                      .ms_per_token = 0.3,
                                      .fault = CHAIN_PEEK});
