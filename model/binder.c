@@ -52,6 +52,7 @@ void bind_weight(struct binder *b, struct weight *weight, int64_t rows, int64_t 
 
 void bind_norm(struct binder *b, struct norm *norm, float offset, int64_t cols, const char *format, ...) {
     va_list args;
+    if (b->c->norms_hold_one) offset = 0;
     *norm = (struct norm){.kind = NORM_RMS, .offset = offset, .eps = b->c->norm_eps};
     struct binding *binding = add(b, &norm->weight, 1, cols);
     binding->is_norm = true;

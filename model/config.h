@@ -13,7 +13,7 @@ struct family; /* model/families/family.h */
 
 enum { END_IDS_MAX = 16, HEAD_DIM_MIN = 8, HEAD_DIM_MAX = 512, LAYERS_MAX = 256, ROPES_MAX = 2 };
 
-enum rope_type { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_DYNAMIC, ROPE_LONGROPE, ROPE_PROPORTIONAL };
+enum rope_type { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_DYNAMIC, ROPE_LONGROPE, ROPE_PROPORTIONAL, ROPE_FACTORS };
 
 struct rope_config {
     enum rope_type type;
@@ -26,7 +26,7 @@ struct rope_config {
     bool truncate;                        /* yarn: its correction range is rounded to whole pairs */
     double attention_factor;              /* times cos and sin: yarn, longrope */
     int32_t original_positions;           /* llama3, yarn, dynamic, longrope */
-    float short_factor[HEAD_DIM_MAX / 2]; /* longrope, [R/2]: up to original_positions */
+    float short_factor[HEAD_DIM_MAX / 2]; /* longrope, [R/2]: up to original_positions; factors: of all lengths */
     float long_factor[HEAD_DIM_MAX / 2];  /* and beyond */
 };
 
@@ -54,6 +54,7 @@ struct model_config {
     float norm_eps;
     bool tied; /* lm_head is the embedding */
     bool qkv_bias, qk_norm;
+    bool norms_hold_one; /* where the family's norms are 1 + weight, the files hold that sum (GGUF) */
     bool mlp_is_gelu; /* else silu */
     float embedding_scale, attention_scale, residual_scale, logits_scale;
     float attention_cap, logits_cap;                /* 0: none */

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "model/files/safetensors_shard.h"
 
 struct safetensors {
@@ -17,6 +18,10 @@ struct safetensors {
     int shard_count;
     const struct tensor **tensors; /* sorted by name */
     int count;
+    struct tensor *own; /* [own_count] of another kind of file, which `release` closes */
+    int own_count;
+    void *owner;
+    void (*release)(void *owner);
 };
 
 static int out_of_memory(void) {
@@ -77,7 +82,7 @@ static int compare_tensors(const void *a, const void *b) {
 }
 
 static int list_tensors(struct safetensors *s) {
-    size_t count = 0;
+    size_t count = (size_t)s->own_count;
     for (int i = 0; i < s->shard_count; i++) count += (size_t)s->shards[i].count;
     if (count == 0) return err_set(ERR_FORMAT, "%s: has no tensors", s->source);
     if (count > INT_MAX) return err_set(ERR_LIMIT, "%s: %zu tensors are too many", s->source, count);
@@ -85,6 +90,7 @@ static int list_tensors(struct safetensors *s) {
     if (!s->tensors) return out_of_memory();
     for (int i = 0; i < s->shard_count; i++)
         for (int j = 0; j < s->shards[i].count; j++) s->tensors[s->count++] = &s->shards[i].tensors[j].tensor;
+    for (int i = 0; i < s->own_count; i++) s->tensors[s->count++] = &s->own[i];
     qsort(s->tensors, count, sizeof *s->tensors, compare_tensors);
     for (size_t i = 1; i < count; i++) {
         const struct tensor *a = s->tensors[i - 1], *b = s->tensors[i];
@@ -157,6 +163,20 @@ static bool is_index(const char *path) {
     return n >= m && strcmp(path + n - m, end) == 0;
 }
 
+int safetensors_of_tensors(struct safetensors **out, const char *source, struct tensor *tensors, int count, void *owner,
+                           void (*release)(void *)) {
+    struct safetensors *s = memory_resize(NULL, sizeof *s);
+    *s = (struct safetensors){
+        .source = memory_copy_text(source), .own = tensors, .own_count = count, .owner = owner, .release = release};
+    *out = NULL;
+    int rc = list_tensors(s);
+    if (rc == 0)
+        *out = s;
+    else
+        safetensors_close(s);
+    return rc;
+}
+
 int safetensors_open(struct safetensors **out, const char *path) {
     *out = NULL;
     struct safetensors *s = calloc(1, sizeof *s);
@@ -176,7 +196,10 @@ int safetensors_open(struct safetensors **out, const char *path) {
 void safetensors_close(struct safetensors *s) {
     if (!s) return;
     for (int i = 0; i < s->shard_count; i++) shard_close(&s->shards[i]);
+    for (int i = 0; i < s->own_count; i++) free((char *)s->own[i].name);
+    if (s->release) s->release(s->owner);
     free(s->shards);
+    free(s->own);
     free(s->tensors);
     free(s->source);
     free(s);
