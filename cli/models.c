@@ -2,7 +2,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -23,13 +22,8 @@ static int open_found(int rc, const struct buf *path, struct checkpoint **out) {
 
 /* A file, or nothing at all. */
 static int refuse_path(const char *name) {
-    const char *dot = strrchr(name, '.');
-    if (dot && strcasecmp(dot, ".gguf") == 0)
-        return err_set(ERR_UNSUPPORTED,
-                       "%s: GGUF is not read yet; hint: take the model's Hugging Face directory, with config.json and "
-                       "safetensors",
-                       name);
-    if (access(name, F_OK) == 0) return err_set(ERR_IO, "%s: is a file, expected the directory of a model", name);
+    if (access(name, F_OK) == 0)
+        return err_set(ERR_IO, "%s: is a file, expected the directory of a model or a .gguf file", name);
     int rc = err_set(ERR_IO, "%s: no such directory", name);
     return strspn(name, "0123456789") == strlen(name) ? err_hint(rc, "-t is --target, threads are --threads") : rc;
 }
@@ -38,8 +32,11 @@ int models_find(const char *name, struct checkpoint **out) {
     struct buf path = {0};
     int rc = 0;
     *out = NULL;
-    if (!file_is_directory(name) && (!hub_is_name(name) || access(name, F_OK) == 0 || strstr(name, ".gguf")))
-        return refuse_path(name);
+    if (!file_is_directory(name) && checkpoint_is_file(name)) {
+        *out = checkpoint_open(name);
+        return 0;
+    }
+    if (!file_is_directory(name) && (!hub_is_name(name) || access(name, F_OK) == 0)) return refuse_path(name);
     if (!file_is_directory(name))
         rc = open_found(hub_find(name, &path), &path, out);
     else if (hub_is_folder(name))

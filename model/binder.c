@@ -196,7 +196,7 @@ static void place(struct binding *b, const struct tensor *t) {
     else
         first += b->first * b->cols;
     if (is_vector) stride = b->step; /* of numbers; read by the copy alone unless they lie side by side */
-    b->file = (const char *)t->data + first * dtype_bytes(b->file_format);
+    b->file = (const char *)t->data + dtype_span_bytes(b->file_format, first);
     b->weight->stride = stride == b->cols || is_vector ? 0 : stride;
 }
 
@@ -213,6 +213,8 @@ static int resolve(struct model *m, struct binding *b) {
     }
     const struct tensor *t;
     TRY(safetensors_expect(m->files, b->name, shape, dims, &t, &b->file_format));
+    if (dtype_is_quantised(b->file_format) && (b->rows == 1 || b->is_transposed))
+        return err_set(ERR_UNSUPPORTED, "%s: tensor '%s' is %s, expected BF16, F16 or F32", t->file, b->name, t->dtype);
     place(b, t);
     w->format = b->file_format;
     w->data = b->file;

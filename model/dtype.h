@@ -15,6 +15,20 @@ enum dtype {
     DTYPE_FP4,  /* E2M1; likewise */
     DTYPE_NF4,  /* an index into a list of 16; two a byte, the first in the high half */
     DTYPE_E8M0, /* 2^(x - 127), of scales alone */
+    /* GGUF's blocks of 32 or 256 numbers with their scales (model/format_blocks.h). */
+    DTYPE_Q8_0,
+    DTYPE_Q4_0,
+    DTYPE_Q4_1,
+    DTYPE_Q5_0,
+    DTYPE_Q5_1,
+    DTYPE_IQ4_NL,
+    DTYPE_MXFP4,
+    DTYPE_Q2_K,
+    DTYPE_Q3_K,
+    DTYPE_Q4_K,
+    DTYPE_Q5_K,
+    DTYPE_Q6_K,
+    DTYPE_IQ4_XS,
     DTYPES
 };
 
@@ -32,26 +46,47 @@ struct dtype_block {
     int32_t numbers, bytes;
 };
 static inline struct dtype_block dtype_block(enum dtype t) {
-    struct dtype_block b = {1, 1};
     switch (t) {
     case DTYPE_F32:
-        b.bytes = 4;
-        break;
+        return (struct dtype_block){1, 4};
     case DTYPE_BF16:
     case DTYPE_F16:
-        b.bytes = 2;
-        break;
+        return (struct dtype_block){1, 2};
     case DTYPE_INT4:
     case DTYPE_FP4:
     case DTYPE_NF4:
-        b.numbers = 2;
-        break;
+        return (struct dtype_block){2, 1};
+    case DTYPE_Q8_0:
+        return (struct dtype_block){32, 34};
+    case DTYPE_Q4_0:
+    case DTYPE_IQ4_NL:
+        return (struct dtype_block){32, 18};
+    case DTYPE_Q4_1:
+        return (struct dtype_block){32, 20};
+    case DTYPE_Q5_0:
+        return (struct dtype_block){32, 22};
+    case DTYPE_Q5_1:
+        return (struct dtype_block){32, 24};
+    case DTYPE_MXFP4:
+        return (struct dtype_block){32, 17};
+    case DTYPE_Q2_K:
+        return (struct dtype_block){256, 84};
+    case DTYPE_Q3_K:
+        return (struct dtype_block){256, 110};
+    case DTYPE_Q4_K:
+        return (struct dtype_block){256, 144};
+    case DTYPE_Q5_K:
+        return (struct dtype_block){256, 176};
+    case DTYPE_Q6_K:
+        return (struct dtype_block){256, 210};
+    case DTYPE_IQ4_XS:
+        return (struct dtype_block){256, 136};
     case DTYPE_FP8:
     case DTYPE_E8M0:
     case DTYPES:
         break;
     }
-    return b;
+    return (struct dtype_block){1, 1};
 }
 
 /* Of `count` numbers that lie one behind the other, whole blocks. */

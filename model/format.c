@@ -1,6 +1,7 @@
 #include "model/format.h"
 
 #include "base/fmath.h"
+#include "model/format_blocks.h"
 
 /* --- scales ------------------------------------------------------------------------------------------------- */
 
@@ -11,7 +12,7 @@ float format_from_fp8(uint8_t x) {
     return fmath_from_f16((uint16_t)((x & 0x80) << 8 | magnitude << 7)) * 256;
 }
 
-static float from_e8m0(uint8_t x) {
+float format_from_e8m0(uint8_t x) {
     if (x == 0xFF) return NAN;
     return fmath_from_bits(x ? (uint32_t)x << 23 : 0x00400000u);
 }
@@ -20,7 +21,7 @@ static float widen(const void *data, enum dtype type, int64_t index) {
     uint16_t half;
     if (type == DTYPE_F32) return ((const float *)data)[index];
     if (type == DTYPE_FP8) return format_from_fp8(((const uint8_t *)data)[index]);
-    if (type == DTYPE_E8M0) return from_e8m0(((const uint8_t *)data)[index]);
+    if (type == DTYPE_E8M0) return format_from_e8m0(((const uint8_t *)data)[index]);
     half = ((const uint16_t *)data)[index];
     return type == DTYPE_F16 ? fmath_from_f16(half) : fmath_from_bits((uint32_t)half << 16);
 }
@@ -90,11 +91,25 @@ static void read_nf4(float *out, const struct weight *w, int row, int first, int
     read_listed(out, w, row, first, count, w->scales->values, 1);
 }
 
+static void read_blocks(float *out, const struct weight *w, int row, int first, int count) {
+    const struct dtype_block block = dtype_block(w->format);
+    const block_function unpack = block_unpacker(w->format);
+    const uint8_t *data = (const uint8_t *)weight_row(w, row) + dtype_span_bytes(w->format, first);
+    for (int i = 0; i < count; i += block.numbers, data += block.bytes) unpack(out + i, data);
+}
+
 const struct format *format_of(enum dtype type) {
     static const struct format formats[DTYPES] = {
-        [DTYPE_F32] = {"F32", read_plain}, [DTYPE_BF16] = {"BF16", read_plain}, [DTYPE_F16] = {"F16", read_plain},
-        [DTYPE_FP8] = {"FP8", read_fp8},   [DTYPE_INT4] = {"INT4", read_int4},  [DTYPE_FP4] = {"FP4", read_fp4},
-        [DTYPE_NF4] = {"NF4", read_nf4},
+        [DTYPE_F32] = {"F32", read_plain},        [DTYPE_BF16] = {"BF16", read_plain},
+        [DTYPE_F16] = {"F16", read_plain},        [DTYPE_FP8] = {"FP8", read_fp8},
+        [DTYPE_INT4] = {"INT4", read_int4},       [DTYPE_FP4] = {"FP4", read_fp4},
+        [DTYPE_NF4] = {"NF4", read_nf4},          [DTYPE_Q8_0] = {"Q8_0", read_blocks},
+        [DTYPE_Q4_0] = {"Q4_0", read_blocks},     [DTYPE_Q4_1] = {"Q4_1", read_blocks},
+        [DTYPE_Q5_0] = {"Q5_0", read_blocks},     [DTYPE_Q5_1] = {"Q5_1", read_blocks},
+        [DTYPE_IQ4_NL] = {"IQ4_NL", read_blocks}, [DTYPE_MXFP4] = {"MXFP4", read_blocks},
+        [DTYPE_Q2_K] = {"Q2_K", read_blocks},     [DTYPE_Q3_K] = {"Q3_K", read_blocks},
+        [DTYPE_Q4_K] = {"Q4_K", read_blocks},     [DTYPE_Q5_K] = {"Q5_K", read_blocks},
+        [DTYPE_Q6_K] = {"Q6_K", read_blocks},     [DTYPE_IQ4_XS] = {"IQ4_XS", read_blocks},
     };
     return &formats[type];
 }

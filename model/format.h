@@ -1,7 +1,7 @@
 /* What stored numbers stand for: the one definition of a dequantised weight, in f32. Kernels that are faster give the same bits.
  *
  * Every value is one product, rounded once: FP8, FP4, NF4 value * scale, INT4 (q - zero) * scale, where the scale is the stored one
- * times its factor, rounded to f32 first.
+ * times its factor, rounded to f32 first. GGUF's blocks: model/format_blocks.h.
  *
  * A new format is a member of enum dtype, its blocks (dtype_block), and a function here; where its scales lie inside its blocks,
  * weights of it have no struct scales. The host's products read it from then on (model/kernels/host/kernel_unpack.h). */
@@ -19,6 +19,7 @@ const struct format *format_of(enum dtype);
 
 /* E4M3: one sign, four bits of exponent with bias 7, three of mantissa; S.1111.111 is NaN, nothing is infinite. */
 float format_from_fp8(uint8_t);
+float format_from_e8m0(uint8_t);
 extern const float format_fp4_values[16]; /* E2M1 */
 
 /* The scale of a row in a group of columns. */

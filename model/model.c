@@ -97,7 +97,7 @@ int64_t model_parameters(const struct model *m) {
 /* Bytes of a weight where it is read. */
 static uint64_t binding_bytes(const struct model *m, const struct binding *b) {
     enum dtype format = b->is_copied && !m->is_mapped ? m->weight_type : b->file_format;
-    return b->weight ? (uint64_t)binding_elements(b) * (uint64_t)dtype_bytes(format) : 0;
+    return b->weight ? (uint64_t)dtype_span_bytes(format, (int64_t)binding_elements(b)) : 0;
 }
 
 uint64_t model_mapped_bytes(const struct model *m) {

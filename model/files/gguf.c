@@ -49,8 +49,8 @@ static int read_part(const struct gguf_file *f, int *part, int *parts) {
     int64_t numbers[2] = {0, 1};
     for (int i = 0; i < 2; i++) {
         const struct gguf_value *v = gguf_file_value(f, keys[i]);
-        if (v && (v->is_array || !gguf_read_int(v->type, v->data, &numbers[i]) || numbers[i] < 0 ||
-                  numbers[i] > PARTS_MAX))
+        if (v &&
+            (v->is_array || !gguf_read_int(v->type, v->data, &numbers[i]) || numbers[i] < 0 || numbers[i] > PARTS_MAX))
             return err_set(ERR_FORMAT, "%s: key '%s': expected a number up to %d", f->path, keys[i], PARTS_MAX);
     }
     if (numbers[1] == 0) numbers[1] = 1;
@@ -80,8 +80,7 @@ static int open_parts(struct gguf *g, int parts) {
     if (n < (size_t)m || strcmp(path + n - m, end) != 0)
         return err_set(ERR_FORMAT, "%s: is the first of %d files, so that its name should end with %s", path, parts,
                        end);
-    for (int i = 1; i < parts; i++)
-        TRY(open_part(&g->files[g->file_count++], path, n - (size_t)m, i, parts));
+    for (int i = 1; i < parts; i++) TRY(open_part(&g->files[g->file_count++], path, n - (size_t)m, i, parts));
     return 0;
 }
 

@@ -60,8 +60,8 @@ int gguf_open(struct gguf **out, const char *path); /* allocates (heap) */
 void gguf_close(struct gguf *);
 const char *gguf_path(const struct gguf *);
 
-int gguf_count(const struct gguf *);                                      /* of tensors */
-const struct gguf_tensor *gguf_at(const struct gguf *, int index);        /* sorted by name */
+int gguf_count(const struct gguf *);                                        /* of tensors */
+const struct gguf_tensor *gguf_at(const struct gguf *, int index);          /* sorted by name */
 const struct gguf_tensor *gguf_find(const struct gguf *, const char *name); /* NULL if absent */
 
 const struct gguf_value *gguf_value(const struct gguf *, const char *key); /* NULL if absent */

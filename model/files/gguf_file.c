@@ -9,7 +9,14 @@
 #include "base/memory.h"
 #include "model/files/gguf_internal.h"
 
-enum { HEADER_BYTES = 24, VERSION_MIN = 2, VERSION_MAX = 3, NAME_MAX_BYTES = 127, ALIGNMENT = 32, ALIGNMENT_MAX = 1 << 20 };
+enum {
+    HEADER_BYTES = 24,
+    VERSION_MIN = 2,
+    VERSION_MAX = 3,
+    NAME_MAX_BYTES = 127,
+    ALIGNMENT = 32,
+    ALIGNMENT_MAX = 1 << 20
+};
 enum { VALUE_BYTES_MIN = 8 + 4 + 1, TENSOR_BYTES_MIN = 8 + 4 + 8 + 4 + 8 };
 
 /* What a tensor may be made of: `block` elements in `bytes`. bytes 0: known by name, and not read. */
@@ -17,14 +24,14 @@ static const struct element {
     const char *name;
     int number, block, bytes;
 } elements[] = {
-    {"F32", 0, 1, 4},        {"F16", 1, 1, 2},        {"Q4_0", 2, 32, 18},    {"Q4_1", 3, 32, 20},
-    {"Q5_0", 6, 32, 22},     {"Q5_1", 7, 32, 24},     {"Q8_0", 8, 32, 34},    {"Q8_1", 9, 32, 0},
-    {"Q2_K", 10, 256, 84},   {"Q3_K", 11, 256, 110},  {"Q4_K", 12, 256, 144}, {"Q5_K", 13, 256, 176},
-    {"Q6_K", 14, 256, 210},  {"Q8_K", 15, 256, 0},    {"IQ2_XXS", 16, 256, 0}, {"IQ2_XS", 17, 256, 0},
-    {"IQ3_XXS", 18, 256, 0}, {"IQ1_S", 19, 256, 0},   {"IQ4_NL", 20, 32, 18}, {"IQ3_S", 21, 256, 0},
-    {"IQ2_S", 22, 256, 0},   {"IQ4_XS", 23, 256, 136}, {"I8", 24, 1, 0},       {"I16", 25, 1, 0},
-    {"I32", 26, 1, 0},       {"I64", 27, 1, 0},       {"F64", 28, 1, 0},      {"IQ1_M", 29, 256, 0},
-    {"BF16", 30, 1, 2},      {"TQ1_0", 34, 256, 0},   {"TQ2_0", 35, 256, 0},  {"MXFP4", 39, 32, 17},
+    {"F32", 0, 1, 4},        {"F16", 1, 1, 2},         {"Q4_0", 2, 32, 18},     {"Q4_1", 3, 32, 20},
+    {"Q5_0", 6, 32, 22},     {"Q5_1", 7, 32, 24},      {"Q8_0", 8, 32, 34},     {"Q8_1", 9, 32, 0},
+    {"Q2_K", 10, 256, 84},   {"Q3_K", 11, 256, 110},   {"Q4_K", 12, 256, 144},  {"Q5_K", 13, 256, 176},
+    {"Q6_K", 14, 256, 210},  {"Q8_K", 15, 256, 0},     {"IQ2_XXS", 16, 256, 0}, {"IQ2_XS", 17, 256, 0},
+    {"IQ3_XXS", 18, 256, 0}, {"IQ1_S", 19, 256, 0},    {"IQ4_NL", 20, 32, 18},  {"IQ3_S", 21, 256, 0},
+    {"IQ2_S", 22, 256, 0},   {"IQ4_XS", 23, 256, 136}, {"I8", 24, 1, 0},        {"I16", 25, 1, 0},
+    {"I32", 26, 1, 0},       {"I64", 27, 1, 0},        {"F64", 28, 1, 0},       {"IQ1_M", 29, 256, 0},
+    {"BF16", 30, 1, 2},      {"TQ1_0", 34, 256, 0},    {"TQ2_0", 35, 256, 0},   {"MXFP4", 39, 32, 17},
 };
 
 /* --- bytes ------------------------------------------------------------------------------------------------------ */
@@ -247,7 +254,8 @@ static int place_tensors(struct gguf_file *f, struct span *spans, const unsigned
             return err_set(ERR_FORMAT, "tensor '%s' begins at byte %llu of the data, which is no multiple of %llu",
                            t->name, (unsigned long long)begin, (unsigned long long)alignment);
         if (begin > bytes || t->bytes > bytes - begin)
-            return err_set(ERR_FORMAT, "tensor '%s' needs %zu bytes at byte %llu of the data, which has %zu: is it truncated?",
+            return err_set(ERR_FORMAT,
+                           "tensor '%s' needs %zu bytes at byte %llu of the data, which has %zu: is it truncated?",
                            t->name, t->bytes, (unsigned long long)begin, bytes);
         t->data = data + begin;
         t->file = f->path;
@@ -261,6 +269,7 @@ static int place_tensors(struct gguf_file *f, struct span *spans, const unsigned
 }
 
 static int read_alignment(const struct gguf_file *f, uint64_t *out) {
+    *out = ALIGNMENT;
     const struct gguf_value *v = gguf_file_value(f, "general.alignment");
     int64_t alignment = ALIGNMENT;
     if (v && (v->is_array || !gguf_read_int(v->type, v->data, &alignment) || alignment < 8 ||
@@ -287,6 +296,7 @@ static int read_tensors(struct gguf_file *f, struct cursor *c, struct span *span
 
 static int read_counts(struct cursor *c, uint64_t *tensors, uint64_t *values) {
     uint64_t version;
+    *tensors = *values = 0;
     if (memcmp(c->at, "GGUF", 4) != 0) return err_set(ERR_FORMAT, "is no GGUF file: it does not begin with 'GGUF'");
     c->at += 4, c->left -= 4;
     TRY(read_number(c, 4, &version));

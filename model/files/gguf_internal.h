@@ -9,7 +9,7 @@
 struct gguf_file {
     char *path;
     struct mapping map;
-    struct gguf_value *values; /* [value_count] sorted by key */
+    struct gguf_value *values;   /* [value_count] sorted by key */
     struct gguf_tensor *tensors; /* [tensor_count] in the file's order */
     int value_count, tensor_count;
 };

@@ -16,14 +16,16 @@ struct gguf_architecture {
     /* Of a layer: */
     const char *ffn_norm, *post_attention_norm, *post_ffw_norm, *ffn_up;
     const char *router, *experts, *gate, *up, *down; /* of experts; NULL: it has none */
-    bool pairs_neighbours; /* rows of q and k are stored so that neighbours turn together: llama.cpp's order for Llamas */
-    bool norms_hold_one;   /* norms are stored as 1 + weight */
+    bool
+        pairs_neighbours; /* rows of q and k are stored so that neighbours turn together: llama.cpp's order for Llamas */
+    bool norms_hold_one;  /* norms are stored as 1 + weight */
 };
 int gguf_find_architecture(const struct gguf *, const struct gguf_architecture **out);
 
 int gguf_model_config(const struct gguf *, struct model_config *out);
 /* All tensors under the names that families look up, each expert of a stack by itself. Takes the file, also after an error. */
 int gguf_model_tensors(struct gguf *, struct safetensors **out);
+bool gguf_model_has_tokenizer(const struct gguf *);
 /* *out = NULL where the file has none: ids in, ids out. */
 int gguf_model_tokenizer(const struct gguf *, struct tokenizer **out);
 int gguf_model_chat_template(const struct gguf *, const char *name, struct chat_template **out);

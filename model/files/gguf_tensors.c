@@ -13,10 +13,10 @@ enum { NAME_BYTES = 192, EXPERTS_MAX = 1024 };
 static const struct {
     const char *from, *to;
 } names[] = {
-    {"attn_norm", "input_layernorm"},      {"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
-    {"attn_v", "self_attn.v_proj"},        {"attn_qkv", "self_attn.qkv_proj"},  {"attn_output", "self_attn.o_proj"},
-    {"attn_q_norm", "self_attn.q_norm"},   {"attn_k_norm", "self_attn.k_norm"}, {"ffn_gate", "mlp.gate_proj"},
-    {"ffn_up", "mlp.up_proj"},             {"ffn_down", "mlp.down_proj"},
+    {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
+    {"attn_v", "self_attn.v_proj"},      {"attn_qkv", "self_attn.qkv_proj"},  {"attn_output", "self_attn.o_proj"},
+    {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"}, {"ffn_gate", "mlp.gate_proj"},
+    {"ffn_up", "mlp.up_proj"},           {"ffn_down", "mlp.down_proj"},
 };
 
 struct list {

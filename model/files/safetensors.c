@@ -220,9 +220,14 @@ const struct tensor *safetensors_find(const struct safetensors *s, const char *n
 }
 
 static bool find_dtype(const char *name, enum dtype *out) {
-    static const char *const names[] = {[DTYPE_F32] = "F32", [DTYPE_BF16] = "BF16", [DTYPE_F16] = "F16"};
-    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++) {
-        if (strcmp(names[i], name) != 0) continue;
+    static const char *const names[DTYPES] = {
+        [DTYPE_F32] = "F32",   [DTYPE_BF16] = "BF16",   [DTYPE_F16] = "F16",       [DTYPE_Q8_0] = "Q8_0",
+        [DTYPE_Q4_0] = "Q4_0", [DTYPE_Q4_1] = "Q4_1",   [DTYPE_Q5_0] = "Q5_0",     [DTYPE_Q5_1] = "Q5_1",
+        [DTYPE_Q2_K] = "Q2_K", [DTYPE_Q3_K] = "Q3_K",   [DTYPE_Q4_K] = "Q4_K",     [DTYPE_Q5_K] = "Q5_K",
+        [DTYPE_Q6_K] = "Q6_K", [DTYPE_MXFP4] = "MXFP4", [DTYPE_IQ4_NL] = "IQ4_NL", [DTYPE_IQ4_XS] = "IQ4_XS",
+    };
+    for (int i = 0; i < DTYPES; i++) {
+        if (!names[i] || strcmp(names[i], name) != 0) continue;
         *out = (enum dtype)i;
         return true;
     }

@@ -22,17 +22,17 @@ struct token_text {
     size_t n;
 };
 enum token_kind { /* the files' own numbers */
-    TOKEN_KIND_NORMAL = 1,
-    TOKEN_KIND_UNKNOWN,
-    TOKEN_KIND_CONTROL, /* special, recognised where it stands in a text */
-    TOKEN_KIND_USER,    /* recognised, and text */
-    TOKEN_KIND_UNUSED,
-    TOKEN_KIND_BYTE /* <0xNN> */
+                  TOKEN_KIND_NORMAL = 1,
+                  TOKEN_KIND_UNKNOWN,
+                  TOKEN_KIND_CONTROL, /* special, recognised where it stands in a text */
+                  TOKEN_KIND_USER,    /* recognised, and text */
+                  TOKEN_KIND_UNUSED,
+                  TOKEN_KIND_BYTE /* <0xNN> */
 };
 struct token_list {
     const struct token_text *tokens; /* [count] by id */
     const int32_t *kinds;            /* [count] of enum token_kind; NULL: all are normal */
-    const float *scores;             /* [count]; sentencepiece's: the pair of the highest score merges first. NULL: byte-level */
+    const float *scores; /* [count]; sentencepiece's: the pair of the highest score merges first. NULL: byte-level */
     int32_t count;
     const struct token_text *merges; /* [merge_count] "left right"; of the byte-level dialect */
     int32_t merge_count;

@@ -158,7 +158,7 @@ int tokenizer_read_post_processor(struct tokenizer *, const cJSON *);
 int tokenizer_read_decoder(struct tokenizer *, const cJSON *);
 
 int tokenizer_read_list(struct tokenizer *, const struct token_list *); /* tokenizer_list.c */
-void tokenizer_index_symbols(struct tokenizer *); /* when all tokens are there */
+void tokenizer_index_symbols(struct tokenizer *);                       /* when all tokens are there */
 /* The merge text[0, cut) + text[cut, n). */
 int tokenizer_add_merge(struct tokenizer *, const char *text, size_t cut, size_t n, int32_t rank);
 

@@ -15,13 +15,12 @@ static enum token_kind kind_of(const struct token_list *l, int32_t id) {
 /* --- pre-tokenizers by llama.cpp's names ---------------------------------------------------------------------------- */
 
 /* Spaces, letters, digits and what else words are made of, as the tokenizers have it that these names stand for. */
-#define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define LETTERS     "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
-#define UPPER       "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define LOWER       "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define CASED(end) \
-    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" end "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" end
-#define SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define CONTRACTION  "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define LETTERS      "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
+#define UPPER        "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER        "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define CASED(end)   "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" end "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" end
+#define SPACES       "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define OTHERS(more) " ?[^\\s\\p{L}\\p{N}]+[\\r\\n" more "]*|" SPACES
 
 static const struct pre {
@@ -62,8 +61,7 @@ bool tokenizer_pre_has_first(struct token_text name) {
 
 static int refuse_pre(struct token_text name) {
     struct buf known = {0};
-    for (int i = 0; i < PRES; i++)
-        buf_printf(&known, "%.*s", (int)strlen(pres[i].names) - 1, pres[i].names);
+    for (int i = 0; i < PRES; i++) buf_printf(&known, "%.*s", (int)strlen(pres[i].names) - 1, pres[i].names);
     int rc = name.n == 0 ? err_set(ERR_UNSUPPORTED, "no pre-tokenizer is named (known:%s)", buf_text(&known))
                          : err_set(ERR_UNSUPPORTED, "pre-tokenizer '%.*s' is not supported (known:%s)",
                                    name.n < 60 ? (int)name.n : 60, name.text, buf_text(&known));

@@ -38,6 +38,34 @@ static const char *const families[] = {"checkpoints/llama-mha-untied",
                                        "families/qwen3-moe-mixed"};
 enum { FAMILIES = sizeof families / sizeof *families, ROOM = 48 };
 
+/* GGUF files: every type of block, the architectures of llama.cpp, both kinds of tokenizer. */
+static const char *const ggufs[] = {
+    "formats/gguf-f16",
+    "formats/gguf-bf16",
+    "formats/gguf-q8_0",
+    "formats/gguf-q4_0",
+    "formats/gguf-q4_1",
+    "formats/gguf-q5_0",
+    "formats/gguf-q5_1",
+    "formats/gguf-iq4_nl",
+    "formats/gguf-mxfp4",
+    "formats/gguf-q2_k",
+    "formats/gguf-q3_k",
+    "formats/gguf-q4_k",
+    "formats/gguf-q5_k",
+    "formats/gguf-q6_k",
+    "formats/gguf-iq4_xs",
+    "formats/gguf-q4_k_m",
+    "formats/gguf-qwen2",
+    "formats/gguf-llama3-rope",
+    "formats/gguf-qwen3",
+    "formats/gguf-qwen3moe",
+    "formats/gguf-gemma3",
+    "formats/gguf-bpe-chat",
+    "formats/gguf-spm-stories260k",
+};
+enum { GGUFS = sizeof ggufs / sizeof *ggufs };
+
 static const char *family_file(const char *family, const char *file) {
     char relative[128];
     snprintf(relative, sizeof relative, "fixtures/%s%s%s", family, file ? "/" : "", file ? file : "");
@@ -86,10 +114,14 @@ static void must_be_close(const cJSON *reference, const char *member, const floa
     }
 }
 
+static cJSON *case_reference(const char *name, char dir[4096]) {
+    if (!family_file(name, NULL)) return NULL;
+    snprintf(dir, 4096, "%s", family_file(name, NULL));
+    return must_load_json(family_file(name, "reference.json"));
+}
+
 static cJSON *family_reference(int family, char dir[4096]) {
-    if (!family_file(families[family], NULL)) return NULL;
-    snprintf(dir, 4096, "%s", family_file(families[family], NULL));
-    return must_load_json(family_file(families[family], "reference.json"));
+    return case_reference(families[family], dir);
 }
 
 /* Both prompts' logits. Where activations are bf16, a router that hardly prefers an expert may take another. */
@@ -238,6 +270,31 @@ START_TEST(family_greedy_tokens_are_the_reference_for_every_k)
 }
 END_TEST
 
+START_TEST(gguf_files_give_the_reference_s_logits_and_tokens)
+{
+    char dir[4096];
+    cJSON *references = case_reference(ggufs[_i], dir), *r;
+    if (!references) {
+        skip("no test data beside the checkout");
+        return;
+    }
+    cJSON_ArrayForEach(r, references) check_logits(dir, r, cJSON_GetArraySize(json_get(r, "prompt")) + ROOM, ggufs[_i]);
+    struct answer plain[8], got[8]; /* alone, and with itself as the draft */
+    int count = cJSON_GetArraySize(references);
+    for (int k = 0; k <= 3; k += 3) {
+        struct pair self = {ggufs[_i], dir, dir};
+        struct engine_options options = pair_options(&self, k, 2);
+        struct engine *e = must_open(&options);
+        check_greedy(e, references, "prompt", ggufs[_i], k == 0 ? plain : got);
+        engine_destroy(e);
+    }
+    for (int i = 0; i < count; i++) must_equal(&got[i], &plain[i], ggufs[_i]);
+    free_answers(plain, count);
+    free_answers(got, count);
+    cJSON_Delete(references);
+}
+END_TEST
+
 START_TEST(trained_models_give_160_reference_tokens)
 {
     const char *file = shared_path("fixtures/greedy-references.json");
@@ -270,6 +327,7 @@ Suite *check_reference(void) {
     tcase_add_loop_test(tc, both_forms_of_a_configuration_give_the_same_model, 7, FAMILIES);
     tcase_add_test(tc, other_families_are_refused_by_name);
     tcase_add_loop_test(tc, family_greedy_tokens_are_the_reference_for_every_k, 0, FAMILIES);
+    tcase_add_loop_test(tc, gguf_files_give_the_reference_s_logits_and_tokens, 0, GGUFS);
     tcase_add_test(tc, trained_models_give_160_reference_tokens);
     suite_add_tcase(suite, tc);
     return suite;
