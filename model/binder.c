@@ -27,6 +27,10 @@ void binder_find_prefix(struct binder *b, const struct binder_prefix *prefixes) 
     b->body = found->body, b->outer = found->outer;
 }
 
+bool binder_has(const struct binder *b, const char *name) {
+    return has_tensor(b, b->body, name);
+}
+
 static struct binding *add(struct binder *b, struct weight *weight, int64_t rows, int64_t cols) {
     struct model *m = b->m;
     if (m->binding_count == m->binding_cap) {

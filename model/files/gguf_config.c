@@ -1,5 +1,6 @@
 /* The configuration: keys become members of a config.json, which families read. What is written nowhere in the file (Gemma's
  * pattern of layers) is the family's default, as llama.cpp has it too. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -196,6 +197,11 @@ static int put_longrope(struct writer *w) {
 }
 
 static int put_yarn(struct writer *w) {
+    double factor, attention;
+    TRY(gguf_get_number(w->g, key_of(w, "rope.scaling.factor"), 1, &factor));
+    TRY(gguf_get_number(w->g, key_of(w, "rope.scaling.attn_factor"), 1, &attention));
+    if (has(w, "rope.scaling.attn_factor") && factor >= 1) /* times what it is without */
+        put_number(w, "attention_factor", attention * (0.1 * log(factor) + 1));
     TRY(copy_number(w, "beta_fast", "rope.scaling.yarn_beta_fast"));
     TRY(copy_number(w, "beta_slow", "rope.scaling.yarn_beta_slow"));
     if (strcmp(w->a->name, "gpt-oss") == 0) put_bool(w, "truncate", false);

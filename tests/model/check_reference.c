@@ -8,6 +8,7 @@
 #include "engine/probe.h"
 #include "tests/support/damage.h"
 #include "tests/support/engine_support.h"
+#include "tests/support/gguf_convert.h"
 #include "tests/support/support.h"
 
 /* One checkpoint a family or variant, in the form of released files, with what transformers computes on it. */
@@ -295,6 +296,34 @@ START_TEST(gguf_files_give_the_reference_s_logits_and_tokens)
 }
 END_TEST
 
+/* Of these there are no GGUF files: what llama.cpp's converter makes of a directory. */
+static const char *const converted[] = {
+    "checkpoints/llama-gqa-tied", "families/gemma2",     "families/glm4",       "families/gpt-oss-bf16",
+    "families/granite",           "families/mixtral",    "families/olmo2",      "families/phi3",
+    "families/phi3-longrope",     "families/qwen2-yarn", "families/llama-yarn",
+};
+enum { CONVERTED = sizeof converted / sizeof *converted };
+
+START_TEST(a_directory_converted_to_gguf_gives_its_logits)
+{
+    char dir[4096], path[256];
+    cJSON *references = case_reference(converted[_i], dir), *r;
+    if (!references) {
+        skip("no test data beside the checkout");
+        return;
+    }
+    const int parts = 1 + _i % 3;
+    snprintf(path, sizeof path, "%s/converted-%d%s.gguf", temp_dir(), _i,
+             parts == 1   ? ""
+             : parts == 2 ? "-00001-of-00002"
+                          : "-00001-of-00003");
+    gguf_convert(dir, path, parts);
+    cJSON_ArrayForEach(r, references)
+        check_logits(path, r, cJSON_GetArraySize(json_get(r, "prompt")) + ROOM, converted[_i]);
+    cJSON_Delete(references);
+}
+END_TEST
+
 START_TEST(trained_models_give_160_reference_tokens)
 {
     const char *file = shared_path("fixtures/greedy-references.json");
@@ -328,6 +357,7 @@ Suite *check_reference(void) {
     tcase_add_test(tc, other_families_are_refused_by_name);
     tcase_add_loop_test(tc, family_greedy_tokens_are_the_reference_for_every_k, 0, FAMILIES);
     tcase_add_loop_test(tc, gguf_files_give_the_reference_s_logits_and_tokens, 0, GGUFS);
+    tcase_add_loop_test(tc, a_directory_converted_to_gguf_gives_its_logits, 0, CONVERTED);
     tcase_add_test(tc, trained_models_give_160_reference_tokens);
     suite_add_tcase(suite, tc);
     return suite;
