@@ -39,4 +39,8 @@ const char *safetensors_source(const struct safetensors *); /* the path of the o
 int safetensors_expect(const struct safetensors *, const char *name, const int64_t *shape, int dims,
                        const struct tensor **out, enum dtype *format);
 
+/* The same for one of `types`, as a sentence lists them ("F16, BF16 or F32"). */
+int safetensors_expect_type(const struct safetensors *, const char *name, const char *types, const int64_t *shape,
+                            int dims, const struct tensor **out);
+
 #endif
