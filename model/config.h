@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "model/quantisation.h"
+
 struct family; /* model/families/family.h */
 
 enum { END_IDS_MAX = 16, HEAD_DIM_MIN = 8, HEAD_DIM_MAX = 512, LAYERS_MAX = 256, ROPES_MAX = 2 };
@@ -66,6 +68,7 @@ struct model_config {
     struct rope_config rope[ROPES_MAX];
     int32_t ropes;
     struct layer_config layer[LAYERS_MAX];
+    struct quantisation quantisation;
     int32_t bos_id;                          /* -1: none */
     int32_t end_ids[END_IDS_MAX], end_count; /* union of config.json's and generation_config.json's, ascending */
     /* sampling values of generation_config.json, for `inspect` only; NAN / -1 when absent */
@@ -75,6 +78,8 @@ struct model_config {
 
 /* Reads a config.json and, unless NULL, a generation_config.json. Errors name the file. */
 int model_config_load(struct model_config *out, const char *path, const char *generation_path);
+/* Where config.json says nothing of quantised weights: a file in its place (quantisation_read_file). */
+int model_config_load_quantisation(struct model_config *, const char *path, enum quantisation_method);
 /* Text in config.json's form; `label` is what errors are about. */
 int model_config_parse(struct model_config *out, const char *text, const char *label);
 

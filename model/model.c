@@ -22,6 +22,7 @@ static int bind_all(struct model *m) {
 /* What cannot be read in place: transposed matrices, numbers of a vector that lie apart, all on a device with its own memory. */
 static bool needs_copy(const struct model *m, const struct binding *b) {
     if (!b->weight) return false;
+    if (m->is_mapped && binding_is_quantised(b)) return stored_packed_bytes(&b->stored, b->rows) > 0;
     bool lies_apart = b->rows == 1 && b->stack > 0 && b->step != 1;
     return !m->is_mapped || b->is_transposed || lies_apart;
 }
@@ -35,7 +36,7 @@ static void choose_types(struct model *m) {
     for (int i = 0; i < m->binding_count; i++) {
         struct binding *b = &m->bindings[i];
         b->is_copied = needs_copy(m, b);
-        if (b->weight && !on_host && b->file_format == DTYPE_F32) m->is_rounded = true;
+        if (b->weight && !on_host && b->rows > 1 && b->file_format == DTYPE_F32) m->is_rounded = true;
     }
     m->cache = (struct cache){.kind = &cache_paged, .config = &m->config, .owner = m->name, .type = m->type};
     model_measure_pass(m);
@@ -96,14 +97,23 @@ int64_t model_parameters(const struct model *m) {
 
 /* Bytes of a weight where it is read. */
 static uint64_t binding_bytes(const struct model *m, const struct binding *b) {
+    if (b->weight && m->is_mapped && binding_is_quantised(b)) return stored_bytes(&b->stored, b->rows);
     enum dtype format = b->is_copied && !m->is_mapped ? m->weight_type : b->file_format;
     return b->weight ? (uint64_t)dtype_span_bytes(format, (int64_t)binding_elements(b)) : 0;
 }
 
+/* Of what is read in the mapped files; a quantised matrix's scales are few. */
+static uint64_t mapped_bytes(const struct model *m, const struct binding *b) {
+    if (!m->is_mapped || !b->weight) return 0;
+    if (binding_is_quantised(b))
+        return stored_is_in_place(&b->stored) ? (uint64_t)dtype_span_bytes(b->file_format, (int64_t)binding_elements(b))
+                                              : 0;
+    return b->is_copied ? 0 : binding_bytes(m, b);
+}
+
 uint64_t model_mapped_bytes(const struct model *m) {
     uint64_t sum = 0;
-    for (int i = 0; i < m->binding_count; i++)
-        if (!m->bindings[i].is_copied) sum += binding_bytes(m, &m->bindings[i]);
+    for (int i = 0; i < m->binding_count; i++) sum += mapped_bytes(m, &m->bindings[i]);
     return sum;
 }
 
@@ -203,9 +213,8 @@ static void touch_weights(const struct model *m, const struct progress *progress
     volatile unsigned char sink = 0;
     for (int i = 0; i < m->binding_count; i++) {
         const struct binding *b = &m->bindings[i];
-        if (b->is_copied || !b->weight) continue;
-        const unsigned char *bytes = b->file;
-        uint64_t n = binding_bytes(m, b);
+        const uint64_t n = mapped_bytes(m, b);
+        const unsigned char *bytes = n > 0 ? b->weight->data : NULL;
         for (uint64_t at = 0; at < n; at += STEP) {
             sink = (unsigned char)(sink + bytes[at]);
             if (done + at < reported + REPORT) continue;

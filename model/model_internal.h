@@ -4,6 +4,7 @@
 
 #include "model/cache.h"
 #include "model/files/safetensors.h"
+#include "model/files/stored.h"
 #include "model/model.h"
 #include "model/pass.h"
 
@@ -38,7 +39,12 @@ struct binding {
     bool is_copied;   /* into `weights`; else it is read in the mapped file */
     const void *file; /* where it begins in the mapped file */
     enum dtype file_format;
+    struct stored stored; /* of a quantised matrix: then `file` is not set */
+    struct scales scales; /* of it, what `weight` points to */
 };
+static inline bool binding_is_quantised(const struct binding *b) {
+    return b->stored.form != STORED_PLAIN;
+}
 
 /* What a pass needs of scratch, each [T, numbers a row] f32 (or less). */
 enum scratch {
@@ -84,6 +90,7 @@ struct model {
     bool is_mapped;         /* weights are read in the mapped files where they lie there as they are (host device) */
     bool is_random;         /* there are no files */
     bool is_rounded;        /* the files hold f32, the device 16 bits */
+    bool is_quantised;      /* the files hold quantised matrices */
     enum dtype type;        /* of what feeds products, and of keys and values */
     enum dtype weight_type; /* of `weights` on a device that does not read the files */
     char *weights;          /* copied ones in the order of bindings, each aligned to POOL_ALIGN */
@@ -105,6 +112,7 @@ struct model {
  * files that no binding names. */
 int model_resolve_bindings(struct model *);
 size_t binding_elements(const struct binding *);
+struct stored_rows binding_rows(const struct binding *); /* of a quantised matrix */
 
 /* builder.c: runs the family's list once to learn what scratch it needs; makes the passes when all addresses are known. */
 void model_measure_pass(struct model *);

@@ -67,10 +67,25 @@ static int explain(const struct checkpoint *c, const char *missing) {
     return 0;
 }
 
+/* Older files of modelopt and of GPTQ say beside config.json how they are quantised. */
+static int read_quantisation(const struct checkpoint *c, struct model_config *out) {
+    static const struct {
+        const char *file;
+        enum quantisation_method method;
+    } others[] = {{"hf_quant_config.json", QUANTISATION_MODELOPT}, {"quantize_config.json", QUANTISATION_GPTQ}};
+    struct buf path = {0};
+    int rc = 0;
+    for (int i = 0; i < 2 && rc == 0 && out->quantisation.method == QUANTISATION_NONE; i++)
+        if (find(c, others[i].file, &path)) rc = model_config_load_quantisation(out, buf_text(&path), others[i].method);
+    buf_free(&path);
+    return rc;
+}
+
 static int read_config(const struct checkpoint *c, struct model_config *out) {
     struct buf config = {0}, generation = {0};
     int rc = find(c, "config.json", &config) ? 0 : explain(c, "no config.json");
     if (rc == 0) rc = model_config_load(out, buf_text(&config), find(c, "generation_config.json", &generation));
+    if (rc == 0) rc = read_quantisation(c, out);
     buf_free(&config);
     buf_free(&generation);
     return rc;

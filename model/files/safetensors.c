@@ -213,12 +213,17 @@ const struct tensor *safetensors_at(const struct safetensors *s, int index) {
     return s->tensors[index];
 }
 
+const char *safetensors_source(const struct safetensors *s) {
+    return s->source;
+}
+
 const struct tensor *safetensors_find(const struct safetensors *s, const char *name) {
     const struct tensor key = {.name = name}, *wanted = &key;
     const struct tensor **found = bsearch(&wanted, s->tensors, (size_t)s->count, sizeof *s->tensors, compare_tensors);
     return found ? *found : NULL;
 }
 
+/* Of weights whose scales, if any, lie within them. */
 static bool find_dtype(const char *name, enum dtype *out) {
     static const char *const names[DTYPES] = {
         [DTYPE_F32] = "F32",   [DTYPE_BF16] = "BF16",   [DTYPE_F16] = "F16",       [DTYPE_Q8_0] = "Q8_0",
@@ -246,21 +251,37 @@ static void list_shape(struct buf *out, const int64_t *shape, int dims) {
     buf_putc(out, ']');
 }
 
-static int fail_mismatch(const struct tensor *t, const int64_t *expected, int dims) {
+static int fail_mismatch(const struct tensor *t, const char *types, const int64_t *expected, int dims) {
     struct buf shapes = {0};
     list_shape(&shapes, t->shape, t->dims);
     buf_printf(&shapes, " %s, expected ", t->dtype);
     list_shape(&shapes, expected, dims);
-    int rc = err_set(ERR_FORMAT, "%s: tensor '%s' is %s BF16, F16 or F32", t->file, t->name, buf_text(&shapes));
+    int rc = err_set(ERR_FORMAT, "%s: tensor '%s' is %s %s", t->file, t->name, buf_text(&shapes), types);
     buf_free(&shapes);
     return rc;
+}
+
+/* Is it a word of the sentence? */
+static bool lists_type(const char *types, const char *type) {
+    const size_t n = strlen(type);
+    for (const char *at = types; (at = strstr(at, type)); at += n)
+        if ((at == types || at[-1] == ' ') && (!at[n] || at[n] == ' ' || at[n] == ',')) return true;
+    return false;
+}
+
+int safetensors_expect_type(const struct safetensors *s, const char *name, const char *types, const int64_t *shape,
+                            int dims, const struct tensor **out) {
+    const struct tensor *t = safetensors_find(s, name);
+    *out = t;
+    if (!t) return err_set(ERR_FORMAT, "%s: tensor '%s' is missing", s->source, name);
+    if (!lists_type(types, t->dtype) || !has_shape(t, shape, dims)) return fail_mismatch(t, types, shape, dims);
+    return 0;
 }
 
 int safetensors_expect(const struct safetensors *s, const char *name, const int64_t *shape, int dims,
                        const struct tensor **out, enum dtype *format) {
     const struct tensor *t = safetensors_find(s, name);
     *out = t;
-    if (!t) return err_set(ERR_FORMAT, "%s: tensor '%s' is missing", s->source, name);
-    if (!find_dtype(t->dtype, format) || !has_shape(t, shape, dims)) return fail_mismatch(t, shape, dims);
-    return 0;
+    if (t && has_shape(t, shape, dims) && find_dtype(t->dtype, format)) return 0;
+    return safetensors_expect_type(s, name, "BF16, F16 or F32", shape, dims, out);
 }

@@ -39,9 +39,13 @@ int safetensors_of_tensors(struct safetensors **out, const char *source, struct 
 
 const char *safetensors_source(const struct safetensors *); /* the path of the one file or of the index, for messages */
 
-/* A tensor by name with exactly this shape and BF16, F16 or F32 numbers. ERR_FORMAT: "FILE: tensor 'NAME' is [2, 3] F32, expected
+/* A tensor by name with exactly this shape and BF16, F16 or F32 numbers, or GGUF's blocks. ERR_FORMAT: "FILE: tensor 'NAME' is [2, 3] F32, expected
  * [4, 3]", or missing. */
 int safetensors_expect(const struct safetensors *, const char *name, const int64_t *shape, int dims,
                        const struct tensor **out, enum dtype *format);
+
+/* The same for one of `types`, as a sentence lists them ("F16, BF16 or F32"). */
+int safetensors_expect_type(const struct safetensors *, const char *name, const char *types, const int64_t *shape,
+                            int dims, const struct tensor **out);
 
 #endif
