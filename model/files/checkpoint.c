@@ -316,6 +316,7 @@ int checkpoint_need_tokenizer(const struct checkpoint *c) {
 }
 
 int checkpoint_chat_template(const struct checkpoint *c, const char *name, struct chat_template **out) {
+    *out = NULL;
     return c->kind->chat ? c->kind->chat(c, name, out) : chat_template_load(out, name, &(struct chat_source){0});
 }
 
