@@ -56,7 +56,7 @@ static int explain(const struct checkpoint *c, const char *missing) {
         const char *end, *sentence;
     } others[] = {
         {"adapter_config.json", "a LoRA adapter: merge it into its base model and take the result"},
-        {".gguf", "several GGUF files: take one of them, as DIRECTORY/FILE.gguf"},
+        {".gguf", "GGUF files: take one of them, as DIRECTORY/FILE.gguf"},
         {".bin", "PyTorch's .bin files, and only safetensors is read: save the model in that format"},
         {".pth", "PyTorch's .pth files, and only safetensors is read: take the model's Hugging Face directory"},
     };

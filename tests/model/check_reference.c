@@ -370,6 +370,26 @@ START_TEST(trained_models_give_160_reference_tokens)
 }
 END_TEST
 
+/* Its weights are the directory's bit for bit. */
+START_TEST(a_gguf_of_a_trained_model_gives_its_160_reference_tokens)
+{
+    const char *dir = family_file("formats/gguf-spm-stories260k", NULL);
+    if (!dir) {
+        skip("no test data beside the checkout");
+        return;
+    }
+    cJSON *all = must_load_json(shared_path("fixtures/greedy-references.json"));
+    const cJSON *references = json_get(all, "stories260K");
+    struct engine *e =
+        must_open(&(struct engine_options){.target = test_checkpoint(dir), .device = test_device(), .max_batch = 2});
+    struct answer answers[8];
+    check_greedy(e, references, "prompt_ids", "stories260K as GGUF", answers);
+    free_answers(answers, cJSON_GetArraySize(references));
+    engine_destroy(e);
+    cJSON_Delete(all);
+}
+END_TEST
+
 DEVICE_SUITE(check_reference);
 Suite *check_reference(void) {
     Suite *suite = suite_create("reference");
@@ -382,6 +402,7 @@ Suite *check_reference(void) {
     tcase_add_loop_test(tc, gguf_files_give_the_reference_s_logits_and_tokens, 0, GGUFS);
     tcase_add_loop_test(tc, a_directory_converted_to_gguf_gives_its_logits, 0, CONVERTED);
     tcase_add_test(tc, trained_models_give_160_reference_tokens);
+    tcase_add_test(tc, a_gguf_of_a_trained_model_gives_its_160_reference_tokens);
     suite_add_tcase(suite, tc);
     return suite;
 }
