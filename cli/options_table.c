@@ -19,13 +19,13 @@ const struct command_row command_table[COMMANDS] = {
                        "in input order; a bad line gives an error record and the rest runs."},
     [COMMAND_INSPECT] =
         {"inspect", "[DIR] [OPTION]...", "show a model, the memory plan, or the graphs",
-         "DIR is a checkpoint directory or ORG/NAME. With --memory or --graphs it is about the pair of "
+         "DIR is a checkpoint directory, a GGUF file or ORG/NAME. With --memory or --graphs it is about the pair of "
          "--target and --draft. --json: target and draft (architecture, parameters, bytes, tensors and "
          "others), or memory (pool_bytes, context, context_bound, fits, refusal, slices and others) and "
          "graphs."},
     [COMMAND_TOKENIZE] = {"tokenize", "DIR [OPTION]...", "encode and decode the lines of a JSONL file",
                           "Reads {\"text\": ...} lines and writes {\"ids\": [...], \"decoded\": ...} lines. DIR needs "
-                          "tokenizer.json alone."},
+                          "tokenizer.json alone; it may be a GGUF file."},
     [COMMAND_BENCH] =
         {"bench", "[OPTION]...", "measure this machine and the pair on it",
          "Measures the read bandwidth, then each step of a round as a share of what that bandwidth allows, "
@@ -52,8 +52,8 @@ const struct command_row command_table[COMMANDS] = {
 
 const struct option_row option_table[] = {
     {"target", 't', "MODEL", OPTION_TEXT, AT(target), NULL, NULL, NULL, "the embedded pair",
-     "target model: a directory, or ORG/NAME in the local Hugging Face cache; alone it decodes plainly", ON_PAIR,
-     false},
+     "target model: a directory, a GGUF file, or ORG/NAME in the local Hugging Face cache; alone it decodes plainly",
+     ON_PAIR, false},
     {"draft", 'd', "MODEL", OPTION_TEXT, AT(draft), NULL, NULL, NULL, NULL,
      "draft model that proposes tokens to the target; or ngram, which needs no second model: it proposes what followed "
      "earlier in the text (a directory of that name is ./ngram)",

@@ -15,7 +15,16 @@ struct family; /* model/families/family.h */
 
 enum { END_IDS_MAX = 16, HEAD_DIM_MIN = 8, HEAD_DIM_MAX = 512, LAYERS_MAX = 256, ROPES_MAX = 2 };
 
-enum rope_type { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_DYNAMIC, ROPE_LONGROPE, ROPE_PROPORTIONAL, ROPE_FACTORS };
+enum rope_type {
+    ROPE_DEFAULT,
+    ROPE_LINEAR,
+    ROPE_LLAMA3,
+    ROPE_YARN,
+    ROPE_DYNAMIC,
+    ROPE_LONGROPE,
+    ROPE_PROPORTIONAL,
+    ROPE_FACTORS
+};
 
 struct rope_config {
     enum rope_type type;
@@ -57,7 +66,7 @@ struct model_config {
     bool tied; /* lm_head is the embedding */
     bool qkv_bias, qk_norm;
     bool norms_hold_one; /* where the family's norms are 1 + weight, the files hold that sum (GGUF) */
-    bool mlp_is_gelu; /* else silu */
+    bool mlp_is_gelu;    /* else silu */
     float embedding_scale, attention_scale, residual_scale, logits_scale;
     float attention_cap, logits_cap;                /* 0: none */
     int32_t experts, experts_chosen, expert_hidden; /* 0: none */
