@@ -1,7 +1,5 @@
 #include "model/format.h"
 
-#include "base/fmath.h"
-
 /* --- scales ------------------------------------------------------------------------------------------------- */
 
 /* As an f16 an E4M3 is 2^8 too small: sign, exponent and mantissa lie side by side in both. */
@@ -11,16 +9,11 @@ float format_from_fp8(uint8_t x) {
     return fmath_from_f16((uint16_t)((x & 0x80) << 8 | magnitude << 7)) * 256;
 }
 
-static float from_e8m0(uint8_t x) {
-    if (x == 0xFF) return NAN;
-    return fmath_from_bits(x ? (uint32_t)x << 23 : 0x00400000u);
-}
-
 static float widen(const void *data, enum dtype type, int64_t index) {
     uint16_t half;
     if (type == DTYPE_F32) return ((const float *)data)[index];
     if (type == DTYPE_FP8) return format_from_fp8(((const uint8_t *)data)[index]);
-    if (type == DTYPE_E8M0) return from_e8m0(((const uint8_t *)data)[index]);
+    if (type == DTYPE_E8M0) return format_from_e8m0(((const uint8_t *)data)[index]);
     half = ((const uint16_t *)data)[index];
     return type == DTYPE_F16 ? fmath_from_f16(half) : fmath_from_bits((uint32_t)half << 16);
 }
