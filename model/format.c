@@ -1,6 +1,5 @@
 #include "model/format.h"
 
-#include "base/fmath.h"
 #include "model/format_blocks.h"
 
 /* --- scales ------------------------------------------------------------------------------------------------- */
@@ -10,11 +9,6 @@ float format_from_fp8(uint8_t x) {
     const uint16_t magnitude = x & 0x7F;
     if (magnitude == 0x7F) return NAN;
     return fmath_from_f16((uint16_t)((x & 0x80) << 8 | magnitude << 7)) * 256;
-}
-
-float format_from_e8m0(uint8_t x) {
-    if (x == 0xFF) return NAN;
-    return fmath_from_bits(x ? (uint32_t)x << 23 : 0x00400000u);
 }
 
 static float widen(const void *data, enum dtype type, int64_t index) {

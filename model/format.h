@@ -8,6 +8,7 @@
 #ifndef DUET_MODEL_FORMAT_H
 #define DUET_MODEL_FORMAT_H
 
+#include "base/fmath.h"
 #include "model/operands.h"
 
 struct format {
@@ -19,7 +20,9 @@ const struct format *format_of(enum dtype);
 
 /* E4M3: one sign, four bits of exponent with bias 7, three of mantissa; S.1111.111 is NaN, nothing is infinite. */
 float format_from_fp8(uint8_t);
-float format_from_e8m0(uint8_t);
+static inline float format_from_e8m0(uint8_t x) { /* 2^(x - 127); 255 is NaN */
+    return fmath_from_bits(x == 0xFF ? 0x7FC00000u : x ? (uint32_t)x << 23 : 0x00400000u);
+}
 extern const float format_fp4_values[16]; /* E2M1 */
 
 /* The scale of a row in a group of columns. */

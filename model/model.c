@@ -192,7 +192,8 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
         [SCRATCH_LAYER_INPUTS_PROJECTED] = "layer inputs projected",
     };
     m->limits = *limits;
-    TRY(cut(m, pool, POOL_WEIGHTS, "weights", model_device_bytes(m), &m->weights));
+    const char *weights = !m->is_quantised ? "weights" : m->is_mapped ? "repacked weights" : "dequantised weights";
+    TRY(cut(m, pool, POOL_WEIGHTS, weights, model_device_bytes(m), &m->weights));
     TRY(cache_layout(&m->cache, limits->pages, pool));
     TRY(cut_ropes(m, pool));
     for (int i = 0; i < SCRATCHES; i++) {

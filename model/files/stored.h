@@ -56,7 +56,7 @@ size_t stored_bytes(const struct stored *, int64_t rows);
 /* Sets *w and *scales. Without `memory` what needs it points nowhere. */
 void stored_place(const struct stored *, const struct stored_rows *, struct weight *w, struct scales *scales,
                   void *memory);
-/* Fills `memory`; checks that all scales are finite. */
+/* Fills `memory`; checks that all scales are finite, and that no FP8 number is NaN. */
 int stored_pack(const struct stored *, const struct stored_rows *, struct weight *w, struct scales *scales,
                 int threads);
 

@@ -87,7 +87,7 @@ struct packing {
     const struct stored_rows *rows;
     const struct weight *w;
     const struct scales *scales;
-    atomic_bool *is_bad; /* a scale is not finite */
+    atomic_bool *is_bad, *has_nan; /* a scale is not finite; a number is NaN */
 };
 
 /* AWQ: where in a word output o % 8 lies. */
@@ -150,6 +150,14 @@ static void check_scales(const struct packing *p, int row) {
         if (!isfinite(scales_at(s, row, (int)g))) *p->is_bad = true;
 }
 
+/* Kernels rely on it: E4M3's NaN would read as 480. */
+static bool row_has_nan(const struct weight *w, int row) {
+    const uint8_t *data = weight_row(w, row);
+    unsigned found = 0;
+    for (int i = 0; i < w->cols; i++) found |= (data[i] & 0x7F) == 0x7F;
+    return found;
+}
+
 static void pack_part(const void *context, int part, int parts) {
     const struct packing *p = context;
     const struct stored *s = p->s;
@@ -166,6 +174,7 @@ static void pack_part(const void *context, int part, int parts) {
             pack_scales(s, o, scales);
         if (has.zeros) pack_zeros(s, o, (uint8_t *)(uintptr_t)p->scales->zeros + r * s->groups);
         check_scales(p, r);
+        if (s->format == DTYPE_FP8 && row_has_nan(p->w, r)) *p->has_nan = true;
     }
 }
 
@@ -177,11 +186,12 @@ static bool all_are_8(const uint8_t *zeros, int64_t count) {
 
 int stored_pack(const struct stored *s, const struct stored_rows *rows, struct weight *w, struct scales *scales,
                 int threads) {
-    atomic_bool is_bad = false;
-    struct packing p = {s, rows, w, scales, &is_bad};
+    atomic_bool is_bad = false, has_nan = false;
+    struct packing p = {s, rows, w, scales, &is_bad, &has_nan};
     for (int i = 0; s->values && i < 16; i++)
         if (!isfinite(scales->values[i])) is_bad = true;
-    parallel_run(threads, rows->count * (stored_packed_bytes(s, 1) ? s->cols : s->groups), pack_part, &p);
+    parallel_run(threads, rows->count * s->cols / 4, pack_part, &p);
+    if (has_nan) return err_set(ERR_FORMAT, "%s: tensor '%s' holds NaN", s->numbers->file, s->numbers->name);
     if (is_bad)
         return err_set(ERR_FORMAT, "%s: tensor '%s' holds a scale that is not finite", s->scales->file,
                        s->scales->name);

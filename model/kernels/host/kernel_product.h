@@ -4,7 +4,7 @@
  * rows: all tokens pass over it while it is in the L2 cache, so that a pass reads each weight from memory
  * once. */
 
-enum { BLOCK_ROWS = 64, BLOCK_BYTES = 256 << 10, PIECE = 256 };
+enum { BLOCK_ROWS = 64, BLOCK_BYTES = 256 << 10 };
 enum { TILE_ROWS_MAX = TILE_ROWS_FEW > TILE_ROWS ? TILE_ROWS_FEW : TILE_ROWS };
 
 /* Adds columns [0, cols) of rows w[0..R) with tokens x[0..C) to acc[c * R + r]. */
@@ -43,16 +43,49 @@ VEC void tile(const int R, const int C, const enum dtype type, const unsigned ch
     tile_sum(R * C, acc, sum);
 }
 
-/* The same of a quantised weight's rows: pieces of columns become f32 in the L1 cache. */
-VEC void tile_quantised(const int R, const int C, const struct weight *w, const int *rows, const float *const *x,
-                        float *sum) {
-    float wide[TILE_ROWS_MAX][PIECE];
+/* The same of rows of a quantised weight that are read step by step. */
+VEC void tile_steps(const int R, const int C, const enum kind kind, const struct weight *w, const int *rows,
+                    const float *const *x, float *sum) {
+    struct piece piece[TILE_ROWS_MAX];
+    const vec values = listed_values(kind, w);
+    vec acc[TILE_ROWS_MAX * TILE_TOKENS + 3], two[2];
+    UNROLL for (int i = 0; i < R * C + 3; i++) acc[i] = vec_zero();
+    for (int k = 0; k < w->cols; k += PIECE) {
+        const int count = w->cols - k < PIECE ? w->cols - k : PIECE, steps = count / STEP, left = count % STEP;
+        for (int r = 0; r < R; r++) open_piece(kind, &piece[r], w, rows[r], k, count);
+        for (int i = 0; i < steps; i++) {
+            UNROLL for (int r = 0; r < R; r++) {
+                read_step(kind, &piece[r], i, piece[r].data + i * step_bytes(kind), values, two);
+                UNROLL for (int c = 0; c < C; c++) {
+                    const float *at = x[c] + k + i * STEP;
+                    acc[c * R + r] = vec_fma(two[0], vec_load(at), acc[c * R + r]);
+                    acc[c * R + r] = vec_fma(two[1], vec_load(at + LANES), acc[c * R + r]);
+                }
+            }
+        }
+        for (int r = 0; r < R && left > 0; r++) {
+            read_last_step(kind, &piece[r], steps, left, values, two);
+            for (int c = 0; c < C; c++) {
+                const float *at = x[c] + k + steps * STEP;
+                acc[c * R + r] = vec_fma(two[0], load_part(at, left), acc[c * R + r]);
+                if (left > LANES) acc[c * R + r] = vec_fma(two[1], load_part(at + LANES, left - LANES), acc[c * R + r]);
+            }
+        }
+    }
+    tile_sum(R * C, acc, sum);
+}
+
+/* The same of any format: pieces of columns become f32 in the L1 cache. */
+VEC void tile_unpacked(const int R, const int C, const struct weight *w, const int *rows, const float *const *x,
+                       float *sum) {
+    enum { COLS = 256 };
+    float wide[TILE_ROWS_MAX][COLS];
     const unsigned char *from[TILE_ROWS_MAX];
     const float *at[TILE_TOKENS];
     vec acc[TILE_ROWS_MAX * TILE_TOKENS + 3];
     UNROLL for (int i = 0; i < R * C + 3; i++) acc[i] = vec_zero();
-    for (int k = 0; k < w->cols; k += PIECE) {
-        const int count = w->cols - k < PIECE ? w->cols - k : PIECE;
+    for (int k = 0; k < w->cols; k += COLS) {
+        const int count = w->cols - k < COLS ? w->cols - k : COLS;
         for (int r = 0; r < R; r++) {
             unpack(wide[r], w, rows[r], k, count);
             from[r] = (const unsigned char *)wide[r];
@@ -64,10 +97,9 @@ VEC void tile_quantised(const int R, const int C, const struct weight *w, const 
 }
 
 /* The sums of rows [first, first + count) of w with C tokens: sums[c][row - first]. A tile that passes the
- * end repeats the last row and drops its sums. `type` is DTYPES for all quantised ones. */
-VEC void strip(const int R, const int C, const enum dtype type, const struct weight *w, int first, int count,
-               const float *const *x, float sums[][BLOCK_ROWS]) {
-    const bool is_quantised = type >= DTYPES;
+ * end repeats the last row and drops its sums. Of quantised weights `type` is DTYPES. */
+VEC void strip(const int R, const int C, const enum dtype type, const enum kind kind, const struct weight *w, int first,
+               int count, const float *const *x, float sums[][BLOCK_ROWS]) {
     const unsigned char *rows[TILE_ROWS_MAX];
     int row[TILE_ROWS_MAX];
     for (int o = 0; o < count; o += R) {
@@ -76,42 +108,66 @@ VEC void strip(const int R, const int C, const enum dtype type, const struct wei
             row[r] = first + (o + r < count ? o + r : count - 1);
             rows[r] = weight_row(w, row[r]);
         }
-        if (is_quantised)
-            tile_quantised(R, C, w, row, x, sum);
-        else
+        if (type < DTYPES)
             tile(R, C, type, rows, x, w->cols, sum);
+        else if (kind == KIND_OTHER)
+            tile_unpacked(R, C, w, row, x, sum);
+        else
+            tile_steps(R, C, kind, w, row, x, sum);
         for (int c = 0; c < C; c++)
             for (int r = 0; r < R && o + r < count; r++) sums[c][o + r] = sum[c * R + r];
     }
 }
 
-#define STRIP(C)                                                                                                   \
-    case C:                                                                                                        \
-        if (C <= TILE_TOKENS) strip(C <= TILE_FEW ? TILE_ROWS_FEW : TILE_ROWS, C, type, w, first, count, x, sums); \
+#define STRIP(C)                                                                                       \
+    case C:                                                                                            \
+        if (C <= TILE_TOKENS)                                                                          \
+            strip(C <= TILE_FEW ? TILE_ROWS_FEW : TILE_ROWS, C, type, kind, w, first, count, x, sums); \
         break;
-VEC void strip_of(const enum dtype type, const struct weight *w, int first, int count, const float *const *x,
-                  int tokens, float sums[][BLOCK_ROWS]) {
+VEC void strip_of(const enum dtype type, const enum kind kind, const struct weight *w, int first, int count,
+                  const float *const *x, int tokens, float sums[][BLOCK_ROWS]) {
     switch (tokens) { STRIP(1) STRIP(2) STRIP(3) STRIP(4) STRIP(5) STRIP(6) }
 }
 #undef STRIP
+
+#define STRIPS(TYPE, KIND)                                  \
+    strip_of(TYPE, KIND, w, first, count, x, tokens, sums); \
+    break
+static void strip_quantised(const struct weight *w, int first, int count, const float *const *x, int tokens,
+                            float sums[][BLOCK_ROWS]) {
+    switch (kind_of(w)) {
+    case KIND_FP8:
+        STRIPS(DTYPES, KIND_FP8);
+    case KIND_INT4:
+        STRIPS(DTYPES, KIND_INT4);
+    case KIND_INT4_ZEROS:
+        STRIPS(DTYPES, KIND_INT4_ZEROS);
+    case KIND_FP4:
+        STRIPS(DTYPES, KIND_FP4);
+    case KIND_FP4_HALVES:
+        STRIPS(DTYPES, KIND_FP4_HALVES);
+    case KIND_NF4:
+        STRIPS(DTYPES, KIND_NF4);
+    case KIND_OTHER:
+        STRIPS(DTYPES, KIND_OTHER);
+    }
+}
 
 static void strip_any(const struct weight *w, int first, int count, const float *const *x, int tokens,
                       float sums[][BLOCK_ROWS]) {
     switch (w->format) {
     case DTYPE_F32:
-        strip_of(DTYPE_F32, w, first, count, x, tokens, sums);
-        break;
+        STRIPS(DTYPE_F32, KIND_OTHER);
     case DTYPE_BF16:
-        strip_of(DTYPE_BF16, w, first, count, x, tokens, sums);
-        break;
+        STRIPS(DTYPE_BF16, KIND_OTHER);
     case DTYPE_F16:
-        strip_of(DTYPE_F16, w, first, count, x, tokens, sums);
-        break;
+        STRIPS(DTYPE_F16, KIND_OTHER);
     default:
-        strip_of(DTYPES, w, first, count, x, tokens, sums);
+        strip_quantised(w, first, count, x, tokens, sums);
         break;
     }
 }
+#undef STRIPS
 
 /* g / (1 + exp(-z)) */
 VEC vec times_sigmoid(vec g, vec z) {
