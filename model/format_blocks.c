@@ -183,3 +183,30 @@ block_function block_unpacker(enum dtype type) {
     };
     return functions[type];
 }
+
+/* --- scales that are no numbers ----------------------------------------------------------------------------------------- */
+
+/* Where a block has its f16 scale and, where it has one, its minimum. */
+static void scale_places(enum dtype type, int place[2]) {
+    static const uint8_t places[DTYPES][2] = {
+        [DTYPE_Q2_K] = {80, 82}, [DTYPE_Q3_K] = {108, 108}, [DTYPE_Q6_K] = {208, 208}, [DTYPE_Q4_1] = {0, 2},
+        [DTYPE_Q5_1] = {0, 2},   [DTYPE_Q4_K] = {0, 2},     [DTYPE_Q5_K] = {0, 2},
+    };
+    place[0] = places[type][0], place[1] = places[type][1];
+}
+
+static bool is_bad_half(const uint8_t *at) {
+    return (at[1] & 0x7C) == 0x7C;
+}
+
+int64_t blocks_find_bad(enum dtype type, const uint8_t *blocks, int64_t count) {
+    const int bytes = dtype_block(type).bytes;
+    int place[2];
+    scale_places(type, place);
+    for (int64_t i = 0; i < count; i++, blocks += bytes) {
+        bool is_bad =
+            type == DTYPE_MXFP4 ? blocks[0] == 0xFF : is_bad_half(blocks + place[0]) || is_bad_half(blocks + place[1]);
+        if (is_bad) return i;
+    }
+    return -1;
+}

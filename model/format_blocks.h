@@ -8,4 +8,7 @@
 typedef void (*block_function)(float *out, const uint8_t *block);
 block_function block_unpacker(enum dtype);
 
+/* The first of `count` blocks whose own scale or minimum is not finite; -1: none is. Those of its parts are integers. */
+int64_t blocks_find_bad(enum dtype, const uint8_t *blocks, int64_t count);
+
 #endif

@@ -245,6 +245,7 @@ static int upload_rope(struct model *m, struct stream *stream, int index) {
 
 int model_upload(struct model *m, struct stream *stream, const struct progress *progress) {
     if (m->is_mapped) touch_weights(m, progress);
+    TRY(model_check_blocks(m));
     TRY(model_upload_weights(m, stream, progress));
     for (int i = 0; i < m->config.ropes; i++) TRY(upload_rope(m, stream, i));
     model_build_passes(m);

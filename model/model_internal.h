@@ -122,6 +122,7 @@ void model_build_passes(struct model *);
  * BF16; the copy (or the random numbers), which makes every struct weight point to it.
  * Synchronises, allocates. */
 enum dtype model_device_type(const struct model *);
+int model_check_blocks(const struct model *); /* check_blocks.c: all scales inside blocks are finite; reads them */
 int model_upload_weights(struct model *, struct stream *, const struct progress *);
 
 #endif

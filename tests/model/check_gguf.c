@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/engine.h"
 #include "model/files/gguf.h"
 #include "tests/support/damage.h"
 #include "tests/support/gguf_writer.h"
@@ -390,6 +391,61 @@ START_TEST(what_a_configuration_lacks_is_named)
 }
 END_TEST
 
+/* --- weights ----------------------------------------------------------------------------------------------------------- */
+
+/* A model whose ffn_down has the block `number` of this type changed at a byte, with 256 columns. */
+static int load_with_block(int type, size_t block_bytes, int number, size_t at, unsigned char value) {
+    struct gguf_writer w = {0};
+    struct engine *e = NULL;
+    const int64_t shape[] = {256, WIDTH};
+    struct buf blocks = {0};
+    for (size_t i = 0; i < block_bytes * (size_t)WIDTH * (block_bytes < 40 ? 8 : 1); i++) buf_putc(&blocks, 0);
+    blocks.data[(size_t)number * block_bytes + at] = (char)value;
+    gguf_put_text(&w, "general.architecture", "llama");
+    gguf_put_int(&w, "llama.context_length", 64);
+    gguf_put_int(&w, "llama.embedding_length", WIDTH);
+    gguf_put_int(&w, "llama.block_count", 1);
+    gguf_put_int(&w, "llama.feed_forward_length", 256);
+    gguf_put_int(&w, "llama.attention.head_count", 2);
+    gguf_put_number(&w, "llama.attention.layer_norm_rms_epsilon", 1e-5);
+    put_matrix(&w, "token_embd.weight", VOCAB);
+    put_matrix(&w, "output_norm.weight", 1), put_matrix(&w, "blk.0.attn_norm.weight", 1);
+    put_matrix(&w, "blk.0.ffn_norm.weight", 1);
+    put_matrix(&w, "blk.0.attn_q.weight", WIDTH), put_matrix(&w, "blk.0.attn_k.weight", WIDTH);
+    put_matrix(&w, "blk.0.attn_v.weight", WIDTH), put_matrix(&w, "blk.0.attn_output.weight", WIDTH);
+    put_matrix(&w, "blk.0.ffn_gate.weight", 256), put_matrix(&w, "blk.0.ffn_up.weight", 256);
+    gguf_put_tensor(&w, "blk.0.ffn_down.weight", type, 2, shape, blocks.data, blocks.len);
+    gguf_write_file(&w, path_of("scales.gguf"));
+    struct checkpoint *c = checkpoint_open(path_of("scales.gguf"));
+    int rc = engine_create(&e, &(struct engine_options){.target = c, .device = test_device(), .context = 64});
+    engine_destroy(e);
+    checkpoint_close(c);
+    buf_free(&blocks);
+    gguf_writer_free(&w);
+    return rc;
+}
+
+START_TEST(scales_that_are_not_finite_are_refused_with_their_row)
+{
+    static const struct {
+        int type;
+        size_t bytes, at; /* the high byte of a scale or minimum */
+    } places[] = {{8, 34, 1},   {2, 18, 1},     {3, 20, 1},   {3, 20, 3},     {6, 22, 1},   {7, 24, 3},
+                  {20, 18, 1},  {10, 84, 81},   {10, 84, 83}, {11, 110, 109}, {12, 144, 1}, {12, 144, 3},
+                  {13, 176, 3}, {14, 210, 209}, {23, 136, 1}, {39, 17, 0}};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const int row = 5, blocks = places[i].bytes < 40 ? 8 : 1, number = row * blocks + blocks - 1;
+        const unsigned char bad = places[i].type == 39 ? 0xff : 0xfc, good = places[i].type == 39 ? 0xfe : 0x3b;
+        ck_ok(load_with_block(places[i].type, places[i].bytes, number, places[i].at, good));
+        ck_assert_int_eq(load_with_block(places[i].type, places[i].bytes, number, places[i].at, bad), ERR_FORMAT);
+        ck_assert_msg(strstr(err_message(),
+                             "/scales.gguf: tensor 'model.layers.0.mlp.down_proj.weight' has a scale that "
+                             "is not finite, in row 5"),
+                      "%s", err_message());
+    }
+}
+END_TEST
+
 /* --- files ----------------------------------------------------------------------------------------------------------- */
 
 static void expect_name(const char *dir, const char *file) {
@@ -472,6 +528,7 @@ Suite *check_gguf(void) {
     tcase_add_test(tc, flipped_bytes_are_read_or_refused);
     tcase_add_test(tc, keys_become_the_configuration);
     tcase_add_test(tc, what_a_configuration_lacks_is_named);
+    tcase_add_test(tc, scales_that_are_not_finite_are_refused_with_their_row);
     tcase_add_test(tc, a_directory_that_holds_one_gguf_model_is_that_model);
     tcase_add_test(tc, parts_are_found_beside_the_first);
     suite_add_tcase(suite, tc);
