@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/format.h"
+#include "model/format_blocks.h"
 #include "model/kernels/host/isa.h"
 #include "tests/support/ops_lab.h"
 #include "tests/support/support.h"
@@ -72,12 +73,32 @@ static const struct form {
     int group, scale_rows; /* columns and rows of a cell; 0: all */
     bool has_zeros, is_out_of_order;
 } forms[] = {
-    {DTYPE_FP8, DTYPE_BF16, 128, 128, false, false}, {DTYPE_FP8, DTYPE_F32, 0, 1, false, false},
-    {DTYPE_FP8, DTYPE_F32, 0, 0, false, false},      {DTYPE_FP8, DTYPE_F16, 24, 5, false, false},
-    {DTYPE_INT4, DTYPE_F16, 128, 1, false, false},   {DTYPE_INT4, DTYPE_BF16, 32, 1, true, false},
-    {DTYPE_INT4, DTYPE_F16, 32, 1, true, true},      {DTYPE_INT4, DTYPE_F16, 0, 1, true, false},
-    {DTYPE_INT4, DTYPE_F16, 40, 1, false, false},    {DTYPE_FP4, DTYPE_FP8, 16, 1, false, false},
-    {DTYPE_FP4, DTYPE_E8M0, 32, 1, false, false},    {DTYPE_NF4, DTYPE_F32, 64, 1, false, false},
+    {DTYPE_FP8, DTYPE_BF16, 128, 128, false, false},
+    {DTYPE_FP8, DTYPE_F32, 0, 1, false, false},
+    {DTYPE_FP8, DTYPE_F32, 0, 0, false, false},
+    {DTYPE_FP8, DTYPE_F16, 24, 5, false, false},
+    {DTYPE_INT4, DTYPE_F16, 128, 1, false, false},
+    {DTYPE_INT4, DTYPE_BF16, 32, 1, true, false},
+    {DTYPE_INT4, DTYPE_F16, 32, 1, true, true},
+    {DTYPE_INT4, DTYPE_F16, 0, 1, true, false},
+    {DTYPE_INT4, DTYPE_F16, 40, 1, false, false},
+    {DTYPE_FP4, DTYPE_FP8, 16, 1, false, false},
+    {DTYPE_FP4, DTYPE_E8M0, 32, 1, false, false},
+    {DTYPE_NF4, DTYPE_F32, 64, 1, false, false},
+    /* Blocks with their scales. */
+    {.format = DTYPE_Q8_0},
+    {.format = DTYPE_Q4_0},
+    {.format = DTYPE_Q4_1},
+    {.format = DTYPE_Q5_0},
+    {.format = DTYPE_Q5_1},
+    {.format = DTYPE_IQ4_NL},
+    {.format = DTYPE_MXFP4},
+    {.format = DTYPE_Q2_K},
+    {.format = DTYPE_Q3_K},
+    {.format = DTYPE_Q4_K},
+    {.format = DTYPE_Q5_K},
+    {.format = DTYPE_Q6_K},
+    {.format = DTYPE_IQ4_XS},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
 
@@ -101,7 +122,21 @@ static void *random_scales(struct lab *lab, enum dtype type, size_t n) {
     return scales;
 }
 
+/* Random bytes, among which no scale may be infinite: their f16s get a smaller exponent. */
+static struct weight blocks(struct lab *lab, enum dtype type, int rows, int cols) {
+    const struct dtype_block block = dtype_block(type);
+    const int64_t bytes = dtype_span_bytes(type, (int64_t)rows * cols);
+    uint8_t *data = random_bytes(lab, (size_t)bytes);
+    for (int64_t at = 0; at < bytes; at += block.bytes) {
+        while (blocks_find_bad(type, data + at, 1) == 0)
+            for (int i = 0; i < block.bytes; i++) data[at + i] &= 0xBF;
+        if (type == DTYPE_MXFP4) data[at] = (uint8_t)(120 + data[at] % 16);
+    }
+    return (struct weight){.data = data, .format = type, .rows = rows, .cols = cols};
+}
+
 static struct weight quantised(struct lab *lab, const struct form *f, struct scales *s, int rows, int cols) {
+    if (block_unpacker(f->format)) return blocks(lab, f->format, rows, cols);
     const int group = f->group && f->group < cols ? f->group : cols, groups = (cols + group - 1) / group;
     const int cell_rows = f->scale_rows ? f->scale_rows : INT32_MAX, first = f->scale_rows > 1 ? 3 : 0;
     const size_t cells = (size_t)((first + rows - 1) / cell_rows + 1) * (size_t)groups;
@@ -140,6 +175,8 @@ static void must_have_bits(const float *got, const float *expected, size_t n, co
 }
 
 static void check_products(struct lab *lab, int form, int rows, int cols, int tokens) {
+    const int each = dtype_block(forms[form].format).numbers;
+    cols = (cols + each - 1) / each * each;
     struct scales scales, up_scales;
     const struct weight w = quantised(lab, &forms[form], &scales, rows, cols), wide = dequantised(lab, &w);
     const struct weight up = quantised(lab, &forms[form], &up_scales, rows, cols), wide_up = dequantised(lab, &up);
@@ -182,26 +219,28 @@ END_TEST
 
 START_TEST(embeddings_and_strided_rows_are_read_from_quantised_weights)
 {
+    enum { COLS = 256 };
     for (int i = 0; host_isa_at(i); i++) {
         if (!host_isa_at(i)->is_supported()) continue;
         host_isa_force(host_isa_at(i));
         struct lab lab;
         lab_open(&lab, 1);
-        struct scales scales;
-        struct weight w = quantised(&lab, &forms[_i], &scales, 6, 96), wide = dequantised(&lab, &w);
+        struct scales scales = {.rows = 1};
+        const int cols = dtype_block(forms[_i].format).numbers > 32 ? COLS : 96;
+        struct weight w = quantised(&lab, &forms[_i], &scales, 6, cols), wide = dequantised(&lab, &w);
         int32_t ids[6] = {5, 0, 3, 3, 9, 1};
-        float got[6 * 96], expected[6 * 96];
+        float got[6 * COLS], expected[6 * COLS];
         struct op_embed op = {
             .rows = {.batch = 1, .q_len = 6, .tokens = ids}, .table = wide, .scale = 1, .out = expected};
         ck_ok(ops_host()->embed(lab.stream, &op));
         op.table = w, op.out = got;
         ck_ok(ops_host()->embed(lab.stream, &op));
-        must_have_bits(got, expected, 6 * 96, "embed", _i, 6);
+        must_have_bits(got, expected, 6 * (size_t)cols, "embed", _i, 6);
         if (scales.rows == 1) { /* every other row, as gpt-oss has gate and up */
-            float row[96];
-            scales.stride *= 2, w.stride = 2 * 96;
-            host_isa()->unpack(row, &w, 2, 0, 96);
-            ck_assert_mem_eq(row, (const float *)wide.data + 4 * 96, sizeof row);
+            float row[COLS];
+            scales.stride *= 2, w.stride = 2 * cols;
+            host_isa()->unpack(row, &w, 2, 0, cols);
+            ck_assert_mem_eq(row, (const float *)wide.data + 4 * cols, sizeof *row * (size_t)cols);
         }
         lab_close(&lab);
     }

@@ -75,6 +75,24 @@ VEC void tile_steps(const int R, const int C, const enum kind kind, const struct
     tile_sum(R * C, acc, sum);
 }
 
+/* The same of rows that are blocks of a common type. */
+VEC void tile_blocks(const int R, const int C, const enum dtype type, const unsigned char *const *rows, int cols,
+                     const float *const *x, float *sum) {
+    vec acc[TILE_ROWS_MAX * TILE_TOKENS + 3], two[2];
+    UNROLL for (int i = 0; i < R * C + 3; i++) acc[i] = vec_zero();
+    for (int i = 0; i < cols / STEP; i++) {
+        UNROLL for (int r = 0; r < R; r++) {
+            read_block_step(type, rows[r], i, two);
+            UNROLL for (int c = 0; c < C; c++) {
+                const float *at = x[c] + i * STEP;
+                acc[c * R + r] = vec_fma(two[0], vec_load(at), acc[c * R + r]);
+                acc[c * R + r] = vec_fma(two[1], vec_load(at + LANES), acc[c * R + r]);
+            }
+        }
+    }
+    tile_sum(R * C, acc, sum);
+}
+
 /* The same of any format: pieces of columns become f32 in the L1 cache. */
 VEC void tile_unpacked(const int R, const int C, const struct weight *w, const int *rows, const float *const *x,
                        float *sum) {
@@ -97,7 +115,7 @@ VEC void tile_unpacked(const int R, const int C, const struct weight *w, const i
 }
 
 /* The sums of rows [first, first + count) of w with C tokens: sums[c][row - first]. A tile that passes the
- * end repeats the last row and drops its sums. Of quantised weights `type` is DTYPES. */
+ * end repeats the last row and drops its sums. Of quantised weights `type` is DTYPES, or that of blocks. */
 VEC void strip(const int R, const int C, const enum dtype type, const enum kind kind, const struct weight *w, int first,
                int count, const float *const *x, float sums[][BLOCK_ROWS]) {
     const unsigned char *rows[TILE_ROWS_MAX];
@@ -108,8 +126,10 @@ VEC void strip(const int R, const int C, const enum dtype type, const enum kind 
             row[r] = first + (o + r < count ? o + r : count - 1);
             rows[r] = weight_row(w, row[r]);
         }
-        if (type < DTYPES)
+        if (!dtype_is_quantised(type))
             tile(R, C, type, rows, x, w->cols, sum);
+        else if (type < DTYPES)
+            tile_blocks(R, C, type, rows, w->cols, x, sum);
         else if (kind == KIND_OTHER)
             tile_unpacked(R, C, w, row, x, sum);
         else
@@ -162,6 +182,16 @@ static void strip_any(const struct weight *w, int first, int count, const float 
         STRIPS(DTYPE_BF16, KIND_OTHER);
     case DTYPE_F16:
         STRIPS(DTYPE_F16, KIND_OTHER);
+    case DTYPE_Q8_0:
+        STRIPS(DTYPE_Q8_0, KIND_OTHER);
+    case DTYPE_Q4_0:
+        STRIPS(DTYPE_Q4_0, KIND_OTHER);
+    case DTYPE_Q4_1:
+        STRIPS(DTYPE_Q4_1, KIND_OTHER);
+    case DTYPE_Q4_K:
+        STRIPS(DTYPE_Q4_K, KIND_OTHER);
+    case DTYPE_Q6_K:
+        STRIPS(DTYPE_Q6_K, KIND_OTHER);
     default:
         strip_quantised(w, first, count, x, tokens, sums);
         break;

@@ -35,12 +35,10 @@ static enum kind kind_of(const struct weight *w) {
     }
 }
 
-static const float counted[LANES] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-
 /* What four bits stand for before the scale, or the zero and the scale. */
 VEC vec listed_values(const enum kind kind, const struct weight *w) {
-    if (kind == KIND_INT4) return vec_sub(vec_load(counted), vec_set(8));
-    if (kind == KIND_INT4_ZEROS) return vec_load(counted);
+    if (kind == KIND_INT4) return vec_load(from_8_below);
+    if (kind == KIND_INT4_ZEROS) return vec_load(from_0);
     if (kind == KIND_NF4) return vec_load(w->scales->values);
     if (kind == KIND_FP8) return vec_zero();
     return vec_load(format_fp4_values);
@@ -154,11 +152,12 @@ VEC void unpack_kind(const enum kind kind, float *out, const struct weight *w, i
 
 /* Numbers [first, first + count) of a row; `first` begins a block. */
 static void unpack(float *out, const struct weight *w, int row, int first, int count) {
+    const unsigned char *from = (const unsigned char *)weight_row(w, row) + dtype_span_bytes(w->format, first);
     if (!dtype_is_quantised(w->format)) {
-        widen(out, (const unsigned char *)weight_row(w, row) + (size_t)first * (size_t)dtype_bytes(w->format),
-              w->format, count);
+        widen(out, from, w->format, count);
         return;
     }
+    if (unpack_blocks(w->format, out, from, count)) return;
     switch (first % STEP == 0 ? kind_of(w) : KIND_OTHER) {
     case KIND_FP8:
         unpack_kind(KIND_FP8, out, w, row, first, count);

@@ -13,6 +13,8 @@ enum { LANES = 16 };
 
 #include "model/kernels/host/kernel_rows.h"
 
+#include "model/kernels/host/kernel_blocks.h"
+
 #include "model/kernels/host/kernel_unpack.h"
 
 #include "model/kernels/host/kernel_product.h"

@@ -137,6 +137,10 @@ VEC __m256 avx_pick(vec_list list, __m256i index) {
 VEC vec vec_pick(vec_list list, ivec index) { /* by the low four bits */
     return vec_pair(avx_pick(list, index.lo), avx_pick(list, index.hi));
 }
+/* An f16 that is no NaN. */
+VEC float float_of_half(uint16_t half) {
+    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(half)));
+}
 /* E4M3 as f16, which is 2^8 too small. There is no NaN among weights. */
 VEC vec vec_fp8(const unsigned char *p) {
     const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));

@@ -103,6 +103,10 @@ VEC vec_list vec_list_of(vec values) {
 VEC vec vec_pick(vec_list list, ivec index) { /* by the low four bits */
     return _mm512_permutexvar_ps(index, list);
 }
+/* An f16 that is no NaN. */
+VEC float float_of_half(uint16_t half) {
+    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(half)));
+}
 /* E4M3 as f16, which is 2^8 too small. There is no NaN among weights. */
 VEC __m256i avx_halves_of_fp8(const unsigned char *p) {
     const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));

@@ -148,6 +148,10 @@ VEC vec vec_pick(vec_list list, ivec index) {
     for (int i = 0; i < 4; i++) bytes.val[i] = vreinterpretq_u8_f32(list.val[i]);
     VEC_EACH(neon_pick(bytes, index.val[i]));
 }
+/* An f16 that is no NaN. */
+VEC float float_of_half(uint16_t half) {
+    return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(half))), 0);
+}
 /* E4M3 as f16, which is 2^8 too small. There is no NaN among weights. */
 VEC vec vec_fp8(const unsigned char *p) {
     const int8x16_t bytes = vreinterpretq_s8_u8(vld1q_u8(p));

@@ -148,6 +148,10 @@ VEC vec_list vec_list_of(vec values) {
 VEC vec vec_pick(vec_list list, ivec index) { /* by the low four bits */
     VEC_EACH(list.lane[index.lane[i] & 15]);
 }
+/* An f16 that is no NaN. */
+VEC float float_of_half(uint16_t half) {
+    return fmath_from_f16(half);
+}
 /* E4M3 as f16, which is 2^8 too small. There is no NaN among weights. */
 VEC vec vec_fp8(const unsigned char *p) {
     VEC_EACH(fmath_from_f16((uint16_t)((p[i] & 0x80) << 8 | (p[i] & 0x7F) << 7)));
