@@ -20,8 +20,13 @@ static bool is_transposed(const struct stored *s) {
     return s->form == STORED_GPTQ || s->form == STORED_AWQ;
 }
 
+/* Do its numbers lie in memory? */
+static bool is_repacked(const struct stored *s) {
+    return is_transposed(s) || s->form == STORED_MADE;
+}
+
 bool stored_is_in_place(const struct stored *s) {
-    return !is_transposed(s);
+    return !is_repacked(s);
 }
 
 static size_t scale_bytes(const struct stored *s) {
@@ -35,8 +40,8 @@ struct parts {
 static struct parts packed_parts(const struct stored *s, int64_t rows) {
     const size_t cells = (size_t)(rows * s->groups);
     struct parts p = {0};
-    if (is_transposed(s)) p.numbers = aligned((size_t)dtype_span_bytes(s->format, rows * s->cols));
-    if (is_transposed(s) || s->nested_scales) p.scales = aligned(cells * scale_bytes(s));
+    if (is_repacked(s)) p.numbers = aligned((size_t)dtype_span_bytes(s->format, rows * s->cols));
+    if (is_repacked(s) || s->nested_scales) p.scales = aligned(cells * scale_bytes(s));
     if (s->zeros) p.zeros = aligned(cells);
     return p;
 }
