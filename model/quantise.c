@@ -74,27 +74,40 @@ struct quantising {
     atomic_bool *is_bad;
 };
 
+static void make_random(size_t at, int count, float *out) {
+    for (int i = 0; i < count; i++)
+        out[i] = ((float)((at + (size_t)i) * 2654435761u >> 8 & 0xFFFF) * 0x1p-16f - 0.5f) * 0.06f;
+}
+
 /* Columns [first, first + count) of a row of the file's numbers; random ones where there is none. */
 static void read_source(const struct quantising *q, int row, int first, int count, float *out) {
     const struct binding *b = q->b;
     const size_t at = (size_t)row * (size_t)b->cols + (size_t)first;
+    if (q->m->is_random) {
+        make_random(at, count, out);
+        return;
+    }
+    const char *from = binding_element(b, at);
+    const uint16_t *halves = (const void *)from;
     for (int i = 0; i < count; i++) {
-        if (q->m->is_random)
-            out[i] = ((float)((at + (size_t)i) * 2654435761u >> 8 & 0xFFFF) * 0x1p-16f - 0.5f) * 0.06f;
-        else if (b->is_transposed)
+        if (b->is_transposed)
             out[i] = format_widen(binding_element(b, at + (size_t)i), b->file_format, 0);
+        else if (b->file_format == DTYPE_BF16)
+            out[i] = fmath_from_bits((uint32_t)halves[i] << 16);
         else
-            out[i] = format_widen(binding_element(b, at), b->file_format, i);
+            out[i] = format_widen(from, b->file_format, i);
     }
 }
 
 /* The number of the largest magnitude. NaN and infinity are told. */
 static float largest_of(const struct quantising *q, const float *x, int count) {
     float largest = 0;
+    bool is_bad = false;
     for (int i = 0; i < count; i++) {
-        if (!isfinite(x[i])) *q->is_bad = true;
+        is_bad |= !isfinite(x[i]);
         if (fabsf(x[i]) > fabsf(largest)) largest = x[i];
     }
+    if (is_bad) *q->is_bad = true;
     return largest;
 }
 
