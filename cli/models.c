@@ -120,6 +120,10 @@ int models_resolve(struct models *out, const struct options *o) {
         models_free(out);
         return rc;
     }
+    if (needs_draft(o) && !out->draft && o->draft_weights != WEIGHTS_AS_STORED) {
+        models_free(out);
+        return err_set(ERR_USAGE, "--draft-weights: there is no draft model to quantise");
+    }
     if (!needs_draft(o)) {
         checkpoint_close(out->draft);
         out->draft = NULL;
@@ -153,6 +157,8 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
         .graphs = o->graphs,
         .buckets = o->buckets,
         .prefill_graphs = (enum prefill_graphs)o->prefill_graphs,
+        .target_weights = (enum model_weights)o->target_weights,
+        .draft_weights = (enum model_weights)o->draft_weights,
         .accept = (enum accept_rule)o->accept,
         .simulate_alpha = o->simulate_alpha,
         .timing = o->alpha_report || o->command == COMMAND_BENCH ? TIMED_EVERY : 0,
@@ -169,6 +175,9 @@ int engine_start(struct engine **out, const struct models *m, const struct optio
     struct engine_info info = engine_info(*out);
     if (info.device_missing[0]) cli_note("%s; running on the host", info.device_missing);
     if (info.target_rounded) cli_note("%s: f32 weights are rounded to bf16", checkpoint_name(eo.target));
+    if (o->target_weights != WEIGHTS_AS_STORED)
+        cli_note("%s: quantised at loading, so it is another model than its files (--target-weights)",
+                 checkpoint_name(eo.target));
     if (info.draft_rounded) cli_note("%s: f32 weights are rounded to bf16", checkpoint_name(eo.draft));
     if (info.draft_parameters > info.target_parameters)
         cli_note("the draft %s is larger than the target %s: are they swapped?", checkpoint_name(eo.draft),

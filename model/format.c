@@ -11,7 +11,7 @@ float format_from_fp8(uint8_t x) {
     return fmath_from_f16((uint16_t)((x & 0x80) << 8 | magnitude << 7)) * 256;
 }
 
-static float widen(const void *data, enum dtype type, int64_t index) {
+float format_widen(const void *data, enum dtype type, int64_t index) {
     uint16_t half;
     if (type == DTYPE_F32) return ((const float *)data)[index];
     if (type == DTYPE_FP8) return format_from_fp8(((const uint8_t *)data)[index]);
@@ -20,12 +20,24 @@ static float widen(const void *data, enum dtype type, int64_t index) {
     return type == DTYPE_F16 ? fmath_from_f16(half) : fmath_from_bits((uint32_t)half << 16);
 }
 
+uint16_t format_to_f16(float x) {
+    const uint32_t bits = fmath_bits(x);
+    const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+    uint32_t magnitude = bits & 0x7FFFFFFFu;
+    if (magnitude > 0x7F800000u) return sign | 0x7E00;
+    if (magnitude >= 0x477FF000u) return sign | 0x7C00;
+    if (magnitude < 0x38800000u) /* subnormal: 0.5 has f16's smallest number as its last place */
+        return (uint16_t)(sign | (fmath_bits(fmath_from_bits(magnitude) + 0.5f) - fmath_bits(0.5f)));
+    magnitude += 0xC8000FFFu + (magnitude >> 13 & 1);
+    return (uint16_t)(sign | magnitude >> 13);
+}
+
 static int64_t scale_index(const struct scales *s, int row, int group) {
     return (int64_t)((s->first + row) / s->rows) * s->stride + group;
 }
 
 float scales_at(const struct scales *s, int row, int group) {
-    return widen(s->data, s->type, scale_index(s, row, group)) * s->factor;
+    return format_widen(s->data, s->type, scale_index(s, row, group)) * s->factor;
 }
 
 /* --- formats ------------------------------------------------------------------------------------------------ */
@@ -33,7 +45,7 @@ float scales_at(const struct scales *s, int row, int group) {
 const float format_fp4_values[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
 static void read_plain(float *out, const struct weight *w, int row, int first, int count) {
-    for (int i = 0; i < count; i++) out[i] = widen(weight_row(w, row), w->format, first + i);
+    for (int i = 0; i < count; i++) out[i] = format_widen(weight_row(w, row), w->format, first + i);
 }
 
 static int group_of(const struct scales *s, int col) {

@@ -25,6 +25,11 @@ static inline float format_from_e8m0(uint8_t x) { /* 2^(x - 127); 255 is NaN */
 }
 extern const float format_fp4_values[16]; /* E2M1 */
 
+/* Element `index` of what is no quantised weight: F32, BF16, F16, and scales in FP8 and E8M0. */
+float format_widen(const void *data, enum dtype, int64_t index);
+/* To nearest, ties to even; what is too large becomes infinite. NaN stays NaN. */
+uint16_t format_to_f16(float);
+
 /* The scale of a row in a group of columns. */
 float scales_at(const struct scales *, int row, int group);
 

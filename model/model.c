@@ -22,7 +22,7 @@ static int bind_all(struct model *m) {
 /* What cannot be read in place: transposed matrices, numbers of a vector that lie apart, all on a device with its own memory. */
 static bool needs_copy(const struct model *m, const struct binding *b) {
     if (!b->weight) return false;
-    if (m->is_mapped && binding_is_quantised(b)) return stored_packed_bytes(&b->stored, b->rows) > 0;
+    if (m->keeps_quantised && binding_is_quantised(b)) return stored_packed_bytes(&b->stored, b->rows) > 0;
     bool lies_apart = b->rows == 1 && b->stack > 0 && b->step != 1;
     return !m->is_mapped || b->is_transposed || lies_apart;
 }
@@ -31,27 +31,31 @@ static bool needs_copy(const struct model *m, const struct binding *b) {
 static void choose_types(struct model *m) {
     bool on_host = device_kind(m->device) == DEVICE_HOST;
     m->is_mapped = on_host && !m->is_random;
+    m->keeps_quantised = on_host;
     m->weight_type = model_device_type(m);
     m->type = on_host ? DTYPE_F32 : m->weight_type;
     for (int i = 0; i < m->binding_count; i++) {
         struct binding *b = &m->bindings[i];
         b->is_copied = needs_copy(m, b);
-        if (b->weight && !on_host && b->rows > 1 && b->file_format == DTYPE_F32) m->is_rounded = true;
+        if (b->weight && !on_host && b->rows > 1 && !binding_is_quantised(b) && b->file_format == DTYPE_F32)
+            m->is_rounded = true;
     }
     m->cache = (struct cache){.kind = &cache_paged, .config = &m->config, .owner = m->name, .type = m->type};
     model_measure_pass(m);
 }
 
-static int open_parts(struct model *m) {
+static int open_parts(struct model *m, enum model_weights weights) {
     TRY(checkpoint_config(m->checkpoint, &m->config));
     TRY(checkpoint_tensors(m->checkpoint, &m->files));
     m->is_random = !m->files;
     TRY(bind_all(m));
+    model_choose_quantised(m, weights);
     choose_types(m);
     return 0;
 }
 
-int model_open(struct model **out, const struct checkpoint *checkpoint, const char *name, struct device *device) {
+int model_open(struct model **out, const struct checkpoint *checkpoint, const char *name, enum model_weights weights,
+               struct device *device) {
     *out = NULL;
     struct model *m = calloc(1, sizeof *m);
     if (!m) return err_set(ERR_MEMORY, "%s: out of memory", checkpoint_name(checkpoint));
@@ -59,7 +63,7 @@ int model_open(struct model **out, const struct checkpoint *checkpoint, const ch
     m->checkpoint = checkpoint;
     m->device = device;
     m->ops = device_is_planned(device) ? NULL : ops_for(device);
-    int rc = open_parts(m);
+    int rc = open_parts(m, weights);
     if (rc != 0) {
         model_close(m);
         return rc;
@@ -97,7 +101,7 @@ int64_t model_parameters(const struct model *m) {
 
 /* Bytes of a weight where it is read. */
 static uint64_t binding_bytes(const struct model *m, const struct binding *b) {
-    if (b->weight && m->is_mapped && binding_is_quantised(b)) return stored_bytes(&b->stored, b->rows);
+    if (b->weight && m->keeps_quantised && binding_is_quantised(b)) return stored_bytes(&b->stored, b->rows);
     enum dtype format = b->is_copied && !m->is_mapped ? m->weight_type : b->file_format;
     return b->weight ? (uint64_t)dtype_span_bytes(format, (int64_t)binding_elements(b)) : 0;
 }
@@ -192,7 +196,10 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
         [SCRATCH_LAYER_INPUTS_PROJECTED] = "layer inputs projected",
     };
     m->limits = *limits;
-    const char *weights = !m->is_quantised ? "weights" : m->is_mapped ? "repacked weights" : "dequantised weights";
+    const char *weights = !m->is_quantised      ? "weights"
+                          : !m->keeps_quantised ? "dequantised weights"
+                          : m->makes_quantised  ? "quantised weights"
+                                                : "repacked weights";
     TRY(cut(m, pool, POOL_WEIGHTS, weights, model_device_bytes(m), &m->weights));
     TRY(cache_layout(&m->cache, limits->pages, pool));
     TRY(cut_ropes(m, pool));

@@ -20,7 +20,7 @@ static enum dtype type_of(const struct model *m, const struct binding *b) {
 
 static size_t aligned_bytes(const struct model *m, const struct binding *b) {
     if (!b->is_copied) return 0;
-    if (m->is_mapped && binding_is_quantised(b))
+    if (m->keeps_quantised && binding_is_quantised(b))
         return (stored_packed_bytes(&b->stored, b->rows) + POOL_ALIGN - 1) / POOL_ALIGN * POOL_ALIGN;
     return (binding_elements(b) * (size_t)dtype_bytes(type_of(m, b)) + POOL_ALIGN - 1) / POOL_ALIGN * POOL_ALIGN;
 }
@@ -58,18 +58,6 @@ static uint16_t to_bf16(const char *from, enum dtype type) {
     return bf16_of_f32_bits(bits);
 }
 
-/* To nearest, ties to even; what is too large becomes infinite. */
-static uint16_t f16_of_f32_bits(uint32_t bits) {
-    const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
-    uint32_t magnitude = bits & 0x7FFFFFFFu;
-    if (magnitude > 0x7F800000u) return sign | 0x7E00;
-    if (magnitude >= 0x477FF000u) return sign | 0x7C00;
-    if (magnitude < 0x38800000u) /* subnormal: 0.5 has f16's smallest number as its last place */
-        return (uint16_t)(sign | (fmath_bits(fmath_from_bits(magnitude) + 0.5f) - fmath_bits(0.5f)));
-    magnitude += 0xC8000FFFu + (magnitude >> 13 & 1);
-    return (uint16_t)(sign | magnitude >> 13);
-}
-
 /* --- copying ---------------------------------------------------------------------------------------------- */
 
 struct upload {
@@ -96,7 +84,7 @@ static int make_random(struct upload *u) {
 }
 
 /* Where element `i` of a binding lies in the mapped file. */
-static const char *element_at(const struct binding *b, size_t i) {
+const char *binding_element(const struct binding *b, size_t i) {
     const size_t row = i / (size_t)b->cols, col = i % (size_t)b->cols, bytes = (size_t)dtype_bytes(b->file_format);
     const size_t all = (size_t)b->all, step = (size_t)b->step;
     size_t at;
@@ -121,9 +109,9 @@ static void gather(const struct binding *b, enum dtype type, size_t first, size_
         }
         char *place = to + (i - first) * bytes;
         if (is_kept) {
-            memcpy(place, element_at(b, i), count * bytes);
+            memcpy(place, binding_element(b, i), count * bytes);
         } else {
-            uint16_t half = to_bf16(element_at(b, i), b->file_format);
+            uint16_t half = to_bf16(binding_element(b, i), b->file_format);
             memcpy(place, &half, sizeof half);
         }
     }
@@ -154,8 +142,7 @@ static void dequantise_part(const void *context, int part, int parts) {
             const int n = w->cols - c < PIECE ? w->cols - c : PIECE;
             format_of(w->format)->dequantise(wide, w, d->first + r, c, n);
             for (int i = 0; i < n; i++)
-                to[c + i] =
-                    d->type == DTYPE_F16 ? f16_of_f32_bits(fmath_bits(wide[i])) : bf16_of_f32_bits(fmath_bits(wide[i]));
+                to[c + i] = d->type == DTYPE_F16 ? format_to_f16(wide[i]) : bf16_of_f32_bits(fmath_bits(wide[i]));
         }
     }
 }
@@ -181,10 +168,10 @@ static int send_chunk(struct upload *u, const struct binding *b, char *to, size_
     u->turn ^= 1;
     char *stage = u->staging + (size_t)u->turn * CHUNK * sizeof(float), what[32];
     if (!event_is_done(u->sent[u->turn])) TRY(event_wait(u->sent[u->turn]));
-    if (u->random)
-        fill_random(u, b, (uint16_t *)(void *)stage, n);
-    else if (is_dequantised(b))
+    if (is_dequantised(b))
         gather_dequantised(u->model, b->weight, type, first, n, stage);
+    else if (u->random)
+        fill_random(u, b, (uint16_t *)(void *)stage, n);
     else
         gather(b, type, first, n, stage);
     TRY(stream_copy(u->stream, to + first * (size_t)dtype_bytes(type), stage, n * (size_t)dtype_bytes(type)));
@@ -208,6 +195,7 @@ static int send_chunks(struct upload *u, const struct binding *b, char *to) {
 static int pack(const struct model *m, struct binding *b, void *memory) {
     const struct stored_rows rows = binding_rows(b);
     stored_place(&b->stored, &rows, b->weight, &b->scales, memory);
+    if (b->stored.form == STORED_MADE) return model_quantise(m, b, device_threads(m->device));
     return stored_pack(&b->stored, &rows, b->weight, &b->scales, device_threads(m->device));
 }
 
@@ -228,7 +216,7 @@ static int send_weight(struct upload *u, struct binding *b, char *to) {
 
 /* What goes through the pinned buffers: all that is copied but quantised matrices that stay so. */
 static bool is_sent(const struct model *m, const struct binding *b) {
-    return b->is_copied && !(m->is_mapped && binding_is_quantised(b));
+    return b->is_copied && !(m->keeps_quantised && binding_is_quantised(b));
 }
 
 static int send_all(struct upload *u) {
@@ -281,7 +269,7 @@ static void measure_all_experts(struct model *m) {
 /* Quantised matrices that stay so: repacked into the pool where the file has them in another order. */
 static int pack_all(struct model *m, const struct progress *progress) {
     char *at = m->weights, what[32];
-    snprintf(what, sizeof what, "repacking %s", m->name);
+    snprintf(what, sizeof what, "%s %s", m->makes_quantised ? "quantising" : "repacking", m->name);
     for (int i = 0; i < m->binding_count; i++) {
         struct binding *b = &m->bindings[i];
         if (b->weight && binding_is_quantised(b)) TRY(pack(m, b, b->is_copied ? at : NULL));
@@ -294,7 +282,7 @@ static int pack_all(struct model *m, const struct progress *progress) {
 
 int model_upload_weights(struct model *m, struct stream *stream, const struct progress *progress) {
     struct upload u = {.model = m, .stream = stream, .progress = progress};
-    if (m->is_mapped && m->is_quantised) TRY(pack_all(m, progress));
+    if (m->keeps_quantised && m->is_quantised) TRY(pack_all(m, progress));
     for (int i = 0; i < m->binding_count; i++)
         if (is_sent(m, &m->bindings[i])) u.total += (int64_t)binding_elements(&m->bindings[i]);
     if (u.total == 0) return 0;

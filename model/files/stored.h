@@ -15,6 +15,7 @@ enum stored_form {
     STORED_AWQ,    /* transposed: eight outputs a word, in an order of their own */
     STORED_FP4,    /* in place */
     STORED_NF4,    /* in place, but for scales that are themselves quantised */
+    STORED_MADE,   /* quantised at loading (model/quantise.c): all in memory */
 };
 
 /* A matrix [rows, cols], one of `stack`. `numbers` and `scales` are there; the others may be NULL. */

@@ -20,8 +20,13 @@ static bool is_transposed(const struct stored *s) {
     return s->form == STORED_GPTQ || s->form == STORED_AWQ;
 }
 
+/* Do its numbers lie in memory? */
+static bool is_repacked(const struct stored *s) {
+    return is_transposed(s) || s->form == STORED_MADE;
+}
+
 bool stored_is_in_place(const struct stored *s) {
-    return !is_transposed(s);
+    return !is_repacked(s);
 }
 
 static size_t scale_bytes(const struct stored *s) {
@@ -35,8 +40,8 @@ struct parts {
 static struct parts packed_parts(const struct stored *s, int64_t rows) {
     const size_t cells = (size_t)(rows * s->groups);
     struct parts p = {0};
-    if (is_transposed(s)) p.numbers = aligned((size_t)dtype_span_bytes(s->format, rows * s->cols));
-    if (is_transposed(s) || s->nested_scales) p.scales = aligned(cells * scale_bytes(s));
+    if (is_repacked(s)) p.numbers = aligned((size_t)dtype_span_bytes(s->format, rows * s->cols));
+    if (is_repacked(s) || s->nested_scales || s->zeros) p.scales = aligned(cells * scale_bytes(s));
     if (s->zeros) p.zeros = aligned(cells);
     return p;
 }
@@ -115,6 +120,10 @@ static void pack_numbers(const struct stored *s, int64_t o, uint32_t *to) {
 
 static void pack_scales(const struct stored *s, int64_t o, void *to) {
     const size_t bytes = scale_bytes(s);
+    if (!is_transposed(s)) { /* beside zeros, which lie as they do */
+        memcpy(to, (const char *)s->scales->data + (size_t)(o * s->groups) * bytes, (size_t)s->groups * bytes);
+        return;
+    }
     for (int64_t g = 0; g < s->groups; g++)
         memcpy((char *)to + (size_t)g * bytes, (const char *)s->scales->data + (size_t)(g * s->rows + o) * bytes,
                bytes);

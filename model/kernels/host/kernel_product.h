@@ -46,16 +46,19 @@ VEC void tile(const int R, const int C, const enum dtype type, const unsigned ch
 /* The same of rows of a quantised weight that are read step by step. */
 VEC void tile_steps(const int R, const int C, const enum kind kind, const struct weight *w, const int *rows,
                     const float *const *x, float *sum) {
+    struct columns columns;
     struct piece piece[TILE_ROWS_MAX];
     const vec values = listed_values(kind, w);
     vec acc[TILE_ROWS_MAX * TILE_TOKENS + 3], two[2];
     UNROLL for (int i = 0; i < R * C + 3; i++) acc[i] = vec_zero();
     for (int k = 0; k < w->cols; k += PIECE) {
         const int count = w->cols - k < PIECE ? w->cols - k : PIECE, steps = count / STEP, left = count % STEP;
-        for (int r = 0; r < R; r++) open_piece(kind, &piece[r], w, rows[r], k, count);
+        open_columns(kind, &columns, w, k, count);
+        for (int r = 0; r < R; r++) open_piece(kind, &piece[r], &columns, w, rows[r]);
         for (int i = 0; i < steps; i++) {
+            const int g = kind == KIND_FP4_HALVES ? 0 : columns.where[i];
             UNROLL for (int r = 0; r < R; r++) {
-                read_step(kind, &piece[r], i, piece[r].data + i * step_bytes(kind), values, two);
+                read_step(kind, &piece[r], i, g, piece[r].data + i * step_bytes(kind), values, two);
                 UNROLL for (int c = 0; c < C; c++) {
                     const float *at = x[c] + k + i * STEP;
                     acc[c * R + r] = vec_fma(two[0], vec_load(at), acc[c * R + r]);
@@ -64,7 +67,8 @@ VEC void tile_steps(const int R, const int C, const enum kind kind, const struct
             }
         }
         for (int r = 0; r < R && left > 0; r++) {
-            read_last_step(kind, &piece[r], steps, left, values, two);
+            const int g = kind == KIND_FP4_HALVES ? 0 : columns.where[steps];
+            read_last_step(kind, &piece[r], steps, g, left, values, two);
             for (int c = 0; c < C; c++) {
                 const float *at = x[c] + k + steps * STEP;
                 acc[c * R + r] = vec_fma(two[0], load_part(at, left), acc[c * R + r]);
