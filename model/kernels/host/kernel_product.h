@@ -79,7 +79,7 @@ VEC void tile_steps(const int R, const int C, const enum kind kind, const struct
     tile_sum(R * C, acc, sum);
 }
 
-/* The same of rows that are blocks of a common type. */
+/* The same of rows that are blocks of a common type, for few tokens: more of them share what tile_unpacked reads. */
 VEC void tile_blocks(const int R, const int C, const enum dtype type, const unsigned char *const *rows, int cols,
                      const float *const *x, float *sum) {
     vec acc[TILE_ROWS_MAX * TILE_TOKENS + 3], two[2];
@@ -177,6 +177,35 @@ static void strip_quantised(const struct weight *w, int first, int count, const 
     }
 }
 
+#define STRIP(C)                                                                                \
+    case C:                                                                                     \
+        if (C <= TILE_FEW) strip(TILE_ROWS_FEW, C, type, KIND_OTHER, w, first, count, x, sums); \
+        break;
+VEC void strip_few(const enum dtype type, const struct weight *w, int first, int count, const float *const *x,
+                   int tokens, float sums[][BLOCK_ROWS]) {
+    switch (tokens) { STRIP(1) STRIP(2) }
+}
+#undef STRIP
+
+/* Of the blocks that most files are made of, for few tokens; false: not these. */
+static bool strip_blocks(const struct weight *w, int first, int count, const float *const *x, int tokens,
+                         float sums[][BLOCK_ROWS]) {
+#define BLOCKS(TYPE)                                       \
+    case TYPE:                                             \
+        strip_few(TYPE, w, first, count, x, tokens, sums); \
+        return true
+    switch (w->format) {
+        BLOCKS(DTYPE_Q8_0);
+        BLOCKS(DTYPE_Q4_0);
+        BLOCKS(DTYPE_Q4_1);
+        BLOCKS(DTYPE_Q4_K);
+        BLOCKS(DTYPE_Q6_K);
+    default:
+        return false;
+    }
+#undef BLOCKS
+}
+
 static void strip_any(const struct weight *w, int first, int count, const float *const *x, int tokens,
                       float sums[][BLOCK_ROWS]) {
     switch (w->format) {
@@ -186,17 +215,8 @@ static void strip_any(const struct weight *w, int first, int count, const float 
         STRIPS(DTYPE_BF16, KIND_OTHER);
     case DTYPE_F16:
         STRIPS(DTYPE_F16, KIND_OTHER);
-    case DTYPE_Q8_0:
-        STRIPS(DTYPE_Q8_0, KIND_OTHER);
-    case DTYPE_Q4_0:
-        STRIPS(DTYPE_Q4_0, KIND_OTHER);
-    case DTYPE_Q4_1:
-        STRIPS(DTYPE_Q4_1, KIND_OTHER);
-    case DTYPE_Q4_K:
-        STRIPS(DTYPE_Q4_K, KIND_OTHER);
-    case DTYPE_Q6_K:
-        STRIPS(DTYPE_Q6_K, KIND_OTHER);
     default:
+        if (tokens <= TILE_FEW && strip_blocks(w, first, count, x, tokens, sums)) break;
         strip_quantised(w, first, count, x, tokens, sums);
         break;
     }
