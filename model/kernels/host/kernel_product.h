@@ -2,7 +2,7 @@
  *
  * A tile is R weight rows by C tokens, R * C accumulators in registers. A block is up to BLOCK_ROWS weight
  * rows: all tokens pass over it while it is in the L2 cache, so that a pass reads each weight from memory
- * once. */
+ * once. Where TILE_QUANTISED is 0 quantised weights become f32 first, which is less code of equal bits. */
 
 enum { BLOCK_ROWS = 64, BLOCK_BYTES = 256 << 10 };
 enum { TILE_ROWS_MAX = TILE_ROWS_FEW > TILE_ROWS ? TILE_ROWS_FEW : TILE_ROWS };
@@ -159,7 +159,7 @@ VEC void strip_of(const enum dtype type, const enum kind kind, const struct weig
     break
 static void strip_quantised(const struct weight *w, int first, int count, const float *const *x, int tokens,
                             float sums[][BLOCK_ROWS]) {
-    switch (kind_of(w)) {
+    switch (TILE_QUANTISED ? kind_of(w) : KIND_OTHER) {
     case KIND_FP8:
         STRIPS(DTYPES, KIND_FP8);
     case KIND_INT4:
@@ -216,7 +216,7 @@ static void strip_any(const struct weight *w, int first, int count, const float 
     case DTYPE_F16:
         STRIPS(DTYPE_F16, KIND_OTHER);
     default:
-        if (tokens <= TILE_FEW && strip_blocks(w, first, count, x, tokens, sums)) break;
+        if (TILE_QUANTISED && tokens <= TILE_FEW && strip_blocks(w, first, count, x, tokens, sums)) break;
         strip_quantised(w, first, count, x, tokens, sums);
         break;
     }
