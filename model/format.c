@@ -67,9 +67,25 @@ static void read_fp8(float *out, const struct weight *w, int row, int first, int
     }
 }
 
+/* Columns in any order of groups, whose scales are f32. */
+static void read_int4_by_column(float *out, const struct weight *w, int row, int first, int count) {
+    const uint8_t *data = weight_row(w, row);
+    const struct scales *s = w->scales;
+    const float *scales = (const float *)s->data + scale_index(s, row, 0);
+    const uint8_t *zeros = s->zeros ? s->zeros + scale_index(s, row, 0) : NULL;
+    for (int i = first; i < first + count; i++) {
+        const int group = s->group_of[i], zero = zeros ? zeros[group] : 8;
+        out[i - first] = (float)((data[i / 2] >> i % 2 * 4 & 15) - zero) * (scales[group] * s->factor);
+    }
+}
+
 static void read_int4(float *out, const struct weight *w, int row, int first, int count) {
     const uint8_t *data = weight_row(w, row);
     const struct scales *s = w->scales;
+    if (s->group_of && s->type == DTYPE_F32) {
+        read_int4_by_column(out, w, row, first, count);
+        return;
+    }
     for (int c = first, next; c < first + count; c = next) {
         const int group = group_of(s, c), zero = s->zeros ? s->zeros[scale_index(s, row, group)] : 8;
         const float scale = scales_at(s, row, group);

@@ -72,7 +72,7 @@ static int set_cells(struct stored *s, int32_t scale_rows, int64_t group) {
     s->scale_rows = scale_rows;
     s->group = (int32_t)(group ? group : s->cols);
     s->groups = (s->cols + s->group - 1) / s->group;
-    s->scale_type = scale_type(s->scales);
+    s->scale_type = s->file_scale_type = scale_type(s->scales);
     return 0;
 }
 
@@ -155,6 +155,7 @@ static int find_group_of(const struct finder *f, const char *member) {
                            (long long)s->groups);
         if (group_of[c] != c / s->group) s->group_of = t;
     }
+    if (s->group_of) s->scale_type = DTYPE_F32; /* each column looks its own up */
     return 0;
 }
 

@@ -22,6 +22,7 @@ enum stored_form {
 struct stored {
     enum stored_form form;
     enum dtype format, scale_type; /* in memory */
+    enum dtype file_scale_type;
     int64_t rows, cols;
     const struct tensor *numbers, *scales, *zeros;
     const struct tensor *group_of; /* of GPTQ: [cols] */

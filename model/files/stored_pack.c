@@ -41,7 +41,7 @@ static struct parts packed_parts(const struct stored *s, int64_t rows) {
     const size_t cells = (size_t)(rows * s->groups);
     struct parts p = {0};
     if (is_repacked(s)) p.numbers = aligned((size_t)dtype_span_bytes(s->format, rows * s->cols));
-    if (is_repacked(s) || s->nested_scales || s->zeros) p.scales = aligned(cells * scale_bytes(s));
+    if (is_repacked(s) || s->nested_scales || s->zeros || s->group_of) p.scales = aligned(cells * scale_bytes(s));
     if (s->zeros) p.zeros = aligned(cells);
     return p;
 }
@@ -118,15 +118,16 @@ static void pack_numbers(const struct stored *s, int64_t o, uint32_t *to) {
     }
 }
 
+/* Transposed, or in place beside what is not. */
 static void pack_scales(const struct stored *s, int64_t o, void *to) {
     const size_t bytes = scale_bytes(s);
-    if (!is_transposed(s)) { /* beside zeros, which lie as they do */
-        memcpy(to, (const char *)s->scales->data + (size_t)(o * s->groups) * bytes, (size_t)s->groups * bytes);
-        return;
+    for (int64_t g = 0; g < s->groups; g++) {
+        const int64_t at = is_transposed(s) ? g * s->rows + o : o * s->groups + g;
+        if (s->scale_type == s->file_scale_type)
+            memcpy((char *)to + (size_t)g * bytes, (const char *)s->scales->data + (size_t)at * bytes, bytes);
+        else
+            ((float *)to)[g] = format_widen(s->scales->data, s->file_scale_type, at);
     }
-    for (int64_t g = 0; g < s->groups; g++)
-        memcpy((char *)to + (size_t)g * bytes, (const char *)s->scales->data + (size_t)(g * s->rows + o) * bytes,
-               bytes);
 }
 
 /* Scales that are quantised themselves: 8 bits, in groups over the whole matrix. */
