@@ -1,7 +1,8 @@
-/* Times the host ops on the shapes of SmolLM2-135M with made-up bf16 weights (269 MB), against the memory's read
- * bandwidth measured in the same run. Best of several passes, since other programs may run.
+/* Times the host ops on the shapes of SmolLM2-135M with made-up weights (bf16: 269 MB), against the memory's read
+ * bandwidth measured in the same run. Best of several passes, since other programs may run. FORMAT is bf16, fp8, int4, fp4 or nf4, of
+ * matrices; scales are one for 32 columns, of fp8 one for a row.
  *
- *   make build/host-release/bench/host_ops && build/host-release/bench/host_ops [THREADS [ISA [CONTEXT]]]
+ *   make build/host-release/bench/host_ops && build/host-release/bench/host_ops [THREADS [ISA [CONTEXT [FORMAT]]]]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,8 @@ struct bench {
     struct weight embedding, final_norm;
     float *x, *normed, *q, *kv_rows, *attended, *h, *logits, *rope;
     int32_t *tokens, *positions, *row_slot, *page_table;
-    int64_t weight_bytes;
+    enum dtype format;
+    int64_t weights, weight_bytes;
 };
 
 static void *must(void *p) {
@@ -38,7 +40,31 @@ static float *floats(size_t n) {
     return must(calloc(n, sizeof(float)));
 }
 
+static struct weight random_quantised(struct bench *b, int rows, int cols) {
+    static const float values[16] = {-1,   -0.7f, -0.5f, -0.4f, -0.3f, -0.2f, -0.1f, 0,
+                                     0.1f, 0.2f,  0.3f,  0.4f,  0.5f,  0.6f,  0.7f,  1};
+    const int group = b->format == DTYPE_FP8 ? cols : 32;
+    const size_t n = (size_t)dtype_span_bytes(b->format, (int64_t)rows * cols),
+                 cells = (size_t)rows * (size_t)(cols / group);
+    unsigned char *data = must(malloc(n));
+    uint16_t *scales = must(malloc(cells * sizeof *scales));
+    struct scales *s = must(malloc(sizeof *s));
+    for (size_t i = 0; i < n; i++) data[i] = (unsigned char)(rand() & 0xF7);
+    for (size_t i = 0; i < cells; i++) scales[i] = 0x1800; /* f16: 2^-9 */
+    *s = (struct scales){.data = scales,
+                         .type = DTYPE_F16,
+                         .rows = 1,
+                         .group = group,
+                         .stride = cols / group,
+                         .factor = 1,
+                         .values = values};
+    b->weight_bytes += (int64_t)(n + cells * sizeof *scales);
+    return (struct weight){.data = data, .format = b->format, .rows = rows, .cols = cols, .scales = s};
+}
+
 static struct weight random_weight(struct bench *b, int rows, int cols) {
+    b->weights += (int64_t)rows * cols;
+    if (rows > 1 && dtype_is_quantised(b->format)) return random_quantised(b, rows, cols);
     size_t n = (size_t)rows * (size_t)cols;
     uint16_t *data = must(malloc(n * sizeof *data));
     for (size_t i = 0; i < n; i++) data[i] = (uint16_t)(0x3C00 | (rand() & 0x80FF)); /* +-[2^-7, 2^-5) */
@@ -194,7 +220,7 @@ static int run(struct bench *b, int context) {
         one = i == 0 ? (double)best : one;
         printf("T %3d  %8.2f ms  %5.2f of one row  %5.1f GB/s (%3.0f %%)  %6.1f GFLOP/s\n", sizes[i],
                (double)best / 1e3, (double)best / one, rate, 100 * rate / bandwidth,
-               (double)b->weight_bytes * sizes[i] / (double)best / 1e3);
+               2 * (double)b->weights * sizes[i] / (double)best / 1e3);
         fflush(stdout);
     }
     return 0;
@@ -205,6 +231,11 @@ int main(int argc, char **argv) {
     struct device_options options = {.threads = argc > 1 ? atoi(argv[1]) : 0};
     for (int i = 0; argc > 2 && host_isa_at(i); i++)
         if (strcmp(host_isa_at(i)->name, argv[2]) == 0) host_isa_force(host_isa_at(i));
+    static const char *const names[] = {
+        [DTYPE_BF16] = "bf16", [DTYPE_FP8] = "fp8", [DTYPE_INT4] = "int4", [DTYPE_FP4] = "fp4", [DTYPE_NF4] = "nf4"};
+    b.format = DTYPE_BF16;
+    for (int i = 0; argc > 4 && i < (int)(sizeof names / sizeof *names); i++)
+        if (names[i] && strcmp(names[i], argv[4]) == 0) b.format = (enum dtype)i;
     make_model(&b);
     if (device_open(&b.device, "host", &options) || stream_create(b.device, &b.stream) ||
         run(&b, argc > 3 ? atoi(argv[3]) : 0)) {

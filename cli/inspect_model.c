@@ -25,8 +25,8 @@ static void print_line(const char *name, const char *format, ...) {
 }
 
 static void print_rope(const char *name, const struct rope_config *r) {
-    static const char *const types[] = {"",          ", linear",   ", llama3",      ", yarn",
-                                        ", dynamic", ", longrope", ", proportional"};
+    static const char *const types[] = {"",          ", linear",   ", llama3",       ", yarn",
+                                        ", dynamic", ", longrope", ", proportional", ", given factors"};
     struct buf text = {0};
     buf_printf(&text, "theta %g%s", r->theta, types[r->type]);
     if (r->factor != 1) buf_printf(&text, " by %g", r->factor);

@@ -2,7 +2,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -23,13 +22,8 @@ static int open_found(int rc, const struct buf *path, struct checkpoint **out) {
 
 /* A file, or nothing at all. */
 static int refuse_path(const char *name) {
-    const char *dot = strrchr(name, '.');
-    if (dot && strcasecmp(dot, ".gguf") == 0)
-        return err_set(ERR_UNSUPPORTED,
-                       "%s: GGUF is not read yet; hint: take the model's Hugging Face directory, with config.json and "
-                       "safetensors",
-                       name);
-    if (access(name, F_OK) == 0) return err_set(ERR_IO, "%s: is a file, expected the directory of a model", name);
+    if (access(name, F_OK) == 0)
+        return err_set(ERR_IO, "%s: is a file, expected the directory of a model or a .gguf file", name);
     int rc = err_set(ERR_IO, "%s: no such directory", name);
     return strspn(name, "0123456789") == strlen(name) ? err_hint(rc, "-t is --target, threads are --threads") : rc;
 }
@@ -38,8 +32,11 @@ int models_find(const char *name, struct checkpoint **out) {
     struct buf path = {0};
     int rc = 0;
     *out = NULL;
-    if (!file_is_directory(name) && (!hub_is_name(name) || access(name, F_OK) == 0 || strstr(name, ".gguf")))
-        return refuse_path(name);
+    if (!file_is_directory(name) && checkpoint_is_file(name)) {
+        *out = checkpoint_open(name);
+        return 0;
+    }
+    if (!file_is_directory(name) && (!hub_is_name(name) || access(name, F_OK) == 0)) return refuse_path(name);
     if (!file_is_directory(name))
         rc = open_found(hub_find(name, &path), &path, out);
     else if (hub_is_folder(name))
@@ -137,6 +134,10 @@ int models_resolve(struct models *out, const struct options *o) {
         models_free(out);
         return rc;
     }
+    if (needs_draft(o) && !out->draft && o->draft_weights != WEIGHTS_AS_STORED) {
+        models_free(out);
+        return err_set(ERR_USAGE, "--draft-weights: there is no draft model to quantise");
+    }
     if (!needs_draft(o)) {
         checkpoint_close(out->draft);
         out->draft = NULL;
@@ -175,6 +176,8 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
         .graphs = o->graphs,
         .buckets = o->buckets,
         .prefill_graphs = (enum prefill_graphs)o->prefill_graphs,
+        .target_weights = (enum model_weights)o->target_weights,
+        .draft_weights = (enum model_weights)o->draft_weights,
         .accept = (enum accept_rule)o->accept,
         .simulate_alpha = o->simulate_alpha,
         .timing = o->alpha_report || o->command == COMMAND_BENCH ? TIMED_EVERY : 0,
@@ -191,6 +194,9 @@ int engine_start(struct engine **out, const struct models *m, const struct optio
     struct engine_info info = engine_info(*out);
     if (info.device_missing[0]) cli_note("%s; running on the host", info.device_missing);
     if (info.target_rounded) cli_note("%s: f32 weights are rounded to bf16", checkpoint_name(eo.target));
+    if (o->target_weights != WEIGHTS_AS_STORED)
+        cli_note("%s: quantised at loading, so it is another model than its files (--target-weights)",
+                 checkpoint_name(eo.target));
     if (info.draft_rounded) cli_note("%s: f32 weights are rounded to bf16", checkpoint_name(eo.draft));
     if (info.draft_parameters > info.target_parameters)
         cli_note("the draft %s is larger than the target %s: are they swapped?", checkpoint_name(eo.draft),

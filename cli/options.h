@@ -75,7 +75,8 @@ struct options {
     const char *device; /* "auto", "host", "cuda" */
     enum graph_mode graphs;
     enum bucket_policy buckets;
-    int prefill_graphs; /* enum prefill_graphs */
+    int prefill_graphs;                /* enum prefill_graphs */
+    int target_weights, draft_weights; /* enum model_weights */
 
     /* input and output */
     const char *prompt, *system;                    /* chat -p, --system; NULL: not given */

@@ -35,13 +35,13 @@ const struct command_row command_table[COMMANDS] = {
                        "in input order; a bad line gives an error record and the rest runs."},
     [COMMAND_INSPECT] =
         {"inspect", "[DIR] [OPTION]...", "show a model, the memory plan, or the graphs",
-         "DIR is a checkpoint directory or ORG/NAME. With --memory or --graphs it is about the pair of "
+         "DIR is a checkpoint directory, a GGUF file or ORG/NAME. With --memory or --graphs it is about the pair of "
          "--target and --draft. --json: target and draft (architecture, parameters, bytes, tensors and "
          "others), or memory (pool_bytes, context, context_bound, fits, refusal, slices and others) and "
          "graphs."},
     [COMMAND_TOKENIZE] = {"tokenize", "DIR [OPTION]...", "encode and decode the lines of a JSONL file",
                           "Reads {\"text\": ...} lines and writes {\"ids\": [...], \"decoded\": ...} lines. DIR needs "
-                          "tokenizer.json alone."},
+                          "tokenizer.json alone; it may be a GGUF file."},
     [COMMAND_BENCH] =
         {"bench", "[TABLE] [OPTION]...", "measure this machine and the pair on it",
          "Measures the read bandwidth, then each step of a round as a share of what that bandwidth allows, "
@@ -70,8 +70,8 @@ const struct command_row command_table[COMMANDS] = {
 
 const struct option_row option_table[] = {
     {"target", 't', "MODEL", OPTION_TEXT, AT(target), NULL, NULL, NULL, "the embedded pair",
-     "target model: a directory, or ORG/NAME in the local Hugging Face cache; alone it decodes plainly", ON_PAIR,
-     false},
+     "target model: a directory, a GGUF file, or ORG/NAME in the local Hugging Face cache; alone it decodes plainly",
+     ON_PAIR, false},
     {"draft", 'd', "MODEL", OPTION_TEXT, AT(draft), NULL, NULL, NULL, NULL,
      "draft model that proposes tokens to the target; or ngram, which needs no second model: it proposes what followed "
      "earlier in the text (a directory of that name is ./ngram)",
@@ -136,6 +136,12 @@ const struct option_row option_table[] = {
      "batch sizes that graphs are captured for: pow2, step8, step16 or exact", ON_PAIR, false},
     {"prefill-graphs", 0, "on|off", OPTION_CHOICE, AT(prefill_graphs), NULL, "auto|off|on", "auto", NULL,
      "replay graphs for chunks of prompts too, attention left out; auto: on CUDA", ON_PAIR, false},
+    {"draft-weights", 0, "TYPE", OPTION_CHOICE, AT(draft_weights), NULL, "stored|fp8|int4", "stored", NULL,
+     "quantise the draft at loading: fp8 or int4 (its head fp8); what it proposes changes, and no text does", ON_PAIR,
+     false},
+    {"target-weights", 0, "TYPE", OPTION_CHOICE, AT(target_weights), NULL, "stored|fp8|int4", "stored", NULL,
+     "quantise the target at loading: fp8 or int4 (its head fp8), which makes another model of it, and other text",
+     ON_PAIR, false},
     {"alpha-report", 0, "FILE.json", OPTION_OPTIONAL_TEXT, offsetof(struct options, alpha_report_file),
      offsetof(struct options, alpha_report), NULL, NULL, NULL, NULL,
      "acceptance figures of the run to standard error, and as JSON to FILE.json, or drawn to a FILE.svg",

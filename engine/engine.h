@@ -14,6 +14,7 @@
 #include "graphs/graph_set.h"
 #include "model/config.h"
 #include "model/files/checkpoint.h"
+#include "model/model.h"
 #include "round/state.h"
 #include "verify/stats.h"
 
@@ -31,6 +32,8 @@ struct engine_options {
     /* Both must outlive the engine. A checkpoint without files has random weights: benchmarks. */
     const struct checkpoint *target;
     const struct checkpoint *draft; /* of a draft model; NULL: none */
+    /* Quantised at loading. The draft's are nobody's loss: the text is the target's. The target's make it another target. */
+    enum model_weights target_weights, draft_weights;
     /* "ngram": drafts come from the text itself; NULL: from the draft model, if there is one. */
     const char *proposer;
     const char *device; /* NULL: "auto" */

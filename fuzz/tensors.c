@@ -8,6 +8,17 @@
 
 enum { LOOKED_AT = 8 }; /* tensors whose bytes are compared: a file of the corpus has few */
 
+void tensors_write(struct input *in) {
+    struct input header = input_until(in, '\0');
+    uint64_t length = header.n;
+    struct buf file = {0};
+    buf_append(&file, (const char *)&length, sizeof length);
+    buf_append(&file, (const char *)header.data, header.n);
+    buf_append(&file, (const char *)in->data, in->n);
+    fuzz_write("model.safetensors", file.data, file.len);
+    buf_free(&file);
+}
+
 struct safetensors *tensors_open(void) {
     struct safetensors *s = (struct safetensors *)&s;
     forget_error();

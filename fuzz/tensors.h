@@ -12,6 +12,8 @@ struct shard_bytes {
     size_t n;
 };
 
+/* model.safetensors of a header, a NUL byte and the data: most changes of such an input leave the header's length right. */
+void tensors_write(struct input *);
 /* Opens fuzz_dir(); the result, or NULL after a refusal that names the directory. */
 struct safetensors *tensors_open(void);
 /* Names ascend and are found; every tensor has the shape, type and bytes that its file says. */

@@ -27,6 +27,10 @@ void binder_find_prefix(struct binder *b, const struct binder_prefix *prefixes) 
     b->body = found->body, b->outer = found->outer;
 }
 
+bool binder_has(const struct binder *b, const char *name) {
+    return has_tensor(b, b->body, name);
+}
+
 static struct binding *add(struct binder *b, struct weight *weight, int64_t rows, int64_t cols) {
     struct model *m = b->m;
     if (m->binding_count == m->binding_cap) {
@@ -52,6 +56,7 @@ void bind_weight(struct binder *b, struct weight *weight, int64_t rows, int64_t 
 
 void bind_norm(struct binder *b, struct norm *norm, float offset, int64_t cols, const char *format, ...) {
     va_list args;
+    if (b->c->norms_hold_one) offset = 0;
     *norm = (struct norm){.kind = NORM_RMS, .offset = offset, .eps = b->c->norm_eps};
     struct binding *binding = add(b, &norm->weight, 1, cols);
     binding->is_norm = true;
@@ -195,8 +200,25 @@ static void place(struct binding *b, const struct tensor *t) {
     else
         first += b->first * b->cols;
     if (is_vector) stride = b->step; /* of numbers; read by the copy alone unless they lie side by side */
-    b->file = (const char *)t->data + first * dtype_bytes(b->file_format);
+    b->file = (const char *)t->data + dtype_span_bytes(b->file_format, first);
     b->weight->stride = stride == b->cols || is_vector ? 0 : stride;
+}
+
+struct stored_rows binding_rows(const struct binding *b) {
+    return (struct stored_rows){b->index, b->first, b->step, b->rows};
+}
+
+/* A quantised matrix lies as the model's configuration says, never transposed. */
+static int resolve_quantised(struct model *m, struct binding *b) {
+    const struct stored_rows rows = binding_rows(b);
+    if (b->step != 1 && b->stored.scale_rows > 1)
+        return err_set(ERR_UNSUPPORTED, "%s: tensor '%s' has scales for blocks of rows that belong to two matrices",
+                       b->stored.scales->file, b->stored.scales->name);
+    b->is_transposed = false;
+    b->file_format = b->stored.format;
+    m->is_quantised = true;
+    stored_place(&b->stored, &rows, b->weight, &b->scales, NULL);
+    return 0;
 }
 
 static int resolve(struct model *m, struct binding *b) {
@@ -211,7 +233,14 @@ static int resolve(struct model *m, struct binding *b) {
         return 0;
     }
     const struct tensor *t;
+    if (b->rows > 1) {
+        const struct quantisation *q = &m->config.quantisation;
+        TRY(stored_find(&b->stored, m->files, q, b->name, b->all, b->cols, b->stack));
+        if (binding_is_quantised(b)) return resolve_quantised(m, b);
+    }
     TRY(safetensors_expect(m->files, b->name, shape, dims, &t, &b->file_format));
+    if (dtype_is_quantised(b->file_format) && (b->rows == 1 || b->is_transposed))
+        return err_set(ERR_UNSUPPORTED, "%s: tensor '%s' is %s, expected BF16, F16 or F32", t->file, b->name, t->dtype);
     place(b, t);
     w->format = b->file_format;
     w->data = b->file;
@@ -222,25 +251,41 @@ static int compare_names(const void *a, const void *b) {
     return strcmp((*(const struct binding *const *)a)->name, (*(const struct binding *const *)b)->name);
 }
 
-/* The rotary frequencies, which older checkpoints store, are computed here. */
+/* The rotary frequencies, which older checkpoints store, are computed here; keys and values are not quantised. */
 static bool is_ignored(const struct model *m, const char *name) {
-    static const char end[] = ".rotary_emb.inv_freq";
+    static const char *const ends[] = {".rotary_emb.inv_freq", ".self_attn.k_scale", ".self_attn.v_scale"};
     size_t n = strlen(name);
-    if (n >= sizeof end - 1 && strcmp(name + n - (sizeof end - 1), end) == 0) return true;
+    for (int i = 0; i < (m->is_quantised ? 3 : 1); i++)
+        if (n >= strlen(ends[i]) && strcmp(name + n - strlen(ends[i]), ends[i]) == 0) return true;
     if (m->config.tied && strcmp(name, "lm_head.weight") == 0) return true;
     for (int i = 0; i < m->ignored_count; i++)
         if (strncmp(name, m->ignored[i], strlen(m->ignored[i])) == 0) return true;
     return false;
 }
 
+static const struct binding *find_binding(const struct model *m, const struct binding *const *sorted,
+                                          const char *name) {
+    struct binding key;
+    snprintf(key.name, sizeof key.name, "%.*s", (int)sizeof key.name - 1, name);
+    const struct binding *wanted = &key;
+    const struct binding *const *found =
+        bsearch(&wanted, sorted, (size_t)m->binding_count, sizeof wanted, compare_names);
+    return found ? *found : NULL;
+}
+
+/* Bindings of one name are parts of one matrix: any of them knows its tensors. */
+static bool is_known(const struct model *m, const struct binding *const *sorted, const struct tensor *t) {
+    char owner[sizeof sorted[0]->name];
+    if (find_binding(m, sorted, t->name) || is_ignored(m, t->name)) return true;
+    if (!m->is_quantised || !stored_owner(t->name, owner, sizeof owner)) return false;
+    const struct binding *b = find_binding(m, sorted, owner);
+    return b && stored_owns(&b->stored, t);
+}
+
 static int refuse_unknown(const struct model *m, const struct binding *const *sorted) {
     for (int i = 0; i < safetensors_count(m->files); i++) {
         const struct tensor *t = safetensors_at(m->files, i);
-        struct binding key;
-        snprintf(key.name, sizeof key.name, "%.*s", (int)sizeof key.name - 1, t->name);
-        const struct binding *wanted = &key;
-        if (!bsearch(&wanted, sorted, (size_t)m->binding_count, sizeof wanted, compare_names) &&
-            !is_ignored(m, t->name))
+        if (!is_known(m, sorted, t))
             return err_set(ERR_UNSUPPORTED, "%s: tensor '%s' is not part of a %s with %d layers", t->file, t->name,
                            m->config.architecture, m->config.layers);
     }

@@ -16,6 +16,7 @@ struct binder_prefix {
     const char *body, *outer; /* "model.", "" */
 };
 void binder_find_prefix(struct binder *, const struct binder_prefix *);
+bool binder_has(const struct binder *, const char *name); /* of the body */
 
 /* A weight [rows, cols] by its name; of a vector (rows 1) the file has [cols]. */
 void bind_weight(struct binder *, struct weight *, int64_t rows, int64_t cols, const char *format, ...)

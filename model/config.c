@@ -80,14 +80,6 @@ static int read_architecture(struct model_config *c, const cJSON *root) {
     return 0;
 }
 
-static int refuse_quantization(const cJSON *root) {
-    const cJSON *quantization = json_get(root, "quantization_config");
-    if (!quantization) return 0;
-    const cJSON *method = json_get(quantization, "quant_method");
-    return err_set(ERR_UNSUPPORTED, "quantization '%s' is not supported, weights must be BF16, F16 or F32",
-                   cJSON_IsString(method) ? method->valuestring : "of an unnamed method");
-}
-
 /* --- special ids ------------------------------------------------------------------------------------------ */
 
 /* Ascending and unique. An id past the vocabulary can never be drawn, so it is left out; -1 stands for none. */
@@ -120,8 +112,7 @@ static int read_config(struct model_config *c, const cJSON *root) {
     if (!cJSON_IsObject(root)) return err_set(ERR_FORMAT, "is no JSON object");
     const cJSON *text = config_text(root);
     TRY(read_architecture(c, root));
-    TRY(refuse_quantization(root));
-    TRY(refuse_quantization(text));
+    TRY(quantisation_read(&c->quantisation, root, text));
     TRY(c->family->configure(c, root));
     TRY(config_get_int(json_get(root, "bos_token_id") ? root : text, "bos_token_id", -1, -1, c->vocab - 1, &c->bos_id));
     if (text != root) TRY(add_end_ids(c, text));
@@ -163,4 +154,13 @@ int model_config_load(struct model_config *out, const char *path, const char *ge
     clear(out);
     TRY(load_file(out, path, read_config));
     return generation_path ? load_file(out, generation_path, read_generation_config) : 0;
+}
+
+int model_config_load_quantisation(struct model_config *c, const char *path, enum quantisation_method method) {
+    cJSON *root;
+    TRY(json_parse_file(&root, path));
+    int rc = quantisation_read_file(&c->quantisation, root, method);
+    if (rc != 0) err_prefix(rc, "%s", path);
+    cJSON_Delete(root);
+    return rc;
 }

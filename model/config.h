@@ -9,11 +9,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "model/quantisation.h"
+
 struct family; /* model/families/family.h */
 
 enum { END_IDS_MAX = 16, HEAD_DIM_MIN = 8, HEAD_DIM_MAX = 512, LAYERS_MAX = 256, ROPES_MAX = 2 };
 
-enum rope_type { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_DYNAMIC, ROPE_LONGROPE, ROPE_PROPORTIONAL };
+enum rope_type {
+    ROPE_DEFAULT,
+    ROPE_LINEAR,
+    ROPE_LLAMA3,
+    ROPE_YARN,
+    ROPE_DYNAMIC,
+    ROPE_LONGROPE,
+    ROPE_PROPORTIONAL,
+    ROPE_FACTORS
+};
 
 struct rope_config {
     enum rope_type type;
@@ -26,7 +37,7 @@ struct rope_config {
     bool truncate;                        /* yarn: its correction range is rounded to whole pairs */
     double attention_factor;              /* times cos and sin: yarn, longrope */
     int32_t original_positions;           /* llama3, yarn, dynamic, longrope */
-    float short_factor[HEAD_DIM_MAX / 2]; /* longrope, [R/2]: up to original_positions */
+    float short_factor[HEAD_DIM_MAX / 2]; /* longrope, [R/2]: up to original_positions; factors: of all lengths */
     float long_factor[HEAD_DIM_MAX / 2];  /* and beyond */
 };
 
@@ -54,7 +65,8 @@ struct model_config {
     float norm_eps;
     bool tied; /* lm_head is the embedding */
     bool qkv_bias, qk_norm;
-    bool mlp_is_gelu; /* else silu */
+    bool norms_hold_one; /* where the family's norms are 1 + weight, the files hold that sum (GGUF) */
+    bool mlp_is_gelu;    /* else silu */
     float embedding_scale, attention_scale, residual_scale, logits_scale;
     float attention_cap, logits_cap;                /* 0: none */
     int32_t experts, experts_chosen, expert_hidden; /* 0: none */
@@ -65,6 +77,7 @@ struct model_config {
     struct rope_config rope[ROPES_MAX];
     int32_t ropes;
     struct layer_config layer[LAYERS_MAX];
+    struct quantisation quantisation;
     int32_t bos_id;                          /* -1: none */
     int32_t end_ids[END_IDS_MAX], end_count; /* union of config.json's and generation_config.json's, ascending */
     /* sampling values of generation_config.json, for `inspect` only; NAN / -1 when absent */
@@ -74,6 +87,8 @@ struct model_config {
 
 /* Reads a config.json and, unless NULL, a generation_config.json. Errors name the file. */
 int model_config_load(struct model_config *out, const char *path, const char *generation_path);
+/* Where config.json says nothing of quantised weights: a file in its place (quantisation_read_file). */
+int model_config_load_quantisation(struct model_config *, const char *path, enum quantisation_method);
 /* Text in config.json's form; `label` is what errors are about. */
 int model_config_parse(struct model_config *out, const char *text, const char *label);
 

@@ -49,6 +49,8 @@ static double frequency_of(const struct rope_config *r, int pair, int length) {
         return scale_yarn(r, frequency, pair);
     case ROPE_LONGROPE:
         return frequency / (double)(rope_is_long(r, length) ? r->long_factor : r->short_factor)[pair];
+    case ROPE_FACTORS:
+        return frequency / (double)r->short_factor[pair];
     default:
         return frequency;
     }

@@ -22,6 +22,7 @@ static int bind_all(struct model *m) {
 /* What cannot be read in place: transposed matrices, numbers of a vector that lie apart, all on a device with its own memory. */
 static bool needs_copy(const struct model *m, const struct binding *b) {
     if (!b->weight) return false;
+    if (m->keeps_quantised && binding_is_quantised(b)) return stored_packed_bytes(&b->stored, b->rows) > 0;
     bool lies_apart = b->rows == 1 && b->stack > 0 && b->step != 1;
     return !m->is_mapped || b->is_transposed || lies_apart;
 }
@@ -30,27 +31,31 @@ static bool needs_copy(const struct model *m, const struct binding *b) {
 static void choose_types(struct model *m) {
     bool on_host = device_kind(m->device) == DEVICE_HOST;
     m->is_mapped = on_host && !m->is_random;
+    m->keeps_quantised = on_host;
     m->weight_type = model_device_type(m);
     m->type = on_host ? DTYPE_F32 : m->weight_type;
     for (int i = 0; i < m->binding_count; i++) {
         struct binding *b = &m->bindings[i];
         b->is_copied = needs_copy(m, b);
-        if (b->weight && !on_host && b->file_format == DTYPE_F32) m->is_rounded = true;
+        if (b->weight && !on_host && b->rows > 1 && !binding_is_quantised(b) && b->file_format == DTYPE_F32)
+            m->is_rounded = true;
     }
     m->cache = (struct cache){.kind = &cache_paged, .config = &m->config, .owner = m->name, .type = m->type};
     model_measure_pass(m);
 }
 
-static int open_parts(struct model *m) {
+static int open_parts(struct model *m, enum model_weights weights) {
     TRY(checkpoint_config(m->checkpoint, &m->config));
     TRY(checkpoint_tensors(m->checkpoint, &m->files));
     m->is_random = !m->files;
     TRY(bind_all(m));
+    model_choose_quantised(m, weights);
     choose_types(m);
     return 0;
 }
 
-int model_open(struct model **out, const struct checkpoint *checkpoint, const char *name, struct device *device) {
+int model_open(struct model **out, const struct checkpoint *checkpoint, const char *name, enum model_weights weights,
+               struct device *device) {
     *out = NULL;
     struct model *m = calloc(1, sizeof *m);
     if (!m) return err_set(ERR_MEMORY, "%s: out of memory", checkpoint_name(checkpoint));
@@ -58,7 +63,7 @@ int model_open(struct model **out, const struct checkpoint *checkpoint, const ch
     m->checkpoint = checkpoint;
     m->device = device;
     m->ops = device_is_planned(device) ? NULL : ops_for(device);
-    int rc = open_parts(m);
+    int rc = open_parts(m, weights);
     if (rc != 0) {
         model_close(m);
         return rc;
@@ -96,14 +101,23 @@ int64_t model_parameters(const struct model *m) {
 
 /* Bytes of a weight where it is read. */
 static uint64_t binding_bytes(const struct model *m, const struct binding *b) {
+    if (b->weight && m->keeps_quantised && binding_is_quantised(b)) return stored_bytes(&b->stored, b->rows);
     enum dtype format = b->is_copied && !m->is_mapped ? m->weight_type : b->file_format;
-    return b->weight ? (uint64_t)binding_elements(b) * (uint64_t)dtype_bytes(format) : 0;
+    return b->weight ? (uint64_t)dtype_span_bytes(format, (int64_t)binding_elements(b)) : 0;
+}
+
+/* Of what is read in the mapped files; a quantised matrix's scales are few. */
+static uint64_t mapped_bytes(const struct model *m, const struct binding *b) {
+    if (!m->is_mapped || !b->weight) return 0;
+    if (binding_is_quantised(b))
+        return stored_is_in_place(&b->stored) ? (uint64_t)dtype_span_bytes(b->file_format, (int64_t)binding_elements(b))
+                                              : 0;
+    return b->is_copied ? 0 : binding_bytes(m, b);
 }
 
 uint64_t model_mapped_bytes(const struct model *m) {
     uint64_t sum = 0;
-    for (int i = 0; i < m->binding_count; i++)
-        if (!m->bindings[i].is_copied) sum += binding_bytes(m, &m->bindings[i]);
+    for (int i = 0; i < m->binding_count; i++) sum += mapped_bytes(m, &m->bindings[i]);
     return sum;
 }
 
@@ -182,7 +196,11 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
         [SCRATCH_LAYER_INPUTS_PROJECTED] = "layer inputs projected",
     };
     m->limits = *limits;
-    TRY(cut(m, pool, POOL_WEIGHTS, "weights", model_device_bytes(m), &m->weights));
+    const char *weights = !m->is_quantised      ? "weights"
+                          : !m->keeps_quantised ? "dequantised weights"
+                          : m->makes_quantised  ? "quantised weights"
+                                                : "repacked weights";
+    TRY(cut(m, pool, POOL_WEIGHTS, weights, model_device_bytes(m), &m->weights));
     TRY(cache_layout(&m->cache, limits->pages, pool));
     TRY(cut_ropes(m, pool));
     for (int i = 0; i < SCRATCHES; i++) {
@@ -203,9 +221,8 @@ static void touch_weights(const struct model *m, const struct progress *progress
     volatile unsigned char sink = 0;
     for (int i = 0; i < m->binding_count; i++) {
         const struct binding *b = &m->bindings[i];
-        if (b->is_copied || !b->weight) continue;
-        const unsigned char *bytes = b->file;
-        uint64_t n = binding_bytes(m, b);
+        const uint64_t n = mapped_bytes(m, b);
+        const unsigned char *bytes = n > 0 ? b->weight->data : NULL;
         for (uint64_t at = 0; at < n; at += STEP) {
             sink = (unsigned char)(sink + bytes[at]);
             if (done + at < reported + REPORT) continue;
@@ -235,6 +252,7 @@ static int upload_rope(struct model *m, struct stream *stream, int index) {
 
 int model_upload(struct model *m, struct stream *stream, const struct progress *progress) {
     if (m->is_mapped) touch_weights(m, progress);
+    TRY(model_check_blocks(m));
     TRY(model_upload_weights(m, stream, progress));
     for (int i = 0; i < m->config.ropes; i++) TRY(upload_rope(m, stream, i));
     model_build_passes(m);

@@ -4,6 +4,7 @@
 
 #include "model/cache.h"
 #include "model/files/safetensors.h"
+#include "model/files/stored.h"
 #include "model/model.h"
 #include "model/pass.h"
 
@@ -38,7 +39,12 @@ struct binding {
     bool is_copied;   /* into `weights`; else it is read in the mapped file */
     const void *file; /* where it begins in the mapped file */
     enum dtype file_format;
+    struct stored stored; /* of a quantised matrix: then `file` is not set */
+    struct scales scales; /* of it, what `weight` points to */
 };
+static inline bool binding_is_quantised(const struct binding *b) {
+    return b->stored.form != STORED_PLAIN;
+}
 
 /* What a pass needs of scratch, each [T, numbers a row] f32 (or less). */
 enum scratch {
@@ -84,6 +90,9 @@ struct model {
     bool is_mapped;         /* weights are read in the mapped files where they lie there as they are (host device) */
     bool is_random;         /* there are no files */
     bool is_rounded;        /* the files hold f32, the device 16 bits */
+    bool is_quantised;      /* some matrices are */
+    bool makes_quantised;   /* at loading */
+    bool keeps_quantised;   /* and the device reads them as they are (host), not in 16 bits */
     enum dtype type;        /* of what feeds products, and of keys and values */
     enum dtype weight_type; /* of `weights` on a device that does not read the files */
     char *weights;          /* copied ones in the order of bindings, each aligned to POOL_ALIGN */
@@ -105,15 +114,22 @@ struct model {
  * files that no binding names. */
 int model_resolve_bindings(struct model *);
 size_t binding_elements(const struct binding *);
+struct stored_rows binding_rows(const struct binding *); /* of a quantised matrix */
 
 /* builder.c: runs the family's list once to learn what scratch it needs; makes the passes when all addresses are known. */
 void model_measure_pass(struct model *);
 void model_build_passes(struct model *);
 
+/* quantise.c: chooses the matrices that are quantised at loading; quantises one into the memory that its weight points to. */
+void model_choose_quantised(struct model *, enum model_weights);
+int model_quantise(const struct model *, const struct binding *, int threads);
+
 /* upload.c: the type that a device with its own memory keeps this model's weights in, F16 where all of the files is, else
  * BF16; the copy (or the random numbers), which makes every struct weight point to it.
  * Synchronises, allocates. */
 enum dtype model_device_type(const struct model *);
+int model_check_blocks(const struct model *); /* check_blocks.c: all scales inside blocks are finite; reads them */
+const char *binding_element(const struct binding *, size_t); /* where it lies in the mapped file */
 int model_upload_weights(struct model *, struct stream *, const struct progress *);
 
 #endif

@@ -20,21 +20,32 @@ struct buffer {
     enum dtype type;
 };
 
+/* The scales of a quantised weight that lie beside it: weight row r, column c has the scale at row (first + r) / rows and column
+ * c / group, or group_of[c], times `factor`. */
+struct scales {
+    const void *data; /* [.., stride] */
+    enum dtype type;  /* F32, BF16, F16, FP8 or E8M0 */
+    int32_t rows, first, group;
+    int64_t stride;
+    float factor;
+    const uint8_t *zeros;    /* INT4: subtracted before the scale, one for each as they lie; NULL: 8 */
+    const int32_t *group_of; /* [cols], where the groups' columns do not lie side by side; else NULL */
+    const float *values;     /* NF4: [16], what an index stands for */
+};
+
 /* A weight, row-major [rows, cols]. A vector has rows = 1. */
 struct weight {
     const void *data; /* NULL: absent */
     enum dtype format;
     int32_t rows, cols;
-    int64_t stride; /* elements between rows; 0: cols, one behind the other */
-    /* Of formats that store less than 16 bits; NULL and 0 of those here. */
-    const void *scales, *zeros;
-    int32_t group; /* columns that share a scale */
+    int64_t stride;              /* numbers between rows; 0: cols, one behind the other */
+    const struct scales *scales; /* NULL: none, or inside the blocks */
 };
 static inline int64_t weight_stride(const struct weight *w) {
     return w->stride ? w->stride : w->cols;
 }
 static inline const void *weight_row(const struct weight *w, int row) {
-    return (const char *)w->data + (int64_t)row * weight_stride(w) * dtype_bytes(w->format);
+    return (const char *)w->data + dtype_span_bytes(w->format, (int64_t)row * weight_stride(w));
 }
 
 /* The same matrix of each of E experts; `each` is host memory. On CUDA expert e begins e * apart elements behind expert 0. */

@@ -6,7 +6,9 @@
 
 #include "base/err.h"
 #include "base/fmath.h"
+#include "base/parallel.h"
 #include "base/philox.h"
+#include "model/format.h"
 #include "model/model_internal.h"
 
 enum { CHUNK = 4 << 20 }; /* elements */
@@ -18,12 +20,15 @@ static enum dtype type_of(const struct model *m, const struct binding *b) {
 
 static size_t aligned_bytes(const struct model *m, const struct binding *b) {
     if (!b->is_copied) return 0;
+    if (m->keeps_quantised && binding_is_quantised(b))
+        return (stored_packed_bytes(&b->stored, b->rows) + POOL_ALIGN - 1) / POOL_ALIGN * POOL_ALIGN;
     return (binding_elements(b) * (size_t)dtype_bytes(type_of(m, b)) + POOL_ALIGN - 1) / POOL_ALIGN * POOL_ALIGN;
 }
 
 enum dtype model_device_type(const struct model *m) {
     for (int i = 0; i < m->binding_count; i++)
-        if (m->bindings[i].weight && m->bindings[i].file_format != DTYPE_F16) return DTYPE_BF16;
+        if (m->bindings[i].weight && !binding_is_quantised(&m->bindings[i]) && m->bindings[i].file_format != DTYPE_F16)
+            return DTYPE_BF16;
     return DTYPE_F16;
 }
 
@@ -33,7 +38,7 @@ size_t model_device_bytes(const struct model *m) {
     return sum;
 }
 
-/* --- conversion to bf16 ----------------------------------------------------------------------------------- */
+/* --- conversion to 16 bits ----------------------------------------------------------------------------------- */
 
 /* To nearest, ties to even; NaN stays NaN. */
 static uint16_t bf16_of_f32_bits(uint32_t bits) {
@@ -79,7 +84,7 @@ static int make_random(struct upload *u) {
 }
 
 /* Where element `i` of a binding lies in the mapped file. */
-static const char *element_at(const struct binding *b, size_t i) {
+const char *binding_element(const struct binding *b, size_t i) {
     const size_t row = i / (size_t)b->cols, col = i % (size_t)b->cols, bytes = (size_t)dtype_bytes(b->file_format);
     const size_t all = (size_t)b->all, step = (size_t)b->step;
     size_t at;
@@ -104,12 +109,49 @@ static void gather(const struct binding *b, enum dtype type, size_t first, size_
         }
         char *place = to + (i - first) * bytes;
         if (is_kept) {
-            memcpy(place, element_at(b, i), count * bytes);
+            memcpy(place, binding_element(b, i), count * bytes);
         } else {
-            uint16_t half = to_bf16(element_at(b, i), b->file_format);
+            uint16_t half = to_bf16(binding_element(b, i), b->file_format);
             memcpy(place, &half, sizeof half);
         }
     }
+}
+
+/* In scales beside it or in blocks of its own. */
+static bool is_dequantised(const struct binding *b) {
+    return binding_is_quantised(b) || dtype_is_quantised(b->file_format);
+}
+
+/* Rows [first, first + n / cols) of a quantised matrix in 16 bits. */
+struct dequantising {
+    const struct weight *w;
+    enum dtype type;
+    int first, count;
+    uint16_t *to;
+};
+
+static void dequantise_part(const void *context, int part, int parts) {
+    enum { PIECE = 512 };
+    const struct dequantising *d = context;
+    const struct weight *w = d->w;
+    const struct range mine = parallel_range(d->count, part, parts);
+    float wide[PIECE];
+    for (int r = mine.first; r < mine.end; r++) {
+        uint16_t *to = d->to + (size_t)r * (size_t)w->cols;
+        for (int c = 0; c < w->cols; c += PIECE) {
+            const int n = w->cols - c < PIECE ? w->cols - c : PIECE;
+            format_of(w->format)->dequantise(wide, w, d->first + r, c, n);
+            for (int i = 0; i < n; i++)
+                to[c + i] = d->type == DTYPE_F16 ? format_to_f16(wide[i]) : bf16_of_f32_bits(fmath_bits(wide[i]));
+        }
+    }
+}
+
+static void gather_dequantised(const struct model *m, const struct weight *w, enum dtype type, size_t first, size_t n,
+                               void *to) {
+    const size_t cols = (size_t)w->cols;
+    struct dequantising d = {w, type, (int)(first / cols), (int)(n / cols), to};
+    parallel_run(device_threads(m->device), (int64_t)n, dequantise_part, &d);
 }
 
 /* Chunks are the same numbers from another place on, so that no two rows of a weight are alike. A norm's factor is 1. */
@@ -126,7 +168,9 @@ static int send_chunk(struct upload *u, const struct binding *b, char *to, size_
     u->turn ^= 1;
     char *stage = u->staging + (size_t)u->turn * CHUNK * sizeof(float), what[32];
     if (!event_is_done(u->sent[u->turn])) TRY(event_wait(u->sent[u->turn]));
-    if (u->random)
+    if (is_dequantised(b))
+        gather_dequantised(u->model, b->weight, type, first, n, stage);
+    else if (u->random)
         fill_random(u, b, (uint16_t *)(void *)stage, n);
     else
         gather(b, type, first, n, stage);
@@ -138,11 +182,41 @@ static int send_chunk(struct upload *u, const struct binding *b, char *to, size_
     return 0;
 }
 
-static int send_weight(struct upload *u, const struct binding *b, char *to) {
-    size_t n = binding_elements(b);
-    for (size_t first = 0; first < n; first += CHUNK)
-        TRY(send_chunk(u, b, to, first, n - first < CHUNK ? n - first : CHUNK));
+/* Of a quantised matrix, chunks are whole rows. */
+static int send_chunks(struct upload *u, const struct binding *b, char *to) {
+    const size_t n = binding_elements(b), cols = (size_t)b->cols;
+    const size_t step = is_dequantised(b) ? CHUNK / cols * cols : CHUNK;
+    for (size_t first = 0; first < n; first += step)
+        TRY(send_chunk(u, b, to, first, n - first < step ? n - first : step));
     return 0;
+}
+
+/* Points the weight to what the file has, and to `memory` for what it has in another order. */
+static int pack(const struct model *m, struct binding *b, void *memory) {
+    const struct stored_rows rows = binding_rows(b);
+    stored_place(&b->stored, &rows, b->weight, &b->scales, memory);
+    if (b->stored.form == STORED_MADE) return model_quantise(m, b, device_threads(m->device));
+    return stored_pack(&b->stored, &rows, b->weight, &b->scales, device_threads(m->device));
+}
+
+/* A device that reads 16 bits gets them from one matrix after the other, so that no second copy of all is ever there. */
+static int send_quantised(struct upload *u, struct binding *b, char *to) {
+    const size_t bytes = stored_packed_bytes(&b->stored, b->rows);
+    void *memory = malloc(bytes + 1);
+    if (!memory) return err_set(ERR_MEMORY, "out of memory for the repacked tensor '%s'", b->name);
+    int rc = pack(u->model, b, memory);
+    if (rc == 0) rc = send_chunks(u, b, to);
+    free(memory);
+    return rc;
+}
+
+static int send_weight(struct upload *u, struct binding *b, char *to) {
+    return binding_is_quantised(b) ? send_quantised(u, b, to) : send_chunks(u, b, to);
+}
+
+/* What goes through the pinned buffers: all that is copied but quantised matrices that stay so. */
+static bool is_sent(const struct model *m, const struct binding *b) {
+    return b->is_copied && !(m->keeps_quantised && binding_is_quantised(b));
 }
 
 static int send_all(struct upload *u) {
@@ -155,8 +229,8 @@ static int send_all(struct upload *u) {
     if (m->is_random) TRY(make_random(u));
     char *to = m->weights;
     for (int i = 0; i < m->binding_count; i++) {
-        const struct binding *b = &m->bindings[i];
-        if (b->is_copied) TRY(send_weight(u, b, to));
+        struct binding *b = &m->bindings[i];
+        if (is_sent(m, b)) TRY(send_weight(u, b, to));
         to += aligned_bytes(m, b);
     }
     return stream_sync(u->stream);
@@ -166,10 +240,11 @@ static void point_to_device(struct model *m) {
     char *at = m->weights;
     for (int i = 0; i < m->binding_count; i++) {
         struct binding *b = &m->bindings[i];
-        if (b->is_copied) {
+        if (is_sent(m, b)) {
             b->weight->data = at;
             b->weight->format = type_of(m, b);
             b->weight->stride = 0;
+            b->weight->scales = NULL;
         }
         at += aligned_bytes(m, b);
     }
@@ -191,10 +266,25 @@ static void measure_all_experts(struct model *m) {
     }
 }
 
+/* Quantised matrices that stay so: repacked into the pool where the file has them in another order. */
+static int pack_all(struct model *m, const struct progress *progress) {
+    char *at = m->weights, what[32];
+    snprintf(what, sizeof what, "%s %s", m->makes_quantised ? "quantising" : "repacking", m->name);
+    for (int i = 0; i < m->binding_count; i++) {
+        struct binding *b = &m->bindings[i];
+        if (b->weight && binding_is_quantised(b)) TRY(pack(m, b, b->is_copied ? at : NULL));
+        at += aligned_bytes(m, b);
+        if (m->is_quantised) progress_report(progress, what, i + 1, m->binding_count);
+    }
+    if (m->config.tied) m->head = m->embedding;
+    return 0;
+}
+
 int model_upload_weights(struct model *m, struct stream *stream, const struct progress *progress) {
     struct upload u = {.model = m, .stream = stream, .progress = progress};
+    if (m->keeps_quantised && m->is_quantised) TRY(pack_all(m, progress));
     for (int i = 0; i < m->binding_count; i++)
-        if (m->bindings[i].is_copied) u.total += (int64_t)binding_elements(&m->bindings[i]);
+        if (is_sent(m, &m->bindings[i])) u.total += (int64_t)binding_elements(&m->bindings[i]);
     if (u.total == 0) return 0;
     int rc = send_all(&u);
     if (rc != 0) (void)stream_sync(stream);

@@ -24,13 +24,23 @@ static int configure(struct model_config *c, const cJSON *root) {
     return config_read_rope(c, root);
 }
 
+/* As GGUF files have them, each a matrix and a bias of its own. */
+static void bind_single_experts(struct binder *b, int l) {
+    struct layer *layer = &b->m->layers[l];
+    const int64_t f = b->c->expert_hidden, d = b->c->width;
+    bind_experts(b, &layer->expert_gate, f, d, l, "layers.%d.mlp.experts.%d.gate_proj.weight");
+    bind_experts(b, &layer->expert_up, f, d, l, "layers.%d.mlp.experts.%d.up_proj.weight");
+    bind_experts(b, &layer->expert_down, d, f, l, "layers.%d.mlp.experts.%d.down_proj.weight");
+    bind_experts(b, &layer->expert_gate_bias, 1, f, l, "layers.%d.mlp.experts.%d.gate_proj.bias");
+    bind_experts(b, &layer->expert_up_bias, 1, f, l, "layers.%d.mlp.experts.%d.up_proj.bias");
+    bind_experts(b, &layer->expert_down_bias, 1, d, l, "layers.%d.mlp.experts.%d.down_proj.bias");
+}
+
 /* As files in 16 bits have them: [E, D, 2F] and [E, F, D], transposed. */
-static void bind_experts_of(struct binder *b, int l) {
+static void bind_stacked_experts(struct binder *b, int l) {
     struct layer *layer = &b->m->layers[l];
     const int64_t f = b->c->expert_hidden, d = b->c->width;
     const struct row_range gate = {2 * f, 0, 2}, up = {2 * f, 1, 2}, down = {d, 0, 1};
-    bind_weight(b, &layer->router, b->c->experts, d, "layers.%d.mlp.router.weight", l);
-    bind_weight(b, &layer->router_bias, 1, b->c->experts, "layers.%d.mlp.router.bias", l);
     bind_stacked(b, &layer->expert_gate, f, d, gate, true, l, "layers.%d.mlp.experts.gate_up_proj");
     bind_stacked(b, &layer->expert_up, f, d, up, true, l, "layers.%d.mlp.experts.gate_up_proj");
     bind_stacked(b, &layer->expert_down, d, f, down, true, l, "layers.%d.mlp.experts.down_proj");
@@ -51,7 +61,12 @@ static void bind_model(struct binder *b) {
         bind_attention(b, l);
         if (b->c->qkv_bias) bind_weight(b, &layer->bo, 1, d, "layers.%d.self_attn.o_proj.bias", l);
         bind_weight(b, &layer->sinks, 1, b->c->heads, "layers.%d.self_attn.sinks", l);
-        bind_experts_of(b, l);
+        bind_weight(b, &layer->router, b->c->experts, d, "layers.%d.mlp.router.weight", l);
+        bind_weight(b, &layer->router_bias, 1, b->c->experts, "layers.%d.mlp.router.bias", l);
+        if (binder_has(b, "layers.0.mlp.experts.0.gate_proj.weight"))
+            bind_single_experts(b, l);
+        else
+            bind_stacked_experts(b, l);
     }
 }
 

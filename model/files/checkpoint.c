@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "model/files/gguf_model.h"
 #include "model/files/shape.h"
 
 struct checkpoint_kind {
@@ -15,7 +16,8 @@ struct checkpoint_kind {
     /* NULL, here and below: there is none. */
     int (*tensors)(const struct checkpoint *, struct safetensors **);
     int (*tokenizer)(const struct checkpoint *, struct tokenizer **);
-    struct chat_source (*chat)(const struct checkpoint *, struct buf *config, struct buf *jinja);
+    int (*chat)(const struct checkpoint *, const char *name, struct chat_template **);
+    int (*need_tokenizer)(const struct checkpoint *);
     bool (*holds)(const struct checkpoint *, const struct stat *);
 };
 
@@ -54,8 +56,7 @@ static int explain(const struct checkpoint *c, const char *missing) {
         const char *end, *sentence;
     } others[] = {
         {"adapter_config.json", "a LoRA adapter: merge it into its base model and take the result"},
-        {".gguf",
-         "GGUF, which is not read yet: take the model's Hugging Face directory, with config.json and safetensors"},
+        {".gguf", "GGUF files: take one of them, as DIRECTORY/FILE.gguf"},
         {".bin", "PyTorch's .bin files, and only safetensors is read: save the model in that format"},
         {".pth", "PyTorch's .pth files, and only safetensors is read: take the model's Hugging Face directory"},
     };
@@ -66,10 +67,25 @@ static int explain(const struct checkpoint *c, const char *missing) {
     return 0;
 }
 
+/* Older files of modelopt and of GPTQ say beside config.json how they are quantised. */
+static int read_quantisation(const struct checkpoint *c, struct model_config *out) {
+    static const struct {
+        const char *file;
+        enum quantisation_method method;
+    } others[] = {{"hf_quant_config.json", QUANTISATION_MODELOPT}, {"quantize_config.json", QUANTISATION_GPTQ}};
+    struct buf path = {0};
+    int rc = 0;
+    for (int i = 0; i < 2 && rc == 0 && out->quantisation.method == QUANTISATION_NONE; i++)
+        if (find(c, others[i].file, &path)) rc = model_config_load_quantisation(out, buf_text(&path), others[i].method);
+    buf_free(&path);
+    return rc;
+}
+
 static int read_config(const struct checkpoint *c, struct model_config *out) {
     struct buf config = {0}, generation = {0};
     int rc = find(c, "config.json", &config) ? 0 : explain(c, "no config.json");
     if (rc == 0) rc = model_config_load(out, buf_text(&config), find(c, "generation_config.json", &generation));
+    if (rc == 0) rc = read_quantisation(c, out);
     buf_free(&config);
     buf_free(&generation);
     return rc;
@@ -93,8 +109,25 @@ static int read_tokenizer(const struct checkpoint *c, struct tokenizer **out) {
     return rc;
 }
 
-static struct chat_source chat_of(const struct checkpoint *c, struct buf *config, struct buf *jinja) {
-    return (struct chat_source){find(c, "tokenizer_config.json", config), find(c, "chat_template.jinja", jinja)};
+static int need_tokenizer(const struct checkpoint *c) {
+    struct buf path = {0};
+    bool found = find(c, "tokenizer.json", &path) != NULL, other = false;
+    if (!found) other = find(c, "tokenizer.model", &path) || find(c, "vocab.json", &path);
+    int rc = found ? 0
+                   : err_set(ERR_IO, "%s: has no tokenizer.json%s%s%s", c->name, other ? ", and " : "",
+                             other ? strrchr(buf_text(&path), '/') + 1 : "", other ? " is not read in its place" : "");
+    buf_free(&path);
+    return rc;
+}
+
+static int read_template(const struct checkpoint *c, const char *name, struct chat_template **out) {
+    struct buf config = {0}, jinja = {0};
+    int rc = chat_template_load(out, name,
+                                &(struct chat_source){.config = find(c, "tokenizer_config.json", &config),
+                                                      .jinja = find(c, "chat_template.jinja", &jinja)});
+    buf_free(&config);
+    buf_free(&jinja);
+    return rc;
 }
 
 /* What people would miss, whether duet reads it or not. */
@@ -112,8 +145,8 @@ static bool is_model_file(const char *name) {
     return false;
 }
 
-static bool directory_holds(const struct checkpoint *c, const struct stat *file) {
-    DIR *folder = opendir(c->name);
+static bool folder_holds(const char *path, const struct stat *file) {
+    DIR *folder = opendir(path);
     bool found = false;
     for (struct dirent *entry = folder ? readdir(folder) : NULL; entry && !found; entry = readdir(folder)) {
         struct stat st;
@@ -124,12 +157,76 @@ static bool directory_holds(const struct checkpoint *c, const struct stat *file)
     return found;
 }
 
+static bool directory_holds(const struct checkpoint *c, const struct stat *file) {
+    return folder_holds(c->name, file);
+}
+
 static const struct checkpoint_kind huggingface = {
     .config = read_config,
     .tensors = open_tensors,
     .tokenizer = read_tokenizer,
-    .chat = chat_of,
+    .chat = read_template,
+    .need_tokenizer = need_tokenizer,
     .holds = directory_holds,
+};
+
+/* --- GGUF: a file ---------------------------------------------------------------------------------------------- */
+
+static int gguf_read_config(const struct checkpoint *c, struct model_config *out) {
+    struct gguf *g;
+    TRY(gguf_open(&g, c->name));
+    int rc = gguf_model_config(g, out);
+    gguf_close(g);
+    return rc;
+}
+
+static int gguf_open_tensors(const struct checkpoint *c, struct safetensors **out) {
+    struct gguf *g;
+    TRY(gguf_open(&g, c->name));
+    return gguf_model_tensors(g, out);
+}
+
+static int gguf_read_tokenizer(const struct checkpoint *c, struct tokenizer **out) {
+    struct gguf *g;
+    TRY(gguf_open(&g, c->name));
+    int rc = gguf_model_tokenizer(g, out);
+    gguf_close(g);
+    return rc;
+}
+
+static int gguf_need_tokenizer(const struct checkpoint *c) {
+    struct gguf *g;
+    TRY(gguf_open(&g, c->name));
+    int rc = gguf_model_has_tokenizer(g) ? 0 : err_set(ERR_IO, "%s: has no tokenizer", c->name);
+    gguf_close(g);
+    return rc;
+}
+
+static int gguf_read_template(const struct checkpoint *c, const char *name, struct chat_template **out) {
+    struct gguf *g;
+    TRY(gguf_open(&g, c->name));
+    int rc = gguf_model_chat_template(g, name, out);
+    gguf_close(g);
+    return rc;
+}
+
+/* What lies beside it too: other parts, other quantisations. */
+static bool gguf_holds(const struct checkpoint *c, const struct stat *file) {
+    struct buf folder = {0};
+    const char *slash = strrchr(c->name, '/');
+    buf_append(&folder, slash ? c->name : ".", slash ? (size_t)(slash - c->name) + 1 : 1);
+    bool found = folder_holds(buf_text(&folder), file);
+    buf_free(&folder);
+    return found;
+}
+
+static const struct checkpoint_kind gguf = {
+    .config = gguf_read_config,
+    .tensors = gguf_open_tensors,
+    .tokenizer = gguf_read_tokenizer,
+    .chat = gguf_read_template,
+    .need_tokenizer = gguf_need_tokenizer,
+    .holds = gguf_holds,
 };
 
 /* --- a shape ---------------------------------------------------------------------------------------------------- */
@@ -148,8 +245,42 @@ static struct checkpoint *open_kind(const struct checkpoint_kind *kind, const ch
     return c;
 }
 
-struct checkpoint *checkpoint_open(const char *dir) {
-    return open_kind(&huggingface, dir);
+/* A part of a model in several files, but the first; a projector of images, which lies beside a model. */
+static bool is_part_of_model(const char *file) {
+    const char *of = strstr(file, "-of-");
+    return strncmp(file, "mmproj", 6) == 0 || (of && of - file > 6 && strncmp(of - 6, "-00001", 6) != 0);
+}
+
+/* The path of the one GGUF model that the directory holds in place of a config.json. */
+static bool find_single(const char *dir, struct buf *path) {
+    const struct checkpoint c = {.name = (char *)dir};
+    DIR *folder = find(&c, "config.json", path) ? NULL : opendir(dir);
+    int count = 0;
+    for (struct dirent *entry = folder ? readdir(folder) : NULL; entry; entry = readdir(folder)) {
+        if (!ends_with(entry->d_name, ".gguf") || is_part_of_model(entry->d_name)) continue;
+        buf_clear(path);
+        buf_printf(path, "%s/%s", dir, entry->d_name);
+        count++;
+    }
+    if (folder) closedir(folder);
+    return count == 1;
+}
+
+struct checkpoint *checkpoint_open(const char *path) {
+    struct buf single = {0};
+    struct checkpoint *c;
+    if (checkpoint_is_file(path) && !file_is_directory(path))
+        c = open_kind(&gguf, path);
+    else if (find_single(path, &single))
+        c = open_kind(&gguf, buf_text(&single));
+    else
+        c = open_kind(&huggingface, path);
+    buf_free(&single);
+    return c;
+}
+
+bool checkpoint_is_file(const char *path) {
+    return ends_with(path, ".gguf");
 }
 
 struct checkpoint *checkpoint_open_shape(const char *name) {
@@ -181,23 +312,12 @@ int checkpoint_tokenizer(const struct checkpoint *c, struct tokenizer **out) {
 }
 
 int checkpoint_need_tokenizer(const struct checkpoint *c) {
-    struct buf path = {0};
-    bool found = find(c, "tokenizer.json", &path) != NULL, other = false;
-    if (!found) other = find(c, "tokenizer.model", &path) || find(c, "vocab.json", &path);
-    int rc = found ? 0
-                   : err_set(ERR_IO, "%s: has no tokenizer.json%s%s%s", c->name, other ? ", and " : "",
-                             other ? strrchr(buf_text(&path), '/') + 1 : "", other ? " is not read in its place" : "");
-    buf_free(&path);
-    return rc;
+    return c->kind->need_tokenizer ? c->kind->need_tokenizer(c) : need_tokenizer(c);
 }
 
 int checkpoint_chat_template(const struct checkpoint *c, const char *name, struct chat_template **out) {
-    struct buf config = {0}, jinja = {0};
-    struct chat_source source = c->kind->chat ? c->kind->chat(c, &config, &jinja) : (struct chat_source){0};
-    int rc = chat_template_load(out, name, &source);
-    buf_free(&config);
-    buf_free(&jinja);
-    return rc;
+    *out = NULL;
+    return c->kind->chat ? c->kind->chat(c, name, out) : chat_template_load(out, name, &(struct chat_source){0});
 }
 
 bool checkpoint_holds(const struct checkpoint *c, const struct stat *file) {

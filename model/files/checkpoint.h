@@ -1,7 +1,7 @@
 /* A checkpoint: all that is known of a model before it runs, wherever it lies: configuration, tensors, tokenizer, chat template.
  *
- * Today a Hugging Face directory, or a shape (model/files/shape.h) without files, whose weights are random. A kind is a table of
- * functions (checkpoint.c); nobody else knows which files there are or where. Opening reads nothing: each part is read when it is
+ * A Hugging Face directory, a GGUF file, or a shape (model/files/shape.h) without files, whose weights are random. A kind is a table
+ * of functions (checkpoint.c); nobody else knows which files there are or where. Opening reads no file: each part is read when it is
  * asked for. Errors name the file. */
 #ifndef DUET_MODEL_FILES_CHECKPOINT_H
 #define DUET_MODEL_FILES_CHECKPOINT_H
@@ -16,8 +16,10 @@
 
 struct checkpoint;
 
-/* A directory in the form of released models. Ends the process where there is no memory, as the next one does. */
-struct checkpoint *checkpoint_open(const char *dir);
+/* A directory in the form of released models, a GGUF file, or a directory that holds one such file and no config.json. Ends the
+ * process where there is no memory, as the next one does. */
+struct checkpoint *checkpoint_open(const char *path);
+bool checkpoint_is_file(const char *path); /* Does the name say that it is one file, and no directory? */
 /* One of the shapes that model_shape_load takes. */
 struct checkpoint *checkpoint_open_shape(const char *shape);
 void checkpoint_close(struct checkpoint *);

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "model/files/safetensors_shard.h"
 
 struct safetensors {
@@ -17,6 +18,10 @@ struct safetensors {
     int shard_count;
     const struct tensor **tensors; /* sorted by name */
     int count;
+    struct tensor *own; /* [own_count] of another kind of file, which `release` closes */
+    int own_count;
+    void *owner;
+    void (*release)(void *owner);
 };
 
 static int out_of_memory(void) {
@@ -77,7 +82,7 @@ static int compare_tensors(const void *a, const void *b) {
 }
 
 static int list_tensors(struct safetensors *s) {
-    size_t count = 0;
+    size_t count = (size_t)s->own_count;
     for (int i = 0; i < s->shard_count; i++) count += (size_t)s->shards[i].count;
     if (count == 0) return err_set(ERR_FORMAT, "%s: has no tensors", s->source);
     if (count > INT_MAX) return err_set(ERR_LIMIT, "%s: %zu tensors are too many", s->source, count);
@@ -85,6 +90,7 @@ static int list_tensors(struct safetensors *s) {
     if (!s->tensors) return out_of_memory();
     for (int i = 0; i < s->shard_count; i++)
         for (int j = 0; j < s->shards[i].count; j++) s->tensors[s->count++] = &s->shards[i].tensors[j].tensor;
+    for (int i = 0; i < s->own_count; i++) s->tensors[s->count++] = &s->own[i];
     qsort(s->tensors, count, sizeof *s->tensors, compare_tensors);
     for (size_t i = 1; i < count; i++) {
         const struct tensor *a = s->tensors[i - 1], *b = s->tensors[i];
@@ -157,6 +163,20 @@ static bool is_index(const char *path) {
     return n >= m && strcmp(path + n - m, end) == 0;
 }
 
+int safetensors_of_tensors(struct safetensors **out, const char *source, struct tensor *tensors, int count, void *owner,
+                           void (*release)(void *)) {
+    struct safetensors *s = memory_resize(NULL, sizeof *s);
+    *s = (struct safetensors){
+        .source = memory_copy_text(source), .own = tensors, .own_count = count, .owner = owner, .release = release};
+    *out = NULL;
+    int rc = list_tensors(s);
+    if (rc == 0)
+        *out = s;
+    else
+        safetensors_close(s);
+    return rc;
+}
+
 int safetensors_open(struct safetensors **out, const char *path) {
     *out = NULL;
     struct safetensors *s = calloc(1, sizeof *s);
@@ -176,7 +196,10 @@ int safetensors_open(struct safetensors **out, const char *path) {
 void safetensors_close(struct safetensors *s) {
     if (!s) return;
     for (int i = 0; i < s->shard_count; i++) shard_close(&s->shards[i]);
+    for (int i = 0; i < s->own_count; i++) free((char *)s->own[i].name);
+    if (s->release) s->release(s->owner);
     free(s->shards);
+    free(s->own);
     free(s->tensors);
     free(s->source);
     free(s);
@@ -190,16 +213,26 @@ const struct tensor *safetensors_at(const struct safetensors *s, int index) {
     return s->tensors[index];
 }
 
+const char *safetensors_source(const struct safetensors *s) {
+    return s->source;
+}
+
 const struct tensor *safetensors_find(const struct safetensors *s, const char *name) {
     const struct tensor key = {.name = name}, *wanted = &key;
     const struct tensor **found = bsearch(&wanted, s->tensors, (size_t)s->count, sizeof *s->tensors, compare_tensors);
     return found ? *found : NULL;
 }
 
+/* Of weights whose scales, if any, lie within them. */
 static bool find_dtype(const char *name, enum dtype *out) {
-    static const char *const names[] = {[DTYPE_F32] = "F32", [DTYPE_BF16] = "BF16", [DTYPE_F16] = "F16"};
-    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++) {
-        if (strcmp(names[i], name) != 0) continue;
+    static const char *const names[DTYPES] = {
+        [DTYPE_F32] = "F32",   [DTYPE_BF16] = "BF16",   [DTYPE_F16] = "F16",       [DTYPE_Q8_0] = "Q8_0",
+        [DTYPE_Q4_0] = "Q4_0", [DTYPE_Q4_1] = "Q4_1",   [DTYPE_Q5_0] = "Q5_0",     [DTYPE_Q5_1] = "Q5_1",
+        [DTYPE_Q2_K] = "Q2_K", [DTYPE_Q3_K] = "Q3_K",   [DTYPE_Q4_K] = "Q4_K",     [DTYPE_Q5_K] = "Q5_K",
+        [DTYPE_Q6_K] = "Q6_K", [DTYPE_MXFP4] = "MXFP4", [DTYPE_IQ4_NL] = "IQ4_NL", [DTYPE_IQ4_XS] = "IQ4_XS",
+    };
+    for (int i = 0; i < DTYPES; i++) {
+        if (!names[i] || strcmp(names[i], name) != 0) continue;
         *out = (enum dtype)i;
         return true;
     }
@@ -218,21 +251,37 @@ static void list_shape(struct buf *out, const int64_t *shape, int dims) {
     buf_putc(out, ']');
 }
 
-static int fail_mismatch(const struct tensor *t, const int64_t *expected, int dims) {
+static int fail_mismatch(const struct tensor *t, const char *types, const int64_t *expected, int dims) {
     struct buf shapes = {0};
     list_shape(&shapes, t->shape, t->dims);
     buf_printf(&shapes, " %s, expected ", t->dtype);
     list_shape(&shapes, expected, dims);
-    int rc = err_set(ERR_FORMAT, "%s: tensor '%s' is %s BF16, F16 or F32", t->file, t->name, buf_text(&shapes));
+    int rc = err_set(ERR_FORMAT, "%s: tensor '%s' is %s %s", t->file, t->name, buf_text(&shapes), types);
     buf_free(&shapes);
     return rc;
+}
+
+/* Is it a word of the sentence? */
+static bool lists_type(const char *types, const char *type) {
+    const size_t n = strlen(type);
+    for (const char *at = types; (at = strstr(at, type)); at += n)
+        if ((at == types || at[-1] == ' ') && (!at[n] || at[n] == ' ' || at[n] == ',')) return true;
+    return false;
+}
+
+int safetensors_expect_type(const struct safetensors *s, const char *name, const char *types, const int64_t *shape,
+                            int dims, const struct tensor **out) {
+    const struct tensor *t = safetensors_find(s, name);
+    *out = t;
+    if (!t) return err_set(ERR_FORMAT, "%s: tensor '%s' is missing", s->source, name);
+    if (!lists_type(types, t->dtype) || !has_shape(t, shape, dims)) return fail_mismatch(t, types, shape, dims);
+    return 0;
 }
 
 int safetensors_expect(const struct safetensors *s, const char *name, const int64_t *shape, int dims,
                        const struct tensor **out, enum dtype *format) {
     const struct tensor *t = safetensors_find(s, name);
     *out = t;
-    if (!t) return err_set(ERR_FORMAT, "%s: tensor '%s' is missing", s->source, name);
-    if (!find_dtype(t->dtype, format) || !has_shape(t, shape, dims)) return fail_mismatch(t, shape, dims);
-    return 0;
+    if (t && has_shape(t, shape, dims) && find_dtype(t->dtype, format)) return 0;
+    return safetensors_expect_type(s, name, "BF16, F16 or F32", shape, dims, out);
 }

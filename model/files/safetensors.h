@@ -32,11 +32,20 @@ int safetensors_count(const struct safetensors *);
 const struct tensor *safetensors_at(const struct safetensors *, int index);          /* sorted by name */
 const struct tensor *safetensors_find(const struct safetensors *, const char *name); /* NULL if absent */
 
+/* Tensors of files of another kind in such a list. Takes `tensors` [count], whose names are owned (both of malloc), and `owner` of what
+ * they point into, which `release` frees; also after an error. */
+int safetensors_of_tensors(struct safetensors **out, const char *source, struct tensor *tensors, int count, void *owner,
+                           void (*release)(void *owner));
+
 const char *safetensors_source(const struct safetensors *); /* the path of the one file or of the index, for messages */
 
-/* A tensor by name with exactly this shape and BF16, F16 or F32 numbers. ERR_FORMAT: "FILE: tensor 'NAME' is [2, 3] F32, expected
+/* A tensor by name with exactly this shape and BF16, F16 or F32 numbers, or GGUF's blocks. ERR_FORMAT: "FILE: tensor 'NAME' is [2, 3] F32, expected
  * [4, 3]", or missing. */
 int safetensors_expect(const struct safetensors *, const char *name, const int64_t *shape, int dims,
                        const struct tensor **out, enum dtype *format);
+
+/* The same for one of `types`, as a sentence lists them ("F16, BF16 or F32"). */
+int safetensors_expect_type(const struct safetensors *, const char *name, const char *types, const int64_t *shape,
+                            int dims, const struct tensor **out);
 
 #endif

@@ -47,7 +47,9 @@ static int read_config_template(struct source *s) {
 
 static int source_read(struct source *s, bool wants_template) {
     if (s->files->config) {
-        TRY(json_parse_file(&s->config, s->files->config));
+        const char *text = s->files->config_text;
+        int rc = text ? json_parse(&s->config, text, strlen(text)) : json_parse_file(&s->config, s->files->config);
+        if (rc != 0) return text ? err_prefix(rc, "%s", s->files->config) : rc;
         if (!cJSON_IsObject(s->config)) return err_set(ERR_FORMAT, "%s: expected an object", s->files->config);
     }
     if (!wants_template) return 0;

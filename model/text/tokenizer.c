@@ -8,7 +8,8 @@
 
 /* --- life ------------------------------------------------------------------------------------------------- */
 
-static int load_parts(struct tokenizer *t, const cJSON *json) {
+static int load_parts(struct tokenizer *t, const void *from) {
+    const cJSON *json = from;
     if (!cJSON_IsObject(json)) return err_set(ERR_FORMAT, "expected an object");
     const cJSON *added = json_get(json, "added_tokens");
     TRY(tokenizer_read_model(t, json_get(json, "model"), added));
@@ -19,19 +20,30 @@ static int load_parts(struct tokenizer *t, const cJSON *json) {
     return tokenizer_read_decoder(t, json_get(json, "decoder"));
 }
 
+/* `load` makes the tokenizer of `from`. */
+static int make(struct tokenizer **out, int (*load)(struct tokenizer *, const void *), const void *from) {
+    struct tokenizer *t = calloc(1, sizeof *t);
+    int rc = t ? load(t, from) : err_set(ERR_MEMORY, "no memory for a tokenizer");
+    *out = rc == 0 ? t : NULL;
+    if (rc != 0) tokenizer_free(t);
+    return rc;
+}
+
 int tokenizer_load(struct tokenizer **out, const char *path) {
     cJSON *json;
     *out = NULL;
     TRY(json_parse_file(&json, path));
-    struct tokenizer *t = calloc(1, sizeof *t);
-    int rc = t ? load_parts(t, json) : err_set(ERR_MEMORY, "no memory for a tokenizer");
+    int rc = make(out, load_parts, json);
     cJSON_Delete(json);
-    if (rc == 0) {
-        *out = t;
-        return 0;
-    }
-    tokenizer_free(t);
-    return err_prefix(rc, "%s", path);
+    return rc == 0 ? 0 : err_prefix(rc, "%s", path);
+}
+
+static int load_list(struct tokenizer *t, const void *list) {
+    return tokenizer_read_list(t, list);
+}
+
+int tokenizer_create(struct tokenizer **out, const struct token_list *list) {
+    return make(out, load_list, list);
 }
 
 void tokenizer_free(struct tokenizer *t) {

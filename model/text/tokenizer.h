@@ -15,6 +15,37 @@
 struct tokenizer;
 
 int tokenizer_load(struct tokenizer **out, const char *path); /* of a tokenizer.json; errors name it; allocates */
+
+/* Tokens as GGUF files list them, in place of a tokenizer.json. */
+struct token_text {
+    const char *text; /* [n] */
+    size_t n;
+};
+enum token_kind { /* the files' own numbers */
+                  TOKEN_KIND_NORMAL = 1,
+                  TOKEN_KIND_UNKNOWN,
+                  TOKEN_KIND_CONTROL, /* special, recognised where it stands in a text */
+                  TOKEN_KIND_USER,    /* recognised, and text */
+                  TOKEN_KIND_UNUSED,
+                  TOKEN_KIND_BYTE /* <0xNN> */
+};
+struct token_list {
+    const struct token_text *tokens; /* [count] by id */
+    const int32_t *kinds;            /* [count] of enum token_kind; NULL: all are normal */
+    const float *scores; /* [count]; sentencepiece's: the pair of the highest score merges first. NULL: byte-level */
+    int32_t count;
+    const struct token_text *merges; /* [merge_count] "left right"; of the byte-level dialect */
+    int32_t merge_count;
+    struct token_text pre; /* llama.cpp's name of the pre-tokenizer ("qwen2"); of the byte-level dialect */
+    bool space_prefix;     /* sentencepiece: a blank before a text that does not begin with a special token */
+    int32_t first, last;   /* what stands around a text, as a post_processor would have it; -1: nothing */
+    int32_t unknown;       /* -1: none */
+};
+/* The list is not kept. ERR_UNSUPPORTED for a pre-tokenizer that duet does not know, by its name. */
+int tokenizer_create(struct tokenizer **out, const struct token_list *);
+/* Does this pre-tokenizer put the first special token before a text where the file does not say whether? */
+bool tokenizer_pre_has_first(struct token_text pre);
+
 void tokenizer_free(struct tokenizer *);
 
 /* One past the largest id of the map (added tokens included). */

@@ -157,6 +157,15 @@ int tokenizer_read_pre_tokenizer(struct tokenizer *, const cJSON *);
 int tokenizer_read_post_processor(struct tokenizer *, const cJSON *);
 int tokenizer_read_decoder(struct tokenizer *, const cJSON *);
 
+int tokenizer_read_list(struct tokenizer *, const struct token_list *); /* tokenizer_list.c */
+void tokenizer_index_symbols(struct tokenizer *);                       /* when all tokens are there */
+/* The merge text[0, cut) + text[cut, n). */
+int tokenizer_add_merge(struct tokenizer *, const char *text, size_t cut, size_t n, int32_t rank);
+
+/* Steps of the pre-tokenizer without a file. */
+int tokenizer_add_split(struct tokenizer *, const char *regex);
+int tokenizer_add_byte_level(struct tokenizer *, bool splits_words);
+
 /* Calls `one` for `item`, or for each member of the Sequence that it is (list named `list`); null is nothing. */
 int tokenizer_read_steps(struct tokenizer *, const cJSON *item, const char *list,
                          int (*one)(struct tokenizer *, const cJSON *item, const char *type));

@@ -86,11 +86,9 @@ static bool read_merge(const cJSON *item, struct buf *text, size_t *cut) {
     return true;
 }
 
-static int load_merge(struct tokenizer *t, const cJSON *item, int32_t rank, struct buf *text) {
-    size_t cut;
-    if (!read_merge(item, text, &cut)) return err_set(ERR_FORMAT, "merge %d is not a pair of tokens", rank);
-    const char *parts[3] = {buf_text(text), buf_text(text) + cut, buf_text(text)};
-    size_t lengths[3] = {cut, text->len - cut, text->len};
+int tokenizer_add_merge(struct tokenizer *t, const char *text, size_t cut, size_t n, int32_t rank) {
+    const char *parts[3] = {text, text + cut, text};
+    size_t lengths[3] = {cut, n - cut, n};
     int32_t ids[3];
     for (int i = 0; i < 3; i++) {
         ids[i] = vocab_find_model(&t->vocab, parts[i], lengths[i]);
@@ -99,6 +97,12 @@ static int load_merge(struct tokenizer *t, const cJSON *item, int32_t rank, stru
                            lengths[i] < 60 ? (int)lengths[i] : 60, parts[i]);
     }
     return merges_add(&t->merges, ids[0], ids[1], rank, ids[2]);
+}
+
+static int load_merge(struct tokenizer *t, const cJSON *item, int32_t rank, struct buf *text) {
+    size_t cut;
+    if (!read_merge(item, text, &cut)) return err_set(ERR_FORMAT, "merge %d is not a pair of tokens", rank);
+    return tokenizer_add_merge(t, buf_text(text), cut, text->len, rank);
 }
 
 static int load_merges(struct tokenizer *t, const cJSON *merges) {
@@ -149,7 +153,7 @@ static int load_unknown(struct tokenizer *t, const cJSON *model) {
     return rc;
 }
 
-static void index_symbols(struct tokenizer *t) {
+void tokenizer_index_symbols(struct tokenizer *t) {
     char text[8];
     for (int byte = 0; byte < 256; byte++) {
         snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
@@ -174,7 +178,7 @@ static int read_model(struct tokenizer *t, const cJSON *model, size_t extra) {
     TRY(load_vocab(t, json_get(model, "vocab"), extra));
     TRY(load_merges(t, json_get(model, "merges")));
     TRY(load_unknown(t, model));
-    index_symbols(t);
+    tokenizer_index_symbols(t);
     return 0;
 }
 

@@ -243,6 +243,27 @@ static int read_regex_split(struct pre_step *step, const char *regex, enum split
     return pattern_compile(&step->pattern, regex, strlen(regex));
 }
 
+static int next_step(struct tokenizer *t, struct pre_step **out) {
+    *out = NULL;
+    if (t->pre_count == STEPS_MAX) return err_set(ERR_LIMIT, "more than %d steps", STEPS_MAX);
+    *out = &t->pre[t->pre_count++];
+    return 0;
+}
+
+int tokenizer_add_split(struct tokenizer *t, const char *regex) {
+    struct pre_step *step;
+    TRY(next_step(t, &step));
+    return read_regex_split(step, regex, SPLIT_ISOLATED, false);
+}
+
+int tokenizer_add_byte_level(struct tokenizer *t, bool splits_words) {
+    struct pre_step *step;
+    TRY(next_step(t, &step));
+    t->is_byte_level = true;
+    *step = (struct pre_step){.kind = PRE_BYTE_LEVEL, .behavior = SPLIT_ISOLATED, .split = splits_words};
+    return pattern_compile(&step->pattern, words_regex, sizeof words_regex - 1);
+}
+
 static int read_step(const cJSON *item, const char *type, struct pre_step *step) {
     if (strcmp(type, "Split") == 0) {
         step->kind = PRE_SPLIT;
@@ -263,9 +284,10 @@ static int read_step(const cJSON *item, const char *type, struct pre_step *step)
 }
 
 static int load_one(struct tokenizer *t, const cJSON *item, const char *type) {
-    if (t->pre_count == STEPS_MAX) return err_set(ERR_LIMIT, "more than %d steps", STEPS_MAX);
+    struct pre_step *step;
+    TRY(next_step(t, &step));
     if (strcmp(type, "ByteLevel") == 0) t->is_byte_level = true;
-    return read_step(item, type, &t->pre[t->pre_count++]);
+    return read_step(item, type, step);
 }
 
 int tokenizer_read_pre_tokenizer(struct tokenizer *t, const cJSON *item) {

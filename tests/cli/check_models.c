@@ -110,10 +110,9 @@ START_TEST(what_a_directory_holds_in_place_of_a_model_is_named)
     text_to_file(temp_path("torch/pytorch_model.bin"), "x");
     expect_error(temp_path("torch"), "it holds PyTorch's .bin files, and only safetensors is read");
     text_to_file(temp_path("gguf/model-q4.gguf"), "GGUF");
-    expect_error(temp_path("gguf"), "it holds GGUF, which is not read yet");
-    expect_error(temp_path("gguf/model-q4.gguf"),
-                 "GGUF is not read yet; hint: take the model's Hugging Face directory");
-    expect_error("some/model.gguf", "GGUF is not read yet");
+    expect_error(temp_path("gguf"), "it holds GGUF files: take one of them, as DIRECTORY/FILE.gguf");
+    expect_error(temp_path("gguf/model-q4.gguf"), "model-q4.gguf: has 4 bytes");
+    expect_error("some/model.gguf", "some/model.gguf: cannot open");
     text_to_file(temp_path("lora/adapter_config.json"), "{}");
     expect_error(temp_path("lora"), "has no config.json; it holds a LoRA adapter: merge it into its base model");
     expect_error(temp_path("empty"), "empty/config.json: cannot open");

@@ -83,6 +83,33 @@ START_TEST(chat_models_give_the_reference_text_at_k_0_3_and_6)
 }
 END_TEST
 
+/* The directory was made from this file, whose numbers it holds rounded to bf16. */
+START_TEST(a_gguf_file_gives_the_text_and_the_tokens_of_the_directory_made_from_it)
+{
+    const char *gguf = getenv("DUET_SMOLLM2_GGUF");
+    struct chat_pair p;
+    if (!gguf) {
+        skip("no SmolLM2 as GGUF: set DUET_SMOLLM2_GGUF, or make test-data");
+        return;
+    }
+    if (!find_pair(1, &p)) return;
+    cJSON *references = load_references();
+    struct tokenizer *t[2];
+    struct chat_template *chat;
+    int common;
+    check_greedy(references, p.greedy[0], gguf, p.draft, 3);
+    ck_ok(checkpoint_tokenizer(test_checkpoint(gguf), &t[0]));
+    ck_ok(checkpoint_tokenizer(test_checkpoint(p.target), &t[1]));
+    ck_ok(tokenizer_compare(t[0], t[1], &common));
+    ck_assert_int_eq(common, 49152);
+    ck_ok(checkpoint_chat_template(test_checkpoint(gguf), NULL, &chat));
+    ck_assert_str_eq(chat_template_name(chat), "chatml");
+    chat_template_free(chat);
+    tokenizer_free(t[0]), tokenizer_free(t[1]);
+    cJSON_Delete(references);
+}
+END_TEST
+
 /* Each prompt 9 times with different seeds, 120 tokens, K = 4, no filters. */
 static void measure_acceptance(struct engine *e, const cJSON *references, const char *member, float temperature,
                                struct acceptance *sum) {
@@ -132,6 +159,7 @@ Suite *check_chat_references(void) {
     Suite *suite = suite_create("chat references");
     TCase *tc = tcase_create("chat references");
     tcase_add_loop_test(tc, chat_models_give_the_reference_text_at_k_0_3_and_6, 0, 2);
+    tcase_add_test(tc, a_gguf_file_gives_the_text_and_the_tokens_of_the_directory_made_from_it);
     tcase_add_loop_test(tc, measured_alpha_is_the_expected_acceptance, 0, 4);
     suite_add_tcase(suite, tc);
     return suite;

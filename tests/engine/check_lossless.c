@@ -144,6 +144,36 @@ START_TEST(two_seeds_give_two_texts)
 }
 END_TEST
 
+static void must_answer_as(const struct engine_options *options, int count, const struct answer *expected,
+                           const char *what) {
+    struct answer got[PROMPTS];
+    run_prompts(options, count, got);
+    must_equal_all(got, expected, count, what);
+    free_answers(got, count);
+}
+
+/* Loop index: fp8, int4. A quantised draft proposes other tokens, and a quantised target is another target: each target's text is
+ * that of its plain decoding. */
+START_TEST(quantised_weights_lose_nothing)
+{
+    const enum model_weights weights = _i == 0 ? WEIGHTS_FP8 : WEIGHTS_INT4;
+    const struct pair pair = quick_pair();
+    struct answer expected[PROMPTS];
+    struct engine_options options = pair_options(&pair, 0, 3);
+    for (int quantises_target = 0; quantises_target <= 1; quantises_target++) {
+        options = pair_options(&pair, 0, 3);
+        options.target_weights = quantises_target ? weights : WEIGHTS_AS_STORED;
+        run_prompts(&options, PROMPTS, expected);
+        for (int k = 1; k <= 7; k += 3) {
+            options.k = k, options.k_max = 0, options.draft = pair_options(&pair, k, 3).draft;
+            options.draft_weights = k == 4 && quantises_target ? WEIGHTS_AS_STORED : weights;
+            must_answer_as(&options, PROMPTS, expected, quantises_target ? "quantised target" : "quantised draft");
+        }
+        free_answers(expected, PROMPTS);
+    }
+}
+END_TEST
+
 DEVICE_SUITE(check_lossless);
 Suite *check_lossless(void) {
     Suite *suite = suite_create("lossless");
@@ -152,6 +182,7 @@ Suite *check_lossless(void) {
     tcase_add_loop_test(tc, graph_modes_and_buckets_give_the_same_tokens, 0, 9);
     tcase_add_test(tc, same_seed_gives_the_same_text_in_any_slot_beside_any_neighbours);
     tcase_add_test(tc, two_seeds_give_two_texts);
+    tcase_add_loop_test(tc, quantised_weights_lose_nothing, 0, 2);
     suite_add_tcase(suite, tc);
     return suite;
 }

@@ -159,13 +159,54 @@ START_TEST(options_that_change_shapes_are_refused_by_name)
     refuse("{\"hidden_act\": \"gelu_new\"}", ERR_UNSUPPORTED, "'gelu_new'");
     refuse("{\"attention_bias\": true}", ERR_UNSUPPORTED, "attention_bias");
     refuse("{\"mlp_bias\": true}", ERR_UNSUPPORTED, "mlp_bias");
-    refuse("{\"quantization_config\": {\"quant_method\": \"awq\", \"bits\": 4}}", ERR_UNSUPPORTED, "'awq'");
-    refuse("{\"quantization_config\": {}}", ERR_UNSUPPORTED, "quantization");
     refuse("{\"partial_rotary_factor\": 1.5}", ERR_FORMAT, "partial_rotary_factor 1.5");
     refuse("{\"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.1}}", ERR_UNSUPPORTED,
            "partial_rotary_factor 0.1 leaves nothing");
     refuse("{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", \"attention_bias\": true}",
            ERR_UNSUPPORTED, "attention_bias");
+}
+END_TEST
+
+static void refuse_quantisation(const char *members, const char *words) {
+    char changes[640];
+    snprintf(changes, sizeof changes, "{\"quantization_config\": {%s}}", members);
+    refuse(changes, ERR_UNSUPPORTED, words);
+}
+
+START_TEST(quantisation_that_is_not_read_is_refused_by_name)
+{
+    static const char compressed[] = "\"quant_method\": \"compressed-tensors\", \"format\": \"pack-quantized\"";
+    char members[512];
+    refuse_quantisation("", "quantization");
+    refuse_quantisation("\"quant_method\": \"hqq\"", "'hqq'");
+    refuse_quantisation("\"quant_method\": \"awq\", \"bits\": 3", "3 bits");
+    refuse_quantisation("\"quant_method\": \"awq\", \"bits\": 4, \"version\": \"gemv\"", "version 'gemv'");
+    refuse_quantisation("\"quant_method\": \"awq\", \"bits\": 4, \"zero_point\": false", "without zero points");
+    refuse_quantisation("\"quant_method\": \"gptq\", \"bits\": 8", "8 bits");
+    refuse_quantisation("\"quant_method\": \"gptq\", \"bits\": 4, \"checkpoint_format\": \"marlin\"", "'marlin'");
+    refuse_quantisation("\"quant_method\": \"gptq\", \"bits\": 4, \"is_marlin_format\": true", "is_marlin_format");
+    refuse_quantisation("\"quant_method\": \"gptq\", \"bits\": 4, \"dynamic\": {\"+:.*\": {\"bits\": 8}}", "'+:.*'");
+    refuse_quantisation("\"quant_method\": \"fp8\", \"fmt\": \"e5m2\"", "'e5m2'");
+    refuse_quantisation("\"quant_method\": \"modelopt\", \"quant_algo\": \"W4A8_AWQ\"", "'W4A8_AWQ'");
+    refuse_quantisation("\"quant_method\": \"bitsandbytes\", \"load_in_8bit\": true", "8 bits");
+    refuse_quantisation("\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true, \"bnb_4bit_quant_type\": \"fp4\"",
+                        "'fp4'");
+    refuse_quantisation("\"quant_method\": \"compressed-tensors\", \"format\": \"int-quantized\"", "'int-quantized'");
+    snprintf(members, sizeof members, "%s, \"sparsity_config\": {\"format\": \"sparse-24-bitmask\"}", compressed);
+    refuse_quantisation(members, "'sparse-24-bitmask'");
+    snprintf(members, sizeof members, "%s, \"transform_config\": {\"config_groups\": {}}", compressed);
+    refuse_quantisation(members, "transform_config");
+    snprintf(members, sizeof members,
+             "%s, \"config_groups\": {\"a\": {\"weights\": {\"num_bits\": 3, \"type\": \"int\"}}}", compressed);
+    refuse_quantisation(members, "3 bits");
+    snprintf(
+        members, sizeof members,
+        "%s, \"config_groups\": {\"a\": {\"weights\": {\"num_bits\": 4, \"type\": \"int\", \"strategy\": \"group\", "
+        "\"group_size\": 32}}, \"b\": {\"weights\": {\"num_bits\": 4, \"type\": \"int\", \"strategy\": \"channel\"}}}",
+        compressed);
+    refuse_quantisation(members, "groups of 32 and of 0 columns");
+    refuse("{\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [128]}}", ERR_FORMAT,
+           "no pair of positive integers");
 }
 END_TEST
 
@@ -537,6 +578,7 @@ Suite *check_config(void) {
     tcase_add_test(files, qwen2_has_biases_and_qwen3_norms_of_heads);
     tcase_add_test(files, unknown_families_are_refused_by_their_name);
     tcase_add_test(files, options_that_change_shapes_are_refused_by_name);
+    tcase_add_test(files, quantisation_that_is_not_read_is_refused_by_name);
     tcase_add_test(files, qwen2_has_its_bias_whatever_attention_bias_says);
     tcase_add_test(files, dimensions_out_of_bounds_are_refused_by_name);
     tcase_add_test(files, dimensions_must_fit_together);

@@ -8,35 +8,88 @@
 #include "engine/probe.h"
 #include "tests/support/damage.h"
 #include "tests/support/engine_support.h"
+#include "tests/support/gguf_convert.h"
 #include "tests/support/support.h"
 
 /* One checkpoint a family or variant, in the form of released files, with what transformers computes on it. */
-static const char *const families[] = {"checkpoints/llama-mha-untied",
-                                       "checkpoints/llama-gqa-tied",
-                                       "checkpoints/llama-mqa-headdim32",
-                                       "checkpoints/llama3-rope-scaled",
-                                       "checkpoints/qwen2-bias",
-                                       "checkpoints/qwen3-qknorm",
-                                       "checkpoints/mistral-swa",
-                                       "families/gemma2",
-                                       "families/gemma3-text",
-                                       "families/gemma3-wrapped",
-                                       "families/gemma4-dense",
-                                       "families/gemma4-e",
-                                       "families/gemma4-moe-flat",
-                                       "families/glm4",
-                                       "families/gpt-oss-bf16",
-                                       "families/granite",
-                                       "families/llama-dynamic",
-                                       "families/llama-yarn",
-                                       "families/mixtral",
-                                       "families/olmo2",
-                                       "families/phi3",
-                                       "families/phi3-longrope",
-                                       "families/qwen2-yarn",
-                                       "families/qwen3-moe",
-                                       "families/qwen3-moe-mixed"};
-enum { FAMILIES = sizeof families / sizeof *families, ROOM = 48 };
+static const char *const families[] = {
+    "checkpoints/llama-mha-untied",
+    "checkpoints/llama-gqa-tied",
+    "checkpoints/llama-mqa-headdim32",
+    "checkpoints/llama3-rope-scaled",
+    "checkpoints/qwen2-bias",
+    "checkpoints/qwen3-qknorm",
+    "checkpoints/mistral-swa",
+    "families/gemma2",
+    "families/gemma3-text",
+    "families/gemma3-wrapped",
+    "families/gemma4-dense",
+    "families/gemma4-e",
+    "families/gemma4-moe-flat",
+    "families/glm4",
+    "families/gpt-oss-bf16",
+    "families/granite",
+    "families/llama-dynamic",
+    "families/llama-yarn",
+    "families/mixtral",
+    "families/olmo2",
+    "families/phi3",
+    "families/phi3-longrope",
+    "families/qwen2-yarn",
+    "families/qwen3-moe",
+    "families/qwen3-moe-mixed",
+    "families/gpt-oss-mxfp4",
+    /* A Llama or Qwen3 MoE in every format of quantised files. */
+    "formats/fp8-block",
+    "formats/fp8-block-moe",
+    "formats/ct-fp8-channel",
+    "formats/ct-fp8-channel-moe",
+    "formats/ct-fp8-tensor",
+    "formats/modelopt-fp8",
+    "formats/gptq-g128",
+    "formats/gptq-g64-asym",
+    "formats/gptq-desc-act",
+    "formats/gptq-moe",
+    "formats/awq-g128",
+    "formats/awq-moe",
+    "formats/ct-int4-g128",
+    "formats/ct-int4-g32-asym",
+    "formats/ct-int4-moe",
+    "formats/nvfp4",
+    "formats/nvfp4-moe",
+    "formats/nvfp4-modelopt",
+    "formats/ct-mxfp4",
+    "formats/bnb-nf4",
+};
+enum { FAMILIES = 26, CASES = sizeof families / sizeof *families, ROOM = 48 };
+
+/* GGUF files: every type of block, the architectures of llama.cpp, both kinds of tokenizer. */
+static const char *const ggufs[] = {
+    "formats/gguf-f16",
+    "formats/gguf-bf16",
+    "formats/gguf-q8_0",
+    "formats/gguf-q4_0",
+    "formats/gguf-q4_1",
+    "formats/gguf-q5_0",
+    "formats/gguf-q5_1",
+    "formats/gguf-iq4_nl",
+    "formats/gguf-mxfp4",
+    "formats/gguf-q2_k",
+    "formats/gguf-q3_k",
+    "formats/gguf-q4_k",
+    "formats/gguf-q5_k",
+    "formats/gguf-q6_k",
+    "formats/gguf-iq4_xs",
+    "formats/gguf-q4_k_m",
+    "formats/gguf-qwen2",
+    "formats/gguf-llama3-rope",
+    "formats/gguf-qwen3",
+    "formats/gguf-qwen3moe",
+    "formats/gguf-gemma3",
+    "formats/gguf-bpe-chat",
+    "formats/gguf-spm-stories260k",
+};
+enum { GGUFS = sizeof ggufs / sizeof *ggufs };
 
 static const char *family_file(const char *family, const char *file) {
     char relative[128];
@@ -86,10 +139,14 @@ static void must_be_close(const cJSON *reference, const char *member, const floa
     }
 }
 
+static cJSON *case_reference(const char *name, char dir[4096]) {
+    if (!family_file(name, NULL)) return NULL;
+    snprintf(dir, 4096, "%s", family_file(name, NULL));
+    return must_load_json(family_file(name, "reference.json"));
+}
+
 static cJSON *family_reference(int family, char dir[4096]) {
-    if (!family_file(families[family], NULL)) return NULL;
-    snprintf(dir, 4096, "%s", family_file(families[family], NULL));
-    return must_load_json(family_file(families[family], "reference.json"));
+    return case_reference(families[family], dir);
 }
 
 /* Both prompts' logits. Where activations are bf16, a router that hardly prefers an expert may take another. */
@@ -178,8 +235,7 @@ START_TEST(other_families_are_refused_by_name)
         const char *family, *name;
     } others[] = {{"families/qwen3-next", "'Qwen3NextForCausalLM'"},
                   {"families/qwen3.5", "'Qwen3_5ForConditionalGeneration'"},
-                  {"families/qwen3.5-moe", "'Qwen3_5MoeForConditionalGeneration'"},
-                  {"families/gpt-oss-mxfp4", "'mxfp4'"}};
+                  {"families/qwen3.5-moe", "'Qwen3_5MoeForConditionalGeneration'"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         struct engine *e;
         const char *dir = family_file(others[i].family, NULL);
@@ -224,7 +280,7 @@ START_TEST(family_greedy_tokens_are_the_reference_for_every_k)
     }
     struct answer plain[8], got[8]; /* alone, and with itself as the draft */
     int count = cJSON_GetArraySize(references);
-    for (int k = 0; k <= 8; k += test_is_small() ? 4 : 1) {
+    for (int k = 0; k <= 8; k += _i >= FAMILIES ? 3 : test_is_small() ? 4 : 1) {
         struct pair self = {families[_i], dir, dir};
         struct engine_options options = pair_options(&self, k, 1 + k % 3);
         struct engine *e = must_open(&options);
@@ -234,6 +290,59 @@ START_TEST(family_greedy_tokens_are_the_reference_for_every_k)
         engine_destroy(e);
     }
     free_answers(plain, count);
+    cJSON_Delete(references);
+}
+END_TEST
+
+START_TEST(gguf_files_give_the_reference_s_logits_and_tokens)
+{
+    char dir[4096];
+    cJSON *references = case_reference(ggufs[_i], dir), *r;
+    if (!references) {
+        skip("no test data beside the checkout");
+        return;
+    }
+    cJSON_ArrayForEach(r, references) check_logits(dir, r, cJSON_GetArraySize(json_get(r, "prompt")) + ROOM, ggufs[_i]);
+    struct answer plain[8], got[8]; /* alone, and with itself as the draft */
+    int count = cJSON_GetArraySize(references);
+    for (int k = 0; k <= 3; k += 3) {
+        struct pair self = {ggufs[_i], dir, dir};
+        struct engine_options options = pair_options(&self, k, 2);
+        struct engine *e = must_open(&options);
+        check_greedy(e, references, "prompt", ggufs[_i], k == 0 ? plain : got);
+        engine_destroy(e);
+    }
+    for (int i = 0; i < count; i++) must_equal(&got[i], &plain[i], ggufs[_i]);
+    free_answers(plain, count);
+    free_answers(got, count);
+    cJSON_Delete(references);
+}
+END_TEST
+
+/* Of these there are no GGUF files: what llama.cpp's converter makes of a directory. */
+static const char *const converted[] = {
+    "checkpoints/llama-gqa-tied", "families/gemma2",     "families/glm4",       "families/gpt-oss-bf16",
+    "families/granite",           "families/mixtral",    "families/olmo2",      "families/phi3",
+    "families/phi3-longrope",     "families/qwen2-yarn", "families/llama-yarn",
+};
+enum { CONVERTED = sizeof converted / sizeof *converted };
+
+START_TEST(a_directory_converted_to_gguf_gives_its_logits)
+{
+    char dir[4096], path[256];
+    cJSON *references = case_reference(converted[_i], dir), *r;
+    if (!references) {
+        skip("no test data beside the checkout");
+        return;
+    }
+    const int parts = 1 + _i % 3;
+    snprintf(path, sizeof path, "%s/converted-%d%s.gguf", temp_dir(), _i,
+             parts == 1   ? ""
+             : parts == 2 ? "-00001-of-00002"
+                          : "-00001-of-00003");
+    gguf_convert(dir, path, parts);
+    cJSON_ArrayForEach(r, references)
+        check_logits(path, r, cJSON_GetArraySize(json_get(r, "prompt")) + ROOM, converted[_i]);
     cJSON_Delete(references);
 }
 END_TEST
@@ -261,16 +370,39 @@ START_TEST(trained_models_give_160_reference_tokens)
 }
 END_TEST
 
+/* Its weights are the directory's bit for bit. */
+START_TEST(a_gguf_of_a_trained_model_gives_its_160_reference_tokens)
+{
+    const char *dir = family_file("formats/gguf-spm-stories260k", NULL);
+    if (!dir) {
+        skip("no test data beside the checkout");
+        return;
+    }
+    cJSON *all = must_load_json(shared_path("fixtures/greedy-references.json"));
+    const cJSON *references = json_get(all, "stories260K");
+    struct engine *e =
+        must_open(&(struct engine_options){.target = test_checkpoint(dir), .device = test_device(), .max_batch = 2});
+    struct answer answers[8];
+    check_greedy(e, references, "prompt_ids", "stories260K as GGUF", answers);
+    free_answers(answers, cJSON_GetArraySize(references));
+    engine_destroy(e);
+    cJSON_Delete(all);
+}
+END_TEST
+
 DEVICE_SUITE(check_reference);
 Suite *check_reference(void) {
     Suite *suite = suite_create("reference");
     TCase *tc = tcase_create("reference");
-    tcase_add_loop_test(tc, family_logits_are_within_the_tolerance, 0, FAMILIES);
+    tcase_add_loop_test(tc, family_logits_are_within_the_tolerance, 0, CASES);
     tcase_add_test(tc, long_sequences_take_the_long_factors_from_their_first_token);
     tcase_add_loop_test(tc, both_forms_of_a_configuration_give_the_same_model, 7, FAMILIES);
     tcase_add_test(tc, other_families_are_refused_by_name);
-    tcase_add_loop_test(tc, family_greedy_tokens_are_the_reference_for_every_k, 0, FAMILIES);
+    tcase_add_loop_test(tc, family_greedy_tokens_are_the_reference_for_every_k, 0, CASES);
+    tcase_add_loop_test(tc, gguf_files_give_the_reference_s_logits_and_tokens, 0, GGUFS);
+    tcase_add_loop_test(tc, a_directory_converted_to_gguf_gives_its_logits, 0, CONVERTED);
     tcase_add_test(tc, trained_models_give_160_reference_tokens);
+    tcase_add_test(tc, a_gguf_of_a_trained_model_gives_its_160_reference_tokens);
     suite_add_tcase(suite, tc);
     return suite;
 }

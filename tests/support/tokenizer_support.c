@@ -69,6 +69,35 @@ void tokenizer_check_streaming(const struct tokenizer *t, const struct ids *ids,
     buf_free(&whole);
 }
 
+void tokenizer_check_ids(const struct ids *got, const cJSON *want, const char *about) {
+    size_t i = 0;
+    for (const cJSON *item = want->child; item; item = item->next, i++) {
+        int64_t id;
+        ck_assert(json_int(item, &id));
+        ck_assert_msg(i < got->len && got->data[i] == id, "%s: id %zu differs", about, i);
+    }
+    ck_assert_msg(i == got->len, "%s: %zu ids, expected %zu", about, got->len, i);
+}
+
+void tokenizer_check_vector(const struct tokenizer *t, const cJSON *vector) {
+    struct buf text = {0}, decoded = {0};
+    ck_assert(json_string(json_get(vector, "text"), &text));
+    ck_assert(json_string(json_get(vector, "decoded"), &decoded));
+    struct ids ids = tokenizer_encode_all(t, buf_text(&text), text.len, false);
+    struct ids special = tokenizer_encode_all(t, buf_text(&text), text.len, true);
+    tokenizer_check_ids(&ids, json_get(vector, "ids"), buf_text(&text));
+    tokenizer_check_ids(&special, json_get(vector, "ids_special"), buf_text(&text));
+    struct buf got = tokenizer_decode_all(t, &ids, false);
+    tokenizer_check_text(&got, &decoded);
+    tokenizer_check_streaming(t, &special, false);
+    tokenizer_check_streaming(t, &special, true);
+    buf_free(&text);
+    buf_free(&decoded);
+    buf_free(&got);
+    ids_free(&ids);
+    ids_free(&special);
+}
+
 int64_t tokenizer_cpu_us(void) {
     struct timespec now;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);

@@ -20,6 +20,10 @@ void tokenizer_check_text(const struct buf *got, const struct buf *want);
 /* Streams the ids: every piece is whole characters, and all of them make the text of tokenizer_decode. */
 void tokenizer_check_streaming(const struct tokenizer *, const struct ids *, bool skip_special);
 
+void tokenizer_check_ids(const struct ids *got, const cJSON *want, const char *about);
+/* One of the shared vectors: ids without and with special tokens, the text that they decode to, streamed too. */
+void tokenizer_check_vector(const struct tokenizer *, const cJSON *vector);
+
 /* Time of this process alone, so that a busy machine does not count. */
 int64_t tokenizer_cpu_us(void);
 

@@ -8,16 +8,6 @@
 
 static struct damage chance = {2026}; /* the same in every run */
 
-static void check_ids(const struct ids *got, const cJSON *want, const char *about) {
-    size_t i = 0;
-    for (const cJSON *item = want->child; item; item = item->next, i++) {
-        int64_t id;
-        ck_assert(json_int(item, &id));
-        ck_assert_msg(i < got->len && got->data[i] == id, "%s: id %zu differs", about, i);
-    }
-    ck_assert_msg(i == got->len, "%s: %zu ids, expected %zu", about, got->len, i);
-}
-
 /* --- against the reference library ------------------------------------------------------------------------- */
 
 static const char *const sets[] = {"pair",        "smollm2",          "qwen3",           "llama3", "llama2",
@@ -31,25 +21,6 @@ static struct tokenizer *load_set(int index) {
     return dir ? tokenizer_open(dir) : NULL;
 }
 
-static void check_vector(const struct tokenizer *t, const cJSON *vector) {
-    struct buf text = {0}, decoded = {0};
-    ck_assert(json_string(json_get(vector, "text"), &text));
-    ck_assert(json_string(json_get(vector, "decoded"), &decoded));
-    struct ids ids = tokenizer_encode_all(t, buf_text(&text), text.len, false);
-    struct ids special = tokenizer_encode_all(t, buf_text(&text), text.len, true);
-    check_ids(&ids, json_get(vector, "ids"), buf_text(&text));
-    check_ids(&special, json_get(vector, "ids_special"), buf_text(&text));
-    struct buf got = tokenizer_decode_all(t, &ids, false);
-    tokenizer_check_text(&got, &decoded);
-    tokenizer_check_streaming(t, &special, false);
-    tokenizer_check_streaming(t, &special, true);
-    buf_free(&text);
-    buf_free(&decoded);
-    buf_free(&got);
-    ids_free(&ids);
-    ids_free(&special);
-}
-
 START_TEST(reference_vectors_are_reproduced)
 {
     struct tokenizer *t = load_set(_i);
@@ -60,7 +31,8 @@ START_TEST(reference_vectors_are_reproduced)
     cJSON *json;
     int seen = 0;
     ck_ok(json_parse_file(&json, shared_path("fixtures/tokenizer-vectors.json")));
-    for (const cJSON *v = json_get(json_get(json, "sets"), sets[_i])->child; v; v = v->next, seen++) check_vector(t, v);
+    for (const cJSON *v = json_get(json_get(json, "sets"), sets[_i])->child; v; v = v->next, seen++)
+        tokenizer_check_vector(t, v);
     ck_assert_int_eq(seen, 40);
     cJSON_Delete(json);
     tokenizer_free(t);
@@ -84,7 +56,7 @@ START_TEST(prompt_ids_of_the_greedy_references_are_reproduced)
             struct buf prompt = {0};
             ck_assert(json_string(json_get(item, "prompt"), &prompt));
             struct ids ids = tokenizer_encode_all(t, prompt.data, prompt.len, true);
-            check_ids(&ids, json_get(item, "prompt_ids"), prompt.data);
+            tokenizer_check_ids(&ids, json_get(item, "prompt_ids"), prompt.data);
             ids_free(&ids);
             buf_free(&prompt);
         }

@@ -17,7 +17,7 @@ static void embed_part(const void *args, int part, int parts) {
         int32_t id = op->rows.tokens[t];
         if (id < 0 || id >= op->table.rows) id = 0;
         float *out = op->out + (size_t)t * width;
-        isa->widen(out, weight_row(&op->table, id), op->table.format, op->table.cols);
+        isa->unpack(out, &op->table, id, 0, op->table.cols);
         for (size_t i = 0; i < width && op->scale != 1; i++) out[i] *= op->scale;
     }
 }

@@ -35,7 +35,7 @@ static int run(const void *args) {
 
 int host_gate_up(struct stream *stream, const struct op_gate_up *op) {
     const bool has_up = op->up.data != NULL;
-    if (has_up && (op->gate.format != op->up.format || op->gate.rows != op->up.rows || op->gate.cols != op->up.cols))
+    if (has_up && (op->gate.rows != op->up.rows || op->gate.cols != op->up.cols))
         return err_set(ERR_INTERNAL, "gate_up: gate [%d, %d] and up [%d, %d] differ", op->gate.rows, op->gate.cols,
                        op->up.rows, op->up.cols);
     struct args args = {*op, device_threads(stream_device(stream))};

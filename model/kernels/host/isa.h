@@ -45,7 +45,9 @@ struct queries {
 struct host_isa {
     const char *name; /* "avx512", "avx2", "neon", "portable" */
     bool (*is_supported)(void);
-    void (*widen)(float *out, const void *values, enum dtype type, int count);
+    void (*widen)(float *out, const void *values, enum dtype type, int count); /* not of quantised types */
+    /* Numbers [first, first + count) of a weight's row, of any format; `first` begins a block. */
+    void (*unpack)(float *out, const struct weight *, int row, int first, int count);
     /* y = norm(x) over `count` values; y may be x. */
     void (*norm)(float *y, const float *x, const struct norm *norm, int count);
     /* RoPE of one head in place; cos_sin [head_dim / 2, 2]. */

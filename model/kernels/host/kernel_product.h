@@ -2,18 +2,15 @@
  *
  * A tile is R weight rows by C tokens, R * C accumulators in registers. A block is up to BLOCK_ROWS weight
  * rows: all tokens pass over it while it is in the L2 cache, so that a pass reads each weight from memory
- * once. */
+ * once. Where TILE_QUANTISED is 0 quantised weights become f32 first, which is less code of equal bits. */
 
 enum { BLOCK_ROWS = 64, BLOCK_BYTES = 256 << 10 };
 enum { TILE_ROWS_MAX = TILE_ROWS_FEW > TILE_ROWS ? TILE_ROWS_FEW : TILE_ROWS };
 
-/* Sums of rows w[0..R) with tokens x[0..C): sum[c * R + r]. Unused places of the last group of four are
- * written too. */
-VEC void tile(const int R, const int C, const enum dtype type, const unsigned char *const *w, const float *const *x,
-              int cols, float *sum) {
-    const int accs = R * C;
-    vec acc[TILE_ROWS_MAX * TILE_TOKENS + 3], weights[TILE_ROWS_MAX];
-    UNROLL for (int i = 0; i < accs + 3; i++) acc[i] = vec_zero();
+/* Adds columns [0, cols) of rows w[0..R) with tokens x[0..C) to acc[c * R + r]. */
+VEC void tile_add(const int R, const int C, const enum dtype type, const unsigned char *const *w, const float *const *x,
+                  int cols, vec *acc) {
+    vec weights[TILE_ROWS_MAX];
     int k = 0;
     for (; k + LANES <= cols; k += LANES) {
         UNROLL for (int r = 0; r < R; r++) weights[r] = vec_widen(w[r] + (size_t)k * dtype_bytes(type), type);
@@ -30,47 +27,201 @@ VEC void tile(const int R, const int C, const enum dtype type, const unsigned ch
             UNROLL for (int r = 0; r < R; r++) acc[c * R + r] = vec_fma(weights[r], v, acc[c * R + r]);
         }
     }
+}
+
+/* sum[i] of acc[i], for accs of them, and for unused places of the last group of four. */
+VEC void tile_sum(const int accs, const vec *acc, float *sum) {
     UNROLL for (int i = 0; i < accs; i += 4) vec_sum4(sum + i, acc[i], acc[i + 1], acc[i + 2], acc[i + 3]);
 }
 
+/* Sums of rows w[0..R) with tokens x[0..C): sum[c * R + r]. */
+VEC void tile(const int R, const int C, const enum dtype type, const unsigned char *const *w, const float *const *x,
+              int cols, float *sum) {
+    vec acc[TILE_ROWS_MAX * TILE_TOKENS + 3];
+    UNROLL for (int i = 0; i < R * C + 3; i++) acc[i] = vec_zero();
+    tile_add(R, C, type, w, x, cols, acc);
+    tile_sum(R * C, acc, sum);
+}
+
+/* The same of rows of a quantised weight that are read step by step. */
+VEC void tile_steps(const int R, const int C, const enum kind kind, const struct weight *w, const int *rows,
+                    const float *const *x, float *sum) {
+    struct columns columns;
+    struct piece piece[TILE_ROWS_MAX];
+    const vec values = listed_values(kind, w);
+    vec acc[TILE_ROWS_MAX * TILE_TOKENS + 3], two[2];
+    UNROLL for (int i = 0; i < R * C + 3; i++) acc[i] = vec_zero();
+    for (int k = 0; k < w->cols; k += PIECE) {
+        const int count = w->cols - k < PIECE ? w->cols - k : PIECE, steps = count / STEP, left = count % STEP;
+        open_columns(kind, &columns, w, k, count);
+        for (int r = 0; r < R; r++) open_piece(kind, &piece[r], &columns, w, rows[r]);
+        for (int i = 0; i < steps; i++) {
+            const int g = kind == KIND_FP4_HALVES ? 0 : columns.where[i];
+            UNROLL for (int r = 0; r < R; r++) {
+                read_step(kind, &piece[r], i, g, piece[r].data + i * step_bytes(kind), values, two);
+                UNROLL for (int c = 0; c < C; c++) {
+                    const float *at = x[c] + k + i * STEP;
+                    acc[c * R + r] = vec_fma(two[0], vec_load(at), acc[c * R + r]);
+                    acc[c * R + r] = vec_fma(two[1], vec_load(at + LANES), acc[c * R + r]);
+                }
+            }
+        }
+        for (int r = 0; r < R && left > 0; r++) {
+            const int g = kind == KIND_FP4_HALVES ? 0 : columns.where[steps];
+            read_last_step(kind, &piece[r], steps, g, left, values, two);
+            for (int c = 0; c < C; c++) {
+                const float *at = x[c] + k + steps * STEP;
+                acc[c * R + r] = vec_fma(two[0], load_part(at, left), acc[c * R + r]);
+                if (left > LANES) acc[c * R + r] = vec_fma(two[1], load_part(at + LANES, left - LANES), acc[c * R + r]);
+            }
+        }
+    }
+    tile_sum(R * C, acc, sum);
+}
+
+/* The same of rows that are blocks of a common type, for few tokens: more of them share what tile_unpacked reads. */
+VEC void tile_blocks(const int R, const int C, const enum dtype type, const unsigned char *const *rows, int cols,
+                     const float *const *x, float *sum) {
+    vec acc[TILE_ROWS_MAX * TILE_TOKENS + 3], two[2];
+    UNROLL for (int i = 0; i < R * C + 3; i++) acc[i] = vec_zero();
+    for (int i = 0; i < cols / STEP; i++) {
+        UNROLL for (int r = 0; r < R; r++) {
+            read_block_step(type, rows[r], i, two);
+            UNROLL for (int c = 0; c < C; c++) {
+                const float *at = x[c] + i * STEP;
+                acc[c * R + r] = vec_fma(two[0], vec_load(at), acc[c * R + r]);
+                acc[c * R + r] = vec_fma(two[1], vec_load(at + LANES), acc[c * R + r]);
+            }
+        }
+    }
+    tile_sum(R * C, acc, sum);
+}
+
+/* The same of any format: pieces of columns become f32 in the L1 cache. */
+VEC void tile_unpacked(const int R, const int C, const struct weight *w, const int *rows, const float *const *x,
+                       float *sum) {
+    enum { COLS = 256 };
+    float wide[TILE_ROWS_MAX][COLS];
+    const unsigned char *from[TILE_ROWS_MAX];
+    const float *at[TILE_TOKENS];
+    vec acc[TILE_ROWS_MAX * TILE_TOKENS + 3];
+    UNROLL for (int i = 0; i < R * C + 3; i++) acc[i] = vec_zero();
+    for (int k = 0; k < w->cols; k += COLS) {
+        const int count = w->cols - k < COLS ? w->cols - k : COLS;
+        for (int r = 0; r < R; r++) {
+            unpack(wide[r], w, rows[r], k, count);
+            from[r] = (const unsigned char *)wide[r];
+        }
+        for (int c = 0; c < C; c++) at[c] = x[c] + k;
+        tile_add(R, C, DTYPE_F32, from, at, count, acc);
+    }
+    tile_sum(R * C, acc, sum);
+}
+
 /* The sums of rows [first, first + count) of w with C tokens: sums[c][row - first]. A tile that passes the
- * end repeats the last row and drops its sums. */
-VEC void strip(const int R, const int C, const enum dtype type, const struct weight *w, int first, int count,
-               const float *const *x, float sums[][BLOCK_ROWS]) {
+ * end repeats the last row and drops its sums. Of quantised weights `type` is DTYPES, or that of blocks. */
+VEC void strip(const int R, const int C, const enum dtype type, const enum kind kind, const struct weight *w, int first,
+               int count, const float *const *x, float sums[][BLOCK_ROWS]) {
     const unsigned char *rows[TILE_ROWS_MAX];
+    int row[TILE_ROWS_MAX];
     for (int o = 0; o < count; o += R) {
         float sum[TILE_ROWS_MAX * TILE_TOKENS + 3];
-        for (int r = 0; r < R; r++) rows[r] = weight_row(w, first + (o + r < count ? o + r : count - 1));
-        tile(R, C, type, rows, x, w->cols, sum);
+        for (int r = 0; r < R; r++) {
+            row[r] = first + (o + r < count ? o + r : count - 1);
+            rows[r] = weight_row(w, row[r]);
+        }
+        if (!dtype_is_quantised(type))
+            tile(R, C, type, rows, x, w->cols, sum);
+        else if (type < DTYPES)
+            tile_blocks(R, C, type, rows, w->cols, x, sum);
+        else if (kind == KIND_OTHER)
+            tile_unpacked(R, C, w, row, x, sum);
+        else
+            tile_steps(R, C, kind, w, row, x, sum);
         for (int c = 0; c < C; c++)
             for (int r = 0; r < R && o + r < count; r++) sums[c][o + r] = sum[c * R + r];
     }
 }
 
-#define STRIP(C)                                                                                                   \
-    case C:                                                                                                        \
-        if (C <= TILE_TOKENS) strip(C <= TILE_FEW ? TILE_ROWS_FEW : TILE_ROWS, C, type, w, first, count, x, sums); \
+#define STRIP(C)                                                                                       \
+    case C:                                                                                            \
+        if (C <= TILE_TOKENS)                                                                          \
+            strip(C <= TILE_FEW ? TILE_ROWS_FEW : TILE_ROWS, C, type, kind, w, first, count, x, sums); \
         break;
-VEC void strip_of(const enum dtype type, const struct weight *w, int first, int count, const float *const *x,
-                  int tokens, float sums[][BLOCK_ROWS]) {
+VEC void strip_of(const enum dtype type, const enum kind kind, const struct weight *w, int first, int count,
+                  const float *const *x, int tokens, float sums[][BLOCK_ROWS]) {
     switch (tokens) { STRIP(1) STRIP(2) STRIP(3) STRIP(4) STRIP(5) STRIP(6) }
 }
 #undef STRIP
+
+#define STRIPS(TYPE, KIND)                                  \
+    strip_of(TYPE, KIND, w, first, count, x, tokens, sums); \
+    break
+static void strip_quantised(const struct weight *w, int first, int count, const float *const *x, int tokens,
+                            float sums[][BLOCK_ROWS]) {
+    switch (TILE_QUANTISED ? kind_of(w) : KIND_OTHER) {
+    case KIND_FP8:
+        STRIPS(DTYPES, KIND_FP8);
+    case KIND_INT4:
+        STRIPS(DTYPES, KIND_INT4);
+    case KIND_INT4_ZEROS:
+        STRIPS(DTYPES, KIND_INT4_ZEROS);
+    case KIND_FP4:
+        STRIPS(DTYPES, KIND_FP4);
+    case KIND_FP4_HALVES:
+        STRIPS(DTYPES, KIND_FP4_HALVES);
+    case KIND_NF4:
+        STRIPS(DTYPES, KIND_NF4);
+    case KIND_OTHER:
+        STRIPS(DTYPES, KIND_OTHER);
+    }
+}
+
+#define STRIP(C)                                                                                \
+    case C:                                                                                     \
+        if (C <= TILE_FEW) strip(TILE_ROWS_FEW, C, type, KIND_OTHER, w, first, count, x, sums); \
+        break;
+VEC void strip_few(const enum dtype type, const struct weight *w, int first, int count, const float *const *x,
+                   int tokens, float sums[][BLOCK_ROWS]) {
+    switch (tokens) { STRIP(1) STRIP(2) }
+}
+#undef STRIP
+
+/* Of the blocks that most files are made of, for few tokens; false: not these. */
+static bool strip_blocks(const struct weight *w, int first, int count, const float *const *x, int tokens,
+                         float sums[][BLOCK_ROWS]) {
+#define BLOCKS(TYPE)                                       \
+    case TYPE:                                             \
+        strip_few(TYPE, w, first, count, x, tokens, sums); \
+        return true
+    switch (w->format) {
+        BLOCKS(DTYPE_Q8_0);
+        BLOCKS(DTYPE_Q4_0);
+        BLOCKS(DTYPE_Q4_1);
+        BLOCKS(DTYPE_Q4_K);
+        BLOCKS(DTYPE_Q6_K);
+    default:
+        return false;
+    }
+#undef BLOCKS
+}
 
 static void strip_any(const struct weight *w, int first, int count, const float *const *x, int tokens,
                       float sums[][BLOCK_ROWS]) {
     switch (w->format) {
     case DTYPE_F32:
-        strip_of(DTYPE_F32, w, first, count, x, tokens, sums);
-        break;
+        STRIPS(DTYPE_F32, KIND_OTHER);
     case DTYPE_BF16:
-        strip_of(DTYPE_BF16, w, first, count, x, tokens, sums);
-        break;
+        STRIPS(DTYPE_BF16, KIND_OTHER);
     case DTYPE_F16:
-        strip_of(DTYPE_F16, w, first, count, x, tokens, sums);
+        STRIPS(DTYPE_F16, KIND_OTHER);
+    default:
+        if (TILE_QUANTISED && tokens <= TILE_FEW && strip_blocks(w, first, count, x, tokens, sums)) break;
+        strip_quantised(w, first, count, x, tokens, sums);
         break;
     }
 }
+#undef STRIPS
 
 /* g / (1 + exp(-z)) */
 VEC vec times_sigmoid(vec g, vec z) {
@@ -136,23 +287,43 @@ static void finish(const struct product *p, int t, float *sums, float *up_sums, 
 /* Rows of a block: what stays in the L2 cache while several tiles of tokens pass. */
 static int block_rows(const struct product *p) {
     if (p->tokens <= TILE_TOKENS) return BLOCK_ROWS;
-    int64_t row_bytes = (int64_t)p->w.cols * dtype_bytes(p->w.format) * (p->up.data ? 2 : 1);
+    const bool is_quantised = dtype_is_quantised(p->w.format);
+    int64_t row_bytes = (int64_t)p->w.cols * (is_quantised ? 4 : dtype_bytes(p->w.format)) * (p->up.data ? 2 : 1);
     int64_t rows = BLOCK_BYTES / row_bytes / TILE_ROWS_MAX * TILE_ROWS_MAX;
     return rows > BLOCK_ROWS ? BLOCK_ROWS : rows < TILE_ROWS_MAX ? TILE_ROWS_MAX : (int)rows;
 }
 
-static void product(const struct product *p, int first, int end) {
-    const int step = block_rows(p), tiles = (p->tokens + TILE_TOKENS - 1) / TILE_TOKENS;
+/* Rows of a weight, those from `first` on in `wide` where they fit and several tiles of tokens read them. */
+struct block {
+    struct weight w;
+    int first;
+};
+static struct block block_open(const struct product *p, const struct weight *w, int first, int count, float *wide) {
+    const int share = BLOCK_BYTES / (int)sizeof(float) / (p->up.data ? 2 : 1);
+    if (!dtype_is_quantised(w->format) || p->tokens <= TILE_TOKENS || (int64_t)count * w->cols > share)
+        return (struct block){*w, first};
+    for (int r = 0; r < count; r++) unpack(wide + (size_t)r * (size_t)w->cols, w, first + r, 0, w->cols);
+    return (struct block){{.data = wide, .format = DTYPE_F32, .rows = count, .cols = w->cols}, 0};
+}
+
+/* All tokens of output rows [first, first + count). */
+static void product_block(const struct product *p, int first, int count, float *wide) {
+    const int tiles = (p->tokens + TILE_TOKENS - 1) / TILE_TOKENS;
     float sums[TILE_TOKENS][BLOCK_ROWS], up_sums[TILE_TOKENS][BLOCK_ROWS];
-    for (int o = first; o < end; o += step) {
-        const int count = end - o < step ? end - o : step;
-        for (int i = 0, t = 0, next; i < tiles; i++, t = next) {
-            next = (int)((int64_t)p->tokens * (i + 1) / tiles); /* tiles of nearly equal size */
-            const float *x[TILE_TOKENS];
-            for (int c = t; c < next; c++) x[c - t] = p->x + (size_t)(p->x_row ? p->x_row[c] : c) * (size_t)p->w.cols;
-            strip_any(&p->w, o, count, x, next - t, sums);
-            if (p->up.data) strip_any(&p->up, o, count, x, next - t, up_sums);
-            for (int c = t; c < next; c++) finish(p, c, sums[c - t], up_sums[c - t], o, count);
-        }
+    struct block w = block_open(p, &p->w, first, count, wide), up = {.first = 0};
+    if (p->up.data) up = block_open(p, &p->up, first, count, wide + BLOCK_BYTES / sizeof(float) / 2);
+    for (int i = 0, t = 0, next; i < tiles; i++, t = next) {
+        next = (int)((int64_t)p->tokens * (i + 1) / tiles); /* tiles of nearly equal size */
+        const float *x[TILE_TOKENS];
+        for (int c = t; c < next; c++) x[c - t] = p->x + (size_t)(p->x_row ? p->x_row[c] : c) * (size_t)p->w.cols;
+        strip_any(&w.w, w.first, count, x, next - t, sums);
+        if (p->up.data) strip_any(&up.w, up.first, count, x, next - t, up_sums);
+        for (int c = t; c < next; c++) finish(p, c, sums[c - t], up_sums[c - t], first, count);
     }
+}
+
+static void product(const struct product *p, int first, int end) {
+    const int step = block_rows(p);
+    float wide[BLOCK_BYTES / sizeof(float)]; /* of quantised weights */
+    for (int o = first; o < end; o += step) product_block(p, o, end - o < step ? end - o : step, wide);
 }

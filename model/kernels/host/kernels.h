@@ -13,6 +13,10 @@ enum { LANES = 16 };
 
 #include "model/kernels/host/kernel_rows.h"
 
+#include "model/kernels/host/kernel_blocks.h"
+
+#include "model/kernels/host/kernel_unpack.h"
+
 #include "model/kernels/host/kernel_product.h"
 
 #include "model/kernels/host/kernel_attention.h"
@@ -23,6 +27,7 @@ const struct host_isa ISA_SYMBOL = {
     .name = ISA_NAME,
     .is_supported = is_supported,
     .widen = widen,
+    .unpack = unpack,
     .norm = norm,
     .rope = rope,
     .product = product,

@@ -79,3 +79,72 @@ VEC __m256 vec_fold(vec a) {
 VEC void vec_sum4(float *out, vec a, vec b, vec c, vec d) {
     _mm_storeu_ps(out, avx_sum4(vec_fold(a), vec_fold(b), vec_fold(c), vec_fold(d)));
 }
+
+/* --- quantised weights: sixteen small integers ------------------------------------------------------------------- */
+
+typedef struct {
+    __m256i lo, hi;
+} ivec;
+typedef struct {
+    __m256 lo, hi;
+} vec_list; /* sixteen values */
+
+VEC ivec ivec_pair(__m256i lo, __m256i hi) {
+    ivec out = {lo, hi};
+    return out;
+}
+VEC __m128i avx_load8(const unsigned char *p) {
+    return _mm_loadl_epi64((const __m128i *)(const void *)p);
+}
+VEC ivec ivec_u8(const unsigned char *p) {
+    return ivec_pair(_mm256_cvtepu8_epi32(avx_load8(p)), _mm256_cvtepu8_epi32(avx_load8(p + 8)));
+}
+VEC ivec ivec_i8(const unsigned char *p) {
+    return ivec_pair(_mm256_cvtepi8_epi32(avx_load8(p)), _mm256_cvtepi8_epi32(avx_load8(p + 8)));
+}
+/* The halves of eight bytes, the low one first unless `flip`; bits above the low four are anything. */
+VEC ivec ivec_pairs(const unsigned char *p, const int flip) {
+    const __m256i down =
+        flip ? _mm256_setr_epi32(4, 0, 12, 8, 20, 16, 28, 24) : _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
+    int32_t words[2];
+    memcpy(words, p, sizeof words);
+    return ivec_pair(_mm256_srlv_epi32(_mm256_set1_epi32(words[0]), down),
+                     _mm256_srlv_epi32(_mm256_set1_epi32(words[1]), down));
+}
+VEC ivec ivec_and(ivec a, int32_t mask) {
+    return ivec_pair(_mm256_and_si256(a.lo, _mm256_set1_epi32(mask)), _mm256_and_si256(a.hi, _mm256_set1_epi32(mask)));
+}
+VEC ivec ivec_down(ivec a, const int bits) {
+    return ivec_pair(_mm256_srli_epi32(a.lo, bits), _mm256_srli_epi32(a.hi, bits));
+}
+VEC ivec ivec_up(ivec a, const int bits) {
+    return ivec_pair(_mm256_slli_epi32(a.lo, bits), _mm256_slli_epi32(a.hi, bits));
+}
+VEC ivec ivec_or(ivec a, ivec b) {
+    return ivec_pair(_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi));
+}
+VEC vec vec_of(ivec a) {
+    return vec_pair(_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi));
+}
+VEC vec_list vec_list_of(vec values) {
+    vec_list out = {values.lo, values.hi};
+    return out;
+}
+VEC __m256 avx_pick(vec_list list, __m256i index) {
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(list.lo, index), _mm256_permutevar8x32_ps(list.hi, index),
+                            _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)));
+}
+VEC vec vec_pick(vec_list list, ivec index) { /* by the low four bits */
+    return vec_pair(avx_pick(list, index.lo), avx_pick(list, index.hi));
+}
+/* An f16 that is no NaN. */
+VEC float float_of_half(uint16_t half) {
+    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(half)));
+}
+/* E4M3 as f16, which is 2^8 too small. There is no NaN among weights. */
+VEC vec vec_fp8(const unsigned char *p) {
+    const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
+    const __m256i halves = _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16((int16_t)0xBF80));
+    return vec_pair(_mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
+                    _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1)));
+}

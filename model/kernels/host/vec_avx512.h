@@ -62,3 +62,56 @@ VEC __m256 vec_fold(vec a) {
 VEC void vec_sum4(float *out, vec a, vec b, vec c, vec d) {
     _mm_storeu_ps(out, avx_sum4(vec_fold(a), vec_fold(b), vec_fold(c), vec_fold(d)));
 }
+
+/* --- quantised weights: sixteen small integers ------------------------------------------------------------------- */
+
+typedef __m512i ivec;
+typedef __m512 vec_list; /* sixteen values */
+
+VEC ivec ivec_u8(const unsigned char *p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+VEC ivec ivec_i8(const unsigned char *p) {
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+/* The halves of eight bytes, the low one first unless `flip`; bits above the low four are anything. */
+VEC ivec ivec_pairs(const unsigned char *p, const int flip) {
+    const __m512i down = flip ? _mm512_setr_epi32(4, 0, 12, 8, 20, 16, 28, 24, 4, 0, 12, 8, 20, 16, 28, 24)
+                              : _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+    int32_t words[2];
+    memcpy(words, p, sizeof words);
+    return _mm512_srlv_epi32(_mm512_mask_set1_epi32(_mm512_set1_epi32(words[0]), 0xFF00, words[1]), down);
+}
+VEC ivec ivec_and(ivec a, int32_t mask) {
+    return _mm512_and_si512(a, _mm512_set1_epi32(mask));
+}
+VEC ivec ivec_down(ivec a, const int bits) {
+    return _mm512_srli_epi32(a, bits);
+}
+VEC ivec ivec_up(ivec a, const int bits) {
+    return _mm512_slli_epi32(a, bits);
+}
+VEC ivec ivec_or(ivec a, ivec b) {
+    return _mm512_or_si512(a, b);
+}
+VEC vec vec_of(ivec a) {
+    return _mm512_cvtepi32_ps(a);
+}
+VEC vec_list vec_list_of(vec values) {
+    return values;
+}
+VEC vec vec_pick(vec_list list, ivec index) { /* by the low four bits */
+    return _mm512_permutexvar_ps(index, list);
+}
+/* An f16 that is no NaN. */
+VEC float float_of_half(uint16_t half) {
+    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(half)));
+}
+/* E4M3 as f16, which is 2^8 too small. There is no NaN among weights. */
+VEC __m256i avx_halves_of_fp8(const unsigned char *p) {
+    const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
+    return _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16((int16_t)0xBF80));
+}
+VEC vec vec_fp8(const unsigned char *p) {
+    return _mm512_cvtph_ps(avx_halves_of_fp8(p));
+}

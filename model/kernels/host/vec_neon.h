@@ -83,4 +83,82 @@ VEC float32x4_t neon_sum2(vec a, vec b) {
 VEC void vec_sum4(float *out, vec a, vec b, vec c, vec d) {
     vst1q_f32(out, vpaddq_f32(neon_sum2(a, b), neon_sum2(c, d)));
 }
+
+/* --- quantised weights: sixteen small integers ------------------------------------------------------------------- */
+
+typedef int32x4x4_t ivec;
+typedef float32x4x4_t vec_list; /* sixteen values */
+
+#define IVEC_EACH(expression)                                   \
+    do {                                                        \
+        ivec out_;                                              \
+        for (int i = 0; i < 4; i++) out_.val[i] = (expression); \
+        return out_;                                            \
+    } while (0)
+
+VEC ivec neon_of_u8(uint8x16_t bytes) {
+    const uint16x8_t lo = vmovl_u8(vget_low_u8(bytes)), hi = vmovl_u8(vget_high_u8(bytes));
+    ivec out = {
+        {vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(lo))), vreinterpretq_s32_u32(vmovl_u16(vget_high_u16(lo))),
+         vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(hi))), vreinterpretq_s32_u32(vmovl_u16(vget_high_u16(hi)))}};
+    return out;
+}
+VEC ivec ivec_u8(const unsigned char *p) {
+    return neon_of_u8(vld1q_u8(p));
+}
+VEC ivec ivec_i8(const unsigned char *p) {
+    const int8x16_t bytes = vreinterpretq_s8_u8(vld1q_u8(p));
+    const int16x8_t lo = vmovl_s8(vget_low_s8(bytes)), hi = vmovl_s8(vget_high_s8(bytes));
+    ivec out = {{vmovl_s16(vget_low_s16(lo)), vmovl_s16(vget_high_s16(lo)), vmovl_s16(vget_low_s16(hi)),
+                 vmovl_s16(vget_high_s16(hi))}};
+    return out;
+}
+/* The halves of eight bytes, the low one first unless `flip`; bits above the low four are anything. */
+VEC ivec ivec_pairs(const unsigned char *p, const int flip) {
+    const uint8x8_t bytes = vld1_u8(p), low = vand_u8(bytes, vdup_n_u8(15)), high = vshr_n_u8(bytes, 4);
+    const uint8x8x2_t both = flip ? vzip_u8(high, low) : vzip_u8(low, high);
+    return neon_of_u8(vcombine_u8(both.val[0], both.val[1]));
+}
+VEC ivec ivec_and(ivec a, int32_t mask) {
+    IVEC_EACH(vandq_s32(a.val[i], vdupq_n_s32(mask)));
+}
+VEC ivec ivec_down(ivec a, const int bits) {
+    IVEC_EACH(vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a.val[i]), vdupq_n_s32(-bits))));
+}
+VEC ivec ivec_up(ivec a, const int bits) {
+    IVEC_EACH(vshlq_s32(a.val[i], vdupq_n_s32(bits)));
+}
+VEC ivec ivec_or(ivec a, ivec b) {
+    IVEC_EACH(vorrq_s32(a.val[i], b.val[i]));
+}
+VEC vec vec_of(ivec a) {
+    VEC_EACH(vcvtq_f32_s32(a.val[i]));
+}
+VEC vec_list vec_list_of(vec values) {
+    return values;
+}
+/* By the low four bits: the bytes of a value lie side by side in the list. */
+VEC float32x4_t neon_pick(uint8x16x4_t list, int32x4_t index) {
+    const uint32x4_t at = vandq_u32(vreinterpretq_u32_s32(index), vdupq_n_u32(15));
+    const uint32x4_t bytes = vmlaq_u32(vdupq_n_u32(0x03020100), at, vdupq_n_u32(0x04040404));
+    return vreinterpretq_f32_u8(vqtbl4q_u8(list, vreinterpretq_u8_u32(bytes)));
+}
+VEC vec vec_pick(vec_list list, ivec index) {
+    uint8x16x4_t bytes;
+    for (int i = 0; i < 4; i++) bytes.val[i] = vreinterpretq_u8_f32(list.val[i]);
+    VEC_EACH(neon_pick(bytes, index.val[i]));
+}
+/* An f16 that is no NaN. */
+VEC float float_of_half(uint16_t half) {
+    return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(half))), 0);
+}
+/* E4M3 as f16, which is 2^8 too small. There is no NaN among weights. */
+VEC vec vec_fp8(const unsigned char *p) {
+    const int8x16_t bytes = vreinterpretq_s8_u8(vld1q_u8(p));
+    uint16x8_t halves[2] = {vreinterpretq_u16_s16(vmovl_s8(vget_low_s8(bytes))),
+                            vreinterpretq_u16_s16(vmovl_s8(vget_high_s8(bytes)))};
+    for (int i = 0; i < 2; i++) halves[i] = vandq_u16(vshlq_n_u16(halves[i], 7), vdupq_n_u16(0xBF80));
+    VEC_EACH(neon_widen(i % 2 ? vget_high_u16(halves[i / 2]) : vget_low_u16(halves[i / 2]), DTYPE_F16));
+}
+#undef IVEC_EACH
 #undef VEC_EACH

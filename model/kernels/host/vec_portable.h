@@ -102,4 +102,59 @@ VEC float portable_sum(vec a) {
 VEC void vec_sum4(float *out, vec a, vec b, vec c, vec d) {
     out[0] = portable_sum(a), out[1] = portable_sum(b), out[2] = portable_sum(c), out[3] = portable_sum(d);
 }
+
+/* --- quantised weights: sixteen small integers ------------------------------------------------------------------- */
+
+typedef struct {
+    int32_t lane[16];
+} ivec;
+typedef vec vec_list; /* sixteen values */
+
+#define IVEC_EACH(expression)                                     \
+    do {                                                          \
+        ivec out_;                                                \
+        for (int i = 0; i < 16; i++) out_.lane[i] = (expression); \
+        return out_;                                              \
+    } while (0)
+
+VEC ivec ivec_u8(const unsigned char *p) {
+    IVEC_EACH(p[i]);
+}
+VEC ivec ivec_i8(const unsigned char *p) {
+    IVEC_EACH((signed char)p[i]);
+}
+/* The halves of eight bytes, the low one first unless `flip`; bits above the low four are anything. */
+VEC ivec ivec_pairs(const unsigned char *p, const int flip) {
+    IVEC_EACH(p[i / 2] >> (i ^ flip) % 2 * 4);
+}
+VEC ivec ivec_and(ivec a, int32_t mask) {
+    IVEC_EACH(a.lane[i] & mask);
+}
+VEC ivec ivec_down(ivec a, const int bits) {
+    IVEC_EACH((int32_t)((uint32_t)a.lane[i] >> bits));
+}
+VEC ivec ivec_up(ivec a, const int bits) {
+    IVEC_EACH((int32_t)((uint32_t)a.lane[i] << bits));
+}
+VEC ivec ivec_or(ivec a, ivec b) {
+    IVEC_EACH(a.lane[i] | b.lane[i]);
+}
+VEC vec vec_of(ivec a) {
+    VEC_EACH((float)a.lane[i]);
+}
+VEC vec_list vec_list_of(vec values) {
+    return values;
+}
+VEC vec vec_pick(vec_list list, ivec index) { /* by the low four bits */
+    VEC_EACH(list.lane[index.lane[i] & 15]);
+}
+/* An f16 that is no NaN. */
+VEC float float_of_half(uint16_t half) {
+    return fmath_from_f16(half);
+}
+/* E4M3 as f16, which is 2^8 too small. There is no NaN among weights. */
+VEC vec vec_fp8(const unsigned char *p) {
+    VEC_EACH(fmath_from_f16((uint16_t)((p[i] & 0x80) << 8 | (p[i] & 0x7F) << 7)));
+}
+#undef IVEC_EACH
 #undef VEC_EACH

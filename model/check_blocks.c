@@ -1,0 +1,43 @@
+/* GGUF's blocks before they are read: a scale that is no number would make numbers of a whole row so. */
+#include <stdatomic.h>
+
+#include "base/err.h"
+#include "base/parallel.h"
+#include "model/format_blocks.h"
+#include "model/model_internal.h"
+
+struct search {
+    enum dtype type;
+    const uint8_t *blocks;
+    int64_t count;
+    _Atomic int64_t *found; /* a bad one; INT64_MAX: none */
+};
+
+static void search_part(const void *context, int part, int parts) {
+    const struct search *s = context;
+    const int64_t first = s->count * part / parts, end = s->count * (part + 1) / parts;
+    const int64_t bad = blocks_find_bad(s->type, s->blocks + first * dtype_block(s->type).bytes, end - first);
+    int64_t least = atomic_load(s->found);
+    while (bad >= 0 && first + bad < least && !atomic_compare_exchange_weak(s->found, &least, first + bad)) continue;
+}
+
+static int check(const struct model *m, const struct binding *b) {
+    _Atomic int64_t found = INT64_MAX;
+    const struct dtype_block block = dtype_block(b->file_format);
+    const int64_t count = (int64_t)binding_elements(b) / block.numbers;
+    struct search s = {b->file_format, b->file, count, &found};
+    parallel_run(device_threads(m->device), count, search_part, &s);
+    const int64_t bad = atomic_load(&found);
+    if (bad == INT64_MAX) return 0;
+    return err_set(ERR_FORMAT, "%s: tensor '%s' has a scale that is not finite, in row %lld",
+                   safetensors_find(m->files, b->name)->file, b->name, (long long)(bad * block.numbers / b->cols));
+}
+
+/* Rows of a binding lie one behind the other: those of GGUF files do. */
+int model_check_blocks(const struct model *m) {
+    for (int i = 0; i < m->binding_count && m->files; i++) {
+        const struct binding *b = &m->bindings[i];
+        if (b->weight && b->file && b->step == 1 && block_unpacker(b->file_format)) TRY(check(m, b));
+    }
+    return 0;
+}

@@ -1,0 +1,384 @@
+/* The configuration: keys become members of a config.json, which families read. What is written nowhere in the file (Gemma's
+ * pattern of layers) is the family's default, as llama.cpp has it too. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "model/files/gguf_model.h"
+
+#define MLP_NORM "post_attention_layernorm" /* of a Llama: the one before the MLP */
+
+static const struct gguf_architecture architectures[] = {
+    {.name = "llama", .architecture = "LlamaForCausalLM", .ffn_norm = MLP_NORM, .pairs_neighbours = true},
+    {.name = "llama", /* with experts */
+     .architecture = "MixtralForCausalLM",
+     .ffn_norm = MLP_NORM,
+     .router = "block_sparse_moe.gate",
+     .experts = "block_sparse_moe.experts",
+     .gate = "w1",
+     .up = "w3",
+     .down = "w2",
+     .pairs_neighbours = true},
+    {.name = "granite", .architecture = "GraniteForCausalLM", .ffn_norm = MLP_NORM, .pairs_neighbours = true},
+    {.name = "qwen2", .architecture = "Qwen2ForCausalLM", .ffn_norm = MLP_NORM},
+    {.name = "qwen3", .architecture = "Qwen3ForCausalLM", .ffn_norm = MLP_NORM},
+    {.name = "qwen3moe",
+     .architecture = "Qwen3MoeForCausalLM",
+     .ffn_norm = MLP_NORM,
+     .router = "mlp.gate",
+     .experts = "mlp.experts",
+     .gate = "gate_proj",
+     .up = "up_proj",
+     .down = "down_proj"},
+    {.name = "gemma2",
+     .architecture = "Gemma2ForCausalLM",
+     .ffn_norm = "pre_feedforward_layernorm",
+     .post_attention_norm = "post_attention_layernorm",
+     .post_ffw_norm = "post_feedforward_layernorm",
+     .norms_hold_one = true},
+    {.name = "gemma3",
+     .architecture = "Gemma3ForCausalLM",
+     .ffn_norm = "pre_feedforward_layernorm",
+     .post_attention_norm = "post_attention_layernorm",
+     .post_ffw_norm = "post_feedforward_layernorm",
+     .norms_hold_one = true},
+    {.name = "phi3", .architecture = "Phi3ForCausalLM", .ffn_norm = MLP_NORM, .ffn_up = "mlp.gate_up_proj"},
+    {.name = "olmo2",
+     .architecture = "Olmo2ForCausalLM",
+     .post_attention_norm = "post_attention_layernorm",
+     .post_ffw_norm = "post_feedforward_layernorm"},
+    {.name = "glm4",
+     .architecture = "Glm4ForCausalLM",
+     .ffn_norm = MLP_NORM,
+     .post_attention_norm = "post_self_attn_layernorm",
+     .post_ffw_norm = "post_mlp_layernorm",
+     .ffn_up = "mlp.gate_up_proj"},
+    {.name = "gpt-oss",
+     .architecture = "GptOssForCausalLM",
+     .post_attention_norm = MLP_NORM,
+     .router = "mlp.router",
+     .experts = "mlp.experts",
+     .gate = "gate_proj",
+     .up = "up_proj",
+     .down = "down_proj"},
+};
+enum { ARCHITECTURES = sizeof architectures / sizeof *architectures };
+
+static int refuse_architecture(const struct gguf *g, struct gguf_text name) {
+    struct buf known = {0};
+    for (int i = 0; i < ARCHITECTURES; i++)
+        if (i == 0 || strcmp(architectures[i].name, architectures[i - 1].name) != 0)
+            buf_printf(&known, "%s%s", i > 0 ? ", " : "", architectures[i].name);
+    int rc = err_set(ERR_UNSUPPORTED, "%s: architecture '%.*s' is not supported (known: %s)", gguf_path(g),
+                     name.n < 60 ? (int)name.n : 60, name.bytes ? name.bytes : "", buf_text(&known));
+    buf_free(&known);
+    return rc;
+}
+
+int gguf_find_architecture(const struct gguf *g, const struct gguf_architecture **out) {
+    struct gguf_text name;
+    int64_t experts;
+    TRY(gguf_get_text(g, "general.architecture", &name));
+    if (!name.bytes) return err_set(ERR_FORMAT, "%s: key 'general.architecture' is missing", gguf_path(g));
+    TRY(gguf_get_int(g, "llama.expert_count", 0, 0, INT32_MAX, &experts));
+    for (int i = 0; i < ARCHITECTURES; i++) {
+        if (!gguf_is_text(name, architectures[i].name)) continue;
+        *out = &architectures[i + (i == 0 && experts > 0)];
+        return 0;
+    }
+    return refuse_architecture(g, name);
+}
+
+/* --- members ------------------------------------------------------------------------------------------------------ */
+
+struct writer {
+    const struct gguf *g;
+    const struct gguf_architecture *a;
+    struct buf json;
+    char key[96];
+};
+
+static const char *key_of(struct writer *w, const char *name) {
+    snprintf(w->key, sizeof w->key, "%s.%s", w->a->name, name);
+    return w->key;
+}
+
+static bool has(struct writer *w, const char *name) {
+    return gguf_value(w->g, key_of(w, name)) != NULL;
+}
+
+static int need(struct writer *w, const char *name) {
+    return has(w, name) ? 0 : err_set(ERR_FORMAT, "%s: key '%s' is missing", gguf_path(w->g), w->key);
+}
+
+static void put_number(struct writer *w, const char *member, double value) {
+    json_put_name(&w->json, member);
+    json_put_number(&w->json, value);
+}
+
+static void put_bool(struct writer *w, const char *member, bool value) {
+    json_put_name(&w->json, member);
+    buf_puts(&w->json, value ? "true" : "false");
+}
+
+static void put_text(struct writer *w, const char *member, const char *text) {
+    json_put_name(&w->json, member);
+    json_put_string(&w->json, text, strlen(text));
+}
+
+static int get_int(struct writer *w, const char *name, int64_t def, int64_t *out) {
+    return gguf_get_int(w->g, key_of(w, name), def, 0, INT32_MAX, out);
+}
+
+/* An integer of each layer, which must be the same; many files have one for all. */
+static int copy_int(struct writer *w, const char *member, const char *name) {
+    const struct gguf_value *v = gguf_value(w->g, key_of(w, name));
+    int64_t value;
+    if (!v) return 0;
+    if (v->is_array && v->count > 0 && v->type != GGUF_STRING) {
+        value = gguf_int_at(v, 0);
+        for (uint64_t i = 1; i < v->count; i++)
+            if (gguf_int_at(v, i) != value)
+                return err_set(ERR_UNSUPPORTED, "%s: key '%s' differs from layer to layer, which is not supported",
+                               gguf_path(w->g), w->key);
+    } else {
+        TRY(get_int(w, name, 0, &value));
+    }
+    put_number(w, member, (double)value);
+    return 0;
+}
+
+static int need_int(struct writer *w, const char *member, const char *name) {
+    TRY(need(w, name));
+    return copy_int(w, member, name);
+}
+
+/* Where it is there. */
+static int copy_number(struct writer *w, const char *member, const char *name) {
+    double value;
+    TRY(gguf_get_number(w->g, key_of(w, name), 0, &value));
+    if (has(w, name)) put_number(w, member, value);
+    return 0;
+}
+
+/* --- rope --------------------------------------------------------------------------------------------------------- */
+
+/* A tensor of factors, one a pair. */
+static int get_factors(const struct writer *w, const char *name, int64_t most, const struct gguf_tensor **out) {
+    const struct gguf_tensor *t = *out = gguf_find(w->g, name);
+    if (!t) return 0;
+    if (strcmp(t->dtype, "F32") != 0 || t->dims != 1 || t->shape[0] > most)
+        return err_set(ERR_FORMAT, "%s: tensor '%s' is %s of %lld numbers in %d dimensions, expected at most %lld F32",
+                       t->file, name, t->dtype, (long long)t->shape[0], t->dims, (long long)most);
+    return 0;
+}
+
+static int put_factors(struct writer *w, const char *member, const char *name) {
+    const struct gguf_tensor *t;
+    TRY(get_factors(w, name, HEAD_DIM_MAX / 2, &t));
+    if (!t) return err_set(ERR_FORMAT, "%s: tensor '%s' is missing", gguf_path(w->g), name);
+    json_put_name(&w->json, member);
+    buf_putc(&w->json, '[');
+    for (int64_t i = 0; i < t->shape[0]; i++) {
+        json_put_element(&w->json);
+        json_put_number(&w->json, (double)((const float *)t->data)[i]);
+    }
+    buf_putc(&w->json, ']');
+    return 0;
+}
+
+static int put_longrope(struct writer *w) {
+    TRY(put_factors(w, "short_factor", "rope_factors_short.weight"));
+    TRY(put_factors(w, "long_factor", "rope_factors_long.weight"));
+    return copy_number(w, "attention_factor", "rope.scaling.attn_factor");
+}
+
+static int put_yarn(struct writer *w) {
+    double factor, attention;
+    TRY(gguf_get_number(w->g, key_of(w, "rope.scaling.factor"), 1, &factor));
+    TRY(gguf_get_number(w->g, key_of(w, "rope.scaling.attn_factor"), 1, &attention));
+    if (has(w, "rope.scaling.attn_factor") && factor >= 1) /* times what it is without */
+        put_number(w, "attention_factor", attention * (0.1 * log(factor) + 1));
+    TRY(copy_number(w, "beta_fast", "rope.scaling.yarn_beta_fast"));
+    TRY(copy_number(w, "beta_slow", "rope.scaling.yarn_beta_slow"));
+    if (strcmp(w->a->name, "gpt-oss") == 0) put_bool(w, "truncate", false);
+    return 0;
+}
+
+static int put_scaling(struct writer *w, struct gguf_text type) {
+    static const char *const types[] = {"linear", "yarn", "longrope"};
+    int found = gguf_find(w->g, "rope_factors_long.weight") ? 2 : -1;
+    for (int i = 0; i < 3 && found < 0; i++)
+        if (gguf_is_text(type, types[i])) found = i;
+    if (found < 0 && (!type.bytes || gguf_is_text(type, "none"))) return 0;
+    if (found < 0)
+        return err_set(ERR_UNSUPPORTED, "%s: rope type '%.*s' is not supported (known: none, linear, yarn, longrope)",
+                       gguf_path(w->g), type.n < 60 ? (int)type.n : 60, type.bytes);
+    json_put_name(&w->json, "rope_scaling");
+    buf_putc(&w->json, '{');
+    put_text(w, "rope_type", types[found]);
+    TRY(copy_number(w, "factor", "rope.scaling.factor"));
+    TRY(copy_int(w, "original_max_position_embeddings", "rope.scaling.original_context_length"));
+    if (found == 1) TRY(put_yarn(w));
+    if (found == 2) TRY(put_longrope(w));
+    buf_putc(&w->json, '}');
+    return 0;
+}
+
+static int put_rope(struct writer *w, int64_t head_dim) {
+    struct gguf_text type;
+    int64_t turning;
+    TRY(copy_number(w, "rope_theta", "rope.freq_base"));
+    TRY(get_int(w, "rope.dimension_count", head_dim, &turning));
+    if (turning < 2 || turning > head_dim || turning % 2 != 0)
+        return err_set(ERR_FORMAT, "%s: key '%s' is %lld, with heads of %lld", gguf_path(w->g), w->key,
+                       (long long)turning, (long long)head_dim);
+    if (turning != head_dim) put_number(w, "partial_rotary_factor", ((double)turning + 0.5) / (double)head_dim);
+    TRY(gguf_get_text(w->g, key_of(w, "rope.scaling.type"), &type));
+    return put_scaling(w, type);
+}
+
+/* --- what families have of their own -------------------------------------------------------------------------------- */
+
+/* The scale of the largest Gemmas is by D / H, of the others by the size of a head; no key says so. */
+static int put_gemma(struct writer *w, int64_t head_dim) {
+    int64_t layers, width, heads;
+    bool is_gemma3 = strcmp(w->a->name, "gemma3") == 0;
+    TRY(get_int(w, "block_count", 0, &layers));
+    TRY(get_int(w, "embedding_length", 0, &width));
+    TRY(gguf_get_int(w->g, key_of(w, "attention.head_count"), 1, 1, INT32_MAX, &heads));
+    put_number(w, "query_pre_attn_scalar", (double)(layers == (is_gemma3 ? 62 : 46) ? width / heads : head_dim));
+    TRY(copy_int(w, "sliding_window", "attention.sliding_window"));
+    TRY(copy_number(w, "attn_logit_softcapping", "attn_logit_softcapping"));
+    TRY(copy_number(w, "final_logit_softcapping", "final_logit_softcapping"));
+    if (!is_gemma3) return 0;
+    TRY(copy_int(w, "sliding_window_pattern", "attention.sliding_window_pattern"));
+    return copy_number(w, "rope_local_base_freq", "rope.freq_base_swa");
+}
+
+static int put_experts(struct writer *w) {
+    const bool is_mixtral = w->a->pairs_neighbours, is_qwen = strcmp(w->a->name, "qwen3moe") == 0;
+    TRY(need_int(w, "num_local_experts", "expert_count"));
+    TRY(need_int(w, "num_experts_per_tok", "expert_used_count"));
+    if (is_qwen) put_bool(w, "norm_topk_prob", true);
+    if (is_qwen) TRY(need_int(w, "moe_intermediate_size", "expert_feed_forward_length"));
+    if (is_mixtral) return 0;
+    return is_qwen ? 0 : copy_int(w, "sliding_window", "attention.sliding_window");
+}
+
+static int put_granite(struct writer *w) {
+    TRY(copy_number(w, "attention_multiplier", "attention.scale"));
+    TRY(copy_number(w, "embedding_multiplier", "embedding_scale"));
+    TRY(copy_number(w, "residual_multiplier", "residual_scale"));
+    return copy_number(w, "logits_scaling", "logit_scale");
+}
+
+static int put_own(struct writer *w, int64_t head_dim) {
+    const char *name = w->a->name;
+    if (w->a->experts) return put_experts(w);
+    if (strncmp(name, "gemma", 5) == 0) return put_gemma(w, head_dim);
+    if (strcmp(name, "granite") == 0) return put_granite(w);
+    if (strcmp(name, "phi3") == 0) return copy_int(w, "sliding_window", "attention.sliding_window");
+    if (strcmp(name, "glm4") == 0) put_bool(w, "attention_bias", gguf_find(w->g, "blk.0.attn_q.bias") != NULL);
+    if (strcmp(name, "olmo2") == 0 && has(w, "attention.sliding_window"))
+        return err_set(ERR_UNSUPPORTED, "%s: key '%s': an OLMo with sliding windows is not supported", gguf_path(w->g),
+                       w->key);
+    return 0;
+}
+
+/* --- all ---------------------------------------------------------------------------------------------------------- */
+
+static int put_head_dim(struct writer *w, int64_t *head_dim) {
+    int64_t width, heads, value_dim;
+    TRY(get_int(w, "embedding_length", 0, &width));
+    TRY(copy_int(w, "num_attention_heads", "attention.head_count"));
+    TRY(copy_int(w, "num_key_value_heads", "attention.head_count_kv"));
+    const struct gguf_value *v = gguf_value(w->g, key_of(w, "attention.head_count"));
+    heads = v && v->count > 0 ? gguf_int_at(v, 0) : 0;
+    if (heads < 1) return err_set(ERR_FORMAT, "%s: key '%s' is missing or no number of heads", gguf_path(w->g), w->key);
+    TRY(get_int(w, "attention.key_length", width / heads, head_dim));
+    TRY(get_int(w, "attention.value_length", *head_dim, &value_dim));
+    if (value_dim != *head_dim)
+        return err_set(ERR_UNSUPPORTED, "%s: key '%s' is %lld, with keys of %lld: heads of two sizes are not supported",
+                       gguf_path(w->g), w->key, (long long)value_dim, (long long)*head_dim);
+    put_number(w, "head_dim", (double)*head_dim);
+    return 0;
+}
+
+/* Ids that are drawn by no model of this vocabulary are left out by model/config.c. */
+static int put_special_ids(struct writer *w) {
+    static const char *const ends[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    int64_t id;
+    TRY(gguf_get_int(w->g, "tokenizer.ggml.bos_token_id", -1, 0, UINT32_MAX, &id));
+    if (id >= 0 && id <= INT32_MAX) put_number(w, "bos_token_id", (double)id);
+    json_put_name(&w->json, "eos_token_id");
+    buf_putc(&w->json, '[');
+    for (int i = 0; i < 3; i++) {
+        TRY(gguf_get_int(w->g, ends[i], -1, 0, UINT32_MAX, &id));
+        if (id < 0 || id > INT32_MAX) continue;
+        json_put_element(&w->json);
+        json_put_number(&w->json, (double)id);
+    }
+    buf_putc(&w->json, ']');
+    return 0;
+}
+
+static int put_config(struct writer *w) {
+    const struct gguf_tensor *embedding = gguf_find(w->g, "token_embd.weight");
+    const char *hidden = strcmp(w->a->name, "gpt-oss") == 0 ? "expert_feed_forward_length" : "feed_forward_length";
+    int64_t head_dim;
+    if (!embedding) return err_set(ERR_FORMAT, "%s: tensor 'token_embd.weight' is missing", gguf_path(w->g));
+    json_put_name(&w->json, "architectures");
+    buf_printf(&w->json, "[\"%s\"]", w->a->architecture);
+    put_number(w, "vocab_size", (double)embedding->shape[0]);
+    put_bool(w, "tie_word_embeddings", !gguf_find(w->g, "output.weight"));
+    TRY(need_int(w, "hidden_size", "embedding_length"));
+    TRY(need_int(w, "intermediate_size", hidden));
+    TRY(need_int(w, "num_hidden_layers", "block_count"));
+    TRY(need_int(w, "max_position_embeddings", "context_length"));
+    TRY(need(w, "attention.layer_norm_rms_epsilon"));
+    TRY(copy_number(w, "rms_norm_eps", "attention.layer_norm_rms_epsilon"));
+    TRY(put_head_dim(w, &head_dim));
+    TRY(put_rope(w, head_dim));
+    TRY(put_own(w, head_dim));
+    return put_special_ids(w);
+}
+
+/* Llama 3's scaling, worked out by the converter: what each frequency is divided by. */
+static int take_rope_factors(const struct writer *w, struct model_config *c) {
+    const struct gguf_tensor *t;
+    struct rope_config *r = &c->rope[0];
+    TRY(get_factors(w, "rope_freqs.weight", r->dims / 2, &t));
+    if (!t) return 0;
+    if (r->type != ROPE_DEFAULT || t->shape[0] != r->dims / 2)
+        return err_set(ERR_UNSUPPORTED, "%s: tensor '%s' has %lld factors, expected %d and no other scaling", t->file,
+                       t->name, (long long)t->shape[0], r->dims / 2);
+    r->type = ROPE_FACTORS;
+    memcpy(r->short_factor, t->data, t->bytes);
+    for (int i = 0; i < r->dims / 2; i++)
+        if (!(r->short_factor[i] >= 1e-6f && r->short_factor[i] <= 1e6f))
+            return err_set(ERR_FORMAT, "%s: tensor '%s' holds something else than factors", t->file, t->name);
+    return 0;
+}
+
+static int parse_config(struct writer *w, struct model_config *out) {
+    buf_putc(&w->json, '{');
+    TRY(put_config(w));
+    buf_putc(&w->json, '}');
+    TRY(model_config_parse(out, buf_text(&w->json), gguf_path(w->g)));
+    out->rope[0].pairs_neighbours |= w->a->pairs_neighbours;
+    out->norms_hold_one = w->a->norms_hold_one;
+    return take_rope_factors(w, out);
+}
+
+int gguf_model_config(const struct gguf *g, struct model_config *out) {
+    struct writer w = {.g = g};
+    TRY(gguf_find_architecture(g, &w.a));
+    int rc = parse_config(&w, out);
+    buf_free(&w.json);
+    return rc;
+}

@@ -1,0 +1,33 @@
+/* A GGUF file as a model: what it says, in the words of Hugging Face's files, so that families, tokenizer and chat templates need
+ * not know where it comes from. For model/files/checkpoint.c. Errors name the file. */
+#ifndef DUET_MODEL_FILES_GGUF_MODEL_H
+#define DUET_MODEL_FILES_GGUF_MODEL_H
+
+#include "model/config.h"
+#include "model/files/gguf.h"
+#include "model/files/safetensors.h"
+#include "model/text/chat_template.h"
+#include "model/text/tokenizer.h"
+
+/* An architecture of llama.cpp, and how its tensors are called in the family that runs it. */
+struct gguf_architecture {
+    const char *name;         /* general.architecture, and how its keys begin */
+    const char *architecture; /* config.json's, by which the family is found */
+    /* Of a layer: */
+    const char *ffn_norm, *post_attention_norm, *post_ffw_norm, *ffn_up;
+    const char *router, *experts, *gate, *up, *down; /* of experts; NULL: it has none */
+    bool
+        pairs_neighbours; /* rows of q and k are stored so that neighbours turn together: llama.cpp's order for Llamas */
+    bool norms_hold_one;  /* norms are stored as 1 + weight */
+};
+int gguf_find_architecture(const struct gguf *, const struct gguf_architecture **out);
+
+int gguf_model_config(const struct gguf *, struct model_config *out);
+/* All tensors under the names that families look up, each expert of a stack by itself. Takes the file, also after an error. */
+int gguf_model_tensors(struct gguf *, struct safetensors **out);
+bool gguf_model_has_tokenizer(const struct gguf *);
+/* *out = NULL where the file has none: ids in, ids out. */
+int gguf_model_tokenizer(const struct gguf *, struct tokenizer **out);
+int gguf_model_chat_template(const struct gguf *, const char *name, struct chat_template **out);
+
+#endif

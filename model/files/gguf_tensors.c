@@ -1,0 +1,130 @@
+/* Tensors under the names of Hugging Face's files. One that duet does not know keeps its own, and is refused by it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/memory.h"
+#include "model/files/gguf_model.h"
+
+enum { NAME_BYTES = 192, EXPERTS_MAX = 1024 };
+
+/* A layer's tensors, ".weight" and ".bias" aside, that all architectures call the same. */
+static const struct {
+    const char *from, *to;
+} names[] = {
+    {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
+    {"attn_v", "self_attn.v_proj"},      {"attn_qkv", "self_attn.qkv_proj"},  {"attn_output", "self_attn.o_proj"},
+    {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"}, {"ffn_gate", "mlp.gate_proj"},
+    {"ffn_up", "mlp.up_proj"},           {"ffn_down", "mlp.down_proj"},
+};
+
+struct list {
+    const struct gguf_architecture *a;
+    struct tensor *tensors;
+    int count, cap;
+};
+
+static struct tensor *add(struct list *l, const struct gguf_tensor *t, const char *name) {
+    if (l->count == l->cap) {
+        l->cap = l->cap ? 2 * l->cap : 256;
+        l->tensors = memory_resize(l->tensors, (size_t)l->cap * sizeof *l->tensors);
+    }
+    struct tensor *to = &l->tensors[l->count++];
+    *to = (struct tensor){.name = memory_copy_text(name),
+                          .file = t->file,
+                          .dtype = t->dtype,
+                          .dims = t->dims,
+                          .data = t->data,
+                          .bytes = t->bytes};
+    memcpy(to->shape, t->shape, sizeof t->shape);
+    return to;
+}
+
+static bool is_part(const char *part, size_t n, const char *name) {
+    return strlen(name) == n && memcmp(part, name, n) == 0;
+}
+
+/* What a layer's `part` [n] is called by the family; NULL: duet does not know it. */
+static const char *part_name(const struct gguf_architecture *a, const char *part, size_t n) {
+    if (is_part(part, n, "ffn_norm")) return a->ffn_norm;
+    if (is_part(part, n, "post_attention_norm")) return a->post_attention_norm;
+    if (is_part(part, n, "post_ffw_norm")) return a->post_ffw_norm;
+    if (is_part(part, n, "ffn_gate_inp")) return a->router;
+    if (is_part(part, n, "ffn_up") && a->ffn_up) return a->ffn_up;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (is_part(part, n, names[i].from)) return names[i].to;
+    return NULL;
+}
+
+/* The matrix that a stack "ffn_gate_exps" and the like holds of each expert. */
+static const char *stack_name(const struct gguf_architecture *a, const char *part, size_t n) {
+    if (!a->experts) return NULL;
+    return is_part(part, n, "ffn_gate_exps")   ? a->gate
+           : is_part(part, n, "ffn_up_exps")   ? a->up
+           : is_part(part, n, "ffn_down_exps") ? a->down
+                                               : NULL;
+}
+
+/* [E, ..]: one tensor an expert. */
+static void add_stack(struct list *l, const struct gguf_tensor *t, int layer, const char *matrix, const char *end) {
+    char name[NAME_BYTES];
+    for (int64_t e = 0; e < t->shape[0]; e++) {
+        snprintf(name, sizeof name, "model.layers.%d.%s.%lld.%s%s", layer, l->a->experts, (long long)e, matrix, end);
+        struct tensor *to = add(l, t, name);
+        to->dims = t->dims - 1;
+        memmove(to->shape, to->shape + 1, sizeof *to->shape * (size_t)to->dims);
+        to->bytes = t->bytes / (size_t)t->shape[0];
+        to->data = (const char *)t->data + (size_t)e * to->bytes;
+    }
+}
+
+static void add_layer_tensor(struct list *l, const struct gguf_tensor *t, int layer, const char *part) {
+    char name[NAME_BYTES];
+    const char *end = strrchr(part, '.');
+    const size_t n = end ? (size_t)(end - part) : strlen(part);
+    const char *stack = stack_name(l->a, part, n), *to = part_name(l->a, part, n);
+    if (is_part(part, n, "attn_sinks"))
+        snprintf(name, sizeof name, "model.layers.%d.self_attn.sinks", layer);
+    else
+        snprintf(name, sizeof name, "model.layers.%d.%s%s", layer, to ? to : "", end ? end : "");
+    if (stack && end && t->dims > 1 && t->shape[0] <= EXPERTS_MAX)
+        add_stack(l, t, layer, stack, end);
+    else
+        add(l, t, to || is_part(part, n, "attn_sinks") ? name : t->name);
+}
+
+/* The rope's factors are of the configuration. */
+static bool is_of_config(const char *name) {
+    return strcmp(name, "rope_freqs.weight") == 0 || strcmp(name, "rope_factors_long.weight") == 0 ||
+           strcmp(name, "rope_factors_short.weight") == 0;
+}
+
+static void add_tensor(struct list *l, const struct gguf_tensor *t) {
+    int layer, used = 0;
+    if (is_of_config(t->name)) return;
+    if (strcmp(t->name, "token_embd.weight") == 0)
+        add(l, t, "model.embed_tokens.weight");
+    else if (strcmp(t->name, "output_norm.weight") == 0)
+        add(l, t, "model.norm.weight");
+    else if (strcmp(t->name, "output.weight") == 0)
+        add(l, t, "lm_head.weight");
+    else if (sscanf(t->name, "blk.%4d.%n", &layer, &used) == 1 && used > 0 && layer >= 0)
+        add_layer_tensor(l, t, layer, t->name + used);
+    else
+        add(l, t, t->name);
+}
+
+static void release(void *g) {
+    gguf_close(g);
+}
+
+int gguf_model_tensors(struct gguf *g, struct safetensors **out) {
+    struct list l = {0};
+    *out = NULL;
+    int rc = gguf_find_architecture(g, &l.a);
+    for (int i = 0; i < gguf_count(g) && rc == 0; i++) add_tensor(&l, gguf_at(g, i));
+    if (rc == 0) return safetensors_of_tensors(out, gguf_path(g), l.tensors, l.count, g, release);
+    gguf_close(g);
+    return rc;
+}

@@ -1,0 +1,14 @@
+/* GGUF's blocks: 32 or 256 numbers of a row with the scales that they share, as ggml lays them out. For model/format.c. */
+#ifndef DUET_MODEL_FORMAT_BLOCKS_H
+#define DUET_MODEL_FORMAT_BLOCKS_H
+
+#include "model/dtype.h"
+
+/* The numbers of one block (dtype_block) in f32. NULL for types whose scales lie elsewhere. */
+typedef void (*block_function)(float *out, const uint8_t *block);
+block_function block_unpacker(enum dtype);
+
+/* The first of `count` blocks whose own scale or minimum is not finite; -1: none is. Those of its parts are integers. */
+int64_t blocks_find_bad(enum dtype, const uint8_t *blocks, int64_t count);
+
+#endif

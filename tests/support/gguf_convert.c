@@ -1,0 +1,326 @@
+#include "tests/support/gguf_convert.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fmath.h"
+#include "base/json.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/support.h"
+
+enum { PARTS_MAX = 8 };
+
+/* What differs between architectures. */
+struct kind {
+    const char *model_type, *name;
+    bool permutes, adds_one;
+    const char *norms[4]; /* HF, GGUF, HF, GGUF: of those that are called differently */
+};
+static const struct kind kinds[] = {
+    {"llama", "llama", true, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"mixtral", "llama", true, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"granite", "granite", true, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"qwen2", "qwen2", false, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"phi3", "phi3", false, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"gemma2", "gemma2", false, true, {"pre_feedforward_layernorm", "ffn_norm"}},
+    {"olmo2", "olmo2", false, false, {NULL}},
+    {"glm4",
+     "glm4",
+     false,
+     false,
+     {"post_attention_layernorm", "ffn_norm", "post_self_attn_layernorm", "post_attention_norm"}},
+    {"gpt_oss", "gpt-oss", false, false, {NULL}},
+};
+
+static const char *const names[][2] = {
+    {"model.embed_tokens.weight", "token_embd.weight"},
+    {"model.norm.weight", "output_norm.weight"},
+    {"lm_head.weight", "output.weight"},
+    {"input_layernorm", "attn_norm"},
+    {"post_attention_layernorm", "post_attention_norm"},
+    {"post_feedforward_layernorm", "post_ffw_norm"},
+    {"post_mlp_layernorm", "post_ffw_norm"},
+    {"self_attn.q_proj", "attn_q"},
+    {"self_attn.k_proj", "attn_k"},
+    {"self_attn.v_proj", "attn_v"},
+    {"self_attn.o_proj", "attn_output"},
+    {"self_attn.qkv_proj", "attn_qkv"},
+    {"self_attn.q_norm", "attn_q_norm"},
+    {"self_attn.k_norm", "attn_k_norm"},
+    {"self_attn.sinks", "attn_sinks"},
+    {"mlp.gate_proj", "ffn_gate"},
+    {"mlp.up_proj", "ffn_up"},
+    {"mlp.down_proj", "ffn_down"},
+    {"mlp.gate_up_proj", "ffn_up"},
+    {"mlp.router", "ffn_gate_inp"},
+    {"block_sparse_moe.gate", "ffn_gate_inp"},
+};
+
+struct conversion {
+    const struct kind *kind;
+    const cJSON *config;
+    struct gguf_writer *files; /* [parts] */
+    int parts, turn;
+    int heads, kv_heads, head_dim;
+    struct safetensors *tensors;
+};
+
+static double number(const struct conversion *c, const char *member, double otherwise) {
+    const cJSON *item = json_get(c->config, member);
+    return cJSON_IsNumber(item) ? item->valuedouble : otherwise;
+}
+
+/* --- tensors ---------------------------------------------------------------------------------------------------- */
+
+static float *widen(const struct tensor *t, size_t *count) {
+    *count = t->bytes / 2;
+    ck_assert_str_eq(t->dtype, "BF16");
+    float *out = malloc(*count * sizeof *out);
+    for (size_t i = 0; i < *count; i++) out[i] = fmath_from_bits((uint32_t)((const uint16_t *)t->data)[i] << 16);
+    return out;
+}
+
+static void put(struct conversion *c, const char *name, int dims, const int64_t *shape, const float *data,
+                size_t count) {
+    int64_t turned[4];
+    for (int i = 0; i < dims; i++) turned[i] = shape[dims - 1 - i];
+    gguf_put_tensor(&c->files[c->turn++ % c->parts], name, GGML_F32, dims, turned, data, count * sizeof *data);
+}
+
+/* Rows j and j + half of a head become neighbours. */
+static void permute(float *rows, int64_t count, int64_t cols, int heads) {
+    const int64_t head = count / heads, half = head / 2;
+    float *copy = malloc((size_t)(count * cols) * sizeof *copy);
+    memcpy(copy, rows, (size_t)(count * cols) * sizeof *copy);
+    for (int64_t r = 0; r < count; r++) {
+        const int64_t in_head = r % head, to = r - in_head + (in_head < half ? 2 * in_head : 2 * (in_head - half) + 1);
+        memcpy(rows + to * cols, copy + r * cols, (size_t)cols * sizeof *rows);
+    }
+    free(copy);
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static void change(const struct conversion *c, const struct tensor *t, float *data, size_t count) {
+    const int64_t cols = t->dims > 1 ? t->shape[1] : 1;
+    if (c->kind->permutes && strstr(t->name, ".q_proj.")) permute(data, t->shape[0], cols, c->heads);
+    if (c->kind->permutes && strstr(t->name, ".k_proj.")) permute(data, t->shape[0], cols, c->kv_heads);
+    for (size_t i = 0; i < count && c->kind->adds_one && ends_with(t->name, "norm.weight"); i++) data[i] += 1;
+    /* The file says nothing of the scale of scores, which is by the size of a head. */
+    const double scalar = number(c, "query_pre_attn_scalar", c->head_dim);
+    for (size_t i = 0; i < count && strstr(t->name, ".q_proj."); i++)
+        data[i] = (float)(data[i] * sqrt(c->head_dim / scalar));
+}
+
+static const char *part_of(const struct conversion *c, const char *part, size_t n) {
+    for (int i = 0; i < 4 && c->kind->norms[i]; i += 2)
+        if (strlen(c->kind->norms[i]) == n && memcmp(part, c->kind->norms[i], n) == 0) return c->kind->norms[i + 1];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i][0]) == n && memcmp(part, names[i][0], n) == 0) return names[i][1];
+    return NULL;
+}
+
+static void convert_tensor(struct conversion *c, const struct tensor *t) {
+    char name[128];
+    int layer, used = 0;
+    size_t count;
+    if (sscanf(t->name, "model.layers.%d.%n", &layer, &used) == 1 && used > 0) {
+        const char *part = t->name + used, *end = strrchr(part, '.');
+        if (strcmp(end, ".sinks") == 0) end = ".weight";
+        const char *to = part_of(c, part, end > part ? (size_t)(end - part) : strlen(part));
+        if (strstr(part, "experts.")) return;
+        if (!to) to = part_of(c, part, strlen(part)); /* sinks have no ".weight" */
+        ck_assert_msg(to != NULL, "%s", t->name);
+        snprintf(name, sizeof name, "blk.%d.%s%s", layer, to, end > part && end[0] == '.' ? end : ".weight");
+    } else {
+        snprintf(name, sizeof name, "%s", part_of(c, t->name, strlen(t->name)));
+    }
+    float *data = widen(t, &count);
+    change(c, t, data, count);
+    put(c, name, t->dims, t->shape, data, count);
+    free(data);
+}
+
+/* Mixtral's experts, one by one in the directory. */
+static void stack_experts(struct conversion *c, int layer, int experts) {
+    static const char *const matrices[][2] = {{"w1", "gate"}, {"w2", "down"}, {"w3", "up"}};
+    for (int m = 0; m < 3; m++) {
+        char name[128];
+        float *all = NULL;
+        int64_t shape[3] = {experts, 0, 0};
+        size_t count = 0;
+        for (int e = 0; e < experts; e++) {
+            snprintf(name, sizeof name, "model.layers.%d.block_sparse_moe.experts.%d.%s.weight", layer, e,
+                     matrices[m][0]);
+            const struct tensor *t = safetensors_find(c->tensors, name);
+            float *one = widen(t, &count);
+            shape[1] = t->shape[0], shape[2] = t->shape[1];
+            all = realloc(all, (size_t)experts * count * sizeof *all);
+            memcpy(all + (size_t)e * count, one, count * sizeof *one);
+            free(one);
+        }
+        snprintf(name, sizeof name, "blk.%d.ffn_%s_exps.weight", layer, matrices[m][1]);
+        put(c, name, 3, shape, all, (size_t)experts * count);
+        free(all);
+    }
+}
+
+/* gpt-oss: [E, in, out] with gate and up taking turns, and biases [E, out]. `step` 2: every second of the outputs. */
+static void turn_stack(struct conversion *c, const char *from, const char *to, int layer, int first, int step) {
+    char name[128];
+    size_t count;
+    snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%s", layer, from);
+    const struct tensor *t = safetensors_find(c->tensors, name);
+    const bool is_bias = t->dims == 2;
+    const int64_t in = is_bias ? 1 : t->shape[1], all = t->shape[t->dims - 1], out = all / step;
+    float *data = widen(t, &count), *turned = malloc(count / (size_t)step * sizeof *turned), *at = turned;
+    for (int64_t e = 0; e < t->shape[0]; e++)
+        for (int64_t o = 0; o < out; o++)
+            for (int64_t i = 0; i < in; i++) *at++ = data[(e * in + i) * all + first + o * step];
+    snprintf(name, sizeof name, "blk.%d.ffn_%s_exps.%s", layer, to, is_bias ? "bias" : "weight");
+    put(c, name, is_bias ? 2 : 3, (const int64_t[]){t->shape[0], out, in}, turned, count / (size_t)step);
+    free(data), free(turned);
+}
+
+static void convert_experts(struct conversion *c) {
+    const int experts = (int)number(c, "num_local_experts", 0), layers = (int)number(c, "num_hidden_layers", 0);
+    for (int l = 0; l < layers && experts > 0; l++) {
+        if (strcmp(c->kind->name, "gpt-oss") != 0) {
+            stack_experts(c, l, experts);
+            continue;
+        }
+        turn_stack(c, "gate_up_proj", "gate", l, 0, 2), turn_stack(c, "gate_up_proj_bias", "gate", l, 0, 2);
+        turn_stack(c, "gate_up_proj", "up", l, 1, 2), turn_stack(c, "gate_up_proj_bias", "up", l, 1, 2);
+        turn_stack(c, "down_proj", "down", l, 0, 1), turn_stack(c, "down_proj_bias", "down", l, 0, 1);
+    }
+}
+
+/* --- values ------------------------------------------------------------------------------------------------------ */
+
+static const char *key(const struct conversion *c, const char *name) {
+    static char keys[2][96];
+    static int turn;
+    char *k = keys[turn++ % 2];
+    snprintf(k, sizeof keys[0], "%s.%s", c->kind->name, name);
+    return k;
+}
+
+static void put_int(struct conversion *c, const char *name, double value) {
+    if (value >= 0) gguf_put_int(c->files, key(c, name), (int64_t)value);
+}
+
+static void put_number(struct conversion *c, const char *name, double value) {
+    if (!isnan(value)) gguf_put_number(c->files, key(c, name), value);
+}
+
+static void put_factors(struct conversion *c, const cJSON *list, const char *name) {
+    float factors[256];
+    int64_t count = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list) factors[count++] = (float)item->valuedouble;
+    if (count > 0) put(c, name, 1, &count, factors, (size_t)count);
+}
+
+/* ggml multiplies its own factor of attention by the one in the file. */
+static void put_yarn(struct conversion *c, const cJSON *rope) {
+    static const char *const betas[] = {"beta_fast", "beta_slow"};
+    const cJSON *all = json_get(rope, "mscale_all_dim");
+    gguf_put_text(c->files, key(c, "rope.scaling.type"), "yarn");
+    for (int i = 0; i < 2; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "rope.scaling.yarn_%s", betas[i]);
+        const cJSON *beta = json_get(rope, betas[i]);
+        if (beta) put_number(c, name, beta->valuedouble);
+    }
+    if (all)
+        put_number(c, "rope.scaling.attn_factor",
+                   1 / (0.1 * all->valuedouble * log(json_get(rope, "factor")->valuedouble) + 1));
+}
+
+static void put_rope(struct conversion *c) {
+    const cJSON *rope = json_get(c->config, "rope_scaling"), *type = json_get(rope, "rope_type");
+    const cJSON *theta = json_get(json_get(c->config, "rope_parameters"), "rope_theta");
+    if (!type) type = json_get(rope, "type");
+    put_number(c, "rope.freq_base", theta ? theta->valuedouble : number(c, "rope_theta", 10000));
+    put_int(c, "rope.dimension_count", number(c, "partial_rotary_factor", 1) * c->head_dim);
+    if (!rope) return;
+    const double original = number(c, "original_max_position_embeddings", -1);
+    const cJSON *own = json_get(rope, "original_max_position_embeddings"), *factor = json_get(rope, "factor");
+    put_int(c, "rope.scaling.original_context_length", own ? own->valuedouble : original);
+    if (factor) put_number(c, "rope.scaling.factor", factor->valuedouble);
+    put_factors(c, json_get(rope, "short_factor"), "rope_factors_short.weight");
+    put_factors(c, json_get(rope, "long_factor"), "rope_factors_long.weight");
+    if (strcmp(type->valuestring, "yarn") == 0) put_yarn(c, rope);
+}
+
+static void put_values(struct conversion *c) {
+    const bool is_gpt_oss = strcmp(c->kind->name, "gpt-oss") == 0;
+    const double window = number(c, "sliding_window", -1), hidden = number(c, "intermediate_size", 0);
+    gguf_put_text(c->files, "general.architecture", c->kind->name);
+    put_int(c, "context_length", number(c, "max_position_embeddings", 0));
+    put_int(c, "embedding_length", number(c, "hidden_size", 0));
+    put_int(c, "block_count", number(c, "num_hidden_layers", 0));
+    put_int(c, is_gpt_oss ? "expert_feed_forward_length" : "feed_forward_length", hidden);
+    put_int(c, "attention.head_count", c->heads);
+    put_int(c, "attention.head_count_kv", c->kv_heads);
+    put_int(c, "attention.key_length", c->head_dim);
+    put_int(c, "attention.value_length", c->head_dim);
+    put_number(c, "attention.layer_norm_rms_epsilon", number(c, "rms_norm_eps", 1e-6));
+    put_int(c, "attention.sliding_window", window);
+    put_int(c, "expert_count", number(c, "num_local_experts", -1));
+    put_int(c, "expert_used_count", number(c, "num_experts_per_tok", -1));
+    put_number(c, "attn_logit_softcapping", number(c, "attn_logit_softcapping", NAN));
+    put_number(c, "final_logit_softcapping", number(c, "final_logit_softcapping", NAN));
+    put_number(c, "attention.scale", number(c, "attention_multiplier", NAN));
+    put_number(c, "embedding_scale", number(c, "embedding_multiplier", NAN));
+    put_number(c, "residual_scale", number(c, "residual_multiplier", NAN));
+    put_number(c, "logit_scale", number(c, "logits_scaling", NAN));
+    gguf_put_int(c->files, "tokenizer.ggml.eos_token_id", (int64_t)number(c, "eos_token_id", 2));
+    put_rope(c);
+}
+
+/* --- all --------------------------------------------------------------------------------------------------------- */
+
+static void write_parts(const struct conversion *c, const char *path) {
+    const size_t stem = strlen(path) - strlen("-00001-of-00002.gguf");
+    for (int i = 0; i < c->parts; i++) {
+        char part[512];
+        snprintf(part, sizeof part, "%.*s-%05d-of-%05d.gguf", (int)stem, path, i + 1, c->parts);
+        if (c->parts > 1)
+            gguf_put_int(&c->files[i], "split.no", i), gguf_put_int(&c->files[i], "split.count", c->parts);
+        gguf_write_file(&c->files[i], c->parts > 1 ? part : path);
+        gguf_writer_free(&c->files[i]);
+    }
+}
+
+void gguf_convert(const char *dir, const char *path, int parts) {
+    struct gguf_writer files[PARTS_MAX] = {0};
+    struct conversion c = {.files = files, .parts = parts};
+    char config[4096];
+    cJSON *json;
+    snprintf(config, sizeof config, "%s/config.json", dir);
+    ck_ok(json_parse_file(&json, config));
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i].model_type, json_get(json, "model_type")->valuestring) == 0) c.kind = &kinds[i];
+    ck_assert_ptr_nonnull(c.kind);
+    c.config = json;
+    c.heads = (int)number(&c, "num_attention_heads", 0), c.kv_heads = (int)number(&c, "num_key_value_heads", c.heads);
+    c.head_dim = (int)number(&c, "head_dim", number(&c, "hidden_size", 0) / c.heads);
+    ck_ok(checkpoint_tensors(test_checkpoint(dir), &c.tensors));
+    put_values(&c);
+    for (int i = 0; i < safetensors_count(c.tensors); i++) {
+        const struct tensor *t = safetensors_at(c.tensors, i);
+        const bool is_head_again =
+            strcmp(t->name, "lm_head.weight") == 0 && cJSON_IsTrue(json_get(json, "tie_word_embeddings"));
+        if (!is_head_again) convert_tensor(&c, t);
+    }
+    convert_experts(&c);
+    write_parts(&c, path);
+    safetensors_close(c.tensors);
+    cJSON_Delete(json);
+}
