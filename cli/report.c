@@ -256,8 +256,7 @@ static int forecast(struct forecast *out, struct engine *e) {
 static void print_forecast(const struct forecast *f) {
     const double most = f->speed_up[f->best];
     if (isnan(most)) return;
-    say(0, "speed-up by K as alpha and measured rounds of %d row%s forecast it (* best)", f->rows,
-        f->rows == 1 ? "" : "s");
+    say(0, "speed-up by K as alpha and measured rounds forecast it (rows: %d; * best)", f->rows);
     for (int k = 0; k <= f->largest; k++) {
         fprintf(stderr, "  %3d %8.3f ms %5.2f%c  ", k, f->ms[k], f->speed_up[k], k == f->best ? '*' : ' ');
         print_bar(f->speed_up[k] / most);
