@@ -106,10 +106,10 @@ VEC ivec ivec_i8(const unsigned char *p) {
 VEC ivec ivec_pairs(const unsigned char *p, const int flip) {
     const __m256i down =
         flip ? _mm256_setr_epi32(4, 0, 12, 8, 20, 16, 28, 24) : _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
-    int32_t words[2];
-    memcpy(words, p, sizeof words);
-    return ivec_pair(_mm256_srlv_epi32(_mm256_set1_epi32(words[0]), down),
-                     _mm256_srlv_epi32(_mm256_set1_epi32(words[1]), down));
+    int32_t first, second; /* apart, so that each is broadcast from memory */
+    memcpy(&first, p, sizeof first), memcpy(&second, p + sizeof first, sizeof second);
+    return ivec_pair(_mm256_srlv_epi32(_mm256_set1_epi32(first), down),
+                     _mm256_srlv_epi32(_mm256_set1_epi32(second), down));
 }
 VEC ivec ivec_and(ivec a, int32_t mask) {
     return ivec_pair(_mm256_and_si256(a.lo, _mm256_set1_epi32(mask)), _mm256_and_si256(a.hi, _mm256_set1_epi32(mask)));

@@ -78,9 +78,9 @@ VEC ivec ivec_i8(const unsigned char *p) {
 VEC ivec ivec_pairs(const unsigned char *p, const int flip) {
     const __m512i down = flip ? _mm512_setr_epi32(4, 0, 12, 8, 20, 16, 28, 24, 4, 0, 12, 8, 20, 16, 28, 24)
                               : _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
-    int32_t words[2];
-    memcpy(words, p, sizeof words);
-    return _mm512_srlv_epi32(_mm512_mask_set1_epi32(_mm512_set1_epi32(words[0]), 0xFF00, words[1]), down);
+    const __m512i word = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+    const __m512i words = _mm512_castsi128_si512(_mm_loadl_epi64((const __m128i *)(const void *)p));
+    return _mm512_srlv_epi32(_mm512_permutexvar_epi32(word, words), down);
 }
 VEC ivec ivec_and(ivec a, int32_t mask) {
     return _mm512_and_si512(a, _mm512_set1_epi32(mask));
