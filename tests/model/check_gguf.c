@@ -21,7 +21,7 @@ static const char *path_of(const char *name) {
 
 /* --- a small model --------------------------------------------------------------------------------------------------- */
 
-enum { WIDTH = 32, VOCAB = 8, NUMBERS = 4096 };
+enum { WIDTH = 32, VOCAB = 8, NUMBERS = 256 * WIDTH };
 
 static const char *const tokens[VOCAB] = {"<unk>", "<s>", "</s>", "<0x0A>", "\xe2\x96\x81", "a", "b", "ab"};
 
