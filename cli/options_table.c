@@ -23,25 +23,30 @@ const struct command_row command_table[COMMANDS] = {
     [COMMAND_NONE] = {"", "COMMAND [OPTION]...", "speculative decoding engine",
                       "A small draft model proposes K tokens, the target model checks them all in one pass, and a "
                       "rejection sampler keeps the output distributed exactly as if the target alone had been sampled. "
-                      "Without --target and --draft the embedded pair is used."},
+                      "Without --target and --draft the embedded pair is used.",
+                      NULL},
     [COMMAND_CHAT] = {"chat", "[OPTION]...", "talk with the model",
                       "Answers stream as they are made. /help lists the commands. Without a terminal, each line of "
-                      "input is one turn, or several lines between two \"\"\", and each answer ends with a newline."},
+                      "input is one turn, or several lines between two \"\"\", and each answer ends with a newline.",
+                      NULL},
     [COMMAND_BATCH] = {"batch", "-i IN -o OUT [OPTION]...", "generate for every line of a JSONL file",
                        "Each input line is an object with exactly one of prompt, messages, turns or prompt_ids, and "
                        "optionally id, max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, "
                        "seed, stop, ignore_eos and logprobs; or it "
                        "is a line of OpenAI's batch API (custom_id, method, url, body). Each gives one output record, "
-                       "in input order; a bad line gives an error record and the rest runs."},
+                       "in input order; a bad line gives an error record and the rest runs.",
+                       NULL},
     [COMMAND_INSPECT] =
         {"inspect", "[DIR] [OPTION]...", "show a model, the memory plan, or the graphs",
          "DIR is a checkpoint directory, a GGUF file or ORG/NAME. With --memory or --graphs it is about the pair of "
          "--target and --draft. --json: target and draft (architecture, parameters, bytes, tensors and "
          "others), or memory (pool_bytes, context, context_bound, fits, refusal, slices and others) and "
-         "graphs."},
+         "graphs.",
+         NULL},
     [COMMAND_TOKENIZE] = {"tokenize", "DIR [OPTION]...", "encode and decode the lines of a JSONL file",
                           "Reads {\"text\": ...} lines and writes {\"ids\": [...], \"decoded\": ...} lines. DIR needs "
-                          "tokenizer.json alone; it may be a GGUF file."},
+                          "tokenizer.json alone; it may be a GGUF file.",
+                          NULL},
     [COMMAND_BENCH] =
         {"bench", "[TABLE] [OPTION]...", "measure this machine and the pair on it",
          "Measures the read bandwidth, then each step of a round as a share of what that bandwidth allows, "
@@ -54,7 +59,8 @@ const struct command_row command_table[COMMANDS] = {
         {"models", "[OPTION]...", "list the models that are here, and their pairs",
          "Lists the embedded pair and the local Hugging Face cache. Models of one vocabulary letter have "
          "the same ids; a smaller one of them can draft for a larger one. --json: cache, and models: "
-         "name, path, architecture, parameters, bytes, vocabulary, tokens, drafts (names), problem."},
+         "name, path, architecture, parameters, bytes, vocabulary, tokens, drafts (names), problem.",
+         NULL},
     [COMMAND_TUNE] =
         {"tune", "[-i PROMPTS] [OPTION]...", "find the K and the rule of acceptance that pay",
          "Answers the prompts, lines as batch reads them, with K = 0, 1, 2 and so on and each rule of acceptance, then "
@@ -63,7 +69,8 @@ const struct command_row command_table[COMMANDS] = {
          "slowest and the fastest run. --json: device, proposer, batch, prompts, max_tokens, temperature, k_max, "
          "round_ms (of the launches, by K), settings (tok_per_second, spread_percent, speed_up, predicted_speed_up, "
          "runs, and the members of --alpha-report=FILE.json), and recommendation: verdict (pays, unclear, does not "
-         "pay), k, accept, speed_up, noise_percent, sentence."},
+         "pay), k, accept, speed_up, noise_percent, sentence.",
+         NULL},
 };
 
 #define AT(field) offsetof(struct options, field), 0
