@@ -8,10 +8,10 @@
  * Modes: GRAPHS_ON replays recordings; GRAPHS_OFF calls build each time; GRAPHS_DEBUG goes through capture
  * and replay with one break around everything, so that every op runs eagerly and a debugger can step in.
  *
- * Policies: POW2 (default), STEP8 and STEP16 (powers of 2 up to the step, then its multiples) capture all their buckets at start-up; EXACT captures a batch on first
- * use and evicts the least recently used beyond `exact_max`: the one stated exception to "no capture after
- * start-up". What kernels do once, at their first launch, happens at start-up there too, for the keys that the caller names
- * by graph_set_warm_up: such that every kernel runs once. */
+ * Policies: POW2 (default), STEP8 and STEP16 (powers of 2 up to the step, then its multiples) capture all their buckets at
+ * start-up; EXACT captures a batch on first use and evicts the least recently used beyond `exact_max`: the one stated exception to
+ * "no capture after start-up". What kernels do once, at their first launch, happens at start-up there too, for the keys that the
+ * caller names by graph_set_warm_up: such that every kernel runs once. */
 #ifndef DUET_GRAPHS_GRAPH_SET_H
 #define DUET_GRAPHS_GRAPH_SET_H
 
