@@ -82,7 +82,7 @@ static bool has_option(const char *text, const char *option, size_t n) {
 static bool is_of_duet(const char *text, const char *at) {
     const char *line = at, *end = at + strcspn(at, "\n");
     while (line > text && line[-1] != '\n') line--;
-    static const char *const others[] = {"git ", "make ", "tools/"};
+    static const char *const others[] = {"git ", "make ", "tools/", "bench/"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const char *found = strstr(line, others[i]);
         if (found && found < end) return false;
