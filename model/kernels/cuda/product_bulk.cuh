@@ -1,12 +1,13 @@
 /* The product of many tokens for long outputs on Hopper: weights and tokens by the copy engine, sums by wgmma. See product.cuh.
  *
- * A block owns 128 weight rows and COLUMNS tokens at a time and walks over tiles. One warp asks the copy engine for pieces of 64 of k,
- * into a ring in shared memory; two groups of 4 warps multiply, each 64 rows by all columns. Weights go from the ring to registers,
- * 16 bytes a lane for two instructions as in mma_half; tokens, which lie transposed (product_order.cuh), are read by the instruction
- * itself. The sums of a split of k are added to those before it when it ends, so blocks exchange nothing; narrow products of such
- * outputs add in the same order. Two blocks of a cluster, with rows of their own, share the tokens' copies. On Hopper wgmma and mma add 16 products by the same arithmetic, whatever their
- * order: terms are cut off 25 bits below the largest, then added (measured by P. Xie et al., MMA-Sim, arXiv 2511.10909).
- * Bytes: O K 2 of weights a chunk of COLUMNS tokens; x from L2, COLUMNS / 256 of that. */
+ * A block owns 128 weight rows and COLUMNS tokens at a time and walks over tiles. One warp asks the copy engine for pieces of 64
+ * of k, into a ring in shared memory; two groups of 4 warps multiply, each 64 rows by all columns. Weights go from the ring to
+ * registers, 16 bytes a lane for two instructions as in mma_half; tokens, which lie transposed (product_order.cuh), are read by
+ * the instruction itself. The sums of a split of k are added to those before it when it ends, so blocks exchange nothing; narrow
+ * products of such outputs add in the same order. Two blocks of a cluster, with rows of their own, share the tokens' copies. On
+ * Hopper wgmma and mma add 16 products by the same arithmetic, whatever their order: terms are cut off 25 bits below the
+ * largest, then added (measured by P. Xie et al., MMA-Sim, arXiv 2511.10909). Bytes: O K 2 of weights a chunk of COLUMNS tokens;
+ * x from L2, COLUMNS / 256 of that. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_BULK_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_BULK_CUH
 
@@ -160,8 +161,8 @@ __device__ __forceinline__ void bulk_copies(unsigned char *ring, uint64_t *full,
         }
 }
 
-/* One piece of k: 64 weight rows by all tokens. `low`, `high`: where the rows of the warp's halves of groups lie. Of odd rows the second
- * half of the piece is read first, so that no two lanes meet in a bank. */
+/* One piece of k: 64 weight rows by all tokens. `low`, `high`: where the rows of the warp's halves of groups lie. Of odd rows
+ * the second half of the piece is read first, so that no two lanes meet in a bank. */
 template <typename T, int COLUMNS>
 __device__ __forceinline__ void bulk_multiply(float (&c)[COLUMNS / 8][4], const unsigned char *stage, int low,
                                               int high) {
