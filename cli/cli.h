@@ -51,6 +51,8 @@ int terminal_width(int fd);
 /* Prints text and ends the line: broken between words, in lines of `width` columns, the later ones indented. The line holds
  * `column` columns already. */
 void terminal_print(FILE *, int width, int column, int indent, const char *text);
+/* The same, appended, without the end of the line. */
+void terminal_wrap(struct buf *out, int width, int column, int indent, const char *text);
 
 enum style { STYLE_RESET, STYLE_DIM, STYLE_BOLD, STYLE_RED, STYLE_GREEN, STYLE_YELLOW, STYLE_CYAN };
 const char *terminal_style(int fd, enum style); /* the escape sequence, "" without colour */

@@ -26,11 +26,18 @@ void alpha_report_close(struct alpha_report *r) {
     (void)output_close(&r->file);
 }
 
-static void print_bar(double share) {
+/* A line at once, so that a sentence about what failed begins one: what the format says, and a bar behind it. */
+static void print_bar(double share, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void print_bar(double share, const char *format, ...) {
     struct buf bar = {0};
+    char head[128];
     int most = terminal_width(2) - BAR_INDENT;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(head, sizeof head, format, args);
+    va_end(args);
     terminal_put_bar(&bar, share, most > BAR_MAX ? BAR_MAX : most > 1 ? most : 1);
-    fputs(buf_text(&bar), stderr);
+    fprintf(stderr, "%s%s\n", head, buf_text(&bar));
     buf_free(&bar);
 }
 
@@ -51,8 +58,12 @@ static void say(int indent, const char *format, ...) {
 static void print_figure(const char *name, double value, const char *meaning) {
     char number[32] = "-    ";
     if (!isnan(value)) snprintf(number, sizeof number, "%.4f", value);
-    int column = fprintf(stderr, "  %-24s %8s  ", name, number);
-    terminal_print(stderr, terminal_width(2), column, column, meaning);
+    char head[64];
+    int column = snprintf(head, sizeof head, "  %-24s %8s  ", name, number);
+    struct buf text = {0};
+    terminal_wrap(&text, terminal_width(2), column, column, meaning);
+    fprintf(stderr, "%s%s\n", head, buf_text(&text));
+    buf_free(&text);
 }
 
 static void print_figures(const struct acceptance *a, int k, const struct engine *e) {
@@ -84,10 +95,8 @@ static void print_histogram(const struct acceptance *a, int k) {
         if (a->histogram[i] > most) most = a->histogram[i];
     fputs("rounds by accepted tokens\n", stderr);
     for (int i = 0; i <= k; i++) {
-        fprintf(stderr, "  %3d %9lld %5.1f %%  ", i, (long long)a->histogram[i],
-                100.0 * (double)a->histogram[i] / (double)a->rounds);
-        print_bar((double)a->histogram[i] / (double)most);
-        fputc('\n', stderr);
+        print_bar((double)a->histogram[i] / (double)most, "  %3d %9lld %5.1f %%  ", i, (long long)a->histogram[i],
+                  100.0 * (double)a->histogram[i] / (double)a->rounds);
     }
 }
 
@@ -95,9 +104,7 @@ static void print_positions(const struct acceptance *a, int k) {
     fputs("acceptance by position\n", stderr);
     for (int j = 0; j < k; j++) {
         double rate = acceptance_position_rate(a, j);
-        fprintf(stderr, "  %3d %17.4f  ", j + 1, rate);
-        print_bar(rate);
-        fputc('\n', stderr);
+        print_bar(rate, "  %3d %17.4f  ", j + 1, rate);
     }
 }
 
@@ -141,10 +148,8 @@ static void print_choices(const struct engine *e) {
     for (int k = 0; k <= k_max; k++) most = c.rounds_by_k[k] > most ? c.rounds_by_k[k] : most;
     fputs("rounds by the K that auto chose\n", stderr);
     for (int k = 0; k <= k_max; k++) {
-        fprintf(stderr, "  %3d %9llu %5.1f %%  ", k, (unsigned long long)c.rounds_by_k[k],
-                100.0 * (double)c.rounds_by_k[k] / (double)c.rounds);
-        print_bar((double)c.rounds_by_k[k] / (double)most);
-        fputc('\n', stderr);
+        print_bar((double)c.rounds_by_k[k] / (double)most, "  %3d %9llu %5.1f %%  ", k,
+                  (unsigned long long)c.rounds_by_k[k], 100.0 * (double)c.rounds_by_k[k] / (double)c.rounds);
     }
 }
 
@@ -258,9 +263,8 @@ static void print_forecast(const struct forecast *f) {
     if (isnan(most)) return;
     say(0, "speed-up by K as alpha and measured rounds forecast it (rows: %d; * best)", f->rows);
     for (int k = 0; k <= f->largest; k++) {
-        fprintf(stderr, "  %3d %8.3f ms %5.2f%c  ", k, f->ms[k], f->speed_up[k], k == f->best ? '*' : ' ');
-        print_bar(f->speed_up[k] / most);
-        fputc('\n', stderr);
+        print_bar(f->speed_up[k] / most, "  %3d %8.3f ms %5.2f%c  ", k, f->ms[k], f->speed_up[k],
+                  k == f->best ? '*' : ' ');
     }
     if (f->largest < FORECAST_K) say(2, "K above %d was not measured: --k-max %d would", f->largest, FORECAST_K);
 }

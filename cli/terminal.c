@@ -67,12 +67,19 @@ int terminal_width(int fd) {
     return columns <= 0 ? WIDTH_UNKNOWN : columns > WIDTH_MAX ? WIDTH_MAX : (int)columns;
 }
 
-void terminal_print(FILE *out, int width, int column, int indent, const char *text) {
+void terminal_wrap(struct buf *out, int width, int column, int indent, const char *text) {
     struct wrap w = {.columns = width, .indent = indent, .column = column, .blanks_end = column};
     wrap_push(&w, text, strlen(text));
     wrap_finish(&w);
-    fprintf(out, "%s\n", buf_text(&w.out));
+    buf_puts(out, buf_text(&w.out));
     wrap_free(&w);
+}
+
+void terminal_print(FILE *out, int width, int column, int indent, const char *text) {
+    struct buf wrapped = {0};
+    terminal_wrap(&wrapped, width, column, indent, text);
+    fprintf(out, "%s\n", buf_text(&wrapped));
+    buf_free(&wrapped);
 }
 
 void terminal_put_bar(struct buf *out, double share, int columns) {
