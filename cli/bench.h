@@ -45,6 +45,7 @@ struct bench_run {
     struct acceptance stats;
 };
 int bench_generate(struct engine *, const struct bench_prompts *, const struct options *, int k, struct bench_run *);
+double bench_rate(const struct bench_run *); /* tokens a second; NAN: none were made */
 
 /* Milliseconds of single launches with `batch` rows in mid-answer. */
 struct bench_steps {

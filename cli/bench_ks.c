@@ -32,12 +32,8 @@ static int measure(struct bench *b, struct ks_bench *r) {
     return 0;
 }
 
-static double rate(const struct bench_run *run) {
-    return run->seconds > 0 ? (double)run->tokens / run->seconds : NAN;
-}
-
 static double speed_up(const struct ks_bench *r, const struct row *row) {
-    return rate(&row->run) / rate(&r->rows[0].run);
+    return bench_rate(&row->run) / bench_rate(&r->rows[0].run);
 }
 
 /* --- the table ---------------------------------------------------------------------------------------------- */
@@ -58,7 +54,7 @@ static void show(const struct bench *b, const struct ks_bench *r) {
         const struct row *row = &r->rows[i];
         table_add(t, "%d", row->k);
         sheet_add_figure(t, row->run.round_ms, 4);
-        sheet_add_figure(t, rate(&row->run), 1);
+        sheet_add_figure(t, bench_rate(&row->run), 1);
         sheet_add_figure(t, speed_up(r, row), 3);
         sheet_add_figure(t, row->k > 0 ? bench_draft_ms(&r->steps, row->k) / row->k : NAN, 4);
         sheet_add_figure(t, row->k > 0 ? r->steps.verify_ms[row->k + 1] : r->steps.decode_ms, 4);

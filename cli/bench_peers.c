@@ -35,7 +35,7 @@ static int measure_own(const struct bench *b, struct peers_bench *r, int k) {
     struct peer_row *row = add_row(r, OWN, k);
     row->round_ms = run.round_ms;
     row->tokens = k > 0 ? acceptance_mean_length(&run.stats) : 1;
-    row->rate = run.seconds > 0 ? (double)run.tokens / run.seconds : NAN;
+    row->rate = bench_rate(&run);
     return 0;
 }
 

@@ -97,10 +97,6 @@ static void add_pause(struct table *t, const struct round_bench *b) {
     add_figure(t, "... were they ingested at once", p->at_once_ms, "ms", 3);
 }
 
-static double rate(const struct bench_run *run) {
-    return run->seconds > 0 ? (double)run->tokens / run->seconds : 0;
-}
-
 /* K of the speculative run; 0: there is none. */
 static int pair_k(const struct round_bench *b) {
     return engine_info(b->engine).k_max > 0 ? b->o->k : 0;
@@ -150,11 +146,11 @@ static void add_runs(struct table *t, const struct round_bench *b) {
     add_round(t, b, &b->plain, 0);
     if (k > 0) add_round(t, b, &b->speculative, k);
     add_timed_round(t, b);
-    add_figure(t, "plain decoding, K = 0", rate(&b->plain), "tok/s", 1);
+    add_figure(t, "plain decoding, K = 0", bench_rate(&b->plain), "tok/s", 1);
     if (k == 0) return;
     snprintf(what, sizeof what, "speculative, K = %d", k);
-    add_outcome(t, b, what, rate(&b->speculative), "tok/s", 1);
-    add_outcome(t, b, "speed-up against K = 0", rate(&b->speculative) / rate(&b->plain), "", 3);
+    add_outcome(t, b, what, bench_rate(&b->speculative), "tok/s", 1);
+    add_outcome(t, b, "speed-up against K = 0", bench_rate(&b->speculative) / bench_rate(&b->plain), "", 3);
     add_outcome(t, b, "draft_acceptance_rate", acceptance_draft_rate(stats), "", 4);
     add_outcome(t, b, "mean_acceptance_length", acceptance_mean_length(stats), "", 4);
     add_outcome(t, b, "alpha", acceptance_alpha(stats), "", 4);
@@ -199,7 +195,7 @@ static void print_text(const struct round_bench *b) {
     bool is_draft_cached = info.k_max > 0 && is_cached(b, draft_bytes(b), b->steps.draft_step_ms);
     if (is_draft_cached || is_cached(b, target_bytes(b), b->steps.decode_ms))
         say("\nAbove 100 %%: what a step reads stays in the caches.");
-    double speed_up = rate(&b->speculative) / rate(&b->plain);
+    double speed_up = bench_rate(&b->speculative) / bench_rate(&b->plain);
     if (b->speculative.tokens > 0 && speed_up < 1)
         say("\nSpeculation does not pay here: it runs at %.2f of the speed of plain decoding.", speed_up);
 }

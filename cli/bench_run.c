@@ -1,4 +1,5 @@
 /* The prompts, and whole answers to them, timed. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -183,4 +184,8 @@ int bench_generate(struct engine *e, const struct bench_prompts *p, const struct
     run->round_ms = full.count > 0 ? full.seconds * 1e3 / (double)full.count : 0;
     set_means(run, &before, engine_counts(e));
     return rc;
+}
+
+double bench_rate(const struct bench_run *run) {
+    return run->seconds > 0 ? (double)run->tokens / run->seconds : NAN;
 }

@@ -42,7 +42,7 @@ static int set_step(const struct bench *b, const struct step *step, const struct
 static int measure_rate(const struct bench *b, int k, double *rate) {
     struct bench_run run;
     TRY(bench_generate(b->engine, &b->prompts, b->o, k, &run));
-    *rate = run.seconds > 0 ? (double)run.tokens / run.seconds : NAN;
+    *rate = bench_rate(&run);
     return 0;
 }
 
