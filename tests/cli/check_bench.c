@@ -203,7 +203,7 @@ static const struct tried {
        "sizes k policy padding_rows_percent padding_time_percent first_use_ms worst_first_use_ms captures evictions",
        16}},
      3},
-    {{"overhead", "--k", "2", "-n", "6"},
+    {{"overhead", "--k", "2", "-n", "60"},
      "waiting",
      {{"rounds", "k mode round_ms weights_ms kernels_ms gaps_ms sampler_ms host_ms waiting_ms enqueue_ms", 4}},
      2},
@@ -281,6 +281,7 @@ static void expect_sums(const cJSON *rows) {
             ck_assert_double_ge(get_number(row, parts[i]), 0);
             sum += get_number(row, parts[i]);
         }
+        ck_assert_double_gt(get_number(row, "sampler_ms"), 0); /* a microsecond each, in rounds enough to see one */
         ck_assert_double_eq_tol(sum, get_number(row, "round_ms"), 5e-4); /* four digits of each */
     }
 }
