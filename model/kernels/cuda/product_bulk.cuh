@@ -45,6 +45,7 @@ struct bulk_order {
     __device__ __forceinline__ int group(int atom) const { return atom / (2 * fold) * fold + atom % fold; }
     __device__ __forceinline__ int half(int atom) const { return atom / fold % 2; }
 };
+
 template <int COLUMNS> struct bulk {
     static constexpr int blocks = COLUMNS <= 64 ? 2 : 1; /* a multiprocessor */
     /* The first BLOCK_THREADS multiply, the next warp copies. Registers are moved by groups of 4 warps. */
@@ -104,6 +105,7 @@ __device__ __forceinline__ void copy_box_to_all(void *to, const CUtensorMap *map
                  "l"(map), "r"(x), "r"(y), "r"(shared_address(barrier)), "h"((uint16_t)((1 << BULK_SHARERS) - 1))
                  : "memory");
 }
+
 /* --- a block's share --------------------------------------------------------------------------------------- */
 
 /* Which tiles a block walks over: units of the rows of all sharers by a chunk of tokens. */

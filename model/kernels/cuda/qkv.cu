@@ -133,9 +133,8 @@ template <typename T> static int rotated_product(struct stream *s, const struct 
                               op->heads,
                               op->kv_heads,
                               op->head_dim};
-    const int groups = (op->heads + 2 * op->kv_heads) * (op->head_dim / PRODUCT_ROWS);
-    return product_of_norm<T>(s, "qkv", groups, rows_count(&op->rows), rows_count(&op->rows), op->width, norm,
-                              (T *)op->normed.data, rows, store);
+    const int groups = (op->heads + 2 * op->kv_heads) * (op->head_dim / PRODUCT_ROWS), tokens = rows_count(&op->rows);
+    return product_of_norm<T>(s, "qkv", groups, tokens, tokens, op->width, norm, (T *)op->normed.data, rows, store);
 }
 
 template <typename T> static int product_then_heads(struct stream *s, const struct op_qkv *op, norm_rows<T> norm) {
@@ -145,8 +144,8 @@ template <typename T> static int product_then_heads(struct stream *s, const stru
     const T *bq = (const T *)op->bq.data, *bk = (const T *)op->bk.data, *bv = (const T *)op->bv.data;
     qkv_rows<T> rows = {wq, wk, wv, q_rows, k_rows, v_rows, op->width};
     qkv_store<T> store = {op->q, op->kv_rows, bq, bk, bv, q_rows, k_rows, v_rows, 2 * kv_rows};
-    TRY(product_of_norm<T>(s, "qkv", ceil_div(q_rows + k_rows + v_rows, PRODUCT_ROWS), rows_count(&op->rows),
-                           rows_count(&op->rows), op->width, norm, (T *)op->normed.data, rows, store));
+    const int groups = ceil_div(q_rows + k_rows + v_rows, PRODUCT_ROWS), tokens = rows_count(&op->rows);
+    TRY(product_of_norm<T>(s, "qkv", groups, tokens, tokens, op->width, norm, (T *)op->normed.data, rows, store));
     return cuda_finish_heads(s, op, false);
 }
 
