@@ -1,0 +1,50 @@
+#include "tests/support/config_support.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "tests/support/damage.h"
+#include "tests/support/support.h"
+
+static const char base_llama[] =
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"vocab_size\": 512, \"hidden_size\": 64, "
+    "\"intermediate_size\": 160, \"num_hidden_layers\": 3, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
+    "\"max_position_embeddings\": 512, \"rms_norm_eps\": 1e-05, \"hidden_act\": \"silu\", \"bos_token_id\": 1, "
+    "\"eos_token_id\": 2, \"attention_bias\": false, \"mlp_bias\": false, \"torch_dtype\": \"bfloat16\"}";
+
+int load_config(struct model_config *out, const char *changes, const char *generation) {
+    cJSON *root, *other;
+    struct buf text = {0};
+    char path[256];
+    ck_ok(json_parse(&root, base_llama, strlen(base_llama)));
+    ck_ok(json_parse(&other, changes, strlen(changes)));
+    while (other->child) {
+        cJSON *member = cJSON_DetachItemViaPointer(other, other->child);
+        cJSON_DeleteItemFromObjectCaseSensitive(root, member->string);
+        if (cJSON_IsString(member) && strcmp(member->valuestring, "absent") == 0)
+            cJSON_Delete(member);
+        else
+            cJSON_AddItemToObject(root, member->string, member);
+    }
+    json_print(root, &text);
+    snprintf(path, sizeof path, "%s/config.json", temp_dir());
+    damage_write_text(path, buf_text(&text));
+    snprintf(path, sizeof path, "%s/generation_config.json", temp_dir());
+    unlink(path);
+    if (generation) damage_write_text(path, generation);
+    buf_free(&text);
+    cJSON_Delete(root);
+    cJSON_Delete(other);
+    return checkpoint_config(test_checkpoint(temp_dir()), out);
+}
+
+void refuse_config(const char *changes, int code, const char *words) {
+    struct model_config c;
+    int rc = load_config(&c, changes, NULL);
+    ck_assert_msg(rc == code, "%s: code %d, expected %d", changes, rc, code);
+    check_sentence();
+    ck_assert_msg(strstr(err_message(), "/config.json: ") != NULL, "'%s' lacks the file", err_message());
+    ck_assert_msg(strstr(err_message(), words) != NULL, "%s: '%s' lacks '%s'", changes, err_message(), words);
+}
