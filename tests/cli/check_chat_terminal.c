@@ -221,7 +221,7 @@ END_TEST
 
 /* What is on a terminal of so many columns when the device fails. */
 static void fail_in_an_answer(unsigned short columns, struct buf *shown) {
-    struct terminal t = WIDE_TERMINAL(columns, STORY);
+    struct terminal t = WIDE_TERMINAL(columns, STORY, "--k", "3"); /* the same work each time */
     terminal_expect_prompt(&t);
     terminal_type(&t, "Tell me a story.\r");
     terminal_expect(&t, "\033[?2004l");
