@@ -88,6 +88,7 @@ enum { LISTED_MAX = 1024, PATH_SHOWN_MAX = 1024 };
 static struct listed {
     _Atomic(char *) path;
     _Atomic uintptr_t begin, end;
+    _Atomic int fd;
 } listed[LISTED_MAX];
 
 static void list_mapping(const struct mapping *m, const char *path) {
@@ -96,6 +97,7 @@ static void list_mapping(const struct mapping *m, const char *path) {
     for (int i = 0; copy && i < LISTED_MAX; i++) {
         char *none = NULL;
         if (!atomic_compare_exchange_strong(&listed[i].path, &none, copy)) continue;
+        atomic_store(&listed[i].fd, m->fd);
         atomic_store(&listed[i].begin, (uintptr_t)m->data);
         atomic_store(&listed[i].end, (uintptr_t)m->data + m->bytes);
         return;
@@ -113,11 +115,40 @@ static void unlist_mapping(const struct mapping *m) {
     }
 }
 
-const char *mapping_path_at(const void *address) {
+static const struct listed *find_listed(const void *address) {
     for (int i = 0; i < LISTED_MAX; i++)
         if (atomic_load(&listed[i].begin) <= (uintptr_t)address && (uintptr_t)address < atomic_load(&listed[i].end))
-            return atomic_load(&listed[i].path);
+            return &listed[i];
     return NULL;
+}
+
+const char *mapping_path_at(const void *address) {
+    const struct listed *l = find_listed(address);
+    return l ? atomic_load(&l->path) : NULL;
+}
+
+int mapping_read(void *to, const void *from, size_t bytes) {
+    const struct listed *l = find_listed(from);
+    if (!l) {
+        memcpy(to, from, bytes);
+        return 0;
+    }
+    off_t at = (off_t)((uintptr_t)from - atomic_load(&l->begin));
+    for (size_t done = 0; done < bytes;) {
+        const ssize_t got = pread(atomic_load(&l->fd), (char *)to + done, bytes - done, at + (off_t)done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return err_set(ERR_IO, "%s: cannot read: %s", atomic_load(&l->path), strerror(errno));
+        if (got == 0) return err_set(ERR_IO, "%s: the file was cut short while it was in use", atomic_load(&l->path));
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+void mapping_read_ahead(const void *from, size_t bytes) {
+    const struct listed *l = find_listed(from);
+    if (!l) return;
+    (void)posix_fadvise(atomic_load(&l->fd), (off_t)((uintptr_t)from - atomic_load(&l->begin)), (off_t)bytes,
+                        POSIX_FADV_WILLNEED);
 }
 
 static int map(struct mapping *m, int fd, const char *path, const struct stat *st, size_t least) {
@@ -126,7 +157,7 @@ static int map(struct mapping *m, int fd, const char *path, const struct stat *s
                        least ? least : 1);
     void *data = mmap(NULL, (size_t)st->st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) return err_set(ERR_IO, "%s: cannot map: %s", path, strerror(errno));
-    *m = (struct mapping){data, (size_t)st->st_size};
+    *m = (struct mapping){data, (size_t)st->st_size, fd};
     list_mapping(m, path);
     return 0;
 }
@@ -137,7 +168,7 @@ int mapping_open(struct mapping *m, const char *path, size_t least) {
     *m = (struct mapping){0};
     TRY(open_regular(path, &fd, &st));
     int rc = map(m, fd, path, &st, least);
-    close(fd);
+    if (rc != 0) close(fd);
     if (rc == 0) rc = refuse_pointer(path, m->data, m->bytes);
     if (rc != 0) mapping_close(m);
     return rc;
@@ -147,5 +178,6 @@ void mapping_close(struct mapping *m) {
     if (!m->data) return;
     unlist_mapping(m);
     munmap((void *)m->data, m->bytes);
+    close(m->fd);
     *m = (struct mapping){0};
 }

@@ -20,10 +20,18 @@ int file_read(const char *path, size_t most, struct buf *out);
 struct mapping {
     const char *data; /* [bytes]; NULL: not mapped */
     size_t bytes;
+    int fd; /* stays open, for mapping_read */
 };
 /* At least `least` bytes, at least 1, are needed (ERR_FORMAT). */
 int mapping_open(struct mapping *, const char *path, size_t least);
 void mapping_close(struct mapping *);
+
+/* Copies [from, from + bytes), which may lie in an open mapping, and then is read from its file: pages that are looked at once need no
+ * place in the page table, and a file that was cut short is an error (ERR_IO) and no SIGBUS. What lies elsewhere is copied. Several
+ * threads may. */
+int mapping_read(void *to, const void *from, size_t bytes);
+/* Says that these bytes will be needed soon, so that the disk works ahead. A hint: nothing waits, and nothing fails. */
+void mapping_read_ahead(const void *from, size_t bytes);
 
 /* The path, escaped, of the open mapping that holds `address`; NULL: none does. A file that shrinks while it is mapped ends the
  * process by SIGBUS at its next look; this is for that signal's handler, and async-signal-safe. */

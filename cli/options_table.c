@@ -132,7 +132,7 @@ const struct option_row option_table[] = {
     {"parse-special", 0, NULL, OPTION_FLAG, AT(parse_special), NULL, NULL, NULL, NULL,
      "special tokens typed in chats are control tokens, not text", ON_CHAT | ON_BATCH | ON_TUNE, false},
     {"threads", 0, "N", OPTION_INT, AT(threads), "[1, 4096]", NULL, NULL, "the CPUs that affinity and cgroup allow",
-     "threads of the host device", ON_PAIR, false},
+     "threads of the host device, and of loading", ON_PAIR, false},
     {"device", 0, "NAME", OPTION_WORD, AT(device), NULL, "auto|host|cuda", "auto", NULL,
      "where to run: auto, host or cuda; auto takes CUDA where there is one", ON_PAIR, false},
     {"gpu", 0, "N", OPTION_INT, AT(gpu), "[0, 63]", NULL, NULL, "0", "which GPU, where there are several", ON_PAIR,

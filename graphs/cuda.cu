@@ -374,7 +374,7 @@ extern "C" int device_open_cuda(struct device **out, const struct device_options
     d->common.backend = &backend;
     d->common.kind = DEVICE_CUDA;
     d->common.is_async = true;
-    d->common.threads = 1;
+    d->common.threads = options->threads > 0 ? options->threads : host_limits_threads("");
     d->multiprocessors = properties.multiProcessorCount;
     d->common.can_start_early = architecture_built_for(&properties) >= 900;
     d->has_wgmma = architecture_built_for(&properties) == 900 && properties.major == 9 && properties.minor == 0;

@@ -7,6 +7,7 @@
 extern "C" {
 #include "base/err.h"
 #include "graphs/backend.h"
+#include "graphs/host_limits.h"
 }
 
 struct cuda_stream {

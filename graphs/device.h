@@ -24,7 +24,7 @@ struct event;
 struct recording; /* one captured, launchable graph of one device */
 
 struct device_options {
-    int threads; /* host ops; 0: the CPUs that affinity and cgroup allow */
+    int threads; /* of work on the host: its ops, loading for any device; 0: the CPUs that affinity and cgroup allow */
     int gpu;     /* CUDA: which GPU, from 0. One a thread at a time: its calls go to the one that was opened last */
     /* Wait after every launch outside a capture, so that a fault is told of the kernel that made it. */
     bool check_launches;
@@ -45,7 +45,7 @@ enum device_kind device_kind(const struct device *);
 const char *device_name(const struct device *); /* "host, 8 threads (AVX-512)", "NVIDIA H200" */
 /* After "auto" took the host in a build with CUDA: the reason, one sentence; else "". */
 const char *device_missing(const struct device *);
-int device_threads(const struct device *);   /* host threads; 1 on CUDA */
+int device_threads(const struct device *);   /* of device_options */
 bool device_is_async(const struct device *); /* does work overlap with the caller? (CUDA: yes) */
 
 /* Whether kernels may start while the one before them still runs (programmatic dependent launch): from the start, where the device

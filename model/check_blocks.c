@@ -21,23 +21,17 @@ static void search_part(const void *context, int part, int parts) {
     while (bad >= 0 && first + bad < least && !atomic_compare_exchange_weak(s->found, &least, first + bad)) continue;
 }
 
-static int check(const struct model *m, const struct binding *b) {
+int model_check_blocks(const struct model *m, const struct binding *b, size_t first, size_t n) {
+    /* Rows of such a binding lie one behind the other: those of GGUF files do. */
+    if (!b->weight || !b->file || b->step != 1 || !block_unpacker(b->file_format)) return 0;
     _Atomic int64_t found = INT64_MAX;
     const struct dtype_block block = dtype_block(b->file_format);
-    const int64_t count = (int64_t)binding_elements(b) / block.numbers;
-    struct search s = {b->file_format, b->file, count, &found};
+    const int64_t before = (int64_t)first / block.numbers, count = (int64_t)n / block.numbers;
+    struct search s = {b->file_format, (const uint8_t *)b->file + before * block.bytes, count, &found};
     parallel_run(device_threads(m->device), count, search_part, &s);
     const int64_t bad = atomic_load(&found);
     if (bad == INT64_MAX) return 0;
     return err_set(ERR_FORMAT, "%s: tensor '%s' has a scale that is not finite, in row %lld",
-                   safetensors_find(m->files, b->name)->file, b->name, (long long)(bad * block.numbers / b->cols));
-}
-
-/* Rows of a binding lie one behind the other: those of GGUF files do. */
-int model_check_blocks(const struct model *m) {
-    for (int i = 0; i < m->binding_count && m->files; i++) {
-        const struct binding *b = &m->bindings[i];
-        if (b->weight && b->file && b->step == 1 && block_unpacker(b->file_format)) TRY(check(m, b));
-    }
-    return 0;
+                   safetensors_find(m->files, b->name)->file, b->name,
+                   (long long)((before + bad) * block.numbers / b->cols));
 }

@@ -29,6 +29,12 @@ extern const float format_fp4_values[16]; /* E2M1 */
 float format_widen(const void *data, enum dtype, int64_t index);
 /* To nearest, ties to even; what is too large becomes infinite. NaN stays NaN. */
 uint16_t format_to_f16(float);
+/* To nearest, ties to even; NaN stays NaN. */
+static inline uint16_t format_to_bf16(float x) {
+    const uint32_t bits = fmath_bits(x);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
 
 /* The scale of a row in a group of columns. */
 float scales_at(const struct scales *, int row, int group);

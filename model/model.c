@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/file.h"
 #include "base/memory.h"
+#include "base/parallel.h"
 #include "model/binder.h"
 #include "model/families/family.h"
 
@@ -212,26 +214,38 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
 
 /* --- contents --------------------------------------------------------------------------------------------- */
 
+struct touching {
+    const unsigned char *from;
+    size_t bytes;
+};
+
 /* The host device reads weights in the mapped file; reading a byte of every page brings it in with progress shown. */
+static void touch_part(const void *context, int part, int parts) {
+    enum { PAGE = 4096 };
+    const struct touching *t = context;
+    const struct range mine = parallel_range((int)((t->bytes + PAGE - 1) / PAGE), part, parts);
+    volatile unsigned char sink = 0;
+    for (int page = mine.first; page < mine.end; page++) sink = (unsigned char)(sink + t->from[(size_t)page * PAGE]);
+}
+
 static void touch_weights(const struct model *m, const struct progress *progress) {
-    enum { STEP = 4096, REPORT = 16 << 20 };
+    enum { PIECE = 32 << 20 };
     char what[32];
     snprintf(what, sizeof what, "loading %s", m->name);
-    uint64_t total = model_mapped_bytes(m), done = 0, reported = 0;
-    volatile unsigned char sink = 0;
+    const uint64_t total = model_mapped_bytes(m);
+    uint64_t done = 0;
     for (int i = 0; i < m->binding_count; i++) {
         const struct binding *b = &m->bindings[i];
-        const uint64_t n = mapped_bytes(m, b);
+        const size_t n = mapped_bytes(m, b);
         const unsigned char *bytes = n > 0 ? b->weight->data : NULL;
-        for (uint64_t at = 0; at < n; at += STEP) {
-            sink = (unsigned char)(sink + bytes[at]);
-            if (done + at < reported + REPORT) continue;
-            reported = done + at;
-            progress_report(progress, what, (int64_t)reported, (int64_t)total);
+        for (size_t at = 0; at < n; at += PIECE) {
+            const struct touching piece = {bytes + at, n - at < PIECE ? n - at : PIECE};
+            mapping_read_ahead(piece.from, n - at < 2 * (size_t)PIECE ? n - at : 2 * (size_t)PIECE);
+            parallel_run(device_threads(m->device), (int64_t)piece.bytes, touch_part, &piece);
+            done += piece.bytes;
+            progress_report(progress, what, (int64_t)done, (int64_t)total);
         }
-        done += n;
     }
-    progress_report(progress, what, (int64_t)total, (int64_t)total);
 }
 
 static int upload_rope(struct model *m, struct stream *stream, int index) {
@@ -252,7 +266,8 @@ static int upload_rope(struct model *m, struct stream *stream, int index) {
 
 int model_upload(struct model *m, struct stream *stream, const struct progress *progress) {
     if (m->is_mapped) touch_weights(m, progress);
-    TRY(model_check_blocks(m));
+    for (int i = 0; m->is_mapped && i < m->binding_count; i++)
+        TRY(model_check_blocks(m, &m->bindings[i], 0, binding_elements(&m->bindings[i])));
     TRY(model_upload_weights(m, stream, progress));
     for (int i = 0; i < m->config.ropes; i++) TRY(upload_rope(m, stream, i));
     model_build_passes(m);

@@ -124,12 +124,16 @@ void model_build_passes(struct model *);
 void model_choose_quantised(struct model *, enum model_weights);
 int model_quantise(const struct model *, const struct binding *, int threads);
 
+/* gather.c: where an element lies in the mapped file. */
+const char *binding_element(const struct binding *, size_t);
+
 /* upload.c: the type that a device with its own memory keeps this model's weights in, F16 where all of the files is, else
  * BF16; the copy (or the random numbers), which makes every struct weight point to it.
  * Synchronises, allocates. */
 enum dtype model_device_type(const struct model *);
-int model_check_blocks(const struct model *); /* check_blocks.c: all scales inside blocks are finite; reads them */
-const char *binding_element(const struct binding *, size_t); /* where it lies in the mapped file */
+/* check_blocks.c: the scales inside the blocks of elements [first, first + n), whole rows, are finite; reads them. 0 for what has no
+ * blocks. */
+int model_check_blocks(const struct model *, const struct binding *, size_t first, size_t n);
 int model_upload_weights(struct model *, struct stream *, const struct progress *);
 
 #endif

@@ -1,17 +1,19 @@
 /* Weights into the pool: all of them on a device that does not read the mapped files, in one 16-bit type, else those that do not lie
- * in the file as they are read. Each is aligned as the pool aligns, and copied through two pinned buffers in turn. */
+ * in the file as they are read. Each is aligned as the pool aligns, and copied through pinned buffers in turn, which all threads fill
+ * from the files while the device copies the ones before. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/err.h"
-#include "base/fmath.h"
+#include "base/file.h"
 #include "base/parallel.h"
-#include "base/philox.h"
 #include "model/format.h"
-#include "model/model_internal.h"
+#include "model/gather.h"
+#include "model/random_weights.h"
+#include "model/staging.h"
 
-enum { CHUNK = 4 << 20 }; /* elements */
+enum { AHEAD = 64 << 20 }; /* bytes that the disk reads in advance */
+_Static_assert(STAGING_BYTES == RANDOM_CHUNK * 2, "random weights are the same chunk by chunk");
 
 /* Elements are copied as they are on the host, which computes from any type. */
 static enum dtype type_of(const struct model *m, const struct binding *b) {
@@ -38,88 +40,29 @@ size_t model_device_bytes(const struct model *m) {
     return sum;
 }
 
-/* --- conversion to 16 bits ----------------------------------------------------------------------------------- */
-
-/* To nearest, ties to even; NaN stays NaN. */
-static uint16_t bf16_of_f32_bits(uint32_t bits) {
-    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-
-static uint16_t to_bf16(const char *from, enum dtype type) {
-    uint32_t bits;
-    uint16_t half;
-    if (type == DTYPE_F32) {
-        memcpy(&bits, from, sizeof bits);
-    } else {
-        memcpy(&half, from, sizeof half);
-        bits = fmath_bits(fmath_from_f16(half));
-    }
-    return bf16_of_f32_bits(bits);
-}
-
 /* --- copying ---------------------------------------------------------------------------------------------- */
 
 struct upload {
     const struct model *model;
     struct stream *stream;
     const struct progress *progress;
-    char *staging;         /* [2, CHUNK] pinned, elements of up to 4 bytes */
-    uint16_t *random;      /* [CHUNK] of a model without files, else NULL */
-    struct event *sent[2]; /* of each half */
-    int turn;
+    char what[32];
+    struct staging staging;
+    uint16_t *random;    /* of a model without files, else NULL */
     int64_t done, total; /* elements */
+    /* What the disk was told of: up to `ahead_at` bytes of binding `ahead`. Bytes of the files. */
+    int ahead;
+    size_t ahead_at, ahead_bytes, done_bytes;
 };
-
-/* Uniform bf16 in about +-0.03, as large as weights are. */
-static int make_random(struct upload *u) {
-    u->random = malloc(CHUNK * sizeof *u->random);
-    if (!u->random) return err_set(ERR_MEMORY, "out of memory for random weights");
-    for (uint32_t i = 0; i < CHUNK; i += 4) {
-        struct philox_block block = philox_block(1, 0, i / 4);
-        for (uint32_t j = 0; j < 4; j++)
-            u->random[i + j] = bf16_of_f32_bits(fmath_bits(((float)(block.w[j] >> 8) * 0x1p-24f - 0.5f) * 0.06f));
-    }
-    return 0;
-}
-
-/* Where element `i` of a binding lies in the mapped file. */
-const char *binding_element(const struct binding *b, size_t i) {
-    const size_t row = i / (size_t)b->cols, col = i % (size_t)b->cols, bytes = (size_t)dtype_bytes(b->file_format);
-    const size_t all = (size_t)b->all, step = (size_t)b->step;
-    size_t at;
-    if (b->is_transposed)
-        at = col * all + row * step;
-    else if (b->rows == 1 && b->stack > 0)
-        at = col * step;
-    else
-        at = row * step * (size_t)b->cols + col;
-    return (const char *)b->file + at * bytes;
-}
-
-/* Elements [first, first + n) of a binding, in the type that they are kept in: rows as a whole where they lie so. */
-static void gather(const struct binding *b, enum dtype type, size_t first, size_t n, char *to) {
-    const size_t bytes = (size_t)dtype_bytes(type), cols = (size_t)b->cols;
-    const bool is_kept = type == b->file_format, lies_together = !b->is_transposed && (b->stack == 0 || b->rows > 1);
-    for (size_t i = first, count; i < first + n; i += count) {
-        count = 1;
-        if (is_kept && lies_together) {
-            count = b->step == 1 ? first + n - i : cols - i % cols;
-            if (count > first + n - i) count = first + n - i;
-        }
-        char *place = to + (i - first) * bytes;
-        if (is_kept) {
-            memcpy(place, binding_element(b, i), count * bytes);
-        } else {
-            uint16_t half = to_bf16(binding_element(b, i), b->file_format);
-            memcpy(place, &half, sizeof half);
-        }
-    }
-}
 
 /* In scales beside it or in blocks of its own. */
 static bool is_dequantised(const struct binding *b) {
     return binding_is_quantised(b) || dtype_is_quantised(b->file_format);
+}
+
+/* What goes through the pinned buffers: all that is copied but quantised matrices that stay so. */
+static bool is_sent(const struct model *m, const struct binding *b) {
+    return b->is_copied && !(m->keeps_quantised && binding_is_quantised(b));
 }
 
 /* Rows [first, first + n / cols) of a quantised matrix in 16 bits. */
@@ -142,7 +85,7 @@ static void dequantise_part(const void *context, int part, int parts) {
             const int n = w->cols - c < PIECE ? w->cols - c : PIECE;
             format_of(w->format)->dequantise(wide, w, d->first + r, c, n);
             for (int i = 0; i < n; i++)
-                to[c + i] = d->type == DTYPE_F16 ? format_to_f16(wide[i]) : bf16_of_f32_bits(fmath_bits(wide[i]));
+                to[c + i] = d->type == DTYPE_F16 ? format_to_f16(wide[i]) : format_to_bf16(wide[i]);
         }
     }
 }
@@ -154,38 +97,65 @@ static void gather_dequantised(const struct model *m, const struct weight *w, en
     parallel_run(device_threads(m->device), (int64_t)n, dequantise_part, &d);
 }
 
-/* Chunks are the same numbers from another place on, so that no two rows of a weight are alike. A norm's factor is 1. */
+/* A norm's factor is 1. */
 static void fill_random(const struct upload *u, const struct binding *b, uint16_t *stage, size_t n) {
-    enum { STRIDE = 1000003 };
-    size_t first = (size_t)u->done / CHUNK * STRIDE % CHUNK, ahead = n < CHUNK - first ? n : CHUNK - first;
-    memcpy(stage, u->random + first, ahead * sizeof *stage);
-    memcpy(stage + ahead, u->random, (n - ahead) * sizeof *stage);
-    for (size_t i = 0; b->is_norm && i < n; i++) stage[i] = bf16_of_f32_bits(fmath_bits(1 - b->norm_offset));
+    random_weights_fill(u->random, u->done, stage, n, device_threads(u->model->device));
+    for (size_t i = 0; b->is_norm && i < n; i++) stage[i] = format_to_bf16(1 - b->norm_offset);
+}
+
+/* The next bytes that the disk may fetch while those before them are copied: in the order of bindings, so that it never waits between
+ * two of them, and AHEAD of them at most. What is not read from front to back is left out. */
+static struct gather_ahead look_ahead(struct upload *u) {
+    const struct model *m = u->model;
+    while (u->ahead < m->binding_count && u->ahead_bytes < u->done_bytes + AHEAD) {
+        const struct binding *b = &m->bindings[u->ahead];
+        const size_t bytes = b->file ? binding_elements(b) * (size_t)dtype_bytes(b->file_format) : 0;
+        if (bytes <= u->ahead_at || !is_sent(m, b) || is_dequantised(b) || b->is_transposed || b->step != 1) {
+            u->ahead++;
+            u->ahead_at = 0;
+            continue;
+        }
+        const size_t left = bytes - u->ahead_at, count = left < STAGING_BYTES ? left : STAGING_BYTES;
+        const struct gather_ahead next = {(const char *)b->file + u->ahead_at, count};
+        u->ahead_at += count;
+        u->ahead_bytes += count;
+        return next;
+    }
+    return (struct gather_ahead){0};
+}
+
+static int fill(struct upload *u, const struct binding *b, size_t first, size_t n, void *stage) {
+    const enum dtype type = type_of(u->model, b);
+    const int threads = device_threads(u->model->device);
+    if (is_dequantised(b)) {
+        TRY(model_check_blocks(u->model, b, first, n));
+        gather_dequantised(u->model, b->weight, type, first, n, stage);
+    } else if (u->random) {
+        fill_random(u, b, stage, n);
+    } else {
+        const struct gather_ahead ahead = look_ahead(u);
+        TRY(gather_elements(b, type, first, n, stage, threads, &ahead));
+        u->done_bytes += n * (size_t)dtype_bytes(b->file_format);
+    }
+    return 0;
 }
 
 static int send_chunk(struct upload *u, const struct binding *b, char *to, size_t first, size_t n) {
-    const enum dtype type = type_of(u->model, b);
-    u->turn ^= 1;
-    char *stage = u->staging + (size_t)u->turn * CHUNK * sizeof(float), what[32];
-    if (!event_is_done(u->sent[u->turn])) TRY(event_wait(u->sent[u->turn]));
-    if (is_dequantised(b))
-        gather_dequantised(u->model, b->weight, type, first, n, stage);
-    else if (u->random)
-        fill_random(u, b, (uint16_t *)(void *)stage, n);
-    else
-        gather(b, type, first, n, stage);
-    TRY(stream_copy(u->stream, to + first * (size_t)dtype_bytes(type), stage, n * (size_t)dtype_bytes(type)));
-    TRY(event_record(u->sent[u->turn], u->stream));
+    const size_t bytes = (size_t)dtype_bytes(type_of(u->model, b));
+    void *stage;
+    TRY(staging_take(&u->staging, &stage));
+    TRY(fill(u, b, first, n, stage));
+    TRY(staging_send(&u->staging, to + first * bytes, n * bytes));
     u->done += (int64_t)n;
-    snprintf(what, sizeof what, "loading %s", u->model->name);
-    progress_report(u->progress, what, u->done, u->total);
+    progress_report(u->progress, u->what, u->done, u->total);
     return 0;
 }
 
 /* Of a quantised matrix, chunks are whole rows. */
 static int send_chunks(struct upload *u, const struct binding *b, char *to) {
-    const size_t n = binding_elements(b), cols = (size_t)b->cols;
-    const size_t step = is_dequantised(b) ? CHUNK / cols * cols : CHUNK;
+    const size_t n = binding_elements(b), cols = (size_t)b->cols,
+                 most = STAGING_BYTES / (size_t)dtype_bytes(type_of(u->model, b));
+    const size_t step = is_dequantised(b) ? most / cols * cols : most;
     for (size_t first = 0; first < n; first += step)
         TRY(send_chunk(u, b, to, first, n - first < step ? n - first : step));
     return 0;
@@ -214,19 +184,14 @@ static int send_weight(struct upload *u, struct binding *b, char *to) {
     return binding_is_quantised(b) ? send_quantised(u, b, to) : send_chunks(u, b, to);
 }
 
-/* What goes through the pinned buffers: all that is copied but quantised matrices that stay so. */
-static bool is_sent(const struct model *m, const struct binding *b) {
-    return b->is_copied && !(m->keeps_quantised && binding_is_quantised(b));
-}
-
 static int send_all(struct upload *u) {
     const struct model *m = u->model;
-    void *pinned;
-    TRY(device_alloc_pinned(m->device, 2 * CHUNK * sizeof(float), &pinned));
-    u->staging = pinned;
-    TRY(event_create(m->device, &u->sent[0]));
-    TRY(event_create(m->device, &u->sent[1]));
-    if (m->is_random) TRY(make_random(u));
+    TRY(staging_create(&u->staging, u->stream));
+    if (m->is_random) TRY(random_weights_create(&u->random));
+    for (int i = 0; i < AHEAD / STAGING_BYTES; i++) {
+        const struct gather_ahead first = look_ahead(u);
+        if (first.bytes > 0) mapping_read_ahead(first.from, first.bytes);
+    }
     char *to = m->weights;
     for (int i = 0; i < m->binding_count; i++) {
         struct binding *b = &m->bindings[i];
@@ -282,6 +247,7 @@ static int pack_all(struct model *m, const struct progress *progress) {
 
 int model_upload_weights(struct model *m, struct stream *stream, const struct progress *progress) {
     struct upload u = {.model = m, .stream = stream, .progress = progress};
+    snprintf(u.what, sizeof u.what, "%s %s", m->is_mapped ? "reordering" : "loading", m->name);
     if (m->keeps_quantised && m->is_quantised) TRY(pack_all(m, progress));
     for (int i = 0; i < m->binding_count; i++)
         if (is_sent(m, &m->bindings[i])) u.total += (int64_t)binding_elements(&m->bindings[i]);
@@ -289,9 +255,7 @@ int model_upload_weights(struct model *m, struct stream *stream, const struct pr
     int rc = send_all(&u);
     if (rc != 0) (void)stream_sync(stream);
     free(u.random);
-    event_destroy(u.sent[0]);
-    event_destroy(u.sent[1]);
-    device_free_pinned(m->device, u.staging);
+    staging_destroy(&u.staging);
     if (rc != 0) return rc;
     point_to_device(m);
     measure_all_experts(m);
