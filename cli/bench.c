@@ -5,24 +5,29 @@
 
 static const struct kind {
     int (*run)(struct bench *);
-    bool needs_bandwidth;
+    bool needs_bandwidth, opens_engine;
 } kinds[BENCH_KINDS] = {
-    [BENCH_ROUND] = {bench_round, true},  [BENCH_BUCKETS] = {bench_buckets, false},
-    [BENCH_STACK] = {bench_stack, false}, [BENCH_OVERHEAD] = {bench_overhead, true},
-    [BENCH_PEERS] = {bench_peers, false}, [BENCH_ALPHA] = {bench_alpha, false},
+    [BENCH_ROUND] = {.run = bench_round, .needs_bandwidth = true},
+    [BENCH_BUCKETS] = {.run = bench_buckets},
+    [BENCH_STACK] = {.run = bench_stack},
+    [BENCH_OVERHEAD] = {.run = bench_overhead, .needs_bandwidth = true},
+    [BENCH_PEERS] = {.run = bench_peers},
+    [BENCH_ALPHA] = {.run = bench_alpha},
+    [BENCH_START] = {.run = bench_start, .opens_engine = true},
 };
 
 static struct kind kind_of(const struct options *o) {
-    return o->operand == BENCH_ROUND && o->k_count > 1 ? (struct kind){bench_ks, false} : kinds[o->operand];
+    return o->operand == BENCH_ROUND && o->k_count > 1 ? (struct kind){.run = bench_ks} : kinds[o->operand];
 }
 
 /* The bandwidth comes first: it takes memory that the engine needs. */
-static int start(struct bench *b, bool needs_bandwidth) {
+static int start(struct bench *b, struct kind kind) {
     const struct options *o = b->o;
     const struct device_options device = {.threads = o->threads, .gpu = o->gpu};
     TRY(models_resolve(&b->models, o));
     TRY(plot_file_open(&b->plot, o, &b->models));
-    if (needs_bandwidth) {
+    if (kind.opens_engine) return 0;
+    if (kind.needs_bandwidth) {
         cli_note("measuring the read bandwidth");
         TRY(bench_bandwidth(o->device, &device, &b->bandwidth));
     }
@@ -36,7 +41,7 @@ static int start(struct bench *b, bool needs_bandwidth) {
 int bench_main(const struct options *o) {
     struct bench b = {.o = o, .plot = OUTPUT_CLOSED};
     struct kind kind = kind_of(o);
-    int rc = start(&b, kind.needs_bandwidth);
+    int rc = start(&b, kind);
     if (rc == 0) rc = kind.run(&b);
     int status = rc == 0 ? STATUS_OK : cli_fail(rc);
     (void)output_close(&b.plot);

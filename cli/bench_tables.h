@@ -24,6 +24,7 @@ int bench_buckets(struct bench *);
 int bench_stack(struct bench *);
 int bench_overhead(struct bench *);
 int bench_peers(struct bench *);
+int bench_start(struct bench *); /* opens the engine itself */
 
 /* What the runs were about, for the head and the facts of a sheet; context 0: none to tell. */
 void bench_describe(struct sheet *, const struct bench *, int context);

@@ -140,6 +140,7 @@ static int check_bench(const struct options *o) {
     const char *name = o->operand ? command_table[COMMAND_BENCH].operands[o->operand - 1].name : "";
     if (o->plot && o->operand == BENCH_ROUND && o->k_count < 2)
         return err_set(ERR_USAGE, "--plot: draws a table (duet bench alpha) or several K (--k 0,1,2,4)");
+    if (o->plot && o->operand == BENCH_START) return err_set(ERR_USAGE, "--plot: duet bench start has no picture");
     if (o->k == 0 && (o->operand == BENCH_ALPHA || o->operand == BENCH_STACK))
         return err_set(ERR_USAGE, "--k: duet bench %s is about K above 0", name);
     if (o->operand == BENCH_BUCKETS && option_given(o, "buckets"))

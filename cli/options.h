@@ -41,7 +41,7 @@ enum {
 
 enum { STOPS_MAX = 64, OPTION_INTS_MAX = 64 };
 /* What `duet bench` measures, in the order of its operands; BENCH_ROUND without one. */
-enum bench_kind { BENCH_ROUND, BENCH_BUCKETS, BENCH_STACK, BENCH_OVERHEAD, BENCH_ALPHA, BENCH_PEERS, BENCH_KINDS };
+enum bench_kind { BENCH_ROUND, BENCH_BUCKETS, BENCH_STACK, BENCH_OVERHEAD, BENCH_ALPHA, BENCH_PEERS, BENCH_START, BENCH_KINDS };
 enum record_format { FORMAT_AUTO, FORMAT_SPEC_BENCH }; /* in the order of the table's words */
 
 struct options {

@@ -16,6 +16,8 @@ static const struct operand_row bench_operands[] = {
     [BENCH_PEERS - 1] = {"peers",
                          "PyTorch eager and compiled, and transformers' generation, plain and assisted, on the "
                          "same models in the same run; what is not installed is skipped with a sentence"},
+    [BENCH_START - 1] = {"start", "how long it takes until the first token, part by part, and loading beside a plain "
+                                  "read of the files and a plain copy to the device"},
     {NULL, NULL},
 };
 
@@ -89,7 +91,7 @@ const struct option_row option_table[] = {
      "every round by measured times, so that a seed repeats its text at temperature 0 and under --accept coupled alone",
      ON_CHAT | ON_BATCH, false},
     {"k", 'k', "N,N...", OPTION_INTS, offsetof(struct options, ks), offsetof(struct options, k_count), "[0, 63]", NULL,
-     NULL, "4; 1 to 8 of alpha and stack",
+     NULL, "4; 1 to 8 of alpha and stack, auto of start",
      "tokens that the draft proposes a round, or several such K, as 0,1,2,4; 0 decodes plainly and needs no draft",
      ON_BENCH, false},
     {"k", 'k', "N", OPTION_INT, AT(k), "[0, 63]", NULL, NULL, "4",

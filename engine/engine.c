@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "engine/internal.h"
 
@@ -154,7 +155,15 @@ static int warm_up(struct engine *e) {
     return warm_up_rounds(e);
 }
 
+void engine_mark_start(struct engine *e, enum start_part part) {
+    struct start_times *times = &e->start_times;
+    const int64_t now_us = clock_us();
+    times->us[part] += now_us - times->last_us;
+    times->last_us = now_us;
+}
+
 static int start(struct engine *e) {
+    e->start_times.last_us = clock_us();
     TRY(engine_open_models(e));
     TRY(engine_decide_context(e));
     TRY(prefill_create(&e->prefill, e->device));
@@ -162,13 +171,19 @@ static int start(struct engine *e) {
     TRY(create_staging(e));
     TRY(stream_create(e->device, &e->stream));
     TRY(stream_set_workspace(e->stream, e->prefill.workspace, e->prefill.workspace_bytes));
+    engine_mark_start(e, START_MEMORY);
     TRY(upload(e));
+    engine_mark_start(e, START_WEIGHTS);
     TRY(engine_create_graphs(e));
+    engine_mark_start(e, START_GRAPHS);
     TRY(warm_up(e));
     pool_seal(e->pool);
     TRY(stream_sync(e->stream));
+    engine_mark_start(e, START_WARM_UP);
     if (e->proposer) TRY(auto_k_create(&e->auto_k, e->max_batch, e->k_max));
-    return e->chooses_k ? auto_measure(e) : 0;
+    if (e->chooses_k) TRY(auto_measure(e));
+    engine_mark_start(e, START_ROUND_TIMES);
+    return 0;
 }
 
 static int create_empty(struct engine **out, const struct engine_options *options) {

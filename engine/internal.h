@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "draft/proposer.h"
 #include "engine/auto_k.h"
-#include "engine/engine.h"
+#include "engine/probe.h"
 #include "model/kv_pages.h"
 #include "sampler/penalty.h"
 #include "target/target.h"
@@ -111,8 +111,11 @@ struct engine {
     int timed_k;          /* K of the last round that was read */
     double catch_up_ms;   /* what a draft model takes for a short chunk of its own */
     bool has_measured;
+    struct start_times start_times;
 };
 
+/* A part of opening has ended. */
+void engine_mark_start(struct engine *, enum start_part);
 /* Opens device, models, tokenizers. Leaves nothing behind on failure but what engine_destroy frees. */
 int engine_open_models(struct engine *e);
 /* Then: context and pages. ERR_MEMORY, with the least context that was tried, if the plan does not fit the device. */

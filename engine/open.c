@@ -179,9 +179,12 @@ int engine_open_models(struct engine *e) {
         TRY(device_open_planned(&e->device, DEVICE_CUDA, o->gpu_bytes));
     else
         TRY(device_open(&e->device, o->device ? o->device : "auto", &device));
+    engine_mark_start(e, START_DEVICE);
     TRY(model_open(&e->target_model, o->target, "target", o->target_weights, e->device));
+    engine_mark_start(e, START_FILES);
     TRY(vocabulary_open(&e->tokenizer, &e->vocab, e->target_model, o->target));
     if (e->k_max > 0) TRY(open_proposer(e));
+    engine_mark_start(e, START_TOKENIZER);
     set_state(e);
     e->pipeline = o->pipeline ? o->pipeline : device_is_async(e->device) ? 2 : 1;
     if (e->pipeline < 1 || e->pipeline > ROUNDS_IN_FLIGHT_MAX)

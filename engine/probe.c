@@ -15,6 +15,14 @@ const struct model_config *probe_config(const struct engine *e, enum probe_model
     return model_get_config(model_of(e, which));
 }
 
+const struct start_times *probe_start_times(const struct engine *e) {
+    return &e->start_times;
+}
+
+int probe_threads(const struct engine *e) {
+    return device_threads(e->device);
+}
+
 int probe_sync(struct engine *e) {
     return stream_sync(e->stream);
 }

@@ -18,6 +18,25 @@ int probe_fill_free_pages(struct engine *, unsigned char byte);
 int probe_free_pages_checksum(struct engine *, uint64_t *out);
 int probe_free_page_count(const struct engine *);
 
+/* What opening the engine took, part by part, in the order in which they came; they add up to all of it. The device has done its work
+ * at the end of each. */
+enum start_part {
+    START_DEVICE,    /* opening it */
+    START_FILES,     /* of the target: configuration, what there is of tensors */
+    START_TOKENIZER, /* of the target; the draft, as far as it is known without its weights */
+    START_MEMORY,    /* the plan, the pool, pinned memory */
+    START_WEIGHTS,
+    START_GRAPHS,
+    START_WARM_UP,
+    START_ROUND_TIMES, /* --k auto */
+    START_PARTS
+};
+struct start_times {
+    int64_t us[START_PARTS], last_us;
+};
+const struct start_times *probe_start_times(const struct engine *);
+int probe_threads(const struct engine *); /* of work on the host */
+
 /* Steps without rounds, until every sequence that has a slot, or gets one, is ready for its first. None is in a round. */
 int probe_ingest(struct engine *);
 
