@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "cli/table.h"
 #include "draft/proposer.h"
+#include "model/write.h"
 
 /* --- the graphs --------------------------------------------------------------------------------------------- */
 
@@ -95,6 +96,35 @@ static int inspect_graphs(struct models *m, const struct options *o, struct buf 
     return 0;
 }
 
+/* --- a shape, written ---------------------------------------------------------------------------------------- */
+
+static int write_with(struct device *device, const struct checkpoint *shape, const char *dir, struct written *w) {
+    struct model *model;
+    const struct progress progress = progress_bar();
+    TRY(model_open(&model, shape, "target", WEIGHTS_AS_STORED, device));
+    int rc = model_write(model, dir, WRITE_SHARD_BYTES, &progress, w);
+    progress_clear();
+    model_close(model);
+    return rc;
+}
+
+static int write_shape(const struct models *m, const struct options *o, struct buf *out) {
+    struct device *device;
+    struct written w;
+    TRY(device_open(&device, "host", &(struct device_options){.threads = o->threads}));
+    signals_set_consequence(": %s holds a part of it", o->write);
+    int rc = write_with(device, m->target, o->write, &w);
+    signals_set_consequence("%s", "");
+    device_close(device);
+    TRY(rc);
+    if (out)
+        buf_printf(out, "\"files\": %d, \"bytes\": %lld}", w.files, (long long)w.bytes);
+    else
+        printf("%s: %.2f GB of random weights in %d file%s\n", o->write, (double)w.bytes * 1e-9, w.files,
+               w.files == 1 ? "" : "s");
+    return 0;
+}
+
 /* --- the command -------------------------------------------------------------------------------------------- */
 
 /* With `out`, the parts are members of an object: here is the next. */
@@ -130,6 +160,11 @@ static int inspect_pair(const struct models *m, const struct options *o, struct 
 
 /* A plan that does not fit is shown, and what is asked for besides. */
 static int inspect_models(struct models *m, const struct options *o, struct buf *out) {
+    if (o->write) {
+        begin_part(out, "written", true);
+        if (out) buf_putc(out, '{');
+        return write_shape(m, o, out);
+    }
     if (!o->show_memory && !o->show_graphs) return inspect_pair(m, o, out);
     if (o->show_memory) {
         begin_part(out, "memory", true);

@@ -168,8 +168,10 @@ static int check_combinations(const struct options *o) {
         return err_set(ERR_USAGE, "duet tokenize: which directory? (duet tokenize DIR)");
     if (o->command == COMMAND_INSPECT && o->directory && (o->show_memory || o->show_graphs))
         return err_set(ERR_USAGE, "'%s': --memory and --graphs are about --target and --draft", o->directory);
-    if (o->command == COMMAND_INSPECT && o->shape && !o->show_memory && !o->show_graphs)
-        return err_set(ERR_USAGE, "--shape: there is no file to show; give --memory or --graphs too");
+    if (o->write && (!o->shape || strchr(o->shape, ',') || o->show_memory || o->show_graphs))
+        return err_set(ERR_USAGE, "--write: takes one --shape, and nothing else to show");
+    if (o->command == COMMAND_INSPECT && o->shape && !o->show_memory && !o->show_graphs && !o->write)
+        return err_set(ERR_USAGE, "--shape: there is no file to show; give --memory, --graphs or --write DIR too");
     if (o->gpu_memory && (!o->show_memory || o->show_graphs))
         return err_set(ERR_USAGE, "--gpu-memory: is for --memory, the plan of a GPU that need not be there");
     if (o->gpu_memory && strcmp(o->device, "host") == 0)

@@ -41,7 +41,16 @@ enum {
 
 enum { STOPS_MAX = 64, OPTION_INTS_MAX = 64 };
 /* What `duet bench` measures, in the order of its operands; BENCH_ROUND without one. */
-enum bench_kind { BENCH_ROUND, BENCH_BUCKETS, BENCH_STACK, BENCH_OVERHEAD, BENCH_ALPHA, BENCH_PEERS, BENCH_START, BENCH_KINDS };
+enum bench_kind {
+    BENCH_ROUND,
+    BENCH_BUCKETS,
+    BENCH_STACK,
+    BENCH_OVERHEAD,
+    BENCH_ALPHA,
+    BENCH_PEERS,
+    BENCH_START,
+    BENCH_KINDS
+};
 enum record_format { FORMAT_AUTO, FORMAT_SPEC_BENCH }; /* in the order of the table's words */
 
 struct options {
@@ -84,6 +93,7 @@ struct options {
     int alpha_report;                               /* --alpha-report was given */
     const char *alpha_report_file;                  /* its FILE.json, or NULL */
     const char *shape;                              /* bench, inspect: TARGET[,DRAFT]; NULL: not given */
+    const char *write;                              /* inspect: a directory; NULL: not given */
     float simulate_alpha;                           /* bench; 0: the rule */
     int quiet, csv, json, special, tensors, strict; /* flags */
     int null;                                       /* chat: records end in NUL */

@@ -199,6 +199,10 @@ const struct option_row option_table[] = {
      "models with random weights in place of files: llama-3.1-8b, llama-3.2-1b, llama-3.1-70b, qwen2.5-7b, "
      "qwen2.5-0.5b, qwen3-32b, qwen3-0.6b, smollm2-135m, or a FILE.json like config.json",
      ON_BENCH | ON_INSPECT, false},
+    {"write", 0, "DIR", OPTION_TEXT, AT(write), NULL, NULL, NULL, NULL,
+     "with --shape: write it to a new directory, config.json and random weights in safetensors, for measurements that "
+     "want files",
+     ON_INSPECT, false},
     {"simulate-alpha", 0, "A", OPTION_NUMBER, AT(simulate_alpha), "(0, 1]", NULL, NULL, "off",
      "accept drafted tokens with probability A whatever the models say; the text means nothing then", ON_BENCH, false},
     {"csv", 0, NULL, OPTION_FLAG, AT(csv), NULL, NULL, NULL, NULL, "print CSV in place of the table",

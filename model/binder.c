@@ -178,8 +178,7 @@ size_t binding_elements(const struct binding *b) {
     return (size_t)b->rows * (size_t)b->cols;
 }
 
-/* The shape that the tensor must have, of dims dimensions. */
-static int expected_shape(const struct binding *b, int64_t shape[3]) {
+int binding_tensor_shape(const struct binding *b, int64_t shape[3]) {
     int dims = 0;
     if (b->stack > 0) shape[dims++] = b->stack;
     if (b->rows == 1 && b->stack > 0) {
@@ -224,7 +223,7 @@ static int resolve_quantised(struct model *m, struct binding *b) {
 static int resolve(struct model *m, struct binding *b) {
     struct weight *w = b->weight;
     int64_t shape[3];
-    int dims = expected_shape(b, shape);
+    int dims = binding_tensor_shape(b, shape);
     if (b->rows > INT32_MAX || b->cols > INT32_MAX)
         return err_set(ERR_LIMIT, "tensor '%s' has a dimension above 2^31 - 1", b->name);
     w->rows = (int32_t)b->rows, w->cols = (int32_t)b->cols;

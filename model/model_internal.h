@@ -114,6 +114,8 @@ struct model {
  * files that no binding names. */
 int model_resolve_bindings(struct model *);
 size_t binding_elements(const struct binding *);
+int binding_tensor_shape(const struct binding *,
+                         int64_t shape[3]);              /* that its tensor must have; returns the dimensions */
 struct stored_rows binding_rows(const struct binding *); /* of a quantised matrix */
 
 /* builder.c: runs the family's list once to learn what scratch it needs; makes the passes when all addresses are known. */
