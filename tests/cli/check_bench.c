@@ -302,6 +302,28 @@ START_TEST(json_has_the_rows_under_their_documented_names)
 }
 END_TEST
 
+START_TEST(a_start_is_timed_part_by_part)
+{
+    struct program p = program_run_at(80, NULL, ARGUMENTS("bench", "start", "--json", "--device", "host"));
+    program_expect_status(&p, 0);
+    cJSON *object = json_line(&p.out, 0);
+    const cJSON *parts = json_get(object, "parts"), *row;
+    double sum = 0;
+    bool counts = false;
+    expect_rows(object, "parts", "part seconds gb gb_per_second", 14);
+    cJSON_ArrayForEach(row, parts) {
+        const char *name = get_string(row, "part");
+        counts = (counts || strcmp(name, "device") == 0) && strcmp(name, "ready") != 0;
+        if (counts) sum += get_number(row, "seconds");
+        if (strcmp(name, "loading") == 0) ck_assert_double_gt(get_number(row, "gb"), 0.02);
+    }
+    ck_assert_double_eq_tol(sum, get_number(object, "ready_seconds"), 1e-3); /* four digits of each */
+    ck_assert_double_gt(get_number(object, "first_token_seconds"), get_number(object, "ready_seconds"));
+    cJSON_Delete(object);
+    program_free(&p);
+}
+END_TEST
+
 /* Loop index: the command, of those that take no second. */
 START_TEST(csv_has_a_heading_and_the_rows)
 {
@@ -505,6 +527,7 @@ Suite *check_bench(void) {
     tcase_set_timeout(program, 120);
     tcase_add_loop_test(program, a_table_fits_the_terminal_and_is_drawn, 0, TRIED);
     tcase_add_loop_test(program, json_has_the_rows_under_their_documented_names, 0, TRIED);
+    tcase_add_test(program, a_start_is_timed_part_by_part);
     tcase_add_loop_test(program, csv_has_a_heading_and_the_rows, 0, 3);
     tcase_add_test(program, several_k_run_on_one_engine_and_are_held_against_plain_decoding);
     tcase_add_test(program, what_cannot_be_measured_is_refused_in_a_sentence);

@@ -1,15 +1,20 @@
 /* Weights on their way from files to a device with memory of its own: the upload of such a device run over the host's, whose copies come
  * as late as they may. */
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "model/format.h"
 #include "model/model_internal.h"
+#include "model/write.h"
 #include "tests/support/damage.h"
+#include "tests/support/engine_support.h"
 #include "tests/support/failing_device.h"
 #include "tests/support/faulty_host.h"
 #include "tests/support/support.h"
@@ -303,6 +308,98 @@ START_TEST(progress_grows_to_the_end_once)
 }
 END_TEST
 
+/* --- shapes, written -------------------------------------------------------------------------------------------- */
+
+static const char *const shapes[] = {
+    "{\"architectures\": [\"Qwen2ForCausalLM\"], \"hidden_size\": 64, \"intermediate_size\": 160, "
+    "\"num_hidden_layers\": 3, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 300, "
+    "\"max_position_embeddings\": 128, \"rms_norm_eps\": 1e-6, \"rope_theta\": 10000, "
+    "\"tie_word_embeddings\": false}",
+    "{\"architectures\": [\"Phi3ForCausalLM\"], \"hidden_size\": 64, \"intermediate_size\": 96, "
+    "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 200, "
+    "\"max_position_embeddings\": 128, \"rms_norm_eps\": 1e-5, \"rope_theta\": 10000}",
+    "{\"architectures\": [\"GptOssForCausalLM\"], \"vocab_size\": 128, \"hidden_size\": 64, "
+    "\"intermediate_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
+    "\"head_dim\": 16, \"max_position_embeddings\": 128, \"rms_norm_eps\": 1e-5, \"rope_theta\": 10000, "
+    "\"num_local_experts\": 4, \"num_experts_per_tok\": 2, \"sliding_window\": 16}",
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+static const char *shape_file(int i) {
+    static char path[512];
+    snprintf(path, sizeof path, "%s/shape%d.json", temp_dir(), i);
+    damage_write_text(path, shapes[i]);
+    return path;
+}
+
+static int write_shape(const char *shape, const char *dir, int64_t shard_bytes, struct watcher *w,
+                       struct written *out) {
+    struct device *device;
+    struct model *m;
+    ck_ok(device_open(&device, "host", &(struct device_options){.threads = 2}));
+    ck_ok(model_open(&m, test_shape(shape), "target", WEIGHTS_AS_STORED, device));
+    int rc = model_write(m, dir, shard_bytes, &(struct progress){watch, w}, out);
+    model_close(m);
+    device_close(device);
+    return rc;
+}
+
+static struct answer answer_of(const struct checkpoint *c) {
+    struct answer answer;
+    struct engine *e = must_open(&(struct engine_options){.target = c, .device = "host", .context = 64});
+    struct request request = ids_request((const int32_t[]){3, 40, 77}, 3, 24);
+    run_requests(e, &request, 1, &answer);
+    free_requests(&request, 1);
+    engine_destroy(e);
+    return answer;
+}
+
+/* Loop index: the shape, in files of 50 kB and in one. The last has its experts in one tensor, so its numbers are others. */
+START_TEST(a_shape_that_was_written_answers_as_it_does_without_files)
+{
+    const char *shape = shape_file(_i / 2);
+    char dir[512];
+    struct written written;
+    struct watcher w = {0};
+    snprintf(dir, sizeof dir, "%s/written", temp_dir());
+    ck_ok(write_shape(shape, dir, _i % 2 ? WRITE_SHARD_BYTES : 50000, &w, &written));
+    ck_assert_int_eq(w.ends, 1);
+    ck_assert_int_eq(2 * w.total, written.bytes);
+    if (_i % 2)
+        ck_assert_int_eq(written.files, 1);
+    else
+        ck_assert_int_gt(written.files, 2);
+    struct answer here = answer_of(test_shape(shape)), there = answer_of(test_checkpoint(dir));
+    if (_i / 2 < 2) must_equal(&there, &here, dir);
+    ck_assert_int_eq(there.ids.len, here.ids.len);
+    free_answers(&here, 1), free_answers(&there, 1);
+}
+END_TEST
+
+START_TEST(nothing_is_written_over_and_a_write_that_fails_leaves_nothing)
+{
+    const char *shape = shape_file(0);
+    char dir[512], file[600];
+    struct written written;
+    struct stat st;
+    snprintf(dir, sizeof dir, "%s/there", temp_dir());
+    snprintf(file, sizeof file, "%s/notes", dir);
+    ck_assert_int_eq(mkdir(dir, 0777), 0);
+    damage_write_text(file, "mine");
+    ck_assert_int_eq(write_shape(shape, dir, WRITE_SHARD_BYTES, &(struct watcher){0}, &written), ERR_IO);
+    ck_assert_ptr_nonnull(strstr(err_message(), "there: is not empty, and nothing is written over"));
+    ck_assert_int_eq(unlink(file), 0);
+
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &(struct rlimit){20000, 20000}), 0);
+    ck_assert_int_eq(write_shape(shape, dir, 50000, &(struct watcher){0}, &written), ERR_IO);
+    check_sentence();
+    ck_assert_int_eq(rmdir(dir), 0); /* empty, and still there, as it was before */
+    ck_assert_int_eq(write_shape(shape, dir, 50000, &(struct watcher){0}, &written), ERR_IO);
+    ck_assert_int_ne(stat(dir, &st), 0);
+}
+END_TEST
+
 Suite *check_loading(void) {
     Suite *suite = suite_create("loading");
     TCase *tc = tcase_create("loading");
@@ -312,6 +409,8 @@ Suite *check_loading(void) {
     tcase_add_test(tc, a_device_that_fails_in_the_middle_leaves_one_sentence_and_nothing_else);
     tcase_add_test(tc, checkpoints_of_every_form_hold_the_same_numbers_on_either_kind_of_device);
     tcase_add_loop_test(tc, progress_grows_to_the_end_once, 0, 2);
+    tcase_add_loop_test(tc, a_shape_that_was_written_answers_as_it_does_without_files, 0, 2 * SHAPES);
+    tcase_add_test(tc, nothing_is_written_over_and_a_write_that_fails_leaves_nothing);
     suite_add_tcase(suite, tc);
     return suite;
 }
