@@ -103,20 +103,32 @@ static void fill_random(const struct upload *u, const struct binding *b, uint16_
     for (size_t i = 0; b->is_norm && i < n; i++) stage[i] = format_to_bf16(1 - b->norm_offset);
 }
 
+/* Where the numbers of a binding lie in the files, from front to back; bytes 0: nowhere, or apart. */
+static struct gather_ahead source_of(const struct model *m, const struct binding *b) {
+    const struct tensor *numbers = b->stored.numbers;
+    if (!is_sent(m, b) || m->is_random) return (struct gather_ahead){0};
+    if (binding_is_quantised(b) && numbers) {
+        const size_t each = numbers->bytes / (size_t)(b->stored.is_stacked ? b->stack : 1);
+        return (struct gather_ahead){
+            (const char *)numbers->data + (b->stored.is_stacked ? b->index : 0) * (int64_t)each, each};
+    }
+    if (b->is_transposed || b->step != 1) return (struct gather_ahead){0};
+    return (struct gather_ahead){b->file, (size_t)dtype_span_bytes(b->file_format, (int64_t)binding_elements(b))};
+}
+
 /* The next bytes that the disk may fetch while those before them are copied: in the order of bindings, so that it never waits between
- * two of them, and AHEAD of them at most. What is not read from front to back is left out. */
+ * two of them, and AHEAD of them at most. */
 static struct gather_ahead look_ahead(struct upload *u) {
     const struct model *m = u->model;
     while (u->ahead < m->binding_count && u->ahead_bytes < u->done_bytes + AHEAD) {
-        const struct binding *b = &m->bindings[u->ahead];
-        const size_t bytes = b->file ? binding_elements(b) * (size_t)dtype_bytes(b->file_format) : 0;
-        if (bytes <= u->ahead_at || !is_sent(m, b) || is_dequantised(b) || b->is_transposed || b->step != 1) {
+        const struct gather_ahead source = source_of(m, &m->bindings[u->ahead]);
+        if (source.bytes <= u->ahead_at) {
             u->ahead++;
             u->ahead_at = 0;
             continue;
         }
-        const size_t left = bytes - u->ahead_at, count = left < STAGING_BYTES ? left : STAGING_BYTES;
-        const struct gather_ahead next = {(const char *)b->file + u->ahead_at, count};
+        const size_t left = source.bytes - u->ahead_at, count = left < STAGING_BYTES ? left : STAGING_BYTES;
+        const struct gather_ahead next = {(const char *)source.from + u->ahead_at, count};
         u->ahead_at += count;
         u->ahead_bytes += count;
         return next;
@@ -126,17 +138,17 @@ static struct gather_ahead look_ahead(struct upload *u) {
 
 static int fill(struct upload *u, const struct binding *b, size_t first, size_t n, void *stage) {
     const enum dtype type = type_of(u->model, b);
-    const int threads = device_threads(u->model->device);
+    const struct gather_ahead ahead = look_ahead(u);
     if (is_dequantised(b)) {
+        if (ahead.bytes > 0) mapping_read_ahead(ahead.from, ahead.bytes);
         TRY(model_check_blocks(u->model, b, first, n));
         gather_dequantised(u->model, b->weight, type, first, n, stage);
     } else if (u->random) {
         fill_random(u, b, stage, n);
     } else {
-        const struct gather_ahead ahead = look_ahead(u);
-        TRY(gather_elements(b, type, first, n, stage, threads, &ahead));
-        u->done_bytes += n * (size_t)dtype_bytes(b->file_format);
+        TRY(gather_elements(b, type, first, n, stage, device_threads(u->model->device), &ahead));
     }
+    u->done_bytes += source_of(u->model, b).bytes * n / binding_elements(b);
     return 0;
 }
 
