@@ -24,7 +24,7 @@ static void search_part(const void *context, int part, int parts) {
 static int check(const struct model *m, const struct binding *b) {
     _Atomic int64_t found = INT64_MAX;
     const struct dtype_block block = dtype_block(b->file_format);
-    const int64_t count = (int64_t)binding_elements(b) / block.numbers;
+    const int64_t count = (b->ids ? b->all : b->rows) * b->cols / block.numbers;
     struct search s = {b->file_format, b->file, count, &found};
     parallel_run(device_threads(m->device), count, search_part, &s);
     const int64_t bad = atomic_load(&found);

@@ -28,6 +28,7 @@ void rig_open_on(struct rig *rig, const char *device, const struct round_state *
     *rig = (struct rig){.b = *sizes};
     if (rig->b.target_stride == 0) rig->b.target_stride = rig->b.vocab_target;
     if (rig->b.draft_stride == 0) rig->b.draft_stride = rig->b.vocab_draft;
+    if (rig->b.vocab_input == 0) rig->b.vocab_input = rig->b.vocab_draft;
     struct device_options options = {.threads = threads};
     ck_ok(device_open(&rig->device, "host", &options));
     create_pool(rig, rig->device, &rig->b, &rig->pool);
