@@ -327,7 +327,7 @@ static void open_drive(struct drive *d, const struct chain *chain) {
                                 .draft_positions = run->draft_positions ? run->draft_positions : 1 << 20,
                                 .rule = run->rule};
     rig_open(&d->rig, &sizes, NULL, 1);
-    if (sizes.draft_is_cut) ck_ok(round_set_draft_ids(&d->rig.there, d->rig.stream, chain->ids));
+    if (sizes.draft_is_cut) rig_cut_draft(&d->rig, chain->ids);
     struct device *device = stream_device(d->rig.stream);
     struct pool *plan;
     d->ops = chain_ops_for(device);
