@@ -51,7 +51,8 @@ const struct command_row command_table[COMMANDS] = {
         {"bench", "[TABLE] [OPTION]...", "measure this machine and the pair on it",
          "Measures the read bandwidth, then each step of a round as a share of what that bandwidth allows, "
          "and tokens per second with and without speculation; with several K, a row for each. --json: device, batch, "
-         "k, accept, prompts, max_tokens, temperature, context, simulated_alpha, and measures: measure, value, unit, "
+         "k, accept, prompts, max_tokens, temperature, context, draft_vocab, simulated_alpha, and measures: measure, "
+         "value, unit, "
          "mb_read, limit_ms, percent_of_limit; of a TABLE, or several K, lists with an object a row, whose members are "
          "the columns of the CSV.",
          bench_operands},
