@@ -33,7 +33,7 @@ struct binding {
     int64_t rows, cols;
     int64_t all, first, step; /* rows of the tensor; which of them */
     int64_t stack, index;     /* experts in one tensor; 0: a matrix of its own */
-    const int32_t *ids; /* [rows] of a head that is cut: which rows of the tensor */
+    const int32_t *ids;       /* [rows] of a head that is cut: which rows of the tensor */
     bool is_transposed;
     bool is_norm; /* random weights: the factor is 1 */
     float norm_offset;
