@@ -58,6 +58,7 @@ void bench_describe(struct sheet *s, const struct bench *b, int context) {
     const struct options *o = b->o;
     struct buf line = {0};
     if (o->shape) sheet_say(s, "random weights of the shape %s: nothing here is about text", o->shape);
+    if (info.draft_vocab > 0) sheet_say(s, "the draft's head is cut to %d ids", info.draft_vocab);
     if (o->simulate_alpha > 0) {
         sheet_say(s, "acceptance is simulated: alpha %g", (double)o->simulate_alpha);
         buf_printf(&s->comments, "# acceptance is simulated: alpha %g\n", (double)o->simulate_alpha);
@@ -70,6 +71,7 @@ void bench_describe(struct sheet *s, const struct bench *b, int context) {
     sheet_put_word(s, "device", info.device);
     sheet_put_word(s, "proposer", info.proposer);
     sheet_put_word(s, "shape", o->shape);
+    sheet_put_figure(s, "draft_vocab", info.draft_vocab > 0 ? info.draft_vocab : NAN);
     sheet_put_figure(s, "batch", o->batch);
     sheet_put_word(s, "accept", accept_rule_name(info.accept));
     sheet_put_figure(s, "prompts", b->prompts.count);

@@ -187,6 +187,7 @@ static void print_text(const struct round_bench *b) {
     struct engine_info info = engine_info(b->engine);
     struct table t = tabulate(b);
     if (b->o->shape) say("random weights of the shape %s: nothing here is about text", b->o->shape);
+    if (info.draft_vocab > 0) say("the draft's head is cut to %d ids", info.draft_vocab);
     if (b->o->simulate_alpha > 0) say("acceptance is simulated: alpha %g", (double)b->o->simulate_alpha);
     say("%s; batch %d, accept %s, %d prompts, %d tokens each, temperature %g, %d tokens of context in the steps\n",
         info.device, b->o->batch, accept_rule_name(info.accept), b->prompts, b->o->max_tokens,
@@ -222,6 +223,8 @@ static void print_json(const struct round_bench *b) {
     json_put_name(&text, "max_tokens"), json_put_number(&text, b->o->max_tokens);
     json_put_name(&text, "temperature"), json_put_number(&text, (double)b->o->sampling.temperature);
     json_put_name(&text, "context"), json_put_number(&text, b->steps.context);
+    json_put_name(&text, "draft_vocab");
+    json_put_number(&text, info.draft_vocab > 0 ? info.draft_vocab : NAN);
     json_put_name(&text, "simulated_alpha");
     json_put_number(&text, b->o->simulate_alpha > 0 ? (double)b->o->simulate_alpha : NAN);
     json_put_name(&text, "measures"), table_put_json(&t, names, &text);

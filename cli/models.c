@@ -126,6 +126,14 @@ static int take_proposer(struct models *m, const struct options *o) {
     return 0;
 }
 
+/* What is asked of a draft model that is not there. */
+static int refuse_draft_options(const struct options *o) {
+    if (o->draft_weights != WEIGHTS_AS_STORED)
+        return err_set(ERR_USAGE, "--draft-weights: there is no draft model to quantise");
+    if (o->draft_vocab) return err_set(ERR_USAGE, "--draft-vocab: there is no draft model whose head could be cut");
+    return 0;
+}
+
 int models_resolve(struct models *out, const struct options *o) {
     *out = (struct models){0};
     int rc = find_pair(out, o);
@@ -134,9 +142,10 @@ int models_resolve(struct models *out, const struct options *o) {
         models_free(out);
         return rc;
     }
-    if (needs_draft(o) && !out->draft && o->draft_weights != WEIGHTS_AS_STORED) {
+    rc = needs_draft(o) && !out->draft ? refuse_draft_options(o) : 0;
+    if (rc != 0) {
         models_free(out);
-        return err_set(ERR_USAGE, "--draft-weights: there is no draft model to quantise");
+        return rc;
     }
     if (!needs_draft(o)) {
         checkpoint_close(out->draft);
@@ -178,6 +187,7 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
         .prefill_graphs = (enum prefill_graphs)o->prefill_graphs,
         .target_weights = (enum model_weights)o->target_weights,
         .draft_weights = (enum model_weights)o->draft_weights,
+        .draft_vocab = m->draft ? o->draft_vocab : NULL,
         .accept = (enum accept_rule)o->accept,
         .simulate_alpha = o->simulate_alpha,
         .timing = o->alpha_report || o->command == COMMAND_BENCH ? TIMED_EVERY : 0,

@@ -86,6 +86,7 @@ struct options {
     enum bucket_policy buckets;
     int prefill_graphs;                /* enum prefill_graphs */
     int target_weights, draft_weights; /* enum model_weights */
+    const char *draft_vocab;           /* draft/vocab.h; NULL: all */
 
     /* input and output */
     const char *prompt, *system;                    /* chat -p, --system; NULL: not given */

@@ -53,7 +53,8 @@ const struct command_row command_table[COMMANDS] = {
         {"bench", "[TABLE] [OPTION]...", "measure this machine and the pair on it",
          "Measures the read bandwidth, then each step of a round as a share of what that bandwidth allows, "
          "and tokens per second with and without speculation; with several K, a row for each. --json: device, batch, "
-         "k, accept, prompts, max_tokens, temperature, context, simulated_alpha, and measures: measure, value, unit, "
+         "k, accept, prompts, max_tokens, temperature, context, draft_vocab, simulated_alpha, and measures: measure, "
+         "value, unit, "
          "mb_read, limit_ms, percent_of_limit; of a TABLE, or several K, lists with an object a row, whose members are "
          "the columns of the CSV.",
          bench_operands},
@@ -148,6 +149,12 @@ const struct option_row option_table[] = {
     {"draft-weights", 0, "TYPE", OPTION_CHOICE, AT(draft_weights), NULL, "stored|fp8|int4", "stored", NULL,
      "quantise the draft at loading: fp8 or int4 (its head fp8); what it proposes changes, and no text does", ON_PAIR,
      false},
+    {"draft-vocab", 0, "N|FILE", OPTION_TEXT, AT(draft_vocab), NULL, NULL, NULL, "all of it",
+     "cut the draft's head to N ids, so that its steps cost less: the lowest N, or the N that a text has most of "
+     "(N:TEXT.txt), or those of FILE, one a line or a JSON array; ids that end an answer are always among them; what "
+     "it "
+     "proposes changes, and no text does",
+     ON_PAIR, false},
     {"target-weights", 0, "TYPE", OPTION_CHOICE, AT(target_weights), NULL, "stored|fp8|int4", "stored", NULL,
      "quantise the target at loading: fp8 or int4 (its head fp8), which makes another model of it, and other text",
      ON_PAIR, false},

@@ -70,8 +70,11 @@ static void print_figures(const struct acceptance *a, int k, const struct engine
     enum accept_rule rule = engine_info(e).accept;
     const char *proposer = engine_graphs(e, 0) ? NULL : engine_info(e).proposer; /* a draft model goes without saying */
     double alpha = acceptance_alpha(a);
-    say(0, "acceptance at %s %d, rule %s%s%s", engine_info(e).k_auto ? "K auto, at most" : "K =", k,
-        accept_rule_name(rule), proposer ? ", " : "", proposer ? proposer : "");
+    char vocab[64] = "";
+    if (engine_info(e).draft_vocab > 0)
+        snprintf(vocab, sizeof vocab, ", draft cut to %d ids", engine_info(e).draft_vocab);
+    say(0, "acceptance at %s %d, rule %s%s%s%s", engine_info(e).k_auto ? "K auto, at most" : "K =", k,
+        accept_rule_name(rule), proposer ? ", " : "", proposer ? proposer : "", vocab);
     say(2, "rounds %lld, drafted %lld, accepted %lld, rejected %lld, emitted %lld, cut %lld, plain rounds %lld",
         (long long)a->rounds, (long long)a->drafted, (long long)a->accepted, (long long)a->rejected,
         (long long)a->emitted, (long long)a->cut, (long long)a->plain_rounds);
@@ -284,6 +287,7 @@ static void put_report(struct buf *out, const struct engine *e, int k) {
     acceptance_put(out, engine_stats(e), k, engine_info(e).accept);
     put_rounds(out, e);
     put_choices(out, e);
+    put_figure(out, "draft_vocab", engine_info(e).draft_vocab > 0 ? engine_info(e).draft_vocab : NAN);
     json_put_name(out, "graphs");
     buf_putc(out, '[');
     put_graphs(out, engine_graphs(e, 0), "draft");

@@ -1,8 +1,10 @@
 #include "draft/model.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/err.h"
+#include "draft/vocab.h"
 #include "target/vocabulary.h"
 
 /* Of a slot: the cache is right for positions 0..known-1 at least; where the current turn begins. */
@@ -31,18 +33,45 @@ static int compare_vocabularies(struct proposer *p, const struct tokenizer *toke
     return rc != 0 ? err_prefix(rc, "%s and %s", checkpoint_name(w->target_checkpoint), checkpoint_name(own)) : 0;
 }
 
-static int open_vocabulary(struct proposer *p, const struct checkpoint *own) {
+static int open_vocabulary(struct proposer *p, int rows, const struct checkpoint *own) {
     struct tokenizer *tokenizer;
     int size;
-    int rc = vocabulary_open(&tokenizer, &size, p->model, own);
+    int rc = vocabulary_open(&tokenizer, &size, rows, own);
     if (rc == 0) rc = compare_vocabularies(p, tokenizer, size, own);
     tokenizer_free(tokenizer);
+    return rc;
+}
+
+/* Special tokens that a chat's answers end with. A template that duet does not know says nothing. */
+static void add_ends_of_turns(const struct proposer_world *w, struct ids *ends) {
+    struct chat_template *chat = NULL;
+    struct ids turn = {0};
+    if (!w->tokenizer || checkpoint_chat_template(w->target_checkpoint, NULL, &chat) != 0 || !chat) return;
+    const char *text = chat_template_end_of_turn(chat);
+    if (tokenizer_encode(w->tokenizer, text, strlen(text), NULL, &turn) == 0)
+        for (size_t i = 0; i < turn.len; i++)
+            if (tokenizer_is_special(w->tokenizer, turn.data[i])) ids_push(ends, turn.data[i]);
+    ids_free(&turn);
+    chat_template_free(chat);
+}
+
+/* The ids that the head is cut to, of those of both maps. */
+static int choose_ids(struct proposer *p, const char *wish) {
+    const struct model_config *target = model_get_config(p->world->target);
+    struct ids ends = {0};
+    ids_append(&ends, target->end_ids, (size_t)target->end_count);
+    add_ends_of_turns(p->world, &ends);
+    const struct draft_vocab_source from = {p->vocab, p->world->tokenizer, &ends};
+    int rc = draft_vocab_choose(&p->ids, wish, &from);
+    ids_free(&ends);
+    if (rc == 0) p->vocab = (int)p->ids.len;
     return rc;
 }
 
 static void close_draft(struct proposer *p) {
     graph_set_destroy(p->graphs);
     model_close(p->model);
+    ids_free(&p->ids);
     free(draft_of(p)->caches);
     free(p);
 }
@@ -51,10 +80,14 @@ static int fill_in(struct draft *d, const struct proposer_options *o) {
     struct proposer *p = &d->base;
     d->caches = calloc((size_t)p->world->slots, sizeof *d->caches);
     if (!d->caches) return err_set(ERR_MEMORY, "out of memory for %d slots", p->world->slots);
-    TRY(model_open(&p->model, o->checkpoint, "draft", o->weights, p->world->device));
-    TRY(open_vocabulary(p, o->checkpoint));
-    p->stride = model_get_config(p->model)->vocab;
-    p->positions = model_get_config(p->model)->positions;
+    struct model_config config;
+    TRY(checkpoint_config(o->checkpoint, &config));
+    TRY(open_vocabulary(p, config.vocab, o->checkpoint));
+    p->inputs = p->vocab;
+    p->positions = config.positions;
+    if (o->vocab) TRY(choose_ids(p, o->vocab));
+    TRY(model_open(&p->model, o->checkpoint, "draft", o->weights, o->vocab ? &p->ids : NULL, p->world->device));
+    p->stride = model_logits_width(p->model);
     return 0;
 }
 
@@ -75,7 +108,8 @@ static int layout(struct proposer *p, const struct model_limits *limits, struct 
 }
 
 static int upload(struct proposer *p, struct stream *stream, const struct progress *progress) {
-    return model_upload(p->model, stream, progress);
+    TRY(model_upload(p->model, stream, progress));
+    return p->ids.len > 0 ? round_set_draft_ids(p->world->round, stream, p->ids.data) : 0;
 }
 
 /* --- the cache -------------------------------------------------------------------------------------------- */

@@ -54,6 +54,8 @@ static int fill_in(struct ngram *g) {
 }
 
 static int open_ngram(struct proposer **out, const struct proposer_world *world, const struct proposer_options *o) {
+    if (o->vocab)
+        return err_set(ERR_USAGE, "draft vocabulary '%s': n-gram lookup has no head that could be cut", o->vocab);
     if (o->checkpoint) return err_set(ERR_USAGE, "%s: n-gram lookup has no files", checkpoint_name(o->checkpoint));
     struct ngram *g = calloc(1, sizeof *g);
     if (!g) return err_set(ERR_MEMORY, "out of memory for the n-gram lookup");

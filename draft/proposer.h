@@ -3,7 +3,7 @@
  * Before a round with K > 0 a proposer leaves, for the live rows of row_slot, in the state of the round
  *   offered [S]     how many tokens it has for a slot, 0..K; 0: the row's round is plain
  *   drafted [S, K]  these tokens
- *   p_draft [S, K, V]  of each the distribution that it was drawn from, exactly (one-hot for one that was not drawn)
+ *   p_draft [S, K, VD] of each the distribution that it was drawn from, exactly (one-hot for one that was not drawn)
  * and may choose by nothing but the tokens committed so far. Then whatever it proposes changes speed and not the text
  * (docs/CORRECTNESS.md).
  *
@@ -44,6 +44,7 @@ struct proposer_options {
     const char *word;                    /* of the table; NULL: the model of `checkpoint` */
     const struct checkpoint *checkpoint; /* NULL: not given */
     enum model_weights weights;          /* of it */
+    const char *vocab;                   /* what its head is cut to (draft/vocab.h); NULL: nothing */
 };
 
 /* The history of a sequence when an answer begins: tokens [0, length), of which the first old_length were there before. */
@@ -58,7 +59,9 @@ struct proposer_turn {
 struct proposer {
     const struct proposer_ops *ops;
     const struct proposer_world *world;
-    int vocab;                /* ids [0, vocab) that it may propose, all of the target's map */
+    int vocab;                /* ids that it may propose, all of the target's map: `ids`, else [0, vocab) */
+    struct ids ids;           /* ascending; none: it is not cut to some */
+    int inputs;               /* ids [0, inputs) that it can read */
     int stride;               /* floats of a row of its logits; 0: it has none */
     int positions;            /* past them it offers nothing; INT32_MAX: no limit */
     struct model *model;      /* its own model, or NULL */

@@ -288,6 +288,7 @@ struct engine_info engine_info(const struct engine *e) {
         .vocab = e->vocab,
         .target_parameters = model_parameters(e->target_model),
         .draft_parameters = engine_draft(e) ? model_parameters(engine_draft(e)) : 0,
+        .draft_vocab = e->state.draft_is_cut ? e->state.vocab_draft : 0,
         .k = e->k,
         .k_max = e->k_max,
         .k_auto = e->chooses_k,

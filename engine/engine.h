@@ -34,6 +34,9 @@ struct engine_options {
     const struct checkpoint *draft; /* of a draft model; NULL: none */
     /* Quantised at loading. The draft's are nobody's loss: the text is the target's. The target's make it another target. */
     enum model_weights target_weights, draft_weights;
+    /* What the draft's head is cut to, so that its steps cost less: ids in place of all of its vocabulary (draft/vocab.h: "N", a file
+     * of ids, "N:TEXT"). The text stays the target's. NULL: all. */
+    const char *draft_vocab;
     /* "ngram": drafts come from the text itself; NULL: from the draft model, if there is one. */
     const char *proposer;
     const char *device; /* NULL: "auto" */
@@ -84,6 +87,7 @@ struct engine_info {
     int vocab;                                   /* ids of a prompt lie in [0, vocab) */
     int64_t target_parameters, draft_parameters; /* 0: no draft */
     int k, k_max, max_batch;                     /* k: with K_AUTO that of the last choice */
+    int draft_vocab;                             /* ids that the draft's head is cut to; 0: it is whole */
     bool k_auto;
     enum accept_rule accept;
     const char *proposer; /* "draft model", "n-gram"; NULL: none */

@@ -48,6 +48,8 @@ static void set_state(struct engine *e) {
     };
     if (!e->proposer) return;
     e->state.vocab_draft = e->proposer->vocab;
+    e->state.vocab_input = e->proposer->inputs;
+    e->state.draft_is_cut = e->proposer->ids.len > 0;
     e->state.draft_stride = e->proposer->stride;
     e->state.draft_positions = e->proposer->positions;
 }
@@ -160,7 +162,7 @@ int engine_decide_context(struct engine *e) {
 
 static int open_proposer(struct engine *e) {
     const struct engine_options *o = &e->options;
-    struct proposer_options options = {o->proposer, o->draft, o->draft_weights};
+    struct proposer_options options = {o->proposer, o->draft, o->draft_weights, o->draft_vocab};
     e->world = (struct proposer_world){.device = e->device,
                                        .target = e->target_model,
                                        .target_checkpoint = o->target,
@@ -180,9 +182,9 @@ int engine_open_models(struct engine *e) {
     else
         TRY(device_open(&e->device, o->device ? o->device : "auto", &device));
     engine_mark_start(e, START_DEVICE);
-    TRY(model_open(&e->target_model, o->target, "target", o->target_weights, e->device));
+    TRY(model_open(&e->target_model, o->target, "target", o->target_weights, NULL, e->device));
     engine_mark_start(e, START_FILES);
-    TRY(vocabulary_open(&e->tokenizer, &e->vocab, e->target_model, o->target));
+    TRY(vocabulary_open(&e->tokenizer, &e->vocab, model_get_config(e->target_model)->vocab, o->target));
     if (e->k_max > 0) TRY(open_proposer(e));
     engine_mark_start(e, START_TOKENIZER);
     set_state(e);

@@ -129,9 +129,12 @@ void bind_ends(struct binder *b, float norm_offset) {
     struct model *m = b->m;
     bind_weight(b, &m->embedding, c->vocab, c->width, "embed_tokens.weight");
     bind_norm(b, &m->norm, norm_offset, c->width, "norm.weight");
-    if (c->tied) return;
-    struct binding *binding = add(b, &m->head, c->vocab, c->width);
-    snprintf(binding->name, sizeof binding->name, "%slm_head.weight", b->outer);
+    if (model_is_tied(m)) return;
+    const bool is_cut = m->head_ids.len > 0;
+    struct binding *binding = add(b, &m->head, is_cut ? (int64_t)m->head_ids.len : c->vocab, c->width);
+    binding->all = c->vocab, binding->ids = is_cut ? m->head_ids.data : NULL;
+    snprintf(binding->name, sizeof binding->name, "%s%s.weight", c->tied ? b->body : b->outer,
+             c->tied ? "embed_tokens" : "lm_head");
 }
 
 void bind_attention(struct binder *b, int layer) {
@@ -203,8 +206,10 @@ static void place(struct binding *b, const struct tensor *t) {
     b->weight->stride = stride == b->cols || is_vector ? 0 : stride;
 }
 
+/* Of a cut head all of the files' rows, unless it is made of its own. */
 struct stored_rows binding_rows(const struct binding *b) {
-    return (struct stored_rows){b->index, b->first, b->step, b->rows};
+    const bool is_source = b->ids && b->stored.form != STORED_MADE;
+    return (struct stored_rows){b->index, b->first, b->step, is_source ? b->all : b->rows};
 }
 
 /* A quantised matrix lies as the model's configuration says, never transposed. */
@@ -294,7 +299,7 @@ static int refuse_unknown(const struct model *m, const struct binding *const *so
 int model_resolve_bindings(struct model *m) {
     for (int i = 0; i < m->binding_count; i++)
         if (m->bindings[i].weight) TRY(resolve(m, &m->bindings[i]));
-    if (m->config.tied) m->head = m->embedding;
+    if (model_is_tied(m)) m->head = m->embedding;
     if (m->is_random) return 0;
     const struct binding **sorted = memory_resize(NULL, (size_t)m->binding_count * sizeof *sorted);
     for (int i = 0; i < m->binding_count; i++) sorted[i] = &m->bindings[i];

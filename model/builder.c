@@ -237,7 +237,7 @@ struct op_logits *build_head(struct builder *b) {
     op->norm = b->m->norm;
     op->w = b->m->head;
     op->scale = b->c->logits_scale, op->cap = b->c->logits_cap;
-    op->width = b->c->width, op->vocab = b->c->vocab;
+    op->width = b->c->width, op->vocab = b->m->head.rows;
     op->normed = normed(b);
     return op;
 }

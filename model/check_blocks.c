@@ -26,6 +26,8 @@ int model_check_blocks(const struct model *m, const struct binding *b, size_t fi
     if (!b->weight || !b->file || b->step != 1 || !block_unpacker(b->file_format)) return 0;
     _Atomic int64_t found = INT64_MAX;
     const struct dtype_block block = dtype_block(b->file_format);
+    /* Of rows by their ids, all of the matrix, once. */
+    if (b->ids) n = first == 0 ? (size_t)(b->all * b->cols) : 0;
     const int64_t before = (int64_t)first / block.numbers, count = (int64_t)n / block.numbers;
     struct search s = {b->file_format, (const uint8_t *)b->file + before * block.bytes, count, &found};
     parallel_run(device_threads(m->device), count, search_part, &s);

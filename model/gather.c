@@ -9,7 +9,7 @@
 #include "model/format.h"
 
 const char *binding_element(const struct binding *b, size_t i) {
-    const size_t row = i / (size_t)b->cols, col = i % (size_t)b->cols, bytes = (size_t)dtype_bytes(b->file_format);
+    const size_t place = i / (size_t)b->cols, col = i % (size_t)b->cols, row = b->ids ? (size_t)b->ids[place] : place;
     const size_t all = (size_t)b->all, step = (size_t)b->step;
     size_t at;
     if (b->is_transposed)
@@ -18,7 +18,7 @@ const char *binding_element(const struct binding *b, size_t i) {
         at = col * step;
     else
         at = row * step * (size_t)b->cols + col;
-    return (const char *)b->file + at * bytes;
+    return (const char *)b->file + dtype_span_bytes(b->file_format, (int64_t)at);
 }
 
 /* How many of the elements [i, end) lie one behind the other. */
@@ -26,7 +26,7 @@ static size_t run_length(const struct binding *b, size_t i, size_t end) {
     const bool is_vector = b->rows == 1 && b->stack > 0;
     if (b->is_transposed || (is_vector && b->step != 1)) return 1;
     const size_t cols = (size_t)b->cols, row_end = i - i % cols + cols;
-    return (b->step == 1 || row_end > end ? end : row_end) - i;
+    return ((b->step == 1 && !b->ids) || row_end > end ? end : row_end) - i;
 }
 
 /* Few bytes are not worth a call of the system. */
@@ -69,13 +69,12 @@ struct gathering {
 };
 
 static int gather_range(const struct gathering *g, size_t first, size_t end) {
-    const size_t bytes = (size_t)dtype_bytes(g->type);
     for (size_t i = first, count; i < end; i += count) {
-        char *to = g->to + (i - g->first) * bytes;
+        char *to = g->to + dtype_span_bytes(g->type, (int64_t)(i - g->first));
         const char *from = binding_element(g->b, i);
         count = run_length(g->b, i, end);
         if (g->type == g->b->file_format)
-            TRY(read_run(to, from, count * bytes));
+            TRY(read_run(to, from, (size_t)dtype_span_bytes(g->type, (int64_t)count)));
         else
             TRY(convert_run((uint16_t *)(void *)to, from, g->b->file_format, count));
     }
@@ -84,8 +83,10 @@ static int gather_range(const struct gathering *g, size_t first, size_t end) {
 
 static void gather_part(const void *context, int part, int parts) {
     const struct gathering *g = context;
-    const size_t first = g->first + g->n * (size_t)part / (size_t)parts,
-                 end = g->first + g->n * ((size_t)part + 1) / (size_t)parts;
+    /* Blocks of a quantised type are not divided: rows are whole blocks. */
+    const size_t each = dtype_is_quantised(g->type) ? (size_t)g->b->cols : 1, units = g->n / each;
+    const size_t first = g->first + units * (size_t)part / (size_t)parts * each,
+                 end = g->first + units * ((size_t)part + 1) / (size_t)parts * each;
     if (part == 0 && g->ahead.bytes > 0) mapping_read_ahead(g->ahead.from, g->ahead.bytes);
     if (gather_range(g, first, end) != 0) atomic_store(g->failed, true);
 }

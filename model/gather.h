@@ -10,8 +10,8 @@ struct gather_ahead {
     size_t bytes;
 };
 
-/* to [n] `type`: elements [first, first + n) of a binding that is not quantised. The type is that of the file, or BF16, rounded
- * to nearest. ERR_IO where the file was cut short. */
+/* to [n] `type`: elements [first, first + n) of a binding without scales beside it. The type is that of the file, of which quantised
+ * ones are read by whole rows, or BF16, rounded to nearest. ERR_IO where the file was cut short. */
 int gather_elements(const struct binding *, enum dtype type, size_t first, size_t n, void *to, int threads,
                     const struct gather_ahead *);
 

@@ -21,12 +21,12 @@ static int bind_all(struct model *m) {
     return model_resolve_bindings(m);
 }
 
-/* What cannot be read in place: transposed matrices, numbers of a vector that lie apart, all on a device with its own memory. */
+/* What cannot be read in place: transposed matrices, numbers of a vector that lie apart, rows by their ids, all on a device with its own memory. */
 static bool needs_copy(const struct model *m, const struct binding *b) {
     if (!b->weight) return false;
-    if (m->keeps_quantised && binding_is_quantised(b)) return stored_packed_bytes(&b->stored, b->rows) > 0;
+    if (model_reads_quantised(m, b)) return stored_packed_bytes(&b->stored, b->rows) > 0;
     bool lies_apart = b->rows == 1 && b->stack > 0 && b->step != 1;
-    return !m->is_mapped || b->is_transposed || lies_apart;
+    return !m->is_mapped || b->is_transposed || lies_apart || b->ids;
 }
 
 /* Where the weights are to lie, and in which type. */
@@ -57,13 +57,14 @@ static int open_parts(struct model *m, enum model_weights weights) {
 }
 
 int model_open(struct model **out, const struct checkpoint *checkpoint, const char *name, enum model_weights weights,
-               struct device *device) {
+               const struct ids *head_ids, struct device *device) {
     *out = NULL;
     struct model *m = calloc(1, sizeof *m);
     if (!m) return err_set(ERR_MEMORY, "%s: out of memory", checkpoint_name(checkpoint));
     snprintf(m->name, sizeof m->name, "%s", name);
     m->checkpoint = checkpoint;
     m->device = device;
+    if (head_ids) ids_append(&m->head_ids, head_ids->data, head_ids->len);
     m->ops = device_is_planned(device) ? NULL : ops_for(device);
     int rc = open_parts(m, weights);
     if (rc != 0) {
@@ -81,6 +82,7 @@ void model_close(struct model *m) {
     for (int i = 0; i <= LOGITS_ALL; i++) pass_free(&m->passes[i]);
     free(m->expert_lists);
     free(m->bindings);
+    ids_free(&m->head_ids);
     free(m->layers);
     free(m);
 }
@@ -95,22 +97,33 @@ struct cache *model_get_cache(struct model *m) {
     return &m->cache;
 }
 
+/* Those of the files: a cut head's rows are all of the head's, or the embedding's. */
 int64_t model_parameters(const struct model *m) {
     int64_t sum = 0;
-    for (int i = 0; i < m->binding_count; i++) sum += (int64_t)binding_elements(&m->bindings[i]);
+    for (int i = 0; i < m->binding_count; i++) {
+        const struct binding *b = &m->bindings[i];
+        if (!b->ids)
+            sum += (int64_t)binding_elements(b);
+        else if (!m->config.tied)
+            sum += b->all * b->cols;
+    }
     return sum;
+}
+
+int model_logits_width(const struct model *m) {
+    return m->head.rows;
 }
 
 /* Bytes of a weight where it is read. */
 static uint64_t binding_bytes(const struct model *m, const struct binding *b) {
-    if (b->weight && m->keeps_quantised && binding_is_quantised(b)) return stored_bytes(&b->stored, b->rows);
-    enum dtype format = b->is_copied && !m->is_mapped ? m->weight_type : b->file_format;
+    if (b->weight && model_reads_quantised(m, b)) return stored_bytes(&b->stored, b->rows);
+    enum dtype format = b->is_copied ? model_copied_type(m, b) : b->file_format;
     return b->weight ? (uint64_t)dtype_span_bytes(format, (int64_t)binding_elements(b)) : 0;
 }
 
 /* Of what is read in the mapped files; a quantised matrix's scales are few. */
 static uint64_t mapped_bytes(const struct model *m, const struct binding *b) {
-    if (!m->is_mapped || !b->weight) return 0;
+    if (!m->is_mapped || !b->weight || b->ids) return 0;
     if (binding_is_quantised(b))
         return stored_is_in_place(&b->stored) ? (uint64_t)dtype_span_bytes(b->file_format, (int64_t)binding_elements(b))
                                               : 0;
@@ -138,7 +151,7 @@ uint64_t model_step_bytes(const struct model *m) {
     uint64_t dense = 0, of_experts = 0;
     for (int i = 0; i < m->binding_count; i++) {
         const struct binding *b = &m->bindings[i];
-        bool is_table = (b->weight == &m->embedding && !m->config.tied) || b->weight == &m->layer_embedding;
+        bool is_table = (b->weight == &m->embedding && !model_is_tied(m)) || b->weight == &m->layer_embedding;
         if (is_table || !b->weight) continue;
         *(is_of_experts(m, b->weight) ? &of_experts : &dense) += binding_bytes(m, b);
     }
@@ -202,7 +215,8 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
                           : !m->keeps_quantised ? "dequantised weights"
                           : m->makes_quantised  ? "quantised weights"
                                                 : "repacked weights";
-    TRY(cut(m, pool, POOL_WEIGHTS, weights, model_device_bytes(m), &m->weights));
+    TRY(cut(m, pool, POOL_WEIGHTS, weights, model_device_bytes(m) - model_cut_head_bytes(m), &m->weights));
+    TRY(cut(m, pool, POOL_WEIGHTS, "cut head", model_cut_head_bytes(m), &m->cut_head));
     TRY(cache_layout(&m->cache, limits->pages, pool));
     TRY(cut_ropes(m, pool));
     for (int i = 0; i < SCRATCHES; i++) {

@@ -31,9 +31,10 @@ enum model_weights { WEIGHTS_AS_STORED, WEIGHTS_FP8, WEIGHTS_INT4 };
 
 /* Reads and validates configuration and tensors of a checkpoint, which must outlive the model; every tensor's shape and type is
  * checked, unknown tensors are refused by name. Without files the weights are random, bf16, made by model_upload. Allocates (heap).
- * `name` ("target", "draft") prefixes slice names. */
+ * `name` ("target", "draft") prefixes slice names. `head_ids`, if not NULL: the head is cut to the rows of these ids, ascending, and
+ * logits are theirs alone; the head is a copy then, and the embedding stays whole. */
 int model_open(struct model **out, const struct checkpoint *, const char *name, enum model_weights,
-               struct device *device);
+               const struct ids *head_ids, struct device *device);
 void model_close(struct model *);
 const struct model_config *model_get_config(const struct model *);
 struct cache *model_get_cache(struct model *);
@@ -53,7 +54,10 @@ int model_upload(struct model *, struct stream *, const struct progress *);
 /* A sequence of up to `length` positions takes `slot`: which frequencies its rope takes, for all its passes. In stream order. */
 int model_open_sequence(struct model *, struct stream *, int slot, int length);
 
-/* Submits one pass over `rows`; logits [batch or T, vocab rows of the file] f32 device, NULL with LOGITS_NONE.
+/* Numbers of a row of logits: the rows of the head. */
+int model_logits_width(const struct model *);
+
+/* Submits one pass over `rows`; logits [batch or T, model_logits_width] f32 device, NULL with LOGITS_NONE.
  * Capturable; neither allocates nor synchronises. With LOGITS_NONE it stops after the last K and V. */
 int model_forward(struct model *, struct stream *, const struct rows *, enum logits_rows, float *logits);
 

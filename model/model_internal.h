@@ -33,6 +33,7 @@ struct binding {
     int64_t rows, cols;
     int64_t all, first, step; /* rows of the tensor; which of them */
     int64_t stack, index;     /* experts in one tensor; 0: a matrix of its own */
+    const int32_t *ids;       /* [rows] of a head that is cut: which rows of the tensor */
     bool is_transposed;
     bool is_norm; /* random weights: the factor is 1 */
     float norm_offset;
@@ -75,8 +76,8 @@ struct model {
     struct model_config config;
     struct safetensors *files;
 
-    struct weight embedding, head;                   /* [V, D] (the head is the embedding when tied) */
-    struct norm norm;                                /* [1, D] */
+    struct weight embedding, head; /* [V, D] (the head is the embedding when tied; that of fewer rows is a copy) */
+    struct norm norm;              /* [1, D] */
     struct weight layer_embedding, layer_projection; /* of per-layer inputs: [V, L*P], [L*P, D] */
     struct norm layer_input_norm;
     struct layer *layers;     /* [L] */
@@ -96,6 +97,8 @@ struct model {
     enum dtype type;        /* of what feeds products, and of keys and values */
     enum dtype weight_type; /* of `weights` on a device that does not read the files */
     char *weights;          /* copied ones in the order of bindings, each aligned to POOL_ALIGN */
+    struct ids head_ids;    /* of a head that is cut to their rows; none: it is whole */
+    char *cut_head;         /* where it lies */
 
     struct model_limits limits;
     struct cache cache;
@@ -126,6 +129,15 @@ void model_build_passes(struct model *);
 void model_choose_quantised(struct model *, enum model_weights);
 int model_quantise(const struct model *, const struct binding *, int threads);
 
+static inline bool model_is_tied(const struct model *m) { /* and the head no copy of its own */
+    return m->config.tied && m->head_ids.len == 0;
+}
+/* Is it read as it was quantised? Of a cut head's rows the scales may lie for several at once: unless they were made for these rows
+ * alone, it is kept as the numbers that it stands for. */
+static inline bool model_reads_quantised(const struct model *m, const struct binding *b) {
+    return m->keeps_quantised && binding_is_quantised(b) && (!b->ids || b->stored.form == STORED_MADE);
+}
+
 /* gather.c: where an element lies in the mapped file. */
 const char *binding_element(const struct binding *, size_t);
 
@@ -133,6 +145,8 @@ const char *binding_element(const struct binding *, size_t);
  * BF16; the copy (or the random numbers), which makes every struct weight point to it.
  * Synchronises, allocates. */
 enum dtype model_device_type(const struct model *);
+enum dtype model_copied_type(const struct model *, const struct binding *); /* of one that is copied, not quantised */
+size_t model_cut_head_bytes(const struct model *);                          /* in the pool; 0: the head is whole */
 /* check_blocks.c: the scales inside the blocks of elements [first, first + n), whole rows, are finite; reads them. 0 for what has no
  * blocks. */
 int model_check_blocks(const struct model *, const struct binding *, size_t first, size_t n);

@@ -22,7 +22,7 @@ static bool is_router(const struct model *m, const struct weight *w) {
 }
 
 static bool is_head(const struct model *m, const struct weight *w) {
-    return w == &m->head || (m->config.tied && w == &m->embedding);
+    return w == &m->head || (model_is_tied(m) && w == &m->embedding);
 }
 
 static bool is_product(const struct model *m, const struct binding *b) {

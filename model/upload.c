@@ -3,6 +3,7 @@
  * from the files while the device copies the ones before. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "base/file.h"
@@ -16,15 +17,25 @@ enum { AHEAD = 64 << 20 }; /* bytes that the disk reads in advance */
 _Static_assert(STAGING_BYTES == RANDOM_CHUNK * 2, "random weights are the same chunk by chunk");
 
 /* Elements are copied as they are on the host, which computes from any type. */
-static enum dtype type_of(const struct model *m, const struct binding *b) {
-    return m->is_mapped ? b->file_format : m->weight_type;
+enum dtype model_copied_type(const struct model *m, const struct binding *b) {
+    if (!m->is_mapped) return m->weight_type;
+    return binding_is_quantised(b) ? DTYPE_F32 : b->file_format;
 }
 
 static size_t aligned_bytes(const struct model *m, const struct binding *b) {
     if (!b->is_copied) return 0;
-    if (m->keeps_quantised && binding_is_quantised(b))
-        return (stored_packed_bytes(&b->stored, b->rows) + POOL_ALIGN - 1) / POOL_ALIGN * POOL_ALIGN;
-    return (binding_elements(b) * (size_t)dtype_bytes(type_of(m, b)) + POOL_ALIGN - 1) / POOL_ALIGN * POOL_ALIGN;
+    const size_t bytes = model_reads_quantised(m, b)
+                             ? stored_packed_bytes(&b->stored, b->rows)
+                             : (size_t)dtype_span_bytes(model_copied_type(m, b), (int64_t)binding_elements(b));
+    return (bytes + POOL_ALIGN - 1) / POOL_ALIGN * POOL_ALIGN;
+}
+
+/* Where a binding's copy lies; *next is behind those before it. */
+static char *place_of(const struct model *m, const struct binding *b, char **next) {
+    char *at = *next;
+    if (b->ids) return m->cut_head;
+    *next += aligned_bytes(m, b);
+    return at;
 }
 
 enum dtype model_device_type(const struct model *m) {
@@ -37,6 +48,13 @@ enum dtype model_device_type(const struct model *m) {
 size_t model_device_bytes(const struct model *m) {
     size_t sum = 0;
     for (int i = 0; i < m->binding_count; i++) sum += aligned_bytes(m, &m->bindings[i]);
+    return sum;
+}
+
+size_t model_cut_head_bytes(const struct model *m) {
+    size_t sum = 0;
+    for (int i = 0; i < m->binding_count; i++)
+        if (m->bindings[i].ids) sum += aligned_bytes(m, &m->bindings[i]);
     return sum;
 }
 
@@ -62,16 +80,24 @@ static bool is_dequantised(const struct binding *b) {
 
 /* What goes through the pinned buffers: all that is copied but quantised matrices that stay so. */
 static bool is_sent(const struct model *m, const struct binding *b) {
-    return b->is_copied && !(m->keeps_quantised && binding_is_quantised(b));
+    return b->is_copied && !model_reads_quantised(m, b);
 }
 
-/* Rows [first, first + n / cols) of a quantised matrix in 16 bits. */
+/* Rows [first, first + n / cols) of a quantised matrix, or those of their ids, in 16 bits or f32. */
 struct dequantising {
     const struct weight *w;
+    const int32_t *ids; /* of all rows of the result; NULL: they are the matrix's own */
     enum dtype type;
     int first, count;
-    uint16_t *to;
+    char *to;
 };
+
+static void narrow(const float *wide, int n, enum dtype type, void *to) {
+    uint16_t *halves = to;
+    if (type == DTYPE_F32) memcpy(to, wide, sizeof *wide * (size_t)n);
+    for (int i = 0; type != DTYPE_F32 && i < n; i++)
+        halves[i] = type == DTYPE_F16 ? format_to_f16(wide[i]) : format_to_bf16(wide[i]);
+}
 
 static void dequantise_part(const void *context, int part, int parts) {
     enum { PIECE = 512 };
@@ -80,20 +106,21 @@ static void dequantise_part(const void *context, int part, int parts) {
     const struct range mine = parallel_range(d->count, part, parts);
     float wide[PIECE];
     for (int r = mine.first; r < mine.end; r++) {
-        uint16_t *to = d->to + (size_t)r * (size_t)w->cols;
+        char *to = d->to + dtype_span_bytes(d->type, (int64_t)r * w->cols);
+        const int row = d->ids ? d->ids[d->first + r] : d->first + r;
         for (int c = 0; c < w->cols; c += PIECE) {
             const int n = w->cols - c < PIECE ? w->cols - c : PIECE;
-            format_of(w->format)->dequantise(wide, w, d->first + r, c, n);
-            for (int i = 0; i < n; i++)
-                to[c + i] = d->type == DTYPE_F16 ? format_to_f16(wide[i]) : format_to_bf16(wide[i]);
+            format_of(w->format)->dequantise(wide, w, row, c, n);
+            narrow(wide, n, d->type, to + dtype_span_bytes(d->type, c));
         }
     }
 }
 
-static void gather_dequantised(const struct model *m, const struct weight *w, enum dtype type, size_t first, size_t n,
+static void gather_dequantised(const struct model *m, const struct binding *b, enum dtype type, size_t first, size_t n,
                                void *to) {
-    const size_t cols = (size_t)w->cols;
-    struct dequantising d = {w, type, (int)(first / cols), (int)(n / cols), to};
+    const size_t cols = (size_t)b->cols;
+    const int32_t *ids = b->stored.form == STORED_MADE ? NULL : b->ids; /* made of these rows alone */
+    struct dequantising d = {b->weight, ids, type, (int)(first / cols), (int)(n / cols), to};
     parallel_run(device_threads(m->device), (int64_t)n, dequantise_part, &d);
 }
 
@@ -107,12 +134,12 @@ static void fill_random(const struct upload *u, const struct binding *b, uint16_
 static struct gather_ahead source_of(const struct model *m, const struct binding *b) {
     const struct tensor *numbers = b->stored.numbers;
     if (!is_sent(m, b) || m->is_random) return (struct gather_ahead){0};
-    if (binding_is_quantised(b) && numbers) {
+    if (binding_is_quantised(b) && numbers && !b->ids) {
         const size_t each = numbers->bytes / (size_t)(b->stored.is_stacked ? b->stack : 1);
         return (struct gather_ahead){
             (const char *)numbers->data + (b->stored.is_stacked ? b->index : 0) * (int64_t)each, each};
     }
-    if (b->is_transposed || b->step != 1) return (struct gather_ahead){0};
+    if (b->is_transposed || b->step != 1 || b->ids) return (struct gather_ahead){0};
     return (struct gather_ahead){b->file, (size_t)dtype_span_bytes(b->file_format, (int64_t)binding_elements(b))};
 }
 
@@ -137,12 +164,12 @@ static struct gather_ahead look_ahead(struct upload *u) {
 }
 
 static int fill(struct upload *u, const struct binding *b, size_t first, size_t n, void *stage) {
-    const enum dtype type = type_of(u->model, b);
+    const enum dtype type = model_copied_type(u->model, b);
     const struct gather_ahead ahead = look_ahead(u);
-    if (is_dequantised(b)) {
+    if (is_dequantised(b) && !dtype_is_quantised(type)) {
         if (ahead.bytes > 0) mapping_read_ahead(ahead.from, ahead.bytes);
         TRY(model_check_blocks(u->model, b, first, n));
-        gather_dequantised(u->model, b->weight, type, first, n, stage);
+        gather_dequantised(u->model, b, type, first, n, stage);
     } else if (u->random) {
         fill_random(u, b, stage, n);
     } else {
@@ -153,11 +180,11 @@ static int fill(struct upload *u, const struct binding *b, size_t first, size_t 
 }
 
 static int send_chunk(struct upload *u, const struct binding *b, char *to, size_t first, size_t n) {
-    const size_t bytes = (size_t)dtype_bytes(type_of(u->model, b));
+    const enum dtype type = model_copied_type(u->model, b);
     void *stage;
     TRY(staging_take(&u->staging, &stage));
     TRY(fill(u, b, first, n, stage));
-    TRY(staging_send(&u->staging, to + first * bytes, n * bytes));
+    TRY(staging_send(&u->staging, to + dtype_span_bytes(type, (int64_t)first), (size_t)dtype_span_bytes(type, (int64_t)n)));
     u->done += (int64_t)n;
     progress_report(u->progress, u->what, u->done, u->total);
     return 0;
@@ -165,8 +192,9 @@ static int send_chunk(struct upload *u, const struct binding *b, char *to, size_
 
 /* Of a quantised matrix, chunks are whole rows. */
 static int send_chunks(struct upload *u, const struct binding *b, char *to) {
+    const enum dtype type = model_copied_type(u->model, b);
     const size_t n = binding_elements(b), cols = (size_t)b->cols,
-                 most = STAGING_BYTES / (size_t)dtype_bytes(type_of(u->model, b));
+                 most = STAGING_BYTES / (size_t)dtype_bytes(type);
     const size_t step = is_dequantised(b) ? most / cols * cols : most;
     for (size_t first = 0; first < n; first += step)
         TRY(send_chunk(u, b, to, first, n - first < step ? n - first : step));
@@ -183,7 +211,7 @@ static int pack(const struct model *m, struct binding *b, void *memory) {
 
 /* A device that reads 16 bits gets them from one matrix after the other, so that no second copy of all is ever there. */
 static int send_quantised(struct upload *u, struct binding *b, char *to) {
-    const size_t bytes = stored_packed_bytes(&b->stored, b->rows);
+    const size_t bytes = stored_packed_bytes(&b->stored, binding_rows(b).count);
     void *memory = malloc(bytes + 1);
     if (!memory) return err_set(ERR_MEMORY, "out of memory for the repacked tensor '%s'", b->name);
     int rc = pack(u->model, b, memory);
@@ -207,25 +235,25 @@ static int send_all(struct upload *u) {
     char *to = m->weights;
     for (int i = 0; i < m->binding_count; i++) {
         struct binding *b = &m->bindings[i];
-        if (is_sent(m, b)) TRY(send_weight(u, b, to));
-        to += aligned_bytes(m, b);
+        char *at = place_of(m, b, &to);
+        if (is_sent(m, b)) TRY(send_weight(u, b, at));
     }
     return stream_sync(u->stream);
 }
 
 static void point_to_device(struct model *m) {
-    char *at = m->weights;
+    char *next = m->weights;
     for (int i = 0; i < m->binding_count; i++) {
         struct binding *b = &m->bindings[i];
+        char *at = place_of(m, b, &next);
         if (is_sent(m, b)) {
             b->weight->data = at;
-            b->weight->format = type_of(m, b);
+            b->weight->format = model_copied_type(m, b);
             b->weight->stride = 0;
             b->weight->scales = NULL;
         }
-        at += aligned_bytes(m, b);
     }
-    if (m->config.tied) m->head = m->embedding;
+    if (model_is_tied(m)) m->head = m->embedding;
 }
 
 /* How far the experts of a list are apart, which were bound one after the other. */
@@ -245,15 +273,15 @@ static void measure_all_experts(struct model *m) {
 
 /* Quantised matrices that stay so: repacked into the pool where the file has them in another order. */
 static int pack_all(struct model *m, const struct progress *progress) {
-    char *at = m->weights, what[32];
+    char *next = m->weights, what[32];
     snprintf(what, sizeof what, "%s %s", m->makes_quantised ? "quantising" : "repacking", m->name);
     for (int i = 0; i < m->binding_count; i++) {
         struct binding *b = &m->bindings[i];
-        if (b->weight && binding_is_quantised(b)) TRY(pack(m, b, b->is_copied ? at : NULL));
-        at += aligned_bytes(m, b);
+        char *at = place_of(m, b, &next);
+        if (b->weight && model_reads_quantised(m, b)) TRY(pack(m, b, b->is_copied ? at : NULL));
         if (m->is_quantised) progress_report(progress, what, i + 1, m->binding_count);
     }
-    if (m->config.tied) m->head = m->embedding;
+    if (model_is_tied(m)) m->head = m->embedding;
     return 0;
 }
 

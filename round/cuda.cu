@@ -13,7 +13,7 @@ __global__ void load_pending_kernel(const struct round_load op) {
     const struct slot &slot = b.slot[b.row_slot[at / 2]];
     const int position = slot.length - 2 + i;
     const bool is_inert = slot.status != SLOT_LIVE || position < 0 || position >= b.draft_positions;
-    b.draft_tokens[at] = is_inert ? 0 : id_or_zero(slot.last[i], b.vocab_draft);
+    b.draft_tokens[at] = is_inert ? 0 : id_or_zero(slot.last[i], b.vocab_input);
     b.draft_positions_in[at] = is_inert ? -1 : position;
 }
 

@@ -9,7 +9,7 @@ static int run_load_pending(const void *args) {
         for (int i = 0; i < 2; i++) {
             int position = slot->length - 2 + i;
             bool inert = slot->status != SLOT_LIVE || position < 0 || position >= b->draft_positions;
-            b->draft_tokens[2 * row + i] = inert ? 0 : id_or_zero(slot->last[i], b->vocab_draft);
+            b->draft_tokens[2 * row + i] = inert ? 0 : id_or_zero(slot->last[i], b->vocab_input);
             b->draft_positions_in[2 * row + i] = inert ? -1 : position;
         }
     }

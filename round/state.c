@@ -1,6 +1,8 @@
 /* What does not depend on the device: sizes, buffers, checks. */
 #include "round/state.h"
 
+#include <stdlib.h>
+
 #include "base/err.h"
 #include "round/internal.h"
 
@@ -23,6 +25,8 @@ static int check_sizes(const struct round_state *b) {
     if (b->target_stride < b->vocab_target || (b->draft_stride != 0 && b->draft_stride < b->vocab_draft))
         return err_set(ERR_INTERNAL, "round: rows of %d and %d logits for %d and %d tokens", b->target_stride,
                        b->draft_stride, b->vocab_target, b->vocab_draft);
+    if (b->draft_is_cut && b->vocab_draft > b->vocab_target)
+        return err_set(ERR_INTERNAL, "round: a draft cut to %d ids, of %d", b->vocab_draft, b->vocab_target);
     if (b->rule < ACCEPT_TOKEN || b->rule > ACCEPT_BLOCK)
         return err_set(ERR_USAGE, "rule of acceptance %d, expected 0 to 2", (int)b->rule);
     if (b->vocab_draft == 0 && b->k_max > 0) return err_set(ERR_INTERNAL, "round: k is %d without a draft", b->k_max);
@@ -34,6 +38,8 @@ enum slice {
     ROW_SLOTS,
     END_IDS,
     SEEN,
+    DRAFT_IDS,
+    DRAFT_INDEX,
     DRAFT_TOKENS,
     DRAFT_POSITIONS,
     DRAFTED,
@@ -52,6 +58,7 @@ int round_layout(struct round_state *b, struct pool *pool) {
     TRY(check_sizes(b));
     b->seen_words = (b->vocab_target + 31) / 32;
     size_t slots = (size_t)b->slots, rows = (size_t)b->max_batch, k = (size_t)b->k_max;
+    size_t listed = b->draft_is_cut ? (size_t)b->vocab_draft : 0, mapped = listed > 0 ? (size_t)b->vocab_target : 0;
     size_t draft_rows = b->draft_stride > 0 ? rows : 0, block = rows * (k + 1);
     const struct {
         const char *name;
@@ -62,6 +69,8 @@ int round_layout(struct round_state *b, struct pool *pool) {
         [ROW_SLOTS] = {"row slots", rows * sizeof *b->row_slot, POOL_SCRATCH},
         [END_IDS] = {"end ids", (size_t)b->end_count * sizeof *b->end_ids, POOL_SCRATCH},
         [SEEN] = {"ids seen", slots * (size_t)b->seen_words * sizeof *b->seen, POOL_SCRATCH},
+        [DRAFT_IDS] = {"draft vocabulary", listed * sizeof *b->draft_ids, POOL_SCRATCH},
+        [DRAFT_INDEX] = {"draft vocabulary by id", mapped * sizeof *b->draft_index, POOL_SCRATCH},
         [DRAFT_TOKENS] = {"draft tokens", draft_rows * 2 * sizeof *b->draft_tokens, POOL_SCRATCH},
         [DRAFT_POSITIONS] = {"draft positions", draft_rows * 2 * sizeof *b->draft_positions_in, POOL_SCRATCH},
         [DRAFTED] = {"drafted", slots * k * sizeof *b->drafted, POOL_SCRATCH},
@@ -77,12 +86,26 @@ int round_layout(struct round_state *b, struct pool *pool) {
     void *at[SLICES];
     for (int i = 0; i < SLICES; i++) TRY(pool_slice(pool, slices[i].use, slices[i].name, slices[i].bytes, &at[i]));
     b->slot = at[SLOTS], b->row_slot = at[ROW_SLOTS], b->end_ids = at[END_IDS], b->seen = at[SEEN];
+    b->draft_ids = at[DRAFT_IDS], b->draft_index = at[DRAFT_INDEX];
     b->draft_tokens = at[DRAFT_TOKENS], b->draft_positions_in = at[DRAFT_POSITIONS], b->drafted = at[DRAFTED];
     b->offered = at[OFFERED];
     b->draft_logits = at[DRAFT_LOGITS], b->p_draft = at[P_DRAFT];
     b->target_tokens = at[TARGET_TOKENS], b->target_positions = at[TARGET_POSITIONS];
     b->target_logits = at[TARGET_LOGITS], b->p_target = at[P_TARGET], b->records = at[RECORDS];
     return 0;
+}
+
+int round_set_draft_ids(const struct round_state *b, struct stream *stream, const int32_t *ids) {
+    const size_t bytes = (size_t)b->vocab_target * sizeof(int32_t);
+    int32_t *index = malloc(bytes);
+    if (!index) return err_set(ERR_MEMORY, "out of memory for a map of %d ids", b->vocab_target);
+    for (int id = 0; id < b->vocab_target; id++) index[id] = -1;
+    for (int i = 0; i < b->vocab_draft; i++) index[ids[i]] = i;
+    int rc = stream_copy(stream, b->draft_ids, ids, (size_t)b->vocab_draft * sizeof *ids);
+    if (rc == 0) rc = stream_copy(stream, b->draft_index, index, bytes);
+    if (rc == 0) rc = stream_sync(stream);
+    free(index);
+    return rc;
 }
 
 int round_check_shape(const char *what, const struct round_state *b, int batch, int k) {

@@ -2,10 +2,10 @@
  * never has to wait for a round before it enqueues the next.
  *
  * A round offers each live row up to K drafted tokens, scores them, accepts a prefix and emits one token more:
- *   proposer   drafted [S, K], p_draft [S, K, V], offered [S]     by slot: rows move, slots do not
+ *   proposer   drafted [S, K], p_draft [S, K, VD], offered [S]     by slot: rows move, slots do not
  *   target     target_logits [B, K+1, V] of (t[n-1], d_1..d_k)
  *   verify     slot [S], records [B]
- * It lives as long as the pool that it was cut from. No function here allocates or synchronises. Pointers in structs are device
+ * It lives as long as the pool that it was cut from. Unless it says so no function here allocates or synchronises. Pointers in structs are device
  * memory unless marked. */
 #ifndef DUET_ROUND_STATE_H
 #define DUET_ROUND_STATE_H
@@ -77,8 +77,10 @@ struct round_record {
 /* S slots (max_batch + 1), B rows of the largest bucket. */
 struct round_state {
     int32_t slots, max_batch, k_max;
-    int32_t vocab_target,
-        vocab_draft; /* ids of the target's map, and of those the ids that may be proposed; 0: no proposer */
+    int32_t vocab_target; /* ids of the target's map */
+    int32_t vocab_draft;  /* how many of these may be proposed, the numbers of a row of p_draft; 0: no proposer */
+    int32_t vocab_input;  /* ids [0, vocab_input) are what a draft model can read */
+    bool draft_is_cut;    /* those that may be proposed are draft_ids; else ids [0, vocab_draft) */
     int32_t target_stride,
         draft_stride;        /* floats between rows of the models' logits (padded vocabularies); draft 0: none */
     float simulate_alpha;    /* benchmarks alone: above 0, accept with this probability in place of the rule */
@@ -93,6 +95,9 @@ struct round_state {
         seen; /* [S, seen_words] a bit for each id of the target's map that the sequence has; kept where it is penalised */
     int32_t seen_words;
     bool penalises; /* the host, before each round: is a row of it penalised? */
+
+    int32_t *draft_ids;   /* [vocab_draft] ascending: the ids of a row of p_draft and of draft_logits; NULL: not cut */
+    int32_t *draft_index; /* [vocab_target] where an id stands in them, -1: nowhere */
 
     int32_t *draft_tokens;       /* [B, 2] input of DRAFT_FIRST (two a row) and of DRAFT_STEP (one a row, packed [B]) */
     int32_t *draft_positions_in; /* [B, 2] alike */
@@ -112,6 +117,9 @@ struct round_state {
  * that makes no sense. */
 int round_layout(struct round_state *, struct pool *);
 
+/* Fills both maps of a draft that is cut to these ids [vocab_draft], ascending, all of the target's map. Allocates, synchronises. */
+int round_set_draft_ids(const struct round_state *, struct stream *, const int32_t *ids);
+
 /* ERR_INTERNAL if a launch asks for more rows or draws than there are buffers for. */
 int round_check_shape(const char *what, const struct round_state *, int batch, int k);
 
@@ -123,7 +131,7 @@ struct round_load {
     int32_t batch, k;
 };
 /* Inside DRAFT_FIRST: draft_tokens [batch, 2] = (t[n-2], t[n-1]) at positions (n-2, n-1). With n = 1 the first row is id 0
- * at position -1, and so is an input past draft_positions. Ids past the draft's map become 0. k is not used. */
+ * at position -1, and so is an input past draft_positions. Ids past vocab_input become 0. k is not used. */
 int round_load_pending(struct stream *, const struct round_load *);
 /* Inside VERIFY (k = K) and DECODE (k = 0): target_tokens [batch, k+1] = (t[n-1], d_1..d_k) at n-1... */
 int round_load_block(struct stream *, const struct round_load *);
@@ -138,6 +146,23 @@ DUET_INLINE int id_or_zero(int id, int vocab) {
 /* Drafted tokens that a round of k tests for a slot. */
 DUET_INLINE int round_row_k(const struct round_state *b, int slot, int k) {
     return k > 0 && b->offered[slot] < k ? b->offered[slot] : k;
+}
+
+/* Where an id of the target's map stands in rows of p_draft; -1: it cannot be proposed. */
+DUET_INLINE int round_draft_index(const struct round_state *b, int id) {
+    if (b->draft_is_cut) return b->draft_index[id];
+    return id < b->vocab_draft ? id : -1;
+}
+
+/* The id at a place of these rows. */
+DUET_INLINE int round_draft_id(const struct round_state *b, int index) {
+    return b->draft_is_cut && index >= 0 ? b->draft_ids[index] : index;
+}
+
+/* The probability of an id by a row of p_draft: 0 for one that cannot be proposed. */
+DUET_INLINE float round_q(const struct round_state *b, const float *p_draft, int id) {
+    int index = round_draft_index(b, id);
+    return index >= 0 ? p_draft[index] : 0;
 }
 
 /* p_draft [vocab_draft] of a slot's drafted token `index`. */

@@ -247,6 +247,30 @@ static __device__ inline u64 race_ids(int first, int end, uint64_t key, struct r
     return best;
 }
 
+/* Likewise over value(i) of ids[i], ascending, i in [first, end): ids that follow each other share a block of numbers. */
+template <typename Value>
+static __device__ inline u64 race_listed(int first, int end, const int32_t *ids, uint64_t key, struct rule_stream from,
+                                         Value value) {
+    u64 best = 0;
+    for (int i = first + 4 * (int)threadIdx.x; i < end; i += 4 * THREADS) {
+        struct philox_block block;
+        int of = -1;
+        for (int j = i; j < i + 4 && j < end; j++) {
+            const float p = value(j);
+            if (!(p > 0)) continue;
+            const int id = ids[j];
+            if (id / 4 != of) block = philox_block(key, from.subsequence, ((uint64_t)from.purpose << 18) + id / 4);
+            of = id / 4;
+            const uint32_t word = id % 4 == 0   ? block.w[0]
+                                  : id % 4 == 1 ? block.w[1]
+                                  : id % 4 == 2 ? block.w[2]
+                                                : block.w[3];
+            best = larger(best, (u64)fmath_bits(p / rule_race_time(word)) << 32 | ~(uint32_t)id);
+        }
+    }
+    return best;
+}
+
 /* The winner of a joined race; -1 if there is none. */
 static __device__ inline int winner_of(u64 best) {
     return best >> 32 == 0 ? -1 : (int)~(uint32_t)best;

@@ -90,5 +90,5 @@ int sampling_distribution(const struct sampling *sampling, const float *logits, 
 }
 
 int sampling_draw(const float *p, int vocab, uint64_t key, uint64_t position, enum philox_purpose purpose) {
-    return vector_at(0)->race(p, vocab, key, position, (int)purpose);
+    return vector_at(0)->race(p, vocab, NULL, key, position, (int)purpose);
 }

@@ -24,13 +24,13 @@ static void draw_row(const struct sampler_draw *op, int row) {
     struct rule_stream from = rule_stream(b->rule, slot->length, op->index, PHILOX_DRAFT_DRAW);
     int drawn = -1;
     if (distribution_of(v, &slot->sampling, logits, b->vocab_draft, p))
-        drawn = v->race(p, b->vocab_draft, slot->key, from.subsequence, from.purpose);
+        drawn = v->race(p, b->vocab_draft, b->draft_ids, slot->key, from.subsequence, from.purpose);
     else
         p[0] = NAN;
     b->drafted[s * b->k_max + op->index] = drawn;
     b->offered[s] = rule_offered(slot->length, op->index, b->draft_positions);
     if (position >= b->draft_positions) return;
-    b->draft_tokens[row] = id_or_zero(drawn, b->vocab_draft);
+    b->draft_tokens[row] = id_or_zero(drawn, b->vocab_input);
     b->draft_positions_in[row] = position;
 }
 

@@ -4,10 +4,11 @@
 
 #include "sampler/penalty.h"
 
-/* A row that is penalised: its logits [vocab] at `index` tokens past the committed ones; slot < 0: none is. */
+/* A row that is penalised: its logits at `index` tokens past the committed ones; slot < 0: none is. */
 struct penalised_row {
     float *logits;
-    int32_t slot, index, vocab;
+    bool of_draft;
+    int32_t slot, index;
     float penalty;
 };
 
@@ -15,7 +16,7 @@ struct penalised_row {
 DUET_INLINE struct penalised_row penalised_row_at(const struct penalise *op, int at) {
     const struct round_state *b = &op->b;
     const int row = op->of_draft ? at : at / (op->k + 1), index = op->of_draft ? op->index : at % (op->k + 1);
-    struct penalised_row r = {NULL, b->row_slot[row], index, op->of_draft ? b->vocab_draft : b->vocab_target, 1};
+    struct penalised_row r = {NULL, op->of_draft, b->row_slot[row], index, 1};
     const struct slot *slot = &b->slot[r.slot];
     const bool is_looked_at = op->of_draft || index <= round_row_k(b, r.slot, op->k);
     r.penalty = slot->sampling.repetition_penalty;
@@ -25,28 +26,31 @@ DUET_INLINE struct penalised_row penalised_row_at(const struct penalise *op, int
     return r;
 }
 
-DUET_INLINE void penalise_id(const struct penalised_row *r, int id) {
-    const float logit = r->logits[id];
-    r->logits[id] = logit > 0 ? logit / r->penalty : logit * r->penalty;
+/* An id that the draft cannot propose has no logit of it. */
+DUET_INLINE void penalise_id(const struct round_state *b, const struct penalised_row *r, int id) {
+    const int at = r->of_draft ? round_draft_index(b, id) : id < b->vocab_target ? id : -1;
+    if (at < 0) return;
+    const float logit = r->logits[at];
+    r->logits[at] = logit > 0 ? logit / r->penalty : logit * r->penalty;
 }
 
 /* The ids of one word of `seen`. */
 DUET_INLINE void penalise_word(const struct round_state *b, const struct penalised_row *r, int word) {
     const uint32_t bits = b->seen[(size_t)r->slot * (size_t)b->seen_words + (size_t)word];
     for (int i = 0; i < 32 && bits >> i != 0; i++)
-        if ((bits >> i & 1) && 32 * word + i < r->vocab) penalise_id(r, 32 * word + i);
+        if (bits >> i & 1) penalise_id(b, r, 32 * word + i);
 }
 
 /* Drafted token j < index, unless the row has had it. */
 DUET_INLINE void penalise_drafted(const struct round_state *b, const struct penalised_row *r, int j) {
     const int32_t *drafted = b->drafted + (size_t)r->slot * (size_t)b->k_max;
     const int id = drafted[j];
-    if (id < 0 || id >= r->vocab) return;
+    if (id < 0) return;
     if (id < b->vocab_target && b->seen[(size_t)r->slot * (size_t)b->seen_words + (size_t)id / 32] >> id % 32 & 1)
         return;
     for (int i = 0; i < j; i++)
         if (drafted[i] == id) return;
-    penalise_id(r, id);
+    penalise_id(b, r, id);
 }
 
 #endif

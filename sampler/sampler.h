@@ -7,7 +7,8 @@
  * Temperature 0 is one-hot at the argmax (lowest id on a tie). Both models' logits go through the same
  * parameters. The vector that a draft token was drawn from is the vector stored as p_draft.
  * p_target covers ids [0, vocab_target) (the target's own map; padding ids past it are masked); p_draft covers
- * [0, vocab_draft) and is 0 beyond.
+ * [0, vocab_draft), or the draft_ids of a draft that is cut to them, and is 0 elsewhere. These ascend, so "the lower id" means
+ * the same by place, and the race takes the word of the id.
  *
  * Numerics, the same bits on every device (sampler/rules.h, base/fmath.h), in f32 unless said:
  *   max = the greatest logit; e_i = fmath_exp((l_i - max) / T), so e is 1 at the maximum;

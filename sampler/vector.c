@@ -13,6 +13,17 @@ static void race_words(uint64_t key, uint64_t position, uint64_t first_block, in
     }
 }
 
+/* The words of ids [count], ascending: a block serves all of its four that follow each other. */
+static void race_listed_words(uint64_t key, uint64_t position, uint64_t first_block, const int32_t *ids, int count,
+                              uint32_t *words) {
+    struct philox_block block = {{0}};
+    int of = -1;
+    for (int i = 0; i < count; i++) {
+        if (ids[i] / 4 != of) block = philox_block(key, position, first_block + (uint64_t)(of = ids[i] / 4));
+        words[i] = block.w[ids[i] % 4];
+    }
+}
+
 #define LOOP(name) name##_portable
 #define LOOP_CPU
 #include "sampler/vector_loops.h"

@@ -8,23 +8,31 @@
 
 #include "sampler/rules.h"
 
+/* A row of p_draft as it lies beside a row of p_target: the probabilities of ids [0, n), or of those listed, ascending; 0 for
+ * all others. */
+struct short_row {
+    const float *q; /* [n] */
+    const int32_t *ids;
+    int n;
+};
+
 struct vector {
     /* The maximum; *finite tells whether every x is finite. */
     float (*max)(const float *x, int n, bool *finite);
     void (*weights)(const float *logits, int n, float max_logit, float temperature, float *weight); /* rule_weight */
-    uint64_t (*mass)(const float *x, int n);                     /* sum of rule_mass */
-    uint64_t (*mass_min)(const float *x, const float *y, int n); /* of min(x_i, y_i), alike */
+    uint64_t (*mass)(const float *x, int n);                       /* sum of rule_mass */
+    uint64_t (*mass_min)(const float *p, int n, struct short_row); /* of min(p_i, q_i), alike */
     void (*divide)(float *x, int n, float by);
     int (*count_above)(const float *x, int n, float bound); /* x_i > bound */
     void (*zero_below)(float *x, int n, float bound);       /* x_i < bound becomes 0 */
     /* Zeroes the weights of ids that come after (order, id): greater order first, then the lower id. */
     void (*zero_after)(float *weight, const float *logits, int n, uint32_t order, int id);
-    /* rule_excess of each id; q is 0 from n_q on. */
-    void (*residual)(float carry, const float *p, int n, const float *q, int n_q, float *out);
+    /* rule_excess of each id. */
+    void (*residual)(float carry, const float *p, int n, struct short_row, float *out);
     /* The sum of rule_mass of these. */
-    uint64_t (*mass_excess)(float carry, const float *p, int n, const float *q, int n_q);
-    /* The exponential race; -1 if no p is above 0. */
-    int (*race)(const float *p, int n, uint64_t key, uint64_t position, int purpose);
+    uint64_t (*mass_excess)(float carry, const float *p, int n, struct short_row);
+    /* The exponential race of ids [0, n), or of those listed, ascending (NULL: none are): the winner's id; -1 if no p is above 0. */
+    int (*race)(const float *p, int n, const int32_t *ids, uint64_t key, uint64_t position, int purpose);
 };
 
 /* The loops that this CPU can run, best first; NULL past the end. */

@@ -27,10 +27,18 @@ LOOP_CPU static uint64_t LOOP(mass)(const float *x, int n) {
     return mass;
 }
 
-LOOP_CPU static uint64_t LOOP(mass_min)(const float *x, const float *y, int n) {
+LOOP_CPU static uint64_t LOOP(mass_min)(const float *p, int n, struct short_row row) {
+    const float *q = row.q;
+    const int32_t *ids = row.ids;
+    int both = ids ? 0 : n < row.n ? n : row.n, listed = ids ? row.n : 0;
     uint64_t mass = 0;
 #pragma omp simd reduction(+ : mass)
-    for (int i = 0; i < n; i++) mass += rule_mass(x[i] < y[i] ? x[i] : y[i]);
+    for (int i = 0; i < both; i++) mass += rule_mass(p[i] < q[i] ? p[i] : q[i]);
+#pragma omp simd reduction(+ : mass)
+    for (int i = 0; i < listed; i++) {
+        float x = p[ids[i]];
+        mass += rule_mass(x < q[i] ? x : q[i]);
+    }
     return mass;
 }
 
@@ -61,22 +69,32 @@ LOOP_CPU static void LOOP(zero_after)(float *restrict weight, const float *restr
     }
 }
 
-LOOP_CPU static void LOOP(residual)(float carry, const float *restrict p, int n, const float *restrict q, int n_q,
+LOOP_CPU static void LOOP(residual)(float carry, const float *restrict p, int n, struct short_row row,
                                     float *restrict out) {
-    int both = n < n_q ? n : n_q;
+    const float *restrict q = row.q;
+    int both = row.ids ? 0 : n < row.n ? n : row.n;
 #pragma omp simd
     for (int i = 0; i < both; i++) out[i] = rule_excess(carry, p[i], q[i]);
 #pragma omp simd
     for (int i = both; i < n; i++) out[i] = rule_excess(carry, p[i], 0);
+    for (int i = 0; row.ids && i < row.n; i++) out[row.ids[i]] = rule_excess(carry, p[row.ids[i]], q[i]);
 }
 
-LOOP_CPU static uint64_t LOOP(mass_excess)(float carry, const float *p, int n, const float *q, int n_q) {
-    int both = n < n_q ? n : n_q;
+/* A listed id's part without q goes again, which sums of integers allow. */
+LOOP_CPU static uint64_t LOOP(mass_excess)(float carry, const float *p, int n, struct short_row row) {
+    const float *q = row.q;
+    const int32_t *ids = row.ids;
+    int both = ids ? 0 : n < row.n ? n : row.n, listed = ids ? row.n : 0;
     uint64_t mass = 0;
 #pragma omp simd reduction(+ : mass)
     for (int i = 0; i < both; i++) mass += rule_mass(rule_excess(carry, p[i], q[i]));
 #pragma omp simd reduction(+ : mass)
     for (int i = both; i < n; i++) mass += rule_mass(rule_excess(carry, p[i], 0));
+#pragma omp simd reduction(+ : mass)
+    for (int i = 0; i < listed; i++) {
+        float x = p[ids[i]];
+        mass += rule_mass(rule_excess(carry, x, q[i])) - rule_mass(rule_excess(carry, x, 0));
+    }
     return mass;
 }
 
@@ -93,7 +111,8 @@ LOOP_CPU static float LOOP(race_step)(const float *restrict p, const uint32_t *r
     return fmath_from_bits(best);
 }
 
-LOOP_CPU static int LOOP(race)(const float *p, int n, uint64_t key, uint64_t position, int purpose) {
+LOOP_CPU static int LOOP(race)(const float *p, int n, const int32_t *listed, uint64_t key, uint64_t position,
+                               int purpose) {
     int winner = -1;
     float best = 0, rate[RACE_IDS], padded[RACE_IDS] = {0};
     uint32_t words[RACE_IDS];
@@ -102,14 +121,17 @@ LOOP_CPU static int LOOP(race)(const float *p, int n, uint64_t key, uint64_t pos
         int count = n - i < RACE_IDS ? (n - i + 15) / 16 * 16 : RACE_IDS;
         if (n - i < RACE_IDS) ids = memcpy(padded, ids, sizeof *p * (size_t)(n - i));
         if (LOOP(count_above)(ids, count, 0) == 0) continue;
-        race_words(key, position, ((uint64_t)purpose << 18) + (uint64_t)i / 4, count, words);
+        if (listed)
+            race_listed_words(key, position, (uint64_t)purpose << 18, listed + i, n - i < count ? n - i : count, words);
+        else
+            race_words(key, position, ((uint64_t)purpose << 18) + (uint64_t)i / 4, count, words);
         float fastest = LOOP(race_step)(ids, words, count, rate);
         if (!(fastest > best)) continue;
         best = fastest;
         winner = i;
         while (rate[winner - i] != fastest) winner++;
     }
-    return winner;
+    return listed && winner >= 0 ? listed[winner] : winner;
 }
 
 static const struct vector LOOP(vector) = {

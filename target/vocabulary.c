@@ -2,9 +2,7 @@
 
 #include "base/err.h"
 
-int vocabulary_open(struct tokenizer **tokenizer, int *size, const struct model *m,
-                    const struct checkpoint *checkpoint) {
-    int rows = model_get_config(m)->vocab;
+int vocabulary_open(struct tokenizer **tokenizer, int *size, int rows, const struct checkpoint *checkpoint) {
     TRY(checkpoint_tokenizer(checkpoint, tokenizer));
     *size = *tokenizer ? tokenizer_size(*tokenizer) : rows;
     if (*size > rows)

@@ -4,8 +4,8 @@
 
 #include "model/model.h"
 
-/* The tokenizer of the checkpoint (NULL where it has none: ids in, ids out) and the number of ids of the model that was opened
- * from it. ERR_FORMAT if the map has ids that the embedding lacks; *tokenizer is then for the caller to free, too. Allocates. */
-int vocabulary_open(struct tokenizer **tokenizer, int *size, const struct model *, const struct checkpoint *);
+/* The tokenizer of the checkpoint (NULL where it has none: ids in, ids out) and the number of ids of a model whose embedding has
+ * `rows`. ERR_FORMAT if the map has ids that the embedding lacks; *tokenizer is then for the caller to free, too. Allocates. */
+int vocabulary_open(struct tokenizer **tokenizer, int *size, int rows, const struct checkpoint *);
 
 #endif

@@ -19,9 +19,10 @@ __device__ static float lesser(float a, float b) {
 
 /* One row of p_target and what is asked of it. */
 struct target_row {
-    const float *logits, *q; /* q [n_q] of p_draft at this position */
+    const struct round_state *b;
+    const float *logits, *q; /* q: of p_draft at this position, as round_q reads it; NULL: none */
     float *p;                /* [n] */
-    int n, n_q;              /* n_q <= n; 0: no q */
+    int n;
     u64 *overlap, *verdict;
     bool is_raced; /* for its winner, by the numbers of `from` */
     struct rule_stream from;
@@ -38,7 +39,7 @@ __device__ static void fill_row(struct team &t, struct scratch &s, const struct 
     if (slot.sampling.temperature == 0) {
         store_one_hot(part, row.p, top.id);
         if (t.member == 0 && threadIdx.x == 0) {
-            if (top.id < row.n_q) mass = rule_mass(lesser(1, row.q[top.id]));
+            if (row.q) mass = rule_mass(lesser(1, round_q(row.b, row.q, top.id)));
             best = 1ull << 32 | ~(uint32_t)top.id;
         }
     } else {
@@ -48,7 +49,7 @@ __device__ static void fill_row(struct team &t, struct scratch &s, const struct 
             const int id = part.first + i;
             const float value = part.x[i] / sum;
             row.p[id] = part.x[i] = value;
-            if (id < row.n_q) mass += rule_mass(lesser(value, row.q[id]));
+            if (row.q) mass += rule_mass(lesser(value, round_q(row.b, row.q, id)));
         }
         __syncthreads(); /* the race takes ids four by four */
         if (row.is_raced)
@@ -72,12 +73,11 @@ __global__ void __launch_bounds__(THREADS, 2)
         const struct slot &slot = b.slot[at];
         const int drafted = round_row_k(&b, at, op.k);
         if (slot.status != SLOT_LIVE || j > drafted) continue;
-        const int n_q = j < drafted ? min(b.vocab_draft, b.vocab_target) : 0;
-        const struct target_row target = {.logits = b.target_logits + (size_t)i * b.target_stride,
-                                          .q = n_q > 0 ? round_p_draft(&b, at, j) : nullptr,
+        const struct target_row target = {.b = &b,
+                                          .logits = b.target_logits + (size_t)i * b.target_stride,
+                                          .q = j < drafted ? round_p_draft(&b, at, j) : nullptr,
                                           .p = round_p_target(&b, row, op.k, j),
                                           .n = b.vocab_target,
-                                          .n_q = n_q,
                                           .overlap = reinterpret_cast<u64 *>(op.verify.overlap + i),
                                           .verdict = reinterpret_cast<u64 *>(op.verify.verdicts + i),
                                           .is_raced = is_coupled(&b),
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(THREADS, 2) excess_kernel(const struct verify_
         u64 mass = 0;
 #pragma unroll 4
         for (int id = part.first + threadIdx.x; id < part.first + part.count; id += THREADS)
-            mass += rule_mass(rule_excess(carry, p[id], id < b.vocab_draft ? q[id] : 0));
+            mass += rule_mass(rule_excess(carry, p[id], round_q(&b, q, id)));
         mass = reduce_block<plus>(s, mass);
         if (threadIdx.x == 0 && mass > 0)
             atomicAdd(reinterpret_cast<u64 *>(op.verify.verdicts + (size_t)row * (op.k + 1) + j), mass);
@@ -175,17 +175,17 @@ __device__ static void look_ahead(const struct verify_accept &op, const struct w
 /* Draws the token of position j, from the residual after a rejection; -1 and no more than a wait for j < 0. */
 __device__ static int draw_last(struct team &t, struct scratch &s, const struct verify_accept &op, const struct walk &w,
                                 int row, int j) {
-    const int n = op.b.vocab_target, n_q = w.record.rejected ? op.b.vocab_draft : 0;
+    const int n = op.b.vocab_target;
     const struct rule_stream from =
         rule_stream(op.b.rule, w.before.length, max(j, 0), w.record.k > 0 ? PHILOX_RESIDUAL : PHILOX_PLAIN);
     const struct part part = part_of(t, s, n, nullptr);
     const int end = j >= 0 ? part.first + part.count : part.first;
     const float *p = round_p_target(&op.b, row, op.k, max(j, 0)),
-                *q = j >= 0 && n_q > 0 ? round_p_draft(&op.b, w.record.slot, j) : nullptr;
+                *q = j >= 0 && w.record.rejected ? round_p_draft(&op.b, w.record.slot, j) : nullptr;
     u64 best = race_ids(part.first, end, w.slot.key, from,
-                        [&](int i) { return rule_excess(w.carry, p[i], i < n_q ? q[i] : 0); });
+                        [&](int i) { return rule_excess(w.carry, p[i], q ? round_q(&op.b, q, i) : 0); });
     best = reduce_team<larger>(t, s, best);
-    if (j < 0 || best >> 32 > 0 || n_q == 0) return winner_of(best);
+    if (j < 0 || best >> 32 > 0 || !q) return winner_of(best);
     best = race_ids(part.first, end, w.slot.key, from, [&](int i) { return p[i]; });
     return winner_of(reduce_team<larger>(t, s, best));
 }

@@ -28,13 +28,13 @@ static float *p_target_of(const struct view *at, int j) {
     return round_p_target(at->b, at->row, at->round_k, j);
 }
 
-static const float *p_draft_of(const struct view *at, int j) {
-    return round_p_draft(at->b, at->slot, j);
+static struct short_row p_draft_of(const struct view *at, int j) {
+    return (struct short_row){round_p_draft(at->b, at->slot, j), at->b->draft_ids, at->b->vocab_draft};
 }
 
 static int race_at(const struct view *at, const float *p, int j, enum philox_purpose purpose) {
     struct rule_stream from = rule_stream(at->b->rule, at->n, j, purpose);
-    return at->v->race(p, at->b->vocab_target, at->key, from.subsequence, from.purpose);
+    return at->v->race(p, at->b->vocab_target, NULL, at->key, from.subsequence, from.purpose);
 }
 
 static struct token_pair look_pair(struct view *at, int j) {
@@ -46,14 +46,11 @@ static float look_uniform(struct view *at, int j) {
 }
 
 static float look_overlap(struct view *at, int j) {
-    const struct round_state *b = at->b;
-    int both = b->vocab_draft < b->vocab_target ? b->vocab_draft : b->vocab_target;
-    return rule_sum(at->v->mass_min(p_target_of(at, j), p_draft_of(at, j), both));
+    return rule_sum(at->v->mass_min(p_target_of(at, j), at->b->vocab_target, p_draft_of(at, j)));
 }
 
 static float look_excess(struct view *at, int j, float carry) {
-    const struct round_state *b = at->b;
-    return rule_sum(at->v->mass_excess(carry, p_target_of(at, j), b->vocab_target, p_draft_of(at, j), b->vocab_draft));
+    return rule_sum(at->v->mass_excess(carry, p_target_of(at, j), at->b->vocab_target, p_draft_of(at, j)));
 }
 
 static int look_winner(struct view *at, int j) {
@@ -63,7 +60,7 @@ static int look_winner(struct view *at, int j) {
 }
 
 static bool look_draft_is_bad(struct view *at, int j) {
-    return isnan(p_draft_of(at, j)[0]);
+    return isnan(p_draft_of(at, j).q[0]);
 }
 
 static bool look_target_is_bad(struct view *at, int j) {
@@ -80,7 +77,7 @@ static int draw_last(struct view *at, const struct walk *w, int j) {
     float *p = p_target_of(at, j), *residual = p_target_of(at, at->round_k);
     if (is_coupled(b)) return look_winner(at, j);
     if (!w->record.rejected) return race_at(at, p, j, w->record.k > 0 ? PHILOX_RESIDUAL : PHILOX_PLAIN);
-    at->v->residual(w->carry, p, b->vocab_target, p_draft_of(at, j), b->vocab_draft, residual);
+    at->v->residual(w->carry, p, b->vocab_target, p_draft_of(at, j), residual);
     int token = race_at(at, residual, j, PHILOX_RESIDUAL);
     return token >= 0 ? token : race_at(at, p, j, PHILOX_RESIDUAL);
 }

@@ -36,8 +36,8 @@ struct token_pair {
 /* Of drafted token j of a slot, whose p_target is `p`. */
 DUET_INLINE struct token_pair pair_at(const struct round_state *b, const float *p, int slot, int j) {
     struct token_pair pair = {0, 1, b->drafted[slot * b->k_max + j], false};
-    if (pair.id < 0 || pair.id >= b->vocab_target || pair.id >= b->vocab_draft) return pair;
-    pair.target = p[pair.id], pair.draft = round_p_draft(b, slot, j)[pair.id], pair.is_common = true;
+    if (pair.id < 0 || pair.id >= b->vocab_target || round_draft_index(b, pair.id) < 0) return pair;
+    pair.target = p[pair.id], pair.draft = round_q(b, round_p_draft(b, slot, j), pair.id), pair.is_common = true;
     return pair;
 }
 

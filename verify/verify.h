@@ -15,7 +15,7 @@
  * Errors inside: a row of p that begins with NaN (non-finite logits) and matters for a live slot sets SLOT_ERROR for that slot
  * alone and emits nothing in that round. Rows that matter: all drafted rows of the round, and the target's rows up to the one
  * that decides the last emitted token; for BLOCK all rows of p_1..p_k, which decide the length, and p_{k+1} where the bonus is
- * drawn. A drafted id that is negative or past either map is never accepted. A slot that is not live never changes.
+ * drawn. A drafted id that is negative, or that either map lacks, is never accepted. A slot that is not live never changes.
  *
  * Rollback is the slot's length: rejected positions stay in both caches past it and are overwritten by the next round,
  * which starts at n-1. No function here allocates or synchronises. */

@@ -395,6 +395,25 @@ START_TEST(inspect_memory_plans_the_pair_without_loading_it)
 }
 END_TEST
 
+START_TEST(a_draft_vocabulary_is_planned_reported_and_refused_in_a_sentence)
+{
+    run(NULL, ARGUMENTS("inspect", "--memory", "--draft-vocab", "300"));
+    expect_ok();
+    expect_out("draft cut head");
+    expect_out("draft vocabulary by id");
+    run(NULL, ARGUMENTS("chat", "-p", "Hello", "--k", "2", "-n", "8", "--seed", "1", "--draft-vocab", "300",
+                        "--alpha-report"));
+    ck_assert_int_eq(p.status, 0);
+    ck_assert(strstr(buf_text(&p.err), "rule token, draft cut to 300 ids"));
+    run(NULL, ARGUMENTS("inspect", "--memory", "--draft-vocab", "0"));
+    expect_error(2, "draft vocabulary '0': expected 1 to 4096 ids");
+    run(NULL, ARGUMENTS("inspect", "--memory", "--draft-vocab", "/nowhere/ids.txt"));
+    expect_error(1, "/nowhere/ids.txt");
+    run(NULL, ARGUMENTS("inspect", "--memory", "--draft", "ngram", "--draft-vocab", "300"));
+    expect_error(2, "--draft-vocab: there is no draft model");
+}
+END_TEST
+
 START_TEST(inspect_graphs_lists_both_sets)
 {
     run(NULL, ARGUMENTS("inspect", "--graphs", "--batch", "2", "--k", "2", "--ctx", "256"));
@@ -522,6 +541,7 @@ Suite *check_cli(void) {
     tcase_add_test(inspect, inspect_describes_a_model);
     tcase_add_test(inspect, inspect_shows_sampling_values_that_are_not_used);
     tcase_add_test(inspect, inspect_memory_plans_the_pair_without_loading_it);
+    tcase_add_test(inspect, a_draft_vocabulary_is_planned_reported_and_refused_in_a_sentence);
     tcase_add_test(inspect, inspect_graphs_lists_both_sets);
     tcase_add_test(inspect, cuda_is_refused_where_the_build_has_none);
     tcase_add_test(inspect, bench_prints_every_step_and_the_speed_up);

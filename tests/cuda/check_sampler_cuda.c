@@ -39,6 +39,19 @@ static void open_twins(struct twins *t, const struct round_state *sizes, const i
     rig_open_on(&t->gpu, "cuda", sizes, end_ids, 1);
 }
 
+/* To ids in runs of 1 to 13 with gaps between them: half of them, as far as they reach, then the last ones. */
+static void cut_twins(struct twins *t) {
+    const struct round_state *b = &t->host.b;
+    int32_t *ids = malloc(sizeof *ids * (size_t)b->vocab_draft);
+    int count = 0;
+    for (int id = 0; id < b->vocab_target && count < b->vocab_draft; id++) {
+        const bool must_take = b->vocab_target - id <= b->vocab_draft - count;
+        if (must_take || id % 26 < 1 + id / 26 % 13) ids[count++] = id;
+    }
+    rig_cut_draft(&t->host, ids), rig_cut_draft(&t->gpu, ids);
+    free(ids);
+}
+
 static void close_twins(struct twins *t) {
     rig_close(&t->host);
     rig_close(&t->gpu);
@@ -102,8 +115,8 @@ static void draft_twins(struct twins *t, struct source *s, int batch, int k, int
 /* Target logits like the draft's, else nothing is ever accepted: those of the last step in the first row, or in every row
  * what p_draft came from, less noise. */
 static void copy_last_step(const struct round_state *b, int row, int k) {
-    for (int i = 0; i < b->vocab_draft && i < b->vocab_target; i++)
-        b->target_logits[(size_t)row * (size_t)(k + 1) * (size_t)b->target_stride + (size_t)i] =
+    for (int i = 0; i < b->vocab_draft && round_draft_id(b, i) < b->vocab_target; i++)
+        b->target_logits[(size_t)row * (size_t)(k + 1) * (size_t)b->target_stride + (size_t)round_draft_id(b, i)] =
             b->draft_logits[(size_t)row * (size_t)b->draft_stride + (size_t)i];
 }
 
@@ -113,8 +126,10 @@ static void follow_draft(const struct round_state *b, int row, int k) {
         size_t at = (size_t)b->row_slot[row] * (size_t)b->k_max + (size_t)j;
         const float *q = b->p_draft + at * (size_t)b->vocab_draft;
         float *logits = b->target_logits + ((size_t)row * (size_t)(k + 1) + (size_t)j) * (size_t)b->target_stride;
-        for (int i = 0; !isnan(q[0]) && i < b->vocab_draft && i < b->vocab_target; i++)
-            logits[i] = (0.1f * logits[i] + (q[i] > 0 ? 20 + logf(q[i]) : -40.0f)) * (t > 0 ? t : 1);
+        for (int i = 0; !isnan(q[0]) && i < b->vocab_draft && round_draft_id(b, i) < b->vocab_target; i++) {
+            float *logit = &logits[round_draft_id(b, i)];
+            *logit = (0.1f * *logit + (q[i] > 0 ? 20 + logf(q[i]) : -40.0f)) * (t > 0 ? t : 1);
+        }
     }
 }
 
@@ -188,6 +203,9 @@ static const struct {
     {32003, 32003, 0, 64, 2, 6, 3, 4, 0},
     {49153, 49153, 0, 1, 5, 24, 9, 4, 0},
     {600001, 600001, 0, 1, 2, 12, 0, 8, 0}, /* more ids than shared memory holds */
+    {8, 3, 0, 4, 3, 200, 0, 2, 0},          /* less than half of the ids: a draft that is cut to them */
+    {4099, 1000, 3, 8, 4, 40, 7, 3, 0.25f},
+    {128256, 32768, 0, 2, 3, 12, 0, 4, 0},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -206,6 +224,7 @@ START_TEST(rounds_give_the_host_s_bits)
                                 .target_stride = cases[c].vocab_target + cases[c].padding,
                                 .draft_stride = cases[c].vocab_draft + cases[c].padding,
                                 .draft_positions = 40,
+                                .draft_is_cut = 2 * cases[c].vocab_draft < cases[c].vocab_target,
                                 .rule = (enum accept_rule)(_i / CASES),
                                 .end_count = 2};
     struct twins t;
@@ -214,6 +233,7 @@ START_TEST(rounds_give_the_host_s_bits)
     if (test_is_small() && _i >= CASES && cases[c].vocab_target > 2000)
         return; /* the rules share the passes over ids */
     open_twins(&t, &sizes, end_ids);
+    if (sizes.draft_is_cut) cut_twins(&t);
     for (int round = 0; round < rounds; round++) {
         int batch = cases[c].batch, k = (round + (test_is_small() ? cases[c].k : 0)) % (cases[c].k + 1);
         start_all(&t, &s);

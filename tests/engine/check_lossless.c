@@ -174,6 +174,41 @@ START_TEST(quantised_weights_lose_nothing)
 }
 END_TEST
 
+/* Loop index: the rule. What a cut draft cannot propose is emitted all the same: K 1 to 7, of few ids, of most, with a quantised
+ * draft, and again sampled for the rule that gives plain decoding's text. */
+START_TEST(a_cut_draft_loses_nothing)
+{
+    static const char *const wishes[] = {"3", "40", "300"};
+    const struct pair pair = quick_pair();
+    const bool is_coupled = _i == ACCEPT_COUPLED;
+    struct answer expected[PROMPTS], got[PROMPTS];
+    int order[PROMPTS];
+    for (int i = 0; i < PROMPTS; i++) order[i] = i;
+    for (int is_sampled = 0; is_sampled <= is_coupled; is_sampled++) {
+        struct engine_options options = pair_options(&pair, 0, 3);
+        int64_t accepted = 0;
+        options.accept = (enum accept_rule)_i;
+        if (is_sampled)
+            run_sampled(&options, order, PROMPTS, expected);
+        else
+            run_prompts(&options, PROMPTS, expected);
+        for (int k = 1; k <= 7; k++) {
+            options.k = k, options.k_max = 0, options.draft = pair_options(&pair, k, 3).draft;
+            options.draft_vocab = wishes[k % 3], options.draft_weights = (enum model_weights)(k / 3);
+            if (is_sampled)
+                run_sampled(&options, order, PROMPTS, got);
+            else
+                run_prompts(&options, PROMPTS, got);
+            must_equal_all(got, expected, PROMPTS, "a cut draft");
+            for (int i = 0; i < PROMPTS; i++) accepted += got[i].stats.accepted;
+            free_answers(got, PROMPTS);
+        }
+        ck_assert_int_gt(accepted, 0);
+        free_answers(expected, PROMPTS);
+    }
+}
+END_TEST
+
 DEVICE_SUITE(check_lossless);
 Suite *check_lossless(void) {
     Suite *suite = suite_create("lossless");
@@ -183,6 +218,7 @@ Suite *check_lossless(void) {
     tcase_add_test(tc, same_seed_gives_the_same_text_in_any_slot_beside_any_neighbours);
     tcase_add_test(tc, two_seeds_give_two_texts);
     tcase_add_loop_test(tc, quantised_weights_lose_nothing, 0, 2);
+    tcase_add_loop_test(tc, a_cut_draft_loses_nothing, 0, 3);
     suite_add_tcase(suite, tc);
     return suite;
 }

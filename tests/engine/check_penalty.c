@@ -22,12 +22,21 @@ static float logit_at(int row, int id) {
 }
 
 /* Rows 0 and 1 are live, the first of them penalised; row 2 is padding. */
-static void open_rows(struct rig *rig) {
-    struct round_state sizes = {
-        .slots = 4, .max_batch = ROWS, .k_max = K, .vocab_target = V, .vocab_draft = V_DRAFT, .draft_positions = 1000};
+static void open_rows(struct rig *rig, bool is_cut) {
+    int32_t ids[V];
+    struct round_state sizes = {.slots = 4,
+                                .max_batch = ROWS,
+                                .k_max = K,
+                                .vocab_target = V,
+                                .vocab_draft = is_cut ? 0 : V_DRAFT,
+                                .draft_is_cut = is_cut,
+                                .draft_positions = 1000};
+    for (int id = 0; is_cut && id < V_DRAFT; id++) /* without 40 */
+        if (id % 3 != 1) ids[sizes.vocab_draft++] = id;
     struct sampling plain = {.temperature = 1, .top_p = 1}, penalised = plain;
     penalised.repetition_penalty = 1.5f;
     rig_open(rig, &sizes, NULL, 1);
+    if (is_cut) rig_cut_draft(rig, ids);
     rig_start(rig, 3, 5, 0, 100, penalised, 1);
     rig_start(rig, 1, 5, 0, 100, plain, 2);
     rig->b.row_slot[0] = 3, rig->b.row_slot[1] = 1, rig->b.row_slot[2] = 0;
@@ -41,15 +50,19 @@ static void open_rows(struct rig *rig) {
     for (int i = 0; i < ROWS * (K + 1); i++)
         for (int id = 0; id < V; id++) rig->b.target_logits[i * V + id] = logit_at(i, id);
     for (int i = 0; i < ROWS; i++)
-        for (int id = 0; id < V_DRAFT; id++) rig->b.draft_logits[i * V_DRAFT + id] = logit_at(i, id);
+        for (int at = 0; at < sizes.vocab_draft; at++)
+            rig->b.draft_logits[i * sizes.vocab_draft + at] = logit_at(i, round_draft_id(&rig->b, at));
 }
 
-static void expect_row(const float *logits, int row, int vocab, int drafted_before, bool is_penalised) {
-    for (int id = 0; id < vocab; id++) {
+/* Of ids [0, vocab), or of `ids`. */
+static void expect_row(const float *logits, int row, int vocab, const int32_t *ids, int drafted_before,
+                       bool is_penalised) {
+    for (int at = 0; at < vocab; at++) {
+        const int id = ids ? ids[at] : at;
         bool has = is_seen_first(id);
         for (int j = 0; j < drafted_before; j++) has |= drafted[j] == id;
         float l = logit_at(row, id), expected = !has || !is_penalised ? l : l > 0 ? l / 1.5f : l * 1.5f;
-        require(logits[id] == expected, "row %d, id %d: %g for %g, expected %g", row, id, (double)logits[id], (double)l,
+        require(logits[at] == expected, "row %d, id %d: %g for %g, expected %g", row, id, (double)logits[at], (double)l,
                 (double)expected);
     }
 }
@@ -58,24 +71,26 @@ static void expect_row(const float *logits, int row, int vocab, int drafted_befo
 START_TEST(each_row_is_penalised_once_by_what_stands_before_it)
 {
     struct rig rig;
-    open_rows(&rig);
+    open_rows(&rig, false);
     rig_send(&rig);
     ck_ok(sampler_penalise(rig.stream, &(struct penalise){rig.there, .batch = ROWS, .k = K}));
     rig_fetch(&rig);
-    for (int i = 0; i < ROWS * (K + 1); i++) expect_row(rig.b.target_logits + i * V, i, V, i % (K + 1), i < K);
+    for (int i = 0; i < ROWS * (K + 1); i++) expect_row(rig.b.target_logits + i * V, i, V, NULL, i % (K + 1), i < K);
     rig_close(&rig);
 }
 END_TEST
 
-/* Loop index: the draft's step. */
+/* Loop index: the draft's step; then again for a draft that is cut to some ids. */
 START_TEST(each_step_of_the_draft_is_penalised_by_the_steps_before_it)
 {
     struct rig rig;
-    open_rows(&rig);
+    open_rows(&rig, _i >= K);
     rig_send(&rig);
-    ck_ok(sampler_penalise(rig.stream, &(struct penalise){rig.there, .batch = ROWS, .index = _i, .of_draft = true}));
+    ck_ok(
+        sampler_penalise(rig.stream, &(struct penalise){rig.there, .batch = ROWS, .index = _i % K, .of_draft = true}));
     rig_fetch(&rig);
-    for (int i = 0; i < ROWS; i++) expect_row(rig.b.draft_logits + i * V_DRAFT, i, V_DRAFT, _i, i == 0);
+    const int n = rig.b.vocab_draft;
+    for (int i = 0; i < ROWS; i++) expect_row(rig.b.draft_logits + i * n, i, n, rig.b.draft_ids, _i % K, i == 0);
     rig_close(&rig);
 }
 END_TEST
@@ -83,7 +98,7 @@ END_TEST
 START_TEST(emitted_tokens_join_those_that_were_seen)
 {
     struct rig rig;
-    open_rows(&rig);
+    open_rows(&rig, false);
     rig.b.records[0] = (struct round_record){.slot = 3, .live = 1, .emitted = 2, .tokens = {33, 33, 34}};
     rig.b.records[1] = (struct round_record){.slot = 1, .live = 1, .emitted = 3, .tokens = {1, 32, 64}};
     rig_send(&rig);
@@ -102,7 +117,7 @@ END_TEST
 START_TEST(log_probabilities_are_those_of_the_softmax)
 {
     struct rig rig;
-    open_rows(&rig);
+    open_rows(&rig, false);
     rig.b.records[0] = (struct round_record){.slot = 3, .live = 1, .emitted = 3, .tokens = {33, 2, 34}};
     rig.b.records[1] = (struct round_record){.slot = 1, .live = 1, .emitted = 1, .tokens = {76}};
     rig_send(&rig);
@@ -161,6 +176,7 @@ START_TEST(penalised_text_is_that_of_plain_decoding_for_every_k_and_batch)
     for (int k = 1; k <= 7; k += 3) {
         struct engine_options options = options_for(_i % 2, k, 1 + k % 4);
         options.accept = ACCEPT_COUPLED, options.pipeline = 1 + k % 2;
+        if (options.draft && k == 4) options.draft_vocab = "700";
         answer_all(&options, temperature, false, got);
         for (int i = 0; i < TEXTS; i++) must_equal(&got[i], &expected[i], "penalised");
         free_answers(got, TEXTS);
@@ -251,7 +267,7 @@ Suite *check_penalty(void) {
     Suite *suite = suite_create("penalty");
     TCase *rows = tcase_create("rows");
     tcase_add_test(rows, each_row_is_penalised_once_by_what_stands_before_it);
-    tcase_add_loop_test(rows, each_step_of_the_draft_is_penalised_by_the_steps_before_it, 0, K);
+    tcase_add_loop_test(rows, each_step_of_the_draft_is_penalised_by_the_steps_before_it, 0, 2 * K);
     tcase_add_test(rows, emitted_tokens_join_those_that_were_seen);
     tcase_add_test(rows, log_probabilities_are_those_of_the_softmax);
     suite_add_tcase(suite, rows);

@@ -13,6 +13,7 @@ enum study_amount { STUDY_ALL, STUDY_SOME, STUDY_FEW }; /* every (K, batch), a f
 
 struct study {
     struct pair pair;
+    const char *draft_vocab; /* NULL: the draft's head is whole */
     enum study_amount amount;
     int context;
     bool sampled;

@@ -11,16 +11,21 @@ struct question {
     int first, end;
     bool sampled;
     enum accept_rule rule;
-    bool any_draft; /* then with the target as its own draft too */
+    bool any_draft; /* then with a cut draft and with the target as its own draft too */
+    bool is_cut;    /* the draft's head has some ids alone */
     bool ngram;     /* with n-gram lookup in place of the draft */
 };
 
 static void run_study(struct study *s, const struct question *q) {
     if (q->ngram) s->pair = ngram_pair(&s->pair);
-    if (q->sampled || q->ngram) s->amount = s->amount == STUDY_ALL ? STUDY_SOME : STUDY_FEW;
+    if (q->sampled || q->ngram || q->is_cut) s->amount = s->amount == STUDY_ALL ? STUDY_SOME : STUDY_FEW;
+    if (q->is_cut) s->draft_vocab = "200";
     study_open(s, q->sampled);
     study_run(s, q->rule);
     if (q->any_draft) {
+        s->draft_vocab = "100";
+        study_run(s, q->rule);
+        s->draft_vocab = NULL;
         s->pair.draft = s->pair.target;
         study_run(s, q->rule);
     }
@@ -51,6 +56,9 @@ void fidelity_greedy(struct fidelity *f) {
         ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: every family",
                                  .first = PAIRS_MAX,
                                  .end = STUDY_PAIRS_MAX});
+    ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: a cut draft",
+                             .end = f->small ? 1 : PAIRS_MAX,
+                             .is_cut = true});
     ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: n-gram",
                              .end = f->small ? 1 : PAIRS_MAX,
                              .ngram = true});

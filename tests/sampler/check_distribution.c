@@ -169,6 +169,18 @@ START_TEST(bits_follow_the_documented_sums)
 }
 END_TEST
 
+/* What the loops make of p and a row of q, on this CPU and as any builds it. */
+static void must_be_alike(const struct vector *v, const float *of, int vocab, struct short_row row,
+                          const struct vector *w, struct short_row other) {
+    static float left[V_MAX], own[V_MAX];
+    ck_assert(v->mass_min(of, vocab, row) == w->mass_min(of, vocab, other));
+    ck_assert(v->mass_excess(0.75f, of, vocab, row) == w->mass_excess(0.75f, of, vocab, other));
+    v->residual(0.75f, of, vocab, row, left);
+    w->residual(0.75f, of, vocab, other, own);
+    ck_assert_mem_eq(own, left, sizeof *own * (size_t)vocab);
+    ck_assert_int_eq(v->race(row.q, row.n, row.ids, 5, 6, 2), w->race(other.q, other.n, other.ids, 5, 6, 2));
+}
+
 START_TEST(every_cpu_gives_the_same_bits)
 {
     static const struct sampling settings[] = {
@@ -183,15 +195,32 @@ START_TEST(every_cpu_gives_the_same_bits)
                 const struct vector *first = vector_at(0), *other = vector_at(v);
                 ck_assert(distribution_of(other, &settings[s], logits, vocab, own));
                 ck_assert_mem_eq(own, best, sizeof *p * (size_t)vocab);
-                ck_assert(first->mass_min(best, q, vocab) == other->mass_min(best, q, vocab));
-                ck_assert_int_eq(first->race(best, vocab, 5, 6, 2), other->race(best, vocab, 5, 6, 2));
-                first->residual(0.75f, best, vocab, q, vocab / 2, p);
-                other->residual(0.75f, best, vocab, q, vocab / 2, own);
-                ck_assert_mem_eq(own, p, sizeof *p * (size_t)vocab);
-                ck_assert(first->mass_excess(0.75f, best, vocab, q, vocab / 2) ==
-                          other->mass_excess(0.75f, best, vocab, q, vocab / 2));
+                const struct short_row half = {q, NULL, vocab / 2};
+                must_be_alike(first, best, vocab, half, other, half);
+                ck_assert_int_eq(first->race(best, vocab, NULL, 5, 6, 2), other->race(best, vocab, NULL, 5, 6, 2));
             }
         }
+}
+END_TEST
+
+/* Ids in runs and alone. */
+START_TEST(listed_ids_count_as_a_whole_row_with_zeros_elsewhere)
+{
+    static float best[V_MAX], whole[V_MAX], q[V_MAX];
+    static int32_t ids[V_MAX];
+    for (int vocab = 2; vocab <= V_MAX; vocab += vocab < 40 ? 1 : 397) {
+        int listed = 0;
+        for (int id = 0; id < vocab; id++)
+            if (id % 7 == 3 || id % 50 > 20 || id == vocab - 1) ids[listed++] = id;
+        make_logits(vocab, (uint64_t)vocab, 0);
+        ck_ok(sampling_distribution(&(struct sampling){0.7f, 1, 0, 0, 1}, logits, vocab, best));
+        ck_ok(sampling_distribution(&(struct sampling){1, 0.95f, 0, 0, 1}, logits + 1, listed, q));
+        memset(whole, 0, sizeof whole);
+        for (int i = 0; i < listed; i++) whole[ids[i]] = q[i];
+        for (int v = 0; vector_at(v); v++)
+            must_be_alike(vector_at(v), best, vocab, (struct short_row){q, ids, listed}, vector_at(0),
+                          (struct short_row){whole, NULL, vocab});
+    }
 }
 END_TEST
 
@@ -351,6 +380,7 @@ Suite *check_distribution(void) {
     tcase_add_test(c, parameters_out_of_range_are_named);
     tcase_add_test(c, bits_follow_the_documented_sums);
     tcase_add_test(c, every_cpu_gives_the_same_bits);
+    tcase_add_test(c, listed_ids_count_as_a_whole_row_with_zeros_elsewhere);
     tcase_add_test(c, race_equals_its_formula);
     tcase_add_test(c, race_known_answers);
     tcase_add_test(c, draws_follow_p);

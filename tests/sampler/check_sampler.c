@@ -164,6 +164,34 @@ START_TEST(load_pending_feeds_the_last_two_tokens)
 }
 END_TEST
 
+START_TEST(a_cut_draft_reads_all_ids_and_proposes_its_own)
+{
+    static const int32_t ids[] = {3, 9, 28};
+    static const float logits[] = {1, 5, 2};
+    open_with((struct round_state){.slots = 2,
+                                   .max_batch = 1,
+                                   .k_max = 1,
+                                   .vocab_target = V,
+                                   .vocab_draft = 3,
+                                   .vocab_input = 30,
+                                   .draft_is_cut = true,
+                                   .draft_positions = 20},
+              NULL, 1);
+    rig_cut_draft(&rig, ids);
+    rig_start(&rig, 1, 9, 29, 10, greedy, 1);
+    rig.b.slot[1].last[0] = 30; /* past the draft's map */
+    rig.b.row_slot[0] = 1;
+    ck_ok(round_load_pending(rig.stream, &(struct round_load){rig.b, 1, 1}));
+    expect_pending(0, 0, 7, 29, 8);
+    memcpy(rig.b.draft_logits, logits, sizeof logits);
+    rig_draw(&rig, 1, 0);
+    ck_assert(rig.b.drafted[1] == 9 && rig.b.draft_tokens[0] == 9);
+    for (int id = 0; id < V; id++)
+        ck_assert(round_q(&rig.b, round_p_draft(&rig.b, 1, 0), id) == (id == 9 ? 1.0f : 0.0f));
+    rig_close(&rig);
+}
+END_TEST
+
 START_TEST(load_block_feeds_pending_and_drafted)
 {
     open_default(3, 3);
@@ -405,6 +433,7 @@ Suite *check_sampler(void) {
     tcase_add_test(c, a_round_counts_its_launches_and_allocates_nothing);
     tcase_add_test(c, a_recorded_load_reads_the_state_at_replay);
     tcase_add_test(c, load_pending_feeds_the_last_two_tokens);
+    tcase_add_test(c, a_cut_draft_reads_all_ids_and_proposes_its_own);
     tcase_add_test(c, load_block_feeds_pending_and_drafted);
     tcase_add_test(c, a_drafted_token_is_drawn_from_the_stored_q);
     tcase_add_test(c, k_0_is_a_plain_draw_of_the_target);

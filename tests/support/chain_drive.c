@@ -322,9 +322,12 @@ static void open_drive(struct drive *d, const struct chain *chain) {
                                 .k_max = run->k != 0 ? abs(run->k) : 1,
                                 .vocab_target = V,
                                 .vocab_draft = chain->vocab_draft,
+                                .vocab_input = chain->vocab_input,
+                                .draft_is_cut = run->draft == CHAIN_CUT,
                                 .draft_positions = run->draft_positions ? run->draft_positions : 1 << 20,
                                 .rule = run->rule};
     rig_open(&d->rig, &sizes, NULL, 1);
+    if (sizes.draft_is_cut) rig_cut_draft(&d->rig, chain->ids);
     struct device *device = stream_device(d->rig.stream);
     struct pool *plan;
     d->ops = chain_ops_for(device);

@@ -49,7 +49,11 @@ static void make_prefix(struct chain *c, int pending) {
 }
 
 void chain_make(struct chain *c, enum chain_draft kind) {
-    c->vocab_draft = kind == CHAIN_FEWER ? V - 3 : kind == CHAIN_MORE ? V + 2 : V;
+    static const int32_t some[] = {1, 2, 5, 7};
+    enum { SOME = sizeof some / sizeof *some };
+    c->vocab_draft = kind == CHAIN_FEWER ? V - 3 : kind == CHAIN_MORE ? V + 2 : kind == CHAIN_CUT ? SOME : V;
+    c->vocab_input = kind == CHAIN_CUT ? V : c->vocab_draft;
+    memcpy(c->ids, some, sizeof some);
     for (int parity = 0; parity < 2; parity++)
         for (int from = 0; from < V; from++)
             for (int to = 0; to < CHAIN_DRAFT_VOCAB; to++) {
@@ -59,6 +63,10 @@ void chain_make(struct chain *c, enum chain_draft kind) {
                 if (kind == CHAIN_DISJOINT && to % 2 == 1) target = never;
                 if (to < V) c->target[parity][from][to] = target;
             }
+    for (int cell = 0; kind == CHAIN_CUT && cell < 2 * CHAIN_DRAFT_VOCAB; cell++)
+        for (int i = 0; i < SOME; i++) /* upwards, so that none is read where another lies */
+            c->draft[cell / CHAIN_DRAFT_VOCAB][cell % CHAIN_DRAFT_VOCAB][i] =
+                c->draft[cell / CHAIN_DRAFT_VOCAB][cell % CHAIN_DRAFT_VOCAB][some[i]];
     for (int parity = 0; parity < 2; parity++) /* after ids that the draft alone has */
         memcpy(c->draft[parity][V], c->draft[parity][0], 2 * sizeof c->draft[parity][0]);
     for (int pending = 0; pending < 2; pending++) make_prefix(c, pending);

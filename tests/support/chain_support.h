@@ -29,6 +29,7 @@ enum chain_draft {
     CHAIN_UNIFORM,
     CHAIN_FEWER, /* the draft's map lacks ids */
     CHAIN_MORE,  /* and has ids that the target lacks */
+    CHAIN_CUT,   /* the draft's head has rows for some ids alone */
     CHAIN_DRAFTS,
     CHAIN_NGRAM = CHAIN_DRAFTS /* no model: n-gram lookup in a history of CHAIN_PREFIX tokens and the request's own */
 };
@@ -36,9 +37,10 @@ enum chain_draft {
 enum { CHAIN_DRAFT_VOCAB = CHAIN_VOCAB + 2 }; /* at most */
 
 struct chain {
-    int vocab_draft;
-    float target[2][CHAIN_VOCAB][CHAIN_VOCAB]; /* [parity of the last position][last token][next] */
-    float draft[2][CHAIN_DRAFT_VOCAB][CHAIN_DRAFT_VOCAB];
+    int vocab_draft, vocab_input;
+    int32_t ids[CHAIN_VOCAB];                             /* [vocab_draft] what rows of `draft` are of, of CHAIN_CUT */
+    float target[2][CHAIN_VOCAB][CHAIN_VOCAB];            /* [parity of the last position][last token][next] */
+    float draft[2][CHAIN_DRAFT_VOCAB][CHAIN_DRAFT_VOCAB]; /* in their order */
     int32_t prefix[2][CHAIN_PREFIX]; /* by the pending token: a text that the target might have written */
 };
 void chain_make(struct chain *, enum chain_draft);

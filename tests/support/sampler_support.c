@@ -28,6 +28,7 @@ void rig_open_on(struct rig *rig, const char *device, const struct round_state *
     *rig = (struct rig){.b = *sizes};
     if (rig->b.target_stride == 0) rig->b.target_stride = rig->b.vocab_target;
     if (rig->b.draft_stride == 0) rig->b.draft_stride = rig->b.vocab_draft;
+    if (rig->b.vocab_input == 0) rig->b.vocab_input = rig->b.draft_is_cut ? rig->b.vocab_target : rig->b.vocab_draft;
     struct device_options options = {.threads = threads};
     ck_ok(device_open(&rig->device, "host", &options));
     create_pool(rig, rig->device, &rig->b, &rig->pool);
@@ -73,6 +74,12 @@ void rig_send(struct rig *rig) {
 void rig_fetch(struct rig *rig) {
     if (rig->other) require_ok(stream_copy(rig->stream, rig->b.slot, rig->there.slot, rig->state_bytes));
     require_ok(stream_sync(rig->stream));
+}
+
+void rig_cut_draft(struct rig *rig, const int32_t *ids) {
+    rig_send(rig);
+    ck_ok(round_set_draft_ids(&rig->there, rig->stream, ids));
+    rig_fetch(rig);
 }
 
 void rig_load_pending(struct rig *rig, int batch, int k) {

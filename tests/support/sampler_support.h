@@ -29,6 +29,9 @@ void rig_open_on(struct rig *, const char *device, const struct round_state *siz
                  int threads);
 void rig_close(struct rig *);
 
+/* Of sizes with draft_is_cut: the ids [vocab_draft], ascending. */
+void rig_cut_draft(struct rig *, const int32_t *ids);
+
 /* A live slot with `n` committed tokens of which `pending` is the last, to emit at most `room` more. */
 void rig_start(struct rig *, int slot, int n, int pending, int room, struct sampling, uint64_t key);
 
