@@ -77,6 +77,7 @@ struct options {
     enum bucket_policy buckets;
     int prefill_graphs;                /* enum prefill_graphs */
     int target_weights, draft_weights; /* enum model_weights */
+    int kv;                            /* enum kv_numbers */
 
     /* input and output */
     const char *prompt, *system;                    /* chat -p, --system; NULL: not given */

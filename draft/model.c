@@ -51,7 +51,7 @@ static int fill_in(struct draft *d, const struct proposer_options *o) {
     struct proposer *p = &d->base;
     d->caches = calloc((size_t)p->world->slots, sizeof *d->caches);
     if (!d->caches) return err_set(ERR_MEMORY, "out of memory for %d slots", p->world->slots);
-    TRY(model_open(&p->model, o->checkpoint, "draft", o->weights, p->world->device));
+    TRY(model_open(&p->model, o->checkpoint, "draft", o->numbers, p->world->device));
     TRY(open_vocabulary(p, o->checkpoint));
     p->stride = model_get_config(p->model)->vocab;
     p->positions = model_get_config(p->model)->positions;

@@ -43,7 +43,7 @@ struct proposer_world {
 struct proposer_options {
     const char *word;                    /* of the table; NULL: the model of `checkpoint` */
     const struct checkpoint *checkpoint; /* NULL: not given */
-    enum model_weights weights;          /* of it */
+    struct model_numbers numbers;        /* of it */
 };
 
 /* The history of a sequence when an answer begins: tokens [0, length), of which the first old_length were there before. */

@@ -34,6 +34,7 @@ struct engine_options {
     const struct checkpoint *draft; /* of a draft model; NULL: none */
     /* Quantised at loading. The draft's are nobody's loss: the text is the target's. The target's make it another target. */
     enum model_weights target_weights, draft_weights;
+    enum kv_numbers kv; /* of both models; the target's cache, too, makes it another target */
     /* "ngram": drafts come from the text itself; NULL: from the draft model, if there is one. */
     const char *proposer;
     const char *device; /* NULL: "auto" */

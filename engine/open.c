@@ -160,7 +160,7 @@ int engine_decide_context(struct engine *e) {
 
 static int open_proposer(struct engine *e) {
     const struct engine_options *o = &e->options;
-    struct proposer_options options = {o->proposer, o->draft, o->draft_weights};
+    struct proposer_options options = {o->proposer, o->draft, {o->draft_weights, o->kv}};
     e->world = (struct proposer_world){.device = e->device,
                                        .target = e->target_model,
                                        .target_checkpoint = o->target,
@@ -179,7 +179,7 @@ int engine_open_models(struct engine *e) {
         TRY(device_open_planned(&e->device, DEVICE_CUDA, o->gpu_bytes));
     else
         TRY(device_open(&e->device, o->device ? o->device : "auto", &device));
-    TRY(model_open(&e->target_model, o->target, "target", o->target_weights, e->device));
+    TRY(model_open(&e->target_model, o->target, "target", (struct model_numbers){o->target_weights, o->kv}, e->device));
     TRY(vocabulary_open(&e->tokenizer, &e->vocab, e->target_model, o->target));
     if (e->k_max > 0) TRY(open_proposer(e));
     set_state(e);
