@@ -68,6 +68,7 @@ static struct engine_options options_of(const struct study *s, int k, int batch)
     o.context = s->context;
     o.threads = 1;
     o.accept = s->rule;
+    o.kv = s->kv;
     return o;
 }
 

@@ -13,11 +13,13 @@ struct question {
     enum accept_rule rule;
     bool any_draft; /* then with the target as its own draft too */
     bool ngram;     /* with n-gram lookup in place of the draft */
+    enum kv_numbers kv;
 };
 
 static void run_study(struct study *s, const struct question *q) {
     if (q->ngram) s->pair = ngram_pair(&s->pair);
-    if (q->sampled || q->ngram) s->amount = s->amount == STUDY_ALL ? STUDY_SOME : STUDY_FEW;
+    s->kv = q->kv;
+    if (q->sampled || q->ngram || q->kv) s->amount = s->amount == STUDY_ALL ? STUDY_SOME : STUDY_FEW;
     study_open(s, q->sampled);
     study_run(s, q->rule);
     if (q->any_draft) {
@@ -54,6 +56,9 @@ void fidelity_greedy(struct fidelity *f) {
     ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: n-gram",
                              .end = f->small ? 1 : PAIRS_MAX,
                              .ngram = true});
+    ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: FP8 keys and values",
+                             .end = f->small ? 1 : PAIRS_MAX,
+                             .kv = KV_FP8});
 }
 
 /* At small sizes the smallest pair there is. */

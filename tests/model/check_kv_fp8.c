@@ -3,9 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/engine.h"
 #include "model/format.h"
 #include "model/fp8.h"
 #include "model/kernels/host/isa.h"
+#include "tests/support/engine_support.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/support.h"
 
@@ -287,6 +289,37 @@ START_TEST(zeros_stay_zeros_and_what_is_not_finite_makes_its_vector_nan)
 }
 END_TEST
 
+/* --- the plan --------------------------------------------------------------------------------------------------- */
+
+static uint64_t slice_bytes(const struct memory_plan *plan, const char *name) {
+    for (int i = 0; i < plan->count; i++)
+        if (strcmp(plan->slices[i].name, name) == 0) return plan->slices[i].bytes;
+    ck_abort_msg("there is no slice '%s'", name);
+}
+
+/* Loop index: the host, a GPU of 24 GiB that is not there. A scale a vector, and a byte in place of four or two. */
+START_TEST(a_plan_has_the_pages_of_the_numbers_that_are_kept)
+{
+    static const char *const names[][2] = {
+        {"target keys", "target FP8 keys"}, {"target values", "target FP8 values"}, {"draft keys", "draft FP8 keys"}};
+    const struct pair pair = quick_pair();
+    struct memory_plan plans[2];
+    for (int kv = KV_AUTO; kv <= KV_FP8; kv++) {
+        struct engine_options o = pair_options(&pair, 4, 2);
+        o.kv = (enum kv_numbers)kv, o.context = 200, o.gpu_bytes = _i ? (uint64_t)24 << 30 : 0, o.device = "host";
+        ck_ok(engine_plan(&plans[kv], &o));
+    }
+    ck_assert_int_eq(plans[0].pages, plans[1].pages);
+    for (int i = 0; i < 3; i++) {
+        const uint64_t before = slice_bytes(&plans[0], names[i][0]), after = slice_bytes(&plans[1], names[i][1]);
+        const uint64_t numbers = before / (_i ? 2 : 4);
+        ck_assert_msg(after > numbers && after <= numbers + numbers / HEAD_DIM_MIN, "%s: %llu bytes, then %llu",
+                      names[i][0], (unsigned long long)before, (unsigned long long)after);
+    }
+    memory_plan_free(&plans[0]), memory_plan_free(&plans[1]);
+}
+END_TEST
+
 Suite *check_kv_fp8(void);
 Suite *check_kv_fp8(void) {
     Suite *suite = suite_create("kv_fp8");
@@ -297,6 +330,7 @@ Suite *check_kv_fp8(void) {
     tcase_add_loop_test(tc, qkv_writes_the_nearest_numbers_to_its_own_vectors_alone, 0, 24);
     tcase_add_loop_test(tc, attention_over_fp8_has_the_bits_of_one_over_its_numbers_in_f32, 0, DIMS);
     tcase_add_test(tc, a_vector_depends_on_nothing_but_itself);
+    tcase_add_loop_test(tc, a_plan_has_the_pages_of_the_numbers_that_are_kept, 0, 2);
     suite_add_tcase(suite, tc);
     return suite;
 }
