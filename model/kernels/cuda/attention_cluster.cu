@@ -1,6 +1,6 @@
 /* Paged attention on tensor cores, for heads of whole 16 bytes, by clusters of blocks (cuda_takes_clusters).
  *
- * Shapes: q [T, H DH] f32; K, V pages [P, HKV, PAGE, DH] 16 bit; out [T, H DH] 16 bit.
+ * Shapes: q [T, H DH] f32; K, V pages [P, HKV, PAGE, DH] 16 bit or FP8 (attention_cells.cuh); out [T, H DH] 16 bit.
  * Mapping: a query is one row and one of the H / HKV heads that share a key head; a chunk is up to 8 TILES queries of a graph
  *   row. Cluster (b, chunk | key/value head) has 1, 2, 4 or 8 ranks, a block each, so many that the grid fills the device
  *   about once. A half-block, 4 warps, is a walker: `rank` or rank + ranks. Walker w of W walks parts w, w + W, ..., each split

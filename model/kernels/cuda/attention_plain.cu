@@ -1,7 +1,7 @@
 /* Paged attention where clusters do not take it (attention.cu): splits of 64 absolute positions, dealt to ATTENTION_PARTS blocks,
  * combined in fixed order.
  *
- * Shapes: q [T, H DH] f32; K, V pages [P, HKV, PAGE, DH] 16 bit; out [T, H DH] 16 bit.
+ * Shapes: q [T, H DH] f32; K, V pages [P, HKV, PAGE, DH] 16 bit or FP8 (attention_cells.cuh); out [T, H DH] 16 bit.
  * Mapping: block (b, chunk of queries | key/value head | part) walks splits part, part + PARTS, ... in ascending order with an
  *   online softmax a query. A query is one row and one of the H / HKV heads that share a key head; a warp owns one (few
  *   queries) or up to 4 (many; 2 of long heads). Keys and values of a split go through shared memory once for all queries of the

@@ -1,6 +1,6 @@
 /* Attention of one sequence's chunk over its pages, on tensor cores (FlashAttention-2, Dao 2023).
  *
- * Shapes: q [T, H DH] f32, rounded to 16 bit; K, V pages [P, HKV, PAGE, DH] 16 bit; out [T, H DH] 16 bit.
+ * Shapes: q [T, H DH] f32, rounded to 16 bit; K, V pages [P, HKV, PAGE, DH] 16 bit or FP8 (attention_cells.cuh); out [T, H DH] 16 bit.
  * Mapping: a query is one row and one of the H / HKV heads that share a key head. Block (64 queries | key/value head), the last
  *   queries first, as they see most; each of its 4 warps owns 16. Of heads above 256 dims two warps share 16 queries: both score,
  *   each multiplies half of the values' dims. Tiles of 64 keys (32 and 16 of long heads), cut at absolute positions, go through
