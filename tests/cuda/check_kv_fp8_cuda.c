@@ -86,13 +86,14 @@ START_TEST(attention_has_the_bits_of_one_over_the_numbers_in_16_bits)
     bench_open(&b, bench_shape(_i), false);
     open_coded(&b, &c);
     fill_caches(&b, &c);
-    for (int p = test_is_small() ? 2 : 0; p < PASSES; p++) {
-        if (passes[p][0] >= b.host.shape.slots) continue;
+    for (int p = 0; p < PASSES; p++) {
+        if (passes[p][0] >= b.host.shape.slots || (test_is_small() && passes[p][0] != 2)) continue;
         bench_set_pass(&b, passes[p][0], passes[p][1]);
         compare_attention(&b, &c);
     }
     b.prefill = true;
-    for (int i = test_is_small() ? CHUNKS - 1 : 0; i < CHUNKS; i++) {
+    for (int i = 0; i < CHUNKS; i++) {
+        if (test_is_small() && chunks[i] != 65) continue;
         bench_set_pass(&b, 1, chunks[i]);
         compare_attention(&b, &c);
     }
