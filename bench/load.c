@@ -37,7 +37,7 @@ static struct device *open_device(int threads) {
 
 static struct model *open_model(const struct checkpoint *c, struct device *device) {
     struct model *m;
-    must(model_open(&m, c, "model", WEIGHTS_AS_STORED, device));
+    must(model_open(&m, c, "model", (struct model_numbers){0}, device));
     m->is_mapped = m->keeps_quantised = false;
     for (int i = 0; i < m->binding_count; i++) m->bindings[i].is_copied = m->bindings[i].weight != NULL;
     return m;

@@ -101,7 +101,7 @@ static int inspect_graphs(struct models *m, const struct options *o, struct buf 
 static int write_with(struct device *device, const struct checkpoint *shape, const char *dir, struct written *w) {
     struct model *model;
     const struct progress progress = progress_bar();
-    TRY(model_open(&model, shape, "target", WEIGHTS_AS_STORED, device));
+    TRY(model_open(&model, shape, "target", (struct model_numbers){0}, device));
     int rc = model_write(model, dir, WRITE_SHARD_BYTES, &progress, w);
     progress_clear();
     model_close(model);

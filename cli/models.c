@@ -188,6 +188,7 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
         .target_weights = (enum model_weights)o->target_weights,
         .draft_weights = (enum model_weights)o->draft_weights,
         .draft_vocab = m->draft ? o->draft_vocab : NULL,
+        .kv = (enum kv_numbers)o->kv,
         .accept = (enum accept_rule)o->accept,
         .simulate_alpha = o->simulate_alpha,
         .timing = o->alpha_report || o->command == COMMAND_BENCH ? TIMED_EVERY : 0,
@@ -206,6 +207,9 @@ int engine_start(struct engine **out, const struct models *m, const struct optio
     if (info.target_rounded) cli_note("%s: f32 weights are rounded to bf16", checkpoint_name(eo.target));
     if (o->target_weights != WEIGHTS_AS_STORED)
         cli_note("%s: quantised at loading, so it is another model than its files (--target-weights)",
+                 checkpoint_name(eo.target));
+    if (o->kv != KV_AUTO)
+        cli_note("%s: keys and values are kept in FP8, so it is another model than its files (--kv)",
                  checkpoint_name(eo.target));
     if (info.draft_rounded) cli_note("%s: f32 weights are rounded to bf16", checkpoint_name(eo.draft));
     if (info.draft_parameters > info.target_parameters)

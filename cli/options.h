@@ -87,6 +87,7 @@ struct options {
     int prefill_graphs;                /* enum prefill_graphs */
     int target_weights, draft_weights; /* enum model_weights */
     const char *draft_vocab;           /* draft/vocab.h; NULL: all */
+    int kv;                            /* enum kv_numbers */
 
     /* input and output */
     const char *prompt, *system;                    /* chat -p, --system; NULL: not given */

@@ -158,6 +158,10 @@ const struct option_row option_table[] = {
     {"target-weights", 0, "TYPE", OPTION_CHOICE, AT(target_weights), NULL, "stored|fp8|int4", "stored", NULL,
      "quantise the target at loading: fp8 or int4 (its head fp8), which makes another model of it, and other text",
      ON_PAIR, false},
+    {"kv", 0, "TYPE", OPTION_CHOICE, AT(kv), NULL, "auto|fp8", "auto", NULL,
+     "what keys and values are kept as: auto, 16 bits on CUDA and f32 on the host; or fp8, half and a quarter of that, "
+     "which makes another model of the target, and other text",
+     ON_PAIR, false},
     {"alpha-report", 0, "FILE.json", OPTION_OPTIONAL_TEXT, offsetof(struct options, alpha_report_file),
      offsetof(struct options, alpha_report), NULL, NULL, NULL, NULL,
      "acceptance figures of the run to standard error, and as JSON to FILE.json, or drawn to a FILE.svg",

@@ -81,12 +81,14 @@ static int fill_in(struct draft *d, const struct proposer_options *o) {
     d->caches = calloc((size_t)p->world->slots, sizeof *d->caches);
     if (!d->caches) return err_set(ERR_MEMORY, "out of memory for %d slots", p->world->slots);
     struct model_config config;
+    struct model_numbers numbers = o->numbers;
     TRY(checkpoint_config(o->checkpoint, &config));
     TRY(open_vocabulary(p, config.vocab, o->checkpoint));
     p->inputs = p->vocab;
     p->positions = config.positions;
     if (o->vocab) TRY(choose_ids(p, o->vocab));
-    TRY(model_open(&p->model, o->checkpoint, "draft", o->weights, o->vocab ? &p->ids : NULL, p->world->device));
+    if (o->vocab) numbers.head_ids = &p->ids;
+    TRY(model_open(&p->model, o->checkpoint, "draft", numbers, p->world->device));
     p->stride = model_logits_width(p->model);
     return 0;
 }

@@ -43,7 +43,7 @@ struct proposer_world {
 struct proposer_options {
     const char *word;                    /* of the table; NULL: the model of `checkpoint` */
     const struct checkpoint *checkpoint; /* NULL: not given */
-    enum model_weights weights;          /* of it */
+    struct model_numbers numbers;        /* of it; its head is cut by `vocab` */
     const char *vocab;                   /* what its head is cut to (draft/vocab.h); NULL: nothing */
 };
 

@@ -37,6 +37,7 @@ struct engine_options {
     /* What the draft's head is cut to, so that its steps cost less: ids in place of all of its vocabulary (draft/vocab.h: "N", a file
      * of ids, "N:TEXT"). The text stays the target's. NULL: all. */
     const char *draft_vocab;
+    enum kv_numbers kv; /* of both models; the target's cache, too, makes it another target */
     /* "ngram": drafts come from the text itself; NULL: from the draft model, if there is one. */
     const char *proposer;
     const char *device; /* NULL: "auto" */

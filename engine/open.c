@@ -162,7 +162,8 @@ int engine_decide_context(struct engine *e) {
 
 static int open_proposer(struct engine *e) {
     const struct engine_options *o = &e->options;
-    struct proposer_options options = {o->proposer, o->draft, o->draft_weights, o->draft_vocab};
+    const struct model_numbers numbers = {o->draft_weights, o->kv, NULL};
+    struct proposer_options options = {o->proposer, o->draft, numbers, o->draft_vocab};
     e->world = (struct proposer_world){.device = e->device,
                                        .target = e->target_model,
                                        .target_checkpoint = o->target,
@@ -182,7 +183,7 @@ int engine_open_models(struct engine *e) {
     else
         TRY(device_open(&e->device, o->device ? o->device : "auto", &device));
     engine_mark_start(e, START_DEVICE);
-    TRY(model_open(&e->target_model, o->target, "target", o->target_weights, NULL, e->device));
+    TRY(model_open(&e->target_model, o->target, "target", (struct model_numbers){o->target_weights, o->kv, NULL}, e->device));
     engine_mark_start(e, START_FILES);
     TRY(vocabulary_open(&e->tokenizer, &e->vocab, model_get_config(e->target_model)->vocab, o->target));
     if (e->k_max > 0) TRY(open_proposer(e));

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/fmath.h"
 #include "engine/internal.h"
+#include "model/format.h"
 
 static struct model *model_of(const struct engine *e, enum probe_model which) {
     return which == PROBE_DRAFT ? engine_draft(e) : e->target_model;
@@ -29,32 +29,27 @@ int probe_sync(struct engine *e) {
 
 /* --- caches ------------------------------------------------------------------------------------------------ */
 
-static void widen(float *out, const void *in, size_t n, enum dtype type) {
-    const uint16_t *halves = in;
-    for (size_t i = 0; i < n; i++)
-        out[i] = type == DTYPE_F16 ? fmath_from_f16(halves[i]) : fmath_from_bits((uint32_t)halves[i] << 16);
+/* A vector of a key/value head's part of a page, dequantised. */
+static void read_vector(const char *part, enum dtype type, int offset, int dim, float *out) {
+    const float scale = type == DTYPE_FP8 ? format_widen(part + KV_PAGE * dim, DTYPE_E8M0, offset) : 1;
+    for (int i = 0; i < dim; i++) out[i] = format_widen(part, type, (int64_t)offset * dim + i) * scale;
 }
 
-/* Keys or values of `positions` positions, which lie [HKV, KV_PAGE, DH] in each page, as [positions, HKV, DH]. */
+/* Keys or values of `positions` positions, which lie in pages (model/kv_pages.h), as [positions, HKV, DH]. */
 static int read_cache(struct engine *e, const struct layer_config *c, const void *cache, enum dtype type,
                       const struct sequence *s, int positions, float *out) {
-    size_t dh = (size_t)c->head_dim, heads = (size_t)c->kv_heads, row = dh * (size_t)dtype_bytes(type);
-    size_t bytes = heads * KV_PAGE * row;
+    const size_t bytes = kv_part_start(type, 1, c->kv_heads, 0, c->head_dim);
     char *raw = malloc(bytes);
     if (!raw) return err_set(ERR_MEMORY, "out of memory for a page");
     int rc = 0;
     for (int p = 0; p < positions && rc == 0; p++) {
-        size_t page = (size_t)s->pages[p / KV_PAGE], offset = (size_t)(p % KV_PAGE);
-        if (offset == 0) rc = stream_copy(e->stream, raw, (const char *)cache + page * bytes, bytes);
+        const int offset = p % KV_PAGE;
+        const char *page = (const char *)cache + (size_t)s->pages[p / KV_PAGE] * bytes;
+        if (offset == 0) rc = stream_copy(e->stream, raw, page, bytes);
         if (offset == 0 && rc == 0) rc = stream_sync(e->stream);
-        for (size_t h = 0; h < heads && rc == 0; h++) {
-            const char *in = raw + (h * KV_PAGE + offset) * row;
-            float *at = out + ((size_t)p * heads + h) * dh;
-            if (type == DTYPE_F32)
-                memcpy(at, in, row);
-            else
-                widen(at, in, dh, type);
-        }
+        for (int h = 0; h < c->kv_heads && rc == 0; h++)
+            read_vector(raw + kv_part_start(type, 0, c->kv_heads, h, c->head_dim), type, offset, c->head_dim,
+                        out + ((size_t)p * (size_t)c->kv_heads + (size_t)h) * (size_t)c->head_dim);
     }
     free(raw);
     return rc;

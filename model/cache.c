@@ -7,7 +7,7 @@
 size_t cache_page_bytes(const struct cache *c, int layer) {
     const struct layer_config *l = &c->config->layer[layer];
     if (l->kv_layer != layer) return 0;
-    return (size_t)KV_PAGE * (size_t)l->kv_heads * (size_t)l->head_dim * (size_t)dtype_bytes(c->type);
+    return kv_part_start(c->type, 1, l->kv_heads, 0, l->head_dim);
 }
 
 uint64_t cache_bytes_per_token(const struct cache *c) {
@@ -30,15 +30,16 @@ static int slice(struct cache *c, struct pool *pool, const char *what, char **ou
     return 0;
 }
 
-/* [P, HKV, PAGE, DH] of each layer in turn. */
+/* The pages of each layer in turn. */
 static int layout_paged(struct cache *c, struct pool *pool) {
     c->bytes = 0;
     for (int l = 0; l < c->config->layers; l++) {
         c->start[l] = c->bytes;
         c->bytes += (size_t)c->pages * cache_page_bytes(c, l);
     }
-    TRY(slice(c, pool, "keys", &c->k));
-    return slice(c, pool, "values", &c->v);
+    const bool is_fp8 = c->type == DTYPE_FP8;
+    TRY(slice(c, pool, is_fp8 ? "FP8 keys" : "keys", &c->k));
+    return slice(c, pool, is_fp8 ? "FP8 values" : "values", &c->v);
 }
 
 const struct cache_kind cache_paged = {.name = "paged keys and values", .layout = layout_paged};

@@ -13,6 +13,10 @@
 #include "model/config.h"
 #include "model/operands.h"
 
+/* What keys and values are kept as: f32 on the host and the weights' 16-bit type on CUDA; or FP8, half of that and less, which makes
+ * another model of it (model/kv_pages.h). */
+enum kv_numbers { KV_AUTO, KV_FP8 };
+
 struct cache;
 
 struct cache_kind {

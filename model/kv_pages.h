@@ -1,7 +1,14 @@
 /* The page allocator: which pages of the KV arena belong to which slot. Host bookkeeping alone.
  *
  * Both models share page numbers: a page table row serves the target's and the draft's cache. Page 0 is the dummy
- * page of padding rows and is never handed out. Rollback is a length, never a page. */
+ * page of padding rows and is never handed out. Rollback is a length, never a page.
+ *
+ * What a page holds of a layer's keys, and of its values likewise (kv_part_start, model/operands.h):
+ *   f32 or 16 bits   [HKV] of {numbers [PAGE, DH]}
+ *   FP8 (KV_FP8)     [HKV] of {E4M3 numbers [PAGE, DH], their scales [PAGE], E8M0}
+ * A vector, one position's key or value of one head, is written whole: its numbers and its scale depend on nothing but itself. So
+ * positions that were drafted and rejected, and are written over, leave no trace in those beside them, and a sequence's bits do not
+ * depend on how its positions were grouped into passes. Which scale, and what zeros, infinities and NaN become: model/fp8.h. */
 #ifndef DUET_MODEL_KV_PAGES_H
 #define DUET_MODEL_KV_PAGES_H
 

@@ -30,7 +30,7 @@ static bool needs_copy(const struct model *m, const struct binding *b) {
 }
 
 /* Where the weights are to lie, and in which type. */
-static void choose_types(struct model *m) {
+static void choose_types(struct model *m, enum kv_numbers kv) {
     bool on_host = device_kind(m->device) == DEVICE_HOST;
     m->is_mapped = on_host && !m->is_random;
     m->keeps_quantised = on_host;
@@ -42,31 +42,32 @@ static void choose_types(struct model *m) {
         if (b->weight && !on_host && b->rows > 1 && !binding_is_quantised(b) && b->file_format == DTYPE_F32)
             m->is_rounded = true;
     }
-    m->cache = (struct cache){.kind = &cache_paged, .config = &m->config, .owner = m->name, .type = m->type};
+    m->cache = (struct cache){
+        .kind = &cache_paged, .config = &m->config, .owner = m->name, .type = kv == KV_FP8 ? DTYPE_FP8 : m->type};
     model_measure_pass(m);
 }
 
-static int open_parts(struct model *m, enum model_weights weights) {
+static int open_parts(struct model *m, struct model_numbers numbers) {
     TRY(checkpoint_config(m->checkpoint, &m->config));
     TRY(checkpoint_tensors(m->checkpoint, &m->files));
     m->is_random = !m->files;
     TRY(bind_all(m));
-    model_choose_quantised(m, weights);
-    choose_types(m);
+    model_choose_quantised(m, numbers.weights);
+    choose_types(m, numbers.kv);
     return 0;
 }
 
-int model_open(struct model **out, const struct checkpoint *checkpoint, const char *name, enum model_weights weights,
-               const struct ids *head_ids, struct device *device) {
+int model_open(struct model **out, const struct checkpoint *checkpoint, const char *name, struct model_numbers numbers,
+               struct device *device) {
     *out = NULL;
     struct model *m = calloc(1, sizeof *m);
     if (!m) return err_set(ERR_MEMORY, "%s: out of memory", checkpoint_name(checkpoint));
     snprintf(m->name, sizeof m->name, "%s", name);
     m->checkpoint = checkpoint;
     m->device = device;
-    if (head_ids) ids_append(&m->head_ids, head_ids->data, head_ids->len);
+    if (numbers.head_ids) ids_append(&m->head_ids, numbers.head_ids->data, numbers.head_ids->len);
     m->ops = device_is_planned(device) ? NULL : ops_for(device);
-    int rc = open_parts(m, weights);
+    int rc = open_parts(m, numbers);
     if (rc != 0) {
         model_close(m);
         return rc;

@@ -29,12 +29,19 @@ enum logits_rows { LOGITS_NONE, LOGITS_LAST, LOGITS_ALL };
 /* What matrices of products are kept as: as the files have them, or quantised at loading, which makes another model of them. */
 enum model_weights { WEIGHTS_AS_STORED, WEIGHTS_FP8, WEIGHTS_INT4 };
 
+/* What is made of a checkpoint's numbers. */
+struct model_numbers {
+    enum model_weights weights;
+    enum kv_numbers kv;
+    /* The head is cut to the rows of these ids, ascending, and logits are theirs alone; the head is a copy then, and the embedding stays
+     * whole. NULL: it is not. */
+    const struct ids *head_ids;
+};
+
 /* Reads and validates configuration and tensors of a checkpoint, which must outlive the model; every tensor's shape and type is
  * checked, unknown tensors are refused by name. Without files the weights are random, bf16, made by model_upload. Allocates (heap).
- * `name` ("target", "draft") prefixes slice names. `head_ids`, if not NULL: the head is cut to the rows of these ids, ascending, and
- * logits are theirs alone; the head is a copy then, and the embedding stays whole. */
-int model_open(struct model **out, const struct checkpoint *, const char *name, enum model_weights,
-               const struct ids *head_ids, struct device *device);
+ * `name` ("target", "draft") prefixes slice names. */
+int model_open(struct model **out, const struct checkpoint *, const char *name, struct model_numbers, struct device *);
 void model_close(struct model *);
 const struct model_config *model_get_config(const struct model *);
 struct cache *model_get_cache(struct model *);

@@ -6,6 +6,7 @@
 #define DUET_MODEL_OPERANDS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "graphs/device.h"
@@ -105,10 +106,20 @@ static inline int rows_count(const struct rows *r) {
     return r->batch * r->q_len;
 }
 
-/* One layer's keys and values: [P, HKV, PAGE, DH] each; f32 on the host, 16 bits on CUDA. Page 0 belongs to padding rows. */
+/* One layer's keys and values, as model/kv_pages.h says: f32 on the host, 16 bits on CUDA, or FP8 on either. Page 0 belongs to padding
+ * rows. */
 struct kv_layer {
     void *k, *v;
     enum dtype type;
 };
+/* Bytes of a position's key, or value, of one head, with its scale. */
+OPERAND_INLINE size_t kv_vector_bytes(enum dtype type, int head_dim) {
+    return (size_t)head_dim * (type == DTYPE_F32 ? 4 : type == DTYPE_FP8 ? 1 : 2) + (type == DTYPE_FP8);
+}
+/* Where a key/value head's part of a page begins, in bytes from the layer's keys, or values: [PAGE, DH] numbers, then FP8's [PAGE]
+ * scales. */
+OPERAND_INLINE size_t kv_part_start(enum dtype type, int page, int kv_heads, int head, int head_dim) {
+    return ((size_t)page * (size_t)kv_heads + (size_t)head) * KV_PAGE * kv_vector_bytes(type, head_dim);
+}
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/fmath.h"
 #include "base/parallel.h"
 #include "model/format.h"
+#include "model/fp8.h"
 #include "model/model_internal.h"
 
 enum { INT4_GROUP = 32, PIECE = 512 };
@@ -55,16 +56,6 @@ void model_choose_quantised(struct model *m, enum model_weights weights) {
 }
 
 /* --- how ---------------------------------------------------------------------------------------------------- */
-
-/* To nearest, ties to even; |x| is at most 448 but for rounding. */
-static uint8_t fp8_of(float x) {
-    const uint8_t sign = (uint8_t)(fmath_bits(x) >> 24 & 0x80);
-    uint32_t magnitude = fmath_bits(x) & 0x7FFFFFFFu;
-    if (magnitude < fmath_bits(0x1p-6f)) return sign | (uint8_t)lrintf(fabsf(x) * 0x1p9f);
-    magnitude += 0x7FFFF + (magnitude >> 20 & 1);
-    const uint32_t code = (magnitude >> 20) - ((127 - 7) << 3);
-    return sign | (uint8_t)(code > 0x7E ? 0x7E : code);
-}
 
 struct quantising {
     const struct model *m;
@@ -119,7 +110,7 @@ static void quantise_fp8(const struct quantising *q, int row, uint8_t *numbers, 
             read_source(q, row, c, n, x);
             const float here = pass == 0 ? fabsf(largest_of(q, x, n)) : 0;
             largest = here > largest ? here : largest;
-            for (int i = 0; pass == 1 && i < n; i++) numbers[c + i] = fp8_of(x[i] / *scale);
+            for (int i = 0; pass == 1 && i < n; i++) numbers[c + i] = fp8_nearest(x[i] / *scale);
         }
         if (pass == 0) *scale = largest >= 0x1p-100f ? largest / 448 : 1;
     }

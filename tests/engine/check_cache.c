@@ -28,13 +28,15 @@ static struct mix mix_of(const struct acceptance *a, int k) {
     return m;
 }
 
-/* Loop index: K = 1..6. */
+/* Loop index: K = 1..6; then FP8 with K = 2 and 5. */
 START_TEST(caches_equal_a_fresh_prefill_after_every_kind_of_round)
 {
     struct pair pairs[PAIRS_MAX];
     test_pairs(pairs);
-    struct engine_options options = pair_options(&pairs[0], _i, 1);
+    const int k = _i <= 6 ? _i : 3 * (_i - 7) + 2;
+    struct engine_options options = pair_options(&pairs[0], k, 1);
     options.pipeline = 1 + _i % 2;
+    options.kv = _i <= 6 ? KV_AUTO : KV_FP8;
     struct engine *e = must_open_exact(&options), *fresh = must_open_exact(&options);
     struct sequence *s;
     ck_ok(engine_open(e, 400, &s));
@@ -47,8 +49,8 @@ START_TEST(caches_equal_a_fresh_prefill_after_every_kind_of_round)
         ids_free(&a.ids);
         r.prompt.len = 2;
     }
-    struct mix m = mix_of(engine_sequence_stats(s), _i);
-    ck_assert_msg(m.none > 0 && m.all > 0 && (_i == 1 || m.some > 0), "rounds with none %d, some %d, all %d", m.none,
+    struct mix m = mix_of(engine_sequence_stats(s), k);
+    ck_assert_msg(m.none > 0 && m.all > 0 && (k == 1 || m.some > 0), "rounds with none %d, some %d, all %d", m.none,
                   m.some, m.all);
     free_requests(&r, 1);
     engine_destroy(fresh);
@@ -260,17 +262,18 @@ END_TEST
 
 /* --- pages ---------------------------------------------------------------------------------------------------- */
 
+/* Loop index: what keys and values are kept as. */
 START_TEST(nan_in_pages_of_nobody_changes_no_token_and_stays_untouched)
 {
     struct engine_options options = windowed_options(3, 5);
-    options.context = 400;
+    options.context = 400, options.kv = (enum kv_numbers)_i;
     enum { REQUESTS = 3 }; /* bucket 4: one padding row; page edges at 256 inside the answers */
     struct request requests[REQUESTS] = {filler_request(1, 250, 20), filler_request(2, 5, 30),
                                          filler_request(3, 240, 40)};
     struct answer clean[REQUESTS], dirty[REQUESTS];
     struct engine *e = must_open(&options);
     run_requests(e, requests, REQUESTS, clean);
-    ck_ok(probe_fill_free_pages(e, 0xff)); /* all ones: NaN in f32 */
+    ck_ok(probe_fill_free_pages(e, 0xff)); /* all ones: NaN in every type */
     run_requests(e, requests, REQUESTS, dirty);
     for (int i = 0; i < REQUESTS; i++) must_equal(&dirty[i], &clean[i], "with NaN pages");
     free_requests(requests, REQUESTS);
@@ -371,14 +374,14 @@ DEVICE_SUITE(check_cache);
 Suite *check_cache(void) {
     Suite *suite = suite_create("cache");
     TCase *tc = tcase_create("cache");
-    tcase_add_loop_test(tc, caches_equal_a_fresh_prefill_after_every_kind_of_round, 1, 7);
+    tcase_add_loop_test(tc, caches_equal_a_fresh_prefill_after_every_kind_of_round, 1, 9);
     tcase_add_test(tc, draft_equal_to_target_accepts_everything_for_a_thousand_rounds);
     tcase_add_test(tc, k_may_change_also_to_zero_between_rounds);
     tcase_add_test(tc, k_may_change_inside_an_answer);
     tcase_add_test(tc, a_second_turn_accepts_like_a_cold_prefill_of_the_same_ids);
     tcase_add_test(tc, an_undone_turn_leaves_nothing_in_the_draft_s_cache);
     tcase_add_test(tc, a_prompt_stopped_after_any_chunk_leaves_history_and_caches_as_they_were);
-    tcase_add_test(tc, nan_in_pages_of_nobody_changes_no_token_and_stays_untouched);
+    tcase_add_loop_test(tc, nan_in_pages_of_nobody_changes_no_token_and_stays_untouched, 0, 2);
     tcase_add_test(tc, pages_that_no_running_row_owns_keep_their_bits);
     tcase_add_test(tc, a_stopped_answer_keeps_its_pages);
     tcase_add_test(tc, no_page_is_lost_when_answers_are_dropped_in_mid_round);

@@ -209,6 +209,22 @@ START_TEST(a_cut_draft_loses_nothing)
 }
 END_TEST
 
+/* Loop index: K = 0..7, 0 being compared in slots beside others with one alone. FP8 in both caches: the target with them is another
+ * target, whose text is that of its plain decoding. */
+START_TEST(fp8_keys_and_values_lose_nothing)
+{
+    const struct pair pair = quick_pair();
+    struct answer expected[PROMPTS];
+    struct engine_options options = pair_options(&pair, 0, 1);
+    options.kv = KV_FP8;
+    run_prompts(&options, PROMPTS, expected);
+    options = pair_options(&pair, _i, 3);
+    options.kv = KV_FP8, options.pipeline = 1 + _i % 2;
+    must_answer_as(&options, PROMPTS, expected, "FP8 keys and values");
+    free_answers(expected, PROMPTS);
+}
+END_TEST
+
 DEVICE_SUITE(check_lossless);
 Suite *check_lossless(void) {
     Suite *suite = suite_create("lossless");
@@ -219,6 +235,7 @@ Suite *check_lossless(void) {
     tcase_add_test(tc, two_seeds_give_two_texts);
     tcase_add_loop_test(tc, quantised_weights_lose_nothing, 0, 2);
     tcase_add_loop_test(tc, a_cut_draft_loses_nothing, 0, 3);
+    tcase_add_loop_test(tc, fp8_keys_and_values_lose_nothing, 0, 8);
     suite_add_tcase(suite, tc);
     return suite;
 }

@@ -23,16 +23,20 @@ static struct request story(const struct engine *e, int max_tokens) {
 
 /* --- launches --------------------------------------------------------------------------------------------------- */
 
-/* Loop index: K. */
+/* Loop index: K = 0..5; then FP8 keys and values with K = 3. */
 START_TEST(a_round_launches_the_documented_numbers)
 {
-    struct engine *e = open_pair(_i, 3, 1 + _i % 2);
+    const int k = _i <= 5 ? _i : 3;
+    const struct pair pair = quick_pair();
+    struct engine_options options = pair_options(&pair, 3, 3);
+    if (_i > 5) options.kv = KV_FP8, options.pipeline = 2;
+    struct engine *e = _i > 5 ? must_open(&options) : open_pair(k, 3, 1 + k % 2);
     struct request requests[3];
     struct answer answers[3];
     int graphs, kernels;
     for (int i = 0; i < 3; i++) requests[i] = story(e, 30);
-    engine_launches(e, _i, &graphs, &kernels);
-    ck_assert_int_eq(graphs, _i > 0 ? _i + 1 : 1);
+    engine_launches(e, k, &graphs, &kernels);
+    ck_assert_int_eq(graphs, k > 0 ? k + 1 : 1);
     run_requests(e, requests, 3, answers);
     uint64_t graph_launches, kernel_launches, rounds = count_round_launches(e, &graph_launches, &kernel_launches);
     ck_assert_uint_gt(rounds, 0);
@@ -405,7 +409,7 @@ DEVICE_SUITE(check_rounds);
 Suite *check_rounds(void) {
     Suite *suite = suite_create("rounds");
     TCase *tc = tcase_create("rounds");
-    tcase_add_loop_test(tc, a_round_launches_the_documented_numbers, 0, 6);
+    tcase_add_loop_test(tc, a_round_launches_the_documented_numbers, 0, 7);
     tcase_add_test(tc, nothing_is_allocated_or_captured_after_start_up);
     tcase_add_test(tc, exactly_max_tokens_come_out_for_every_number);
     tcase_add_test(tc, the_last_position_of_the_context_is_usable_and_no_more);

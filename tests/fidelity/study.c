@@ -69,6 +69,7 @@ static struct engine_options options_of(const struct study *s, int k, int batch)
     o.threads = 1;
     o.accept = s->rule;
     o.draft_vocab = k > 0 ? s->draft_vocab : NULL;
+    o.kv = s->kv;
     return o;
 }
 

@@ -18,6 +18,7 @@ struct study {
     int context;
     bool sampled;
     enum accept_rule rule;
+    enum kv_numbers kv;
     struct ids prompts[STUDY_PROMPTS];
     /* Each prompt alone: plainly and by eager launches in [0], and for each K where the text depends on it. */
     struct answer expected[STUDY_K + 1][STUDY_PROMPTS];

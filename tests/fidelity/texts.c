@@ -14,12 +14,14 @@ struct question {
     bool any_draft; /* then with a cut draft and with the target as its own draft too */
     bool is_cut;    /* the draft's head has some ids alone */
     bool ngram;     /* with n-gram lookup in place of the draft */
+    enum kv_numbers kv;
 };
 
 static void run_study(struct study *s, const struct question *q) {
     if (q->ngram) s->pair = ngram_pair(&s->pair);
-    if (q->sampled || q->ngram || q->is_cut) s->amount = s->amount == STUDY_ALL ? STUDY_SOME : STUDY_FEW;
+    if (q->sampled || q->ngram || q->is_cut || q->kv) s->amount = s->amount == STUDY_ALL ? STUDY_SOME : STUDY_FEW;
     if (q->is_cut) s->draft_vocab = "200";
+    s->kv = q->kv;
     study_open(s, q->sampled);
     study_run(s, q->rule);
     if (q->any_draft) {
@@ -62,6 +64,9 @@ void fidelity_greedy(struct fidelity *f) {
     ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: n-gram",
                              .end = f->small ? 1 : PAIRS_MAX,
                              .ngram = true});
+    ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: FP8 keys and values",
+                             .end = f->small ? 1 : PAIRS_MAX,
+                             .kv = KV_FP8});
 }
 
 /* At small sizes the smallest pair there is. */

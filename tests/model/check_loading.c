@@ -208,7 +208,7 @@ static void load(struct loaded *l, const char *dir, bool elsewhere, const struct
     void *weights;
     ck_ok(device_open(&l->device, "host", &(struct device_options){.threads = 3}));
     ck_ok(stream_create(l->device, &l->stream));
-    ck_ok(model_open(&l->m, test_checkpoint(dir), "target", WEIGHTS_AS_STORED, l->device));
+    ck_ok(model_open(&l->m, test_checkpoint(dir), "target", (struct model_numbers){0}, l->device));
     if (elsewhere) {
         l->m->is_mapped = l->m->keeps_quantised = false;
         for (int i = 0; i < l->m->binding_count; i++) l->m->bindings[i].is_copied = l->m->bindings[i].weight != NULL;
@@ -337,7 +337,7 @@ static int write_shape(const char *shape, const char *dir, int64_t shard_bytes, 
     struct device *device;
     struct model *m;
     ck_ok(device_open(&device, "host", &(struct device_options){.threads = 2}));
-    ck_ok(model_open(&m, test_shape(shape), "target", WEIGHTS_AS_STORED, device));
+    ck_ok(model_open(&m, test_shape(shape), "target", (struct model_numbers){0}, device));
     int rc = model_write(m, dir, shard_bytes, &(struct progress){watch, w}, out);
     model_close(m);
     device_close(device);

@@ -1,6 +1,6 @@
 /* Paged attention on tensor cores, for heads of whole 16 bytes, by clusters of blocks (cuda_takes_clusters).
  *
- * Shapes: q [T, H DH] f32; K, V pages [P, HKV, PAGE, DH] 16 bit; out [T, H DH] 16 bit.
+ * Shapes: q [T, H DH] f32; K, V pages [P, HKV, PAGE, DH] 16 bit or FP8 (attention_cells.cuh); out [T, H DH] 16 bit.
  * Mapping: a query is one row and one of the H / HKV heads that share a key head; a chunk is up to 8 TILES queries of a graph
  *   row. Cluster (b, chunk | key/value head) has 1, 2, 4 or 8 ranks, a block each, so many that the grid fills the device
  *   about once. A half-block, 4 warps, is a walker: `rank` or rank + ranks. Walker w of W walks parts w, w + W, ..., each split
@@ -28,21 +28,22 @@ __device__ __forceinline__ void sync_walker(int half_block) {
 }
 
 /* T_W(w) of the walker of this half-block, from `page` of its first split on, if that lies at `page_index` of the sequence. */
-template <typename T, int DH, int TILES>
+template <typename T, bool IS_FP8, int DH, int TILES>
 __device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<DH, TILES> &r,
                                      struct inputs<DH, TILES> &in, const struct op_attention &op, const struct chunk &c,
                                      int rank, int rank_bits, int page_index, int page, struct scoring scoring) {
     const int half_block = threadIdx.x / (WARPS * 32), ranks = 1 << rank_bits, walker = rank + half_block * ranks,
               leaves = RANKS >> rank_bits;
     auto &values = s.walker[half_block].values;
-    uint4 k[2][DH / 32];
+    struct held_keys<DH, IS_FP8> k;
+    struct held_values<IS_FP8> v;
     struct waiting<DH, TILES> waiting;
     waiting.count = waiting.leaves = 0;
     struct place now = find_place(c, walker, leaves, place{0, first_of_leaf(c, walker, 0)});
     if (now.leaf != NO_LEAF) {
         if (now.first / KV_PAGE != page_index) page = c.pages[now.first / KV_PAGE];
-        load_keys<T, DH>(k, op, c, page, now.first);
-        load_values<DH>(values, op, c, page, now.first);
+        load_keys<T>(k, op, c, page, now.first);
+        load_values<DH>(v, values, op, c, page, now.first);
     }
     put_queries<T>(s, in);
     __syncthreads();
@@ -56,13 +57,13 @@ __device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<D
         page = is_next ? c.pages[next.first / KV_PAGE] : 0;
         float(*scores)[SCORE_STRIDE] = s.scores[half_block][turn % 2];
         if (is_there) score<T>(s, scores, k, in.position, now.first, op.window, scoring);
-        if (is_next) load_keys<T, DH>(k, op, c, page, next.first);
+        if (is_next) load_keys<T>(k, op, c, page, next.first);
         sync_walker(half_block);
         if (!is_there) continue;
-        wait_for_values();
+        wait_for_values<T, DH>(v, values);
         add_split<T>(r, scores, values, in.position, c, now.first, op.window);
         __syncwarp();
-        if (is_next) load_values<DH>(values, op, c, page, next.first);
+        if (is_next) load_values<DH>(v, values, op, c, page, next.first);
         if (next.leaf != now.leaf) end_leaf(r, waiting, now.leaf, next.leaf);
         now = next;
     }
@@ -168,9 +169,9 @@ __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const st
 }
 #endif
 
-/* grid (batch chunks ranks, HKV), clusters of `ranks` along x. IS_PLAIN: no caps, no sinks. A kernel that has just started waits
+/* grid (batch chunks ranks, HKV), clusters of `ranks` along x. IS_PLAIN: no caps, no sinks; FP8 has no kernels of its own for these. A kernel that has just started waits
  * for its instructions, and for more of them where code that it leaves out lies between. */
-template <typename T, int DH, int TILES, bool IS_PLAIN>
+template <typename T, int DH, int TILES, bool IS_PLAIN, bool IS_FP8>
 __global__ void __launch_bounds__(THREADS, DH > 128 ? 1 : 2)
     attention_cluster_kernel(const struct op_attention op, int chunks, int rank_bits, struct scoring scoring) {
 #if __CUDA_ARCH__ >= 900
@@ -197,7 +198,7 @@ __global__ void __launch_bounds__(THREADS, DH > 128 ? 1 : 2)
     if (rank < there) {
         struct running<DH, TILES> r;
         clear(r);
-        walk<T>(s, r, in, op, c, rank, rank_bits, page_index, page, scoring);
+        walk<T, IS_FP8>(s, r, in, op, c, rank, rank_bits, page_index, page, scoring);
         sync_walker(threadIdx.x / (WARPS * 32));
         put_sums(s, r);
     }
@@ -208,12 +209,12 @@ __global__ void __launch_bounds__(THREADS, DH > 128 ? 1 : 2)
 #endif
 }
 
-template <typename T, int DH, int TILES>
+template <typename T, int DH, int TILES, bool IS_FP8>
 static int launch_tiles(struct stream *s, const struct op_attention *op, int chunks, int rank_bits) {
     constexpr size_t shared = sizeof(struct plan<DH, TILES>);
     const bool is_plain = op->cap == 0 && !op->sinks.data;
-    auto kernel =
-        is_plain ? attention_cluster_kernel<T, DH, TILES, true> : attention_cluster_kernel<T, DH, TILES, false>;
+    auto kernel = is_plain ? attention_cluster_kernel<T, DH, TILES, !IS_FP8, IS_FP8>
+                           : attention_cluster_kernel<T, DH, TILES, false, IS_FP8>;
     if (shared > 48 << 10)
         CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     dim3 grid(op->rows.batch * chunks << rank_bits, op->kv_heads);
@@ -225,7 +226,7 @@ static int launch_tiles(struct stream *s, const struct op_attention *op, int chu
 /* As many blocks as run at once, if there is work for so many. Small grids take small chunks, which are done sooner, and all
  * ranks; larger ones chunks as large as may be, of equal size, as that reads keys and values less often, and fewer ranks.
  * Clusters of 8 do not find the last tenth of the room; those of 4 are not worth it for chunks of one tile. */
-template <typename T, int DH> static int launch_chunks(struct stream *s, const struct op_attention *op) {
+template <typename T, int DH, bool IS_FP8> static int launch_chunks(struct stream *s, const struct op_attention *op) {
     constexpr int most = DH > 256 ? 1 : DH > 128 ? 2 : 4, two = most < 2 ? most : 2, three = most < 3 ? most : 3;
     const int tiles = (op->rows.q_len * (op->heads / op->kv_heads) + 7) / 8, pairs = op->rows.batch * op->kv_heads,
               room = cuda_multiprocessors(s->device) * (DH > 128 ? 1 : 2), room_of_all = room * 9 / 10;
@@ -237,22 +238,23 @@ template <typename T, int DH> static int launch_chunks(struct stream *s, const s
         rank_bits--;
     switch ((tiles + chunks - 1) / chunks) {
     case 1:
-        return launch_tiles<T, DH, 1>(s, op, chunks, rank_bits);
+        return launch_tiles<T, DH, 1, IS_FP8>(s, op, chunks, rank_bits);
     case 2:
-        return launch_tiles<T, DH, two>(s, op, chunks, rank_bits);
+        return launch_tiles<T, DH, two, IS_FP8>(s, op, chunks, rank_bits);
     case 3:
-        return launch_tiles<T, DH, three>(s, op, chunks, rank_bits);
+        return launch_tiles<T, DH, three, IS_FP8>(s, op, chunks, rank_bits);
     default:
-        return launch_tiles<T, DH, most>(s, op, chunks, rank_bits);
+        return launch_tiles<T, DH, most, IS_FP8>(s, op, chunks, rank_bits);
     }
 }
 
 int cuda_attention_cluster(struct stream *s, const struct op_attention *op) {
-    return with_type("attention", {op->kv, op->sinks, op->out}, [&](auto type) {
+    return with_cells(op, [&](auto type, auto is_fp8) {
         typedef decltype(type) T;
-        if (op->head_dim <= 64) return launch_chunks<T, 64>(s, op);
-        if (op->head_dim <= 128) return launch_chunks<T, 128>(s, op);
-        if (op->head_dim <= 256) return launch_chunks<T, 256>(s, op);
-        return launch_chunks<T, 512>(s, op);
+        constexpr bool IS_FP8 = decltype(is_fp8)::value;
+        if (op->head_dim <= 64) return launch_chunks<T, 64, IS_FP8>(s, op);
+        if (op->head_dim <= 128) return launch_chunks<T, 128, IS_FP8>(s, op);
+        if (op->head_dim <= 256) return launch_chunks<T, 256, IS_FP8>(s, op);
+        return launch_chunks<T, 512, IS_FP8>(s, op);
     });
 }

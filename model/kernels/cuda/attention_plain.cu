@@ -1,7 +1,7 @@
 /* Paged attention where clusters do not take it (attention.cu): splits of 64 absolute positions, dealt to ATTENTION_PARTS blocks,
  * combined in fixed order.
  *
- * Shapes: q [T, H DH] f32; K, V pages [P, HKV, PAGE, DH] 16 bit; out [T, H DH] 16 bit.
+ * Shapes: q [T, H DH] f32; K, V pages [P, HKV, PAGE, DH] 16 bit or FP8 (attention_cells.cuh); out [T, H DH] 16 bit.
  * Mapping: block (b, chunk of queries | key/value head | part) walks splits part, part + PARTS, ... in ascending order with an
  *   online softmax a query. A query is one row and one of the H / HKV heads that share a key head; a warp owns one (few
  *   queries) or up to 4 (many; 2 of long heads). Keys and values of a split go through shared memory once for all queries of the
@@ -10,7 +10,7 @@
  * Bytes: every visible key and value once a chunk of 8, 16 or 32 queries.
  * Numerics: which part and which place in its order a key has depends on its absolute position alone; a split without a visible
  *   key changes no bit; keys past a row are skipped, never multiplied. */
-#include "model/kernels/cuda/attention.cuh"
+#include "model/kernels/cuda/attention_cells.cuh"
 
 enum { WARPS = BLOCK_THREADS / 32, SPLIT = ATTENTION_SPLIT, COMBINE_THREADS = 128 };
 
@@ -40,10 +40,38 @@ __device__ void load_words(const struct op_attention &op, int page, int head, in
         if (values) ((W *)values)[at] = v[i];
     }
 }
+/* Likewise in FP8, eight numbers at a time, or two. */
+template <typename T, int COUNT>
+__device__ void load_codes(const struct op_attention &op, const struct coded &from, int first, int visible, T *to) {
+    const int pieces = op.head_dim / COUNT, stride = key_stride(op.head_dim);
+    const uint8_t *codes = from.codes + first * op.head_dim;
+    for (int i = threadIdx.x; i < visible * pieces; i += WARPS * 32) {
+        const int key = i / pieces;
+        const float factor = fp8_factor(from.scales[first + key]);
+        T *at = to + key * stride + i % pieces * COUNT;
+        if (COUNT == 8)
+            *(uint4 *)at = widen_eight<T>(((const uint2 *)codes)[i], factor);
+        else
+            *(uint32_t *)at = widen_two<T>(((const uint16_t *)codes)[i], factor);
+    }
+}
 template <typename T>
+__device__ void load_coded(const struct op_attention &op, const void *cache, int page, int head, int first, int last,
+                           T *to) {
+    const struct coded from = find_coded(op, cache, page, head);
+    const int visible = min(last - first + 1, (int)SPLIT);
+    if (op.head_dim % 8 == 0)
+        load_codes<T, 8>(op, from, first % KV_PAGE, visible, to);
+    else
+        load_codes<T, 2>(op, from, first % KV_PAGE, visible, to);
+}
+template <typename T, bool IS_FP8>
 __device__ void load_split(const struct op_attention &op, int page, int head, int first, int last, T *keys, T *values) {
     __syncthreads();
-    if (op.head_dim % 8 == 0)
+    if (IS_FP8) {
+        if (keys) load_coded(op, op.kv.k, page, head, first, last, keys);
+        if (values) load_coded(op, op.kv.v, page, head, first, last, values);
+    } else if (op.head_dim % 8 == 0)
         load_words<uint4>(op, page, head, first, last, keys, values);
     else
         load_words<uint32_t>(op, page, head, first, last, keys, values);
@@ -123,7 +151,7 @@ __device__ void add_values(int dh, int position, int first, const T *values, con
 }
 
 /* PAIRS of 4 for heads of up to 256 dims, whose keys and values lie side by side, and 8 for longer ones. */
-template <typename T, int QUERIES_A_WARP, int PAIRS>
+template <typename T, int QUERIES_A_WARP, int PAIRS, bool IS_FP8>
 __global__ void __launch_bounds__(WARPS * 32) attention_kernel(const struct op_attention op, int chunks) {
     constexpr int CHUNK = WARPS * QUERIES_A_WARP;
     constexpr bool TAKES_TURNS = PAIRS > 4;
@@ -151,7 +179,7 @@ __global__ void __launch_bounds__(WARPS * 32) attention_kernel(const struct op_a
         const int page = pages[first / KV_PAGE];
         float p[QUERIES_A_WARP][2];
         bool sees[QUERIES_A_WARP];
-        load_split<T>(op, page, head, first, last, keys, TAKES_TURNS ? nullptr : values);
+        load_split<T, IS_FP8>(op, page, head, first, last, keys, TAKES_TURNS ? nullptr : values);
 #pragma unroll
         for (int i = 0; i < QUERIES_A_WARP; i++) {
             const int query = warp + i * WARPS;
@@ -161,7 +189,7 @@ __global__ void __launch_bounds__(WARPS * 32) attention_kernel(const struct op_a
             if (!TAKES_TURNS && sees[i]) add_values<T>(dh, position, first, values, p[i], &state[i]);
         }
         if (!TAKES_TURNS) continue;
-        load_split<T>(op, page, head, first, last, nullptr, values);
+        load_split<T, IS_FP8>(op, page, head, first, last, nullptr, values);
 #pragma unroll
         for (int i = 0; i < QUERIES_A_WARP; i++) {
             const int query = warp + i * WARPS;
@@ -215,10 +243,10 @@ template <typename T> __global__ void combine_kernel(const struct op_attention o
     }
 }
 
-template <typename T, int QUERIES_A_WARP, int PAIRS>
+template <typename T, int QUERIES_A_WARP, int PAIRS, bool IS_FP8>
 static int launch_attention(struct stream *s, const struct op_attention *op) {
     constexpr int CHUNK = WARPS * QUERIES_A_WARP;
-    auto kernel = attention_kernel<T, QUERIES_A_WARP, PAIRS>;
+    auto kernel = attention_kernel<T, QUERIES_A_WARP, PAIRS, IS_FP8>;
     const int chunks = ceil_div(op->rows.q_len * (op->heads / op->kv_heads), CHUNK), tiles = PAIRS > 4 ? 1 : 2;
     const size_t shared =
         tiles * SPLIT * (size_t)key_stride(op->head_dim) * sizeof(T) + CHUNK * (size_t)op->head_dim * sizeof(float);
@@ -230,19 +258,19 @@ static int launch_attention(struct stream *s, const struct op_attention *op) {
 }
 
 /* Few queries are spread over more blocks; how they are spread changes no bit of a query. */
-template <typename T> static int launch(struct stream *s, const struct op_attention *op) {
+template <typename T, bool IS_FP8> static int launch(struct stream *s, const struct op_attention *op) {
     enum { FEW = 64, LONG = 256 };
     if (op->head_dim > LONG)
-        TRY((launch_attention<T, 2, 8>(s, op)));
+        TRY((launch_attention<T, 2, 8, IS_FP8>(s, op)));
     else if (op->rows.q_len * (op->heads / op->kv_heads) <= FEW)
-        TRY((launch_attention<T, 1, 4>(s, op)));
+        TRY((launch_attention<T, 1, 4, IS_FP8>(s, op)));
     else
-        TRY((launch_attention<T, 4, 4>(s, op)));
+        TRY((launch_attention<T, 4, 4, IS_FP8>(s, op)));
     launch_dependent(s, combine_kernel<T>, dim3(rows_count(&op->rows), op->heads), COMBINE_THREADS, 0, 1, *op);
     return cuda_launched(s, "attention combine", sizeof *op);
 }
 
 int cuda_attention_plain(struct stream *s, const struct op_attention *op) {
-    return with_type("attention", {op->kv, op->sinks, op->out},
-                     [&](auto type) { return launch<decltype(type)>(s, op); });
+    return with_cells(op,
+                      [&](auto type, auto is_fp8) { return launch<decltype(type), decltype(is_fp8)::value>(s, op); });
 }

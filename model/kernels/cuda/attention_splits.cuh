@@ -1,192 +1,16 @@
-/* What attention_cluster.cu does with a split: loads, scores, and the softmax of a walker. */
+/* What attention_cluster.cu does with a split: scores, and the softmax of a walker. */
 #ifndef DUET_MODEL_KERNELS_CUDA_ATTENTION_SPLITS_CUH
 #define DUET_MODEL_KERNELS_CUDA_ATTENTION_SPLITS_CUH
 
-#include "model/kernels/cuda/attention.cuh"
+#include "model/kernels/cuda/attention_loads.cuh"
 #include "model/kernels/cuda/product_mma.cuh"
-#include "model/kernels/cuda/tiles.cuh"
-
-enum {
-    SPLIT = ATTENTION_SPLIT,
-    PARTS = ATTENTION_PARTS,
-    STEP = PARTS * SPLIT, /* from a split to the next of its part */
-    KEYS = 16,            /* of an mma */
-    BLOCKS = SPLIT / KEYS,
-    WARPS = 4,               /* a walker */
-    WALKERS = 2,             /* a block */
-    RANKS = PARTS / WALKERS, /* at most */
-    LEVELS = 3,              /* sums that wait for others while a single rank goes through the tree */
-    NO_LEAF = PARTS,
-    THREADS = WALKERS * WARPS * 32,
-    SCORE_STRIDE = SPLIT + 8 /* keeps 8-byte reads off bank conflicts */
-};
-static_assert(WARPS == BLOCKS, "a warp scores a block of keys");
-static_assert(PARTS == 16 && RANKS == 8, "a tree of 16 parts, by walkers of up to 8 blocks");
-
-/* Shared memory for heads of up to DH dimensions and TILES times 8 queries. */
-template <int DH, int TILES> struct plan {
-    static constexpr int QUERIES = 8 * TILES;
-    uint4 high[TILES][DH / 32][32], low[TILES][DH / 32][32]; /* q as the lanes of mma_half take it: high + low */
-    float scores[WALKERS][2][QUERIES][SCORE_STRIDE];         /* times log2(e); written and read in turns */
-    union {
-        uint16_t values[SPLIT][DH + 8];
-        float out[QUERIES][DH + 4]; /* when all values are used up */
-    } walker[WALKERS];
-    float2 state[WALKERS][QUERIES]; /* maximum and sum */
-};
-
-/* What the threads of a cluster work on. */
-struct chunk {
-    int b, head, group, first_query, count;
-    int nearest, last, oldest; /* least and largest position of a row; no key before `oldest` is visible to any */
-    const int *pages;
-};
-
-/* Two numbers as high + low. */
-template <typename T> __device__ __forceinline__ void cut(float x, float y, uint32_t *high, uint32_t *low) {
-    *high = pack(x, y, T());
-    const float2 rounded = to_floats(*reinterpret_cast<typename pair_of<T>::type *>(high));
-    *low = pack(x - rounded.x, y - rounded.y, T());
-}
-
-/* Which of two neighbouring keys a position sees, as a mask of a word. */
-__device__ __forceinline__ uint32_t visible_pair(int key, int position, int window) {
-    return (is_visible(key, position, window) ? 0x0000FFFFu : 0) |
-           (is_visible(key + 1, position, window) ? 0xFFFF0000u : 0);
-}
-
-/* A load that is issued here, in the order of the source, and not behind branches that follow: its latency is hidden by them. */
-__device__ __forceinline__ int load_now(const int *from) {
-    int x;
-    asm volatile("ld.global.s32 %0, [%1];" : "=r"(x) : "l"(__cvta_generic_to_global(from)) : "memory");
-    return x;
-}
-
-/* The part of a chunk that the launch decides. */
-__device__ __forceinline__ struct chunk find_chunk(const struct op_attention &op, int chunks, int index, int queries) {
-    struct chunk c = {};
-    c.group = op.heads / op.kv_heads;
-    c.b = index / chunks, c.head = blockIdx.y, c.first_query = index % chunks * queries;
-    c.count = min(op.rows.q_len * c.group - c.first_query, queries);
-    return c;
-}
-
-/* The row and head of a query as one index. */
-__device__ __forceinline__ int row_head(const struct op_attention &op, const struct chunk &c, int query) {
-    const int i = c.first_query + query;
-    return (c.b * op.rows.q_len + i / c.group) * op.heads + c.head * c.group + i % c.group;
-}
-
-/* What a thread loads before it knows how many keys there are: 8 elements of each of some queries, and the positions of
- * queries 8 tile + lane / 4, -1 past the chunk. Indexes first, as they need no input. */
-template <int DH, int TILES> struct inputs {
-    static constexpr int EIGHTS = DH / 8, LOADS = (8 * TILES * EIGHTS + THREADS - 1) / THREADS;
-    float4 x[LOADS], y[LOADS];
-    int position[TILES];
-    int row_head[LOADS], row[TILES]; /* -1: none */
-};
-
-template <int DH, int TILES>
-__device__ __forceinline__ void index_inputs(struct inputs<DH, TILES> &in, const struct op_attention &op,
-                                             const struct chunk &c) {
-    constexpr int EIGHTS = inputs<DH, TILES>::EIGHTS;
-#pragma unroll
-    for (int n = 0; n < inputs<DH, TILES>::LOADS; n++) {
-        const int query = (n * THREADS + threadIdx.x) / EIGHTS;
-        in.row_head[n] = query < c.count ? row_head(op, c, query) : -1;
-    }
-#pragma unroll
-    for (int tile = 0; tile < TILES; tile++) {
-        const int query = 8 * tile + threadIdx.x % 32 / 4;
-        in.row[tile] = query < c.count ? c.b * op.rows.q_len + (c.first_query + query) / c.group : -1;
-    }
-}
-
-template <int DH, int TILES>
-__device__ __forceinline__ void load_inputs(struct inputs<DH, TILES> &in, const struct op_attention &op,
-                                            const struct chunk &c) {
-    constexpr int EIGHTS = inputs<DH, TILES>::EIGHTS;
-#pragma unroll
-    for (int tile = 0; tile < TILES; tile++)
-        in.position[tile] = in.row[tile] < 0 ? -1 : op.rows.positions[in.row[tile]];
-#pragma unroll
-    for (int n = 0; n < inputs<DH, TILES>::LOADS; n++) {
-        const int d = (n * THREADS + threadIdx.x) % EIGHTS * 8;
-        in.x[n] = in.y[n] = make_float4(0, 0, 0, 0);
-        if (in.row_head[n] < 0 || d >= op.head_dim) continue;
-        const float4 *q = (const float4 *)(op.q + (size_t)in.row_head[n] * op.head_dim + d);
-        in.x[n] = q[0], in.y[n] = q[1];
-    }
-}
-
-template <typename T, int DH, int TILES>
-__device__ __forceinline__ void put_queries(struct plan<DH, TILES> &s, const struct inputs<DH, TILES> &in) {
-    constexpr int EIGHTS = inputs<DH, TILES>::EIGHTS;
-#pragma unroll
-    for (int n = 0; n < inputs<DH, TILES>::LOADS; n++) {
-        const int i = n * THREADS + threadIdx.x, query = i / EIGHTS, eighth = i % EIGHTS;
-        if (query >= 8 * TILES) continue;
-        const float4 x = in.x[n], y = in.y[n];
-        uint4 high, low;
-        cut<T>(x.x, x.y, &high.x, &low.x);
-        cut<T>(x.z, x.w, &high.y, &low.y);
-        cut<T>(y.x, y.y, &high.z, &low.z);
-        cut<T>(y.z, y.w, &high.w, &low.w);
-        const int lane = query % 8 * 4 + eighth % 4;
-        s.high[query / 8][eighth / 4][lane] = high;
-        s.low[query / 8][eighth / 4][lane] = low;
-    }
-}
-
-/* Where the cell of a position begins, in elements. `first` begins a split. */
-__device__ __forceinline__ size_t split_cell(const struct op_attention &op, const struct chunk &c, int page,
-                                             int first) {
-    return (((size_t)page * op.kv_heads + c.head) * KV_PAGE + first % KV_PAGE) * op.head_dim;
-}
-
-/* A warp's 16 keys: dims 32 i + 8 (lane % 4) of keys lane / 4 and lane / 4 + 8. */
-template <typename T, int DH>
-__device__ __forceinline__ void load_keys(uint4 (&k)[2][DH / 32], const struct op_attention &op, const struct chunk &c,
-                                          int page, int first) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % WARPS;
-    const T *cells = (const T *)op.kv.k + split_cell(op, c, page, first);
-#pragma unroll
-    for (int half_tile = 0; half_tile < 2; half_tile++) {
-        const int key = warp * KEYS + half_tile * 8 + lane / 4;
-        const bool wanted = first + key <= c.last && first + key >= c.oldest;
-#pragma unroll
-        for (int i = 0; i < DH / 32; i++) {
-            const int d = 32 * i + lane % 4 * 8;
-            k[half_tile][i] = make_uint4(0, 0, 0, 0);
-            if (wanted && d < op.head_dim) k[half_tile][i] = __ldcg((const uint4 *)(cells + key * op.head_dim + d));
-        }
-    }
-}
-
-/* A warp's quarter of the dims of 64 values; zeros for those that no query sees. Nobody else reads them. */
-template <int DH>
-__device__ __forceinline__ void load_values(uint16_t (&values)[SPLIT][DH + 8], const struct op_attention &op,
-                                            const struct chunk &c, int page, int first) {
-    constexpr int EIGHTS = DH / WARPS / 8;
-    const int lane = threadIdx.x % 32, d = threadIdx.x / 32 % WARPS * (DH / WARPS) + lane % EIGHTS * 8;
-    const uint16_t *cells = (const uint16_t *)op.kv.v + split_cell(op, c, page, first) + d;
-#pragma unroll
-    for (int i = 0; i < SPLIT * EIGHTS / 32; i++) {
-        const int key = i * (32 / EIGHTS) + lane / EIGHTS;
-        const bool wanted = first + key <= c.last && first + key >= c.oldest && d < op.head_dim;
-        copy_async(&values[key][d], wanted ? cells + key * op.head_dim : op.kv.v, wanted);
-    }
-}
-__device__ __forceinline__ void wait_for_values() {
-    copies_wait_all();
-    __syncwarp();
-}
 
 /* A warp's 16 keys against all queries, to shared memory. */
-template <typename T, int DH, int TILES>
+template <typename T, int DH, int TILES, bool IS_FP8>
 __device__ __forceinline__ void score(struct plan<DH, TILES> &s, float (*scores)[SCORE_STRIDE],
-                                      const uint4 (&k)[2][DH / 32], const int (&position)[TILES], int first, int window,
-                                      struct scoring scoring) {
+                                      const struct held_keys<DH, IS_FP8> &held, const int (&position)[TILES], int first,
+                                      int window, struct scoring scoring) {
+    const struct held_keys<DH, false> &k = widen_keys<T>(held);
     const int lane = threadIdx.x % 32, at = threadIdx.x / 32 % WARPS * KEYS + lane / 4;
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
@@ -196,8 +20,8 @@ __device__ __forceinline__ void score(struct plan<DH, TILES> &s, float (*scores)
             const uint4 high = s.high[tile][i][lane], low = s.low[tile][i][lane];
 #pragma unroll
             for (int second = 0; second < 2; second++) {
-                mma_half<T>(sums[second], k[0][i], k[1][i], high, second);
-                mma_half<T>(sums[2 + second], k[0][i], k[1][i], low, second);
+                mma_half<T>(sums[second], k.x[0][i], k.x[1][i], high, second);
+                mma_half<T>(sums[2 + second], k.x[0][i], k.x[1][i], low, second);
             }
         }
         float x[4];
@@ -278,6 +102,12 @@ __device__ __forceinline__ bool is_finite_pair(uint32_t x, bf16) {
 }
 __device__ __forceinline__ bool is_finite_pair(uint32_t x, half) {
     return (x & 0x7C00u) != 0x7C00u && (x & 0x7C000000u) != 0x7C000000u;
+}
+
+/* Which of two neighbouring keys a position sees, as a mask of a word. */
+__device__ __forceinline__ uint32_t visible_pair(int key, int position, int window) {
+    return (is_visible(key, position, window) ? 0x0000FFFFu : 0) |
+           (is_visible(key + 1, position, window) ? 0xFFFF0000u : 0);
 }
 
 /* 16 values, not all finite, of which not every query of the chunk sees all: position by position, with the others' sums left as

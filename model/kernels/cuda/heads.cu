@@ -1,5 +1,5 @@
 /* Heads of q, k and v from their sums: bias where the product did not add it, norm, rotation; q in place, k and v to the pages in
- * 16 bit. A warp a row and head. Norms of all heads at once come before, as kernels that normalise rows. */
+ * 16 bit or FP8. A warp a row and head. Norms of all heads at once come before, as kernels that normalise rows. */
 #include "model/kernels/cuda/heads.cuh"
 
 #include "model/kernels/cuda/add_norm.cuh"
@@ -23,7 +23,7 @@ template <typename T> struct finish {
 };
 
 /* Its factors are what does not depend on the position, and asked for first. HELD pairs of dims a lane. */
-template <typename T, int HELD>
+template <typename T, int HELD, bool IS_FP8>
 __global__ void __launch_bounds__(BLOCK_THREADS) finish_kernel(const struct finish<T> op, int count) {
     next_may_start();
     const int lane = threadIdx.x % 32, dh = op.head_dim, half = dh / 2, index = blockIdx.x * WARPS + threadIdx.x / 32;
@@ -66,6 +66,14 @@ __global__ void __launch_bounds__(BLOCK_THREADS) finish_kernel(const struct fini
         const float scale = 1.0f / sqrtf(warp_sum(sum) / (float)dh + kind.eps);
 #pragma unroll
         for (int j = 0; j < HELD; j++) a[j] *= scale * factor_a[j], b[j] *= scale * factor_b[j];
+    }
+    if (IS_FP8 && !is_q) {
+#pragma unroll
+        for (int j = 0; j < HELD; j++)
+            if (turns) rotate(a[j], b[j], turn[j]);
+        uint8_t *part = (uint8_t *)(is_v ? op.v : op.k) + kv_part_start(DTYPE_FP8, page, op.kv_heads, kv_head, dh);
+        keep_codes(part, kv_offset(row, position), dh, a, b, first_of, second_of);
+        return;
     }
     T *cache = kv_cell<T>(is_v ? op.v : op.k, op.kv_heads, dh, page, kv_head, row, position);
 #pragma unroll
@@ -114,7 +122,9 @@ int cuda_finish_heads(struct stream *s, const struct op_qkv *op, bool adds_bias)
         };
         if (op->norms_all_heads) TRY(norm_all_heads(s, op, &finish));
         const int count = rows_count(&op->rows), blocks = ceil_div(count * finish.all, WARPS);
-        auto kernel = op->head_dim <= 256 ? finish_kernel<T, 4> : finish_kernel<T, 8>;
+        auto kernel = op->head_dim <= 256 ? finish_kernel<T, 4, false> : finish_kernel<T, 8, false>;
+        if (op->kv.type == DTYPE_FP8)
+            kernel = op->head_dim <= 256 ? finish_kernel<T, 4, true> : finish_kernel<T, 8, true>;
         launch_dependent(s, kernel, dim3(blocks), BLOCK_THREADS, 0, 1, finish, count);
         return cuda_launched(s, "heads", sizeof finish + 4);
     });

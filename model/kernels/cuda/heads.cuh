@@ -2,6 +2,7 @@
 #ifndef DUET_MODEL_KERNELS_CUDA_HEADS_CUH
 #define DUET_MODEL_KERNELS_CUDA_HEADS_CUH
 
+#include "model/fp8.h"
 #include "model/kernels/cuda/common.cuh"
 
 /* The cosine and sine of each pair of a row's heads. */
@@ -19,11 +20,15 @@ __device__ __forceinline__ void rotate(float &a, float &b, float2 turn) {
     a = rotated;
 }
 
-/* Where the key or value of a row and key/value head is kept, [DH]; of a row without a position in the dummy page, page 0. */
+/* Where the key or value of a row and key/value head is kept in 16 bits, [DH]; of a row without a position in the dummy page, page
+ * 0. */
+__device__ __forceinline__ int kv_offset(int row, int position) {
+    return position < 0 ? row % KV_PAGE : position % KV_PAGE;
+}
 template <typename T>
 __device__ __forceinline__ T *kv_cell(void *cache, int kv_heads, int head_dim, int page, int head, int row,
                                       int position) {
-    const int offset = position < 0 ? row % KV_PAGE : position % KV_PAGE;
+    const int offset = kv_offset(row, position);
     return (T *)cache + (((size_t)page * kv_heads + head) * KV_PAGE + offset) * head_dim;
 }
 
@@ -34,6 +39,25 @@ __device__ __forceinline__ void keep_pair(bool is_q, float *q, T *cell, int firs
         q[first] = a, q[second] = b;
     else
         cell[first] = from_float<T>(a), cell[second] = from_float<T>(b);
+}
+
+/* A warp's key or value to its cell in FP8 (model/fp8.h): HELD pairs of dims a lane, zeros past them. */
+template <int HELD, typename First, typename Second>
+__device__ __forceinline__ void keep_codes(uint8_t *part, int offset, int head_dim, const float (&a)[HELD],
+                                           const float (&b)[HELD], First first, Second second) {
+    const int lane = threadIdx.x % 32;
+    uint8_t *cell = part + offset * head_dim;
+    uint32_t largest = 0;
+#pragma unroll
+    for (int j = 0; j < HELD; j++)
+        largest = max(largest, max(fmath_bits(a[j]) & 0x7FFFFFFFu, fmath_bits(b[j]) & 0x7FFFFFFFu));
+    const uint8_t scale = fp8_scale(__reduce_max_sync(0xffffffffu, largest));
+    if (lane == 0) part[KV_PAGE * head_dim + offset] = scale;
+#pragma unroll
+    for (int j = 0; j < HELD; j++) {
+        if (lane + 32 * j >= head_dim / 2) break;
+        cell[first(j)] = fp8_code(a[j], scale), cell[second(j)] = fp8_code(b[j], scale);
+    }
 }
 
 /* Norms and rotation of q (in place) and of kv_rows (into the pages), after bias where `adds_bias`. */

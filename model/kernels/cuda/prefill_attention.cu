@@ -1,6 +1,6 @@
 /* Attention of one sequence's chunk over its pages, on tensor cores (FlashAttention-2, Dao 2023).
  *
- * Shapes: q [T, H DH] f32, rounded to 16 bit; K, V pages [P, HKV, PAGE, DH] 16 bit; out [T, H DH] 16 bit.
+ * Shapes: q [T, H DH] f32, rounded to 16 bit; K, V pages [P, HKV, PAGE, DH] 16 bit or FP8 (attention_cells.cuh); out [T, H DH] 16 bit.
  * Mapping: a query is one row and one of the H / HKV heads that share a key head. Block (64 queries | key/value head), the last
  *   queries first, as they see most; each of its 4 warps owns 16. Of heads above 256 dims two warps share 16 queries: both score,
  *   each multiplies half of the values' dims. Tiles of 64 keys (32 and 16 of long heads), cut at absolute positions, go through
@@ -10,7 +10,7 @@
  * Numerics: a query is a row of every mma, so its result depends on its position, its keys and their values alone. Keys that a
  *   row does not see are selected away; keys and values past the chunk's last row are not even read. Weights are rounded to 16
  *   bits before they are multiplied with values. */
-#include "model/kernels/cuda/attention.cuh"
+#include "model/kernels/cuda/attention_cells.cuh"
 #include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/product_mma.cuh"
 #include "model/kernels/cuda/tiles.cuh"
@@ -57,6 +57,49 @@ __device__ __forceinline__ void load_tile(T *to, const struct op_attention &op, 
         }
     }
 }
+
+/* A tile that this thread copies to shared memory is on its way: there, or, of FP8, in registers, 8 numbers of a key each. */
+template <typename T, int DH, bool IS_FP8> struct arriving {
+    __device__ void load(T *to, const struct op_attention &op, const void *cache, int head, int first, int last) {
+        load_tile<T, DH>(to, op, cache, head, first, last);
+    }
+    __device__ void put(T *) {}
+};
+template <typename T, int DH> struct arriving<T, DH, true> {
+    static constexpr int KEYS = plan<DH>::KEYS, STRIDE = plan<DH>::STRIDE, THREADS = plan<DH>::THREADS;
+    static constexpr int LOADS = KEYS * DH / 8 / THREADS;
+    uint2 codes[LOADS];
+    uint8_t scale[LOADS];
+    /* Zeros of a key that is not there and of dims past the head. */
+    __device__ void load(T *, const struct op_attention &op, const void *cache, int head, int first, int last) {
+        const int dh = op.head_dim, visible = last - first + 1;
+        const int page = op.rows.page_table[(size_t)op.rows.row_slot[0] * op.rows.pages_per_slot + first / KV_PAGE];
+        const struct coded from = find_coded(op, cache, page, head);
+#pragma unroll
+        for (int n = 0; n < LOADS; n++) {
+            const int i = n * THREADS + threadIdx.x, key = i / (DH / 8), d = i % (DH / 8) * 8;
+            const uint8_t *at = from.codes + (first % KV_PAGE + key) * dh + d;
+            codes[n] = make_uint2(0, 0), scale[n] = SCALE_ONE;
+            if (key >= visible || d >= dh) continue;
+            scale[n] = from.scales[first % KV_PAGE + key];
+            if (dh % 8 == 0) {
+                codes[n] = *(const uint2 *)at;
+                continue;
+            }
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                if (d + 2 * j < dh)
+                    (j < 2 ? codes[n].x : codes[n].y) |= (uint32_t)((const uint16_t *)at)[j] << j % 2 * 16;
+        }
+    }
+    __device__ void put(T *to) {
+#pragma unroll
+        for (int n = 0; n < LOADS; n++) {
+            const int i = n * THREADS + threadIdx.x, key = i / (DH / 8), d = i % (DH / 8) * 8;
+            *(uint4 *)(to + key * STRIDE + d) = widen_eight<T>(codes[n], fp8_factor(scale[n]));
+        }
+    }
+};
 
 /* The block's queries in 16 bit; zeros past them, and past DH in all of shared memory. */
 template <typename T, int DH>
@@ -207,7 +250,7 @@ __device__ __forceinline__ int last_position(const int *positions, int first, in
 }
 
 /* grid (queries / QUERIES, HKV) */
-template <typename T, int DH>
+template <typename T, int DH, bool IS_FP8>
 __global__ void __launch_bounds__(plan<DH>::THREADS)
     prefill_attention_kernel(const struct op_attention op, struct scoring scoring) {
     constexpr int KEYS = plan<DH>::KEYS, STRIDE = plan<DH>::STRIDE;
@@ -231,26 +274,29 @@ __global__ void __launch_bounds__(plan<DH>::THREADS)
     }
     load_queries<T, DH>(q, op, head, first_query, count);
     int first = oldest / KEYS * KEYS;
-    if (first <= last) load_tile<T, DH>(keys, op, op.kv.k, head, first, last);
+    struct arriving<T, DH, IS_FP8> tile;
+    if (first <= last) tile.load(keys, op, op.kv.k, head, first, last);
     for (; first <= last; first += KEYS) {
         float s[KEYS / 8][4];
         const bool is_edge = has_padding || first + KEYS - 1 > nearest || (op.window > 0 && first <= last - op.window);
+        tile.put(keys);
         wait_for_copies(); /* keys are there, values are used up */
-        load_tile<T, DH>(values, op, op.kv.v, head, first, last);
+        tile.load(values, op, op.kv.v, head, first, last);
         score<T, DH>(s, q + mine * STRIDE, keys);
         if (is_finished_early(scoring)) finish_scores(s, scoring);
         update_softmax<DH>(s, r, first, op.window, is_edge, factor);
+        tile.put(values);
         wait_for_copies(); /* values are there, keys are used up */
-        if (first + KEYS <= last) load_tile<T, DH>(keys, op, op.kv.k, head, first + KEYS, last);
+        if (first + KEYS <= last) tile.load(keys, op, op.kv.k, head, first + KEYS, last);
         add_values<T, DH>(r, s, values);
     }
     store<T, DH>(r, op, head, first_query + mine, count - mine, factor);
 }
 
-template <typename T, int DH> static int launch(struct stream *s, const struct op_attention *op) {
+template <typename T, int DH, bool IS_FP8> static int launch(struct stream *s, const struct op_attention *op) {
     const int queries = op->rows.q_len * (op->heads / op->kv_heads);
     const size_t shared = (size_t)plan<DH>::ROWS * plan<DH>::STRIDE * sizeof(T);
-    auto kernel = prefill_attention_kernel<T, DH>;
+    auto kernel = prefill_attention_kernel<T, DH, IS_FP8>;
     if (shared > 48 << 10)
         CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     kernel<<<dim3(ceil_div(queries, QUERIES), op->kv_heads), plan<DH>::THREADS, shared, cuda_native(s)>>>(
@@ -259,12 +305,13 @@ template <typename T, int DH> static int launch(struct stream *s, const struct o
 }
 
 int cuda_prefill_attention(struct stream *s, const struct op_attention *op) {
-    return with_type("attention", {op->kv, op->sinks, op->out}, [&](auto type) {
+    return with_cells(op, [&](auto type, auto is_fp8) {
         typedef decltype(type) T;
-        if (op->head_dim <= 32) return launch<T, 32>(s, op);
-        if (op->head_dim <= 64) return launch<T, 64>(s, op);
-        if (op->head_dim <= 128) return launch<T, 128>(s, op);
-        if (op->head_dim <= 256) return launch<T, 256>(s, op);
-        return launch<T, 512>(s, op);
+        constexpr bool IS_FP8 = decltype(is_fp8)::value;
+        if (op->head_dim <= 32) return launch<T, 32, IS_FP8>(s, op);
+        if (op->head_dim <= 64) return launch<T, 64, IS_FP8>(s, op);
+        if (op->head_dim <= 128) return launch<T, 128, IS_FP8>(s, op);
+        if (op->head_dim <= 256) return launch<T, 256, IS_FP8>(s, op);
+        return launch<T, 512, IS_FP8>(s, op);
     });
 }

@@ -1,7 +1,8 @@
 /* q, k, v of norm(x), with bias, norms of heads and rotation; q [T, H DH] f32, k and v into their pages in 16 bit.
  * One product of the norm (product.cuh) whose groups of 16 rows are 8 dims of a head and the 8 that they turn with, so that bias
  * and rotation are its epilogue. A norm of q, k or v sees whole heads, heads of other than a multiple of 16 dims have no such
- * groups, and other pairings of dims (neighbours, a part of the head) or q alone are not worth kernels of products of their own.
+ * groups, and other pairings of dims (neighbours, a part of the head) or q alone are not worth kernels of products of their own;
+ * FP8's scale is of a whole head.
  * There it takes two kernels:
  *   1. the product over the rows of Wq, Wk, Wv as one, bias in the epilogue -> f32 q, kv_rows [T, 2 HKV DH].
  *   2. heads.cu: norm, rotation, q in place, k and v to the pages. */
@@ -112,7 +113,8 @@ template <typename T> struct qkv_store {
 static bool is_rotated_by_product(const struct op_qkv *op) {
     const bool is_normed = op->q_norm.kind != NORM_NONE || op->k_norm.kind != NORM_NONE || op->v_norm.kind != NORM_NONE;
     const bool turns_halves = op->rope.table && op->rope.dims == op->head_dim && !op->rope.pairs_neighbours;
-    return !is_normed && turns_halves && op->head_dim % PRODUCT_ROWS == 0 && op->wk.data && op->wv.data;
+    return op->kv.type != DTYPE_FP8 && !is_normed && turns_halves && op->head_dim % PRODUCT_ROWS == 0 && op->wk.data &&
+           op->wv.data;
 }
 
 template <typename T> static int rotated_product(struct stream *s, const struct op_qkv *op, norm_rows<T> norm) {

@@ -43,6 +43,12 @@ __device__ __forceinline__ void copy_async_ahead(void *to, const void *from, boo
                  "r"(wanted ? 16 : 0)
                  : "memory");
 }
+/* 8 bytes likewise. */
+__device__ __forceinline__ void copy_async_8(void *to, const void *from, bool wanted) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_address(to)), "l"(from),
+                 "r"(wanted ? 8 : 0)
+                 : "memory");
+}
 /* Ends a group of this thread's copies; waits until at most PENDING groups are on their way; waits for all copies. */
 __device__ __forceinline__ void copies_commit_group() {
     asm volatile("cp.async.commit_group;" ::: "memory");

@@ -3,6 +3,7 @@
  * more keys. */
 #include "base/err.h"
 #include "base/parallel.h"
+#include "model/config.h"
 #include "model/kernels/host/host_ops.h"
 #include "model/kernels/host/isa.h"
 
@@ -50,6 +51,8 @@ static int run(const void *args) {
 int host_attention(struct stream *stream, const struct op_attention *op) {
     if (op->kv_heads < 1 || op->heads % op->kv_heads)
         return err_set(ERR_INTERNAL, "attention: %d heads for %d key/value heads", op->heads, op->kv_heads);
+    if (op->kv.type == DTYPE_FP8 && op->head_dim > HEAD_DIM_MAX)
+        return err_set(ERR_UNSUPPORTED, "attention: heads of %d dimensions in FP8", op->head_dim);
     struct args args = {*op, device_threads(stream_device(stream))};
     return stream_run_host(stream, run, &args, sizeof args);
 }

@@ -3,7 +3,11 @@
  *
  * A score is a sum of products as in isa.h, times `scale`. Within a split: m = max, p_j = exp(s_j - m), l = the
  * 64 places of the split added as four vectors (0 + 1) + (2 + 3) and then lane by lane as ever, o = the sum over
- * even positions plus the sum over odd ones, each ascending by fma. Keys are absolute positions throughout. */
+ * even positions plus the sum over odd ones, each ascending by fma. Keys are absolute positions throughout. A split in
+ * FP8 is read into f32 first, what its queries see, so that the bits are those of a cache that holds these numbers. */
+#include "base/parallel.h"
+#include "model/config.h"
+#include "model/fp8.h"
 
 enum { KEYS_SIDE_BY_SIDE = 4 };
 
@@ -117,23 +121,61 @@ static int first_key(const struct op_attention *op, int position) {
 }
 
 /* All queries of the block with the split at absolute position `key`. */
-static void attend_block(const struct op_attention *op, struct queries block, int key, struct seen *seen) {
-    const int dim = op->head_dim, kv_head = block.head / (op->heads / op->kv_heads), b = block.row / op->rows.q_len;
-    const int32_t *pages = op->rows.page_table + (size_t)op->rows.row_slot[b] * (size_t)op->rows.pages_per_slot;
-    const size_t cell =
-        ((size_t)pages[key / KV_PAGE] * (size_t)op->kv_heads + (size_t)kv_head) * KV_PAGE + key % KV_PAGE;
-    struct split split = {.k = (const float *)op->kv.k + cell * (size_t)dim,
-                          .v = (const float *)op->kv.v + cell * (size_t)dim};
+static void attend_queries(const struct op_attention *op, struct queries block, int key, struct split *split,
+                           struct seen *seen) {
     for (int r = 0; r < block.rows; r++) {
         const int position = op->rows.positions[block.row + r], start = first_key(op, position);
         if (position < key || start >= key + ATTENTION_SPLIT) continue;
-        split.first = start > key ? start - key : 0;
-        split.end = position - key < ATTENTION_SPLIT ? position - key + 1 : ATTENTION_SPLIT;
+        split->first = start > key ? start - key : 0;
+        split->end = position - key < ATTENTION_SPLIT ? position - key + 1 : ATTENTION_SPLIT;
         for (int h = 0; h < block.heads; h++) {
-            const size_t query = ((size_t)(block.row + r) * (size_t)op->heads + (size_t)(block.head + h)) * (size_t)dim;
-            attend_split(op, &split, op->q + query, &seen[r * block.heads + h], (float *)op->out.data + query);
+            const size_t query =
+                ((size_t)(block.row + r) * (size_t)op->heads + (size_t)(block.head + h)) * (size_t)op->head_dim;
+            attend_split(op, split, op->q + query, &seen[r * block.heads + h], (float *)op->out.data + query);
         }
     }
+}
+
+/* Vectors [first, end) of a split in FP8, whose first vector of the part is `offset`. */
+static void read_codes(float *out, const unsigned char *part, int offset, int dim, int first, int end) {
+    for (int j = first; j < end; j++) {
+        const unsigned char *codes = part + (size_t)(offset + j) * (size_t)dim;
+        const vec factor = vec_set(fp8_factor(part[(size_t)KV_PAGE * (size_t)dim + (size_t)(offset + j)]));
+        float *to = out + j * dim;
+        int i = 0;
+        for (; i + LANES <= dim; i += LANES) vec_store(to + i, vec_mul(vec_fp8(codes + i), factor));
+        if (i == dim) continue;
+        unsigned char padded[LANES] = {0};
+        memcpy(padded, codes + i, (size_t)(dim - i));
+        vec_store_part(to + i, vec_mul(vec_fp8(padded), factor), dim - i);
+    }
+}
+
+/* Apart, so that only FP8 takes the stack that it needs. */
+__attribute__((noinline)) static void attend_codes(const struct op_attention *op, struct queries block, int key,
+                                                   size_t part, struct range sees, struct seen *seen) {
+    float keys[ATTENTION_SPLIT * HEAD_DIM_MAX], values[ATTENTION_SPLIT * HEAD_DIM_MAX];
+    struct split split = {.k = keys, .v = values};
+    read_codes(keys, (const unsigned char *)op->kv.k + part, key % KV_PAGE, op->head_dim, sees.first, sees.end);
+    read_codes(values, (const unsigned char *)op->kv.v + part, key % KV_PAGE, op->head_dim, sees.first, sees.end);
+    attend_queries(op, block, key, &split, seen);
+}
+
+/* Keys [start, last] are seen by queries of the block. */
+static void attend_block(const struct op_attention *op, struct queries block, int key, int start, int last,
+                         struct seen *seen) {
+    const int kv_head = block.head / (op->heads / op->kv_heads), b = block.row / op->rows.q_len;
+    const int32_t *pages = op->rows.page_table + (size_t)op->rows.row_slot[b] * (size_t)op->rows.pages_per_slot;
+    const size_t part = kv_part_start(op->kv.type, pages[key / KV_PAGE], op->kv_heads, kv_head, op->head_dim);
+    if (op->kv.type == DTYPE_FP8) {
+        const struct range sees = {start > key ? start - key : 0,
+                                   last - key < ATTENTION_SPLIT ? last - key + 1 : ATTENTION_SPLIT};
+        attend_codes(op, block, key, part, sees, seen);
+        return;
+    }
+    const size_t at = part / sizeof(float) + (size_t)(key % KV_PAGE) * (size_t)op->head_dim;
+    struct split split = {.k = (const float *)op->kv.k + at, .v = (const float *)op->kv.v + at};
+    attend_queries(op, block, key, &split, seen);
 }
 
 /* A sink takes part in the softmax's sum alone. */
@@ -155,7 +197,7 @@ static void attention(const struct op_attention *op, struct queries block) {
         last = position > last ? position : last;
     }
     for (int key = start - start % ATTENTION_SPLIT; key <= last; key += ATTENTION_SPLIT)
-        attend_block(op, block, key, seen);
+        attend_block(op, block, key, start, last, seen);
     for (int r = 0; r < block.rows; r++)
         for (int h = 0; h < block.heads; h++) {
             float *out =

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "base/parallel.h"
+#include "model/fp8.h"
 #include "model/kernels/host/host_ops.h"
 #include "model/kernels/host/product.h"
 
@@ -14,9 +15,20 @@ struct args {
     int threads;
 };
 
-/* The cell [DH] of row t and key/value head `head` in a layer's keys or values. */
-static float *kv_cell(const struct op_qkv *op, void *cache, int t, int head) {
+static void keep_codes(uint8_t *codes, uint8_t *scale, const float *x, int dim) {
+    uint32_t largest = 0;
+    for (int i = 0; i < dim; i++) {
+        const uint32_t magnitude = fmath_bits(x[i]) & 0x7FFFFFFFu;
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    *scale = fp8_scale(largest);
+    for (int i = 0; i < dim; i++) codes[i] = fp8_code(x[i], *scale);
+}
+
+/* A finished vector of row t and key/value head `head` to a layer's keys or values. */
+static void keep_vector(const struct op_qkv *op, void *cache, int t, int head, const float *x) {
     const struct rows *rows = &op->rows;
+    const size_t dim = (size_t)op->head_dim;
     const int32_t position = rows->positions[t];
     int32_t page = 0, offset = t % KV_PAGE;
     if (position >= 0) {
@@ -24,8 +36,11 @@ static float *kv_cell(const struct op_qkv *op, void *cache, int t, int head) {
                                 (size_t)(position / KV_PAGE)];
         offset = position % KV_PAGE;
     }
-    return (float *)cache +
-           (((size_t)page * (size_t)op->kv_heads + (size_t)head) * KV_PAGE + (size_t)offset) * (size_t)op->head_dim;
+    char *part = (char *)cache + kv_part_start(op->kv.type, page, op->kv_heads, head, op->head_dim);
+    if (op->kv.type == DTYPE_FP8)
+        keep_codes((uint8_t *)part + (size_t)offset * dim, (uint8_t *)part + KV_PAGE * dim + offset, x, op->head_dim);
+    else
+        memcpy((float *)(void *)part + (size_t)offset * dim, x, dim * sizeof *x);
 }
 
 static void turn_head(const struct op_qkv *op, const struct host_isa *isa, const struct norm *norm, int t, float *x) {
@@ -46,8 +61,8 @@ static void store_kv_head(const struct op_qkv *op, const struct host_isa *isa, i
         if (!op->wv.data) memcpy(v, k, dim * sizeof *v);
         turn_head(op, isa, &op->k_norm, t, k);
         isa->norm(v, v, &op->v_norm, op->head_dim);
-        memcpy(kv_cell(op, op->kv.k, t, head), k, dim * sizeof *k);
-        memcpy(kv_cell(op, op->kv.v, t, head), v, dim * sizeof *v);
+        keep_vector(op, op->kv.k, t, head, k);
+        keep_vector(op, op->kv.v, t, head, v);
     }
 }
 

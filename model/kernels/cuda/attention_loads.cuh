@@ -1,0 +1,266 @@
+/* What attention_cluster.cu loads: its chunk of queries, and keys and values of a split. */
+#ifndef DUET_MODEL_KERNELS_CUDA_ATTENTION_LOADS_CUH
+#define DUET_MODEL_KERNELS_CUDA_ATTENTION_LOADS_CUH
+
+#include "model/kernels/cuda/attention_cells.cuh"
+#include "model/kernels/cuda/tiles.cuh"
+
+enum {
+    SPLIT = ATTENTION_SPLIT,
+    PARTS = ATTENTION_PARTS,
+    STEP = PARTS * SPLIT, /* from a split to the next of its part */
+    KEYS = 16,            /* of an mma */
+    BLOCKS = SPLIT / KEYS,
+    WARPS = 4,               /* a walker */
+    WALKERS = 2,             /* a block */
+    RANKS = PARTS / WALKERS, /* at most */
+    LEVELS = 3,              /* sums that wait for others while a single rank goes through the tree */
+    NO_LEAF = PARTS,
+    THREADS = WALKERS * WARPS * 32,
+    SCORE_STRIDE = SPLIT + 8 /* keeps 8-byte reads off bank conflicts */
+};
+static_assert(WARPS == BLOCKS, "a warp scores a block of keys");
+static_assert(PARTS == 16 && RANKS == 8, "a tree of 16 parts, by walkers of up to 8 blocks");
+
+/* Shared memory for heads of up to DH dimensions and TILES times 8 queries. */
+template <int DH, int TILES> struct plan {
+    static constexpr int QUERIES = 8 * TILES;
+    uint4 high[TILES][DH / 32][32], low[TILES][DH / 32][32]; /* q as the lanes of mma_half take it: high + low */
+    float scores[WALKERS][2][QUERIES][SCORE_STRIDE];         /* times log2(e); written and read in turns */
+    union {
+        uint16_t values[SPLIT][DH + 8];
+        float out[QUERIES][DH + 4]; /* when all values are used up */
+    } walker[WALKERS];
+    float2 state[WALKERS][QUERIES]; /* maximum and sum */
+};
+
+/* What the threads of a cluster work on. */
+struct chunk {
+    int b, head, group, first_query, count;
+    int nearest, last, oldest; /* least and largest position of a row; no key before `oldest` is visible to any */
+    const int *pages;
+};
+
+/* Two numbers as high + low. */
+template <typename T> __device__ __forceinline__ void cut(float x, float y, uint32_t *high, uint32_t *low) {
+    *high = pack(x, y, T());
+    const float2 rounded = to_floats(*reinterpret_cast<typename pair_of<T>::type *>(high));
+    *low = pack(x - rounded.x, y - rounded.y, T());
+}
+
+/* A load that is issued here, in the order of the source, and not behind branches that follow: its latency is hidden by them. */
+__device__ __forceinline__ int load_now(const int *from) {
+    int x;
+    asm volatile("ld.global.s32 %0, [%1];" : "=r"(x) : "l"(__cvta_generic_to_global(from)) : "memory");
+    return x;
+}
+
+/* The part of a chunk that the launch decides. */
+__device__ __forceinline__ struct chunk find_chunk(const struct op_attention &op, int chunks, int index, int queries) {
+    struct chunk c = {};
+    c.group = op.heads / op.kv_heads;
+    c.b = index / chunks, c.head = blockIdx.y, c.first_query = index % chunks * queries;
+    c.count = min(op.rows.q_len * c.group - c.first_query, queries);
+    return c;
+}
+
+/* The row and head of a query as one index. */
+__device__ __forceinline__ int row_head(const struct op_attention &op, const struct chunk &c, int query) {
+    const int i = c.first_query + query;
+    return (c.b * op.rows.q_len + i / c.group) * op.heads + c.head * c.group + i % c.group;
+}
+
+/* What a thread loads before it knows how many keys there are: 8 elements of each of some queries, and the positions of
+ * queries 8 tile + lane / 4, -1 past the chunk. Indexes first, as they need no input. */
+template <int DH, int TILES> struct inputs {
+    static constexpr int EIGHTS = DH / 8, LOADS = (8 * TILES * EIGHTS + THREADS - 1) / THREADS;
+    float4 x[LOADS], y[LOADS];
+    int position[TILES];
+    int row_head[LOADS], row[TILES]; /* -1: none */
+};
+
+template <int DH, int TILES>
+__device__ __forceinline__ void index_inputs(struct inputs<DH, TILES> &in, const struct op_attention &op,
+                                             const struct chunk &c) {
+    constexpr int EIGHTS = inputs<DH, TILES>::EIGHTS;
+#pragma unroll
+    for (int n = 0; n < inputs<DH, TILES>::LOADS; n++) {
+        const int query = (n * THREADS + threadIdx.x) / EIGHTS;
+        in.row_head[n] = query < c.count ? row_head(op, c, query) : -1;
+    }
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++) {
+        const int query = 8 * tile + threadIdx.x % 32 / 4;
+        in.row[tile] = query < c.count ? c.b * op.rows.q_len + (c.first_query + query) / c.group : -1;
+    }
+}
+
+template <int DH, int TILES>
+__device__ __forceinline__ void load_inputs(struct inputs<DH, TILES> &in, const struct op_attention &op,
+                                            const struct chunk &c) {
+    constexpr int EIGHTS = inputs<DH, TILES>::EIGHTS;
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++)
+        in.position[tile] = in.row[tile] < 0 ? -1 : op.rows.positions[in.row[tile]];
+#pragma unroll
+    for (int n = 0; n < inputs<DH, TILES>::LOADS; n++) {
+        const int d = (n * THREADS + threadIdx.x) % EIGHTS * 8;
+        in.x[n] = in.y[n] = make_float4(0, 0, 0, 0);
+        if (in.row_head[n] < 0 || d >= op.head_dim) continue;
+        const float4 *q = (const float4 *)(op.q + (size_t)in.row_head[n] * op.head_dim + d);
+        in.x[n] = q[0], in.y[n] = q[1];
+    }
+}
+
+template <typename T, int DH, int TILES>
+__device__ __forceinline__ void put_queries(struct plan<DH, TILES> &s, const struct inputs<DH, TILES> &in) {
+    constexpr int EIGHTS = inputs<DH, TILES>::EIGHTS;
+#pragma unroll
+    for (int n = 0; n < inputs<DH, TILES>::LOADS; n++) {
+        const int i = n * THREADS + threadIdx.x, query = i / EIGHTS, eighth = i % EIGHTS;
+        if (query >= 8 * TILES) continue;
+        const float4 x = in.x[n], y = in.y[n];
+        uint4 high, low;
+        cut<T>(x.x, x.y, &high.x, &low.x);
+        cut<T>(x.z, x.w, &high.y, &low.y);
+        cut<T>(y.x, y.y, &high.z, &low.z);
+        cut<T>(y.z, y.w, &high.w, &low.w);
+        const int lane = query % 8 * 4 + eighth % 4;
+        s.high[query / 8][eighth / 4][lane] = high;
+        s.low[query / 8][eighth / 4][lane] = low;
+    }
+}
+
+/* Where the cell of a position begins, in elements. `first` begins a split. */
+__device__ __forceinline__ size_t split_cell(const struct op_attention &op, const struct chunk &c, int page,
+                                             int first) {
+    return (((size_t)page * op.kv_heads + c.head) * KV_PAGE + first % KV_PAGE) * op.head_dim;
+}
+
+/* A warp's 16 keys, in registers: dims 32 i + 8 (lane % 4) of keys lane / 4 and lane / 4 + 8. */
+template <int DH, bool IS_FP8> struct held_keys { uint4 x[2][DH / 32]; };
+template <int DH> struct held_keys<DH, true> {
+    uint2 x[2][DH / 32];
+    int scale[2];
+};
+
+template <typename T, int DH>
+__device__ __forceinline__ void load_keys(struct held_keys<DH, false> &k, const struct op_attention &op,
+                                          const struct chunk &c, int page, int first) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % WARPS;
+    const T *cells = (const T *)op.kv.k + split_cell(op, c, page, first);
+#pragma unroll
+    for (int half_tile = 0; half_tile < 2; half_tile++) {
+        const int key = warp * KEYS + half_tile * 8 + lane / 4;
+        const bool wanted = first + key <= c.last && first + key >= c.oldest;
+#pragma unroll
+        for (int i = 0; i < DH / 32; i++) {
+            const int d = 32 * i + lane % 4 * 8;
+            k.x[half_tile][i] = make_uint4(0, 0, 0, 0);
+            if (wanted && d < op.head_dim) k.x[half_tile][i] = __ldcg((const uint4 *)(cells + key * op.head_dim + d));
+        }
+    }
+}
+template <typename T, int DH>
+__device__ __forceinline__ void load_keys(struct held_keys<DH, true> &k, const struct op_attention &op,
+                                          const struct chunk &c, int page, int first) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % WARPS;
+    const struct coded from = find_coded(op, op.kv.k, page, c.head);
+#pragma unroll
+    for (int half_tile = 0; half_tile < 2; half_tile++) {
+        const int key = warp * KEYS + half_tile * 8 + lane / 4, at = first % KV_PAGE + key;
+        const bool wanted = first + key <= c.last && first + key >= c.oldest;
+        k.scale[half_tile] = wanted ? __ldcg(from.scales + at) : SCALE_ONE;
+#pragma unroll
+        for (int i = 0; i < DH / 32; i++) {
+            const int d = 32 * i + lane % 4 * 8;
+            k.x[half_tile][i] = make_uint2(0, 0);
+            if (wanted && d < op.head_dim)
+                k.x[half_tile][i] = __ldcg((const uint2 *)(from.codes + at * op.head_dim + d));
+        }
+    }
+}
+
+/* In 16 bits. */
+template <typename T, int DH>
+__device__ __forceinline__ const struct held_keys<DH, false> &widen_keys(const struct held_keys<DH, false> &k) {
+    return k;
+} template <typename T, int DH>
+__device__ __forceinline__ struct held_keys<DH, false> widen_keys(const struct held_keys<DH, true> &k) {
+    struct held_keys<DH, false> wide;
+#pragma unroll
+    for (int i = 0; i < DH / 16; i++)
+        wide.x[i % 2][i / 2] = widen_eight<T>(k.x[i % 2][i / 2], fp8_factor(k.scale[i % 2]));
+    return wide;
+}
+
+/* A warp's quarter of the dims of 64 values, in shared memory; zeros for those that no query sees. Nobody else reads them. FP8 waits
+ * there as it came, in the second half of each quarter, and the lanes keep the scales of values lane and lane + 32. */
+template <bool IS_FP8>
+struct held_values {
+};
+template <> struct held_values<true> { int scale[2]; };
+
+template <int DH>
+__device__ __forceinline__ void load_values(struct held_values<false> &, uint16_t (&values)[SPLIT][DH + 8],
+                                            const struct op_attention &op, const struct chunk &c, int page, int first) {
+    constexpr int EIGHTS = DH / WARPS / 8;
+    const int lane = threadIdx.x % 32, d = threadIdx.x / 32 % WARPS * (DH / WARPS) + lane % EIGHTS * 8;
+    const uint16_t *cells = (const uint16_t *)op.kv.v + split_cell(op, c, page, first) + d;
+#pragma unroll
+    for (int i = 0; i < SPLIT * EIGHTS / 32; i++) {
+        const int key = i * (32 / EIGHTS) + lane / EIGHTS;
+        const bool wanted = first + key <= c.last && first + key >= c.oldest && d < op.head_dim;
+        copy_async(&values[key][d], wanted ? cells + key * op.head_dim : op.kv.v, wanted);
+    }
+}
+template <typename T, int DH>
+__device__ __forceinline__ void wait_for_values(const struct held_values<false> &, uint16_t (&)[SPLIT][DH + 8]) {
+    copies_wait_all();
+    __syncwarp();
+}
+
+/* Where a lane's codes of a value wait: the second half of the warp's quarter. */
+template <int DH> __device__ __forceinline__ uint8_t *code_place(uint16_t (&values)[SPLIT][DH + 8], int key) {
+    constexpr int EIGHTS = DH / WARPS / 8, QUARTER = DH / WARPS;
+    return (uint8_t *)&values[key][threadIdx.x / 32 % WARPS * QUARTER + QUARTER / 2] + threadIdx.x % EIGHTS * 8;
+}
+template <int DH>
+__device__ __forceinline__ void load_values(struct held_values<true> &v, uint16_t (&values)[SPLIT][DH + 8],
+                                            const struct op_attention &op, const struct chunk &c, int page, int first) {
+    constexpr int EIGHTS = DH / WARPS / 8;
+    const int lane = threadIdx.x % 32, d = threadIdx.x / 32 % WARPS * (DH / WARPS) + lane % EIGHTS * 8;
+    const struct coded from = find_coded(op, op.kv.v, page, c.head);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int key = lane + 32 * i;
+        v.scale[i] = (first + key <= c.last && first + key >= c.oldest) ? __ldcg(from.scales + first % KV_PAGE + key)
+                                                                        : SCALE_ONE;
+    }
+#pragma unroll
+    for (int i = 0; i < SPLIT * EIGHTS / 32; i++) {
+        const int key = i * (32 / EIGHTS) + lane / EIGHTS;
+        const bool wanted = first + key <= c.last && first + key >= c.oldest && d < op.head_dim;
+        const uint8_t *at = wanted ? from.codes + (first % KV_PAGE + key) * op.head_dim + d : from.codes;
+        copy_async_8(code_place<DH>(values, key), at, wanted);
+    }
+}
+/* A value is widened by the lanes that have read its codes. */
+template <typename T, int DH>
+__device__ __forceinline__ void wait_for_values(const struct held_values<true> &v, uint16_t (&values)[SPLIT][DH + 8]) {
+    constexpr int EIGHTS = DH / WARPS / 8;
+    const int lane = threadIdx.x % 32, d = threadIdx.x / 32 % WARPS * (DH / WARPS) + lane % EIGHTS * 8;
+    copies_wait_all();
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < SPLIT * EIGHTS / 32; i++) {
+        const int key = i * (32 / EIGHTS) + lane / EIGHTS;
+        const uint2 codes = *(const uint2 *)code_place<DH>(values, key);
+        const int scale = __shfl_sync(0xffffffffu, v.scale[i / EIGHTS], key % 32);
+        __syncwarp();
+        *(uint4 *)&values[key][d] = widen_eight<T>(codes, fp8_factor((uint8_t)scale));
+    }
+    __syncwarp();
+}
+
+#endif
