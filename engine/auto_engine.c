@@ -10,6 +10,8 @@
 enum { MEASURE_US = 400000, MEASURE_HOST_US = 80000, TURNS = 4, ALL_UP_TO = 8 };
 /* After so many rounds an acceptance counts 1/e for its row, and for all rows. */
 enum { ROW_ROUNDS = 32, ALL_ROUNDS = 256 };
+/* What a row lacks after a trial's distance of plain rounds. */
+enum { CATCH_UP_TOKENS = AUTO_LEAST_INTERVAL };
 
 /* --- times ------------------------------------------------------------------------------------------------ */
 
@@ -81,17 +83,23 @@ static int measure_bucket(struct engine *e, int bucket, int64_t end_us) {
     return 0;
 }
 
-/* What a draft model takes for a few tokens; one round of a single token is near it. */
+/* What a draft model takes for the tokens of some plain rounds, a row's: the least of three, since the first may load kernels. */
 static int measure_catch_up(struct engine *e) {
+    static const int32_t tokens[CATCH_UP_TOKENS + 1];
+    const struct proposer_turn turn = {.slot = 0, .tokens = tokens, .length = CATCH_UP_TOKENS + 1};
     struct span *span = &free_round(e)->span;
-    float ms = 0;
+    float ms, least = INFINITY;
     if (!engine_draft(e)) return 0;
-    TRY(span_begin(e, span));
-    TRY(proposer_propose(e->proposer, e->stream, graph_set_bucket(e->target.graphs, 1), 1, NULL));
-    TRY(span_end(e, span));
-    TRY(stream_sync(e->stream));
-    TRY(span_ms(e, span, &ms));
-    e->catch_up_ms = (double)ms;
+    for (int i = 0; i < 3; i++) {
+        TRY(proposer_begin(e->proposer, e->stream, &turn));
+        TRY(span_begin(e, span));
+        TRY(proposer_ingest(e->proposer, e->stream, 0, tokens, turn.length));
+        TRY(span_end(e, span));
+        TRY(stream_sync(e->stream));
+        TRY(span_ms(e, span, &ms));
+        least = fminf(ms, least);
+    }
+    e->catch_up_ms = (double)least;
     return 0;
 }
 
@@ -137,32 +145,44 @@ static bool runs(const struct sequence *s) {
     return round_wants(s) || (s && s->phase == PHASE_INGESTING && s->has_begun);
 }
 
+/* A row was in no round yet. */
+static bool is_joined(const struct engine *e) {
+    for (int slot = 1; slot <= e->max_batch; slot++)
+        if (runs(e->slots[slot]) && auto_k_is_new(&e->slots[slot]->estimate)) return true;
+    return false;
+}
+
 static bool is_catching_up(const struct engine *e) {
     for (int slot = 1; slot <= e->max_batch; slot++)
         if (e->slots[slot] && e->slots[slot]->phase == PHASE_INGESTING && e->slots[slot]->has_begun) return true;
     return false;
 }
 
-/* A draft model lacks the tokens of plain rounds, and reads some in the time of one. */
-static double catch_up_ms(const struct sequence *s) {
+/* A draft model lacks the tokens of plain rounds, and reads them a row after another; on a GPU a few in the time of many. */
+static double catch_up_ms(const struct sequence *s, bool plain_in_flight) {
     const struct engine *e = s->engine;
-    const int lacking = proposer_lags(e->proposer, s->slot, (int)s->tokens.len, true);
-    const int chunk = device_is_async(e->device) ? prefill_chunk(e->device) / 4 : 8;
-    return lacking > 0 ? e->catch_up_ms * (1 + (double)lacking / chunk) : 0;
+    const int lacking = proposer_lags(e->proposer, s->slot, (int)s->tokens.len, plain_in_flight);
+    const int at_once = device_is_async(e->device) ? prefill_chunk(e->device) / 4 : CATCH_UP_TOKENS;
+    return lacking > 0 ? e->catch_up_ms * fmax(1, (double)lacking / at_once) : 0;
 }
 
 void auto_choose(struct engine *e) {
     double tokens[K_MAX + 1] = {0};
     double behind_ms = 0;
+    /* While it speculates the question is what plain rounds would cost. */
+    const bool plain = e->auto_k.k > 0 || round_plain_in_flight(e);
     int rows = 0;
     if (!e->chooses_k) return;
-    if (auto_k_rests(&e->auto_k)) e->k = 0;
-    if (auto_k_rests(&e->auto_k) || is_catching_up(e)) return;
+    if (auto_k_rests(&e->auto_k) && !is_joined(e)) {
+        e->k = 0;
+        return;
+    }
+    if (is_catching_up(e)) return;
     for (int slot = 1; slot <= e->max_batch; slot++) {
         const struct sequence *s = e->slots[slot];
         if (!runs(s)) continue;
         auto_k_expect(&e->auto_k, &s->estimate, tokens);
-        behind_ms += catch_up_ms(s);
+        behind_ms += catch_up_ms(s, plain);
         rows++;
     }
     if (rows == 0) return;

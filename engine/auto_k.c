@@ -6,12 +6,15 @@
 
 #include "base/err.h"
 
-/* What trials and measurements may lose: a share of the time, and at once no more than so many plain rounds take. */
-static const double CREDIT = 0.005, CREDIT_ROUNDS = 64;
+/* What trials and measurements may lose, in plain rounds: at the beginning, of each round's time, and most at once. */
+static const double CREDIT_FIRST = 1, CREDIT = 0.004, CREDIT_MOST = 64;
+/* A choice that makes proposers catch up must bring that in within so many rounds. */
+static const double CHANGE_ROUNDS = 64;
 
 int auto_k_create(struct auto_k *a, int max_batch, int k_max) {
     const size_t buckets = (size_t)max_batch + 1, times = buckets * ((size_t)k_max + 1);
-    *a = (struct auto_k){.k_max = k_max, .max_batch = max_batch, .k = k_max, .interval = AUTO_LEAST_INTERVAL};
+    *a = (struct auto_k){
+        .k_max = k_max, .max_batch = max_batch, .k = k_max, .trial = AUTO_TRIAL_RESULTS, .credit = CREDIT_FIRST};
     a->start_ms = calloc(times, sizeof *a->start_ms);
     a->ratio = calloc(times, sizeof *a->ratio);
     a->seen = calloc(times, sizeof *a->seen);
@@ -77,7 +80,7 @@ static void drift(struct auto_k *a, int bucket, int k, double error) {
     }
 }
 
-/* The mean of the first rounds, then a sixteenth of what is new, held to a quarter. */
+/* The mean of the first rounds, and of what was believed unless they are shorter; then a sixteenth of what is new, held to a quarter. */
 void auto_k_time(struct auto_k *a, int bucket, int k, double ms) {
     if (a->is_fixed || !(ms > 0)) return;
     const size_t i = index_of(a, bucket, k);
@@ -85,9 +88,10 @@ void auto_k_time(struct auto_k *a, int bucket, int k, double ms) {
     const bool is_known = seen >= KNOWN;
     const double most = is_known ? 0.25 : 0.5;
     double error = fmin(fmax(ms / auto_k_ms(a, bucket, k) - 1, -most), most);
-    if (is_known && error > 0) error /= 2;
+    const double weight = fmax(1 / (seen + (error > 0 ? 2 : 1)), 1.0 / 16);
+    if (error > 0) error /= 2;
     drift(a, bucket, k, is_known ? error : 0);
-    a->ratio[i] = (float)(old * (1 + error * fmax(1 / (1 + seen), 1.0 / 16)));
+    a->ratio[i] = (float)(old * (1 + error * weight));
     a->seen[i] = fminf(a->seen[i] + 1, SEEN_MOST);
 }
 
@@ -120,13 +124,14 @@ static double chance(const struct auto_k_estimate *e, int j, double prior, doubl
     return ((double)e->kept[j] + weight * prior) / ((double)e->reached[j] + weight);
 }
 
-/* Of a position that was never reached nothing is known but the one before it. */
+/* Where nothing is known, a drafted token is kept as likely as not; a position is like the one before it, and a row like all, until
+ * rounds of its own say otherwise. */
 void auto_k_expect(const struct auto_k *a, const struct auto_k_estimate *row, double *tokens) {
-    double of_all = 0.7, open = 1, expected = 1;
+    double of_all = 0.5, open = 1, expected = 1;
     tokens[0] += expected;
     for (int j = 0; j < a->k_max; j++) {
-        of_all = chance(&a->all, j, of_all, 1);
-        open *= chance(row, j, of_all, 2);
+        of_all = chance(&a->all, j, of_all, j == 0 ? 1 : 8);
+        open *= chance(row, j, of_all, 4);
         expected += open;
         tokens[j + 1] += expected;
     }
@@ -144,64 +149,60 @@ static int fastest(const double *tokens, const double *ms, int least, int k_max)
 
 int auto_k_best(const double *tokens, const double *ms, int k_max, int now) {
     const int best = fastest(tokens, ms, 0, k_max);
-    const double more = best == 0 ? 1.01 : 1.03;
+    const double more = best == 0 ? 1 : 1.01;
     return tokens[best] * ms[now] > more * tokens[now] * ms[best] ? best : now;
 }
 
-/* What a round of k in place of one of `best` is expected to lose. */
-static double loss_ms(const double *tokens, const double *ms, int k, int best) {
+/* What a round of k in place of one of `best` is expected to lose, in plain rounds. */
+static double loss_of(const double *tokens, const double *ms, int k, int best) {
     const double loss = ms[k] - tokens[k] / tokens[best] * ms[best];
-    return loss > 0 ? loss : 0;
+    return loss > 0 ? loss / ms[0] : 0;
 }
 
-/* Takes a loss from what may be lost, if there is so much, or it must be. */
-static bool spend(struct auto_k *a, double ms, bool must) {
-    if (ms > a->credit_ms && !must) return false;
-    a->credit_ms -= ms;
-    return true;
-}
-
-/* Of the K that may be better than the choice if it takes half of what is believed, the one of which the fewest rounds told lately;
- * the choice itself if enough did of all. */
+/* Of the K that may be better than the choice if it takes two thirds of what is believed, the one of which the fewest rounds told
+ * lately; the choice itself if enough did of all. */
 static int least_known(const struct auto_k *a, int bucket, const double *tokens, const double *ms) {
     const float *seen = a->seen + index_of(a, bucket, 0);
     int least = a->k;
     float fewest = KNOWN;
     for (int k = 0; k <= a->k_max; k++) {
-        if (k == a->k || seen[k] >= fewest || 2 * tokens[k] * ms[a->k] < tokens[a->k] * ms[k]) continue;
+        if (k == a->k || seen[k] >= fewest || 1.5 * tokens[k] * ms[a->k] < tokens[a->k] * ms[k]) continue;
         least = k, fewest = seen[k];
     }
     return least;
 }
 
-/* Speculation does not pay, as far as is known: 0, or the K that is nearest to paying; every fourth time one of which little is known,
- * which makes no interval longer. */
-static int try_again(struct auto_k *a, int bucket, const double *tokens, const double *ms, double catch_up_ms) {
-    if (a->trial > 0) return a->measuring;
-    if (a->plain < a->interval || a->k_max == 0) return 0;
+/* Its K is the one nearest to paying, every fourth time one of which little is known. It begins when the least of its rounds can be
+ * paid for, and lasts while any can: what they lose is charged as they run, by what was learned. */
+static bool begin_trial(struct auto_k *a, int bucket, const double *tokens, const double *ms, double catch_up) {
     const int other = a->is_fixed || a->trials % 4 != 3 ? 0 : least_known(a, bucket, tokens, ms);
-    const int k = other > 0 ? other : fastest(tokens, ms, 1, a->k_max);
-    if (!spend(a, AUTO_TRIAL_ROUNDS * loss_ms(tokens, ms, k, 0) + catch_up_ms, false)) return 0;
-    if (other == 0 && a->interval < AUTO_MOST_INTERVAL) a->interval *= 2;
-    a->plain = 0;
-    a->measuring = k, a->trial = AUTO_TRIAL_ROUNDS, a->trials++;
+    const double loss = loss_of(tokens, ms, other > 0 ? other : fastest(tokens, ms, 1, a->k_max), 0);
+    if (a->credit < catch_up + AUTO_TRIAL_ROUNDS * loss) return false;
+    a->credit -= catch_up;
+    a->trial_k = other, a->trial = AUTO_TRIAL_RESULTS, a->trials++;
+    return true;
+}
+
+/* Speculation does not pay, as far as is known: 0, or the K of a trial. */
+static int try_again(struct auto_k *a, int bucket, const double *tokens, const double *ms, double catch_up) {
+    if (a->credit <= 0 || a->k_max == 0) a->trial = 0;
+    const bool is_due = a->plain >= AUTO_LEAST_INTERVAL && a->k_max > 0;
+    if (a->trial == 0 && !(is_due && begin_trial(a, bucket, tokens, ms, catch_up))) return 0;
+    const double most = fmax(ceil(AUTO_TRIAL_RESULTS / tokens[0]), AUTO_TRIAL_ROUNDS);
+    if (a->trial > most) a->trial = (int)most;
+    const int k = a->trial_k > 0 ? a->trial_k : fastest(tokens, ms, 1, a->k_max);
+    a->loss = loss_of(tokens, ms, k, 0);
     return k;
 }
 
-/* Some rounds at once, since after plain ones the proposer must catch up. What plain rounds take must be known at first. */
-static void measure_another(struct auto_k *a, int bucket, const double *tokens, const double *ms, double catch_up_ms) {
-    const bool must = a->seen[index_of(a, bucket, 0)] < 0.5f;
-    const int k = must ? 0 : least_known(a, bucket, tokens, ms);
-    if (a->is_fixed || a->left > 0 || a->since[bucket] < (must ? 16 : AUTO_MEASURE_EVERY) || k == a->k) return;
-    const double loss = AUTO_TRIAL_ROUNDS * loss_ms(tokens, ms, k, a->k) + (k == 0 ? catch_up_ms : 0);
-    if (spend(a, loss, must)) a->measuring = k, a->left = AUTO_TRIAL_ROUNDS;
-}
-
-static int speculate(struct auto_k *a, int bucket, const double *tokens, const double *ms, double catch_up_ms) {
-    if (++a->lasted >= a->interval) a->interval = AUTO_LEAST_INTERVAL;
-    a->plain = a->trial = 0;
-    measure_another(a, bucket, tokens, ms, catch_up_ms);
-    return a->left > 0 ? a->measuring : a->k;
+/* Some rounds at once, since after plain ones the proposer must catch up. */
+static void measure_another(struct auto_k *a, int bucket, const double *tokens, const double *ms, double catch_up) {
+    const int k = least_known(a, bucket, tokens, ms);
+    if (a->is_fixed || a->left > 0 || a->since[bucket] < AUTO_MEASURE_EVERY || k == a->k) return;
+    const double loss = AUTO_TRIAL_ROUNDS * loss_of(tokens, ms, k, a->k) + (k == 0 ? catch_up : 0);
+    if (loss > a->credit) return;
+    a->credit -= loss;
+    a->measuring = k, a->left = AUTO_TRIAL_ROUNDS;
 }
 
 bool auto_k_rests(const struct auto_k *a) {
@@ -209,20 +210,26 @@ bool auto_k_rests(const struct auto_k *a) {
 }
 
 int auto_k_choose(struct auto_k *a, int bucket, const double *tokens, double catch_up_ms) {
-    double ms[K_MAX + 1];
-    for (int k = 0; k <= a->k_max; k++) ms[k] = auto_k_ms(a, bucket, k);
-    a->k = auto_k_best(tokens, ms, a->k_max, a->k);
-    if (a->k > 0) return speculate(a, bucket, tokens, ms, catch_up_ms);
-    a->lasted = a->left = 0;
-    return try_again(a, bucket, tokens, ms, catch_up_ms);
+    double ms[K_MAX + 1], with_change[K_MAX + 1];
+    for (int k = 0; k <= a->k_max; k++) {
+        ms[k] = auto_k_ms(a, bucket, k);
+        with_change[k] = ms[k] + (a->k == 0 && k > 0 ? catch_up_ms / CHANGE_ROUNDS : 0);
+    }
+    const double catch_up = catch_up_ms / ms[0];
+    a->k = auto_k_best(tokens, with_change, a->k_max, a->k);
+    if (a->k == 0) {
+        a->left = 0;
+        return try_again(a, bucket, tokens, ms, catch_up);
+    }
+    measure_another(a, bucket, tokens, ms, catch_up);
+    return a->left > 0 ? a->measuring : a->k;
 }
 
 void auto_k_ran(struct auto_k *a, int bucket, int k) {
-    const double credit = a->credit_ms + CREDIT * auto_k_ms(a, bucket, k),
-                 most = CREDIT_ROUNDS * auto_k_ms(a, bucket, 0);
-    a->credit_ms = credit < most ? credit : most;
-    if (k == 0) a->plain++;
-    if (k > 0 && a->trial > 0) a->trial--;
+    const double rounds = auto_k_ms(a, bucket, k) / auto_k_ms(a, bucket, 0);
+    a->credit = fmin(a->credit + CREDIT * rounds, CREDIT_MOST);
+    a->plain = k > 0 ? 0 : a->plain + 1;
+    if (a->k == 0 && k > 0 && a->trial > 0) a->trial--, a->credit -= a->loss;
     if (a->left > 0 && k == a->measuring)
         a->left--, a->since[bucket] = 0;
     else

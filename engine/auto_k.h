@@ -8,9 +8,19 @@
  * Nothing here may look at more than what is committed: of a round the tokens accepted and evaluated, never what was drafted behind
  * a rejection, whose random numbers the next round uses again (docs/CORRECTNESS.md).
  *
- * A K of 0 teaches nothing, so speculation is tried again now and then, at growing intervals; what a draft model must read then to
- * catch up is part of the price. While it speculates, rounds of another K, 0 too, now and then say what they take, if that K might
- * turn out to be better. All this may lose 0.5 % of the time, by what is expected.
+ * A K of 0 teaches nothing, so speculation is tried now and then; what a draft model must read then to catch up is part of the price.
+ * While it speculates, rounds of another K, 0 too, now and then say what they take, if that K might turn out to be better. Both are paid
+ * from a credit, which grows by 0.4 % of the time that rounds take and is charged with what a round is expected to lose, by all that is
+ * known when it begins. So a trial comes the sooner the less it costs, and lasts the longer the nearer speculation is to paying.
+ *
+ * The beginning is such a trial. The draft's cache is filled then, and an answer that begins plain would learn nothing, so the credit
+ * begins with the time of one plain round: at 256 tokens of one row another 0.4 %. What is expected at first is neither hope nor
+ * fear: of drafted tokens every second one is kept. So wherever speculation may pay it is begun with a small K, which a few results
+ * raise or end.
+ *
+ * Where an answer begins, a draft model has often read as much as the target: a trial costs least then.
+ *
+ * A change from plain rounds makes proposers catch up as well, and must bring that in within 64 rounds.
  *
  * One K serves all rows of a round. A row could be walked by fewer, but would gain nothing by it: the times of a round depend on its K
  * and bucket, whose rows are drafted and scored together, and tokens that are drafted beyond what a row is likely to keep never make
@@ -22,12 +32,11 @@
 #include "round/state.h"
 
 enum {
-    AUTO_K_MAX_DEFAULT = 8, /* k_max where it is not given */
-    AUTO_TRIAL_ROUNDS = 3,
-    AUTO_LEAST_INTERVAL =
-        16, /* plain rounds before the first trial; twice as many before each further one that fails */
-    AUTO_MOST_INTERVAL = 256,
-    AUTO_MEASURE_EVERY = 64 /* speculative rounds of a bucket, then some of another K */
+    AUTO_K_MAX_DEFAULT = 8,   /* k_max where it is not given */
+    AUTO_TRIAL_ROUNDS = 3,    /* of a trial, at least, */
+    AUTO_TRIAL_RESULTS = 16,  /* and at most as many more as give so many results of rows */
+    AUTO_LEAST_INTERVAL = 16, /* plain rounds before it */
+    AUTO_MEASURE_EVERY = 64   /* speculative rounds of a bucket, then some of another K */
 };
 
 /* Of the rounds that came to position j (0-based) of a draft, how many accepted it; a row that was offered fewer tokens than the
@@ -46,11 +55,11 @@ struct auto_k {
     bool is_fixed;   /* the times are given and stay: tests */
     struct auto_k_estimate all;
     int k;               /* the choice, trials aside */
-    int plain, interval; /* plain rounds since the last trial; as many make the next one due */
-    int trial, trials;   /* rounds that are left of it; how many there were */
-    int measuring, left; /* the K of a trial, or one whose time is asked for, and for how many rounds yet */
-    int lasted;          /* speculative rounds that were chosen since the last choice of 0 */
-    double credit_ms;    /* that trials may lose */
+    int plain;           /* rounds since the last one with a draft */
+    int trial, trials;   /* rounds that are left of a trial; how many there were */
+    int trial_k;         /* its K; 0: the one that is nearest to paying */
+    int measuring, left; /* the K whose time is asked for, and for how many rounds yet */
+    double credit, loss; /* what may be lost; what a round of the trial is expected to; in plain rounds */
 };
 
 /* Everything zero but the sizes; every time is 1 ms until it is set. Allocates. */
@@ -68,6 +77,9 @@ void auto_k_time(struct auto_k *, int bucket, int k, double ms);
 
 /* --- acceptance ------------------------------------------------------------------------------------------- */
 
+static inline bool auto_k_is_new(const struct auto_k_estimate *e) {
+    return e->plain == 0 && !(e->reached[0] > 0);
+}
 /* A live record of a round of k; `rounds`: after so many a record counts 1/e. */
 void auto_k_learn(struct auto_k_estimate *, const struct round_record *, int k, int rounds);
 /* Adds the tokens to expect of a row to tokens [k_max + 1], by K. */
@@ -75,10 +87,11 @@ void auto_k_expect(const struct auto_k *, const struct auto_k_estimate *row, dou
 
 /* --- the choice ------------------------------------------------------------------------------------------- */
 
-/* The K of the most tokens a millisecond; `now` unless another is better by 3 %, or 0 by 1 %. */
+/* The K of the most tokens a millisecond; `now` unless 0 is better, or another by 1 %. */
 int auto_k_best(const double *tokens, const double *ms, int k_max, int now);
 
-/* The next round is plain, as those before it, and nothing need be worked out or measured: between plain rounds little is new. */
+/* The next round is plain, as those before it, and nothing need be worked out or measured: between plain rounds little is
+ * new, unless a row joined them. */
 bool auto_k_rests(const struct auto_k *);
 /* K of the next round in this bucket; catch_up_ms: what the proposer must do first where the last round was plain. */
 int auto_k_choose(struct auto_k *, int bucket, const double *tokens, double catch_up_ms);

@@ -67,7 +67,7 @@ START_TEST(times_follow_the_rounds_and_no_outlier)
 {
     struct auto_k a;
     ck_ok(auto_k_create(&a, 1, 4));
-    for (int i = 0; i < 400; i++) {
+    for (int i = 0; i < 600; i++) {
         const int k = i % 5;
         auto_k_time(&a, 1, k, 2 + 0.5 * k);
         if (i == 300) auto_k_time(&a, 1, k, 1000);
@@ -142,16 +142,19 @@ START_TEST(a_draft_that_is_never_right_costs_at_most_1_percent)
 }
 END_TEST
 
-START_TEST(intervals_grow_while_trials_fail)
+START_TEST(trials_come_the_sooner_the_less_they_cost)
 {
-    struct game g;
-    int trials[2] = {0};
-    game_open(&g, 8, 0.03f); /* so that it is not the 1 % alone that bounds them */
-    play(&g, 0, 20);
-    for (int half = 0; half < 2; half++)
-        for (int i = 0; i < 1000; i++) trials[half] += play_round(&g, 0) > 0;
-    ck_assert_msg(trials[0] > trials[1] && trials[1] > 0, "%d rounds, then %d", trials[0], trials[1]);
-    auto_k_destroy(&g.a);
+    int trials[2];
+    for (int i = 0; i < 2; i++) {
+        struct game g;
+        game_open(&g, 8, i ? 0.05f : 0.4f);
+        play(&g, 0, 4000);
+        trials[i] = g.a.trials;
+        ck_assert_double_le(g.ms, 1.005 * 4000 + 4);
+        auto_k_destroy(&g.a);
+    }
+    ck_assert_msg(trials[1] > 2 * trials[0] && trials[0] > 1, "%d trials at 0.4 ms a token, %d at 0.05", trials[0],
+                  trials[1]);
 }
 END_TEST
 
@@ -495,7 +498,7 @@ Suite *check_auto_k(void) {
     tcase_add_test(tc, nothing_but_accepted_tokens_is_looked_at);
     tcase_add_test(tc, times_follow_the_rounds_and_no_outlier);
     tcase_add_test(tc, a_draft_that_is_never_right_costs_at_most_1_percent);
-    tcase_add_test(tc, intervals_grow_while_trials_fail);
+    tcase_add_test(tc, trials_come_the_sooner_the_less_they_cost);
     tcase_add_test(tc, a_draft_that_is_always_right_gets_k_max);
     tcase_add_test(tc, a_draft_that_is_too_dear_is_not_used);
     tcase_add_loop_test(tc, the_rate_is_near_that_of_the_best_fixed_k, 0, 10);
