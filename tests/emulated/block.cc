@@ -24,7 +24,7 @@ namespace emulated {
 __thread struct lane *self;
 static __thread char anchor;
 
-enum { STACK = 128 << 10, SHARED_MAX = 256 << 10, PAGE = 4096, STATIC_BASE = 0x800000, STATIC_REACH = 0x400000 };
+enum { STACK = 192 << 10, SHARED_MAX = 256 << 10, PAGE = 4096, STATIC_BASE = 0x800000, STATIC_REACH = 0x400000 };
 
 long option(const char *name, long otherwise) {
     const char *text = getenv(name);
@@ -145,7 +145,8 @@ void meet(uint32_t mask, action act, void *brought) {
     if (!(mask & bit)) fail("a lane calls with mask %08x, which leaves it out", mask);
     me.waits_for = act, me.mask = mask, me.brought = brought;
     b.warps[warp].waiting |= bit, b.warps[warp].runnable &= ~bit;
-    if (!complete(b, warp, mask, act)) rest();
+    const uint32_t others = mask & b.warps[warp].exist & ~b.warps[warp].ended & ~b.warps[warp].waiting;
+    if (others || !complete(b, warp, mask, act)) rest();
 }
 
 static void release(struct block &b, struct barrier &at) {
@@ -286,7 +287,7 @@ static void prepare_lane(struct block &b, int i, unsigned char *stack) {
     const unsigned x = (unsigned)i % b.dim.x, y = (unsigned)i / b.dim.x % b.dim.y, z = (unsigned)i / b.dim.x / b.dim.y;
     l.thread = uint3{x, y, z}, l.index = i, l.block = &b, l.waits_for = nullptr;
     l.copies->clear();
-    void **top = (void **)(stack + STACK);
+    void **top = (void **)(stack + STACK - i % 61 * 1088); /* else all of them meet in a few lines of the caches */
     *--top = nullptr;
     *--top = (void *)enter_lane;
     for (int n = 0; n < 6; n++) *--top = nullptr;

@@ -118,81 +118,66 @@ static void cluster_waits(const instruction &, frame &) {
 
 /* --- tensor cores --------------------------------------------------------------------------------------- */
 
-static inline __attribute__((always_inline)) float half_at(uint64_t word, int i) {
-    return of_half((uint32_t)(word >> 16 * i) & 0xFFFF);
+/* What a register of all lanes holds is a matrix of 8 rows, 4 lanes a row. */
+static void unpack_half(const uint32_t *words, float *to) {
+    for (int i = 0; i < WARP * 2; i += 8)
+        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)((const uint16_t *)words + i))));
 }
-static inline __attribute__((always_inline)) float bf16_at(uint64_t word, int i) {
-    return of_bf16((uint32_t)(word >> 16 * i) & 0xFFFF);
+static void unpack_bf16(const uint32_t *words, float *to) {
+    uint32_t bits[WARP * 2];
+    for (int i = 0; i < WARP * 2; i++) bits[i] = (uint32_t)((const uint16_t *)words)[i] << 16;
+    memcpy(to, bits, sizeof bits);
 }
-static float e4m3_at(uint64_t word, int i) {
-    return of_fp8((uint32_t)(word >> 8 * i) & 0xFF, __NV_E4M3);
+static void unpack_e4m3(const uint32_t *words, float *to) {
+    for (int i = 0; i < WARP * 4; i++) to[i] = of_fp8(((const uint8_t *)words)[i], __NV_E4M3);
 }
-static int s8_at(uint64_t word, int i) {
-    return (int8_t)(word >> 8 * i);
+static void unpack_s8(const uint32_t *words, int *to) {
+    for (int i = 0; i < WARP * 4; i++) to[i] = ((const int8_t *)words)[i];
 }
-static int u8_at(uint64_t word, int i) {
-    return (uint8_t)(word >> 8 * i);
+static void unpack_u8(const uint32_t *words, int *to) {
+    for (int i = 0; i < WARP * 4; i++) to[i] = ((const uint8_t *)words)[i];
 }
 
-/* d = a b + c, a [16, K] of `halves` pairs of registers, b [K, 8]; a register holds EACH numbers. The products are added one after
- * the other, then to c. */
-template <int EACH, typename Sum, int HALVES, typename A, typename B>
-static inline __attribute__((always_inline)) void multiply(const instruction &i, uint32_t lanes, frame *const *of, A a_at, B b_at) {
-    enum { K = 4 * EACH * HALVES };
-    Sum a[16][K], b[K][8], d[16][8] = {};
+/* d = a b + c, a [16, K] of HALVES pairs of registers, b [K, 8] of HALVES; a register holds EACH numbers. The products are added
+ * one after the other, then to c. */
+template <int EACH, int HALVES, typename Sum>
+static void multiply(const instruction &i, uint32_t lanes, frame *const *of, void a_of(const uint32_t *, Sum *),
+                     void b_of(const uint32_t *, Sum *)) {
+    enum { PART = 4 * EACH };
+    uint32_t words[3 * HALVES][WARP], any = 0;
+    Sum d[16][8] = {};
     if (lanes != ~0u) fail("%s by lanes %08x", i.name.c_str(), lanes);
-    uint64_t any = 0;
     for (int r = 0; r < 3 * HALVES; r++) {
         const int reg = i.arguments[(size_t)(4 + r)].reg;
         if (reg < 0) fail("%s of a number", i.name.c_str());
-        for (int lane = 0; lane < WARP; lane++) {
-            const uint64_t word = of[lane]->reg[reg];
-            any |= word;
-            for (int e = 0; e < EACH; e++) {
-                const int at = lane % 4 * EACH + e;
-                if (r < 2 * HALVES)
-                    a[lane / 4 + r % 2 * 8][r / 2 * 4 * EACH + at] = a_at(word, e);
-                else
-                    b[(r - 2 * HALVES) * 4 * EACH + at][lane / 4] = b_at(word, e);
-            }
-        }
+        for (int lane = 0; lane < WARP; lane++) any |= words[r][lane] = (uint32_t)of[lane]->reg[reg];
     }
-    for (int row = 0; row < 16 && any != 0; row++) /* else k is past the end */
-        for (int k = 0; k < K; k++)
-            for (int column = 0; column < 8; column++) d[row][column] += a[row][k] * b[k][column];
-    for (int lane = 0; lane < WARP; lane++)
-        for (int j = 0; j < 4; j++)
+    for (int half = 0; half < HALVES && any != 0; half++) { /* else k is past the end */
+        Sum a[2][8][PART], b[8][PART], turned[PART][8];
+        a_of(words[2 * half], a[0][0]), a_of(words[2 * half + 1], a[1][0]);
+        b_of(words[2 * HALVES + half], b[0]);
+        for (int k = 0; k < PART; k++)
+            for (int column = 0; column < 8; column++) turned[k][column] = b[column][k];
+        for (int row = 0; row < 16; row++)
+            for (int k = 0; k < PART; k++)
+                for (int column = 0; column < 8; column++) d[row][column] += a[row / 8][row % 8][k] * turned[k][column];
+    }
+    for (int j = 0; j < 4; j++)
+        for (int lane = 0; lane < WARP; lane++)
             i.put<Sum>(*of[lane], j,
                        d[lane / 4 + j / 2 * 8][lane % 4 * 2 + j % 2] + i.as<Sum>(*of[lane], 4 + 3 * HALVES + j));
 }
-static void mma_bf16_k16(const instruction &i, uint32_t lanes, frame *const *of) {
-    multiply<2, float, 2>(
-        i, lanes, of, [](uint64_t x, int n) { return bf16_at(x, n); }, [](uint64_t x, int n) { return bf16_at(x, n); });
-}
-static void mma_half_k16(const instruction &i, uint32_t lanes, frame *const *of) {
-    multiply<2, float, 2>(
-        i, lanes, of, [](uint64_t x, int n) { return half_at(x, n); }, [](uint64_t x, int n) { return half_at(x, n); });
-}
-static void mma_bf16_k8(const instruction &i, uint32_t lanes, frame *const *of) {
-    multiply<2, float, 1>(
-        i, lanes, of, [](uint64_t x, int n) { return bf16_at(x, n); }, [](uint64_t x, int n) { return bf16_at(x, n); });
-}
-static void mma_half_k8(const instruction &i, uint32_t lanes, frame *const *of) {
-    multiply<2, float, 1>(
-        i, lanes, of, [](uint64_t x, int n) { return half_at(x, n); }, [](uint64_t x, int n) { return half_at(x, n); });
-}
-static void mma_e4m3_k32(const instruction &i, uint32_t lanes, frame *const *of) {
-    multiply<4, float, 2>(
-        i, lanes, of, [](uint64_t x, int n) { return e4m3_at(x, n); }, [](uint64_t x, int n) { return e4m3_at(x, n); });
-}
-static void mma_s8_k32(const instruction &i, uint32_t lanes, frame *const *of) {
-    multiply<4, int, 2>(
-        i, lanes, of, [](uint64_t x, int n) { return s8_at(x, n); }, [](uint64_t x, int n) { return s8_at(x, n); });
-}
-static void mma_u8_s8_k32(const instruction &i, uint32_t lanes, frame *const *of) {
-    multiply<4, int, 2>(
-        i, lanes, of, [](uint64_t x, int n) { return u8_at(x, n); }, [](uint64_t x, int n) { return s8_at(x, n); });
-}
+#define MULTIPLY(name, each, halves, a_of, b_of)                                         \
+    static void name(const instruction &i, uint32_t lanes, frame *const *of) {           \
+        multiply<each, halves>(i, lanes, of, a_of, b_of);                                \
+    }
+MULTIPLY(mma_bf16_k16, 2, 2, unpack_bf16, unpack_bf16)
+MULTIPLY(mma_half_k16, 2, 2, unpack_half, unpack_half)
+MULTIPLY(mma_bf16_k8, 2, 1, unpack_bf16, unpack_bf16)
+MULTIPLY(mma_half_k8, 2, 1, unpack_half, unpack_half)
+MULTIPLY(mma_e4m3_k32, 4, 2, unpack_e4m3, unpack_e4m3)
+MULTIPLY(mma_s8_k32, 4, 2, unpack_s8, unpack_s8)
+MULTIPLY(mma_u8_s8_k32, 4, 2, unpack_u8, unpack_s8)
 
 /* 8 x 8 matrices of 16 bit: lane l gives the address of row l % 8 of matrix l / 8. */
 static void load_matrices(const instruction &i, uint32_t lanes, frame *const *of) {

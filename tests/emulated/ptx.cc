@@ -147,7 +147,7 @@ static void meet_at_instruction(struct meeting &m) {
     for (uint32_t left = m.mask; left; left &= left - 1) {
         const int lane = __builtin_ctz(left);
         const struct brought *its = (const struct brought *)m.of[lane];
-        if (all && all->name != its->instruction->name)
+        if (all && all != its->instruction && all->name != its->instruction->name)
             fail("lanes of a warp meet at %s and at %s", all->name.c_str(), its->instruction->name.c_str());
         all = its->instruction, of[lane] = its->frame;
     }
