@@ -59,6 +59,9 @@ static std::mutex known;
 static std::map<const void *, emulated::binder> binders;
 static std::map<const void *, size_t> granted; /* dynamic shared memory beyond SHARED_DEFAULT */
 
+/* EMULATED_TRACE=1: every launch, and how many f32 NaN of arithmetic memory holds after it. */
+static void trace(const struct emulated::launch &launch);
+
 namespace emulated {
 
 void remember(const void *function, binder b) {
@@ -82,7 +85,11 @@ void enqueue(cudaStream_t s, std::function<void()> what) {
 cudaError_t start(const char *name, const void *function, const config &c, bool together, std::function<void()> call) {
     if (!is_launchable(function, c)) return give(cudaErrorInvalidValue);
     struct launch launch = {name, c.grid, c.block, c.shared, c.cluster, together, std::move(call)};
-    return perform(c.stream, [launch] { run(launch); });
+    return perform(c.stream, [launch] {
+        static const bool is_traced = option("EMULATED_TRACE", 0);
+        run(launch);
+        if (is_traced) trace(launch);
+    });
 }
 
 } /* namespace emulated */
@@ -151,6 +158,20 @@ cudaError_t cudaFree(void *memory) {
     taken -= found->second;
     blocks.erase(found);
     return cudaSuccess;
+}
+
+static void trace(const struct emulated::launch &launch) {
+    size_t count = 0;
+    const void *where = nullptr;
+    std::unique_lock<std::mutex> lock(known);
+    for (const auto &block : blocks)
+        for (size_t i = 0; i < block.second / 4; i++) {
+            const uint32_t x = ((const uint32_t *)block.first)[i];
+            if ((x & 0x7FFFFFFF) != 0x7FC00000) continue;
+            if (count++ == 0) where = (const uint32_t *)block.first + i;
+        }
+    fprintf(stderr, "(%u, %u, %u) x %u, %zu bytes, %zu NaN at %p: %.200s\n", launch.grid.x, launch.grid.y, launch.grid.z,
+            launch.block.x, launch.shared, count, where, launch.name);
 }
 
 cudaError_t cudaMallocHost(void **to, size_t bytes) {
