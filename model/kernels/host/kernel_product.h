@@ -7,12 +7,16 @@
 enum { BLOCK_ROWS = 64, BLOCK_BYTES = 256 << 10 };
 enum { TILE_ROWS_MAX = TILE_ROWS_FEW > TILE_ROWS ? TILE_ROWS_FEW : TILE_ROWS };
 
-/* Adds columns [0, cols) of rows w[0..R) with tokens x[0..C) to acc[c * R + r]. */
+/* Adds columns [0, cols) of rows w[0..R) with tokens x[0..C) to acc[c * R + r]. What lies `ahead` (NULL: nothing) in memory is
+ * fetched on the way: rows are too short for the processor to notice so many of them. */
 VEC void tile_add(const int R, const int C, const enum dtype type, const unsigned char *const *w, const float *const *x,
-                  int cols, vec *acc) {
+                  int cols, const unsigned char *ahead, vec *acc) {
     vec weights[TILE_ROWS_MAX];
     int k = 0;
     for (; k + LANES <= cols; k += LANES) {
+        const int step_bytes = R * LANES * dtype_bytes(type);
+        UNROLL for (int b = 0; ahead && b < step_bytes; b += LINE)
+            __builtin_prefetch(ahead + R * k * dtype_bytes(type) + b);
         UNROLL for (int r = 0; r < R; r++) weights[r] = vec_widen(w[r] + (size_t)k * dtype_bytes(type), type);
         UNROLL for (int c = 0; c < C; c++) {
             vec v = vec_load(x[c] + k);
@@ -39,26 +43,28 @@ VEC void tile(const int R, const int C, const enum dtype type, const unsigned ch
               int cols, float *sum) {
     vec acc[TILE_ROWS_MAX * TILE_TOKENS + 3];
     UNROLL for (int i = 0; i < R * C + 3; i++) acc[i] = vec_zero();
-    tile_add(R, C, type, w, x, cols, acc);
+    tile_add(R, C, type, w, x, cols, w[0] + AHEAD_BYTES, acc);
     tile_sum(R * C, acc, sum);
 }
 
-/* The same of rows of a quantised weight that are read step by step. */
-VEC void tile_steps(const int R, const int C, const enum kind kind, const struct weight *w, const int *rows,
-                    const float *const *x, float *sum) {
-    struct columns columns;
+/* The same of rows of a quantised weight that are read step by step, for few tokens. */
+VEC void tile_steps(const int R, const int C, const enum kind kind, const struct weight *w,
+                    const unsigned char *const *data, const int *rows, const float *const *x, float *sum) {
+    const int span = kind_piece(kind), step_bytes = (int)kind_bytes(kind, span) * STEP / span;
+    const struct values values = listed_values(kind, w);
     struct piece piece[TILE_ROWS_MAX];
-    const vec values = listed_values(kind, w);
     vec acc[TILE_ROWS_MAX * TILE_TOKENS + 3], two[2];
     UNROLL for (int i = 0; i < R * C + 3; i++) acc[i] = vec_zero();
-    for (int k = 0; k < w->cols; k += PIECE) {
-        const int count = w->cols - k < PIECE ? w->cols - k : PIECE, steps = count / STEP, left = count % STEP;
-        open_columns(kind, &columns, w, k, count);
-        for (int r = 0; r < R; r++) open_piece(kind, &piece[r], &columns, w, rows[r]);
-        for (int i = 0; i < steps; i++) {
-            const int g = kind == KIND_FP4_HALVES ? 0 : columns.where[i];
+    for (int k = 0; k < w->cols; k += span) {
+        const int count = is_blocks(kind) || w->cols - k > span ? span : w->cols - k, left = count % STEP;
+        const struct columns columns = columns_of(kind, w, k, count);
+        struct place place = place_first(kind, w, k);
+        for (int r = 0; r < R; r++) open_piece(kind, &piece[r], &columns, w, data[r], rows[r]);
+        for (int i = 0; i < count / STEP; i++, place_next(kind, &place, w)) {
+            const unsigned char *ahead = data[0] + AHEAD_BYTES + R * (kind_bytes(kind, k) + i * step_bytes);
+            UNROLL for (int b = 0; b < R * step_bytes; b += LINE) __builtin_prefetch(ahead + b);
             UNROLL for (int r = 0; r < R; r++) {
-                read_step(kind, &piece[r], i, g, piece[r].data + i * step_bytes(kind), values, two);
+                read_step(kind, &piece[r], i, place.group, data[r] + step_at(kind, k, i), values, two);
                 UNROLL for (int c = 0; c < C; c++) {
                     const float *at = x[c] + k + i * STEP;
                     acc[c * R + r] = vec_fma(two[0], vec_load(at), acc[c * R + r]);
@@ -67,30 +73,12 @@ VEC void tile_steps(const int R, const int C, const enum kind kind, const struct
             }
         }
         for (int r = 0; r < R && left > 0; r++) {
-            const int g = kind == KIND_FP4_HALVES ? 0 : columns.where[steps];
-            read_last_step(kind, &piece[r], steps, g, left, values, two);
+            read_last_step(kind, &piece[r], count / STEP, place.group, left, data[r] + step_at(kind, k, count / STEP),
+                           values, two);
             for (int c = 0; c < C; c++) {
-                const float *at = x[c] + k + steps * STEP;
+                const float *at = x[c] + k + count - left;
                 acc[c * R + r] = vec_fma(two[0], load_part(at, left), acc[c * R + r]);
                 if (left > LANES) acc[c * R + r] = vec_fma(two[1], load_part(at + LANES, left - LANES), acc[c * R + r]);
-            }
-        }
-    }
-    tile_sum(R * C, acc, sum);
-}
-
-/* The same of rows that are blocks of a common type, for few tokens: more of them share what tile_unpacked reads. */
-VEC void tile_blocks(const int R, const int C, const enum dtype type, const unsigned char *const *rows, int cols,
-                     const float *const *x, float *sum) {
-    vec acc[TILE_ROWS_MAX * TILE_TOKENS + 3], two[2];
-    UNROLL for (int i = 0; i < R * C + 3; i++) acc[i] = vec_zero();
-    for (int i = 0; i < cols / STEP; i++) {
-        UNROLL for (int r = 0; r < R; r++) {
-            read_block_step(type, rows[r], i, two);
-            UNROLL for (int c = 0; c < C; c++) {
-                const float *at = x[c] + i * STEP;
-                acc[c * R + r] = vec_fma(two[0], vec_load(at), acc[c * R + r]);
-                acc[c * R + r] = vec_fma(two[1], vec_load(at + LANES), acc[c * R + r]);
             }
         }
     }
@@ -100,7 +88,7 @@ VEC void tile_blocks(const int R, const int C, const enum dtype type, const unsi
 /* The same of any format: pieces of columns become f32 in the L1 cache. */
 VEC void tile_unpacked(const int R, const int C, const struct weight *w, const int *rows, const float *const *x,
                        float *sum) {
-    enum { COLS = 256 };
+    enum { COLS = PIECE };
     float wide[TILE_ROWS_MAX][COLS];
     const unsigned char *from[TILE_ROWS_MAX];
     const float *at[TILE_TOKENS];
@@ -113,115 +101,88 @@ VEC void tile_unpacked(const int R, const int C, const struct weight *w, const i
             from[r] = (const unsigned char *)wide[r];
         }
         for (int c = 0; c < C; c++) at[c] = x[c] + k;
-        tile_add(R, C, DTYPE_F32, from, at, count, acc);
+        tile_add(R, C, DTYPE_F32, from, at, count, NULL, acc);
     }
     tile_sum(R * C, acc, sum);
 }
 
 /* The sums of rows [first, first + count) of w with C tokens: sums[c][row - first]. A tile that passes the
- * end repeats the last row and drops its sums. Of quantised weights `type` is DTYPES, or that of blocks. */
+ * end repeats the last row and drops its sums. Quantised weights (`type` DTYPES) have a kind. */
 VEC void strip(const int R, const int C, const enum dtype type, const enum kind kind, const struct weight *w, int first,
                int count, const float *const *x, float sums[][BLOCK_ROWS]) {
-    const unsigned char *rows[TILE_ROWS_MAX];
-    int row[TILE_ROWS_MAX];
+    const int64_t row_bytes = dtype_span_bytes(w->format, weight_stride(w));
+    const unsigned char *data[TILE_ROWS_MAX];
+    int rows[TILE_ROWS_MAX];
     for (int o = 0; o < count; o += R) {
         float sum[TILE_ROWS_MAX * TILE_TOKENS + 3];
         for (int r = 0; r < R; r++) {
-            row[r] = first + (o + r < count ? o + r : count - 1);
-            rows[r] = weight_row(w, row[r]);
+            rows[r] = first + (o + r < count ? o + r : count - 1);
+            data[r] = (const unsigned char *)w->data + rows[r] * row_bytes;
         }
-        if (!dtype_is_quantised(type))
-            tile(R, C, type, rows, x, w->cols, sum);
-        else if (type < DTYPES)
-            tile_blocks(R, C, type, rows, w->cols, x, sum);
+        if (type != DTYPES)
+            tile(R, C, type, data, x, w->cols, sum);
         else if (kind == KIND_OTHER)
-            tile_unpacked(R, C, w, row, x, sum);
+            tile_unpacked(R, C, w, rows, x, sum);
         else
-            tile_steps(R, C, kind, w, row, x, sum);
+            tile_steps(R, C, kind, w, data, rows, x, sum);
         for (int c = 0; c < C; c++)
             for (int r = 0; r < R && o + r < count; r++) sums[c][o + r] = sum[c * R + r];
     }
 }
 
-#define STRIP(C)                                                                                       \
-    case C:                                                                                            \
-        if (C <= TILE_TOKENS)                                                                          \
-            strip(C <= TILE_FEW ? TILE_ROWS_FEW : TILE_ROWS, C, type, kind, w, first, count, x, sums); \
+#define STRIP(C)                                                                                             \
+    case C:                                                                                                  \
+        if (C <= TILE_TOKENS)                                                                                \
+            strip(C <= TILE_FEW ? TILE_ROWS_FEW : TILE_ROWS, C, type, KIND_OTHER, w, first, count, x, sums); \
         break;
-VEC void strip_of(const enum dtype type, const enum kind kind, const struct weight *w, int first, int count,
-                  const float *const *x, int tokens, float sums[][BLOCK_ROWS]) {
+VEC void strip_of(const enum dtype type, const struct weight *w, int first, int count, const float *const *x,
+                  int tokens, float sums[][BLOCK_ROWS]) {
     switch (tokens) { STRIP(1) STRIP(2) STRIP(3) STRIP(4) STRIP(5) STRIP(6) }
 }
 #undef STRIP
 
-#define STRIPS(TYPE, KIND)                                  \
-    strip_of(TYPE, KIND, w, first, count, x, tokens, sums); \
-    break
-static void strip_quantised(const struct weight *w, int first, int count, const float *const *x, int tokens,
-                            float sums[][BLOCK_ROWS]) {
-    switch (TILE_QUANTISED ? kind_of(w) : KIND_OTHER) {
-    case KIND_FP8:
-        STRIPS(DTYPES, KIND_FP8);
-    case KIND_INT4:
-        STRIPS(DTYPES, KIND_INT4);
-    case KIND_INT4_ZEROS:
-        STRIPS(DTYPES, KIND_INT4_ZEROS);
-    case KIND_FP4:
-        STRIPS(DTYPES, KIND_FP4);
-    case KIND_FP4_HALVES:
-        STRIPS(DTYPES, KIND_FP4_HALVES);
-    case KIND_NF4:
-        STRIPS(DTYPES, KIND_NF4);
-    case KIND_OTHER:
-        STRIPS(DTYPES, KIND_OTHER);
-    }
-}
-
-#define STRIP(C)                                                                                \
-    case C:                                                                                     \
-        if (C <= TILE_FEW) strip(TILE_ROWS_FEW, C, type, KIND_OTHER, w, first, count, x, sums); \
+/* Of a quantised weight, for few tokens: rows that many tokens read become f32 first. */
+#define STRIP(C)                                                                            \
+    case C:                                                                                 \
+        if (C <= TILE_FEW) strip(TILE_ROWS_FEW, C, DTYPES, kind, w, first, count, x, sums); \
         break;
-VEC void strip_few(const enum dtype type, const struct weight *w, int first, int count, const float *const *x,
+VEC void strip_few(const enum kind kind, const struct weight *w, int first, int count, const float *const *x,
                    int tokens, float sums[][BLOCK_ROWS]) {
     switch (tokens) { STRIP(1) STRIP(2) }
 }
 #undef STRIP
 
-/* Of the blocks that most files are made of, for few tokens; false: not these. */
-static bool strip_blocks(const struct weight *w, int first, int count, const float *const *x, int tokens,
-                         float sums[][BLOCK_ROWS]) {
-#define BLOCKS(TYPE)                                       \
-    case TYPE:                                             \
-        strip_few(TYPE, w, first, count, x, tokens, sums); \
-        return true
-    switch (w->format) {
-        BLOCKS(DTYPE_Q8_0);
-        BLOCKS(DTYPE_Q4_0);
-        BLOCKS(DTYPE_Q4_1);
-        BLOCKS(DTYPE_Q4_K);
-        BLOCKS(DTYPE_Q6_K);
+static void strip_quantised(const struct weight *w, int first, int count, const float *const *x, int tokens,
+                            float sums[][BLOCK_ROWS]) {
+#define FEW(KIND)                                          \
+    case KIND:                                             \
+        strip_few(KIND, w, first, count, x, tokens, sums); \
+        return;
+    switch ((int)(TILE_QUANTISED && tokens <= TILE_FEW ? kind_of(w) : KIND_OTHER)) {
+        KINDS(FEW)
     default:
-        return false;
+        strip_of(DTYPES, w, first, count, x, tokens, sums);
     }
-#undef BLOCKS
+#undef FEW
 }
 
 static void strip_any(const struct weight *w, int first, int count, const float *const *x, int tokens,
                       float sums[][BLOCK_ROWS]) {
     switch (w->format) {
     case DTYPE_F32:
-        STRIPS(DTYPE_F32, KIND_OTHER);
+        strip_of(DTYPE_F32, w, first, count, x, tokens, sums);
+        break;
     case DTYPE_BF16:
-        STRIPS(DTYPE_BF16, KIND_OTHER);
+        strip_of(DTYPE_BF16, w, first, count, x, tokens, sums);
+        break;
     case DTYPE_F16:
-        STRIPS(DTYPE_F16, KIND_OTHER);
+        strip_of(DTYPE_F16, w, first, count, x, tokens, sums);
+        break;
     default:
-        if (TILE_QUANTISED && tokens <= TILE_FEW && strip_blocks(w, first, count, x, tokens, sums)) break;
         strip_quantised(w, first, count, x, tokens, sums);
         break;
     }
 }
-#undef STRIPS
 
 /* g / (1 + exp(-z)) */
 VEC vec times_sigmoid(vec g, vec z) {

@@ -1,23 +1,31 @@
 /* Quantised weights as f32, in the bits that model/format.c defines. Included by kernels.h alone.
  *
- * A row is read in steps of 32 columns, two vectors, by what its kind does with a step; what has no kind here is read by its
- * function of model/format.c. Sixteen values that four bits stand for, times their scale, are a list of products. */
-#include "model/format.h"
+ * A row is read in pieces, whose scales become f32 first, and a piece in steps of 32 columns, two vectors, by what its kind does with
+ * a step; what has no kind here is read by its function of model/format.c. */
 
-enum { STEP = 32, STEPS_MAX = 32, PIECE = STEP * STEPS_MAX };
+enum { STEP = 32, STEPS_MAX = 32, PIECE = STEP * STEPS_MAX, GROUPS_MAX = 1024 };
+enum { AHEAD_BYTES = 8 << 10, LINE = 64 }; /* how far ahead of what is read the memory is asked, and its unit */
 
 enum kind {
     KIND_OTHER,
+    KIND_GATHERED, /* INT4 whose columns lie in any order of groups */
     KIND_FP8,
     KIND_INT4, /* all zeros are 8 */
     KIND_INT4_ZEROS,
     KIND_FP4,
     KIND_FP4_HALVES, /* a scale of its own for each half of a step */
     KIND_NF4,
+    KIND_BLOCKS, /* and the type of the blocks */
 };
+
+VEC int groups_of_row(const struct weight *w) {
+    return (w->cols + w->scales->group - 1) / w->scales->group;
+}
 
 static enum kind kind_of(const struct weight *w) {
     const struct scales *s = w->scales;
+    if (dtype_block(w->format).numbers >= STEP) return (enum kind)(KIND_BLOCKS + w->format);
+    if (s && s->group_of && w->format == DTYPE_INT4 && groups_of_row(w) <= GROUPS_MAX) return KIND_GATHERED;
     if (!s || s->group_of) return KIND_OTHER;
     if (w->format == DTYPE_FP4 && s->group == STEP / 2) return KIND_FP4_HALVES;
     if (s->group % STEP != 0 && s->group < w->cols) return KIND_OTHER;
@@ -35,43 +43,115 @@ static enum kind kind_of(const struct weight *w) {
     }
 }
 
-/* What four bits stand for before the scale, or the zero and the scale. */
-VEC vec listed_values(const enum kind kind, const struct weight *w) {
-    if (kind == KIND_INT4) return vec_load(from_8_below);
-    if (kind == KIND_INT4_ZEROS) return vec_load(from_0);
-    if (kind == KIND_NF4) return vec_load(w->scales->values);
-    if (kind == KIND_FP8) return vec_zero();
-    return vec_load(format_fp4_values);
+/* Each kind that has steps, and of the blocks each type. */
+#define KINDS(EACH)                  \
+    EACH(KIND_FP8)                   \
+    EACH(KIND_INT4)                  \
+    EACH(KIND_INT4_ZEROS)            \
+    EACH(KIND_FP4)                   \
+    EACH(KIND_FP4_HALVES)            \
+    EACH(KIND_NF4)                   \
+    EACH(KIND_BLOCKS + DTYPE_Q8_0)   \
+    EACH(KIND_BLOCKS + DTYPE_Q4_0)   \
+    EACH(KIND_BLOCKS + DTYPE_Q4_1)   \
+    EACH(KIND_BLOCKS + DTYPE_Q5_0)   \
+    EACH(KIND_BLOCKS + DTYPE_Q5_1)   \
+    EACH(KIND_BLOCKS + DTYPE_IQ4_NL) \
+    EACH(KIND_BLOCKS + DTYPE_MXFP4)  \
+    EACH(KIND_BLOCKS + DTYPE_Q2_K)   \
+    EACH(KIND_BLOCKS + DTYPE_Q3_K)   \
+    EACH(KIND_BLOCKS + DTYPE_Q4_K)   \
+    EACH(KIND_BLOCKS + DTYPE_Q5_K)   \
+    EACH(KIND_BLOCKS + DTYPE_Q6_K)   \
+    EACH(KIND_BLOCKS + DTYPE_IQ4_XS)
+
+VEC bool is_blocks(const enum kind kind) {
+    return (int)kind >= (int)KIND_BLOCKS;
+}
+VEC enum dtype type_of_blocks(const enum kind kind) {
+    return (enum dtype)((int)kind - (int)KIND_BLOCKS);
+}
+/* Columns of a piece. */
+VEC int kind_piece(const enum kind kind) {
+    return is_blocks(kind) ? dtype_block(type_of_blocks(kind)).numbers : PIECE;
+}
+/* Bytes of `count` columns. */
+VEC int64_t kind_bytes(const enum kind kind, int64_t count) {
+    if (is_blocks(kind)) return dtype_span_bytes(type_of_blocks(kind), count);
+    return kind == KIND_FP8 ? count : count / 2;
+}
+/* Where what a step reads begins, in the row: its numbers, or the block. */
+VEC int64_t step_at(const enum kind kind, int piece, int step) {
+    return kind_bytes(kind, is_blocks(kind) ? piece : piece + step * STEP);
 }
 
-/* One piece of a row: where its numbers begin, and the scales and zeros of its groups (KIND_FP4_HALVES: of each half of a step). */
+/* What four bits stand for before the scale, or the zero and the scale: NF4's are any f32. */
+struct values {
+    vec any;
+    vec_list list;
+};
+VEC struct values listed_values(const enum kind kind, const struct weight *w) {
+    struct values out;
+    if (is_blocks(kind))
+        out.list = vec_list_of(block_values(type_of_blocks(kind)));
+    else if (kind == KIND_INT4 || kind == KIND_INT4_ZEROS)
+        out.list = vec_list_of(kind == KIND_INT4 ? from_8_below : from_0);
+    else
+        out.list = vec_list_of(format_fp4_values);
+    out.any = kind == KIND_NF4 ? vec_load(w->scales->values) : vec_zero();
+    return out;
+}
+
+/* One piece of a row: the scales and zeros of its groups (KIND_FP4_HALVES: of each half of a step; blocks: of their parts). */
 struct piece {
-    const unsigned char *data;
     float scale[2 * STEPS_MAX], zero[STEPS_MAX];
 };
 
-/* The columns of a piece, which all rows share: where[i] is the group of step i, counted from that of the first. */
+/* The columns of a piece, which all rows share. */
 struct columns {
     int first, count, groups;
-    uint8_t where[STEPS_MAX];
 };
-VEC void open_columns(const enum kind kind, struct columns *c, const struct weight *w, int first, int count) {
-    const int group = w->scales->group, steps = (count + STEP - 1) / STEP;
-    c->first = first, c->count = count;
-    c->groups =
-        kind == KIND_FP4_HALVES ? (count + STEP / 2 - 1) / (STEP / 2) : (first + count - 1) / group - first / group + 1;
-    if (kind == KIND_FP4_HALVES) return;
-    for (int i = 0, g = 0, left = group - first % group; i < steps; i++, left -= STEP) {
-        if (left <= 0) g++, left += group;
-        c->where[i] = (uint8_t)g;
-    }
+VEC struct columns columns_of(const enum kind kind, const struct weight *w, int first, int count) {
+    struct columns c = {.first = first, .count = count};
+    if (kind == KIND_FP4_HALVES)
+        c.groups = (count + STEP / 2 - 1) / (STEP / 2);
+    else if (!is_blocks(kind))
+        c.groups = (first + count - 1) / w->scales->group - first / w->scales->group + 1;
+    return c;
+}
+
+/* The group of a step, counted from that of the piece's first column; `left` of its columns are not passed yet. */
+struct place {
+    int group, left;
+};
+VEC struct place place_first(const enum kind kind, const struct weight *w, int first) {
+    struct place at = {0, 0};
+    if (!is_blocks(kind)) at.left = w->scales->group - first % w->scales->group;
+    return at;
+}
+VEC void place_next(const enum kind kind, struct place *at, const struct weight *w) {
+    if (is_blocks(kind) || kind == KIND_FP4_HALVES) return;
+    at->left -= STEP;
+    if (at->left <= 0) at->group++, at->left += w->scales->group;
 }
 
 VEC float scalar_scale(const unsigned char *data, enum dtype type) {
     uint16_t half;
     if (type == DTYPE_E8M0) return format_from_e8m0(*data);
     memcpy(&half, data, sizeof half);
-    return type == DTYPE_F16 ? fmath_from_f16(half) : fmath_from_bits((uint32_t)half << 16);
+    return type == DTYPE_F16 ? float_of_half(half) : fmath_from_bits((uint32_t)half << 16);
+}
+
+/* Sixteen bits each, or f32. The last whole vector may overlap the one before it. */
+VEC void read_wide_scales(float *out, const unsigned char *data, const enum dtype type, int count) {
+    const int bytes = dtype_bytes(type);
+    for (int i = 0; i + LANES <= count; i += LANES) vec_store(out + i, vec_widen(data + i * bytes, type));
+    if (count >= LANES) {
+        vec_store(out + count - LANES, vec_widen(data + (count - LANES) * bytes, type));
+        return;
+    }
+    for (int i = 0; i < count && type == DTYPE_F32; i++) memcpy(&out[i], data + i * bytes, sizeof *out);
+    for (int i = 0; i < count && type != DTYPE_F32; i++) out[i] = scalar_scale(data + i * bytes, type);
 }
 
 /* Scales that lie side by side, times their factor. `out` has room for whole vectors. */
@@ -81,7 +161,7 @@ VEC void read_scales(float *out, const struct scales *s, int64_t at, int count) 
     int i = 0;
     switch (s->type) {
     case DTYPE_F32:
-        for (; i < count; i++) memcpy(&out[i], data + (size_t)i * sizeof *out, sizeof *out);
+        read_wide_scales(out, data, DTYPE_F32, count);
         break;
     case DTYPE_FP8:
         for (; i + LANES <= count; i += LANES) vec_store(out + i, vec_mul(vec_fp8(data + i), vec_set(256)));
@@ -92,51 +172,62 @@ VEC void read_scales(float *out, const struct scales *s, int64_t at, int count) 
         for (; i < count; i++) out[i] = scalar_scale(data + i, DTYPE_E8M0);
         break;
     case DTYPE_F16:
-        for (; i + LANES <= count; i += LANES) vec_store(out + i, vec_widen(data + 2 * i, DTYPE_F16));
-        for (; i < count; i++) out[i] = scalar_scale(data + 2 * i, DTYPE_F16);
+        read_wide_scales(out, data, DTYPE_F16, count);
         break;
     default:
-        for (; i + LANES <= count; i += LANES) vec_store(out + i, vec_widen(data + 2 * i, DTYPE_BF16));
-        for (; i < count; i++) out[i] = scalar_scale(data + 2 * i, DTYPE_BF16);
+        read_wide_scales(out, data, DTYPE_BF16, count);
         break;
     }
     for (i = 0; i < count && s->factor != 1; i++) out[i] *= s->factor;
 }
 
-VEC void open_piece(const enum kind kind, struct piece *p, const struct columns *c, const struct weight *w, int row) {
+VEC int64_t cells_of_row(const struct scales *s, int row) {
+    row += s->first;
+    return (s->rows == 1 ? row : row / s->rows) * s->stride;
+}
+
+/* `data`: where the row begins. */
+VEC void open_piece(const enum kind kind, struct piece *p, const struct columns *c, const struct weight *w,
+                    const unsigned char *data, int row) {
+    if (is_blocks(kind)) {
+        open_block(type_of_blocks(kind), data + kind_bytes(kind, c->first), p->scale);
+        return;
+    }
     const struct scales *s = w->scales;
-    const int64_t at = (int64_t)((s->first + row) / s->rows) * s->stride + c->first / s->group;
-    p->data = (const unsigned char *)weight_row(w, row) + dtype_span_bytes(w->format, c->first);
+    const int64_t at = cells_of_row(s, row) + c->first / s->group;
     read_scales(p->scale, s, at, c->groups);
+    for (int g = 0; kind == KIND_FP8 && g < c->groups; g++) p->scale[g] *= 256; /* for vec_fp8 */
     for (int g = 0; kind == KIND_INT4_ZEROS && g < c->groups; g++) p->zero[g] = s->zeros[at + g];
 }
 
-/* The weights of a step of group `g`, whose numbers begin at `from`. */
-VEC void read_step(const enum kind kind, const struct piece *p, int step, int g, const unsigned char *from, vec values,
-                   vec out[2]) {
-    if (kind == KIND_FP8) {
-        const vec scale = vec_set(p->scale[g] * 256);
-        out[0] = vec_mul(vec_fp8(from), scale), out[1] = vec_mul(vec_fp8(from + LANES), scale);
+/* The weights of a step of group `g`, from `from` on (step_at). */
+VEC void read_step(const enum kind kind, const struct piece *p, int step, int g, const unsigned char *from,
+                   struct values values, vec out[2]) {
+    if (is_blocks(kind)) {
+        read_part(type_of_blocks(kind), from, p->scale, step, values.list, out);
         return;
     }
-    const int flip = kind == KIND_NF4, half = kind == KIND_FP4_HALVES;
-    if (kind == KIND_INT4_ZEROS) values = vec_sub(values, vec_set(p->zero[g]));
-    const vec_list first = vec_list_of(vec_mul(values, vec_set(p->scale[half ? 2 * step : g])));
-    const vec_list second = half ? vec_list_of(vec_mul(values, vec_set(p->scale[2 * step + 1]))) : first;
-    out[0] = vec_pick(first, ivec_pairs(from, flip));
-    out[1] = vec_pick(second, ivec_pairs(from + LANES / 2, flip));
-}
-
-VEC int step_bytes(const enum kind kind) {
-    return kind == KIND_FP8 ? STEP : STEP / 2;
+    const int half = kind == KIND_FP4_HALVES;
+    const vec times[2] = {vec_set(p->scale[half ? 2 * step : g]), vec_set(p->scale[half ? 2 * step + 1 : g])};
+    if (kind == KIND_FP8) {
+        out[0] = vec_mul(vec_fp8(from), times[0]), out[1] = vec_mul(vec_fp8(from + LANES), times[0]);
+        return;
+    }
+    if (kind == KIND_NF4) {
+        const vec products = vec_mul(values.any, times[0]);
+        out[0] = vec_pick(products, ivec_pairs(from, 1)), out[1] = vec_pick(products, ivec_pairs(from + LANES / 2, 1));
+        return;
+    }
+    const enum map map = kind == KIND_INT4_ZEROS ? MAP_CENTRED : MAP_TIMES;
+    vec_listed(map, values.list, nibbles_pairs(from), times, vec_set(map == MAP_CENTRED ? p->zero[g] : 0), out);
 }
 
 /* The last step of a row, of which `count` columns are there: the others are 0 and their bytes are not read. */
-VEC void read_last_step(const enum kind kind, const struct piece *p, int step, int g, int count, vec values,
-                        vec out[2]) {
+VEC void read_last_step(const enum kind kind, const struct piece *p, int step, int g, int count,
+                        const unsigned char *from, struct values values, vec out[2]) {
     unsigned char padded[STEP] = {0};
     float wide[STEP];
-    memcpy(padded, p->data + step * step_bytes(kind), (size_t)(kind == KIND_FP8 ? count : (count + 1) / 2));
+    memcpy(padded, from, (size_t)(kind == KIND_FP8 ? count : (count + 1) / 2));
     read_step(kind, p, step, g, padded, values, out);
     vec_store(wide, out[0]), vec_store(wide + LANES, out[1]);
     for (int i = count; i < STEP; i++) wide[i] = 0;
@@ -144,24 +235,49 @@ VEC void read_last_step(const enum kind kind, const struct piece *p, int step, i
 }
 
 VEC void unpack_kind(const enum kind kind, float *out, const struct weight *w, int row, int first, int count) {
-    const vec values = listed_values(kind, w);
-    struct columns columns;
+    const struct values values = listed_values(kind, w);
+    const unsigned char *data = weight_row(w, row);
+    const int span = kind_piece(kind);
     struct piece p;
-    vec step[2];
-    for (int k = 0; k < count; k += PIECE) {
-        const int n = count - k < PIECE ? count - k : PIECE;
-        open_columns(kind, &columns, w, first + k, n);
-        open_piece(kind, &p, &columns, w, row);
-        for (int i = 0; i * STEP < n; i++) {
-            const int left = n - i * STEP, g = kind == KIND_FP4_HALVES ? 0 : columns.where[i];
-            float *to = out + k + i * STEP;
-            if (left >= STEP)
-                read_step(kind, &p, i, g, p.data + i * step_bytes(kind), values, step);
-            else
-                read_last_step(kind, &p, i, g, left, values, step);
-            store_part(to, step[0], left);
-            if (left > LANES) store_part(to + LANES, step[1], left - LANES);
+    vec two[2];
+    for (int k = first; k < first + count; k += span) {
+        const int n = is_blocks(kind) || first + count - k > span ? span : first + count - k, left = n % STEP;
+        const struct columns columns = columns_of(kind, w, k, n);
+        struct place at = place_first(kind, w, k);
+        open_piece(kind, &p, &columns, w, data, row);
+        for (int i = 0; i < n / STEP; i++, out += STEP, place_next(kind, &at, w)) {
+            const unsigned char *from = data + step_at(kind, k, i);
+            __builtin_prefetch(from + AHEAD_BYTES + (is_blocks(kind) ? i * LINE / 2 : 0));
+            read_step(kind, &p, i, at.group, from, values, two);
+            vec_store(out, two[0]), vec_store(out + LANES, two[1]);
         }
+        if (left == 0) continue;
+        read_last_step(kind, &p, n / STEP, at.group, left, data + step_at(kind, k, n / STEP), values, two);
+        store_part(out, two[0], left);
+        if (left > LANES) store_part(out + LANES, two[1], left - LANES);
+    }
+}
+
+/* A row's scales become a table, in which each column looks its own up. */
+static void unpack_gathered(float *out, const struct weight *w, int row, int first, int count) {
+    const struct scales *s = w->scales;
+    const int64_t cell = cells_of_row(s, row);
+    const unsigned char *from = (const unsigned char *)weight_row(w, row) + first / 2;
+    const int32_t *group = s->group_of + first;
+    float scale[GROUPS_MAX], zero[GROUPS_MAX];
+    unsigned char last[LANES / 2] = {0};
+    int32_t last_group[LANES] = {0};
+    read_scales(scale, s, cell, groups_of_row(w));
+    for (int g = 0; s->zeros && g < groups_of_row(w); g++) zero[g] = s->zeros[cell + g];
+    for (int k = 0; k < count; k += LANES, from += LANES / 2, group += LANES) {
+        const int left = count - k;
+        if (left < LANES) {
+            from = memcpy(last, from, (size_t)(left + 1) / 2);
+            group = memcpy(last_group, group, (size_t)left * sizeof *group);
+        }
+        const vec q = vec_of(ivec_and(ivec_pairs(from, 0), 15));
+        const vec from_zero = vec_sub(q, s->zeros ? vec_gather(zero, group) : vec_set(8));
+        store_part(out + k, vec_mul(from_zero, vec_gather(scale, group)), left);
     }
 }
 
@@ -172,28 +288,17 @@ static void unpack(float *out, const struct weight *w, int row, int first, int c
         widen(out, from, w->format, count);
         return;
     }
-    if (unpack_blocks(w->format, out, from, count)) return;
-    switch (first % STEP == 0 ? kind_of(w) : KIND_OTHER) {
-    case KIND_FP8:
-        unpack_kind(KIND_FP8, out, w, row, first, count);
-        break;
-    case KIND_INT4:
-        unpack_kind(KIND_INT4, out, w, row, first, count);
-        break;
-    case KIND_INT4_ZEROS:
-        unpack_kind(KIND_INT4_ZEROS, out, w, row, first, count);
-        break;
-    case KIND_FP4:
-        unpack_kind(KIND_FP4, out, w, row, first, count);
-        break;
-    case KIND_FP4_HALVES:
-        unpack_kind(KIND_FP4_HALVES, out, w, row, first, count);
-        break;
-    case KIND_NF4:
-        unpack_kind(KIND_NF4, out, w, row, first, count);
-        break;
-    case KIND_OTHER:
+#define UNPACK(KIND)                                  \
+    case KIND:                                        \
+        unpack_kind(KIND, out, w, row, first, count); \
+        return;
+    switch ((int)(first % STEP == 0 ? kind_of(w) : KIND_OTHER)) {
+        KINDS(UNPACK)
+    case KIND_GATHERED:
+        unpack_gathered(out, w, row, first, count);
+        return;
+    default:
         format_of(w->format)->dequantise(out, w, row, first, count);
-        break;
     }
+#undef UNPACK
 }

@@ -66,7 +66,6 @@ VEC void vec_sum4(float *out, vec a, vec b, vec c, vec d) {
 /* --- quantised weights: sixteen small integers ------------------------------------------------------------------- */
 
 typedef __m512i ivec;
-typedef __m512 vec_list; /* sixteen values */
 
 VEC ivec ivec_u8(const unsigned char *p) {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
@@ -97,15 +96,47 @@ VEC ivec ivec_or(ivec a, ivec b) {
 VEC vec vec_of(ivec a) {
     return _mm512_cvtepi32_ps(a);
 }
-VEC vec_list vec_list_of(vec values) {
-    return values;
+VEC vec vec_pick(vec values, ivec index) { /* by the low four bits */
+    return _mm512_permutexvar_ps(index, values);
 }
-VEC vec vec_pick(vec_list list, ivec index) { /* by the low four bits */
-    return _mm512_permutexvar_ps(index, list);
+VEC vec vec_gather(const float *values, const int32_t *at) {
+    return _mm512_i32gather_ps(_mm512_loadu_si512(at), values, 4);
+}
+/* Four words as sixteen bytes. */
+VEC ivec ivec_words(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    return _mm512_cvtepu8_epi32(_mm_setr_epi32((int)a, (int)b, (int)c, (int)d));
+}
+/* `value` where one of sixteen bits is 1. */
+VEC ivec ivec_bits(const unsigned char *p, int32_t value) {
+    return _mm512_maskz_set1_epi32((__mmask16)(p[0] | p[1] << 8), value);
 }
 /* An f16 that is no NaN. */
 VEC float float_of_half(uint16_t half) {
     return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(half)));
+}
+/* The same in all lanes. */
+VEC vec vec_half(const unsigned char *p) {
+    int16_t half;
+    memcpy(&half, p, sizeof half);
+    return _mm512_cvtph_ps(_mm256_set1_epi16(half));
+}
+/* The first eight lanes, and the others. */
+VEC vec vec_two(float first, float second) {
+    return _mm512_mask_blend_ps(0xFF00, _mm512_set1_ps(first), _mm512_set1_ps(second));
+}
+#include "model/kernels/host/vec_nibbles.h"
+
+/* Sixteen bytes, each a number low and the next one high: byte j goes to lanes 2j and 2j + 1, byte 8 + j beside it. */
+VEC nibbles nibbles_pairs(const unsigned char *p) {
+    const __m512i bytes = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)p));
+#define AT(j) (int)(0x80800800u + 0x101u * (j))
+    const __m512i place = _mm512_setr_epi32(AT(0), AT(0), AT(1), AT(1), AT(2), AT(2), AT(3), AT(3), AT(4), AT(4), AT(5),
+                                            AT(5), AT(6), AT(6), AT(7), AT(7));
+#undef AT
+    const __m512i down = _mm512_setr_epi32(0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4);
+    const __m512i first = _mm512_srlv_epi32(_mm512_shuffle_epi8(bytes, place), down);
+    nibbles out = {{first, _mm512_srli_epi32(first, 8)}};
+    return out;
 }
 /* E4M3 as f16, which is 2^8 too small. There is no NaN among weights. */
 VEC __m256i avx_halves_of_fp8(const unsigned char *p) {

@@ -87,7 +87,6 @@ VEC void vec_sum4(float *out, vec a, vec b, vec c, vec d) {
 /* --- quantised weights: sixteen small integers ------------------------------------------------------------------- */
 
 typedef int32x4x4_t ivec;
-typedef float32x4x4_t vec_list; /* sixteen values */
 
 #define IVEC_EACH(expression)                                   \
     do {                                                        \
@@ -134,23 +133,45 @@ VEC ivec ivec_or(ivec a, ivec b) {
 VEC vec vec_of(ivec a) {
     VEC_EACH(vcvtq_f32_s32(a.val[i]));
 }
-VEC vec_list vec_list_of(vec values) {
-    return values;
-}
 /* By the low four bits: the bytes of a value lie side by side in the list. */
 VEC float32x4_t neon_pick(uint8x16x4_t list, int32x4_t index) {
     const uint32x4_t at = vandq_u32(vreinterpretq_u32_s32(index), vdupq_n_u32(15));
     const uint32x4_t bytes = vmlaq_u32(vdupq_n_u32(0x03020100), at, vdupq_n_u32(0x04040404));
     return vreinterpretq_f32_u8(vqtbl4q_u8(list, vreinterpretq_u8_u32(bytes)));
 }
-VEC vec vec_pick(vec_list list, ivec index) {
+VEC vec vec_pick(vec values, ivec index) {
     uint8x16x4_t bytes;
-    for (int i = 0; i < 4; i++) bytes.val[i] = vreinterpretq_u8_f32(list.val[i]);
+    for (int i = 0; i < 4; i++) bytes.val[i] = vreinterpretq_u8_f32(values.val[i]);
     VEC_EACH(neon_pick(bytes, index.val[i]));
+}
+VEC vec vec_gather(const float *values, const int32_t *at) {
+    float lanes[16];
+    for (int i = 0; i < 16; i++) lanes[i] = values[at[i]];
+    return vec_load(lanes);
+}
+/* Four words as sixteen bytes. */
+VEC ivec ivec_words(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    return neon_of_u8(vcombine_u8(vcreate_u8(a | (uint64_t)b << 32), vcreate_u8(c | (uint64_t)d << 32)));
+}
+/* `value` where one of sixteen bits is 1. */
+VEC ivec ivec_bits(const unsigned char *p, int32_t value) {
+    const uint32x4_t bits = vdupq_n_u32((uint32_t)(p[0] | p[1] << 8)), first = {1, 2, 4, 8};
+    IVEC_EACH(
+        vandq_s32(vreinterpretq_s32_u32(vtstq_u32(bits, vshlq_u32(first, vdupq_n_s32(4 * i)))), vdupq_n_s32(value)));
 }
 /* An f16 that is no NaN. */
 VEC float float_of_half(uint16_t half) {
     return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(half))), 0);
+}
+/* The same in all lanes. */
+VEC vec vec_half(const unsigned char *p) {
+    uint16_t half;
+    memcpy(&half, p, sizeof half);
+    return vec_set(float_of_half(half));
+}
+/* The first eight lanes, and the others. */
+VEC vec vec_two(float first, float second) {
+    VEC_EACH(vdupq_n_f32(i < 2 ? first : second));
 }
 /* E4M3 as f16, which is 2^8 too small. There is no NaN among weights. */
 VEC vec vec_fp8(const unsigned char *p) {
@@ -162,3 +183,11 @@ VEC vec vec_fp8(const unsigned char *p) {
 }
 #undef IVEC_EACH
 #undef VEC_EACH
+
+#include "model/kernels/host/vec_nibbles.h"
+
+/* Sixteen bytes, each a number low and the next one high. */
+VEC nibbles nibbles_pairs(const unsigned char *p) {
+    nibbles out = {{ivec_pairs(p, 0), ivec_pairs(p + 8, 0)}};
+    return out;
+}

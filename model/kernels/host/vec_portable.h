@@ -108,7 +108,6 @@ VEC void vec_sum4(float *out, vec a, vec b, vec c, vec d) {
 typedef struct {
     int32_t lane[16];
 } ivec;
-typedef vec vec_list; /* sixteen values */
 
 #define IVEC_EACH(expression)                                     \
     do {                                                          \
@@ -142,15 +141,34 @@ VEC ivec ivec_or(ivec a, ivec b) {
 VEC vec vec_of(ivec a) {
     VEC_EACH((float)a.lane[i]);
 }
-VEC vec_list vec_list_of(vec values) {
-    return values;
+VEC vec vec_pick(vec values, ivec index) { /* by the low four bits */
+    VEC_EACH(values.lane[index.lane[i] & 15]);
 }
-VEC vec vec_pick(vec_list list, ivec index) { /* by the low four bits */
-    VEC_EACH(list.lane[index.lane[i] & 15]);
+VEC vec vec_gather(const float *values, const int32_t *at) {
+    VEC_EACH(values[at[i]]);
+}
+/* Four words as sixteen bytes. */
+VEC ivec ivec_words(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    const uint32_t words[4] = {a, b, c, d};
+    IVEC_EACH((int32_t)(words[i / 4] >> i % 4 * 8 & 0xFF));
+}
+/* `value` where one of sixteen bits is 1. */
+VEC ivec ivec_bits(const unsigned char *p, int32_t value) {
+    IVEC_EACH(p[i / 8] >> i % 8 & 1 ? value : 0);
 }
 /* An f16 that is no NaN. */
 VEC float float_of_half(uint16_t half) {
     return fmath_from_f16(half);
+}
+/* The same in all lanes. */
+VEC vec vec_half(const unsigned char *p) {
+    uint16_t half;
+    memcpy(&half, p, sizeof half);
+    return vec_set(float_of_half(half));
+}
+/* The first eight lanes, and the others. */
+VEC vec vec_two(float first, float second) {
+    VEC_EACH(i < 8 ? first : second);
 }
 /* E4M3 as f16, which is 2^8 too small. There is no NaN among weights. */
 VEC vec vec_fp8(const unsigned char *p) {
@@ -158,3 +176,11 @@ VEC vec vec_fp8(const unsigned char *p) {
 }
 #undef IVEC_EACH
 #undef VEC_EACH
+
+#include "model/kernels/host/vec_nibbles.h"
+
+/* Sixteen bytes, each a number low and the next one high. */
+VEC nibbles nibbles_pairs(const unsigned char *p) {
+    nibbles out = {{ivec_pairs(p, 0), ivec_pairs(p + 8, 0)}};
+    return out;
+}
