@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "model/format.h"
 #include "model/model_internal.h"
+#include "model/packed.h"
 
 enum { INT4_GROUP = 32, PIECE = 512 };
 
@@ -27,8 +28,12 @@ static bool is_head(const struct model *m, const struct weight *w) {
 
 static bool is_product(const struct model *m, const struct binding *b) {
     const struct weight *w = b->weight;
-    if (!w || b->rows == 1 || binding_is_quantised(b) || dtype_is_quantised(b->file_format)) return false;
+    if (!w || b->rows == 1) return false;
     return is_head(m, w) || (w != &m->embedding && w != &m->layer_embedding && !is_router(m, w));
+}
+
+static bool comes_quantised(const struct binding *b) {
+    return binding_is_quantised(b) || dtype_is_quantised(b->file_format);
 }
 
 static void choose(const struct model *m, struct binding *b, enum model_weights weights) {
@@ -48,10 +53,47 @@ static void choose(const struct model *m, struct binding *b, enum model_weights 
 void model_choose_quantised(struct model *m, enum model_weights weights) {
     for (int i = 0; i < m->binding_count && weights != WEIGHTS_AS_STORED; i++) {
         struct binding *b = &m->bindings[i];
-        if (!is_product(m, b)) continue;
+        if (!is_product(m, b) || comes_quantised(b)) continue;
         choose(m, b, weights);
         m->is_quantised = m->makes_quantised = true;
     }
+}
+
+/* --- which are packed ----------------------------------------------------------------------------------------- */
+
+static bool is_of_expert(const struct model *m, const struct weight *w) {
+    for (int i = 0; i < m->expert_list_count; i++)
+        if (w >= m->expert_lists[i] && w < m->expert_lists[i] + m->config.experts) return true;
+    return false;
+}
+
+static void plan(const struct model *m, struct binding *b) {
+    const struct stored_rows rows = binding_rows(b);
+    struct weight w = *b->weight;
+    struct scales scales;
+    if (!is_product(m, b) || !comes_quantised(b) || is_of_expert(m, b->weight)) return;
+    if (binding_is_quantised(b)) stored_place(&b->stored, &rows, &w, &scales, NULL);
+    b->is_packed = packed_plan(&b->packed, &w, b->stored.zeros != NULL);
+}
+
+static struct binding *binding_of(struct model *m, const struct weight *w) {
+    for (int i = 0; i < m->binding_count; i++)
+        if (m->bindings[i].weight == w) return &m->bindings[i];
+    return NULL;
+}
+
+/* Gate and up are one product: both packed alike, or neither. */
+static void keep_pair(struct model *m, const struct layer *layer) {
+    struct binding *gate = binding_of(m, &layer->gate), *up = binding_of(m, &layer->up);
+    if (!gate || !up) return;
+    if (gate->is_packed && up->is_packed && packed_is_alike(&gate->packed, &up->packed)) return;
+    gate->is_packed = up->is_packed = false;
+}
+
+void model_choose_packed(struct model *m) {
+    for (int i = 0; i < m->binding_count; i++) plan(m, &m->bindings[i]);
+    for (int l = 0; l < m->config.layers; l++) keep_pair(m, &m->layers[l]);
+    for (int i = 0; i < m->binding_count; i++) m->packs_quantised |= m->bindings[i].is_packed;
 }
 
 /* --- how ---------------------------------------------------------------------------------------------------- */

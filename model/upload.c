@@ -1,5 +1,5 @@
-/* Weights into the pool: all of them on a device that does not read the mapped files, in one 16-bit type, else those that do not lie
- * in the file as they are read. Each is aligned as the pool aligns, and copied through two pinned buffers in turn. */
+/* Weights into the pool: all of them on a device that does not read the mapped files, in one 16-bit type or packed, else those that do
+ * not lie in the file as they are read. Each is aligned as the pool aligns, and copied through two pinned buffers in turn. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 #include "base/philox.h"
 #include "model/format.h"
 #include "model/model_internal.h"
+#include "model/packed.h"
 
 enum { CHUNK = 4 << 20 }; /* elements */
 
@@ -20,6 +21,8 @@ static enum dtype type_of(const struct model *m, const struct binding *b) {
 
 static size_t aligned_bytes(const struct model *m, const struct binding *b) {
     if (!b->is_copied) return 0;
+    if (b->is_packed)
+        return (packed_bytes(&b->packed, b->rows, (int)b->cols) + POOL_ALIGN - 1) / POOL_ALIGN * POOL_ALIGN;
     if (m->keeps_quantised && binding_is_quantised(b))
         return (stored_packed_bytes(&b->stored, b->rows) + POOL_ALIGN - 1) / POOL_ALIGN * POOL_ALIGN;
     return (binding_elements(b) * (size_t)dtype_bytes(type_of(m, b)) + POOL_ALIGN - 1) / POOL_ALIGN * POOL_ALIGN;
@@ -163,11 +166,24 @@ static void fill_random(const struct upload *u, const struct binding *b, uint16_
     for (size_t i = 0; b->is_norm && i < n; i++) stage[i] = bf16_of_f32_bits(fmath_bits(1 - b->norm_offset));
 }
 
+static void report(struct upload *u, int64_t elements) {
+    char what[32];
+    u->done += elements;
+    snprintf(what, sizeof what, "loading %s", u->model->name);
+    progress_report(u->progress, what, u->done, u->total);
+}
+
+/* The buffer whose turn it is, once what was in it has been copied. */
+static int next_stage(struct upload *u, char **stage) {
+    u->turn ^= 1;
+    *stage = u->staging + (size_t)u->turn * CHUNK * sizeof(float);
+    return event_is_done(u->sent[u->turn]) ? 0 : event_wait(u->sent[u->turn]);
+}
+
 static int send_chunk(struct upload *u, const struct binding *b, char *to, size_t first, size_t n) {
     const enum dtype type = type_of(u->model, b);
-    u->turn ^= 1;
-    char *stage = u->staging + (size_t)u->turn * CHUNK * sizeof(float), what[32];
-    if (!event_is_done(u->sent[u->turn])) TRY(event_wait(u->sent[u->turn]));
+    char *stage;
+    TRY(next_stage(u, &stage));
     if (is_dequantised(b))
         gather_dequantised(u->model, b->weight, type, first, n, stage);
     else if (u->random)
@@ -176,9 +192,7 @@ static int send_chunk(struct upload *u, const struct binding *b, char *to, size_
         gather(b, type, first, n, stage);
     TRY(stream_copy(u->stream, to + first * (size_t)dtype_bytes(type), stage, n * (size_t)dtype_bytes(type)));
     TRY(event_record(u->sent[u->turn], u->stream));
-    u->done += (int64_t)n;
-    snprintf(what, sizeof what, "loading %s", u->model->name);
-    progress_report(u->progress, what, u->done, u->total);
+    report(u, (int64_t)n);
     return 0;
 }
 
@@ -189,6 +203,30 @@ static int send_chunks(struct upload *u, const struct binding *b, char *to) {
     for (size_t first = 0; first < n; first += step)
         TRY(send_chunk(u, b, to, first, n - first < step ? n - first : step));
     return 0;
+}
+
+/* A packed matrix, which is made as a whole. */
+static int send_bytes(struct upload *u, const char *from, size_t bytes, char *to) {
+    for (size_t at = 0; at < bytes; at += CHUNK * sizeof(float)) {
+        const size_t n = bytes - at < CHUNK * sizeof(float) ? bytes - at : CHUNK * sizeof(float);
+        char *stage;
+        TRY(next_stage(u, &stage));
+        memcpy(stage, from + at, n);
+        TRY(stream_copy(u->stream, to + at, stage, n));
+        TRY(event_record(u->sent[u->turn], u->stream));
+    }
+    return 0;
+}
+
+static int send_packed(struct upload *u, struct binding *b, char *to) {
+    const size_t bytes = packed_bytes(&b->packed, b->rows, (int)b->cols);
+    void *memory = malloc(bytes);
+    if (!memory) return err_set(ERR_MEMORY, "out of memory for the packed tensor '%s'", b->name);
+    packed_fill(&b->packed, b->weight, memory, device_threads(u->model->device));
+    int rc = send_bytes(u, memory, bytes, to);
+    free(memory);
+    if (rc == 0) report(u, (int64_t)binding_elements(b));
+    return rc;
 }
 
 /* Points the weight to what the file has, and to `memory` for what it has in another order. */
@@ -205,13 +243,14 @@ static int send_quantised(struct upload *u, struct binding *b, char *to) {
     void *memory = malloc(bytes + 1);
     if (!memory) return err_set(ERR_MEMORY, "out of memory for the repacked tensor '%s'", b->name);
     int rc = pack(u->model, b, memory);
-    if (rc == 0) rc = send_chunks(u, b, to);
+    if (rc == 0) rc = b->is_packed ? send_packed(u, b, to) : send_chunks(u, b, to);
     free(memory);
     return rc;
 }
 
 static int send_weight(struct upload *u, struct binding *b, char *to) {
-    return binding_is_quantised(b) ? send_quantised(u, b, to) : send_chunks(u, b, to);
+    if (binding_is_quantised(b)) return send_quantised(u, b, to);
+    return b->is_packed ? send_packed(u, b, to) : send_chunks(u, b, to);
 }
 
 /* What goes through the pinned buffers: all that is copied but quantised matrices that stay so. */
@@ -242,7 +281,8 @@ static void point_to_device(struct model *m) {
         struct binding *b = &m->bindings[i];
         if (is_sent(m, b)) {
             b->weight->data = at;
-            b->weight->format = type_of(m, b);
+            b->weight->format = b->is_packed ? DTYPE_PACKED : type_of(m, b);
+            b->weight->packed = b->is_packed ? &b->packed : NULL;
             b->weight->stride = 0;
             b->weight->scales = NULL;
         }

@@ -143,8 +143,8 @@ struct operand {
     const void *data;
     enum dtype type;
     bool is_readable;
-    operand(const struct weight &w)
-        : data(w.data), type(w.format), is_readable(weight_stride(&w) == w.cols && !w.scales) {}
+    operand(const struct weight &w) /* packed ones have no type */
+        : data(w.packed ? nullptr : w.data), type(w.format), is_readable(weight_stride(&w) == w.cols && !w.scales) {}
     operand(const struct norm &n) : operand(n.weight) {}
     operand(const struct buffer &b) : data(b.data), type(b.type), is_readable(true) {}
     operand(const struct kv_layer &kv) : data(kv.k), type(kv.type), is_readable(true) {}

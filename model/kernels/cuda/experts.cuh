@@ -48,51 +48,56 @@ template <typename T> struct entry_rows {
 
 /* `Rows` and `Out` of all kernels below are those of product() (product.cuh) once of(expert) has chosen; tokens are sorted entries. */
 
+/* What narrow_view is to tokens that lie side by side. */
+template <typename T, int TILES> struct expert_view {
+    const T *x[TILES]; /* the lane's token of each tile; NULL: none */
+    int k;
+    __device__ __forceinline__ expert_view(const entry_rows<T> &in, const struct tile &now) : k(in.k) {
+#pragma unroll
+        for (int tile = 0; tile < TILES; tile++) {
+            const int token = tile * 8 + threadIdx.x % 32 / 4;
+            x[tile] = token < now.count ? in.row(now.first + token) : nullptr;
+        }
+    }
+    template <typename V> __device__ __forceinline__ V read(int tile, int at) const {
+        return x[tile] && at < k ? *(const V *)(x[tile] + at) : V{};
+    }
+};
+
 template <typename T, int TILES, typename Rows, typename Out>
 __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     narrow_experts_kernel(Rows weights, int groups, entry_rows<T> in, int k, Out out) {
-    constexpr int AHEAD = PRODUCT_UNIT;
+    typedef typename stream_of<T, Rows>::type stream;
+    constexpr int AHEAD = stream::AHEAD;
     __shared__ narrow_sums<TILES> sums;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane / 4, part = lane % 4;
-    const int pieces = piece_count(k), start = split_start(warp, pieces) + part * 8;
+    const int pieces = piece_count<stream::PIECE, AHEAD>(k), start = threadIdx.x / 32 * pieces * stream::PIECE;
     next_may_start();
     inputs_are_ready();
     const int units = in.count() * groups;
     int unit = blockIdx.x;
     if (unit >= units) return;
-    const T *low, *high;
-    auto at_unit = [&](int expert, int group) {
-        const auto rows = weights.of(expert);
-        low = rows.row(group, row), high = rows.row(group, row + 8);
-    };
     struct tile now = in.tile(unit / groups);
-    at_unit(now.expert, unit % groups);
-    uint4 a[AHEAD][2][2];
+    stream rows;
+    typename stream::piece a[AHEAD];
+    rows.go_to(weights.of(now.expert), unit % groups, true);
+    rows.begin();
 #pragma unroll
-    for (int i = 0; i < AHEAD; i++) fetch_piece(a[i], low, high, start + i * PRODUCT_PIECE, k);
+    for (int i = 0; i < AHEAD; i++) rows.fetch(a[i], start + i * stream::PIECE, k);
     for (int turn = 0; unit < units; unit += gridDim.x, turn ^= 1) {
         const int next_unit = unit + gridDim.x;
         const struct tile next = in.tile(min(next_unit, units - 1) / groups);
-        const T *x[TILES];
-#pragma unroll
-        for (int tile = 0; tile < TILES; tile++) {
-            const int token = tile * 8 + row;
-            x[tile] = token < now.count ? in.row(now.first + token) : nullptr;
-        }
-        auto token_of = [&](int tile, int at) {
-            return x[tile] && at < k ? *(const uint4 *)(x[tile] + at) : make_uint4(0, 0, 0, 0);
-        };
+        const expert_view<T, TILES> view(in, now);
         float c[TILES][4] = {};
         for (int first = 0; first < pieces; first += AHEAD) {
             const bool last = first + AHEAD >= pieces;
-            if (last) at_unit(next.expert, next_unit % groups);
-            if (last && next_unit >= units) low = high = nullptr;
+            if (last) rows.go_to(weights.of(next.expert), next_unit % groups, next_unit < units);
 #pragma unroll
             for (int i = 0; i < AHEAD; i++) {
-                multiply_piece<T, TILES>(c, a[i], start + (first + i) * PRODUCT_PIECE, token_of);
-                fetch_piece(a[i], low, high, start + (last ? i : first + AHEAD + i) * PRODUCT_PIECE, k);
+                rows.multiply(c, a[i], start + (first + i) * stream::PIECE, view);
+                rows.fetch(a[i], start + (last ? i : first + AHEAD + i) * stream::PIECE, k);
             }
         }
+        rows.finish(c);
         sums.put(turn, c);
         __syncthreads();
         out.of(now.expert).store(unit % groups, now.first, now.count, [&](int r, int token) {
