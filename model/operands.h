@@ -60,7 +60,8 @@ static inline const void *weight_row(const struct weight *w, int row) {
     return (const char *)w->data + dtype_span_bytes(w->format, (int64_t)row * weight_stride(w));
 }
 
-/* The same matrix of each of E experts; `each` is host memory. On CUDA expert e begins e * apart elements behind expert 0. */
+/* The same matrix of each of E experts; `each` is host memory. On CUDA expert e begins e * apart elements, of packed ones bytes, behind
+ * expert 0. */
 struct experts {
     const struct weight *each; /* [E]; NULL: absent */
     int64_t apart;

@@ -61,38 +61,49 @@ void model_choose_quantised(struct model *m, enum model_weights weights) {
 
 /* --- which are packed ----------------------------------------------------------------------------------------- */
 
-static bool is_of_expert(const struct model *m, const struct weight *w) {
-    for (int i = 0; i < m->expert_list_count; i++)
-        if (w >= m->expert_lists[i] && w < m->expert_lists[i] + m->config.experts) return true;
-    return false;
-}
-
 static void plan(const struct model *m, struct binding *b) {
     const struct stored_rows rows = binding_rows(b);
     struct weight w = *b->weight;
     struct scales scales;
-    if (!is_product(m, b) || !comes_quantised(b) || is_of_expert(m, b->weight)) return;
+    if (!is_product(m, b) || !comes_quantised(b)) return;
     if (binding_is_quantised(b)) stored_place(&b->stored, &rows, &w, &scales, NULL);
     b->is_packed = packed_plan(&b->packed, &w, b->stored.zeros != NULL);
 }
 
-static struct binding *binding_of(struct model *m, const struct weight *w) {
-    for (int i = 0; i < m->binding_count; i++)
-        if (m->bindings[i].weight == w) return &m->bindings[i];
-    return NULL;
+/* Matrices that one product reads: gate and up, those of all experts (which lie at one distance, besides). */
+struct together {
+    const struct weight *first[2]; /* the second may be absent */
+    int count;                     /* of each */
+};
+
+static bool is_among(const struct together *t, const struct weight *w) {
+    return (w >= t->first[0] && w < t->first[0] + t->count) ||
+           (t->first[1] && w >= t->first[1] && w < t->first[1] + t->count);
 }
 
-/* Gate and up are one product: both packed alike, or neither. */
-static void keep_pair(struct model *m, const struct layer *layer) {
-    struct binding *gate = binding_of(m, &layer->gate), *up = binding_of(m, &layer->up);
-    if (!gate || !up) return;
-    if (gate->is_packed && up->is_packed && packed_is_alike(&gate->packed, &up->packed)) return;
-    gate->is_packed = up->is_packed = false;
+/* All packed alike, or none. */
+static void keep_alike(struct model *m, const struct together *t) {
+    const struct binding *first = NULL;
+    bool are_alike = true;
+    for (int i = 0; i < m->binding_count; i++) {
+        const struct binding *b = &m->bindings[i];
+        if (!is_among(t, b->weight)) continue;
+        if (!first) first = b;
+        are_alike = are_alike && b->is_packed && packed_is_alike(&b->packed, &first->packed);
+    }
+    for (int i = 0; i < m->binding_count && !are_alike; i++)
+        if (is_among(t, m->bindings[i].weight)) m->bindings[i].is_packed = false;
 }
 
 void model_choose_packed(struct model *m) {
     for (int i = 0; i < m->binding_count; i++) plan(m, &m->bindings[i]);
-    for (int l = 0; l < m->config.layers; l++) keep_pair(m, &m->layers[l]);
+    for (int l = 0; l < m->config.layers; l++) {
+        const struct layer *layer = &m->layers[l];
+        keep_alike(m, &(struct together){{&layer->gate, &layer->up}, 1});
+        if (!layer->expert_gate.each) continue;
+        keep_alike(m, &(struct together){{layer->expert_gate.each, layer->expert_up.each}, m->config.experts});
+        keep_alike(m, &(struct together){{layer->expert_down.each, NULL}, m->config.experts});
+    }
     for (int i = 0; i < m->binding_count; i++) m->packs_quantised |= m->bindings[i].is_packed;
 }
 

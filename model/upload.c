@@ -294,7 +294,8 @@ static void point_to_device(struct model *m) {
 /* How far the experts of a list are apart, which were bound one after the other. */
 static void measure_experts(struct experts *e) {
     if (!e->each || !e->each[1].data) return;
-    e->apart = ((const char *)e->each[1].data - (const char *)e->each[0].data) / dtype_bytes(e->each[0].format);
+    const int64_t bytes = (const char *)e->each[1].data - (const char *)e->each[0].data;
+    e->apart = e->each[0].packed ? bytes : bytes / dtype_bytes(e->each[0].format);
 }
 
 static void measure_all_experts(struct model *m) {

@@ -87,25 +87,49 @@ static void make_small(const struct weight *wide, struct packed_parts parts) {
     for (int r = 0; r < wide->rows; r++) parts.factors[r] *= times;
 }
 
-/* False: not of this shape. */
-static bool pack_one(struct gpu *g, int form, struct weight *host, struct weight *twin) {
+/* A random matrix of a form, in host memory that is to be freed; *wide is what it stands for. NULL: not of this shape. */
+static void *make_packed(struct gpu *g, int form, int rows, int cols, struct packed *p, struct weight *wide,
+                         size_t *bytes) {
     const struct quantised_form *f = &quantised_forms[form];
     struct scales scales = {0};
-    struct packed *p = lab_alloc(&g->lab, sizeof *p);
-    if (host->cols % 32 != 0 || host->cols % dtype_block(f->format).numbers != 0) return false;
-    const struct weight w = quantised_weight(&g->lab, f, &scales, host->rows, host->cols);
-    if (!packed_plan(p, &w, f->has_zeros)) return false;
-    const size_t bytes = packed_bytes(p, w.rows, w.cols);
-    void *memory = malloc(bytes);
+    if (cols % 32 != 0 || cols % dtype_block(f->format).numbers != 0) return NULL;
+    const struct weight w = quantised_weight(&g->lab, f, &scales, rows, cols);
+    if (!packed_plan(p, &w, f->has_zeros)) return NULL;
+    *bytes = packed_bytes(p, rows, cols);
+    void *memory = malloc(*bytes);
     packed_fill(p, &w, memory, 1);
-    *host = dequantised_weight(&g->lab, &w);
-    make_small(host, packed_parts(p, memory, w.rows, w.cols));
+    *wide = dequantised_weight(&g->lab, &w);
+    make_small(wide, packed_parts(p, memory, rows, cols));
+    return memory;
+}
+
+static void pack_one(struct gpu *g, int form, struct weight *host, struct weight *twin) {
+    struct packed *p = lab_alloc(&g->lab, sizeof *p);
+    const int rows = host->rows, cols = host->cols;
+    size_t bytes;
+    void *memory = make_packed(g, form, rows, cols, p, host, &bytes);
+    if (!memory) return;
     *twin = (struct weight){
-        .data = copy(g, memory, bytes), .format = DTYPE_PACKED, .rows = w.rows, .cols = w.cols, .packed = p};
-    p->room_numbers = 24 * (int64_t)w.cols; /* less than most have */
+        .data = copy(g, memory, bytes), .format = DTYPE_PACKED, .rows = rows, .cols = cols, .packed = p};
+    p->room_numbers = 24 * (int64_t)cols; /* less than most have */
     p->room = gpu_alloc(g, (size_t)p->room_numbers * sizeof(uint16_t));
     free(memory);
-    return true;
+}
+
+static void pack_experts(struct gpu *g, int form, struct mini_experts *host, struct mini_experts *twin, int count) {
+    struct packed *p = lab_alloc(&g->lab, sizeof *p);
+    char *block = NULL;
+    for (int e = 0; e < count; e++) {
+        size_t bytes;
+        void *memory = make_packed(g, form, host->each[e].rows, host->each[e].cols, p, &host->each[e], &bytes);
+        if (!memory) return;
+        twin->experts.apart = (int64_t)(bytes + 511) / 256 * 256;
+        if (!block) block = gpu_alloc(g, (size_t)count * (size_t)twin->experts.apart);
+        twin->each[e].data = block + e * twin->experts.apart;
+        twin->each[e].format = DTYPE_PACKED, twin->each[e].packed = p;
+        gpu_put(g, block + e * twin->experts.apart, memory, bytes);
+        free(memory);
+    }
 }
 
 /* v has another form where that is odd, so that a product each is made of q, k and v. */
@@ -119,8 +143,12 @@ static void pack_all(struct gpu *g, struct mini *host, struct mini *twin) {
                                     &twin->wv, &twin->embedding, &twin->input_gate, &twin->input_projection};
     for (size_t i = 0; i < sizeof here / sizeof *here; i++) {
         const bool is_other = here[i] == &host->wv && form % 2;
-        if (here[i]->data) (void)pack_one(g, is_other ? (form + 1) % QUANTISED_FORMS : form, here[i], there[i]);
+        if (here[i]->data) pack_one(g, is_other ? (form + 1) % QUANTISED_FORMS : form, here[i], there[i]);
     }
+    if (host->shape.experts == 0) return;
+    pack_experts(g, form, &host->expert_gate, &twin->expert_gate, host->shape.experts);
+    pack_experts(g, form, &host->expert_up, &twin->expert_up, host->shape.experts);
+    pack_experts(g, form, &host->expert_down, &twin->expert_down, host->shape.experts);
 }
 
 void gpu_twin(struct gpu *g, struct mini *host, const struct weight *raw, struct mini *twin) {

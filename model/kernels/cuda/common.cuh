@@ -149,6 +149,7 @@ struct operand {
     operand(const struct buffer &b) : data(b.data), type(b.type), is_readable(true) {}
     operand(const struct kv_layer &kv) : data(kv.k), type(kv.type), is_readable(true) {}
     operand(const struct experts &e, int count) : operand(e.each ? e.each[0] : weight()) {
+        if (!data) return; /* packed ones, too */
         const char *last = (const char *)data + (int64_t)(count - 1) * e.apart * 2;
         is_readable = is_readable && (!e.each || (e.each[count - 1].data == last && e.apart % 8 == 0));
     }

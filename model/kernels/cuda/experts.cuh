@@ -195,13 +195,37 @@ __global__ void __launch_bounds__(512) plain_experts_kernel(Rows weights, int, e
     }
 }
 
+/* Packed matrices of an expert: each `apart` bytes behind that of the one before. */
+template <typename T, packed_code CODE, typename Map> struct packed_expert_rows {
+    packed_rows<T, CODE, Map> first;
+    int64_t apart[2];
+    static __device__ __forceinline__ packed_matrix moved(packed_matrix m, int64_t by) {
+        m.codes += by, m.scales += by, m.factors += by / (int64_t)sizeof(float);
+        return m;
+    }
+    __device__ __forceinline__ packed_rows<T, CODE, Map> of(int expert) const {
+        packed_rows<T, CODE, Map> its = first;
+        its.of[0] = moved(first.of[0], expert * apart[0]), its.of[1] = moved(first.of[1], expert * apart[1]);
+        return its;
+    }
+};
+template <typename T, packed_code CODE, typename Map> struct stream_of<T, packed_expert_rows<T, CODE, Map>> {
+    typedef packed_stream<T, CODE> type;
+};
+static inline bool are_packed(const struct experts &e) {
+    return e.each && e.each[0].packed;
+}
+
 /* How wide tiles are: what the kernels below take. By the rows of a pass and the model, so that passes of one kernel class
  * (table.cu) agree. */
-static inline int tile_columns(const struct stream *s, const struct rows *rows, int experts, int chosen) {
+static inline int tile_columns(const struct stream *s, const struct rows *rows, int experts, int chosen,
+                               bool is_packed) {
     enum { FEW = 8, MANY = 128, ROWS_OF_MANY = 8 /* of an expert, in a pass of more than MANY rows, on average */ };
     const int count = rows->prefill ? prefill_padded(rows) : rows_count(rows);
     if (count <= FEW) return 8;
-    return count > MANY && cuda_takes_clusters(s->device) && MANY * chosen >= ROWS_OF_MANY * experts ? TILE_MAX : 16;
+    return !is_packed && count > MANY && cuda_takes_clusters(s->device) && MANY * chosen >= ROWS_OF_MANY * experts
+               ? TILE_MAX
+               : 16;
 }
 
 static inline int tiles_at_most(int entries, int experts, int columns) {
@@ -241,6 +265,30 @@ static int experts_product(struct stream *s, const char *name, int groups, int t
         TRY((launch_expert_clusters<wide<CLUSTER_TILES>>(s, wide_experts_kernel<T, Rows, Out>, groups, tiles, k, in,
                                                          rows, out)));
     return cuda_launched(s, name, sizeof rows + sizeof in + sizeof out + 8);
+}
+
+/* The same of packed matrices, of which `second` may be absent. */
+template <typename T, typename Map, typename Out>
+static int packed_experts_product(struct stream *s, const char *name, int groups, int tiles, int columns, int k,
+                                  entry_rows<T> in, const struct experts &matrices, const struct experts *second,
+                                  Map map, Out out) {
+    const struct weight *w = &matrices.each[0], *other = second ? &second->each[0] : nullptr;
+    if (other && !are_packed_alike(w, other))
+        return err_set(ERR_INTERNAL, "%s: experts that are not packed alike", name);
+    return with_code(w->packed->code, [&](auto code) {
+        packed_expert_rows<T, decltype(code)::value, Map> rows = {{map, {}, packed_table_of<T>(w->packed)},
+                                                                  {matrices.apart, 0}};
+        rows.first.of[0] = packed_matrix_of(w);
+        if (other) rows.first.of[1] = packed_matrix_of(other), rows.apart[1] = second->apart;
+        const dim3 blocks(min(groups * tiles, NARROW_BLOCKS * cuda_multiprocessors(s->device)));
+        if (columns == 8)
+            launch_sharing(s, narrow_experts_kernel<T, 1, decltype(rows), Out>, blocks, BLOCK_THREADS, 0, 1,
+                           SHARED_PERCENT, rows, groups, in, k, out);
+        else
+            launch_sharing(s, narrow_experts_kernel<T, 2, decltype(rows), Out>, blocks, BLOCK_THREADS, 0, 1,
+                           SHARED_PERCENT, rows, groups, in, k, out);
+        return cuda_launched(s, name, sizeof rows + sizeof in + sizeof out + 8);
+    });
 }
 
 /* A pointer to what expert 0 has, NULL if absent, moved to what another has. */
