@@ -102,6 +102,7 @@ int64_t model_parameters(const struct model *m) {
 
 /* Bytes of a weight where it is read. */
 static uint64_t binding_bytes(const struct model *m, const struct binding *b) {
+    if (b->is_packed) return packed_bytes(&b->packed, b->rows, (int)b->cols);
     if (b->weight && m->keeps_quantised && binding_is_quantised(b)) return stored_bytes(&b->stored, b->rows);
     enum dtype format = b->is_copied && !m->is_mapped ? m->weight_type : b->file_format;
     return b->weight ? (uint64_t)dtype_span_bytes(format, (int64_t)binding_elements(b)) : 0;
