@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "model/binder.h"
 #include "model/families/family.h"
+#include "model/packed.h"
 
 /* --- opening ---------------------------------------------------------------------------------------------- */
 
