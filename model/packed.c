@@ -50,6 +50,7 @@ bool packed_plan(struct packed *p, const struct weight *w, bool has_zeros) {
     const struct scales *s = w->scales;
     if (!dtype_is_quantised(w->format) || w->cols % 8 != 0 || (s && s->group_of)) return false;
     *p = (struct packed){.code = code_of(w->format), .has_minima = has_zeros || has_minima(w->format)};
+    if (p->code == PACKED_TABLE) memcpy(p->values, values_of(w), sizeof p->values);
     p->group = s ? s->group : block_part(w->format);
     if (p->group >= w->cols && !p->has_minima)
         p->group = 0;
@@ -202,8 +203,7 @@ static void pack_part(const void *context, int part, int parts) {
     }
 }
 
-void packed_fill(struct packed *p, const struct weight *w, void *memory, int threads) {
-    if (p->code == PACKED_TABLE) memcpy(p->values, values_of(w), sizeof p->values);
+void packed_fill(const struct packed *p, const struct weight *w, void *memory, int threads) {
     struct packing k = {.p = p, .w = w, .to = packed_parts(p, memory, w->rows, w->cols)};
     for (int i = 0; i < packed_piece_columns(p->code); i++) k.places[i] = place_of(p->code, i);
     parallel_run(threads, (int64_t)w->rows * w->cols * 8, pack_part, &k);

@@ -37,7 +37,7 @@ static inline int packed_row_scales(const struct packed *p, int cols) {
 }
 
 /* How a quantised weight would be packed. False: it is not; it has columns in an order of their own, groups that are neither 16, 32
- * or 64 columns nor a multiple of 128, or rows of no whole 8 numbers. Its numbers need not be there yet; has_zeros: INT4 with
+ * or 64 columns nor a multiple of 128, or rows of no whole 8 numbers. Its numbers need not be there yet, but NF4's list; has_zeros: INT4 with
  * zeros of its groups. */
 bool packed_plan(struct packed *, const struct weight *, bool has_zeros);
 
@@ -57,8 +57,8 @@ struct packed_parts {
 };
 struct packed_parts packed_parts(const struct packed *, void *memory, int64_t rows, int cols);
 
-/* Fills memory of packed_bytes by what packed_plan planned for w, and sets the values of a list that lies in the file. */
-void packed_fill(struct packed *, const struct weight *w, void *memory, int threads);
+/* Fills memory of packed_bytes by what packed_plan planned for w. */
+void packed_fill(const struct packed *, const struct weight *w, void *memory, int threads);
 
 /* Columns [first, first + count) of a row of a packed weight in host memory, each rounded once: what the kernels take it for. */
 void packed_read(float *out, const struct weight *, int row, int first, int count);

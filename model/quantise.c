@@ -66,7 +66,9 @@ static void plan(const struct model *m, struct binding *b) {
     struct weight w = *b->weight;
     struct scales scales;
     if (!is_product(m, b) || !comes_quantised(b)) return;
+    float values[16];
     if (binding_is_quantised(b)) stored_place(&b->stored, &rows, &w, &scales, NULL);
+    if (b->stored.values) scales.values = memcpy(values, b->stored.values->data, sizeof values);
     b->is_packed = packed_plan(&b->packed, &w, b->stored.zeros != NULL);
 }
 

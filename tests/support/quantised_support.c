@@ -35,6 +35,10 @@ const struct quantised_form quantised_forms[] = {
 };
 _Static_assert(sizeof quantised_forms / sizeof *quantised_forms == QUANTISED_FORMS, "their number");
 
+/* Of bitsandbytes (Dettmers et al. 2023), to four places. */
+static const float nf4_values[16] = {-1,      -0.6962f, -0.5251f, -0.3949f, -0.2844f, -0.1848f, -0.0911f, 0,
+                                     0.0796f, 0.1609f,  0.2461f,  0.3379f,  0.4407f,  0.5626f,  0.7230f,  1};
+
 static void *random_bytes(struct lab *lab, size_t n) {
     unsigned char *bytes = lab_alloc(lab, n);
     for (size_t i = 0; i < n; i++) bytes[i] = (unsigned char)(lab_pick(lab, 0, 256) & ~(i % 7 ? 0 : 8));
@@ -89,7 +93,7 @@ struct weight quantised_weight(struct lab *lab, const struct quantised_form *f, 
                          .factor = f->scale == DTYPE_FP8 ? 0.37f : 1,
                          .zeros = f->has_zeros ? zeros : NULL,
                          .group_of = f->is_out_of_order ? group_of : NULL,
-                         .values = lab_random_floats(lab, 16)};
+                         .values = nf4_values};
     return (struct weight){.data = data, .format = f->format, .rows = rows, .cols = cols, .scales = s};
 }
 

@@ -34,6 +34,8 @@ int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
     if (prefill_takes(s, &op->rows, op->width)) return cuda_prefill_gate_up(s, op);
     const bool has_up = op->up.data != NULL;
     if (has_up == (op->times != NULL)) return err_set(ERR_INTERNAL, "gate_up: expected either `up` or `times`");
+    if (has_up && (op->gate.packed || op->up.packed) && !are_packed_alike(&op->gate, &op->up))
+        return err_set(ERR_INTERNAL, "gate_up: matrices that are not packed alike");
     return with_type("gate_up", {op->gate, op->up, op->norm, op->normed, op->h}, [&](auto type) {
         typedef decltype(type) T;
         const int groups = ceil_div(op->hidden, PRODUCT_HALF), tokens = rows_count(&op->rows), k = op->width;
