@@ -29,6 +29,7 @@ enum dtype {
     DTYPE_Q5_K,
     DTYPE_Q6_K,
     DTYPE_IQ4_XS,
+    DTYPE_PACKED, /* any of these, on a device that repacks them (model/packed.h) */
     DTYPES
 };
 
@@ -83,6 +84,7 @@ static inline struct dtype_block dtype_block(enum dtype t) {
         return (struct dtype_block){256, 136};
     case DTYPE_FP8:
     case DTYPE_E8M0:
+    case DTYPE_PACKED:
     case DTYPES:
         break;
     }

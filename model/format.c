@@ -1,6 +1,7 @@
 #include "model/format.h"
 
 #include "model/format_blocks.h"
+#include "model/packed.h"
 
 /* --- scales ------------------------------------------------------------------------------------------------- */
 
@@ -132,6 +133,7 @@ const struct format *format_of(enum dtype type) {
         [DTYPE_Q2_K] = {"Q2_K", read_blocks},     [DTYPE_Q3_K] = {"Q3_K", read_blocks},
         [DTYPE_Q4_K] = {"Q4_K", read_blocks},     [DTYPE_Q5_K] = {"Q5_K", read_blocks},
         [DTYPE_Q6_K] = {"Q6_K", read_blocks},     [DTYPE_IQ4_XS] = {"IQ4_XS", read_blocks},
+        [DTYPE_PACKED] = {"packed", packed_read},
     };
     return &formats[type];
 }

@@ -63,12 +63,12 @@ static void q5_1(float *out, const uint8_t *b) {
     }
 }
 
-static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+const float block_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
 static void listed(float *out, const uint8_t *q, float d) {
     for (int i = 0; i < HALF; i++) {
-        out[i] = d * (float)iq4_values[q[i] & 15];
-        out[i + HALF] = d * (float)iq4_values[q[i] >> 4];
+        out[i] = d * block_iq4_values[q[i] & 15];
+        out[i + HALF] = d * block_iq4_values[q[i] >> 4];
     }
 }
 
@@ -87,12 +87,16 @@ static void mxfp4(float *out, const uint8_t *b) {
 /* --- 256 numbers ------------------------------------------------------------------------------------------------------ */
 
 /* Two bits each: a byte holds four numbers that are 32 apart. */
+static void q2_scales(const uint8_t *b, int part, float *scale, float *minimum) {
+    *scale = half_at(b + 80) * (float)(b[part] & 15), *minimum = half_at(b + 82) * (float)(b[part] >> 4);
+}
+
 static void q2_k(float *out, const uint8_t *b) {
-    const uint8_t *scales = b, *q = b + 16;
-    const float d = half_at(b + 80), low = half_at(b + 82);
+    const uint8_t *q = b + 16;
     for (int part = 0; part < LARGE / PART; part++) {
         const int at = part * PART, shift = at % 128 / 32 * 2;
-        const float scale = d * (float)(scales[part] & 15), minimum = low * (float)(scales[part] >> 4);
+        float scale, minimum;
+        q2_scales(b, part, &scale, &minimum);
         for (int i = 0; i < PART; i++)
             out[at + i] = scale * (float)(q[at / 128 * 32 + at % 32 + i] >> shift & 3) - minimum;
     }
@@ -106,11 +110,10 @@ static int q3_scale(const uint8_t *scales, int part) {
 
 /* As Q2_K, with a third bit in a mask: where it is 0, the number is 4 less. */
 static void q3_k(float *out, const uint8_t *b) {
-    const uint8_t *mask = b, *q = b + 32, *scales = b + 96;
-    const float d = half_at(b + 108);
+    const uint8_t *mask = b, *q = b + 32;
     for (int part = 0; part < LARGE / PART; part++) {
         const int at = part * PART, shift = at % 128 / 32 * 2, bit = at / 32;
-        const float scale = d * (float)q3_scale(scales, part);
+        const float scale = half_at(b + 108) * (float)q3_scale(b + 96, part);
         for (int i = 0; i < PART; i++) {
             const int low = q[at / 128 * 32 + at % 32 + i] >> shift & 3, high = mask[at % 32 + i] >> bit & 1;
             out[at + i] = scale * (float)(low - 4 * (1 - high));
@@ -128,13 +131,17 @@ static void k_scale(const uint8_t *s, int part, int *scale, int *minimum) {
     *minimum = s[part + 4] >> 4 | s[part] >> 6 << 4;
 }
 
+static void k_scales(const uint8_t *b, int part, float *times, float *less) {
+    int scale, minimum;
+    k_scale(b + 4, part, &scale, &minimum);
+    *times = half_at(b) * (float)scale, *less = half_at(b + 2) * (float)minimum;
+}
+
 /* Parts of 32; two of them share bytes. `high` [32]: a fifth bit of each part, or NULL. */
 static void k_parts(float *out, const uint8_t *b, const uint8_t *high, const uint8_t *q) {
-    const float d = half_at(b), low = half_at(b + 2);
     for (int part = 0; part < 8; part++) {
-        int scale, minimum;
-        k_scale(b + 4, part, &scale, &minimum);
-        const float times = d * (float)scale, less = low * (float)minimum;
+        float times, less;
+        k_scales(b, part, &times, &less);
         const uint8_t *bytes = q + part / 2 * 32;
         for (int i = 0; i < 32; i++) {
             const int bit = high ? high[i] >> part & 1 : 0;
@@ -151,12 +158,15 @@ static void q5_k(float *out, const uint8_t *b) {
     k_parts(out, b, b + 16, b + 48);
 }
 
+static float q6_scale(const uint8_t *b, int part) {
+    return half_at(b + 208) * (float)(int8_t)b[192 + part];
+}
+
 static void q6_k(float *out, const uint8_t *b) {
-    const uint8_t *low = b, *high = b + 128, *scales = b + 192;
-    const float d = half_at(b + 208);
+    const uint8_t *low = b, *high = b + 128;
     for (int part = 0; part < LARGE / PART; part++) {
         const int at = part * PART, half = at / 128, quarter = at % 128 / 32, col = at % 32;
-        const float scale = d * (float)(int8_t)scales[part];
+        const float scale = q6_scale(b, part);
         for (int i = 0; i < PART; i++) {
             const int nibble = low[half * 64 + quarter % 2 * 32 + col + i] >> quarter / 2 * 4 & 15;
             const int bits = high[half * 32 + col + i] >> quarter * 2 & 3;
@@ -165,12 +175,44 @@ static void q6_k(float *out, const uint8_t *b) {
     }
 }
 
-static void iq4_xs(float *out, const uint8_t *b) {
-    const float d = half_at(b);
+static float iq4_xs_scale(const uint8_t *b, int part) {
     const int high = b[2] | b[3] << 8;
-    for (int part = 0; part < 8; part++) {
-        const int scale = (b[4 + part / 2] >> part % 2 * 4 & 15) | (high >> part * 2 & 3) << 4;
-        listed(out + part * 32, b + 8 + part * HALF, d * (float)(scale - 32));
+    return half_at(b) * (float)(((b[4 + part / 2] >> part % 2 * 4 & 15) | (high >> part * 2 & 3) << 4) - 32);
+}
+
+static void iq4_xs(float *out, const uint8_t *b) {
+    for (int part = 0; part < 8; part++) listed(out + part * 32, b + 8 + part * HALF, iq4_xs_scale(b, part));
+}
+
+int block_part(enum dtype type) {
+    return type == DTYPE_Q2_K || type == DTYPE_Q3_K || type == DTYPE_Q6_K ? PART : SMALL;
+}
+
+void block_scales(enum dtype type, const uint8_t *b, int part, float *scale, float *minimum) {
+    *minimum = 0;
+    switch (type) {
+    case DTYPE_Q2_K:
+        q2_scales(b, part, scale, minimum);
+        return;
+    case DTYPE_Q4_K:
+    case DTYPE_Q5_K:
+        k_scales(b, part, scale, minimum);
+        return;
+    case DTYPE_Q3_K:
+        *scale = half_at(b + 108) * (float)q3_scale(b + 96, part);
+        return;
+    case DTYPE_Q6_K:
+        *scale = q6_scale(b, part);
+        return;
+    case DTYPE_IQ4_XS:
+        *scale = iq4_xs_scale(b, part);
+        return;
+    case DTYPE_MXFP4:
+        *scale = format_from_e8m0(b[0]);
+        return;
+    default:
+        *scale = half_at(b);
+        if (type == DTYPE_Q4_1 || type == DTYPE_Q5_1) *minimum = -half_at(b + 2);
     }
 }
 

@@ -8,6 +8,11 @@
 typedef void (*block_function)(float *out, const uint8_t *block);
 block_function block_unpacker(enum dtype);
 
+/* Numbers of a block that share a scale, and what number q of such a part stands for: scale * q - minimum (of listed ones values[q]). */
+int block_part(enum dtype);
+void block_scales(enum dtype, const uint8_t *block, int part, float *scale, float *minimum);
+extern const float block_iq4_values[16];
+
 /* The first of `count` blocks whose own scale or minimum is not finite; -1: none is. Those of its parts are integers. */
 int64_t blocks_find_bad(enum dtype, const uint8_t *blocks, int64_t count);
 

@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "model/binder.h"
 #include "model/families/family.h"
+#include "model/packed.h"
 
 /* --- opening ---------------------------------------------------------------------------------------------- */
 
@@ -36,6 +37,7 @@ static void choose_types(struct model *m, enum kv_numbers kv) {
     m->keeps_quantised = on_host;
     m->weight_type = model_device_type(m);
     m->type = on_host ? DTYPE_F32 : m->weight_type;
+    if (!on_host) model_choose_packed(m);
     for (int i = 0; i < m->binding_count; i++) {
         struct binding *b = &m->bindings[i];
         b->is_copied = needs_copy(m, b);
@@ -117,6 +119,7 @@ int model_logits_width(const struct model *m) {
 
 /* Bytes of a weight where it is read. */
 static uint64_t binding_bytes(const struct model *m, const struct binding *b) {
+    if (b->is_packed) return packed_bytes(&b->packed, b->rows, (int)b->cols);
     if (b->weight && model_reads_quantised(m, b)) return stored_bytes(&b->stored, b->rows);
     enum dtype format = b->is_copied ? model_copied_type(m, b) : b->file_format;
     return b->weight ? (uint64_t)dtype_span_bytes(format, (int64_t)binding_elements(b)) : 0;
@@ -192,6 +195,21 @@ static int cut_ropes(struct model *m, struct pool *pool) {
                : 0;
 }
 
+/* Prefill unpacks some rows of a packed matrix at a time (model/packed.h). */
+static int cut_room(struct model *m, struct pool *pool) {
+    enum { MOST = 16 << 20 };
+    int64_t numbers = 0;
+    for (int i = 0; i < m->binding_count; i++) {
+        const struct binding *b = &m->bindings[i];
+        const int64_t all = b->rows * b->cols, room = all < MOST ? all : b->cols > MOST ? b->cols : MOST;
+        if (b->is_packed && room > numbers) numbers = room;
+    }
+    TRY(cut(m, pool, POOL_SCRATCH, "unpacked weights", (size_t)numbers * sizeof(uint16_t), &m->room));
+    for (int i = 0; i < m->binding_count; i++)
+        m->bindings[i].packed.room = m->room, m->bindings[i].packed.room_numbers = numbers;
+    return 0;
+}
+
 int model_layout(struct model *m, const struct model_limits *limits, struct pool *pool) {
     static const char *const names[SCRATCHES] = {
         [SCRATCH_RESIDUAL] = "residual",
@@ -212,7 +230,8 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
         [SCRATCH_LAYER_INPUTS_PROJECTED] = "layer inputs projected",
     };
     m->limits = *limits;
-    const char *weights = !m->is_quantised      ? "weights"
+    const char *weights = m->packs_quantised    ? "packed weights"
+                          : !m->is_quantised    ? "weights"
                           : !m->keeps_quantised ? "dequantised weights"
                           : m->makes_quantised  ? "quantised weights"
                                                 : "repacked weights";
@@ -220,6 +239,7 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
     TRY(cut(m, pool, POOL_WEIGHTS, "cut head", model_cut_head_bytes(m), &m->cut_head));
     TRY(cache_layout(&m->cache, limits->pages, pool));
     TRY(cut_ropes(m, pool));
+    TRY(cut_room(m, pool));
     for (int i = 0; i < SCRATCHES; i++) {
         size_t rows = (size_t)(i == SCRATCH_PARTS ? limits->graph_rows : limits->max_rows);
         TRY(cut(m, pool, POOL_SCRATCH, names[i], rows * m->scratch_per_row[i] * sizeof(float), &m->scratch[i]));

@@ -42,6 +42,8 @@ struct binding {
     enum dtype file_format;
     struct stored stored; /* of a quantised matrix: then `file` is not set */
     struct scales scales; /* of it, what `weight` points to */
+    bool is_packed;       /* for a device that streams quantised weights (model/packed.h) */
+    struct packed packed;
 };
 static inline bool binding_is_quantised(const struct binding *b) {
     return b->stored.form != STORED_PLAIN;
@@ -93,7 +95,8 @@ struct model {
     bool is_rounded;        /* the files hold f32, the device 16 bits */
     bool is_quantised;      /* some matrices are */
     bool makes_quantised;   /* at loading */
-    bool keeps_quantised;   /* and the device reads them as they are (host), not in 16 bits */
+    bool keeps_quantised;   /* and the device reads them as they are (host) */
+    bool packs_quantised;   /* and the device reads some packed (CUDA); the others in 16 bits */
     enum dtype type;        /* of what feeds products, and of keys and values */
     enum dtype weight_type; /* of `weights` on a device that does not read the files */
     char *weights;          /* copied ones in the order of bindings, each aligned to POOL_ALIGN */
@@ -106,6 +109,7 @@ struct model {
     int32_t *rope_choice;   /* [slots]: not 0: a long sequence. NULL: no rope asks */
     size_t scratch_per_row[SCRATCHES];
     float *scratch[SCRATCHES];
+    void *room;                         /* of packed weights that prefill unpacks */
     float *logits;                      /* where the head writes */
     struct pass passes[LOGITS_ALL + 1]; /* by enum logits_rows */
     struct graph_set *prefill_graphs;   /* NULL: chunks run eagerly */
@@ -125,8 +129,10 @@ struct stored_rows binding_rows(const struct binding *); /* of a quantised matri
 void model_measure_pass(struct model *);
 void model_build_passes(struct model *);
 
-/* quantise.c: chooses the matrices that are quantised at loading; quantises one into the memory that its weight points to. */
+/* quantise.c: chooses the matrices that are quantised at loading, and those that are packed; quantises one into the memory that its
+ * weight points to. */
 void model_choose_quantised(struct model *, enum model_weights);
+void model_choose_packed(struct model *);
 int model_quantise(const struct model *, const struct binding *, int threads);
 
 static inline bool model_is_tied(const struct model *m) { /* and the head no copy of its own */

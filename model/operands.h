@@ -34,6 +34,17 @@ struct scales {
     const float *values;     /* NF4: [16], what an index stands for */
 };
 
+/* What a packed weight's codes stand for (model/packed.h): q - 8, values[q], q - 128, E4M3. */
+enum packed_code { PACKED_INT4, PACKED_TABLE, PACKED_INT8, PACKED_FP8 };
+struct packed {
+    enum packed_code code;
+    int32_t group; /* columns that share a scale: 16, 32, 64 or 128; 0: all of a row */
+    bool has_minima;
+    float values[16]; /* TABLE */
+    void *room; /* of 16-bit numbers, where prefill unpacks some rows for one product; of room_numbers, whole rows */
+    int64_t room_numbers;
+};
+
 /* A weight, row-major [rows, cols]. A vector has rows = 1. */
 struct weight {
     const void *data; /* NULL: absent */
@@ -41,6 +52,7 @@ struct weight {
     int32_t rows, cols;
     int64_t stride;              /* numbers between rows; 0: cols, one behind the other */
     const struct scales *scales; /* NULL: none, or inside the blocks */
+    const struct packed *packed; /* of DTYPE_PACKED */
 };
 static inline int64_t weight_stride(const struct weight *w) {
     return w->stride ? w->stride : w->cols;
@@ -49,7 +61,8 @@ static inline const void *weight_row(const struct weight *w, int row) {
     return (const char *)w->data + dtype_span_bytes(w->format, (int64_t)row * weight_stride(w));
 }
 
-/* The same matrix of each of E experts; `each` is host memory. On CUDA expert e begins e * apart elements behind expert 0. */
+/* The same matrix of each of E experts; `each` is host memory. On CUDA expert e begins e * apart elements, of packed ones bytes, behind
+ * expert 0. */
 struct experts {
     const struct weight *each; /* [E]; NULL: absent */
     int64_t apart;

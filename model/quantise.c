@@ -11,6 +11,7 @@
 #include "model/format.h"
 #include "model/fp8.h"
 #include "model/model_internal.h"
+#include "model/packed.h"
 
 enum { INT4_GROUP = 32, PIECE = 512 };
 
@@ -28,8 +29,12 @@ static bool is_head(const struct model *m, const struct weight *w) {
 
 static bool is_product(const struct model *m, const struct binding *b) {
     const struct weight *w = b->weight;
-    if (!w || b->rows == 1 || binding_is_quantised(b) || dtype_is_quantised(b->file_format)) return false;
+    if (!w || b->rows == 1) return false;
     return is_head(m, w) || (w != &m->embedding && w != &m->layer_embedding && !is_router(m, w));
+}
+
+static bool comes_quantised(const struct binding *b) {
+    return binding_is_quantised(b) || dtype_is_quantised(b->file_format);
 }
 
 static void choose(const struct model *m, struct binding *b, enum model_weights weights) {
@@ -49,10 +54,60 @@ static void choose(const struct model *m, struct binding *b, enum model_weights 
 void model_choose_quantised(struct model *m, enum model_weights weights) {
     for (int i = 0; i < m->binding_count && weights != WEIGHTS_AS_STORED; i++) {
         struct binding *b = &m->bindings[i];
-        if (!is_product(m, b)) continue;
+        if (!is_product(m, b) || comes_quantised(b)) continue;
         choose(m, b, weights);
         m->is_quantised = m->makes_quantised = true;
     }
+}
+
+/* --- which are packed ----------------------------------------------------------------------------------------- */
+
+static void plan(const struct model *m, struct binding *b) {
+    if (!is_product(m, b) || !comes_quantised(b)) return;
+    const struct stored_rows rows = binding_rows(b);
+    struct weight w = *b->weight;
+    struct scales scales;
+    float values[16];
+    if (binding_is_quantised(b)) stored_place(&b->stored, &rows, &w, &scales, NULL);
+    if (b->stored.values) scales.values = memcpy(values, b->stored.values->data, sizeof values);
+    b->is_packed = packed_plan(&b->packed, &w, b->stored.zeros != NULL);
+}
+
+/* Matrices that one product reads: gate and up, those of all experts (which lie at one distance, besides). */
+struct together {
+    const struct weight *first[2]; /* the second may be absent */
+    int count;                     /* of each */
+};
+
+static bool is_among(const struct together *t, const struct weight *w) {
+    return (w >= t->first[0] && w < t->first[0] + t->count) ||
+           (t->first[1] && w >= t->first[1] && w < t->first[1] + t->count);
+}
+
+/* All packed alike, or none. */
+static void keep_alike(struct model *m, const struct together *t) {
+    const struct binding *first = NULL;
+    bool are_alike = true;
+    for (int i = 0; i < m->binding_count; i++) {
+        const struct binding *b = &m->bindings[i];
+        if (!is_among(t, b->weight)) continue;
+        if (!first) first = b;
+        are_alike = are_alike && b->is_packed && packed_is_alike(&b->packed, &first->packed);
+    }
+    for (int i = 0; i < m->binding_count && !are_alike; i++)
+        if (is_among(t, m->bindings[i].weight)) m->bindings[i].is_packed = false;
+}
+
+void model_choose_packed(struct model *m) {
+    for (int i = 0; i < m->binding_count; i++) plan(m, &m->bindings[i]);
+    for (int l = 0; l < m->config.layers; l++) {
+        const struct layer *layer = &m->layers[l];
+        keep_alike(m, &(struct together){{&layer->gate, &layer->up}, 1});
+        if (!layer->expert_gate.each) continue;
+        keep_alike(m, &(struct together){{layer->expert_gate.each, layer->expert_up.each}, m->config.experts});
+        keep_alike(m, &(struct together){{layer->expert_down.each, NULL}, m->config.experts});
+    }
+    for (int i = 0; i < m->binding_count; i++) m->packs_quantised |= m->bindings[i].is_packed;
 }
 
 /* --- how ---------------------------------------------------------------------------------------------------- */

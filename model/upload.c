@@ -1,5 +1,5 @@
-/* Weights into the pool: all of them on a device that does not read the mapped files, in one 16-bit type, else those that do not lie
- * in the file as they are read. Each is aligned as the pool aligns, and copied through pinned buffers in turn, which all threads fill
+/* Weights into the pool: all of them on a device that does not read the mapped files, in one 16-bit type or packed, else those that
+ * do not lie in the file as they are read. Each is aligned as the pool aligns, and copied through pinned buffers in turn, which all threads fill
  * from the files while the device copies the ones before. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "model/format.h"
 #include "model/gather.h"
+#include "model/packed.h"
 #include "model/random_weights.h"
 #include "model/staging.h"
 
@@ -24,7 +25,8 @@ enum dtype model_copied_type(const struct model *m, const struct binding *b) {
 
 static size_t aligned_bytes(const struct model *m, const struct binding *b) {
     if (!b->is_copied) return 0;
-    const size_t bytes = model_reads_quantised(m, b)
+    const size_t bytes = b->is_packed ? packed_bytes(&b->packed, b->rows, (int)b->cols)
+                         : model_reads_quantised(m, b)
                              ? stored_packed_bytes(&b->stored, b->rows)
                              : (size_t)dtype_span_bytes(model_copied_type(m, b), (int64_t)binding_elements(b));
     return (bytes + POOL_ALIGN - 1) / POOL_ALIGN * POOL_ALIGN;
@@ -116,10 +118,15 @@ static void dequantise_part(const void *context, int part, int parts) {
     }
 }
 
+/* The rows that a binding has of its weight in host memory; NULL: all. One that is made at loading is made of its rows alone. */
+static const int32_t *stored_ids(const struct binding *b) {
+    return b->stored.form == STORED_MADE ? NULL : b->ids;
+}
+
 static void gather_dequantised(const struct model *m, const struct binding *b, enum dtype type, size_t first, size_t n,
                                void *to) {
     const size_t cols = (size_t)b->cols;
-    const int32_t *ids = b->stored.form == STORED_MADE ? NULL : b->ids; /* made of these rows alone */
+    const int32_t *ids = stored_ids(b);
     struct dequantising d = {b->weight, ids, type, (int)(first / cols), (int)(n / cols), to};
     parallel_run(device_threads(m->device), (int64_t)n, dequantise_part, &d);
 }
@@ -179,26 +186,57 @@ static int fill(struct upload *u, const struct binding *b, size_t first, size_t 
     return 0;
 }
 
+static void report(struct upload *u, int64_t elements) {
+    u->done += elements;
+    progress_report(u->progress, u->what, u->done, u->total);
+}
+
 static int send_chunk(struct upload *u, const struct binding *b, char *to, size_t first, size_t n) {
     const enum dtype type = model_copied_type(u->model, b);
     void *stage;
     TRY(staging_take(&u->staging, &stage));
     TRY(fill(u, b, first, n, stage));
-    TRY(staging_send(&u->staging, to + dtype_span_bytes(type, (int64_t)first), (size_t)dtype_span_bytes(type, (int64_t)n)));
-    u->done += (int64_t)n;
-    progress_report(u->progress, u->what, u->done, u->total);
+    TRY(staging_send(&u->staging, to + dtype_span_bytes(type, (int64_t)first),
+                     (size_t)dtype_span_bytes(type, (int64_t)n)));
+    report(u, (int64_t)n);
     return 0;
 }
 
 /* Of a quantised matrix, chunks are whole rows. */
 static int send_chunks(struct upload *u, const struct binding *b, char *to) {
     const enum dtype type = model_copied_type(u->model, b);
-    const size_t n = binding_elements(b), cols = (size_t)b->cols,
-                 most = STAGING_BYTES / (size_t)dtype_bytes(type);
+    const size_t n = binding_elements(b), cols = (size_t)b->cols, most = STAGING_BYTES / (size_t)dtype_bytes(type);
     const size_t step = is_dequantised(b) ? most / cols * cols : most;
     for (size_t first = 0; first < n; first += step)
         TRY(send_chunk(u, b, to, first, n - first < step ? n - first : step));
     return 0;
+}
+
+/* A packed matrix is made as a whole. */
+static int send_bytes(struct upload *u, const char *from, size_t bytes, char *to) {
+    for (size_t at = 0; at < bytes; at += STAGING_BYTES) {
+        const size_t n = bytes - at < STAGING_BYTES ? bytes - at : STAGING_BYTES;
+        void *stage;
+        TRY(staging_take(&u->staging, &stage));
+        memcpy(stage, from + at, n);
+        TRY(staging_send(&u->staging, to + at, n));
+    }
+    return 0;
+}
+
+static int send_packed(struct upload *u, struct binding *b, char *to) {
+    const size_t bytes = packed_bytes(&b->packed, b->rows, (int)b->cols), n = binding_elements(b);
+    const struct gather_ahead ahead = look_ahead(u);
+    if (ahead.bytes > 0) mapping_read_ahead(ahead.from, ahead.bytes);
+    TRY(model_check_blocks(u->model, b, 0, n));
+    void *memory = malloc(bytes);
+    if (!memory) return err_set(ERR_MEMORY, "out of memory for the packed tensor '%s'", b->name);
+    packed_fill(&b->packed, b->weight, stored_ids(b), (int)b->rows, memory, device_threads(u->model->device));
+    int rc = send_bytes(u, memory, bytes, to);
+    free(memory);
+    u->done_bytes += source_of(u->model, b).bytes;
+    if (rc == 0) report(u, (int64_t)n);
+    return rc;
 }
 
 /* Points the weight to what the file has, and to `memory` for what it has in another order. */
@@ -215,13 +253,14 @@ static int send_quantised(struct upload *u, struct binding *b, char *to) {
     void *memory = malloc(bytes + 1);
     if (!memory) return err_set(ERR_MEMORY, "out of memory for the repacked tensor '%s'", b->name);
     int rc = pack(u->model, b, memory);
-    if (rc == 0) rc = send_chunks(u, b, to);
+    if (rc == 0) rc = b->is_packed ? send_packed(u, b, to) : send_chunks(u, b, to);
     free(memory);
     return rc;
 }
 
 static int send_weight(struct upload *u, struct binding *b, char *to) {
-    return binding_is_quantised(b) ? send_quantised(u, b, to) : send_chunks(u, b, to);
+    if (binding_is_quantised(b)) return send_quantised(u, b, to);
+    return b->is_packed ? send_packed(u, b, to) : send_chunks(u, b, to);
 }
 
 static int send_all(struct upload *u) {
@@ -248,7 +287,8 @@ static void point_to_device(struct model *m) {
         char *at = place_of(m, b, &next);
         if (is_sent(m, b)) {
             b->weight->data = at;
-            b->weight->format = model_copied_type(m, b);
+            b->weight->format = b->is_packed ? DTYPE_PACKED : model_copied_type(m, b);
+            b->weight->packed = b->is_packed ? &b->packed : NULL;
             b->weight->stride = 0;
             b->weight->scales = NULL;
         }
@@ -259,7 +299,8 @@ static void point_to_device(struct model *m) {
 /* How far the experts of a list are apart, which were bound one after the other. */
 static void measure_experts(struct experts *e) {
     if (!e->each || !e->each[1].data) return;
-    e->apart = ((const char *)e->each[1].data - (const char *)e->each[0].data) / dtype_bytes(e->each[0].format);
+    const int64_t bytes = (const char *)e->each[1].data - (const char *)e->each[0].data;
+    e->apart = e->each[0].packed ? bytes : bytes / dtype_bytes(e->each[0].format);
 }
 
 static void measure_all_experts(struct model *m) {

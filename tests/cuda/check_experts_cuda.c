@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tests/cuda/op_bench.h"
+#include "tests/support/quantised_support.h"
 #include "tests/support/support.h"
 
 /* --- against the host ------------------------------------------------------------------------------------- */
@@ -73,6 +74,30 @@ START_TEST(experts_agree_with_the_host)
     static struct bench b;
     const struct mini_shape shape = bench_shape(_i);
     if (shape.experts == 0) return;
+    lab_open(&b.lab, 0);
+    bench_open(&b, shape, false);
+    check_passes(&b);
+    bench_close(&b);
+}
+END_TEST
+
+/* Loop index: the form, in either 16-bit type by turns. */
+START_TEST(packed_experts_agree_with_the_host)
+{
+    static struct bench b;
+    const struct mini_shape shape = {.name = "packed experts",
+                                     .type = _i % 2 ? DTYPE_F16 : DTYPE_BF16,
+                                     .packed = 1 + _i,
+                                     .width = 256,
+                                     .hidden = 512,
+                                     .heads = 2,
+                                     .kv_heads = 1,
+                                     .head_dim = 32,
+                                     .vocab = 40,
+                                     .experts = 6,
+                                     .chosen = 2,
+                                     .has_expert_bias = true,
+                                     .slots = 18};
     lab_open(&b.lab, 0);
     bench_open(&b, shape, false);
     check_passes(&b);
@@ -211,6 +236,7 @@ Suite *check_experts_cuda(void);
 Suite *check_experts_cuda(void) {
     Suite *suite = suite_create("experts_cuda");
     TCase *tc = tcase_create("experts_cuda");
+    tcase_add_loop_test(tc, packed_experts_agree_with_the_host, 0, QUANTISED_FORMS);
     tcase_add_loop_test(tc, experts_agree_with_the_host, 0, 2 * bench_shape_count());
     tcase_add_loop_test(tc, experts_agree_with_the_host_for_random_shapes, 0, RANDOM_SHAPES);
     tcase_add_loop_test(tc, experts_of_a_row_are_its_own_and_nobody_else_is_read, 0, 2 * bench_shape_count());

@@ -34,11 +34,19 @@ static const struct mini_shape shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-/* These, then those of families, in either type by turns. */
+/* Packed weights: each code, with and without minima, groups of 16 to all of a row. */
+static const int packed_forms[] = {0, 1, 4, 5, 9, 11, 12, 22, 23};
+enum { PACKED = sizeof packed_forms / sizeof *packed_forms };
+
+/* These, then those of families, then packed ones, in either type by turns. */
 static struct mini_shape shape_at(int index) {
     if (index < SHAPES) return shapes[index];
-    struct mini_shape shape = mini_families[index - SHAPES];
+    const int family = index - SHAPES, packed = family - mini_family_count;
+    const struct mini_shape of_packed = {
+        .width = 512, .hidden = 768, .heads = 4, .kv_heads = 2, .head_dim = 32, .vocab = 520, .name = "packed"};
+    struct mini_shape shape = packed >= 0 ? of_packed : mini_families[family];
     shape.type = index % 2 ? DTYPE_F16 : DTYPE_BF16;
+    if (packed >= 0) shape.packed = 1 + packed_forms[packed], shape.has_qk_norm = packed % 3 == 2;
     return shape;
 }
 
@@ -175,7 +183,8 @@ static void check_splits(struct single *s, int rows) {
 /* Checkers of memory and races are slow: they get the families whose kernels no other shape has. */
 static bool is_left_out(int index) {
     const struct mini_shape s = shape_at(index);
-    const bool has_kernels = s.experts > 0 || s.norms_all_heads || s.head_dim > 256 || s.attention_cap != 0;
+    const bool has_kernels =
+        s.packed > 0 || s.experts > 0 || s.norms_all_heads || s.head_dim > 256 || s.attention_cap != 0;
     return test_is_small() && index >= SHAPES && !has_kernels;
 }
 
@@ -247,7 +256,8 @@ Suite *check_rows_cuda(void);
 Suite *check_rows_cuda(void) {
     Suite *suite = suite_create("rows_cuda");
     TCase *tc = tcase_create("rows_cuda");
-    const int first = test_is_small() ? 1 : 0, end = SHAPES + mini_family_count; /* the widest takes checkers minutes */
+    const int first = test_is_small() ? 1 : 0,
+              end = SHAPES + mini_family_count + PACKED; /* the widest takes checkers minutes */
     tcase_add_loop_test(tc, row_of_many_equals_single_row, first, end);
     tcase_add_loop_test(tc, padding_rows_and_nan_in_free_cells_change_nothing, first, end);
     suite_add_tcase(suite, tc);

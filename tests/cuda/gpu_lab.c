@@ -1,5 +1,10 @@
 #include "tests/cuda/gpu_lab.h"
 
+#include <math.h>
+#include <stdlib.h>
+
+#include "model/packed.h"
+#include "tests/support/quantised_support.h"
 #include "tests/support/support.h"
 
 void gpu_open(struct gpu *g) {
@@ -68,13 +73,92 @@ static void *from_gpu(void *gpu, size_t bytes) {
     return gpu_alloc(gpu, bytes);
 }
 
-void gpu_twin(struct gpu *g, const struct mini *host, const struct weight *raw, struct mini *twin) {
+/* --- packed matrices ---------------------------------------------------------------------------------------- */
+
+/* A power of two that makes sums of random numbers be of order 1: as small as the other weights are. */
+static void make_small(const struct weight *wide, struct packed_parts parts) {
+    float *numbers = (float *)(uintptr_t)wide->data, largest = 0;
+    const size_t n = (size_t)wide->rows * (size_t)wide->cols;
+    int exponent;
+    for (size_t i = 0; i < n; i++) largest = fmaxf(largest, fabsf(numbers[i]));
+    (void)frexpf(largest * sqrtf((float)wide->cols), &exponent);
+    const float times = ldexpf(1, -exponent);
+    for (size_t i = 0; i < n; i++) numbers[i] *= times;
+    for (int r = 0; r < wide->rows; r++) parts.factors[r] *= times;
+}
+
+/* A random matrix of a form, in host memory that is to be freed; *wide is what it stands for. NULL: not of this shape. */
+static void *make_packed(struct gpu *g, int form, int rows, int cols, struct packed *p, struct weight *wide,
+                         size_t *bytes) {
+    const struct quantised_form *f = &quantised_forms[form];
+    struct scales scales = {0};
+    if (cols % 32 != 0 || cols % dtype_block(f->format).numbers != 0) return NULL;
+    const struct weight w = quantised_weight(&g->lab, f, &scales, rows, cols);
+    if (!packed_plan(p, &w, f->has_zeros)) return NULL;
+    *bytes = packed_bytes(p, rows, cols);
+    void *memory = malloc(*bytes);
+    packed_fill(p, &w, NULL, rows, memory, 1);
+    *wide = dequantised_weight(&g->lab, &w);
+    make_small(wide, packed_parts(p, memory, rows, cols));
+    return memory;
+}
+
+static void pack_one(struct gpu *g, int form, struct weight *host, struct weight *twin) {
+    struct packed *p = lab_alloc(&g->lab, sizeof *p);
+    const int rows = host->rows, cols = host->cols;
+    size_t bytes;
+    void *memory = make_packed(g, form, rows, cols, p, host, &bytes);
+    if (!memory) return;
+    *twin = (struct weight){
+        .data = copy(g, memory, bytes), .format = DTYPE_PACKED, .rows = rows, .cols = cols, .packed = p};
+    p->room_numbers = 24 * (int64_t)cols; /* less than most have */
+    p->room = gpu_alloc(g, (size_t)p->room_numbers * sizeof(uint16_t));
+    free(memory);
+}
+
+static void pack_experts(struct gpu *g, int form, struct mini_experts *host, struct mini_experts *twin, int count) {
+    struct packed *p = lab_alloc(&g->lab, sizeof *p);
+    char *block = NULL;
+    for (int e = 0; e < count; e++) {
+        size_t bytes;
+        void *memory = make_packed(g, form, host->each[e].rows, host->each[e].cols, p, &host->each[e], &bytes);
+        if (!memory) return;
+        twin->experts.apart = (int64_t)(bytes + 511) / 256 * 256;
+        if (!block) block = gpu_alloc(g, (size_t)count * (size_t)twin->experts.apart);
+        twin->each[e].data = block + e * twin->experts.apart;
+        twin->each[e].format = DTYPE_PACKED, twin->each[e].packed = p;
+        gpu_put(g, block + e * twin->experts.apart, memory, bytes);
+        free(memory);
+    }
+}
+
+/* v has another form where that is odd, so that a product each is made of q, k and v. */
+static void pack_all(struct gpu *g, struct mini *host, struct mini *twin) {
+    const int form = host->shape.packed - 1;
+    struct weight *const here[] = {&host->wq, &host->wk,        &host->wo,         &host->gate,
+                                   &host->up, &host->down,      &host->head,       &host->layer_projection,
+                                   &host->wv, &host->embedding, &host->input_gate, &host->input_projection};
+    struct weight *const there[] = {&twin->wq, &twin->wk,        &twin->wo,         &twin->gate,
+                                    &twin->up, &twin->down,      &twin->head,       &twin->layer_projection,
+                                    &twin->wv, &twin->embedding, &twin->input_gate, &twin->input_projection};
+    for (size_t i = 0; i < sizeof here / sizeof *here; i++) {
+        const bool is_other = here[i] == &host->wv && form % 2;
+        if (here[i]->data) pack_one(g, is_other ? (form + 1) % QUANTISED_FORMS : form, here[i], there[i]);
+    }
+    if (host->shape.experts == 0) return;
+    pack_experts(g, form, &host->expert_gate, &twin->expert_gate, host->shape.experts);
+    pack_experts(g, form, &host->expert_up, &twin->expert_up, host->shape.experts);
+    pack_experts(g, form, &host->expert_down, &twin->expert_down, host->shape.experts);
+}
+
+void gpu_twin(struct gpu *g, struct mini *host, const struct weight *raw, struct mini *twin) {
     const struct mini_shape *s = &host->shape;
     struct weight *weights[MINI_WEIGHTS_MAX];
     struct mini_experts *experts[MINI_EXPERTS_MAX];
     *twin = *host;
     for (int i = mini_weights(twin, weights) - 1; i >= 0; i--) copy_weight(g, weights[i]);
     for (int i = mini_experts(twin, experts) - 1; i >= 0; i--) copy_experts(g, experts[i], s->experts);
+    if (s->packed) pack_all(g, host, twin);
     const size_t t = (size_t)s->max_rows, f = sizeof(float), dim = (size_t)s->head_dim;
     const size_t kv_bytes = host->kv_floats * (size_t)dtype_bytes(s->type), slots = (size_t)s->slots,
                  positions = (size_t)s->pages_per_slot * KV_PAGE;

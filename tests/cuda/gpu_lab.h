@@ -23,8 +23,9 @@ void gpu_get(struct gpu *, void *host, const void *device, size_t bytes);
 
 /* Random keys and values of 16 bits in `raw` [2 * kv_floats], and widened in the host layer's caches. */
 struct weight mini_random_caches(struct lab *, struct mini *);
-/* Allocates a twin on the GPU: weights, page table, RoPE table and caches copied, buffers of its own. */
-void gpu_twin(struct gpu *, const struct mini *host, const struct weight *raw_caches, struct mini *twin);
+/* Allocates a twin on the GPU: weights, page table, RoPE table and caches copied, buffers of its own. Where the shape says so, matrices
+ * become packed ones there, and here what these stand for. */
+void gpu_twin(struct gpu *, struct mini *host, const struct weight *raw_caches, struct mini *twin);
 void gpu_restore_caches(struct gpu *, const struct mini *twin, const struct weight *raw_caches);
 /* tokens, positions and row_slot of a pass. */
 void gpu_put_rows(struct gpu *, const struct mini *host, const struct mini *twin, int batch, int q_len);

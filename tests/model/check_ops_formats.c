@@ -4,9 +4,8 @@
 #include <string.h>
 
 #include "model/format.h"
-#include "model/format_blocks.h"
 #include "model/kernels/host/isa.h"
-#include "tests/support/ops_lab.h"
+#include "tests/support/quantised_support.h"
 #include "tests/support/support.h"
 
 /* --- numbers ------------------------------------------------------------------------------------------------ */
@@ -68,105 +67,6 @@ END_TEST
 
 /* --- products ----------------------------------------------------------------------------------------------- */
 
-static const struct form {
-    enum dtype format, scale;
-    int group, scale_rows; /* columns and rows of a cell; 0: all */
-    bool has_zeros, is_out_of_order;
-} forms[] = {
-    {DTYPE_FP8, DTYPE_BF16, 128, 128, false, false},
-    {DTYPE_FP8, DTYPE_F32, 0, 1, false, false},
-    {DTYPE_FP8, DTYPE_F32, 0, 0, false, false},
-    {DTYPE_FP8, DTYPE_F16, 24, 5, false, false},
-    {DTYPE_INT4, DTYPE_F16, 128, 1, false, false},
-    {DTYPE_INT4, DTYPE_BF16, 32, 1, true, false},
-    {DTYPE_INT4, DTYPE_F16, 32, 1, true, true},
-    {DTYPE_INT4, DTYPE_F16, 0, 1, true, false},
-    {DTYPE_INT4, DTYPE_F16, 40, 1, false, false},
-    {DTYPE_FP4, DTYPE_FP8, 16, 1, false, false},
-    {DTYPE_FP4, DTYPE_E8M0, 32, 1, false, false},
-    {DTYPE_NF4, DTYPE_F32, 64, 1, false, false},
-    /* Blocks with their scales. */
-    {.format = DTYPE_Q8_0},
-    {.format = DTYPE_Q4_0},
-    {.format = DTYPE_Q4_1},
-    {.format = DTYPE_Q5_0},
-    {.format = DTYPE_Q5_1},
-    {.format = DTYPE_IQ4_NL},
-    {.format = DTYPE_MXFP4},
-    {.format = DTYPE_Q2_K},
-    {.format = DTYPE_Q3_K},
-    {.format = DTYPE_Q4_K},
-    {.format = DTYPE_Q5_K},
-    {.format = DTYPE_Q6_K},
-    {.format = DTYPE_IQ4_XS},
-};
-enum { FORMS = sizeof forms / sizeof *forms };
-
-static void *random_bytes(struct lab *lab, size_t n) {
-    unsigned char *bytes = lab_alloc(lab, n);
-    for (size_t i = 0; i < n; i++) bytes[i] = (unsigned char)(lab_pick(lab, 0, 256) & ~(i % 7 ? 0 : 8));
-    return bytes;
-}
-
-/* Scales of about 1, of which none is NaN. */
-static void *random_scales(struct lab *lab, enum dtype type, size_t n) {
-    const size_t bytes = (size_t)dtype_span_bytes(type, 1);
-    char *scales = lab_alloc(lab, n * bytes);
-    for (size_t i = 0; i < n; i++) {
-        const float value = 1 + lab_random(lab) / 2;
-        const uint32_t bits = fmath_bits(value);
-        const uint16_t half = (uint16_t)(type == DTYPE_F16 ? 0x3800 + lab_pick(lab, 0, 0x3FF) : (int)(bits >> 16));
-        const uint8_t byte = (uint8_t)(type == DTYPE_FP8 ? lab_pick(lab, 0x30, 0x40) : lab_pick(lab, 125, 130));
-        memcpy(scales + i * bytes, bytes == 4 ? (const void *)&bits : bytes == 2 ? (const void *)&half : &byte, bytes);
-    }
-    return scales;
-}
-
-/* Random bytes, among which no scale may be infinite: their f16s get a smaller exponent. */
-static struct weight blocks(struct lab *lab, enum dtype type, int rows, int cols) {
-    const struct dtype_block block = dtype_block(type);
-    const int64_t bytes = dtype_span_bytes(type, (int64_t)rows * cols);
-    uint8_t *data = random_bytes(lab, (size_t)bytes);
-    for (int64_t at = 0; at < bytes; at += block.bytes) {
-        while (blocks_find_bad(type, data + at, 1) == 0)
-            for (int i = 0; i < block.bytes; i++) data[at + i] &= 0xBF;
-        if (type == DTYPE_MXFP4) data[at] = (uint8_t)(120 + data[at] % 16);
-    }
-    return (struct weight){.data = data, .format = type, .rows = rows, .cols = cols};
-}
-
-static struct weight quantised(struct lab *lab, const struct form *f, struct scales *s, int rows, int cols) {
-    if (block_unpacker(f->format)) return blocks(lab, f->format, rows, cols);
-    const int group = f->group && f->group < cols ? f->group : cols, groups = (cols + group - 1) / group;
-    const int cell_rows = f->scale_rows ? f->scale_rows : INT32_MAX, first = f->scale_rows > 1 ? 3 : 0;
-    const size_t cells = (size_t)((first + rows - 1) / cell_rows + 1) * (size_t)groups;
-    const size_t bytes = (size_t)dtype_span_bytes(f->format, (int64_t)rows * cols);
-    uint8_t *data = random_bytes(lab, bytes), *zeros = random_bytes(lab, cells);
-    int32_t *group_of = lab_alloc(lab, (size_t)cols * sizeof *group_of);
-    for (size_t i = 0; i < bytes && f->format == DTYPE_FP8; i++)
-        if ((data[i] & 0x7F) == 0x7F) data[i] ^= 1;
-    for (size_t i = 0; i < cells; i++) zeros[i] = zeros[i] % 17;
-    for (int c = 0; c < cols; c++) group_of[c] = lab_pick(lab, 0, groups);
-    *s = (struct scales){.data = random_scales(lab, f->scale, cells),
-                         .type = f->scale,
-                         .rows = cell_rows,
-                         .first = first,
-                         .group = group,
-                         .stride = groups,
-                         .factor = f->scale == DTYPE_FP8 ? 0.37f : 1,
-                         .zeros = f->has_zeros ? zeros : NULL,
-                         .group_of = f->is_out_of_order ? group_of : NULL,
-                         .values = lab_random_floats(lab, 16)};
-    return (struct weight){.data = data, .format = f->format, .rows = rows, .cols = cols, .scales = s};
-}
-
-static struct weight dequantised(struct lab *lab, const struct weight *w) {
-    float *data = lab_alloc(lab, (size_t)w->rows * (size_t)w->cols * sizeof *data);
-    for (int r = 0; r < w->rows; r++)
-        format_of(w->format)->dequantise(data + (size_t)r * (size_t)w->cols, w, r, 0, w->cols);
-    return (struct weight){.data = data, .format = DTYPE_F32, .rows = w->rows, .cols = w->cols};
-}
-
 static void must_have_bits(const float *got, const float *expected, size_t n, const char *what, int form, int tokens) {
     for (size_t i = 0; i < n; i++)
         ck_assert_msg(memcmp(&got[i], &expected[i], sizeof *got) == 0,
@@ -175,11 +75,13 @@ static void must_have_bits(const float *got, const float *expected, size_t n, co
 }
 
 static void check_products(struct lab *lab, int form, int rows, int cols, int tokens) {
-    const int each = dtype_block(forms[form].format).numbers;
+    const int each = dtype_block(quantised_forms[form].format).numbers;
     cols = (cols + each - 1) / each * each;
     struct scales scales, up_scales;
-    const struct weight w = quantised(lab, &forms[form], &scales, rows, cols), wide = dequantised(lab, &w);
-    const struct weight up = quantised(lab, &forms[form], &up_scales, rows, cols), wide_up = dequantised(lab, &up);
+    const struct weight w = quantised_weight(lab, &quantised_forms[form], &scales, rows, cols),
+                        wide = dequantised_weight(lab, &w);
+    const struct weight up = quantised_weight(lab, &quantised_forms[form], &up_scales, rows, cols),
+                        wide_up = dequantised_weight(lab, &up);
     const size_t n = (size_t)tokens * (size_t)rows;
     float *x = lab_random_floats(lab, (size_t)tokens * (size_t)cols), *got = lab_alloc(lab, n * sizeof *got);
     float *expected = lab_alloc(lab, n * sizeof *expected), *normed = lab_alloc(lab, (size_t)tokens * (size_t)cols * 4);
@@ -226,8 +128,9 @@ START_TEST(embeddings_and_strided_rows_are_read_from_quantised_weights)
         struct lab lab;
         lab_open(&lab, 1);
         struct scales scales = {.rows = 1};
-        const int cols = dtype_block(forms[_i].format).numbers > 32 ? COLS : 96;
-        struct weight w = quantised(&lab, &forms[_i], &scales, 6, cols), wide = dequantised(&lab, &w);
+        const int cols = dtype_block(quantised_forms[_i].format).numbers > 32 ? COLS : 96;
+        struct weight w = quantised_weight(&lab, &quantised_forms[_i], &scales, 6, cols),
+                      wide = dequantised_weight(&lab, &w);
         int32_t ids[6] = {5, 0, 3, 3, 9, 1};
         float got[6 * COLS], expected[6 * COLS];
         struct op_embed op = {
@@ -252,8 +155,8 @@ Suite *check_ops_formats(void) {
     TCase *tc = tcase_create("formats");
     tcase_add_test(tc, small_floats_are_what_their_bits_say);
     tcase_add_test(tc, scales_zeros_and_groups_are_those_of_row_and_column);
-    tcase_add_loop_test(tc, a_product_has_the_bits_of_the_dequantised_weight, 0, FORMS);
-    tcase_add_loop_test(tc, embeddings_and_strided_rows_are_read_from_quantised_weights, 0, FORMS);
+    tcase_add_loop_test(tc, a_product_has_the_bits_of_the_dequantised_weight, 0, QUANTISED_FORMS);
+    tcase_add_loop_test(tc, embeddings_and_strided_rows_are_read_from_quantised_weights, 0, QUANTISED_FORMS);
     suite_add_tcase(suite, tc);
     return suite;
 }

@@ -13,6 +13,7 @@ enum mini_norms { NORMS_BEFORE, NORMS_BEHIND, NORMS_AROUND };
 struct mini_shape {
     const char *name;
     enum dtype type;
+    int packed; /* on a GPU: 1 + the form (tests/support/quantised_support.h) of the matrices of products; 0: of `type` */
     int width, hidden, heads, kv_heads, head_dim, vocab, window;
     bool has_bias, has_qk_norm;
     enum mini_norms norms;

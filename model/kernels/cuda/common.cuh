@@ -143,12 +143,13 @@ struct operand {
     const void *data;
     enum dtype type;
     bool is_readable;
-    operand(const struct weight &w)
-        : data(w.data), type(w.format), is_readable(weight_stride(&w) == w.cols && !w.scales) {}
+    operand(const struct weight &w) /* packed ones have no type */
+        : data(w.packed ? nullptr : w.data), type(w.format), is_readable(weight_stride(&w) == w.cols && !w.scales) {}
     operand(const struct norm &n) : operand(n.weight) {}
     operand(const struct buffer &b) : data(b.data), type(b.type), is_readable(true) {}
     operand(const struct kv_layer &kv) : data(kv.k), type(kv.type), is_readable(true) {}
     operand(const struct experts &e, int count) : operand(e.each ? e.each[0] : weight()) {
+        if (!data) return; /* packed ones, too */
         const char *last = (const char *)data + (int64_t)(count - 1) * e.apart * 2;
         is_readable = is_readable && (!e.each || (e.each[count - 1].data == last && e.apart % 8 == 0));
     }

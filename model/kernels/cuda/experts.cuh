@@ -48,51 +48,56 @@ template <typename T> struct entry_rows {
 
 /* `Rows` and `Out` of all kernels below are those of product() (product.cuh) once of(expert) has chosen; tokens are sorted entries. */
 
+/* What narrow_view is to tokens that lie side by side. */
+template <typename T, int TILES> struct expert_view {
+    const T *x[TILES]; /* the lane's token of each tile; NULL: none */
+    int k;
+    __device__ __forceinline__ expert_view(const entry_rows<T> &in, const struct tile &now) : k(in.k) {
+#pragma unroll
+        for (int tile = 0; tile < TILES; tile++) {
+            const int token = tile * 8 + threadIdx.x % 32 / 4;
+            x[tile] = token < now.count ? in.row(now.first + token) : nullptr;
+        }
+    }
+    template <typename V> __device__ __forceinline__ V read(int tile, int at) const {
+        return x[tile] && at < k ? *(const V *)(x[tile] + at) : V{};
+    }
+};
+
 template <typename T, int TILES, typename Rows, typename Out>
 __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     narrow_experts_kernel(Rows weights, int groups, entry_rows<T> in, int k, Out out) {
-    constexpr int AHEAD = PRODUCT_UNIT;
+    typedef typename stream_of<T, Rows>::type stream;
+    constexpr int AHEAD = stream::AHEAD;
     __shared__ narrow_sums<TILES> sums;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane / 4, part = lane % 4;
-    const int pieces = piece_count(k), start = split_start(warp, pieces) + part * 8;
+    const int pieces = piece_count<stream::PIECE, AHEAD>(k), start = threadIdx.x / 32 * pieces * stream::PIECE;
     next_may_start();
     inputs_are_ready();
     const int units = in.count() * groups;
     int unit = blockIdx.x;
     if (unit >= units) return;
-    const T *low, *high;
-    auto at_unit = [&](int expert, int group) {
-        const auto rows = weights.of(expert);
-        low = rows.row(group, row), high = rows.row(group, row + 8);
-    };
     struct tile now = in.tile(unit / groups);
-    at_unit(now.expert, unit % groups);
-    uint4 a[AHEAD][2][2];
+    stream rows;
+    typename stream::piece a[AHEAD];
+    rows.go_to(weights.of(now.expert), unit % groups, true);
+    rows.begin();
 #pragma unroll
-    for (int i = 0; i < AHEAD; i++) fetch_piece(a[i], low, high, start + i * PRODUCT_PIECE, k);
+    for (int i = 0; i < AHEAD; i++) rows.fetch(a[i], start + i * stream::PIECE, k);
     for (int turn = 0; unit < units; unit += gridDim.x, turn ^= 1) {
         const int next_unit = unit + gridDim.x;
         const struct tile next = in.tile(min(next_unit, units - 1) / groups);
-        const T *x[TILES];
-#pragma unroll
-        for (int tile = 0; tile < TILES; tile++) {
-            const int token = tile * 8 + row;
-            x[tile] = token < now.count ? in.row(now.first + token) : nullptr;
-        }
-        auto token_of = [&](int tile, int at) {
-            return x[tile] && at < k ? *(const uint4 *)(x[tile] + at) : make_uint4(0, 0, 0, 0);
-        };
+        const expert_view<T, TILES> view(in, now);
         float c[TILES][4] = {};
         for (int first = 0; first < pieces; first += AHEAD) {
             const bool last = first + AHEAD >= pieces;
-            if (last) at_unit(next.expert, next_unit % groups);
-            if (last && next_unit >= units) low = high = nullptr;
+            if (last) rows.go_to(weights.of(next.expert), next_unit % groups, next_unit < units);
 #pragma unroll
             for (int i = 0; i < AHEAD; i++) {
-                multiply_piece<T, TILES>(c, a[i], start + (first + i) * PRODUCT_PIECE, token_of);
-                fetch_piece(a[i], low, high, start + (last ? i : first + AHEAD + i) * PRODUCT_PIECE, k);
+                rows.multiply(c, a[i], start + (first + i) * stream::PIECE, view);
+                rows.fetch(a[i], start + (last ? i : first + AHEAD + i) * stream::PIECE, k);
             }
         }
+        rows.finish(c);
         sums.put(turn, c);
         __syncthreads();
         out.of(now.expert).store(unit % groups, now.first, now.count, [&](int r, int token) {
@@ -190,13 +195,37 @@ __global__ void __launch_bounds__(512) plain_experts_kernel(Rows weights, int, e
     }
 }
 
+/* Packed matrices of an expert: each `apart` bytes behind that of the one before. */
+template <typename T, packed_code CODE, typename Map> struct packed_expert_rows {
+    packed_rows<T, CODE, Map> first;
+    int64_t apart[2];
+    static __device__ __forceinline__ packed_matrix moved(packed_matrix m, int64_t by) {
+        m.codes += by, m.scales += by, m.factors += by / (int64_t)sizeof(float);
+        return m;
+    }
+    __device__ __forceinline__ packed_rows<T, CODE, Map> of(int expert) const {
+        packed_rows<T, CODE, Map> its = first;
+        its.of[0] = moved(first.of[0], expert * apart[0]), its.of[1] = moved(first.of[1], expert * apart[1]);
+        return its;
+    }
+};
+template <typename T, packed_code CODE, typename Map> struct stream_of<T, packed_expert_rows<T, CODE, Map>> {
+    typedef packed_stream<T, CODE> type;
+};
+static inline bool are_packed(const struct experts &e) {
+    return e.each && e.each[0].packed;
+}
+
 /* How wide tiles are: what the kernels below take. By the rows of a pass and the model, so that passes of one kernel class
  * (table.cu) agree. */
-static inline int tile_columns(const struct stream *s, const struct rows *rows, int experts, int chosen) {
+static inline int tile_columns(const struct stream *s, const struct rows *rows, int experts, int chosen,
+                               bool is_packed) {
     enum { FEW = 8, MANY = 128, ROWS_OF_MANY = 8 /* of an expert, in a pass of more than MANY rows, on average */ };
     const int count = rows->prefill ? prefill_padded(rows) : rows_count(rows);
     if (count <= FEW) return 8;
-    return count > MANY && cuda_takes_clusters(s->device) && MANY * chosen >= ROWS_OF_MANY * experts ? TILE_MAX : 16;
+    return !is_packed && count > MANY && cuda_takes_clusters(s->device) && MANY * chosen >= ROWS_OF_MANY * experts
+               ? TILE_MAX
+               : 16;
 }
 
 static inline int tiles_at_most(int entries, int experts, int columns) {
@@ -236,6 +265,30 @@ static int experts_product(struct stream *s, const char *name, int groups, int t
         TRY((launch_expert_clusters<wide<CLUSTER_TILES>>(s, wide_experts_kernel<T, Rows, Out>, groups, tiles, k, in,
                                                          rows, out)));
     return cuda_launched(s, name, sizeof rows + sizeof in + sizeof out + 8);
+}
+
+/* The same of packed matrices, of which `second` may be absent. */
+template <typename T, typename Map, typename Out>
+static int packed_experts_product(struct stream *s, const char *name, int groups, int tiles, int columns, int k,
+                                  entry_rows<T> in, const struct experts &matrices, const struct experts *second,
+                                  Map map, Out out) {
+    const struct weight *w = &matrices.each[0], *other = second ? &second->each[0] : nullptr;
+    if (other && !are_packed_alike(w, other))
+        return err_set(ERR_INTERNAL, "%s: experts that are not packed alike", name);
+    return with_code(w->packed->code, [&](auto code) {
+        packed_expert_rows<T, decltype(code)::value, Map> rows = {{map, {}, packed_table_of<T>(w->packed)},
+                                                                  {matrices.apart, 0}};
+        rows.first.of[0] = packed_matrix_of(w);
+        if (other) rows.first.of[1] = packed_matrix_of(other), rows.apart[1] = second->apart;
+        const dim3 blocks(min(groups * tiles, NARROW_BLOCKS * cuda_multiprocessors(s->device)));
+        if (columns == 8)
+            launch_sharing(s, narrow_experts_kernel<T, 1, decltype(rows), Out>, blocks, BLOCK_THREADS, 0, 1,
+                           SHARED_PERCENT, rows, groups, in, k, out);
+        else
+            launch_sharing(s, narrow_experts_kernel<T, 2, decltype(rows), Out>, blocks, BLOCK_THREADS, 0, 1,
+                           SHARED_PERCENT, rows, groups, in, k, out);
+        return cuda_launched(s, name, sizeof rows + sizeof in + sizeof out + 8);
+    });
 }
 
 /* A pointer to what expert 0 has, NULL if absent, moved to what another has. */

@@ -50,16 +50,19 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 
 int cuda_op_experts_down(struct stream *s, const struct op_experts_down *op) {
     const int count = rows_count(&op->rows), entries = count * op->chosen, n = op->experts,
-              columns = tile_columns(s, &op->rows, n, op->chosen);
+              columns = tile_columns(s, &op->rows, n, op->chosen, are_packed(op->down));
     TRY(check_experts("experts_down", entries, n, op->chosen));
     TRY(with_type("experts_down", {{op->down, n}, {op->bias, n}, op->h}, [&](auto type) {
         typedef decltype(type) T;
         const struct expert_lists lists = {const_cast<int32_t *>(op->lists), entries};
-        expert_matrices<T> rows = {first_expert<T>(op->down), op->down.apart, op->width, op->hidden};
         expert_sums<T> out = {op->sums, op->lists + 1 + entries, first_expert<T>(op->bias), op->bias.apart, op->width};
         entry_rows<T> in = {(const T *)op->h.data, lists, 1, op->hidden};
-        return experts_product<T>(s, "experts_down", ceil_div(op->width, PRODUCT_ROWS),
-                                  tiles_at_most(entries, n, columns), columns, op->hidden, in, rows, out);
+        const int groups = ceil_div(op->width, PRODUCT_ROWS), tiles = tiles_at_most(entries, n, columns);
+        if (are_packed(op->down))
+            return packed_experts_product<T>(s, "experts_down", groups, tiles, columns, op->hidden, in, op->down,
+                                             nullptr, matrix_map{op->width}, out);
+        expert_matrices<T> rows = {first_expert<T>(op->down), op->down.apart, op->width, op->hidden};
+        return experts_product<T>(s, "experts_down", groups, tiles, columns, op->hidden, in, rows, out);
     }));
     launch_dependent(s, add_experts_kernel, dim3(ceil_div(op->width, BLOCK_THREADS), count), BLOCK_THREADS, 0, 1,
                      (const float *)op->sums, op->weights, op->ids, op->chosen, op->width, op->stores, op->x);

@@ -128,19 +128,13 @@ static int norm_and_list(struct stream *s, const struct op_experts_up *op, const
 
 int cuda_op_experts_up(struct stream *s, const struct op_experts_up *op) {
     const int entries = rows_count(&op->rows) * op->chosen, n = op->experts,
-              columns = tile_columns(s, &op->rows, n, op->chosen);
+              columns = tile_columns(s, &op->rows, n, op->chosen, are_packed(op->gate));
     TRY(check_experts("experts_up", entries, n, op->chosen));
     return with_type(
         "experts_up", {{op->gate, n}, {op->up, n}, {op->gate_bias, n}, {op->up_bias, n}, op->norm, op->normed, op->h},
         [&](auto type) {
             typedef decltype(type) T;
             struct listing listing = {{op->lists, entries}, op->ids, n, columns};
-            expert_pairs<T> rows = {first_expert<T>(op->gate),
-                                    first_expert<T>(op->up),
-                                    op->gate.apart,
-                                    op->up.apart,
-                                    op->hidden,
-                                    op->width};
             expert_gates<T> out = {(T *)op->h.data,
                                    op->lists + 1 + entries,
                                    first_expert<T>(op->gate_bias),
@@ -151,7 +145,16 @@ int cuda_op_experts_up(struct stream *s, const struct op_experts_up *op) {
                                    op->activation};
             entry_rows<T> in = {(const T *)op->normed.data, listing.lists, op->chosen, op->width};
             TRY(norm_and_list<T>(s, op, listing));
-            return experts_product<T>(s, "experts_up", ceil_div(op->hidden, PRODUCT_HALF),
-                                      tiles_at_most(entries, n, columns), columns, op->width, in, rows, out);
+            const int groups = ceil_div(op->hidden, PRODUCT_HALF), tiles = tiles_at_most(entries, n, columns);
+            if (are_packed(op->gate))
+                return packed_experts_product<T>(s, "experts_up", groups, tiles, columns, op->width, in, op->gate,
+                                                 &op->up, paired_map{op->hidden, true}, out);
+            expert_pairs<T> rows = {first_expert<T>(op->gate),
+                                    first_expert<T>(op->up),
+                                    op->gate.apart,
+                                    op->up.apart,
+                                    op->hidden,
+                                    op->width};
+            return experts_product<T>(s, "experts_up", groups, tiles, columns, op->width, in, rows, out);
         });
 }

@@ -34,13 +34,19 @@ int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
     if (prefill_takes(s, &op->rows, op->width)) return cuda_prefill_gate_up(s, op);
     const bool has_up = op->up.data != NULL;
     if (has_up == (op->times != NULL)) return err_set(ERR_INTERNAL, "gate_up: expected either `up` or `times`");
+    if (has_up && (op->gate.packed || op->up.packed) && !are_packed_alike(&op->gate, &op->up))
+        return err_set(ERR_INTERNAL, "gate_up: matrices that are not packed alike");
     return with_type("gate_up", {op->gate, op->up, op->norm, op->normed, op->h}, [&](auto type) {
         typedef decltype(type) T;
-        const int groups = ceil_div(op->hidden, PRODUCT_HALF), tokens = rows_count(&op->rows);
-        paired_rows<T> rows = {(const T *)op->gate.data, (const T *)op->up.data, op->hidden, op->width,
-                               is_long(s->device, groups, op->width)};
+        const int groups = ceil_div(op->hidden, PRODUCT_HALF), tokens = rows_count(&op->rows), k = op->width;
+        const norm_rows<T> norm_of = rows_to_norm<T>(op->x, op->norm);
+        T *normed = (T *)op->normed.data;
         gated_store<T> store = {(T *)op->h.data, op->hidden, op->times_stride, op->times, op->activation};
-        return product_of_norm<T>(s, "gate_up", groups, tokens, tokens, op->width, rows_to_norm<T>(op->x, op->norm),
-                                  (T *)op->normed.data, rows, store);
+        if (op->gate.packed)
+            return product_of_packed<T>(s, "gate_up", groups, tokens, tokens, k, &norm_of, normed, {&op->gate, &op->up},
+                                        paired_map{op->hidden, has_up}, store);
+        paired_rows<T> rows = {(const T *)op->gate.data, (const T *)op->up.data, op->hidden, k,
+                               is_long(s->device, groups, k)};
+        return product_of_norm<T>(s, "gate_up", groups, tokens, tokens, k, norm_of, normed, rows, store);
     });
 }

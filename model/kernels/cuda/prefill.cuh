@@ -21,7 +21,7 @@ static inline int prefill_padded(const struct rows *rows) {
 struct prefill_product {
     const struct rows *rows;
     const struct weight *w, *second; /* second: NULL, or of w's shape: its product goes `apart` floats behind */
-    const void *x;                   /* [T, K] of w's type */
+    struct buffer x;                 /* [T, K] 16 bits */
     float scale;
     bool adds;
     float *out; /* rows `stride` floats apart */

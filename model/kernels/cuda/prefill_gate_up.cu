@@ -48,7 +48,7 @@ int cuda_prefill_gate_up(struct stream *s, const struct op_gate_up *op) {
         TRY(norm(s, rows_to_norm<T>(op->x, op->norm), (T *)op->normed.data, rows_count(&op->rows), op->width));
         struct prefill_product product = {};
         product.rows = &op->rows, product.w = &op->gate, product.second = op->up.data ? &op->up : nullptr;
-        product.x = op->normed.data, product.scale = 1;
+        product.x = op->normed, product.scale = 1;
         product.out = op->gated, product.stride = op->hidden, product.apart = apart;
         TRY(prefill_product(s, &product));
         combine<T>(s, op, apart);

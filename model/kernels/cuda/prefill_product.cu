@@ -3,25 +3,46 @@
 #include <cublas_v2.h>
 
 #include "model/kernels/cuda/prefill.cuh"
+#include "model/kernels/cuda/unpack.h"
+
+static int blas_product(struct stream *s, const struct prefill_product *p, const void *w, int rows, const void *second,
+                        float *out) {
+    const cudaDataType type = p->x.type == DTYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
+    const float beta = p->adds;
+    const long long to_second = second ? (const uint16_t *)second - (const uint16_t *)w : 0;
+    const int k = p->w->cols;
+    int status =
+        cublasGemmStridedBatchedEx(cuda_blas(s), CUBLAS_OP_T, CUBLAS_OP_N, rows, prefill_padded(p->rows), k, &p->scale,
+                                   w, type, k, to_second, p->x.data, type, k, 0, &beta, out, CUDA_R_32F, p->stride,
+                                   (long long)p->apart, second ? 2 : 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    TRY(cuda_blas_check(status, "cublasGemmStridedBatchedEx"));
+    return cuda_launched(s, "prefill product", 0);
+}
+
+/* As many rows at a time as there is room for. */
+static int packed_product(struct stream *s, const struct prefill_product *p) {
+    const struct packed *packed = p->w->packed;
+    const int most = (int)(packed->room_numbers / p->w->cols);
+    if (most < 1) return err_set(ERR_INTERNAL, "prefill: no room to unpack weights");
+    for (int first = 0; first < p->w->rows; first += most) {
+        const int rows = min(most, p->w->rows - first);
+        TRY(cuda_unpack(s, p->w, first, rows, {packed->room, p->x.type}));
+        TRY(blas_product(s, p, packed->room, rows, nullptr, p->out + first));
+    }
+    return 0;
+}
 
 int prefill_product(struct stream *s, const struct prefill_product *p) {
     const struct weight *w = p->w, *second = p->second;
-    if (second && second->data < w->data) { /* a batch counts upwards */
+    if (second && (second->data < w->data || w->packed || second->packed)) { /* a batch counts upwards */
         struct prefill_product alone = *p;
         alone.second = nullptr;
         TRY(prefill_product(s, &alone));
         alone.w = second, alone.out += p->apart;
         return prefill_product(s, &alone);
     }
-    const cudaDataType type = w->format == DTYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
-    const float beta = p->adds;
-    const long long to_second = second ? (const uint16_t *)second->data - (const uint16_t *)w->data : 0;
-    int status = cublasGemmStridedBatchedEx(cuda_blas(s), CUBLAS_OP_T, CUBLAS_OP_N, w->rows, prefill_padded(p->rows),
-                                            w->cols, &p->scale, w->data, type, w->cols, to_second, p->x, type, w->cols,
-                                            0, &beta, p->out, CUDA_R_32F, p->stride, (long long)p->apart,
-                                            second ? 2 : 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
-    TRY(cuda_blas_check(status, "cublasGemmStridedBatchedEx"));
-    return cuda_launched(s, "prefill product", 0);
+    if (w->packed) return packed_product(s, p);
+    return blas_product(s, p, w->data, w->rows, second ? second->data : nullptr, p->out);
 }
 
 /* x[t, :] += scale bias, a block a row */
@@ -38,7 +59,7 @@ int cuda_prefill_project(struct stream *s, const struct op_project *op) {
     return with_type("project", {op->w, op->bias, op->h}, [&](auto type) {
         typedef decltype(type) T;
         struct prefill_product product = {};
-        product.rows = &op->rows, product.w = &op->w, product.x = op->h.data;
+        product.rows = &op->rows, product.w = &op->w, product.x = op->h;
         product.scale = op->scale, product.adds = !op->stores;
         product.out = op->x, product.stride = op->w.rows;
         TRY(prefill_product(s, &product));

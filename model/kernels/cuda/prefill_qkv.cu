@@ -13,7 +13,7 @@ int cuda_prefill_qkv(struct stream *s, const struct op_qkv *op) {
         return norm(s, rows_to_norm<T>(op->x, op->norm), (T *)op->normed.data, rows_count(&op->rows), op->width);
     }));
     struct prefill_product product = {};
-    product.rows = &op->rows, product.x = op->normed.data, product.scale = 1;
+    product.rows = &op->rows, product.x = op->normed, product.scale = 1;
     product.w = &op->wq, product.out = op->q, product.stride = op->wq.rows;
     TRY(prefill_product(s, &product));
     product.w = &op->wk, product.second = op->wv.data ? &op->wv : nullptr;

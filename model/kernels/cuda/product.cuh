@@ -14,7 +14,7 @@
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_CUH
 
 #include "model/kernels/cuda/product_bulk.cuh"
-#include "model/kernels/cuda/product_narrow.cuh"
+#include "model/kernels/cuda/product_packed.cuh"
 #include "model/kernels/cuda/product_wgmma.cuh"
 #include "model/kernels/cuda/product_wide.cuh"
 
@@ -24,14 +24,21 @@ static inline bool is_long(const struct device *d, int groups, int k) {
     return cuda_has_wgmma(d) && groups >= LONG && k % ORDER_GROUP == 0;
 }
 
-/* Groups of 16 rows of one matrix [rows, k]. */
+/* Groups of 16 rows of one matrix of so many. */
+struct matrix_map {
+    int rows;
+    __device__ __forceinline__ row_place at(int group, int i) const {
+        const int o = group * PRODUCT_ROWS + i;
+        return {o < rows ? 0 : -1, o};
+    }
+};
 template <typename T> struct matrix_rows {
     const T *weights;
     int rows, k;
     bool is_long;
     __device__ const T *row(int group, int i) const {
-        int o = group * PRODUCT_ROWS + i;
-        return o < rows ? weights + (size_t)o * k : nullptr;
+        const row_place place = matrix_map{rows}.at(group, i);
+        return place.matrix == 0 ? weights + (size_t)place.row * k : nullptr;
     }
     static constexpr bool is_boxed = true; /* the copy engine finds its rows (product_bulk.cuh) */
     __host__ __device__ bool adds_in_order() const { return is_long; }
@@ -40,16 +47,23 @@ template <typename T> struct matrix_rows {
     const T *matrix(int i) const { return i == 0 ? weights : nullptr; }
 };
 
-/* Groups of 8 rows of one matrix [rows, k] and the same 8 of another, NULL: none: what an activation takes of both meets in the
+/* Groups of 8 rows of one matrix of so many and the same 8 of another, where it is there: what an activation takes of both meets in the
  * epilogue. */
+struct paired_map {
+    int rows;
+    bool has_second;
+    __device__ __forceinline__ row_place at(int group, int i) const {
+        const int o = group * PRODUCT_HALF + i % PRODUCT_HALF, matrix = i / PRODUCT_HALF;
+        return {o < rows && (matrix == 0 || has_second) ? matrix : -1, o};
+    }
+};
 template <typename T> struct paired_rows {
     const T *gate, *up;
     int rows, k;
     bool is_long;
     __device__ const T *row(int group, int i) const {
-        const int o = group * PRODUCT_HALF + i % PRODUCT_HALF;
-        const T *from = i < PRODUCT_HALF ? gate : up;
-        return o < rows && from ? from + (size_t)o * k : nullptr;
+        const row_place place = paired_map{rows, up != nullptr}.at(group, i);
+        return place.matrix < 0 ? nullptr : (place.matrix ? up : gate) + (size_t)place.row * k;
     }
     static constexpr bool is_boxed = true; /* the copy engine finds its rows (product_bulk.cuh) */
     __host__ __device__ bool adds_in_order() const { return is_long; }
@@ -110,6 +124,34 @@ static int product(struct stream *s, const char *name, int groups, int tokens, i
     else
         TRY((launch_many(s, groups, tokens, k, x, rows, out)));
     return cuda_launched(s, name, sizeof rows + sizeof out + 24);
+}
+
+/* The same of packed weights (product_packed.cuh), by as many tokens a block as it has registers for. */
+template <typename T, typename Rows, typename Out>
+static int packed_product(struct stream *s, const char *name, int groups, int tokens, int k, const norm_rows<T> *norm,
+                          const T *x, Rows rows, Out out) {
+    enum { FEW = 8, MANY_TILES = 2 };
+    if (tokens <= FEW)
+        TRY((launch_narrow<T, 1>(s, groups, tokens, k, norm, x, rows, out)));
+    else
+        TRY((launch_narrow<T, MANY_TILES>(s, groups, tokens, k, norm, x, rows, out)));
+    return cuda_launched(s, name, sizeof rows + sizeof out + 24);
+}
+
+/* The product of packed matrices that are alike, of the norm of tokens as below; norm NULL: x is there. */
+template <typename T, typename Map, typename Out>
+static int product_of_packed(struct stream *s, const char *name, int groups, int tokens, int columns, int k,
+                             const norm_rows<T> *norm_of, T *x, std::initializer_list<const struct weight *> weights,
+                             Map map, Out out) {
+    const struct packed *p = (*weights.begin())->packed;
+    const bool norms_itself = norm_of && columns <= NARROW_NORMED && staged_normed_bytes(columns, k) <= NARROW_SHARED;
+    if (norm_of && !norms_itself) TRY(norm(s, *norm_of, x, tokens, k));
+    return with_code(p->code, [&](auto code) {
+        packed_rows<T, decltype(code)::value, Map> rows = {map, {}, packed_table_of<T>(p)};
+        int i = 0;
+        for (const struct weight *w : weights) rows.of[i++] = packed_matrix_of(w);
+        return packed_product<T>(s, name, groups, columns, k, norms_itself ? norm_of : nullptr, x, rows, out);
+    });
 }
 
 /* The product of normalised rows; `normed` [columns, k] is scratch, of which rows past `tokens` hold anything. Few tokens are normalised

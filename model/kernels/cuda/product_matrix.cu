@@ -7,7 +7,7 @@
 template <typename T> struct matrix_sums {
     float *out;
     const T *bias; /* may be NULL */
-    int rows;
+    int rows, stride;
     bool adds; /* not with a cap */
     float scale, cap;
     template <typename Sum> __device__ void store(int group, int first_token, int tokens, Sum sum) const {
@@ -16,20 +16,20 @@ template <typename T> struct matrix_sums {
         if (o >= rows) return;
         const float added = bias ? to_float(bias[o]) : 0.0f;
         for (int first = threadIdx.x / PRODUCT_ROWS; cap == 0 && first < tokens; first += FLIGHT * TOKENS) {
-            float *to = out + (size_t)(first_token + first) * rows + o, value[FLIGHT];
+            float *to = out + (size_t)(first_token + first) * stride + o, value[FLIGHT];
 #pragma unroll
             for (int i = 0; i < FLIGHT; i++)
-                value[i] = adds && first + i * TOKENS < tokens ? to[(size_t)i * TOKENS * rows] : 0.0f;
+                value[i] = adds && first + i * TOKENS < tokens ? to[(size_t)i * TOKENS * stride] : 0.0f;
 #pragma unroll
             for (int i = 0; i < FLIGHT; i++) {
                 const int t = first + i * TOKENS;
                 if (t >= tokens) break;
-                to[(size_t)i * TOKENS * rows] = value[i] + (sum(row, t) + added) * scale;
+                to[(size_t)i * TOKENS * stride] = value[i] + (sum(row, t) + added) * scale;
             }
         }
 #pragma unroll 1
         for (int t = threadIdx.x / PRODUCT_ROWS; cap != 0 && t < tokens; t += TOKENS)
-            out[(size_t)(first_token + t) * rows + o] = soft_cap((sum(row, t) + added) * scale, cap);
+            out[(size_t)(first_token + t) * stride + o] = soft_cap((sum(row, t) + added) * scale, cap);
     }
 };
 
@@ -39,8 +39,16 @@ int cuda_matrix_product(struct stream *s, const struct matrix_product *p) {
     return with_type(p->name, {*p->w, *p->bias, p->norm ? *p->norm : none, p->x}, [&](auto type) {
         typedef decltype(type) T;
         T *x = (T *)p->x.data;
+        matrix_sums<T> sums = {
+            p->out, (const T *)p->bias->data, p->w->rows, p->stride ? p->stride : p->w->rows, p->adds, p->scale,
+            p->cap};
+        if (p->w->packed) {
+            norm_rows<T> norm_of = {};
+            if (p->rows) norm_of = rows_to_norm<T>(p->rows, *p->norm, p->step, p->first);
+            return product_of_packed<T>(s, p->name, groups, p->tokens, p->columns, k, p->rows ? &norm_of : nullptr, x,
+                                        {p->w}, matrix_map{p->w->rows}, sums);
+        }
         matrix_rows<T> rows = {(const T *)p->w->data, p->w->rows, k, p->rows && is_long(s->device, groups, k)};
-        matrix_sums<T> sums = {p->out, (const T *)p->bias->data, p->w->rows, p->adds, p->scale, p->cap};
         if (!p->rows) return product<T>(s, p->name, groups, p->columns, k, x, rows, sums);
         return product_of_norm<T>(s, p->name, groups, p->tokens, p->columns, k,
                                   rows_to_norm<T>(p->rows, *p->norm, p->step, p->first), x, rows, sums);

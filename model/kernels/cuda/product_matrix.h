@@ -18,6 +18,7 @@ struct matrix_product {
     bool adds;
     float scale, cap; /* cap 0: none */
     float *out;       /* [columns, w.rows] */
+    int stride;       /* floats between its rows; 0: w.rows */
 };
 
 int cuda_matrix_product(struct stream *, const struct matrix_product *);

@@ -36,10 +36,10 @@ __device__ __forceinline__ void mma_half(float (&c)[4], const uint4 &low, const 
         mma(c, first_a, x.x, x.y, T());
 }
 
-/* Pieces of every split: as many for all, a multiple of PRODUCT_UNIT, so that some may lie past k. */
-__device__ __forceinline__ int piece_count(int k) {
-    constexpr int turn = PRODUCT_SPLITS * PRODUCT_PIECE * PRODUCT_UNIT;
-    return (k + turn - 1) / turn * PRODUCT_UNIT;
+/* Pieces of every split: as many for all, a multiple of UNIT, so that some may lie past k. */
+template <int PIECE = PRODUCT_PIECE, int UNIT = PRODUCT_UNIT> __device__ __forceinline__ int piece_count(int k) {
+    constexpr int turn = PRODUCT_SPLITS * PIECE * UNIT;
+    return (k + turn - 1) / turn * UNIT;
 }
 /* Where in k a split begins. */
 __device__ __forceinline__ int split_start(int split, int pieces) {

@@ -23,28 +23,51 @@ __device__ __forceinline__ uint4 load_streamed(const void *address, bool wanted)
     return v;
 }
 
-/* A piece of a lane's two weight rows, of 64 of k: halves, rows. NULL: zeros. */
-template <typename T>
-__device__ __forceinline__ void fetch_piece(uint4 (&to)[2][2], const T *low, const T *high, int at, int k) {
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        to[h][0] = load_streamed(low + at + h * 32, low && at + h * 32 < k);
-        to[h][1] = load_streamed(high + at + h * 32, high && at + h * 32 < k);
+/* How a lane reads the two weight rows of a group that are its own, and multiplies a piece of them by all tokens: here 16-bit numbers,
+ * as they lie. Another is packed_stream (product_packed.cuh). PIECE: of k; AHEAD: pieces in flight; k is cut by multiples of both. */
+template <typename T> struct plain_stream {
+    static constexpr int PIECE = PRODUCT_PIECE, AHEAD = PRODUCT_UNIT;
+    struct piece {
+        uint4 at[2][2]; /* halves, rows */
+    };
+    const T *low, *high; /* NULL: zeros */
+    template <typename Rows> __device__ __forceinline__ void go_to(const Rows &weights, int group, bool is_there) {
+        const int row = threadIdx.x % 32 / 4;
+        low = is_there ? weights.row(group, row) : nullptr;
+        high = is_there ? weights.row(group, row + 8) : nullptr;
     }
-}
-
-/* A piece by all tokens, of which b(tile, at) gives a lane's 16 bytes. */
-template <typename T, int TILES, typename Tokens>
-__device__ __forceinline__ void multiply_piece(float (&c)[TILES][4], const uint4 (&a)[2][2], int at, Tokens b) {
+    __device__ __forceinline__ void begin() {}
+    __device__ __forceinline__ void fetch(piece &to, int at, int k) const {
+        at += threadIdx.x % 4 * 8;
 #pragma unroll
-    for (int h = 0; h < 2; h++)
-#pragma unroll
-        for (int tile = 0; tile < TILES; tile++) {
-            const uint4 x = b(tile, at + h * 32);
-            mma_half<T>(c[tile], a[h][0], a[h][1], x, 0);
-            mma_half<T>(c[tile], a[h][0], a[h][1], x, 1);
+        for (int h = 0; h < 2; h++) {
+            to.at[h][0] = load_streamed(low + at + h * 32, low && at + h * 32 < k);
+            to.at[h][1] = load_streamed(high + at + h * 32, high && at + h * 32 < k);
         }
-}
+    }
+    template <int TILES, typename Tokens>
+    __device__ __forceinline__ void multiply(float (&c)[TILES][4], const piece &a, int at, const Tokens &tokens) const {
+        at += threadIdx.x % 4 * 8;
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+#pragma unroll
+            for (int tile = 0; tile < TILES; tile++) {
+                const uint4 x = tokens.template read<uint4>(tile, at + h * 32);
+                mma_half<T>(c[tile], a.at[h][0], a.at[h][1], x, 0);
+                mma_half<T>(c[tile], a.at[h][0], a.at[h][1], x, 1);
+            }
+    }
+    /* After the last piece of a group; the next is the one that go_to named. */
+    template <int TILES> __device__ __forceinline__ void finish(float (&)[TILES][4]) {}
+};
+
+/* Row i of a group: which row of which of the matrices of a product; matrix < 0: none. */
+struct row_place {
+    int matrix, row;
+};
+
+/* Which stream reads what a `Rows` names. */
+template <typename T, typename Rows> struct stream_of { typedef plain_stream<T> type; };
 
 /* The sums of every split of a group, in shared memory: one to be filled while the other is read. */
 template <int TILES> struct narrow_sums {
@@ -83,55 +106,59 @@ template <typename T> struct narrow_tokens {
     bool staged;
 };
 
+/* Tokens of a block, from memory or shared memory: numbers at, at + 1, ... of the one that a lane has of a tile; zeros past the last
+ * token and past k. */
+template <typename T> struct narrow_view {
+    const T *x;
+    int stride, tokens, k;
+    template <typename V> __device__ __forceinline__ V read(int tile, int at) const {
+        const int token = tile * 8 + threadIdx.x % 32 / 4;
+        return token < tokens && at < k ? *(const V *)(x + (size_t)token * stride + at) : V{};
+    }
+};
+
 template <typename T, int TILES, typename Rows, typename Out>
 __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     narrow_product_kernel(Rows weights, int groups, narrow_tokens<T> in, int k, Out out) {
-    constexpr int AHEAD = PRODUCT_UNIT, COLUMNS = TILES * 8;
+    typedef typename stream_of<T, Rows>::type stream;
+    constexpr int AHEAD = stream::AHEAD, COLUMNS = TILES * 8;
     __shared__ narrow_sums<TILES> sums;
     extern __shared__ __align__(16) unsigned char shared[];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane / 4, part = lane % 4;
     const int first_token = blockIdx.y * COLUMNS, tokens = min(in.tokens - first_token, COLUMNS),
-              pieces = piece_count(k), start = split_start(warp, pieces) + part * 8;
-    const T *low, *high;
-    auto at_group = [&](int group) {
-        low = group < groups ? weights.row(group, row) : nullptr;
-        high = group < groups ? weights.row(group, row + 8) : nullptr;
-    };
-    uint4 a[AHEAD][2][2];
+              pieces = piece_count<stream::PIECE, AHEAD>(k), start = threadIdx.x / 32 * pieces * stream::PIECE;
+    stream rows;
+    typename stream::piece a[AHEAD];
     next_may_start();
-    at_group(blockIdx.x);
+    rows.go_to(weights, blockIdx.x, true);
+    rows.begin();
 #pragma unroll
-    for (int i = 0; i < AHEAD; i++) fetch_piece(a[i], low, high, start + i * PRODUCT_PIECE, k);
+    for (int i = 0; i < AHEAD; i++) rows.fetch(a[i], start + i * stream::PIECE, k);
     T *staged = (T *)shared;
     norm_memory<T> memory(staged + in.tokens * staged_stride(k), k);
     if (in.norm.x) memory.fetch(in.norm, k);
     inputs_are_ready();
-    const T *x = in.x + (size_t)first_token * k;
-    int stride = k;
+    narrow_view<T> view = {in.x + (size_t)first_token * k, k, tokens, k};
     if (in.staged) {
-        stride = staged_stride(k);
+        view.stride = staged_stride(k);
         for (int token = 0; in.norm.x && token < tokens; token++)
-            norm_row(in.norm, first_token + token, k, memory, staged + token * stride);
-        if (!in.norm.x) stage_tokens(staged, x, tokens, k);
-        x = staged;
+            norm_row(in.norm, first_token + token, k, memory, staged + token * view.stride);
+        if (!in.norm.x) stage_tokens(staged, view.x, tokens, k);
+        view.x = staged;
     }
-    auto token_of = [&](int tile, int at) {
-        const int token = tile * 8 + row;
-        return token < tokens && at < k ? *(const uint4 *)(x + (size_t)token * stride + at) : make_uint4(0, 0, 0, 0);
-    };
     const bool in_order = weights.adds_in_order();
     int turn = 0;
     for (int group = blockIdx.x; group < groups; group += gridDim.x, turn ^= 1) {
         float c[TILES][4] = {};
         for (int first = 0; first < pieces; first += AHEAD) {
             const bool last = first + AHEAD >= pieces;
-            if (last) at_group(group + gridDim.x);
+            if (last) rows.go_to(weights, group + gridDim.x, group + gridDim.x < groups);
 #pragma unroll
             for (int i = 0; i < AHEAD; i++) {
-                multiply_piece<T, TILES>(c, a[i], start + (first + i) * PRODUCT_PIECE, token_of);
-                fetch_piece(a[i], low, high, start + (last ? i : first + AHEAD + i) * PRODUCT_PIECE, k);
+                rows.multiply(c, a[i], start + (first + i) * stream::PIECE, view);
+                rows.fetch(a[i], start + (last ? i : first + AHEAD + i) * stream::PIECE, k);
             }
         }
+        rows.finish(c);
         sums.put(turn, c);
         __syncthreads();
         out.store(group, first_token, tokens, [&](int r, int token) { return sums.sum(turn, r, token, in_order); });

@@ -9,6 +9,7 @@
 #include "model/kernels/cuda/heads.cuh"
 #include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/product.cuh"
+#include "model/kernels/cuda/product_matrix.h"
 #include "model/kernels/cuda/table.h"
 
 /* A group's dims of a head: `dim` and the PRODUCT_HALF - 1 after it, and as many from `dim` + DH / 2. */
@@ -20,21 +21,31 @@ struct head_part {
     }
 };
 
-template <typename T> struct head_rows {
+struct head_map {
+    int heads, kv_heads, head_dim;
+    __device__ __forceinline__ row_place at(int group, int i) const {
+        struct head_part part(group, head_dim);
+        int matrix = 0;
+        if (part.head >= heads) {
+            part.head -= heads, matrix = 1;
+            if (part.head >= kv_heads) part.head -= kv_heads, matrix = 2;
+            if (part.head >= kv_heads) return {-1, 0};
+        }
+        return {matrix, part.head * head_dim + part.dim + i % PRODUCT_HALF + i / PRODUCT_HALF * (head_dim / 2)};
+    }
+};
+
+/* Rows of 16-bit Wq, Wk, Wv by a map. */
+template <typename T, typename Map> struct qkv_rows {
+    Map map;
     const T *q, *k, *v;
-    int heads, kv_heads, head_dim, width;
+    int width;
     static constexpr bool is_boxed = false;
     __device__ bool adds_in_order() const { return false; }
     __device__ const T *row(int group, int i) const {
-        struct head_part part(group, head_dim);
-        const T *weights = q;
-        if (part.head >= heads) {
-            part.head -= heads, weights = k;
-            if (part.head >= kv_heads) part.head -= kv_heads, weights = v;
-            if (part.head >= kv_heads) return nullptr;
-        }
-        return weights +
-               (size_t)(part.head * head_dim + part.dim + i % PRODUCT_HALF + i / PRODUCT_HALF * (head_dim / 2)) * width;
+        const row_place place = map.at(group, i);
+        const T *weights = place.matrix == 0 ? q : place.matrix == 1 ? k : v;
+        return place.matrix < 0 ? nullptr : weights + (size_t)place.row * width;
     }
 };
 
@@ -68,18 +79,15 @@ template <typename T> struct rotated_store {
     }
 };
 
-/* The rows of Wq, Wk and Wv one behind the other; kv_rows of each of the latter two, which may be absent. */
-template <typename T> struct qkv_rows {
-    const T *q, *k, *v;
-    int q_rows, k_rows, v_rows, width;
-    static constexpr bool is_boxed = false;
-    __device__ bool adds_in_order() const { return false; }
-    __device__ const T *row(int group, int i) const {
+/* The rows of Wq, Wk and Wv one behind the other; k_rows and v_rows may be 0. */
+struct qkv_map {
+    int q_rows, k_rows, v_rows;
+    __device__ __forceinline__ row_place at(int group, int i) const {
         int o = group * PRODUCT_ROWS + i;
-        if (o < q_rows) return q + (size_t)o * width;
-        if ((o -= q_rows) < k_rows) return k + (size_t)o * width;
-        if ((o -= k_rows) < v_rows) return v + (size_t)o * width;
-        return nullptr;
+        if (o < q_rows) return {0, o};
+        if ((o -= q_rows) < k_rows) return {1, o};
+        if ((o -= k_rows) < v_rows) return {2, o};
+        return {-1, 0};
     }
 };
 
@@ -117,14 +125,19 @@ static bool is_rotated_by_product(const struct op_qkv *op) {
            op->wv.data;
 }
 
+/* One launch over the rows that a map names, of weights of one kind. */
+template <typename T, typename Map, typename Out>
+static int qkv_product(struct stream *s, const struct op_qkv *op, int groups, norm_rows<T> norm, Map map, Out out) {
+    const int tokens = rows_count(&op->rows);
+    T *normed = (T *)op->normed.data;
+    if (op->wq.packed)
+        return product_of_packed<T>(s, "qkv", groups, tokens, tokens, op->width, &norm, normed,
+                                    {&op->wq, &op->wk, &op->wv}, map, out);
+    qkv_rows<T, Map> rows = {map, (const T *)op->wq.data, (const T *)op->wk.data, (const T *)op->wv.data, op->width};
+    return product_of_norm<T>(s, "qkv", groups, tokens, tokens, op->width, norm, normed, rows, out);
+}
+
 template <typename T> static int rotated_product(struct stream *s, const struct op_qkv *op, norm_rows<T> norm) {
-    head_rows<T> rows = {(const T *)op->wq.data,
-                         (const T *)op->wk.data,
-                         (const T *)op->wv.data,
-                         op->heads,
-                         op->kv_heads,
-                         op->head_dim,
-                         op->width};
     rotated_store<T> store = {op->rows,
                               op->rope,
                               (const T *)op->bq.data,
@@ -135,20 +148,43 @@ template <typename T> static int rotated_product(struct stream *s, const struct 
                               op->heads,
                               op->kv_heads,
                               op->head_dim};
-    const int groups = (op->heads + 2 * op->kv_heads) * (op->head_dim / PRODUCT_ROWS), tokens = rows_count(&op->rows);
-    return product_of_norm<T>(s, "qkv", groups, tokens, tokens, op->width, norm, (T *)op->normed.data, rows, store);
+    const int groups = (op->heads + 2 * op->kv_heads) * (op->head_dim / PRODUCT_ROWS);
+    return qkv_product<T>(s, op, groups, norm, head_map{op->heads, op->kv_heads, op->head_dim}, store);
 }
 
 template <typename T> static int product_then_heads(struct stream *s, const struct op_qkv *op, norm_rows<T> norm) {
     const int q_rows = op->heads * op->head_dim, kv_rows = op->kv_heads * op->head_dim;
     const int k_rows = op->wk.data ? kv_rows : 0, v_rows = op->wv.data ? kv_rows : 0;
-    const T *wq = (const T *)op->wq.data, *wk = (const T *)op->wk.data, *wv = (const T *)op->wv.data;
     const T *bq = (const T *)op->bq.data, *bk = (const T *)op->bk.data, *bv = (const T *)op->bv.data;
-    qkv_rows<T> rows = {wq, wk, wv, q_rows, k_rows, v_rows, op->width};
     qkv_store<T> store = {op->q, op->kv_rows, bq, bk, bv, q_rows, k_rows, v_rows, 2 * kv_rows};
-    const int groups = ceil_div(q_rows + k_rows + v_rows, PRODUCT_ROWS), tokens = rows_count(&op->rows);
-    TRY(product_of_norm<T>(s, "qkv", groups, tokens, tokens, op->width, norm, (T *)op->normed.data, rows, store));
+    TRY(qkv_product<T>(s, op, ceil_div(q_rows + k_rows + v_rows, PRODUCT_ROWS), norm, qkv_map{q_rows, k_rows, v_rows},
+                       store));
     return cuda_finish_heads(s, op, false);
+}
+
+/* Weights of several kinds: a product each. */
+template <typename T> static int products_then_heads(struct stream *s, const struct op_qkv *op, norm_rows<T> norm_of) {
+    const struct weight *weights[3] = {&op->wq, &op->wk, &op->wv}, *biases[3] = {&op->bq, &op->bk, &op->bv};
+    const int kv_rows = op->kv_heads * op->head_dim;
+    struct matrix_product product = {};
+    product.name = "qkv", product.x = op->normed, product.scale = 1;
+    product.tokens = product.columns = rows_count(&op->rows);
+    TRY(norm(s, norm_of, (T *)op->normed.data, product.tokens, op->width));
+    for (int i = 0; i < 3; i++) {
+        if (!weights[i]->data) continue;
+        product.w = weights[i], product.bias = biases[i];
+        product.out = i == 0 ? op->q : op->kv_rows + (i - 1) * kv_rows;
+        product.stride = i == 0 ? 0 : 2 * kv_rows;
+        TRY(cuda_matrix_product(s, &product));
+    }
+    return cuda_finish_heads(s, op, false);
+}
+
+static bool are_of_one_kind(const struct op_qkv *op) {
+    const bool is_packed = op->wq.packed;
+    for (const struct weight *w : {&op->wk, &op->wv})
+        if (w->data && (is_packed ? !are_packed_alike(w, &op->wq) : w->packed != NULL)) return false;
+    return true;
 }
 
 /* In prefill biases come with the rotation, behind a norm of all heads, where they are too late. */
@@ -159,6 +195,7 @@ int cuda_op_qkv(struct stream *s, const struct op_qkv *op) {
     return with_type("qkv", {op->wq, op->wk, op->wv, op->bq, op->bk, op->bv, op->norm, op->normed}, [&](auto type) {
         typedef decltype(type) T;
         norm_rows<T> norm = rows_to_norm<T>(op->x, op->norm);
+        if (!are_of_one_kind(op)) return products_then_heads<T>(s, op, norm);
         return is_rotated_by_product(op) ? rotated_product<T>(s, op, norm) : product_then_heads<T>(s, op, norm);
     });
 }

@@ -1,0 +1,245 @@
+#include "model/packed.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/fmath.h"
+#include "base/parallel.h"
+#include "model/format.h"
+#include "model/format_blocks.h"
+
+enum {
+    RUN = 256 /* columns: whole blocks of every format, whole pieces of every code */,
+    LEAST_GROUP = 16,
+    MOST_GROUP = 128
+};
+
+/* --- plan --------------------------------------------------------------------------------------------------- */
+
+static enum packed_code code_of(enum dtype type) {
+    switch (type) {
+    case DTYPE_FP8:
+        return PACKED_FP8;
+    case DTYPE_FP4:
+    case DTYPE_NF4:
+    case DTYPE_MXFP4:
+    case DTYPE_IQ4_NL:
+    case DTYPE_IQ4_XS:
+        return PACKED_TABLE;
+    case DTYPE_Q8_0:
+    case DTYPE_Q5_0:
+    case DTYPE_Q5_1:
+    case DTYPE_Q5_K:
+    case DTYPE_Q6_K:
+        return PACKED_INT8;
+    default:
+        return PACKED_INT4;
+    }
+}
+
+static const float *values_of(const struct weight *w) {
+    if (w->format == DTYPE_NF4) return w->scales->values;
+    return w->format == DTYPE_IQ4_NL || w->format == DTYPE_IQ4_XS ? block_iq4_values : format_fp4_values;
+}
+
+static bool has_minima(enum dtype type) {
+    return type == DTYPE_Q4_1 || type == DTYPE_Q5_1 || type == DTYPE_Q2_K || type == DTYPE_Q4_K || type == DTYPE_Q5_K;
+}
+
+bool packed_plan(struct packed *p, const struct weight *w, bool has_zeros) {
+    const struct scales *s = w->scales;
+    if (!dtype_is_quantised(w->format) || w->cols % 8 != 0 || (s && s->group_of)) return false;
+    *p = (struct packed){.code = code_of(w->format), .has_minima = has_zeros || has_minima(w->format)};
+    if (p->code == PACKED_TABLE) memcpy(p->values, values_of(w), sizeof p->values);
+    p->group = s ? s->group : block_part(w->format);
+    if (p->group >= w->cols && !p->has_minima)
+        p->group = 0;
+    else if (p->group >= w->cols || p->group % MOST_GROUP == 0)
+        p->group = MOST_GROUP;
+    return p->group == 0 || (p->group >= LEAST_GROUP && p->group <= MOST_GROUP && MOST_GROUP % p->group == 0);
+}
+
+static size_t scale_bytes(const struct packed *p, int64_t rows, int cols) {
+    const size_t numbers = (size_t)rows * (size_t)packed_row_scales(p, cols) * (p->has_minima ? 2 : 1);
+    return (numbers * sizeof(uint16_t) + 15) / 16 * 16;
+}
+
+size_t packed_bytes(const struct packed *p, int64_t rows, int cols) {
+    return (size_t)rows * (size_t)packed_row_bytes(p, cols) + scale_bytes(p, rows, cols) + (size_t)rows * sizeof(float);
+}
+
+struct packed_parts packed_parts(const struct packed *p, void *memory, int64_t rows, int cols) {
+    char *scales = (char *)memory + (size_t)rows * (size_t)packed_row_bytes(p, cols);
+    return (struct packed_parts){memory, (void *)scales, (void *)(scales + scale_bytes(p, rows, cols))};
+}
+
+/* Where a row's byte has the number of a column, and by how much it is shifted. */
+struct place {
+    int byte, shift;
+};
+static struct place place_of(enum packed_code code, int col) {
+    const int in_block = col % PACKED_BLOCK, part = in_block % 16 / 4, at = in_block / 16 * 4 + in_block % 4;
+    if (packed_is_4(code)) {
+        const int nibble = at / 2 + at % 2 * 4;
+        return (struct place){col / 128 * 64 + part * 16 + col % 128 / PACKED_BLOCK * 4 + nibble / 2, nibble % 2 * 4};
+    }
+    return (struct place){col / 64 * 64 + part * 16 + col % 64 / PACKED_BLOCK * 8 + at, 0};
+}
+
+/* --- packing ------------------------------------------------------------------------------------------------ */
+
+/* Of number q' - one that PACKED_INT4 and PACKED_INT8 store less their zero - or of a listed value: scale * q' - minimum. */
+static void source_scales(const struct weight *w, int row, int col, float *scale, float *minimum) {
+    enum { MIDDLE = 8 }; /* of four bits without a sign */
+    const struct scales *s = w->scales;
+    if (s) {
+        const int group = col / s->group;
+        *scale = scales_at(s, row, group);
+        const int zero = s->zeros ? s->zeros[(int64_t)((s->first + row) / s->rows) * s->stride + group] : MIDDLE;
+        *minimum = w->format == DTYPE_INT4 ? *scale * (float)(zero - MIDDLE) : 0;
+        return;
+    }
+    const struct dtype_block block = dtype_block(w->format);
+    const uint8_t *at = (const uint8_t *)weight_row(w, row) + (int64_t)(col / block.numbers) * block.bytes;
+    block_scales(w->format, at, col % block.numbers / block_part(w->format), scale, minimum);
+    if (w->format == DTYPE_Q4_1 || w->format == DTYPE_Q4_K) *minimum -= (float)MIDDLE * *scale;
+}
+
+static int nearest_value(const float *values, float x) {
+    int best = 0;
+    for (int i = 1; i < 16; i++)
+        if (fabsf(values[i] - x) < fabsf(values[best] - x)) best = i;
+    return best;
+}
+
+static int nearest_int(float x, int half) {
+    const float rounded = rintf(x);
+    return half + (rounded < -(float)half ? -half : rounded > (float)half - 1 ? half - 1 : (int)rounded);
+}
+
+/* The code of what is worth x times its scale. */
+static int code_near(const struct packed *p, float x) {
+    if (p->code == PACKED_TABLE) return nearest_value(p->values, x);
+    return nearest_int(x, p->code == PACKED_INT4 ? 8 : 128);
+}
+
+static int code_of_zero(const struct packed *p) {
+    return p->code == PACKED_FP8 ? 0 : code_near(p, 0);
+}
+
+struct packing {
+    const struct packed *p;
+    const struct weight *w;
+    const int32_t *ids;
+    int rows;
+    struct packed_parts to;
+    struct place places[RUN]; /* of the columns of a piece */
+};
+
+/* Codes of columns [first, first + count), which begin a block of the format. */
+static void codes_of(const struct packed *p, const struct weight *w, int r, int first, int count, uint8_t *codes) {
+    float values[RUN], scale = 0, minimum = 0;
+    const int run = p->group ? p->group : RUN;
+    if (p->code == PACKED_FP8) {
+        memcpy(codes, (const uint8_t *)weight_row(w, r) + first, (size_t)count);
+        return;
+    }
+    format_of(w->format)->dequantise(values, w, r, first, count);
+    for (int i = 0; i < count; i++) {
+        if (i % run == 0) source_scales(w, r, first + i, &scale, &minimum);
+        codes[i] = (uint8_t)code_near(p, scale != 0 ? (values[i] + minimum) / scale : 0);
+    }
+}
+
+static void pack_codes(const struct packing *k, int r, uint8_t *row) {
+    const int piece = packed_piece_columns(k->p->code), cols = k->w->cols;
+    uint8_t codes[RUN];
+    for (int c = 0; c < cols; c += RUN) {
+        const int n = cols - c < RUN ? cols - c : RUN;
+        codes_of(k->p, k->w, r, c, n, codes);
+        memset(codes + n, code_of_zero(k->p), (size_t)(RUN - n));
+        for (int first = 0; first < n; first += piece, row += PACKED_PIECE_BYTES) {
+            memset(row, 0, PACKED_PIECE_BYTES);
+            for (int i = 0; i < piece; i++)
+                row[k->places[i].byte] = (uint8_t)(row[k->places[i].byte] | codes[first + i] << k->places[i].shift);
+        }
+    }
+}
+
+/* The power of two below the largest scale or minimum of a row. */
+static float factor_of(const struct packed *p, const struct weight *w, int r) {
+    float largest = 0, scale, minimum;
+    for (int c = 0; c < w->cols; c += p->group) {
+        source_scales(w, r, c, &scale, &minimum);
+        largest = fmaxf(largest, fmaxf(fabsf(scale), fabsf(minimum)));
+    }
+    int exponent;
+    (void)frexpf(largest, &exponent);
+    return largest > 0 ? ldexpf(1, exponent > -100 ? exponent - 1 : -100) : 1;
+}
+
+static void pack_scales(const struct packed *p, const struct weight *w, int r, uint16_t *row, float *factor) {
+    const int count = packed_row_scales(p, w->cols), each = p->has_minima ? 2 : 1;
+    float scale, minimum;
+    if (!p->group) {
+        source_scales(w, r, 0, factor, &minimum);
+        return;
+    }
+    *factor = factor_of(p, w, r);
+    for (int g = 0; g < count; g++) {
+        scale = minimum = 0;
+        if (g * p->group < w->cols) source_scales(w, r, g * p->group, &scale, &minimum);
+        row[g * each] = format_to_f16(scale / *factor);
+        if (each == 2) row[g * each + 1] = format_to_f16(minimum / *factor);
+    }
+}
+
+static void pack_part(const void *context, int part, int parts) {
+    const struct packing *k = context;
+    const struct range mine = parallel_range(k->rows, part, parts);
+    const int64_t codes = packed_row_bytes(k->p, k->w->cols),
+                  scales = packed_row_scales(k->p, k->w->cols) * (k->p->has_minima ? 2 : 1);
+    for (int r = mine.first; r < mine.end; r++) {
+        const int row = k->ids ? k->ids[r] : r;
+        pack_codes(k, row, k->to.codes + r * codes);
+        pack_scales(k->p, k->w, row, k->to.scales + r * scales, k->to.factors + r);
+    }
+}
+
+void packed_fill(const struct packed *p, const struct weight *w, const int32_t *ids, int rows, void *memory,
+                 int threads) {
+    struct packing k = {.p = p, .w = w, .ids = ids, .rows = rows, .to = packed_parts(p, memory, rows, w->cols)};
+    for (int i = 0; i < packed_piece_columns(p->code); i++) k.places[i] = place_of(p->code, i);
+    parallel_run(threads, (int64_t)rows * w->cols * 8, pack_part, &k);
+}
+
+/* --- reading ------------------------------------------------------------------------------------------------ */
+
+static float value_of(const struct packed *p, int code) {
+    switch (p->code) {
+    case PACKED_INT4:
+        return (float)(code - 8);
+    case PACKED_TABLE:
+        return p->values[code];
+    case PACKED_INT8:
+        return (float)(code - 128);
+    case PACKED_FP8:
+        break;
+    }
+    return format_from_fp8((uint8_t)code);
+}
+
+void packed_read(float *out, const struct weight *w, int row, int first, int count) {
+    const struct packed *p = w->packed;
+    const struct packed_parts all = packed_parts(p, (void *)(uintptr_t)w->data, w->rows, w->cols);
+    const uint8_t *codes = all.codes + row * packed_row_bytes(p, w->cols);
+    const int each = p->has_minima ? 2 : 1;
+    const uint16_t *scales = all.scales + (int64_t)row * packed_row_scales(p, w->cols) * each;
+    for (int c = first; c < first + count; c++) {
+        const struct place at = place_of(p->code, c);
+        const int code = codes[at.byte] >> at.shift & (packed_is_4(p->code) ? 15 : 255);
+        const uint16_t *of = p->group ? scales + c / p->group * each : NULL;
+        const float scale = of ? fmath_from_f16(of[0]) : 1, minimum = of && each == 2 ? fmath_from_f16(of[1]) : 0;
+        out[c - first] = (scale * value_of(p, code) - minimum) * all.factors[row];
+    }
+}

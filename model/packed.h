@@ -1,0 +1,66 @@
+/* Quantised weights as a device with kernels of its own streams them (CUDA): repacked once at loading, read in their width, made
+ * into 16 bits in registers.
+ *
+ * Number (r, c) is factor[r] * (scale[r, c / group] * value(code[r, c]) - minimum[r, c / group]). Scales and minima are f16 and the
+ * factor of a row is a power of two that keeps the largest of them near 1, so that they are the stored ones rounded to 11 bits at
+ * most; a scale for all of a row is its factor, in f32. value() is exact in f16 and bf16 but for NF4.
+ *
+ * Of a row, codes are pieces of 128 bytes, the last filled up with what is worth 0. A piece is two halves of 64 bytes, a half four
+ * parts of 16 bytes, each of which one lane of a warp reads. Of every block of 32 columns in a half, part p has the columns
+ * 4 p .. 4 p + 3 and 16 + 4 p .. 16 + 4 p + 3, in this order: what it brings to two mma over 16 columns each. Eight bits: a byte
+ * each. Four bits: a word has a block's eight; the pair (2 t, 2 t + 1) at its nibbles t and t + 4, so that a shift and a mask find
+ * both. Then all scales, [rows, scales], each followed by its minimum where there are minima, then all factors. */
+#ifndef DUET_MODEL_PACKED_H
+#define DUET_MODEL_PACKED_H
+
+#include <stddef.h>
+#include <string.h>
+
+#include "model/operands.h"
+
+enum { PACKED_PIECE_BYTES = 128, PACKED_BLOCK = 32 };
+
+static inline bool packed_is_4(enum packed_code code) { /* bits */
+    return code == PACKED_INT4 || code == PACKED_TABLE;
+}
+static inline int packed_piece_columns(enum packed_code code) {
+    return packed_is_4(code) ? 256 : 128;
+}
+static inline int64_t packed_row_bytes(const struct packed *p, int cols) {
+    const int piece = packed_piece_columns(p->code);
+    return (int64_t)((cols + piece - 1) / piece) * PACKED_PIECE_BYTES;
+}
+/* Scales of a row, those of columns past the last one too. */
+static inline int packed_row_scales(const struct packed *p, int cols) {
+    const int piece = packed_piece_columns(p->code);
+    return p->group ? (cols + piece - 1) / piece * (piece / p->group) : 0;
+}
+
+/* How a quantised weight would be packed. False: it is not; it has columns in an order of their own, groups that are neither 16, 32
+ * or 64 columns nor a multiple of 128, or rows of no whole 8 numbers. Its numbers need not be there yet, but NF4's list; has_zeros: INT4 with
+ * zeros of its groups. */
+bool packed_plan(struct packed *, const struct weight *, bool has_zeros);
+
+/* Can one product take rows of both? */
+static inline bool packed_is_alike(const struct packed *a, const struct packed *b) {
+    return a->code == b->code && a->group == b->group && a->has_minima == b->has_minima &&
+           memcmp(a->values, b->values, sizeof a->values) == 0;
+}
+
+size_t packed_bytes(const struct packed *, int64_t rows, int cols);
+
+/* The three parts of what packed_bytes counts. */
+struct packed_parts {
+    uint8_t *codes;   /* [rows, packed_row_bytes] */
+    uint16_t *scales; /* [rows, packed_row_scales, 1 or 2] */
+    float *factors;   /* [rows] */
+};
+struct packed_parts packed_parts(const struct packed *, void *memory, int64_t rows, int cols);
+
+/* Fills memory of packed_bytes by what packed_plan planned for w: `rows` rows of it, those of `ids` or, NULL, the first. */
+void packed_fill(const struct packed *, const struct weight *w, const int32_t *ids, int rows, void *memory, int threads);
+
+/* Columns [first, first + count) of a row of a packed weight in host memory, each rounded once: what the kernels take it for. */
+void packed_read(float *out, const struct weight *, int row, int first, int count);
+
+#endif
