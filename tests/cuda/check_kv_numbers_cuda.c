@@ -198,10 +198,10 @@ START_TEST(a_vector_s_bits_do_not_depend_on_the_rows_beside_it)
 }
 END_TEST
 
-Suite *check_kv_fp8_cuda(void);
-Suite *check_kv_fp8_cuda(void) {
-    Suite *suite = suite_create("kv_fp8_cuda");
-    TCase *tc = tcase_create("kv_fp8_cuda");
+Suite *check_kv_numbers_cuda(void);
+Suite *check_kv_numbers_cuda(void) {
+    Suite *suite = suite_create("kv_numbers_cuda");
+    TCase *tc = tcase_create("kv_numbers_cuda");
     tcase_add_loop_test(tc, attention_has_the_bits_of_one_over_the_numbers_in_16_bits, 0, 2 * bench_shape_count());
     tcase_add_loop_test(tc, qkv_writes_numbers_near_the_host_s_and_nothing_else, 0, 4 * bench_shape_count());
     tcase_add_loop_test(tc, a_vector_s_bits_do_not_depend_on_the_rows_beside_it, 0, 2 * bench_shape_count());

@@ -320,10 +320,10 @@ START_TEST(a_plan_has_the_pages_of_the_numbers_that_are_kept)
 }
 END_TEST
 
-Suite *check_kv_fp8(void);
-Suite *check_kv_fp8(void) {
-    Suite *suite = suite_create("kv_fp8");
-    TCase *tc = tcase_create("kv_fp8");
+Suite *check_kv_numbers(void);
+Suite *check_kv_numbers(void) {
+    Suite *suite = suite_create("kv_numbers");
+    TCase *tc = tcase_create("kv_numbers");
     tcase_add_test(tc, every_number_becomes_the_nearest_of_e4m3);
     tcase_add_test(tc, a_scale_is_the_least_power_of_two_that_fits);
     tcase_add_test(tc, zeros_stay_zeros_and_what_is_not_finite_makes_its_vector_nan);
