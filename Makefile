@@ -88,7 +88,7 @@ FUZZ_OBJ := $(FUZZ_SRC:%.c=$(BUILD)/%.o)
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(or $(shell nproc 2>/dev/null),2)
 endif
-ifneq ($(filter demo test test-cuda test-cuda-sanitize torture fidelity valgrind mutate fuzz fuzz-replay deps,$(MAKECMDGOALS)),)
+ifneq ($(filter demo test test-cuda test-emulated test-cuda-sanitize torture fidelity valgrind mutate fuzz fuzz-replay deps,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
 AGAIN := @+$(MAKE) --no-print-directory
@@ -202,6 +202,11 @@ test-cuda: deps
 build-tests-cuda: $(BUILD)/tests/run_cuda
 run-tests-cuda: $(BUILD)/tests/run_cuda $(BUILD)/duet
 	$(Q)timeout 1800 $(BUILD)/tests/run_cuda $(SUITE)
+
+# The CUDA device's suites on the CPU, where there is no GPU (tests/emulated/README.md): the small cases.
+EMULATED_SUITES := check_rows_cuda check_prefill_cuda check_sampler_cuda check_philox_cuda
+test-emulated: deps
+	$(Q)DUET_TEST_SMALL=1 $(MAKE) --no-print-directory -C tests/emulated SUITE="$(or $(SUITE),$(EMULATED_SUITES))"
 
 # The small cases of these suites under NVIDIA's checkers of memory, races and barriers; TOOL=memcheck runs one of them.
 # Racecheck takes minutes for wide products: it has the suites whose passes are of few rows.
@@ -449,6 +454,7 @@ help:
 	@echo 'make demo         install what is missing, build, and answer assets/prompts.jsonl with the embedded pair'
 	@echo 'make test         install what is missing, build, and run all tests; SUITE=check_NAME runs one suite'
 	@echo 'make test-cuda    the tests of the CUDA device, on a GPU'
+	@echo 'make test-emulated     some of them on the CPU, without one'
 	@echo 'make test-cuda-sanitize   its small cases under compute-sanitizer'
 	@echo 'make fidelity     speculation changes speed and nothing else: every claim with its figure'
 	@echo 'make torture      one call at a time fails in runs of the program; SCENARIO=NAME, TORTURE=calls|sites for more or fewer'
@@ -466,7 +472,7 @@ help:
 	@echo 'MODE=release|debug|asan|tsan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CUDA_ARCH=sm_90 ...|all   CC=$(CC)   WERROR=1   V=1'
 
 FORCE:
-.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-cuda-sanitize run-tests-cuda-sanitize torture run-torture valgrind run-valgrind mutate fuzz fuzz-replay run-fuzz test-data demo lint lint-format lint-shell lint-headers lint-links install package uninstall clean help FORCE
+.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-emulated test-cuda-sanitize run-tests-cuda-sanitize torture run-torture valgrind run-valgrind mutate fuzz fuzz-replay run-fuzz test-data demo lint lint-format lint-shell lint-headers lint-links install package uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(API_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(FUZZ_OBJ:.o=.d) $(CUDA_TEST_OBJ:.o=.d) $(FIDELITY_OBJ:.o=.d) $(ALONE:=.d) $(wildcard $(BUILD)/bench/*.d)

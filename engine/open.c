@@ -183,7 +183,8 @@ int engine_open_models(struct engine *e) {
     else
         TRY(device_open(&e->device, o->device ? o->device : "auto", &device));
     engine_mark_start(e, START_DEVICE);
-    TRY(model_open(&e->target_model, o->target, "target", (struct model_numbers){o->target_weights, o->kv, NULL}, e->device));
+    TRY(model_open(&e->target_model, o->target, "target", (struct model_numbers){o->target_weights, o->kv, NULL},
+                   e->device));
     engine_mark_start(e, START_FILES);
     TRY(vocabulary_open(&e->tokenizer, &e->vocab, model_get_config(e->target_model)->vocab, o->target));
     if (e->k_max > 0) TRY(open_proposer(e));

@@ -58,7 +58,8 @@ struct packed_parts {
 struct packed_parts packed_parts(const struct packed *, void *memory, int64_t rows, int cols);
 
 /* Fills memory of packed_bytes by what packed_plan planned for w: `rows` rows of it, those of `ids` or, NULL, the first. */
-void packed_fill(const struct packed *, const struct weight *w, const int32_t *ids, int rows, void *memory, int threads);
+void packed_fill(const struct packed *, const struct weight *w, const int32_t *ids, int rows, void *memory,
+                 int threads);
 
 /* Columns [first, first + count) of a row of a packed weight in host memory, each rounded once: what the kernels take it for. */
 void packed_read(float *out, const struct weight *, int row, int first, int count);

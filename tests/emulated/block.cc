@@ -243,7 +243,8 @@ static void on_fault(int signal, siginfo_t *info, void *) {
     usual.sa_handler = SIG_DFL;
     sigaction(signal, &usual, nullptr);
     if (!self) return;
-    int n = snprintf(text, sizeof text, "emulated CUDA: bad address %p in kernel %s, block (%u, %u, %u), thread (%u, %u, %u)\n",
+    int n = snprintf(text, sizeof text,
+                     "emulated CUDA: bad address %p in kernel %s, block (%u, %u, %u), thread (%u, %u, %u)\n",
                      info->si_addr, self->block->launch->name, self->block->index.x, self->block->index.y,
                      self->block->index.z, self->thread.x, self->thread.y, self->thread.z);
     if (write(2, text, (size_t)n) < 0) return;

@@ -43,10 +43,12 @@ static float number_at(const void *of, cudaDataType type, long long i) {
 }
 
 /* op(x) as [count][k], each vector contiguous: `along` elements from one of k to the next, `across` between vectors. */
-static floats unpack(const void *x, cudaDataType type, long long offset, int count, int k, long long across, long long along) {
+static floats unpack(const void *x, cudaDataType type, long long offset, int count, int k, long long across,
+                     long long along) {
     floats y((size_t)count * (size_t)k);
     for (int i = 0; i < count; i++)
-        for (int j = 0; j < k; j++) y[(size_t)i * (size_t)k + (size_t)j] = number_at(x, type, offset + i * across + j * along);
+        for (int j = 0; j < k; j++)
+            y[(size_t)i * (size_t)k + (size_t)j] = number_at(x, type, offset + i * across + j * along);
     return y;
 }
 
@@ -60,11 +62,11 @@ static float dot(const float *a, const float *b, int k) {
     return sum;
 }
 
-cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t blas, cublasOperation_t of_a, cublasOperation_t of_b, int m, int n,
-                                          int k, const void *alpha, const void *a, cudaDataType a_type, int lda,
-                                          long long a_apart, const void *b, cudaDataType b_type, int ldb, long long b_apart,
-                                          const void *beta, void *c, cudaDataType c_type, int ldc, long long c_apart,
-                                          int count, cublasComputeType_t compute, cublasGemmAlgo_t) {
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t blas, cublasOperation_t of_a, cublasOperation_t of_b, int m,
+                                          int n, int k, const void *alpha, const void *a, cudaDataType a_type, int lda,
+                                          long long a_apart, const void *b, cudaDataType b_type, int ldb,
+                                          long long b_apart, const void *beta, void *c, cudaDataType c_type, int ldc,
+                                          long long c_apart, int count, cublasComputeType_t compute, cublasGemmAlgo_t) {
     const float scale = *(const float *)alpha, keep = *(const float *)beta;
     if (compute != CUBLAS_COMPUTE_32F || c_type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
     auto multiply = [=] {

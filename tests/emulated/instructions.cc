@@ -167,9 +167,9 @@ static void multiply(const instruction &i, uint32_t lanes, frame *const *of, voi
             i.put<Sum>(*of[lane], j,
                        d[lane / 4 + j / 2 * 8][lane % 4 * 2 + j % 2] + i.as<Sum>(*of[lane], 4 + 3 * HALVES + j));
 }
-#define MULTIPLY(name, each, halves, a_of, b_of)                                         \
-    static void name(const instruction &i, uint32_t lanes, frame *const *of) {           \
-        multiply<each, halves>(i, lanes, of, a_of, b_of);                                \
+#define MULTIPLY(name, each, halves, a_of, b_of)                               \
+    static void name(const instruction &i, uint32_t lanes, frame *const *of) { \
+        multiply<each, halves>(i, lanes, of, a_of, b_of);                      \
     }
 MULTIPLY(mma_bf16_k16, 2, 2, unpack_bf16, unpack_bf16)
 MULTIPLY(mma_half_k16, 2, 2, unpack_half, unpack_half)
@@ -261,14 +261,14 @@ template <typename Run> static void binary(const instruction &i, frame &f, Run r
     if (i.type == 'f') fail("no such instruction here yet: %s", i.name.c_str());
     i.set(f, 0, cut_to(run(a, b, i.bits, i.type == 's'), i.bits));
 }
-#define BINARY(name, expression)                                                                    \
-    static void name(const instruction &i, frame &f) {                                              \
-        binary(i, f, [](uint64_t a, uint64_t b, int bits, bool is_signed) -> uint64_t {             \
-            (void)bits, (void)is_signed;                                                            \
-            return expression;                                                                      \
-        });                                                                                         \
+#define BINARY(name, expression)                                                        \
+    static void name(const instruction &i, frame &f) {                                  \
+        binary(i, f, [](uint64_t a, uint64_t b, int bits, bool is_signed) -> uint64_t { \
+            (void)bits, (void)is_signed;                                                \
+            return expression;                                                          \
+        });                                                                             \
     }
-BINARY(and_bits, a & b)
+BINARY(and_bits, a &b)
 BINARY(or_bits, a | b)
 BINARY(xor_bits, a ^ b)
 BINARY(add_whole, a + b)
@@ -297,11 +297,18 @@ static void set_predicate(const instruction &i, frame &f) {
     const uint64_t a = i.get(f, 1), b = i.get(f, 2);
     const double x = i.type == 'f' ? i.as<float>(f, 1) : 0, y = i.type == 'f' ? i.as<float>(f, 2) : 0;
     auto by = [&](auto l, auto r) {
-        return i.has("eq") ? l == r : i.has("ne") ? l != r : i.has("lt") ? l < r : i.has("le") ? l <= r
-             : i.has("gt") ? l > r : i.has("ge") ? l >= r : (fail("%s", i.name.c_str()), false);
+        return i.has("eq")   ? l == r
+               : i.has("ne") ? l != r
+               : i.has("lt") ? l < r
+               : i.has("le") ? l <= r
+               : i.has("gt") ? l > r
+               : i.has("ge") ? l >= r
+                             : (fail("%s", i.name.c_str()), false);
     };
-    i.set(f, 0, i.type == 'f' ? by(x, y)
-                : i.type == 's' ? by(extend(a, i.bits), extend(b, i.bits)) : by(cut_to(a, i.bits), cut_to(b, i.bits)));
+    i.set(f, 0,
+          i.type == 'f'   ? by(x, y)
+          : i.type == 's' ? by(extend(a, i.bits), extend(b, i.bits))
+                          : by(cut_to(a, i.bits), cut_to(b, i.bits)));
 }
 
 /* --- floats --------------------------------------------------------------------------------------------- */
@@ -361,7 +368,8 @@ static void of_pairs(const instruction &i, frame &f) {
     uint32_t x = 0;
     for (int n = 0; n < 2; n++) {
         double a[3] = {};
-        for (size_t k = 0; k + 1 < i.arguments.size(); k++) a[k] = OF((uint32_t)(i.get(f, (int)k + 1) >> 16 * n) & 0xFFFF);
+        for (size_t k = 0; k + 1 < i.arguments.size(); k++)
+            a[k] = OF((uint32_t)(i.get(f, (int)k + 1) >> 16 * n) & 0xFFFF);
         x |= TO(RUN(a[0], a[1], a[2])) << 16 * n;
     }
     i.set(f, 0, x);

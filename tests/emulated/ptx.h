@@ -23,14 +23,14 @@ struct argument {
 };
 
 struct instruction {
-    std::string name; /* with all that follows its first dot */
+    std::string name;                       /* with all that follows its first dot */
     std::vector<struct argument> arguments; /* vectors one by one */
     struct argument guard;
     const struct entry *entry;
     int bits, count; /* of the last type in the name; 2 for v2, 4 for v4 */
     char type;       /* u, s, b, f */
     bool is_shared, is_transposed;
-    int matrices; /* of ldmatrix */
+    int matrices;                     /* of ldmatrix */
     bool has(const char *part) const; /* ".part" is in the name */
     uint64_t get(const struct frame &f, int i) const {
         const struct argument &a = arguments[(size_t)i];
@@ -65,17 +65,11 @@ const struct entry *find_entry(const std::string &name);
 class program {
     std::vector<struct instruction> instructions;
 
-public:
+  public:
     explicit program(const char *text);
     void run(struct frame &) const;
 };
 
-/* Operands of an asm statement. */
-template <typename T> struct operand {
-    T *at;
-    T value;
-    bool reads, writes;
-};
 template <typename T> uint64_t bits_of(const T &x) {
     uint64_t bits = 0;
     static_assert(sizeof x <= 8, "an operand fits a register");

@@ -52,7 +52,10 @@ static int capability() {
     return (int)emulated::option("EMULATED_CAPABILITY", EMULATED_ARCH / 10);
 }
 static size_t shared_most() {
-    return (size_t)(capability() == 80 ? 163 : capability() == 86 || capability() == 89 || capability() == 120 ? 99 : 227) << 10;
+    return (size_t)(capability() == 80                                                ? 163
+                    : capability() == 86 || capability() == 89 || capability() == 120 ? 99
+                                                                                      : 227)
+           << 10;
 }
 
 static std::mutex known;
@@ -103,7 +106,8 @@ cudaError_t cudaLaunchCooperativeKernel(const void *function, dim3 grid, dim3 bl
         if (found == binders.end()) return give(cudaErrorInvalidDeviceFunction);
         call = found->second(arguments);
     }
-    return emulated::start("that was launched cooperatively", function, emulated::config(grid, block, shared, s), true, call);
+    return emulated::start("that was launched cooperatively", function, emulated::config(grid, block, shared, s), true,
+                           call);
 }
 
 cudaError_t cudaFuncSetAttribute(const void *function, cudaFuncAttribute which, int value) {
@@ -170,8 +174,8 @@ static void trace(const struct emulated::launch &launch) {
             if ((x & 0x7FFFFFFF) != 0x7FC00000) continue;
             if (count++ == 0) where = (const uint32_t *)block.first + i;
         }
-    fprintf(stderr, "(%u, %u, %u) x %u, %zu bytes, %zu NaN at %p: %.200s\n", launch.grid.x, launch.grid.y, launch.grid.z,
-            launch.block.x, launch.shared, count, where, launch.name);
+    fprintf(stderr, "(%u, %u, %u) x %u, %zu bytes, %zu NaN at %p: %.200s\n", launch.grid.x, launch.grid.y,
+            launch.grid.z, launch.block.x, launch.shared, count, where, launch.name);
 }
 
 cudaError_t cudaMallocHost(void **to, size_t bytes) {
@@ -230,13 +234,20 @@ cudaError_t cudaPeekAtLastError() {
 }
 const char *cudaGetErrorString(cudaError_t status) {
     switch (status) {
-    case cudaSuccess: return "no error";
-    case cudaErrorInvalidValue: return "invalid argument";
-    case cudaErrorMemoryAllocation: return "out of memory";
-    case cudaErrorInvalidDevice: return "invalid device ordinal";
-    case cudaErrorInvalidDeviceFunction: return "invalid device function";
-    case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
-    default: return "an error of the emulated device";
+    case cudaSuccess:
+        return "no error";
+    case cudaErrorInvalidValue:
+        return "invalid argument";
+    case cudaErrorMemoryAllocation:
+        return "out of memory";
+    case cudaErrorInvalidDevice:
+        return "invalid device ordinal";
+    case cudaErrorInvalidDeviceFunction:
+        return "invalid device function";
+    case cudaErrorStreamCaptureUnsupported:
+        return "operation not permitted when stream is capturing";
+    default:
+        return "an error of the emulated device";
     }
 }
 cudaError_t cudaGetDriverEntryPointByVersion(const char *, void **function, unsigned, unsigned long long,

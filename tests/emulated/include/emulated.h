@@ -51,8 +51,8 @@
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __cluster_dims__(...)
-#define __align__(n)    __attribute__((aligned(n)))
-#define __restrict__    __restrict
+#define __align__(n) __attribute__((aligned(n)))
+#define __restrict__ __restrict
 
 #define threadIdx (emulated::self->thread)
 static constexpr int warpSize = 32;
@@ -97,9 +97,8 @@ std::function<void()> bind_arguments(void (*kernel)(P...), void **arguments, std
     return [kernel, kept] { std::apply(kernel, kept); };
 }
 template <typename... P> const void *erase(void (*kernel)(P...)) {
-    remember((const void *)kernel, [kernel](void **arguments) {
-        return bind_arguments(kernel, arguments, std::index_sequence_for<P...>());
-    });
+    remember((const void *)kernel,
+             [kernel](void **arguments) { return bind_arguments(kernel, arguments, std::index_sequence_for<P...>()); });
     return (const void *)kernel;
 }
 template <typename T> const void *erase(T *object) {
@@ -118,7 +117,8 @@ template <typename... P> cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), 
     return cudaFuncSetAttribute((const void *)kernel, which, value);
 }
 template <typename... P>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void (*kernel)(P...), int threads, size_t shared) {
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void (*kernel)(P...), int threads,
+                                                          size_t shared) {
     return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, (const void *)kernel, threads, shared);
 }
 template <typename... P>
@@ -159,9 +159,7 @@ inline int lane_id() {
 }
 
 /* All lanes get JOIN over all of them. */
-template <typename T> struct shared_value {
-    T x, result;
-};
+template <typename T> struct shared_value { T x, result; };
 template <typename T, T JOIN(T, T)> void meet_to_join(struct meeting &m) {
     const int first = __builtin_ctz(m.mask);
     T all = ((shared_value<T> *)m.of[first])->x;
@@ -236,8 +234,8 @@ template <typename T> unsigned __match_any_sync(unsigned mask, T x) {
     emulated::meet(mask, emulated::meet_to_match<T>, &mine);
     return (unsigned)mine.from;
 }
-#define EMULATED_REDUCE(name, join, T)                                   \
-    inline T __reduce_##name##_sync(unsigned mask, T x) {                \
+#define EMULATED_REDUCE(name, join, T)                                     \
+    inline T __reduce_##name##_sync(unsigned mask, T x) {                  \
         return emulated::join_lanes<T, emulated::join_##join<T>>(mask, x); \
     }
 EMULATED_REDUCE(add, sum, unsigned)
@@ -323,20 +321,18 @@ template <typename T, typename Run> T change(T *at, Run run) {
     while (!__atomic_compare_exchange(at, &old, &now, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
     return old;
 }
-template <typename T> struct same {
-    typedef T type;
-};
+template <typename T> struct same { typedef T type; };
 } /* namespace emulated */
-#define EMULATED_ATOMIC(name, expression)                                             \
-    template <typename T> T name(T *at, typename emulated::same<T>::type x) {         \
-        return emulated::change(at, [x](T old) -> T { return expression; });          \
+#define EMULATED_ATOMIC(name, expression)                                     \
+    template <typename T> T name(T *at, typename emulated::same<T>::type x) { \
+        return emulated::change(at, [x](T old) -> T { return expression; });  \
     }
 EMULATED_ATOMIC(atomicAdd, old + x)
 EMULATED_ATOMIC(atomicSub, old - x)
 EMULATED_ATOMIC(atomicMax, old > x ? old : x)
 EMULATED_ATOMIC(atomicMin, old < x ? old : x)
 EMULATED_ATOMIC(atomicOr, old | x)
-EMULATED_ATOMIC(atomicAnd, old & x)
+EMULATED_ATOMIC(atomicAnd, old &x)
 EMULATED_ATOMIC(atomicXor, old ^ x)
 EMULATED_ATOMIC(atomicExch, x)
 EMULATED_ATOMIC(atomicInc, old >= x ? 0 : old + 1)
@@ -514,10 +510,10 @@ EMULATED_LEAST_AND_MOST(double, double, double)
 #undef EMULATED_LEAST_AND_MOST
 
 /* From here on sources believe that nvcc reads them. */
-#define __CUDACC__          1
-#define __NVCC__            1
+#define __CUDACC__           1
+#define __NVCC__             1
 #define __CUDACC_VER_MAJOR__ CUDART_VERSION / 1000
-#define __CUDA_ARCH__       EMULATED_ARCH
-#define __CUDA_ARCH_LIST__  EMULATED_ARCH
+#define __CUDA_ARCH__        EMULATED_ARCH
+#define __CUDA_ARCH_LIST__   EMULATED_ARCH
 
 #endif
