@@ -70,8 +70,10 @@ static void compare_attention(struct bench *b, const struct coded *c) {
     bench_share_floats(b, b->host.q, b->twin.q, b->count, cols);
     attend(b, b->twin.kv, expected);
     attend(b, c->kv, got);
+    const struct weight numbers = {.data = expected, .format = s->type, .rows = 1, .cols = b->count * cols};
     for (int i = 0; i < b->count * cols; i++)
-        ck_assert_msg(got[i] == expected[i], "%s, heads of %d, pass %d x %d: row %d (position %d), %d: %04x, not %04x",
+        ck_assert_msg(got[i] == expected[i] && isfinite(lab_weight_at(&numbers, 0, i)),
+                      "%s, heads of %d, pass %d x %d: row %d (position %d), %d: %04x, not %04x",
                       s->name ? s->name : "a shape", s->head_dim, b->batch, b->q_len, i / cols,
                       b->host.positions[i / cols], i % cols, got[i], expected[i]);
 }
