@@ -110,7 +110,7 @@ static int norm_all_heads(struct stream *s, const struct op_qkv *op, struct fini
 int cuda_finish_heads(struct stream *s, const struct op_qkv *op, bool adds_bias) {
     if (op->head_dim > 512 || op->head_dim % 2 != 0)
         return err_set(ERR_UNSUPPORTED, "qkv: heads of %d dimensions", op->head_dim);
-    return with_type("qkv", {op->wq, op->bq, op->bk, op->bv, op->q_norm, op->k_norm, op->v_norm}, [&](auto type) {
+    return with_type("qkv", {op->normed, op->bq, op->bk, op->bv, op->q_norm, op->k_norm, op->v_norm}, [&](auto type) {
         typedef decltype(type) T;
         const bool turns = op->rope.table != NULL, v_is_k = !op->wv.data;
         const struct weight *bv = v_is_k ? &op->bk : &op->bv;
