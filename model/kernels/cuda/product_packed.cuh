@@ -23,30 +23,25 @@ struct packed_table {
     uint32_t low[4], high[4];
 };
 
-__device__ __forceinline__ uint32_t less(uint32_t x, uint32_t y, bf16) {
-    const __nv_bfloat162 d = __hsub2(*(const __nv_bfloat162 *)&x, *(const __nv_bfloat162 *)&y);
+/* Two pairs of 16-bit numbers: their differences, their products. */
+template <typename T> __device__ __forceinline__ uint32_t less(uint32_t x, uint32_t y) {
+    typedef typename pair_of<T>::type pair;
+    const pair d = __hsub2(*(const pair *)&x, *(const pair *)&y);
     return *(const uint32_t *)&d;
 }
-__device__ __forceinline__ uint32_t less(uint32_t x, uint32_t y, half) {
-    const __half2 d = __hsub2(*(const __half2 *)&x, *(const __half2 *)&y);
-    return *(const uint32_t *)&d;
-}
-__device__ __forceinline__ uint32_t times(uint32_t x, uint32_t y, bf16) {
-    const __nv_bfloat162 p = __hmul2(*(const __nv_bfloat162 *)&x, *(const __nv_bfloat162 *)&y);
-    return *(const uint32_t *)&p;
-}
-__device__ __forceinline__ uint32_t times(uint32_t x, uint32_t y, half) {
-    const __half2 p = __hmul2(*(const __half2 *)&x, *(const __half2 *)&y);
+template <typename T> __device__ __forceinline__ uint32_t times(uint32_t x, uint32_t y) {
+    typedef typename pair_of<T>::type pair;
+    const pair p = __hmul2(*(const pair *)&x, *(const pair *)&y);
     return *(const uint32_t *)&p;
 }
 
 /* Two whole numbers, each in 16 bits of its own, as mantissas of a power of two, which is then subtracted with `zero`. */
 template <typename T> __device__ __forceinline__ uint32_t from_integers(uint32_t pair, int zero);
 template <> __device__ __forceinline__ uint32_t from_integers<bf16>(uint32_t pair, int zero) { /* below 128 */
-    return less(pair | 0x43004300u, (0x4300u + (uint32_t)zero) * 0x10001u, bf16());
+    return less<bf16>(pair | 0x43004300u, (0x4300u + (uint32_t)zero) * 0x10001u);
 }
 template <> __device__ __forceinline__ uint32_t from_integers<half>(uint32_t pair, int zero) { /* below 1024 */
-    return less(pair | 0x64006400u, (0x6400u + (uint32_t)zero) * 0x10001u, half());
+    return less<half>(pair | 0x64006400u, (0x6400u + (uint32_t)zero) * 0x10001u);
 }
 
 __device__ __forceinline__ uint32_t pair_of_ones(bf16) {
@@ -118,11 +113,11 @@ template <typename T> struct unpacked<T, PACKED_INT8> {
  * too small, subnormal ones too. */
 __device__ __forceinline__ uint32_t from_fp8(uint32_t word, int pair, bf16) {
     const uint32_t high = __byte_perm(word, 0, pair ? 0x3424 : 0x1404);
-    return times((high & 0x80008000u) | (high & 0x7F007F00u) >> 4, 0x7B807B80u /* 2^120 */, bf16());
+    return times<bf16>((high & 0x80008000u) | (high & 0x7F007F00u) >> 4, 0x7B807B80u /* 2^120 */);
 }
 __device__ __forceinline__ uint32_t from_fp8(uint32_t word, int pair, half) {
     const uint32_t high = __byte_perm(word, 0, pair ? 0x3424 : 0x1404);
-    return times((high & 0x80008000u) | (high & 0x7F007F00u) >> 1, 0x5C005C00u /* 2^8 */, half());
+    return times<half>((high & 0x80008000u) | (high & 0x7F007F00u) >> 1, 0x5C005C00u /* 2^8 */);
 }
 
 template <typename T> struct unpacked<T, PACKED_FP8> {
