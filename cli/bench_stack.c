@@ -1,20 +1,30 @@
-/* duet bench stack: what each step of the engine brings, one after the other, on one engine. */
+/* duet bench stack: what each step brings, one after the other: of how rounds run on one engine, then of what is loaded, each on an engine
+ * of its own. */
 #include <math.h>
 #include <stdio.h>
 
 #include "cli/bench_tables.h"
 
-/* How rounds run. A step more is a line more, and what switches it in set_step. */
+/* A step more is a line more, and what switches it in set_step or in open_step. */
 static const struct step {
     const char *name;
     bool eager;       /* op by op, without graphs */
     bool early;       /* kernels start while the one before still runs */
     bool speculative; /* the K of the most tokens a second */
+    bool quantises_draft, cuts_draft, quantises_target;
 } steps[] = {
     {.name = "eager", .eager = true},
     {.name = "graphs"},
     {.name = "dependent launch", .early = true},
     {.name = "speculation at the best K", .early = true, .speculative = true},
+    {.name = "an FP8 draft", .early = true, .speculative = true, .quantises_draft = true},
+    {.name = "a draft vocabulary", .early = true, .speculative = true, .quantises_draft = true, .cuts_draft = true},
+    {.name = "an FP8 target",
+     .early = true,
+     .speculative = true,
+     .quantises_draft = true,
+     .cuts_draft = true,
+     .quantises_target = true},
 };
 enum { STEPS = sizeof steps / sizeof *steps };
 
@@ -22,8 +32,9 @@ struct stack_bench {
     struct {
         int k;
         double rate;        /* tokens a second; NAN: not measured */
-        const char *remark; /* why */
+        const char *remark; /* why; or what it costs */
     } rows[STEPS];
+    char cut[32]; /* the remark of a cut head */
 };
 
 /* --- measuring ---------------------------------------------------------------------------------------------- */
@@ -39,6 +50,46 @@ static int set_step(const struct bench *b, const struct step *step, const struct
     return 0;
 }
 
+/* So that the first run is not the slower for it. */
+static int warm_up(const struct bench *b) {
+    struct bench_prompts first = b->prompts;
+    struct bench_run ignored;
+    if (first.count > b->o->batch) first.count = b->o->batch;
+    TRY(probe_set_timing(b->engine, 0));
+    return bench_generate(b->engine, &first, b->o, 0, &ignored);
+}
+
+/* An engine of the weights of a step; what the user asked for stays. A remark in place of it where there is nothing to change. */
+static int open_step(struct bench *b, const struct step *step, struct stack_bench *r, int which) {
+    enum { FEW = 32768 };
+    struct options o = *b->o;
+    char ids[16];
+    const int vocab = engine_info(b->engine).vocab;
+    if (!b->models.draft && !step->quantises_target) {
+        r->rows[which].remark = "no draft model";
+        return 0;
+    }
+    if (o.draft_weights == WEIGHTS_AS_STORED) o.draft_weights = WEIGHTS_FP8;
+    snprintf(ids, sizeof ids, "%d", vocab >= 2 * FEW ? FEW : vocab / 4);
+    if (step->cuts_draft && !o.draft_vocab) o.draft_vocab = ids;
+    if (step->quantises_target && o.target_weights == WEIGHTS_AS_STORED) o.target_weights = WEIGHTS_FP8;
+    engine_destroy(b->engine);
+    b->engine = NULL;
+    TRY(engine_start(&b->engine, &b->models, &o));
+    (void)probe_set_early_starts(b->engine, true);
+    if (step->quantises_target)
+        r->rows[which].remark = "another model";
+    else if (step->cuts_draft)
+        r->rows[which].remark = r->cut;
+    snprintf(r->cut, sizeof r->cut, "%d ids", engine_info(b->engine).draft_vocab);
+    return warm_up(b);
+}
+
+static bool is_of_other_weights(const struct step *step, const struct step *before) {
+    return before && (step->quantises_draft != before->quantises_draft || step->cuts_draft != before->cuts_draft ||
+                      step->quantises_target != before->quantises_target);
+}
+
 static int measure_rate(const struct bench *b, int k, double *rate) {
     struct bench_run run;
     TRY(bench_generate(b->engine, &b->prompts, b->o, k, &run));
@@ -49,31 +100,31 @@ static int measure_rate(const struct bench *b, int k, double *rate) {
 static int measure_step(const struct bench *b, const struct step *step, struct stack_bench *r, int which) {
     const int k_max = engine_info(b->engine).k_max;
     double rate;
-    r->rows[which].rate = NAN;
     cli_note("%s", step->name);
     if (!step->speculative) return measure_rate(b, 0, &r->rows[which].rate);
     if (k_max == 0) r->rows[which].remark = "nothing drafts here";
     for (int i = 0; i < b->o->k_count && k_max > 0; i++) {
         if (b->o->ks[i] == 0) continue;
         TRY(measure_rate(b, b->o->ks[i], &rate));
-        if (rate < r->rows[which].rate) continue;
+        if (rate < r->rows[which].rate) continue; /* NaN: the first */
         r->rows[which].rate = rate, r->rows[which].k = b->o->ks[i];
     }
     return 0;
 }
 
-static int measure(const struct bench *b, struct stack_bench *r) {
+static int measure(struct bench *b, struct stack_bench *r) {
     const bool can_start_early = probe_set_early_starts(b->engine, true);
-    struct bench_prompts first = b->prompts;
-    struct bench_run ignored;
-    if (first.count > b->o->batch) first.count = b->o->batch;
-    TRY(probe_set_timing(b->engine, 0));
-    TRY(bench_generate(b->engine, &first, b->o, 0, &ignored)); /* so that the first step is not the slower for it */
+    TRY(warm_up(b));
     for (int i = 0; i < STEPS; i++) {
         const struct step *step = &steps[i], *before = i > 0 ? &steps[i - 1] : NULL;
-        TRY(set_step(b, step, before));
+        r->rows[i].rate = NAN;
+        if (is_of_other_weights(step, before)) {
+            TRY(open_step(b, step, r, i));
+            if (r->rows[i].remark && !b->models.draft && !step->quantises_target) continue;
+        } else {
+            TRY(set_step(b, step, before));
+        }
         if (before && step->early && !before->early && !can_start_early) {
-            r->rows[i].rate = NAN;
             r->rows[i].remark = "none on this device";
             continue;
         }
@@ -84,16 +135,14 @@ static int measure(const struct bench *b, struct stack_bench *r) {
 
 /* --- the table ---------------------------------------------------------------------------------------------- */
 
-static void show(const struct bench *b, const struct stack_bench *r) {
+static void show(struct sheet *s, const struct bench *b, const struct stack_bench *r) {
     static const struct sheet_column columns[] = {{"step", "step"},
                                                   {"K", "k"},
                                                   {"ms a token", "ms_per_token"},
                                                   {"tok/s", "tok_per_second"},
                                                   {"times", "times_the_first"},
                                                   {"", "remark"}};
-    struct sheet s = {0};
-    bench_describe(&s, b, 0);
-    struct table *t = sheet_add_table(&s, "steps", columns, "lrrrrl", "");
+    struct table *t = sheet_add_table(s, "steps", columns, "lrrrrl", "");
     for (int i = 0; i < STEPS; i++) {
         const double rate = r->rows[i].rate;
         table_add(t, "%s", steps[i].name);
@@ -103,9 +152,9 @@ static void show(const struct bench *b, const struct stack_bench *r) {
         sheet_add_figure(t, rate / r->rows[0].rate, 3);
         table_add(t, "%s", r->rows[i].remark ? r->rows[i].remark : "");
     }
-    sheet_note(&s, "Each row is the one above and one step more; ms a token: of one sequence, of %d at a time.",
+    sheet_note(s, "Each row is the one above and one step more; ms a token: of one sequence, of %d at a time.",
                b->o->batch);
-    sheet_show(&s, b->o);
+    sheet_show(s, b->o);
 }
 
 static int draw(struct bench *b, const struct stack_bench *r) {
@@ -123,7 +172,13 @@ static int draw(struct bench *b, const struct stack_bench *r) {
 
 int bench_stack(struct bench *b) {
     struct stack_bench r = {0};
-    TRY(measure(b, &r));
-    show(b, &r);
+    struct sheet s = {0};
+    bench_describe(&s, b, 0); /* of the engine that was asked for */
+    int rc = measure(b, &r);
+    if (rc != 0) {
+        sheet_free(&s);
+        return rc;
+    }
+    show(&s, b, &r);
     return draw(b, &r);
 }

@@ -194,7 +194,7 @@ static const struct tried {
      2},
     {{"stack", "--k", "1,2", "-n", "6", "--device", "host"},
      "none on this device",
-     {{"steps", "step k ms_per_token tok_per_second times_the_first remark", 4}},
+     {{"steps", "step k ms_per_token tok_per_second times_the_first remark", 7}},
      1},
     {{"buckets", "--k", "0,1", "--batch", "2"},
      "free memory less",
