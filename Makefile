@@ -122,10 +122,12 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | build/deps.build
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
+# In a template nvcc lets the host call a function of the device, and makes exit() of it.
 $(BUILD)/%.cu.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
 	$(Q)$(NVCC) $(NVCCFLAGS) -c $< -o $@
+	$(Q)! nm $@ | grep -q ' U exit$$' || { rm $@; echo "duet: $<: the host calls a __device__ function" >&2; exit 1; }
 
 # Draws and acceptance give the host's bits: no product is fused into a sum but by fmaf.
 $(patsubst %,$(BUILD)/%.o,$(wildcard sampler/*.cu verify/*.cu)): private NVCCFLAGS += --fmad=false

@@ -1,8 +1,9 @@
-/* Times the ops of the CUDA table one by one, and whole layers, on a named shape with made-up bf16 weights that the L2 cannot
- * hold. Prints microseconds and the GB/s of the weights alone.
+/* Times the ops of the CUDA table one by one, and whole layers, on a named shape with made-up weights that the L2 cannot hold.
+ * Prints microseconds and the GB/s of the weights alone.
  *
- *   make build/cuda-release/bench/cuda_ops && build/cuda-release/bench/cuda_ops SHAPE [POSITION [PASS...]]
+ *   make build/cuda-release/bench/cuda_ops && build/cuda-release/bench/cuda_ops SHAPE[:WEIGHTS] [POSITION [PASS...]]
  *
+ * WEIGHTS are bf16, or one of packed_weights below, made up of random codes and scales near 1.
  * A pass is M, the rows of one sequence, or BxQ, Q rows of each of B sequences with contexts of their own.
  */
 #include <stdio.h>
@@ -12,8 +13,25 @@
 #include "base/err.h"
 #include "model/files/shape.h"
 #include "model/ops.h"
+#include "model/packed.h"
 
 enum { LAYERS = 12, REPEATS = 4, ROWS_MAX = 1088, PAGES = 64, SLOTS = 64, CACHE_PAGES = 256 };
+
+static const struct named_packed {
+    const char *name;
+    struct packed packed;
+} packed_weights[] = {
+    {"fp8", {.code = PACKED_FP8}},
+    {"fp8-128", {.code = PACKED_FP8, .group = 128}},
+    {"int4-128", {.code = PACKED_INT4, .group = 128, .has_minima = true}},
+    {"int4-32", {.code = PACKED_INT4, .group = 32}},
+    {"q4_k", {.code = PACKED_INT4, .group = 32, .has_minima = true}},
+    {"q6_k", {.code = PACKED_INT8, .group = 16}},
+    {"q8_0", {.code = PACKED_INT8, .group = 32}},
+    {"mxfp4", {.code = PACKED_FP4, .group = 32}},
+    {"nf4", {.code = PACKED_TABLE, .group = 32}},
+    {"nvfp4", {.code = PACKED_FP4, .group = 16}},
+};
 
 struct layer {
     struct weight norm, wq, wk, wv, wo, gate, up, down;
@@ -25,6 +43,7 @@ struct bench {
     struct stream *stream;
     struct event *start, *end;
     struct model_config shape;
+    const struct packed *packed; /* NULL: bf16 */
     char *arena;
     size_t used, size;
     struct layer layers[LAYERS];
@@ -45,9 +64,17 @@ static void *cut(struct bench *b, size_t bytes) {
     exit(1);
 }
 
+static size_t weight_bytes(const struct bench *b, int rows, int cols) {
+    return b->packed && rows > 1 ? packed_bytes(b->packed, rows, cols) : (size_t)rows * (size_t)cols * 2;
+}
+
 static struct weight weight(struct bench *b, int rows, int cols) {
-    return (struct weight){
-        .data = cut(b, (size_t)rows * (size_t)cols * 2), .format = DTYPE_BF16, .rows = rows, .cols = cols};
+    const bool is_packed = b->packed && rows > 1;
+    return (struct weight){.data = cut(b, weight_bytes(b, rows, cols)),
+                           .format = is_packed ? DTYPE_PACKED : DTYPE_BF16,
+                           .rows = rows,
+                           .cols = cols,
+                           .packed = is_packed ? b->packed : NULL};
 }
 
 /* Random bits with exponents near 2^-6, copied over everything. */
@@ -105,13 +132,9 @@ static int make(struct bench *b) {
     b->rope = cut(b, (size_t)PAGES * KV_PAGE * (size_t)c->head_dim * sizeof(float));
     b->tokens = cut(b, t), b->positions = cut(b, t), b->row_slot = cut(b, t);
     b->page_table = cut(b, SLOTS * PAGES * sizeof *b->page_table);
-    size_t w[] = {(size_t)(q + 2 * kv) * (size_t)d,
-                  0,
-                  (size_t)q * (size_t)d,
-                  2 * (size_t)c->hidden * (size_t)d,
-                  (size_t)c->hidden * (size_t)d,
-                  (size_t)c->vocab * (size_t)d};
-    for (int i = 0; i < 6; i++) b->bytes[i] = 2 * w[i];
+    b->bytes[QKV] = weight_bytes(b, q, d) + 2 * weight_bytes(b, kv, d), b->bytes[OUT] = weight_bytes(b, d, q);
+    b->bytes[GATE_UP] = 2 * weight_bytes(b, c->hidden, d), b->bytes[DOWN] = weight_bytes(b, d, c->hidden);
+    b->bytes[LOGITS] = weight_bytes(b, c->vocab, d);
     return fill(b);
 }
 
@@ -235,10 +258,21 @@ static int run_named(struct bench *b, int position, const char *pass) {
     return run(b, position, batch, q_len);
 }
 
+/* "SHAPE" or "SHAPE:WEIGHTS" */
+static int choose_shape(struct bench *b, char *shape) {
+    char *weights = strchr(shape, ':');
+    if (weights) *weights++ = 0;
+    for (size_t i = 0; weights && i < sizeof packed_weights / sizeof *packed_weights; i++)
+        if (strcmp(weights, packed_weights[i].name) == 0) b->packed = &packed_weights[i].packed;
+    if (weights && !b->packed) return err_set(ERR_USAGE, "weights '%s' are unknown", weights);
+    return model_shape_load(&b->shape, shape);
+}
+
 int main(int argc, char **argv) {
     static struct bench b;
+    static char usual_shape[] = "llama-3.1-8b";
     const int usual[] = {1, 2, 6, 8, 16, 17, 32, 48, 64, 96, 128, 192};
-    int position = argc > 2 ? atoi(argv[2]) : 256, rc = model_shape_load(&b.shape, argc > 1 ? argv[1] : "llama-3.1-8b");
+    int position = argc > 2 ? atoi(argv[2]) : 256, rc = choose_shape(&b, argc > 1 ? argv[1] : usual_shape);
     if (rc == 0) rc = device_open(&b.device, "cuda", NULL);
     if (rc == 0) rc = stream_create(b.device, &b.stream);
     if (rc == 0) rc = event_create(b.device, &b.start);

@@ -5,26 +5,24 @@
 
 #include "cli/bench_tables.h"
 
+/* What is loaded, each with those before it. */
+enum loading { AS_ASKED, FP8_DRAFT, CUT_DRAFT, FP8_TARGET };
+
 /* A step more is a line more, and what switches it in set_step or in open_step. */
 static const struct step {
     const char *name;
     bool eager;       /* op by op, without graphs */
     bool early;       /* kernels start while the one before still runs */
     bool speculative; /* the K of the most tokens a second */
-    bool quantises_draft, cuts_draft, quantises_target;
+    enum loading loading;
 } steps[] = {
     {.name = "eager", .eager = true},
     {.name = "graphs"},
     {.name = "dependent launch", .early = true},
     {.name = "speculation at the best K", .early = true, .speculative = true},
-    {.name = "an FP8 draft", .early = true, .speculative = true, .quantises_draft = true},
-    {.name = "a draft vocabulary", .early = true, .speculative = true, .quantises_draft = true, .cuts_draft = true},
-    {.name = "an FP8 target",
-     .early = true,
-     .speculative = true,
-     .quantises_draft = true,
-     .cuts_draft = true,
-     .quantises_target = true},
+    {.name = "an FP8 draft", .early = true, .speculative = true, .loading = FP8_DRAFT},
+    {.name = "a draft vocabulary", .early = true, .speculative = true, .loading = CUT_DRAFT},
+    {.name = "an FP8 target", .early = true, .speculative = true, .loading = FP8_TARGET},
 };
 enum { STEPS = sizeof steps / sizeof *steps };
 
@@ -59,35 +57,29 @@ static int warm_up(const struct bench *b) {
     return bench_generate(b->engine, &first, b->o, 0, &ignored);
 }
 
-/* An engine of the weights of a step; what the user asked for stays. A remark in place of it where there is nothing to change. */
-static int open_step(struct bench *b, const struct step *step, struct stack_bench *r, int which) {
+/* Why a step loads nothing that the one before had not; NULL: it does. What the user asked for stays. */
+static const char *why_not(const struct bench *b, enum loading loading) {
+    if (loading != FP8_TARGET && !b->models.draft) return "no draft model";
+    const bool is_asked = loading == FP8_DRAFT   ? b->o->draft_weights != WEIGHTS_AS_STORED
+                          : loading == CUT_DRAFT ? b->o->draft_vocab != NULL
+                                                 : b->o->target_weights != WEIGHTS_AS_STORED;
+    return is_asked ? "above, as asked for" : NULL;
+}
+
+/* An engine of what a step loads. */
+static int open_step(struct bench *b, enum loading loading, char ids[16]) {
     enum { FEW = 32768 };
     struct options o = *b->o;
-    char ids[16];
     const int vocab = engine_info(b->engine).vocab;
-    if (!b->models.draft && !step->quantises_target) {
-        r->rows[which].remark = "no draft model";
-        return 0;
-    }
+    snprintf(ids, 16, "%d", vocab >= 2 * FEW ? FEW : vocab / 4);
     if (o.draft_weights == WEIGHTS_AS_STORED) o.draft_weights = WEIGHTS_FP8;
-    snprintf(ids, sizeof ids, "%d", vocab >= 2 * FEW ? FEW : vocab / 4);
-    if (step->cuts_draft && !o.draft_vocab) o.draft_vocab = ids;
-    if (step->quantises_target && o.target_weights == WEIGHTS_AS_STORED) o.target_weights = WEIGHTS_FP8;
+    if (loading >= CUT_DRAFT && !o.draft_vocab) o.draft_vocab = ids;
+    if (loading >= FP8_TARGET && o.target_weights == WEIGHTS_AS_STORED) o.target_weights = WEIGHTS_FP8;
     engine_destroy(b->engine);
     b->engine = NULL;
     TRY(engine_start(&b->engine, &b->models, &o));
     (void)probe_set_early_starts(b->engine, true);
-    if (step->quantises_target)
-        r->rows[which].remark = "another model";
-    else if (step->cuts_draft)
-        r->rows[which].remark = r->cut;
-    snprintf(r->cut, sizeof r->cut, "%d ids", engine_info(b->engine).draft_vocab);
     return warm_up(b);
-}
-
-static bool is_of_other_weights(const struct step *step, const struct step *before) {
-    return before && (step->quantises_draft != before->quantises_draft || step->cuts_draft != before->cuts_draft ||
-                      step->quantises_target != before->quantises_target);
 }
 
 static int measure_rate(const struct bench *b, int k, double *rate) {
@@ -112,18 +104,29 @@ static int measure_step(const struct bench *b, const struct step *step, struct s
     return 0;
 }
 
+static int load_step(struct bench *b, const struct step *step, struct stack_bench *r, int which) {
+    char ids[16];
+    r->rows[which].remark = why_not(b, step->loading);
+    if (r->rows[which].remark) return 0;
+    TRY(open_step(b, step->loading, ids));
+    if (step->loading == CUT_DRAFT) snprintf(r->cut, sizeof r->cut, "%s ids", ids);
+    if (step->loading == FP8_TARGET) r->rows[which].remark = "another model";
+    TRY(measure_step(b, step, r, which));
+    if (step->loading == CUT_DRAFT) r->rows[which].remark = r->cut;
+    return 0;
+}
+
 static int measure(struct bench *b, struct stack_bench *r) {
     const bool can_start_early = probe_set_early_starts(b->engine, true);
     TRY(warm_up(b));
     for (int i = 0; i < STEPS; i++) {
         const struct step *step = &steps[i], *before = i > 0 ? &steps[i - 1] : NULL;
         r->rows[i].rate = NAN;
-        if (is_of_other_weights(step, before)) {
-            TRY(open_step(b, step, r, i));
-            if (r->rows[i].remark && !b->models.draft && !step->quantises_target) continue;
-        } else {
-            TRY(set_step(b, step, before));
+        if (step->loading != AS_ASKED) {
+            TRY(load_step(b, step, r, i));
+            continue;
         }
+        TRY(set_step(b, step, before));
         if (before && step->early && !before->early && !can_start_early) {
             r->rows[i].remark = "none on this device";
             continue;

@@ -34,11 +34,11 @@ struct scales {
     const float *values;     /* NF4: [16], what an index stands for */
 };
 
-/* What a packed weight's codes stand for (model/packed.h): q - 8, values[q], q - 128, E4M3. */
-enum packed_code { PACKED_INT4, PACKED_TABLE, PACKED_INT8, PACKED_FP8 };
+/* What a packed weight's codes stand for (model/packed.h): q - 8, E2M1, values[q], q - 128, E4M3. */
+enum packed_code { PACKED_INT4, PACKED_FP4, PACKED_TABLE, PACKED_INT8, PACKED_FP8 };
 struct packed {
     enum packed_code code;
-    int32_t group; /* columns that share a scale: 16, 32, 64 or 128; 0: all of a row */
+    int32_t group; /* columns that share a scale: 16, 32 or 128; 0: all of a row */
     bool has_minima;
     float values[16]; /* TABLE */
     void *room; /* of 16-bit numbers, where prefill unpacks some rows for one product; of room_numbers, whole rows */

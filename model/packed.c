@@ -21,8 +21,9 @@ static enum packed_code code_of(enum dtype type) {
     case DTYPE_FP8:
         return PACKED_FP8;
     case DTYPE_FP4:
-    case DTYPE_NF4:
     case DTYPE_MXFP4:
+        return PACKED_FP4;
+    case DTYPE_NF4:
     case DTYPE_IQ4_NL:
     case DTYPE_IQ4_XS:
         return PACKED_TABLE;
@@ -38,8 +39,7 @@ static enum packed_code code_of(enum dtype type) {
 }
 
 static const float *values_of(const struct weight *w) {
-    if (w->format == DTYPE_NF4) return w->scales->values;
-    return w->format == DTYPE_IQ4_NL || w->format == DTYPE_IQ4_XS ? block_iq4_values : format_fp4_values;
+    return w->format == DTYPE_NF4 ? w->scales->values : block_iq4_values;
 }
 
 static bool has_minima(enum dtype type) {
@@ -48,24 +48,38 @@ static bool has_minima(enum dtype type) {
 
 bool packed_plan(struct packed *p, const struct weight *w, bool has_zeros) {
     const struct scales *s = w->scales;
-    if (!dtype_is_quantised(w->format) || w->cols % 8 != 0 || (s && s->group_of)) return false;
+    if (!dtype_is_quantised(w->format) || w->cols % PACKED_BLOCK != 0 || (s && s->group_of)) return false;
     *p = (struct packed){.code = code_of(w->format), .has_minima = has_zeros || has_minima(w->format)};
     if (p->code == PACKED_TABLE) memcpy(p->values, values_of(w), sizeof p->values);
     p->group = s ? s->group : block_part(w->format);
-    if (p->group >= w->cols && !p->has_minima)
-        p->group = 0;
-    else if (p->group >= w->cols || p->group % MOST_GROUP == 0)
-        p->group = MOST_GROUP;
-    return p->group == 0 || (p->group >= LEAST_GROUP && p->group <= MOST_GROUP && MOST_GROUP % p->group == 0);
+    if (p->group < LEAST_GROUP || (p->group < w->cols && p->group % MOST_GROUP && MOST_GROUP % p->group)) return false;
+    const bool is_fine = p->group == LEAST_GROUP, is_coarse = p->group >= w->cols || p->group % MOST_GROUP == 0;
+    switch (p->code) {
+    case PACKED_FP8:
+        p->group = p->group >= w->cols ? 0 : MOST_GROUP;
+        return is_coarse;
+    case PACKED_INT4:
+        p->has_minima = p->has_minima || is_fine || is_coarse;
+        p->group = is_fine ? LEAST_GROUP : is_coarse ? MOST_GROUP : PACKED_BLOCK;
+        return true;
+    default:
+        p->group = is_fine ? LEAST_GROUP : PACKED_BLOCK;
+        return !is_fine || p->code != PACKED_TABLE;
+    }
+}
+
+static size_t round_up(size_t bytes) { /* so that what follows begins where codes may */
+    return (bytes + PACKED_PIECE_BYTES - 1) / PACKED_PIECE_BYTES * PACKED_PIECE_BYTES;
 }
 
 static size_t scale_bytes(const struct packed *p, int64_t rows, int cols) {
     const size_t numbers = (size_t)rows * (size_t)packed_row_scales(p, cols) * (p->has_minima ? 2 : 1);
-    return (numbers * sizeof(uint16_t) + 15) / 16 * 16;
+    return round_up(numbers * sizeof(uint16_t));
 }
 
 size_t packed_bytes(const struct packed *p, int64_t rows, int cols) {
-    return (size_t)rows * (size_t)packed_row_bytes(p, cols) + scale_bytes(p, rows, cols) + (size_t)rows * sizeof(float);
+    return (size_t)rows * (size_t)packed_row_bytes(p, cols) + scale_bytes(p, rows, cols) +
+           round_up((size_t)rows * sizeof(float));
 }
 
 struct packed_parts packed_parts(const struct packed *p, void *memory, int64_t rows, int cols) {
@@ -73,17 +87,46 @@ struct packed_parts packed_parts(const struct packed *p, void *memory, int64_t r
     return (struct packed_parts){memory, (void *)scales, (void *)(scales + scale_bytes(p, rows, cols))};
 }
 
-/* Where a row's byte has the number of a column, and by how much it is shifted. */
+/* Where a row's byte has the number of a column, and by how much it is shifted, but for where FP4 and FP8 put its bits. */
 struct place {
     int byte, shift;
 };
 static struct place place_of(enum packed_code code, int col) {
     const int in_block = col % PACKED_BLOCK, part = in_block % 16 / 4, at = in_block / 16 * 4 + in_block % 4;
+    const int piece = packed_piece_columns(code), block = col % piece / PACKED_BLOCK;
+    const int first = col / piece * PACKED_PIECE_BYTES + part * 16;
     if (packed_is_4(code)) {
         const int nibble = at / 2 + at % 2 * 4;
-        return (struct place){col / 128 * 64 + part * 16 + col % 128 / PACKED_BLOCK * 4 + nibble / 2, nibble % 2 * 4};
+        return (struct place){first + block * 4 + nibble / 2, nibble % 2 * 4};
     }
-    return (struct place){col / 64 * 64 + part * 16 + col % 64 / PACKED_BLOCK * 8 + at, 0};
+    return (struct place){first + block * 8 + at / 4 * 4 + at % 2 * 2 + at % 4 / 2, 0};
+}
+
+/* A word of FP4 whose pair t has the nibbles t and t + 4, and as it is packed. */
+static uint32_t fp4_of_nibbles(uint32_t w) {
+    return (w & 0x00070007u) << 6 | (w & 0x00080008u) << 12 | (w & 0x00700070u) >> 1 | (w & 0x00800080u) << 5 |
+           (w & 0x07000700u) >> 8 | (w & 0x08000800u) >> 2 | (w & 0x30003000u) >> 2 | (w & 0xC000C000u) >> 1;
+}
+static uint32_t nibbles_of_fp4(uint32_t w) {
+    return (w >> 6 & 0x00070007u) | (w >> 12 & 0x00080008u) | (w << 1 & 0x00700070u) | (w >> 5 & 0x00800080u) |
+           (w << 8 & 0x07000700u) | (w << 2 & 0x08000800u) | (w << 2 & 0x30003000u) | (w << 1 & 0xC000C000u);
+}
+
+/* The same of E4M3, whose first pair is in the even bytes. */
+static uint32_t fp8_of_bytes(uint32_t w) {
+    return (w & 0x8000800Fu) | (w & 0x000F0000u) | (w >> 4 & 0x07F007F0u) | (w << 4 & 0x08000800u) |
+           (w << 8 & 0x70007000u);
+}
+static uint32_t bytes_of_fp8(uint32_t w) {
+    return (w & 0x8000800Fu) | (w & 0x000F0000u) | (w << 4 & 0x7F007F00u) | (w >> 4 & 0x00800080u) |
+           (w >> 8 & 0x00700070u);
+}
+
+static uint32_t packed_word(enum packed_code code, uint32_t plain) {
+    return code == PACKED_FP4 ? fp4_of_nibbles(plain) : code == PACKED_FP8 ? fp8_of_bytes(plain) : plain;
+}
+static uint32_t plain_word(enum packed_code code, uint32_t packed) {
+    return code == PACKED_FP4 ? nibbles_of_fp4(packed) : code == PACKED_FP8 ? bytes_of_fp8(packed) : packed;
 }
 
 /* --- packing ------------------------------------------------------------------------------------------------ */
@@ -105,6 +148,11 @@ static void source_scales(const struct weight *w, int row, int col, float *scale
     if (w->format == DTYPE_Q4_1 || w->format == DTYPE_Q4_K) *minimum -= (float)MIDDLE * *scale;
 }
 
+/* What the 16 codes stand for. */
+static const float *values_of_code(const struct packed *p) {
+    return p->code == PACKED_FP4 ? format_fp4_values : p->values;
+}
+
 static int nearest_value(const float *values, float x) {
     int best = 0;
     for (int i = 1; i < 16; i++)
@@ -119,7 +167,7 @@ static int nearest_int(float x, int half) {
 
 /* The code of what is worth x times its scale. */
 static int code_near(const struct packed *p, float x) {
-    if (p->code == PACKED_TABLE) return nearest_value(p->values, x);
+    if (p->code == PACKED_TABLE || p->code == PACKED_FP4) return nearest_value(values_of_code(p), x);
     return nearest_int(x, p->code == PACKED_INT4 ? 8 : 128);
 }
 
@@ -162,6 +210,12 @@ static void pack_codes(const struct packing *k, int r, uint8_t *row) {
             memset(row, 0, PACKED_PIECE_BYTES);
             for (int i = 0; i < piece; i++)
                 row[k->places[i].byte] = (uint8_t)(row[k->places[i].byte] | codes[first + i] << k->places[i].shift);
+            for (int i = 0; i < PACKED_PIECE_BYTES; i += 4) {
+                uint32_t word;
+                memcpy(&word, row + i, sizeof word);
+                word = packed_word(k->p->code, word);
+                memcpy(row + i, &word, sizeof word);
+            }
         }
     }
 }
@@ -219,8 +273,9 @@ static float value_of(const struct packed *p, int code) {
     switch (p->code) {
     case PACKED_INT4:
         return (float)(code - 8);
+    case PACKED_FP4:
     case PACKED_TABLE:
-        return p->values[code];
+        return values_of_code(p)[code];
     case PACKED_INT8:
         return (float)(code - 128);
     case PACKED_FP8:
@@ -237,7 +292,10 @@ void packed_read(float *out, const struct weight *w, int row, int first, int cou
     const uint16_t *scales = all.scales + (int64_t)row * packed_row_scales(p, w->cols) * each;
     for (int c = first; c < first + count; c++) {
         const struct place at = place_of(p->code, c);
-        const int code = codes[at.byte] >> at.shift & (packed_is_4(p->code) ? 15 : 255);
+        uint32_t word;
+        memcpy(&word, codes + at.byte / 4 * 4, sizeof word);
+        word = plain_word(p->code, word);
+        const int code = (int)(word >> (at.byte % 4 * 8 + at.shift) & (packed_is_4(p->code) ? 15 : 255));
         const uint16_t *of = p->group ? scales + c / p->group * each : NULL;
         const float scale = of ? fmath_from_f16(of[0]) : 1, minimum = of && each == 2 ? fmath_from_f16(of[1]) : 0;
         out[c - first] = (scale * value_of(p, code) - minimum) * all.factors[row];

@@ -5,11 +5,14 @@
  * factor of a row is a power of two that keeps the largest of them near 1, so that they are the stored ones rounded to 11 bits at
  * most; a scale for all of a row is its factor, in f32. value() is exact in f16 and bf16 but for NF4.
  *
- * Of a row, codes are pieces of 128 bytes, the last filled up with what is worth 0. A piece is two halves of 64 bytes, a half four
- * parts of 16 bytes, each of which one lane of a warp reads. Of every block of 32 columns in a half, part p has the columns
- * 4 p .. 4 p + 3 and 16 + 4 p .. 16 + 4 p + 3, in this order: what it brings to two mma over 16 columns each. Eight bits: a byte
- * each. Four bits: a word has a block's eight; the pair (2 t, 2 t + 1) at its nibbles t and t + 4, so that a shift and a mask find
- * both. Then all scales, [rows, scales], each followed by its minimum where there are minima, then all factors. */
+ * Of a row, codes are pieces of 64 bytes, the last filled up with what is worth 0: four parts of 16 bytes, each of which one lane
+ * of a warp reads. Of every block of 32 columns in a piece, part p has the columns 4 p .. 4 p + 3 and 16 + 4 p .. 16 + 4 p + 3, in this
+ * order: what it brings to two mma over 16 columns each. Eight bits: four numbers a word, the pair (0, 1) in its bytes 0 and 2, the
+ * pair (2, 3) in 1 and 3; FP8: the pair (2, 3) has bits 4 to 10 and 15, the sign, of either half, the pair (0, 1) 0 to 3, 12 to 14
+ * and 11. Four bits: a word has a block's eight; the pair (2 t, 2 t + 1) at its nibbles t and t + 4, so that a
+ * shift and a mask find both. FP4: in either half of a word bits 6 to 8 and 15, the sign, have a number of the first pair; a shift of
+ * 3 or 6 brings there those of the second and third; the last pair has bits 10, 11, 13 and 14, what they leave. Then all scales, [rows, scales], each followed by its minimum where
+ * there are minima, then all factors. */
 #ifndef DUET_MODEL_PACKED_H
 #define DUET_MODEL_PACKED_H
 
@@ -18,27 +21,35 @@
 
 #include "model/operands.h"
 
-enum { PACKED_PIECE_BYTES = 128, PACKED_BLOCK = 32 };
+enum { PACKED_PIECE_BYTES = 64, PACKED_BLOCK = 32 };
 
-static inline bool packed_is_4(enum packed_code code) { /* bits */
-    return code == PACKED_INT4 || code == PACKED_TABLE;
+/* CUDA's kernels take these for constants. */
+#ifdef __cplusplus
+#define PACKED_CONSTANT static constexpr
+#else
+#define PACKED_CONSTANT static inline
+#endif
+PACKED_CONSTANT bool packed_is_4(enum packed_code code) { /* bits */
+    return code <= PACKED_TABLE;
 }
-static inline int packed_piece_columns(enum packed_code code) {
-    return packed_is_4(code) ? 256 : 128;
+PACKED_CONSTANT int packed_piece_columns(enum packed_code code) {
+    return packed_is_4(code) ? 2 * PACKED_PIECE_BYTES : PACKED_PIECE_BYTES;
 }
+
 static inline int64_t packed_row_bytes(const struct packed *p, int cols) {
     const int piece = packed_piece_columns(p->code);
     return (int64_t)((cols + piece - 1) / piece) * PACKED_PIECE_BYTES;
 }
-/* Scales of a row, those of columns past the last one too. */
+/* Scales of a row, those of columns past the last one too; whole words. */
 static inline int packed_row_scales(const struct packed *p, int cols) {
-    const int piece = packed_piece_columns(p->code);
-    return p->group ? (cols + piece - 1) / piece * (piece / p->group) : 0;
+    const int piece = packed_piece_columns(p->code), padded = (cols + piece - 1) / piece * piece;
+    return p->group ? ((padded + p->group - 1) / p->group + 1) / 2 * 2 : 0;
 }
 
 /* How a quantised weight would be packed. False: it is not; it has columns in an order of their own, groups that are neither 16, 32
- * or 64 columns nor a multiple of 128, or rows of no whole 8 numbers. Its numbers need not be there yet, but NF4's list; has_zeros: INT4 with
- * zeros of its groups. */
+ * or 64 columns nor a multiple of 128 (of FP8 that alone), or rows of no whole blocks of 32. There are as few kinds as kernels pay
+ * for: groups are of 16, 32 or, of INT4 and FP8, 128 columns, others are cut; and INT4 of 16 or 128 has minima. The weight's numbers
+ * need not be there yet, but NF4's list; has_zeros: INT4 with zeros of its groups. */
 bool packed_plan(struct packed *, const struct weight *, bool has_zeros);
 
 /* Can one product take rows of both? */

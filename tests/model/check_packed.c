@@ -13,6 +13,8 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static bool is_made_for(const struct quantised_form *f, int cols) {
     const int group = f->group && f->group < cols ? f->group : cols;
+    if (cols % PACKED_BLOCK != 0) return false;
+    if (f->format == DTYPE_FP8) return group == cols || group % 128 == 0;
     return block_unpacker(f->format) ||
            (!f->is_out_of_order && (group == cols || group == 16 || group == 32 || group == 64 || group % 128 == 0));
 }
@@ -26,7 +28,7 @@ static struct weight pack(struct lab *lab, struct packed *p, const struct weight
 
 /* Every stored scale has 11 bits at most, or there is one a row. */
 static bool has_exact_scales(const struct quantised_form *f, const struct packed *p) {
-    if (p->has_minima) return false;
+    if (f->has_zeros || (p->has_minima && block_unpacker(f->format))) return false;
     return p->group == 0 || f->scale == DTYPE_F16 || f->scale == DTYPE_BF16 || f->scale == DTYPE_E8M0 ||
            f->format == DTYPE_Q8_0 || f->format == DTYPE_Q4_0 || f->format == DTYPE_Q5_0;
 }
@@ -83,7 +85,7 @@ START_TEST(a_lane_finds_its_columns_in_16_bytes)
     uint8_t *data = lab_alloc(&lab, COLS);
     const struct weight w = {
         .data = data, .format = is_4 ? DTYPE_INT4 : DTYPE_FP8, .rows = 1, .cols = COLS, .scales = &s};
-    ck_assert(packed_plan(&p, &w, false) && p.group == 0);
+    ck_assert(packed_plan(&p, &w, false) && p.group == (is_4 ? 128 : 0));
     for (int c = 0; c < COLS; c++) {
         memset(data, is_4 ? 0x88 : 0, COLS);
         data[is_4 ? c / 2 : c] = is_4 ? (uint8_t)(c % 2 ? 0xF8 : 0x8F) : 0x38;
@@ -97,7 +99,9 @@ START_TEST(a_lane_finds_its_columns_in_16_bytes)
             memcpy(&word, lane + block * 4, sizeof word);
             ck_assert_uint_eq(word, 0x88888888u ^ 7u << 4 * (at / 2 + at % 2 * 4));
         } else {
-            ck_assert_uint_eq(lane[block * 8 + at], 0x38);
+            uint32_t word;
+            memcpy(&word, lane + block * 8 + at / 4 * 4, sizeof word);
+            ck_assert_uint_eq(word, (at % 4 / 2 ? 0x0380u : 0x3008u) << at % 2 * 16);
         }
         free(lab.blocks[--lab.block_count]);
     }

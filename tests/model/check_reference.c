@@ -422,7 +422,12 @@ START_TEST(trained_models_give_160_reference_tokens)
     cJSON_ArrayForEach(references, all) {
         char relative[128], dir[4096];
         snprintf(relative, sizeof relative, "models/%s", references->string);
-        snprintf(dir, sizeof dir, "%s", shared_path(relative));
+        const char *found = shared_path(relative);
+        if (!found) {
+            skip("no test data beside the checkout");
+            continue;
+        }
+        snprintf(dir, sizeof dir, "%s", found);
         struct engine *e = must_open(
             &(struct engine_options){.target = test_checkpoint(dir), .device = test_device(), .max_batch = 2});
         struct answer answers[8];

@@ -28,11 +28,11 @@ template <> __device__ __forceinline__ float to_float<float>(float x) {
     return x;
 }
 
-template <typename T> __device__ __forceinline__ T from_float(float x);
-template <> __device__ __forceinline__ bf16 from_float<bf16>(float x) {
+template <typename T> __host__ __device__ __forceinline__ T from_float(float x);
+template <> __host__ __device__ __forceinline__ bf16 from_float<bf16>(float x) {
     return __float2bfloat16_rn(x);
 }
-template <> __device__ __forceinline__ half from_float<half>(float x) {
+template <> __host__ __device__ __forceinline__ half from_float<half>(float x) {
     return __float2half_rn(x);
 }
 

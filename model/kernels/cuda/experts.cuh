@@ -50,17 +50,18 @@ template <typename T> struct entry_rows {
 
 /* What narrow_view is to tokens that lie side by side. */
 template <typename T, int TILES> struct expert_view {
-    const T *x[TILES]; /* the lane's token of each tile; NULL: none */
+    const T *x[TILES]; /* the lane's token of each tile, or the last one */
     int k;
     __device__ __forceinline__ expert_view(const entry_rows<T> &in, const struct tile &now) : k(in.k) {
 #pragma unroll
-        for (int tile = 0; tile < TILES; tile++) {
-            const int token = tile * 8 + threadIdx.x % 32 / 4;
-            x[tile] = token < now.count ? in.row(now.first + token) : nullptr;
-        }
+        for (int tile = 0; tile < TILES; tile++)
+            x[tile] = in.row(now.first + min(tile * 8 + (int)threadIdx.x % 32 / 4, now.count - 1));
+    }
+    __device__ __forceinline__ const T *lane(int tile) const {
+        return x[tile] + threadIdx.x % 4 * 4;
     }
     template <typename V> __device__ __forceinline__ V read(int tile, int at) const {
-        return x[tile] && at < k ? *(const V *)(x[tile] + at) : V{};
+        return at < k ? *(const V *)(x[tile] + at) : V{};
     }
 };
 
@@ -68,42 +69,36 @@ template <typename T, int TILES, typename Rows, typename Out>
 __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     narrow_experts_kernel(Rows weights, int groups, entry_rows<T> in, int k, Out out) {
     typedef typename stream_of<T, Rows>::type stream;
-    constexpr int AHEAD = stream::AHEAD;
     __shared__ narrow_sums<TILES> sums;
-    const int pieces = piece_count<stream::PIECE, AHEAD>(k), start = threadIdx.x / 32 * pieces * stream::PIECE;
+    const narrow_cut cut = stream::cut(groups, k);
+    const int at_once = PRODUCT_SPLITS / cut.ways, mine = threadIdx.x / 32 / cut.ways,
+              steps = ceil_div(groups, at_once);
     next_may_start();
     inputs_are_ready();
-    const int units = in.count() * groups;
-    int unit = blockIdx.x;
-    if (unit >= units) return;
-    struct tile now = in.tile(unit / groups);
-    stream rows;
-    typename stream::piece a[AHEAD];
-    rows.go_to(weights.of(now.expert), unit % groups, true);
-    rows.begin();
-#pragma unroll
-    for (int i = 0; i < AHEAD; i++) rows.fetch(a[i], start + i * stream::PIECE, k);
-    for (int turn = 0; unit < units; unit += gridDim.x, turn ^= 1) {
-        const int next_unit = unit + gridDim.x;
-        const struct tile next = in.tile(min(next_unit, units - 1) / groups);
-        const expert_view<T, TILES> view(in, now);
+    const int units = in.count() * steps;
+    auto unit_of = [&](int number) { return (int)(blockIdx.x + number * gridDim.x); };
+    auto tile_of = [&](int number) { return in.tile(min(unit_of(number), units - 1) / steps); };
+    if (unit_of(0) >= units) return;
+    __shared__ typename stream::memory memory_of_stream;
+    stream rows(cut, k, memory_of_stream);
+    auto go_to = [&](int number) {
+        const int group = unit_of(number) % steps * at_once + mine;
+        rows.go_to(weights.of(tile_of(number).expert), group, number, unit_of(number) < units && group < groups);
+    };
+    rows.start(go_to);
+    for (int number = 0; unit_of(number) < units; number++) {
+        const int turn = number & 1, first_group = unit_of(number) % steps * at_once;
+        const struct tile now = tile_of(number);
+        const auto its = weights.of(now.expert);
         float c[TILES][4] = {};
-        for (int first = 0; first < pieces; first += AHEAD) {
-            const bool last = first + AHEAD >= pieces;
-            if (last) rows.go_to(weights.of(next.expert), next_unit % groups, next_unit < units);
-#pragma unroll
-            for (int i = 0; i < AHEAD; i++) {
-                rows.multiply(c, a[i], start + (first + i) * stream::PIECE, view);
-                rows.fetch(a[i], start + (last ? i : first + AHEAD + i) * stream::PIECE, k);
-            }
-        }
-        rows.finish(c);
+        rows.multiply_group(c, number, expert_view<T, TILES>(in, now), go_to);
         sums.put(turn, c);
         __syncthreads();
-        out.of(now.expert).store(unit % groups, now.first, now.count, [&](int r, int token) {
-            return sums.sum(turn, r, token);
-        });
-        now = next;
+        for (int i = 0; i < at_once && first_group + i < groups; i++)
+            out.of(now.expert).store(first_group + i, now.first, now.count, [&](int r, int token) {
+                const float sum = sums.sum(turn, i * cut.ways, cut.ways, r, token, its.adds_in_order());
+                return rows.finish(sum, number, i, r);
+            });
     }
 }
 
@@ -196,22 +191,21 @@ __global__ void __launch_bounds__(512) plain_experts_kernel(Rows weights, int, e
 }
 
 /* Packed matrices of an expert: each `apart` bytes behind that of the one before. */
-template <typename T, packed_code CODE, typename Map> struct packed_expert_rows {
-    packed_rows<T, CODE, Map> first;
+template <typename T, typename Kind, typename Map> struct packed_expert_rows {
+    packed_rows<T, Kind, Map> first;
     int64_t apart[2];
     static __device__ __forceinline__ packed_matrix moved(packed_matrix m, int64_t by) {
         m.codes += by, m.scales += by, m.factors += by / (int64_t)sizeof(float);
         return m;
     }
-    __device__ __forceinline__ packed_rows<T, CODE, Map> of(int expert) const {
-        packed_rows<T, CODE, Map> its = first;
+    __device__ __forceinline__ packed_rows<T, Kind, Map> of(int expert) const {
+        packed_rows<T, Kind, Map> its = first;
         its.of[0] = moved(first.of[0], expert * apart[0]), its.of[1] = moved(first.of[1], expert * apart[1]);
         return its;
     }
 };
-template <typename T, packed_code CODE, typename Map> struct stream_of<T, packed_expert_rows<T, CODE, Map>> {
-    typedef packed_stream<T, CODE> type;
-};
+template <typename T, typename Kind, typename Map>
+struct stream_of<T, packed_expert_rows<T, Kind, Map>> : stream_of<T, packed_rows<T, Kind, Map>> {};
 static inline bool are_packed(const struct experts &e) {
     return e.each && e.each[0].packed;
 }
@@ -245,19 +239,24 @@ static int launch_expert_clusters(struct stream *s, void (*kernel)(Rows, int, en
     return 0;
 }
 
+template <int TILES, typename T, typename Rows, typename Out>
+static void launch_narrow_experts(struct stream *s, int groups, int tiles, int k, entry_rows<T> in, Rows rows,
+                                  Out out) {
+    const dim3 blocks(min(groups * tiles, NARROW_BLOCKS * cuda_multiprocessors(s->device)));
+    launch_sharing(s, narrow_experts_kernel<T, TILES, Rows, Out>, blocks, BLOCK_THREADS, 0, 1, SHARED_PERCENT, rows,
+                   groups, in, k, out);
+}
+
 template <typename T, typename Rows, typename Out>
 static int experts_product(struct stream *s, const char *name, int groups, int tiles, int columns, int k,
                            entry_rows<T> in, Rows rows, Out out) {
-    const dim3 blocks(min(groups * tiles, NARROW_BLOCKS * cuda_multiprocessors(s->device)));
     if (k % 8 != 0)
         launch_dependent(s, plain_experts_kernel<T, Rows, Out>, dim3(groups, tiles), 512, 0, 1, rows, groups, in, k,
                          out);
     else if (columns == 8)
-        launch_sharing(s, narrow_experts_kernel<T, 1, Rows, Out>, blocks, BLOCK_THREADS, 0, 1, SHARED_PERCENT, rows,
-                       groups, in, k, out);
+        launch_narrow_experts<1>(s, groups, tiles, k, in, rows, out);
     else if (columns == 16)
-        launch_sharing(s, narrow_experts_kernel<T, 2, Rows, Out>, blocks, BLOCK_THREADS, 0, 1, SHARED_PERCENT, rows,
-                       groups, in, k, out);
+        launch_narrow_experts<2>(s, groups, tiles, k, in, rows, out);
     else if (cuda_has_wgmma(s->device))
         TRY((launch_expert_clusters<hopper<TILE_MAX>>(s, hopper_experts_kernel<T, Rows, Out>, groups, tiles, k, in,
                                                       rows, out)));
@@ -275,18 +274,15 @@ static int packed_experts_product(struct stream *s, const char *name, int groups
     const struct weight *w = &matrices.each[0], *other = second ? &second->each[0] : nullptr;
     if (other && !are_packed_alike(w, other))
         return err_set(ERR_INTERNAL, "%s: experts that are not packed alike", name);
-    return with_code(w->packed->code, [&](auto code) {
-        packed_expert_rows<T, decltype(code)::value, Map> rows = {{map, {}, packed_table_of<T>(w->packed)},
-                                                                  {matrices.apart, 0}};
+    return with_kind(w->packed, [&](auto kind) {
+        packed_expert_rows<T, decltype(kind), Map> rows = {{map, {}, packed_table_of<T>(w->packed)},
+                                                           {matrices.apart, 0}};
         rows.first.of[0] = packed_matrix_of(w);
         if (other) rows.first.of[1] = packed_matrix_of(other), rows.apart[1] = second->apart;
-        const dim3 blocks(min(groups * tiles, NARROW_BLOCKS * cuda_multiprocessors(s->device)));
         if (columns == 8)
-            launch_sharing(s, narrow_experts_kernel<T, 1, decltype(rows), Out>, blocks, BLOCK_THREADS, 0, 1,
-                           SHARED_PERCENT, rows, groups, in, k, out);
+            launch_narrow_experts<1>(s, groups, tiles, k, in, rows, out);
         else
-            launch_sharing(s, narrow_experts_kernel<T, 2, decltype(rows), Out>, blocks, BLOCK_THREADS, 0, 1,
-                           SHARED_PERCENT, rows, groups, in, k, out);
+            launch_narrow_experts<2>(s, groups, tiles, k, in, rows, out);
         return cuda_launched(s, name, sizeof rows + sizeof in + sizeof out + 8);
     });
 }

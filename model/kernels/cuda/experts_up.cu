@@ -14,7 +14,7 @@ struct listing {
 
 /* What the warps counted, [WARPS][experts], becomes where each of them puts its entries of each expert. By one warp: a lane has as
  * many experts as the others, one behind the other. */
-__device__ void place_entries(const struct listing &l, int *counts) {
+static __device__ void place_entries(const struct listing &l, int *counts) {
     const int lane = threadIdx.x, each = ceil_div(l.experts, 32), first = min(lane * each, l.experts),
               end = min(first + each, l.experts);
     int entries = 0, tiles = 0;
@@ -44,7 +44,7 @@ __device__ void place_entries(const struct listing &l, int *counts) {
 }
 
 /* By all threads of a block; a warp has a run of entries, and keeps their order. */
-__device__ void list_entries(const struct listing &l, int *counts) {
+static __device__ void list_entries(const struct listing &l, int *counts) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, entries = l.lists.entries;
     const int run = ceil_div(entries, 32 * WARPS) * 32, first = warp * run, end = min(first + run, entries);
     int *mine = counts + warp * l.experts;

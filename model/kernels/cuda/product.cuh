@@ -146,8 +146,8 @@ static int product_of_packed(struct stream *s, const char *name, int groups, int
     const struct packed *p = (*weights.begin())->packed;
     const bool norms_itself = norm_of && columns <= NARROW_NORMED && staged_normed_bytes(columns, k) <= NARROW_SHARED;
     if (norm_of && !norms_itself) TRY(norm(s, *norm_of, x, tokens, k));
-    return with_code(p->code, [&](auto code) {
-        packed_rows<T, decltype(code)::value, Map> rows = {map, {}, packed_table_of<T>(p)};
+    return with_kind(p, [&](auto kind) {
+        packed_rows<T, decltype(kind), Map> rows = {map, {}, packed_table_of<T>(p)};
         int i = 0;
         for (const struct weight *w : weights) rows.of[i++] = packed_matrix_of(w);
         return packed_product<T>(s, name, groups, columns, k, norms_itself ? norm_of : nullptr, x, rows, out);

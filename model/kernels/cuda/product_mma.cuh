@@ -37,9 +37,9 @@ __device__ __forceinline__ void mma_half(float (&c)[4], const uint4 &low, const 
 }
 
 /* Pieces of every split: as many for all, a multiple of UNIT, so that some may lie past k. */
-template <int PIECE = PRODUCT_PIECE, int UNIT = PRODUCT_UNIT> __device__ __forceinline__ int piece_count(int k) {
-    constexpr int turn = PRODUCT_SPLITS * PIECE * UNIT;
-    return (k + turn - 1) / turn * UNIT;
+__device__ __forceinline__ int piece_count(int k) {
+    constexpr int turn = PRODUCT_SPLITS * PRODUCT_PIECE * PRODUCT_UNIT;
+    return (k + turn - 1) / turn * PRODUCT_UNIT;
 }
 /* Where in k a split begins. */
 __device__ __forceinline__ int split_start(int split, int pieces) {
@@ -50,9 +50,4 @@ __device__ __forceinline__ int split_start(int split, int pieces) {
 template <typename At> __device__ __forceinline__ float add_splits(At at) {
     return ((at(0) + at(4)) + (at(1) + at(5))) + ((at(2) + at(6)) + (at(3) + at(7)));
 }
-/* One after the other, for outputs that are long enough for blocks that walk over all of k (product_bulk.cuh). */
-template <typename At> __device__ __forceinline__ float add_in_order(At at) {
-    return ((((((at(0) + at(1)) + at(2)) + at(3)) + at(4)) + at(5)) + at(6)) + at(7);
-}
-
 #endif

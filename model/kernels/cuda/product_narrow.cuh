@@ -23,22 +23,33 @@ __device__ __forceinline__ uint4 load_streamed(const void *address, bool wanted)
     return v;
 }
 
-/* How a lane reads the two weight rows of a group that are its own, and multiplies a piece of them by all tokens: here 16-bit numbers,
- * as they lie. Another is packed_stream (product_packed.cuh). PIECE: of k; AHEAD: pieces in flight; k is cut by multiples of both. */
+/* How k is cut: the warps of a block, `ways` a group of rows, each have so many pieces at most. */
+struct narrow_cut {
+    int ways, pieces;
+};
+
+/* How a warp reads its share of the weight rows of a group, and multiplies it by all tokens: here 16-bit numbers, as they lie. Another is
+ * packed_stream (product_packed.cuh). The groups of a block have numbers; go_to(number) calls the stream's own with the rows. */
 template <typename T> struct plain_stream {
-    static constexpr int PIECE = PRODUCT_PIECE, AHEAD = PRODUCT_UNIT;
+    static constexpr int PIECE = PRODUCT_PIECE,
+                         AHEAD = PRODUCT_UNIT; /* of k; pieces in flight, k is cut by multiples of both */
+    static __device__ __forceinline__ narrow_cut cut(int, int k) { return {PRODUCT_SPLITS, piece_count(k)}; }
     struct piece {
         uint4 at[2][2]; /* halves, rows */
     };
+    struct memory {}; /* shared */
+    piece pieces[AHEAD];
     const T *low, *high; /* NULL: zeros */
-    template <typename Rows> __device__ __forceinline__ void go_to(const Rows &weights, int group, bool is_there) {
+    int first, count, k;
+    __device__ __forceinline__ plain_stream(const narrow_cut &cut, int of_k, struct memory &)
+        : first(threadIdx.x / 32 % cut.ways * cut.pieces), count(cut.pieces), k(of_k) {}
+    template <typename Rows> __device__ __forceinline__ void go_to(const Rows &weights, int group, int, bool is_there) {
         const int row = threadIdx.x % 32 / 4;
         low = is_there ? weights.row(group, row) : nullptr;
         high = is_there ? weights.row(group, row + 8) : nullptr;
     }
-    __device__ __forceinline__ void begin() {}
-    __device__ __forceinline__ void fetch(piece &to, int at, int k) const {
-        at += threadIdx.x % 4 * 8;
+    __device__ __forceinline__ void fetch(piece &to, int index) const {
+        const int at = index * PIECE + threadIdx.x % 4 * 8;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             to.at[h][0] = load_streamed(low + at + h * 32, low && at + h * 32 < k);
@@ -46,8 +57,9 @@ template <typename T> struct plain_stream {
         }
     }
     template <int TILES, typename Tokens>
-    __device__ __forceinline__ void multiply(float (&c)[TILES][4], const piece &a, int at, const Tokens &tokens) const {
-        at += threadIdx.x % 4 * 8;
+    __device__ __forceinline__ void multiply(float (&c)[TILES][4], const piece &a, int index,
+                                             const Tokens &tokens) const {
+        const int at = index * PIECE + threadIdx.x % 4 * 8;
 #pragma unroll
         for (int h = 0; h < 2; h++)
 #pragma unroll
@@ -57,8 +69,28 @@ template <typename T> struct plain_stream {
                 mma_half<T>(c[tile], a.at[h][0], a.at[h][1], x, 1);
             }
     }
-    /* After the last piece of a group; the next is the one that go_to named. */
-    template <int TILES> __device__ __forceinline__ void finish(float (&)[TILES][4]) {}
+    /* Asks for the first pieces. */
+    template <typename GoTo> __device__ __forceinline__ void start(GoTo go_to) {
+        go_to(0);
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) fetch(pieces[i], first + i);
+    }
+    /* A group's sums; asks for the first pieces of the next. */
+    template <int TILES, typename Tokens, typename GoTo>
+    __device__ __forceinline__ void multiply_group(float (&c)[TILES][4], int number, const Tokens &tokens, GoTo go_to) {
+        for (int done = 0; done < count; done += AHEAD) {
+            const bool last = done + AHEAD >= count;
+            if (last) go_to(number + 1);
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++) {
+                multiply(c, pieces[i], first + done + i, tokens);
+                fetch(pieces[i], first + (last ? i : done + AHEAD + i));
+            }
+        }
+    }
+    __device__ __forceinline__ float finish(float sum, int, int, int) const {
+        return sum;
+    }
 };
 
 /* Row i of a group: which row of which of the matrices of a product; matrix < 0: none. */
@@ -79,9 +111,18 @@ template <int TILES> struct narrow_sums {
 #pragma unroll
             for (int j = 0; j < 4; j++) parts[turn][warp][row + j / 2 * 8][tile * 8 + part * 2 + j % 2] = c[tile][j];
     }
-    __device__ __forceinline__ float sum(int turn, int row, int token, bool in_order = false) const {
+    /* Of the `ways` warps from `first` on, one after the other, as blocks that walk over all of k add (product_bulk.cuh); not in_order: of
+     * all, in pairs. */
+    __device__ __forceinline__ float sum(int turn, int first, int ways, int row, int token, bool in_order) const {
         auto part = [&](int split) { return parts[turn][split][row][token]; };
-        return in_order ? add_in_order(part) : add_splits(part);
+        if (!in_order) return add_splits(part);
+        float all = part(first);
+#pragma unroll
+        for (int i = 1; i < PRODUCT_SPLITS; i++) {
+            const float more = part(first + min(i, ways - 1));
+            all = i < ways ? all + more : all;
+        }
+        return all;
     }
 };
 
@@ -111,6 +152,11 @@ template <typename T> struct narrow_tokens {
 template <typename T> struct narrow_view {
     const T *x;
     int stride, tokens, k;
+    /* Four numbers of each block of 16 of the token that a lane has of a tile, or, past the last one, of that. */
+    __device__ __forceinline__ const T *lane(int tile) const {
+        const int token = min(tile * 8 + (int)threadIdx.x % 32 / 4, tokens - 1);
+        return x + (size_t)token * stride + threadIdx.x % 4 * 4;
+    }
     template <typename V> __device__ __forceinline__ V read(int tile, int at) const {
         const int token = tile * 8 + threadIdx.x % 32 / 4;
         return token < tokens && at < k ? *(const V *)(x + (size_t)token * stride + at) : V{};
@@ -121,18 +167,21 @@ template <typename T, int TILES, typename Rows, typename Out>
 __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     narrow_product_kernel(Rows weights, int groups, narrow_tokens<T> in, int k, Out out) {
     typedef typename stream_of<T, Rows>::type stream;
-    constexpr int AHEAD = stream::AHEAD, COLUMNS = TILES * 8;
+    constexpr int COLUMNS = TILES * 8;
     __shared__ narrow_sums<TILES> sums;
     extern __shared__ __align__(16) unsigned char shared[];
-    const int first_token = blockIdx.y * COLUMNS, tokens = min(in.tokens - first_token, COLUMNS),
-              pieces = piece_count<stream::PIECE, AHEAD>(k), start = threadIdx.x / 32 * pieces * stream::PIECE;
-    stream rows;
-    typename stream::piece a[AHEAD];
+    const int first_token = blockIdx.y * COLUMNS, tokens = min(in.tokens - first_token, COLUMNS);
+    const narrow_cut cut = stream::cut(groups, k);
+    const int at_once = PRODUCT_SPLITS / cut.ways, mine = threadIdx.x / 32 / cut.ways;
+    __shared__ typename stream::memory memory_of_stream;
+    stream rows(cut, k, memory_of_stream);
+    auto first_of = [&](int number) { return (int)(blockIdx.x + number * gridDim.x) * at_once; };
+    auto go_to = [&](int number) {
+        const int group = first_of(number) + mine;
+        rows.go_to(weights, group, number, group < groups);
+    };
     next_may_start();
-    rows.go_to(weights, blockIdx.x, true);
-    rows.begin();
-#pragma unroll
-    for (int i = 0; i < AHEAD; i++) rows.fetch(a[i], start + i * stream::PIECE, k);
+    rows.start(go_to);
     T *staged = (T *)shared;
     norm_memory<T> memory(staged + in.tokens * staged_stride(k), k);
     if (in.norm.x) memory.fetch(in.norm, k);
@@ -146,22 +195,16 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         view.x = staged;
     }
     const bool in_order = weights.adds_in_order();
-    int turn = 0;
-    for (int group = blockIdx.x; group < groups; group += gridDim.x, turn ^= 1) {
+    for (int number = 0; first_of(number) < groups; number++) {
+        const int turn = number & 1, first_group = first_of(number);
         float c[TILES][4] = {};
-        for (int first = 0; first < pieces; first += AHEAD) {
-            const bool last = first + AHEAD >= pieces;
-            if (last) rows.go_to(weights, group + gridDim.x, group + gridDim.x < groups);
-#pragma unroll
-            for (int i = 0; i < AHEAD; i++) {
-                rows.multiply(c, a[i], start + (first + i) * stream::PIECE, view);
-                rows.fetch(a[i], start + (last ? i : first + AHEAD + i) * stream::PIECE, k);
-            }
-        }
-        rows.finish(c);
+        rows.multiply_group(c, number, view, go_to);
         sums.put(turn, c);
         __syncthreads();
-        out.store(group, first_token, tokens, [&](int r, int token) { return sums.sum(turn, r, token, in_order); });
+        for (int i = 0; i < at_once && first_group + i < groups; i++)
+            out.store(first_group + i, first_token, tokens, [&](int r, int token) {
+                return rows.finish(sums.sum(turn, i * cut.ways, cut.ways, r, token, in_order), number, i, r);
+            });
     }
 }
 
@@ -170,11 +213,11 @@ static inline size_t staged_normed_bytes(int tokens, int k) {
     return (size_t)tokens * staged_stride(k) * 2 + norm_bytes(k);
 }
 
-/* Shared memory for tokens that are not normalised, where it pays: groups enough for a block, and room for them. */
-static inline size_t staged_bytes(int groups, int blocks, int tokens, int k) {
-    enum { MOST = 55 << 10, GROUPS = 3 };
-    size_t bytes = (size_t)tokens * staged_stride(k) * 2;
-    return groups >= GROUPS * blocks && bytes <= MOST && tokens > 1 ? bytes : 0;
+/* Shared memory for tokens that are not normalised, where it pays: groups enough for a block, and room for them beside what it has. */
+static inline size_t staged_bytes(int groups, int blocks, int tokens, int k, size_t has) {
+    enum { RESERVED = 1 << 10, MOST = SHARED_BYTES / NARROW_BLOCKS - RESERVED, GROUPS = 3 };
+    const size_t bytes = (size_t)tokens * staged_stride(k) * 2;
+    return groups >= GROUPS * blocks && has + bytes <= MOST && tokens > 1 ? bytes : 0;
 }
 
 /* `norm`: NULL, or the rows of which x is to be the normalised form; then x is not read. */
@@ -183,7 +226,9 @@ static int launch_narrow(struct stream *s, int groups, int tokens, int k, const 
                          Rows rows, Out out) {
     auto kernel = narrow_product_kernel<T, TILES, Rows, Out>;
     const int columns = TILES * 8, blocks = min(groups, NARROW_BLOCKS * cuda_multiprocessors(s->device));
-    const size_t shared = norm ? staged_normed_bytes(tokens, k) : staged_bytes(groups, blocks, min(tokens, columns), k);
+    const size_t has = sizeof(narrow_sums<TILES>) + sizeof(typename stream_of<T, Rows>::type::memory),
+                 shared =
+                     norm ? staged_normed_bytes(tokens, k) : staged_bytes(groups, blocks, min(tokens, columns), k, has);
     narrow_tokens<T> in = {norm ? *norm : norm_rows<T>{}, x, tokens, shared > 0};
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     launch_sharing(s, kernel, dim3(blocks, (tokens + columns - 1) / columns), BLOCK_THREADS, shared, 1, SHARED_PERCENT,

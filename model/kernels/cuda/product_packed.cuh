@@ -1,17 +1,19 @@
-/* Quantised weights in the narrow product: codes from memory to registers in their stored width, 16 bits there, scales on the sums.
+/* Quantised weights in the narrow product: codes from memory in their stored width, 16 bits in registers, scales on the sums.
  *
  * Shapes: codes, scales and factors as model/packed.h lays them out; tokens as in product_narrow.cuh.
- * Mapping: a lane's 16 bytes are numbers of 2 (eight bits) or 4 blocks of 32 columns; a block is two mma over 16 columns each, as in
- *   plain_stream, but of columns in their own order. The lanes that share a weight row each fetch the scale of one block beside its codes,
- *   and hand it round when it is needed.
- * Numerics: codes are exact in 16 bits (NF4's values are rounded), a block's sum is multiplied by its scale in f32 and added to those
- *   before it, and its minimum times the sum of the tokens, which a matrix of ones makes; at the end a row's factor. All by the
- *   weight's shape alone, so a token's bits do not depend on the others.
+ * Mapping: a lane's 16 bytes of a piece are numbers of 2 (eight bits) or 4 blocks of 32 columns; a block is two mma over 16 columns
+ *   each, as in plain_stream, but of columns in their own order. Scales and factors come by way of shared memory: loads to registers
+ *   would share the few counters that a warp waits by with those of the codes, which are asked for later.
+ * Numerics: codes become 16 bits exactly (a table's values are rounded to them), the sum of the columns of a `grain` is multiplied by its
+ *   scale in f32 and added to those before it. What all numbers of a grain have too much, the offset of unsigned codes and the
+ *   minimum, is taken off times the sum of the tokens, which a matrix of ones makes. At the end a row's factor. All by the weight's
+ *   shape alone, so a token's bits do not depend on the others.
  * Any number of tokens is taken, COLUMNS at most by a block: weights are read again for more. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_CUH
 
 #include "model/kernels/cuda/product_narrow.cuh"
+#include "model/kernels/cuda/tiles.cuh"
 extern "C" {
 #include "model/packed.h"
 }
@@ -35,43 +37,66 @@ template <typename T> __device__ __forceinline__ uint32_t times(uint32_t x, uint
     return *(const uint32_t *)&p;
 }
 
-/* Two whole numbers, each in 16 bits of its own, as mantissas of a power of two, which is then subtracted with `zero`. */
-template <typename T> __device__ __forceinline__ uint32_t from_integers(uint32_t pair, int zero);
-template <> __device__ __forceinline__ uint32_t from_integers<bf16>(uint32_t pair, int zero) { /* below 128 */
-    return less<bf16>(pair | 0x43004300u, (0x4300u + (uint32_t)zero) * 0x10001u);
+/* (a & b) | c and (a & b) ^ c as one instruction, which the compiler does not find for two constants. */
+__device__ __forceinline__ uint32_t and_or(uint32_t a, uint32_t b, uint32_t c) {
+    uint32_t d;
+    asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
 }
-template <> __device__ __forceinline__ uint32_t from_integers<half>(uint32_t pair, int zero) { /* below 1024 */
-    return less<half>(pair | 0x64006400u, (0x6400u + (uint32_t)zero) * 0x10001u);
+__device__ __forceinline__ uint32_t and_xor(uint32_t a, uint32_t b, uint32_t c) {
+    uint32_t d;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6A;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
 }
 
-__device__ __forceinline__ uint32_t pair_of_ones(bf16) {
-    return 0x3F803F80u;
+template <typename T> struct is_half { static constexpr bool value = false; };
+template <> struct is_half<half> { static constexpr bool value = true; };
+
+/* What a matrix of one number has: 1, or less the offset that unpacked_as says. */
+__device__ __forceinline__ uint32_t pair_of_ones(bool is_offset, bf16) {
+    return is_offset ? 0xC308C308u : 0x3F803F80u;
 }
-__device__ __forceinline__ uint32_t pair_of_ones(half) {
-    return 0x3C003C00u;
+__device__ __forceinline__ uint32_t pair_of_ones(bool is_offset, half) {
+    return is_offset ? 0xE408E408u : 0x3C003C00u;
 }
+
+/* Columns of a piece; a number is (what unpacked has - offset) * unit. */
+template <typename T, packed_code CODE> struct unpacked_as {
+    static constexpr int piece = packed_piece_columns(CODE);
+    static constexpr bool has_offset = CODE == PACKED_INT4;
+    static constexpr float offset = !has_offset ? 0 : 8 + (is_half<T>::value ? 1024 : 128),
+                           unit = !is_half<T>::value   ? 1
+                                  : CODE == PACKED_FP8 ? 256
+                                  : CODE == PACKED_FP4 ? 16384
+                                                       : 1;
+};
 
 /* Four of 16 bytes, chosen by the low halves of the nibbles of `at`, whose fourth bits are moved to those of `second`. */
 __device__ __forceinline__ uint32_t look_up(const uint32_t (&table)[4], uint32_t at, uint32_t second) {
     return __byte_perm(__byte_perm(table[0], table[1], at), __byte_perm(table[2], table[3], at), second);
 }
 
-/* A block's numbers of one lane: eight, in pairs, of which the first two are of its first 16 columns. */
+__device__ __forceinline__ uint32_t word_of(const uint4 &codes, int i) {
+    return i == 0 ? codes.x : i == 1 ? codes.y : i == 2 ? codes.z : codes.w;
+}
+
+/* The eight numbers of a block that a lane has, in pairs; the first two are of its first 16 columns. A word of 4 bits has all eight. */
 template <typename T, packed_code CODE> struct unpacked;
 
+/* As mantissas of a power of two, which stays. */
 template <typename T> struct unpacked<T, PACKED_INT4> {
     uint32_t pairs[4];
     __device__ __forceinline__ unpacked(const uint4 &codes, int block, const packed_table &) {
-        const uint32_t word = block == 0 ? codes.x : block == 1 ? codes.y : block == 2 ? codes.z : codes.w;
+        const uint32_t word = word_of(codes, block), power = is_half<T>::value ? 0x64006400u : 0x43004300u;
 #pragma unroll
-        for (int t = 0; t < 4; t++) pairs[t] = from_integers<T>(word >> 4 * t & 0x000F000Fu, 8);
+        for (int t = 0; t < 4; t++) pairs[t] = and_or(word >> 4 * t, 0x000F000Fu, power);
     }
 };
 
 template <typename T> struct unpacked<T, PACKED_TABLE> {
     uint32_t pairs[4];
     __device__ __forceinline__ unpacked(const uint4 &codes, int block, const packed_table &table) {
-        const uint32_t word = block == 0 ? codes.x : block == 1 ? codes.y : block == 2 ? codes.z : codes.w;
+        const uint32_t word = word_of(codes, block);
         const uint32_t at = word & 0x77777777u, fourth = word >> 1 & 0x44444444u;
         const uint32_t first = (fourth & 0xFFFFu) | 0x3210u, second = fourth >> 16 | 0x3210u;
         const uint32_t low0 = look_up(table.low, at, first), high0 = look_up(table.high, at, first),
@@ -83,53 +108,58 @@ template <typename T> struct unpacked<T, PACKED_TABLE> {
     }
 };
 
-/* A block of eight bits is two words of four. */
-__device__ __forceinline__ uint2 words_of(const uint4 &codes, int block) {
-    return block == 0 ? make_uint2(codes.x, codes.y) : make_uint2(codes.z, codes.w);
-}
+/* FP4 as E2M1, whose bits lie where one shift brings those of a pair to the end of bf16's exponent and the top of its mantissa: there
+ * they are 2^126 too small, subnormal ones too, and in f16 2^14. Those of the last pair lie in the gaps of the others. */
+template <typename T> struct unpacked<T, PACKED_FP4> {
+    uint32_t pairs[4];
+    __device__ __forceinline__ unpacked(const uint4 &codes, int block, const packed_table &) {
+        const uint32_t word = word_of(codes, block),
+                       last = (word << 1 & 0x80008000u) | (word >> 5 & 0x01000100u) | (word >> 4 & 0x00C000C0u);
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            const uint32_t pair = t < 3 ? word << 3 * t & 0x81C081C0u : last;
+            pairs[t] = is_half<T>::value ? (pair & 0x80008000u) | (pair & 0x01C001C0u) << 3
+                                         : times<bf16>(pair, 0x7E807E80u /* 2^126 */);
+        }
+    }
+};
 
-/* bf16 has no room for eight bits beside a power of two: by way of f32. */
-__device__ __forceinline__ uint32_t from_bytes(uint32_t word, int pair, bf16) {
-    const uint32_t first = __byte_perm(word, 0x4B000000u, 0x7440 + 2 * pair),
-                   second = __byte_perm(word, 0x4B000000u, 0x7441 + 2 * pair);
-    const __nv_bfloat162 both =
-        __floats2bfloat162_rn(__uint_as_float(first) - 8388736.0f, __uint_as_float(second) - 8388736.0f);
-    return *(const uint32_t *)&both;
-}
-__device__ __forceinline__ uint32_t from_bytes(uint32_t word, int pair, half) {
-    return from_integers<half>(__byte_perm(word, 0, pair ? 0x4342 : 0x4140), 128);
-}
+/* Eight bits: a block is two words, of which each has a pair in its even and one in its odd bytes. */
 
+/* Integers less 128. bf16 has room for seven bits beside a power of two: the eighth decides which is subtracted. */
+__device__ __forceinline__ uint32_t from_int8(uint32_t word, bf16) {
+    return less<bf16>(and_or(word, 0x007F007Fu, 0x43004300u), and_xor(word, 0x00800080u, 0x43804380u));
+}
+__device__ __forceinline__ uint32_t from_int8(uint32_t word, half) {
+    return less<half>(and_or(word, 0x00FF00FFu, 0x64006400u), 0x64806480u);
+}
 template <typename T> struct unpacked<T, PACKED_INT8> {
     uint32_t pairs[4];
     __device__ __forceinline__ unpacked(const uint4 &codes, int block, const packed_table &) {
-        const uint2 words = words_of(codes, block);
 #pragma unroll
-        for (int t = 0; t < 2; t++) pairs[t] = from_bytes(words.x, t, T()), pairs[2 + t] = from_bytes(words.y, t, T());
+        for (int t = 0; t < 4; t++) pairs[t] = from_int8(word_of(codes, 2 * block + t / 2) >> t % 2 * 8, T());
     }
 };
 
-/* Two of four E4M3 as the high bytes of 16 bits each. Moved down by the bits that the exponent has more there, they are a power of two
- * too small, subnormal ones too. */
+/* E4M3, whose bits lie where bf16's sign, the end of its exponent and the top of its mantissa are, for the second pair; those of the first
+ * are in the gaps. There they are 2^120 too small, subnormal ones too, and so would be bf16's sums: it is made up for at once. */
 __device__ __forceinline__ uint32_t from_fp8(uint32_t word, int pair, bf16) {
-    const uint32_t high = __byte_perm(word, 0, pair ? 0x3424 : 0x1404);
-    return times<bf16>((high & 0x80008000u) | (high & 0x7F007F00u) >> 4, 0x7B807B80u /* 2^120 */);
+    const uint32_t first = and_or(word << 4, 0x80F080F0u, word >> 4 & 0x07000700u);
+    return times<bf16>(pair ? word & 0x87F087F0u : first, 0x7B807B80u);
 }
-__device__ __forceinline__ uint32_t from_fp8(uint32_t word, int pair, half) {
-    const uint32_t high = __byte_perm(word, 0, pair ? 0x3424 : 0x1404);
-    return times<half>((high & 0x80008000u) | (high & 0x7F007F00u) >> 1, 0x5C005C00u /* 2^8 */);
+__device__ __forceinline__ uint32_t from_fp8(uint32_t word, int pair, half) { /* 2^8 too small */
+    const uint32_t first = and_or(word << 7, 0x07800780u, word >> 1 & 0x38003800u);
+    return pair ? and_or(word, 0x80008000u, word << 3 & 0x3F803F80u) : and_or(word << 4, 0x80008000u, first);
 }
-
 template <typename T> struct unpacked<T, PACKED_FP8> {
     uint32_t pairs[4];
     __device__ __forceinline__ unpacked(const uint4 &codes, int block, const packed_table &) {
-        const uint2 words = words_of(codes, block);
 #pragma unroll
-        for (int t = 0; t < 2; t++) pairs[t] = from_fp8(words.x, t, T()), pairs[2 + t] = from_fp8(words.y, t, T());
+        for (int t = 0; t < 4; t++) pairs[t] = from_fp8(word_of(codes, 2 * block + t / 2), t % 2, T());
     }
 };
 
-template <typename T, packed_code CODE> struct packed_stream;
+template <typename T, typename Kind> struct packed_stream;
 
 /* --- a packed matrix --------------------------------------------------------------------------------------------- */
 
@@ -139,14 +169,14 @@ struct packed_matrix {
     const uint8_t *scales;
     const float *factors;
     int row_bytes, scale_bytes; /* of a row */
-    int shift;                  /* 1 << shift columns share a scale; 0: all */
+    int shift;                  /* 1 << shift columns share a scale */
     bool has_minima;
 };
 static inline packed_matrix packed_matrix_of(const struct weight *w) {
     const struct packed *p = w->packed;
     if (!w->data) return packed_matrix{};
     const struct packed_parts parts = packed_parts(p, (void *)w->data, w->rows, w->cols);
-    int shift = 0;
+    int shift = p->group ? 0 : 31;
     while (p->group > 1 << shift) shift++;
     return {parts.codes,
             (const uint8_t *)parts.scales,
@@ -174,150 +204,241 @@ template <typename T> static packed_table packed_table_of(const struct packed *p
     return table;
 }
 
-/* Calls `run` with the code of packed weights as a type's constant. */
-template <packed_code CODE> struct code_constant { static constexpr packed_code value = CODE; };
-template <typename Run> static int with_code(enum packed_code code, Run run) {
-    switch (code) {
+/* Calls `run` with a type that says how packed weights are read: `code`; `grain`, the columns whose sum a scale is for: 16, 32, or 0,
+ * those of a piece, or ROW, which has no
+ * scale but the factor; are there minima? */
+enum { PACKED_GRAIN_ROW = 1 };
+template <packed_code CODE, int GRAIN, bool MINIMA = false> struct packed_kind {
+    static constexpr packed_code code = CODE;
+    static constexpr int grain = GRAIN;
+    static constexpr bool minima = MINIMA;
+};
+template <typename Run> static int with_kind(const struct packed *p, Run run) {
+    const bool is_fine = p->group == 16;
+    switch (p->code) {
     case PACKED_INT4:
-        return run(code_constant<PACKED_INT4>());
+        if (p->group == 128) return run(packed_kind<PACKED_INT4, 0, true>());
+        if (is_fine) return run(packed_kind<PACKED_INT4, 16, true>());
+        return p->has_minima ? run(packed_kind<PACKED_INT4, 32, true>()) : run(packed_kind<PACKED_INT4, 32>());
+    case PACKED_FP4:
+        return is_fine ? run(packed_kind<PACKED_FP4, 16>()) : run(packed_kind<PACKED_FP4, 32>());
     case PACKED_TABLE:
-        return run(code_constant<PACKED_TABLE>());
+        return run(packed_kind<PACKED_TABLE, 32>());
     case PACKED_INT8:
-        return run(code_constant<PACKED_INT8>());
+        if (is_fine) return run(packed_kind<PACKED_INT8, 16>());
+        return p->has_minima ? run(packed_kind<PACKED_INT8, 32, true>()) : run(packed_kind<PACKED_INT8, 32>());
     default:
-        return run(code_constant<PACKED_FP8>());
+        return p->group ? run(packed_kind<PACKED_FP8, 0>()) : run(packed_kind<PACKED_FP8, PACKED_GRAIN_ROW>());
     }
 }
 
-/* Rows of up to three packed matrices of one code, groups and minima; `Map` says which: row_place at(group, i). */
-template <typename T, packed_code CODE, typename Map> struct packed_rows {
+/* Rows of up to three packed matrices of one kind and minima; `Map` says which: row_place at(group, i). */
+template <typename T, typename Kind, typename Map> struct packed_rows {
     Map map;
     packed_matrix of[3];
     packed_table table;
     static constexpr bool is_boxed = false;
-    __device__ bool adds_in_order() const { return false; }
+    __device__ bool adds_in_order() const { return true; }
 };
 
-template <typename T, packed_code CODE, typename Map> struct stream_of<T, packed_rows<T, CODE, Map>> {
-    typedef packed_stream<T, CODE> type;
+template <typename T, typename Kind, typename Map> struct stream_of<T, packed_rows<T, Kind, Map>> {
+    typedef packed_stream<T, Kind> type;
 };
 
 /* --- the stream -------------------------------------------------------------------------------------------------- */
 
-template <typename T, packed_code CODE> struct packed_stream {
-    static constexpr bool is_4 = CODE == PACKED_INT4 || CODE == PACKED_TABLE;
-    static constexpr int HALF = is_4 ? 128 : 64, PIECE = 2 * HALF, AHEAD = 2, BLOCKS = HALF / PACKED_BLOCK;
-    struct piece {
-        uint4 codes[2][2]; /* halves, rows */
-        uint2 scales
-            [2]
-            [2]; /* of the lane's block: one, or one for each 16 columns, each with its minimum where there are minima */
+template <typename T, typename Kind> struct packed_stream {
+    static constexpr packed_code CODE = Kind::code;
+    typedef unpacked_as<T, CODE> as;
+    static constexpr int GRAIN = Kind::grain, PIECE = as::piece, BLOCKS = PIECE / PACKED_BLOCK, AHEAD = 4;
+    static constexpr bool has_scales = GRAIN != PACKED_GRAIN_ROW;
+    /* Are the sums of the tokens alone wanted? Without minima the offset is taken off by the same instruction that would make them. */
+    static constexpr bool takes_ones = Kind::minima, takes_offset = as::has_offset && !Kind::minima;
+    /* Scales of a row and piece, and what is copied of them: at least a word. */
+    static constexpr int scale_bytes = !has_scales ? 0 : (GRAIN ? PIECE / GRAIN : 1) * (Kind::minima ? 4 : 2),
+                         copied_bytes = has_scales && scale_bytes < 4 ? 4 : scale_bytes, words = copied_bytes / 4;
+    struct memory {
+        uint32_t scales[PRODUCT_SPLITS][AHEAD][PRODUCT_ROWS][has_scales ? words : 1];
+        float factors[3][PRODUCT_SPLITS][PRODUCT_ROWS]; /* of the groups that are stored, read and asked for */
     };
-    const uint8_t *codes[2], *scales[2]; /* of rows; NULL: zeros */
-    float factors[2], next_factors[2];
-    int shift;
-    bool has_minima;
+    struct piece {
+        uint4 codes[2]; /* rows */
+    };
+    piece pieces[AHEAD];
+    struct memory &shared;
+    const uint8_t *codes[2], *scales[2]; /* of rows */
+    int first, count, k;                 /* the warp's pieces */
+    int end;                             /* of pieces that are wanted */
+    int ways;
     packed_table table;
 
-    template <typename Rows> __device__ __forceinline__ void go_to(const Rows &weights, int group, bool is_there) {
-        shift = weights.of[0].shift, has_minima = weights.of[0].has_minima;
+    /* As many warps a row as leave few of them idle, but more where there are few rows. */
+    static __device__ __forceinline__ narrow_cut cut(int groups, int k) {
+        enum { FEW = 256 };
+        const int pieces = ceil_div(k, PIECE);
+        auto padded = [=](int ways) { return ceil_div(pieces, ways * AHEAD) * AHEAD; };
+        int ways = PRODUCT_SPLITS;
+        while (ways > 1 && groups > FEW && ways * padded(ways) > ways / 2 * padded(ways / 2)) ways /= 2;
+        return {ways, padded(ways)};
+    }
+    __device__ __forceinline__ packed_stream(const narrow_cut &cut, int of_k, struct memory &its)
+        : shared(its), first(threadIdx.x / 32 % cut.ways * cut.pieces), count(cut.pieces), k(of_k), ways(cut.ways) {}
+
+    template <typename Rows>
+    __device__ __forceinline__ void go_to(const Rows &weights, int group, int number, bool is_there) {
         table = weights.table;
+        end = is_there ? ceil_div(k, PIECE) : 0;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const row_place place = is_there ? weights.map.at(group, threadIdx.x % 32 / 4 + 8 * i) : row_place{-1, 0};
-            const packed_matrix m = place.matrix == 2   ? weights.of[2]
-                                    : place.matrix == 1 ? weights.of[1]
-                                                        : weights.of[0];
-            codes[i] = place.matrix < 0 ? nullptr : m.codes + (size_t)place.row * m.row_bytes;
-            scales[i] = place.matrix < 0 ? nullptr : m.scales + (size_t)place.row * m.scale_bytes;
-            next_factors[i] = place.matrix < 0 ? 0.0f : __ldg(m.factors + place.row);
+            row_place place = is_there ? weights.map.at(group, threadIdx.x % 32 / 4 + 8 * i) : row_place{0, 0};
+            if (place.matrix < 0) place = {0, 0}; /* a row that is not there is read as the first one, for nobody */
+            const packed_matrix &m = weights.of[place.matrix];
+            codes[i] = m.codes + (int64_t)place.row * m.row_bytes + threadIdx.x % 4 * 16;
+            scales[i] = m.scales + (int64_t)place.row * m.scale_bytes;
+            if (first == 0 && threadIdx.x % 4 == 0)
+                copy_async_part<4>(&shared.factors[number % 3][threadIdx.x / 32 / ways][threadIdx.x % 32 / 4 + 8 * i],
+                                   m.factors + place.row);
         }
     }
-    __device__ __forceinline__ void begin() {
-        factors[0] = next_factors[0], factors[1] = next_factors[1];
+
+    /* Bytes before those of a piece in a row's scales; of eight bits and 128 columns a piece has half of a scale. */
+    static __device__ __forceinline__ int scales_before(int index) {
+        return GRAIN == 0 && PIECE < 128 ? index / 2 * scale_bytes : index * scale_bytes;
+    }
+    /* Piece from + i, of which `i` is a constant of the caller's. */
+    __device__ __forceinline__ void fetch(int from, int i) {
+        constexpr int EACH = copied_bytes < 16 ? 4 : copied_bytes / 4; /* of a lane of the four that share a row */
+        const bool wanted = from + i < end;
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            pieces[i].codes[row] =
+                load_streamed(codes[row] + (int64_t)from * PACKED_PIECE_BYTES + i * PACKED_PIECE_BYTES, wanted);
+            if (has_scales && wanted && lane % 4 * EACH < copied_bytes)
+                copy_async_part<EACH>((char *)shared.scales[threadIdx.x / 32][i][row * 8 + lane / 4] + lane % 4 * EACH,
+                                      scales[row] + scales_before(from + i) / 4 * 4 + lane % 4 * EACH);
+        }
+        copies_commit_group();
     }
 
-    __device__ __forceinline__ uint2 fetch_scales(int i, int at) const {
-        if (shift == 0) return make_uint2(0x3C00 /* 1 */, 0);
-        const int scale = (at + threadIdx.x % BLOCKS * PACKED_BLOCK) >> shift;
-        if (shift == 4 && has_minima) return __ldg((const uint2 *)scales[i] + scale / 2);
-        if (shift == 4 || has_minima)
-            return make_uint2(__ldg((const uint32_t *)scales[i] + (has_minima ? scale : scale / 2)), 0);
-        return make_uint2(__ldg((const unsigned short *)scales[i] + scale), 0);
-    }
-    __device__ __forceinline__ void fetch(piece &to, int at, int k) const {
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                const bool wanted = codes[i] && at < k; /* a piece's codes are there to its end */
-                to.codes[h][i] =
-                    load_streamed(codes[i] + at / PIECE * PACKED_PIECE_BYTES + h * 64 + threadIdx.x % 4 * 16, wanted);
-                to.scales[h][i] = wanted ? fetch_scales(i, at + h * HALF) : make_uint2(0, 0);
-            }
-    }
-
-    /* A scale, or with `second` what lies behind it, of both rows, of the block whose lane is `from`. */
-    struct rows_scales {
-        float of[2], minima[2];
+    /* What the two rows of a lane's sums have for a piece. */
+    struct piece_scales {
+        uint32_t of[2][has_scales ? words : 1];
+        __device__ __forceinline__ float number(int row, int i) const {
+            const uint32_t word = of[row][i / 2];
+            return __half2float(__ushort_as_half((unsigned short)(i % 2 ? word >> 16 : word & 0xFFFF)));
+        }
     };
-    __device__ __forceinline__ rows_scales scales_of(const piece &a, int h, int block, int column_half) const {
-        const int from = (threadIdx.x % 32 & ~3) | block;
-        rows_scales s = {};
+    __device__ __forceinline__ piece_scales scales_of(int from, int i) const {
+        piece_scales s = {};
+        copies_wait_group<AHEAD - 1>();
+        __syncwarp(); /* they are other lanes' copies, too */
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const bool is_later = column_half && shift == 4;
-            const uint32_t word =
-                __shfl_sync(0xffffffffu, is_later && has_minima ? a.scales[h][i].y : a.scales[h][i].x, from);
-            const unsigned short low = (unsigned short)(word & 0xFFFF), high = (unsigned short)(word >> 16);
-            s.of[i] = __half2float(__ushort_as_half(is_later && !has_minima ? high : low));
-            s.minima[i] = has_minima ? __half2float(__ushort_as_half(high)) : 0.0f;
-        }
+        for (int row = 0; row < 2; row++)
+#pragma unroll
+            for (int j = 0; j < words; j++) {
+                s.of[row][j] = shared.scales[threadIdx.x / 32][i][row * 8 + threadIdx.x % 32 / 4][j];
+                if (scale_bytes < 4 && scales_before(from + i) % 4) s.of[row][j] >>= 16;
+            }
+        __syncwarp(); /* all have read before others take their place */
         return s;
     }
-    /* c += scale * sum - minimum * of_ones, for the rows of a lane's four sums. */
-    __device__ __forceinline__ void add(float (&c)[4], const rows_scales &s, float (&sum)[4],
-                                        float (&of_ones)[4]) const {
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            c[j] = fmaf(s.of[j / 2], sum[j], c[j]);
-            if (has_minima) c[j] = fmaf(-s.minima[j / 2], of_ones[j], c[j]);
-            sum[j] = of_ones[j] = 0;
-        }
-    }
-    template <int TILES, typename Tokens>
-    __device__ __forceinline__ void multiply(float (&c)[TILES][4], const piece &a, int at, const Tokens &tokens) const {
-        if (at >= tokens.k) return; /* the same for all lanes of a warp */
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-#pragma unroll
-            for (int block = 0; block < BLOCKS; block++) {
-                const unpacked<T, CODE> low(a.codes[h][0], block, table), high(a.codes[h][1], block, table);
-                const rows_scales first = scales_of(a, h, block, 0), second = scales_of(a, h, block, 1);
-                const uint32_t first_a[4] = {low.pairs[0], high.pairs[0], low.pairs[1], high.pairs[1]},
-                               second_a[4] = {low.pairs[2], high.pairs[2], low.pairs[3], high.pairs[3]};
-                const uint32_t one = pair_of_ones(T()), ones[4] = {one, one, one, one};
-                const int column = at + h * HALF + block * PACKED_BLOCK + threadIdx.x % 4 * 4;
-#pragma unroll
-                for (int tile = 0; tile < TILES; tile++) {
-                    const uint2 x = tokens.template read<uint2>(tile, column),
-                                y = tokens.template read<uint2>(tile, column + 16);
-                    float sum[4] = {}, of_ones[4] = {};
-                    mma(sum, first_a, x.x, x.y, T());
-                    if (has_minima) mma(of_ones, ones, x.x, x.y, T());
-                    if (shift == 4) add(c[tile], first, sum, of_ones);
-                    mma(sum, second_a, y.x, y.y, T());
-                    if (has_minima) mma(of_ones, ones, y.x, y.y, T());
-                    add(c[tile], second, sum, of_ones);
-                }
-            }
-    }
-    template <int TILES> __device__ __forceinline__ void finish(float (&c)[TILES][4]) {
+    /* The sums of the columns of a grain, and of the tokens alone. */
+    template <int TILES> struct grain_sums {
+        float of[TILES][4] = {}, ones[TILES][4] = {};
+    };
+    /* c += scale * (sum - offset * ones) - minimum * ones, for the rows of a lane's four sums; scale `i` of the piece. */
+    template <int TILES>
+    static __device__ __forceinline__ void add(float (&c)[TILES][4], const piece_scales &s, int i,
+                                               grain_sums<TILES> &sums) {
+        constexpr int EACH = Kind::minima ? 2 : 1;
+        const float scale[2] = {s.number(0, i * EACH), s.number(1, i * EACH)},
+                    minimum[2] = {s.number(0, i * EACH + EACH - 1), s.number(1, i * EACH + EACH - 1)};
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++)
 #pragma unroll
-            for (int j = 0; j < 4; j++) c[tile][j] *= factors[j / 2];
-        begin();
+            for (int j = 0; j < 4; j++) {
+                const float ones = sums.ones[tile][j], sum = sums.of[tile][j];
+                c[tile][j] =
+                    fmaf(scale[j / 2], as::has_offset && takes_ones ? fmaf(-as::offset, ones, sum) : sum, c[tile][j]);
+                if (Kind::minima) c[tile][j] = fmaf(-minimum[j / 2], ones, c[tile][j]);
+            }
+        sums = grain_sums<TILES>();
+    }
+    /* The products of 16 columns. */
+    template <int TILES>
+    static __device__ __forceinline__ void multiply_half(float (&sums)[TILES][4], float (&of_ones)[TILES][4],
+                                                         const unpacked<T, CODE> &low, const unpacked<T, CODE> &high,
+                                                         int half, const uint2 (&x)[TILES]) {
+        const uint32_t one = pair_of_ones(takes_offset, T()), ones[4] = {one, one, one, one},
+                       a[4] = {low.pairs[2 * half], high.pairs[2 * half], low.pairs[2 * half + 1],
+                               high.pairs[2 * half + 1]};
+#pragma unroll
+        for (int tile = 0; tile < TILES; tile++) {
+            mma(sums[tile], a, x[tile].x, x[tile].y, T());
+            if (takes_ones) mma(of_ones[tile], ones, x[tile].x, x[tile].y, T());
+            if (takes_offset) mma(sums[tile], ones, x[tile].x, x[tile].y, T());
+        }
+    }
+    template <int TILES, typename Tokens>
+    __device__ __forceinline__ void multiply(float (&c)[TILES][4], int from, int i, const Tokens &tokens) const {
+        const piece &a = pieces[i];
+        const int columns = k - from * PIECE - i * PIECE; /* from this piece on */
+        /* The same for all lanes of a warp. A piece past the end is zeros: where the compiler can keep it, it may as well be multiplied,
+         * beside those around it. */
+        if (has_scales && columns <= 0) return;
+        piece_scales s;
+        if (has_scales) s = scales_of(from, i);
+        const T *x[TILES];
+#pragma unroll
+        for (int tile = 0; tile < TILES; tile++) x[tile] = tokens.lane(tile) + (int64_t)from * PIECE + i * PIECE;
+        grain_sums<TILES> sums;
+#pragma unroll
+        for (int block = 0; block < BLOCKS; block++) {
+            const bool is_there = (has_scales && block == 0) || columns > block * PACKED_BLOCK;
+            uint2 early[TILES], late[TILES];
+#pragma unroll
+            for (int tile = 0; tile < TILES; tile++) {
+                const uint2 *of_block = (const uint2 *)(x[tile] + block * PACKED_BLOCK);
+                early[tile] = is_there ? of_block[0] : make_uint2(0, 0);
+                late[tile] = is_there ? of_block[4] : make_uint2(0, 0);
+            }
+            const unpacked<T, CODE> low(a.codes[0], block, table), high(a.codes[1], block, table);
+            if (!has_scales) {
+                multiply_half(c, sums.ones, low, high, 0, early);
+                multiply_half(c, sums.ones, low, high, 1, late);
+                continue;
+            }
+            multiply_half(sums.of, sums.ones, low, high, 0, early);
+            if (GRAIN == 16) add(c, s, 2 * block, sums);
+            multiply_half(sums.of, sums.ones, low, high, 1, late);
+            if (GRAIN) add(c, s, GRAIN == 16 ? 2 * block + 1 : block, sums);
+        }
+        if (!GRAIN) add(c, s, 0, sums);
+    }
+
+    template <typename GoTo> __device__ __forceinline__ void start(GoTo go_to) {
+        go_to(0);
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) fetch(first, i);
+    }
+    template <int TILES, typename Tokens, typename GoTo>
+    __device__ __forceinline__ void multiply_group(float (&c)[TILES][4], int number, const Tokens &tokens, GoTo go_to) {
+        for (int done = 0; done < count; done += AHEAD) {
+            const bool last = done + AHEAD >= count;
+            const int here = first + done, later = last ? first : here + AHEAD;
+            if (last) go_to(number + 1);
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++) {
+                multiply(c, here, i, tokens);
+                fetch(later, i);
+            }
+        }
+        copies_wait_group<AHEAD>(); /* the factors of this group, which were asked for before its pieces */
+    }
+    /* A sum of the group that has a place among those at once. */
+    __device__ __forceinline__ float finish(float sum, int number, int place, int r) const {
+        return sum * shared.factors[number % 3][place][r] * as::unit;
     }
 };
 

@@ -43,7 +43,12 @@ __device__ __forceinline__ void copy_async_ahead(void *to, const void *from, boo
                  "r"(wanted ? 16 : 0)
                  : "memory");
 }
-/* 8 bytes likewise. */
+/* 4 or 8 bytes. */
+template <int BYTES> __device__ __forceinline__ void copy_async_part(void *to, const void *from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to)), "l"(from), "n"(BYTES)
+                 : "memory");
+}
+/* 8 bytes or zeros. */
 __device__ __forceinline__ void copy_async_8(void *to, const void *from, bool wanted) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_address(to)), "l"(from),
                  "r"(wanted ? 8 : 0)
