@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/select.h>
 #include <unistd.h>
 
 #include "cli/chat_complete.h"
@@ -55,6 +56,22 @@ static char *prompt(EditLine *edit) {
     return text;
 }
 
+/* Is there a byte, or the end of file? False, errno EINTR: a signal came, be it just before this waits. */
+static bool wait_for_key(void) {
+    sigset_t before;
+    fd_set input;
+    FD_ZERO(&input);
+    FD_SET(STDIN_FILENO, &input);
+    sigprocmask(SIG_SETMASK, NULL, &before);
+    signals_hold();
+    const bool has_signal = signals_ended() || signals_interrupted() || terminal_changed;
+    const bool is_ready = !has_signal && pselect(STDIN_FILENO + 1, &input, NULL, NULL, NULL, &before) > 0;
+    const int error = has_signal ? EINTR : errno;
+    signals_release();
+    errno = error;
+    return is_ready;
+}
+
 /* The next byte; Ctrl-C comes as its key, so that it is handled between keys and not inside a signal handler. 0: end of
  * file, -1: failure. */
 static int read_byte(EditLine *edit, unsigned char *byte) {
@@ -73,6 +90,10 @@ static int read_byte(EditLine *edit, unsigned char *byte) {
             el_resize(edit);
             el_set(edit, EL_PREP_TERM, 1);
             el_set(edit, EL_REFRESH);
+        }
+        if (!wait_for_key()) {
+            if (errno != EINTR) return -1;
+            continue;
         }
         ssize_t n = read(STDIN_FILENO, byte, 1);
         if (n > 0 && *byte != INTERRUPT_KEY) input_of(edit)->warned = false;
