@@ -114,12 +114,10 @@ static uint32_t nibbles_of_fp4(uint32_t w) {
 
 /* The same of E4M3, whose first pair is in the even bytes. */
 static uint32_t fp8_of_bytes(uint32_t w) {
-    return (w & 0x8000800Fu) | (w & 0x000F0000u) | (w >> 4 & 0x07F007F0u) | (w << 4 & 0x08000800u) |
-           (w << 8 & 0x70007000u);
+    return (w & 0x800F800Fu) | (w >> 4 & 0x07F007F0u) | (w << 4 & 0x08000800u) | (w << 8 & 0x70007000u);
 }
 static uint32_t bytes_of_fp8(uint32_t w) {
-    return (w & 0x8000800Fu) | (w & 0x000F0000u) | (w << 4 & 0x7F007F00u) | (w >> 4 & 0x00800080u) |
-           (w >> 8 & 0x00700070u);
+    return (w & 0x800F800Fu) | (w << 4 & 0x7F007F00u) | (w >> 4 & 0x00800080u) | (w >> 8 & 0x00700070u);
 }
 
 static uint32_t packed_word(enum packed_code code, uint32_t plain) {

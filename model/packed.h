@@ -6,13 +6,15 @@
  * most; a scale for all of a row is its factor, in f32. value() is exact in f16 and bf16 but for NF4.
  *
  * Of a row, codes are pieces of 64 bytes, the last filled up with what is worth 0: four parts of 16 bytes, each of which one lane
- * of a warp reads. Of every block of 32 columns in a piece, part p has the columns 4 p .. 4 p + 3 and 16 + 4 p .. 16 + 4 p + 3, in this
- * order: what it brings to two mma over 16 columns each. Eight bits: four numbers a word, the pair (0, 1) in its bytes 0 and 2, the
- * pair (2, 3) in 1 and 3; FP8: the pair (2, 3) has bits 4 to 10 and 15, the sign, of either half, the pair (0, 1) 0 to 3, 12 to 14
- * and 11. Four bits: a word has a block's eight; the pair (2 t, 2 t + 1) at its nibbles t and t + 4, so that a
- * shift and a mask find both. FP4: in either half of a word bits 6 to 8 and 15, the sign, have a number of the first pair; a shift of
- * 3 or 6 brings there those of the second and third; the last pair has bits 10, 11, 13 and 14, what they leave. Then all scales, [rows, scales], each followed by its minimum where
- * there are minima, then all factors. */
+ * of a warp reads. Of every block of 32 columns in a piece, part p has the columns 4 p .. 4 p + 3 and 16 + 4 p .. 16 + 4 p + 3, in
+ * this order: what it brings to two mma over 16 columns each. Bits lie where few instructions make 16-bit numbers of them, a pair of
+ * numbers in the halves of a word:
+ *   eight bits: four numbers a word, the pair (0, 1) in its bytes 0 and 2, the pair (2, 3) in 1 and 3;
+ *   FP8: likewise, but the pair (2, 3) has bits 4 to 10 and 15, the sign, of either half, and (0, 1) 0 to 3, 12 to 14 and 11;
+ *   four bits: a word has a block's eight, the pair (2 t, 2 t + 1) at its nibbles t and t + 4;
+ *   FP4: likewise, but the first pair has bits 6 to 8 and 15, the sign, of either half; a shift of 3 or 6 brings there those of the
+ *   second and third; the last has bits 10, 11, 13 and 14.
+ * Then all scales, [rows, scales], each followed by its minimum where there are minima, then all factors. */
 #ifndef DUET_MODEL_PACKED_H
 #define DUET_MODEL_PACKED_H
 
