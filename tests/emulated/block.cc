@@ -24,7 +24,7 @@ namespace emulated {
 __thread struct lane *self;
 static __thread char anchor;
 
-enum { STACK = 192 << 10, SHARED_MAX = 256 << 10, PAGE = 4096, STATIC_BASE = 0x800000, STATIC_REACH = 0x400000 };
+enum { STACK = 192 << 10, SHARED_MAX = 256 << 10, PAGE = 4096, STATIC_BASE = 0x800000, STATIC_REACH = 0x700000 };
 
 long option(const char *name, long otherwise) {
     const char *text = getenv(name);
