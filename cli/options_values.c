@@ -53,17 +53,20 @@ static bool add_int(int x, int *list, int *count) {
 }
 
 static int parse_ints(const struct option_row *row, const char *label, const char *value, int *list, int *count) {
+    int ints[OPTION_INTS_MAX], n = 0;
     char *end;
-    *count = 0;
     for (const char *at = value;; at = end + 1) {
         errno = 0;
         long long x = strtoll(at, &end, 10);
         bool is_whole = end > at && !isspace((unsigned char)*at) && !errno && in_range(row->range, (double)x);
         if (!is_whole || (*end && *end != ','))
             return refuse(row, label, value, "a whole number, or several with commas between,");
-        if (!add_int((int)x, list, count)) return err_set(ERR_USAGE, "%s: '%s' has %lld twice", label, value, x);
-        if (!*end) return 0;
+        if (!add_int((int)x, ints, &n)) return err_set(ERR_USAGE, "%s: '%s' has %lld twice", label, value, x);
+        if (!*end) break;
     }
+    memcpy(list, ints, sizeof *ints * (size_t)n);
+    *count = n;
+    return 0;
 }
 
 static int parse_number(const struct option_row *row, const char *label, const char *value, void *out) {
