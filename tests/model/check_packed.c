@@ -72,37 +72,45 @@ START_TEST(a_packed_weight_stands_for_the_numbers_of_its_format)
 }
 END_TEST
 
-/* Loop index: 8 or 4 bits. Lane `part` of a half reads 16 bytes: of each block of 32 columns four, and the four that lie 16 behind. */
+/* Loop index: FP8, int4 or FP4. Lane `part` of a piece reads 16 bytes: of each block of 32 columns four, and the four that lie 16
+ * behind. Of all numbers one is not 0; which bits of its word it has is what the kernels' masks take for granted. */
 START_TEST(a_lane_finds_its_columns_in_16_bytes)
 {
     enum { COLS = 512 };
+    static const struct layout_case {
+        enum dtype format;
+        int zeros, group;    /* two stored numbers of 0; columns that share a scale once packed */
+        uint32_t stored;     /* one that is not */
+        uint32_t zero_word;  /* packed */
+        uint32_t changed[4]; /* bits of the halves of a word, for pair 0, 1, 2 and 3 */
+    } cases[] = {
+        {DTYPE_FP8, 0, 0, 0xB8 /* -1 */, 0, {0x3808, 0x8380}},
+        {DTYPE_INT4, 0x88, 128, 0xF, 0x88888888u, {0x7, 0x70, 0x700, 0x7000}},
+        {DTYPE_FP4, 0, 32, 0xF /* -6 */, 0, {0x81C0, 0x1038, 0x0207, 0x6C00}},
+    };
+    const struct layout_case *f = &cases[_i];
     struct lab lab;
     struct packed p;
     lab_open(&lab, 1);
-    const bool is_4 = _i == 1;
+    const bool is_4 = f->format != DTYPE_FP8;
     const float one = 1;
     struct scales s = {.data = &one, .type = DTYPE_F32, .rows = INT32_MAX, .group = COLS, .stride = 0, .factor = 1};
     uint8_t *data = lab_alloc(&lab, COLS);
-    const struct weight w = {
-        .data = data, .format = is_4 ? DTYPE_INT4 : DTYPE_FP8, .rows = 1, .cols = COLS, .scales = &s};
-    ck_assert(packed_plan(&p, &w, false) && p.group == (is_4 ? 128 : 0));
+    const struct weight w = {.data = data, .format = f->format, .rows = 1, .cols = COLS, .scales = &s};
+    ck_assert(packed_plan(&p, &w, false) && p.group == f->group);
     for (int c = 0; c < COLS; c++) {
-        memset(data, is_4 ? 0x88 : 0, COLS);
-        data[is_4 ? c / 2 : c] = is_4 ? (uint8_t)(c % 2 ? 0xF8 : 0x8F) : 0x38;
+        memset(data, f->zeros, COLS);
+        if (is_4)
+            data[c / 2] = (uint8_t)((data[c / 2] & (c % 2 ? 0x0F : 0xF0)) | f->stored << c % 2 * 4);
+        else
+            data[c] = (uint8_t)f->stored;
         const struct weight packed = pack(&lab, &p, &w, 1);
-        const uint8_t *codes = packed.data;
-        const int half = is_4 ? 128 : 64, block = c % half / 32, in_block = c % 32;
+        const int piece = is_4 ? 128 : 64, block = c % piece / 32, in_block = c % 32;
         const int part = in_block % 16 / 4, at = in_block / 16 * 4 + in_block % 4;
-        const uint8_t *lane = codes + c / half * 64 + part * 16;
-        if (is_4) {
-            uint32_t word;
-            memcpy(&word, lane + block * 4, sizeof word);
-            ck_assert_uint_eq(word, 0x88888888u ^ 7u << 4 * (at / 2 + at % 2 * 4));
-        } else {
-            uint32_t word;
-            memcpy(&word, lane + block * 8 + at / 4 * 4, sizeof word);
-            ck_assert_uint_eq(word, (at % 4 / 2 ? 0x0380u : 0x3008u) << at % 2 * 16);
-        }
+        const uint8_t *lane = (const uint8_t *)packed.data + c / piece * 64 + part * 16;
+        uint32_t word;
+        memcpy(&word, lane + (is_4 ? block * 4 : block * 8 + at / 4 * 4), sizeof word);
+        ck_assert_uint_eq(word, f->zero_word ^ f->changed[is_4 ? at / 2 : at % 4 / 2] << at % 2 * 16);
         free(lab.blocks[--lab.block_count]);
     }
     lab_close(&lab);
@@ -114,7 +122,7 @@ Suite *check_packed(void) {
     Suite *suite = suite_create("packed");
     TCase *tc = tcase_create("packed");
     tcase_add_loop_test(tc, a_packed_weight_stands_for_the_numbers_of_its_format, 0, QUANTISED_FORMS);
-    tcase_add_loop_test(tc, a_lane_finds_its_columns_in_16_bytes, 0, 2);
+    tcase_add_loop_test(tc, a_lane_finds_its_columns_in_16_bytes, 0, 3);
     suite_add_tcase(suite, tc);
     return suite;
 }
