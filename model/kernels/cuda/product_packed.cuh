@@ -384,8 +384,8 @@ template <typename T, typename Kind> struct packed_stream {
     __device__ __forceinline__ void multiply(float (&c)[TILES][4], int from, int i, const Tokens &tokens) const {
         const piece &a = pieces[i];
         const int columns = k - from * PIECE - i * PIECE; /* from this piece on */
-        /* The same for all lanes of a warp. A piece past the end is zeros: where the compiler can keep it, it may as well be multiplied,
-         * beside those around it. */
+        /* The same for all lanes of a warp. Without scales a piece past the end, which is zeros, is multiplied all the same: without a
+         * branch the compiler mixes a piece's instructions with those of its neighbours. With scales it runs out of registers. */
         if (has_scales && columns <= 0) return;
         piece_scales s;
         if (has_scales) s = scales_of(from, i);
