@@ -110,13 +110,14 @@ static void rest() {
     switch_to(next);
 }
 
+/* Lets the others run, each in its turn: all of those that wait like this can run. */
 void pause() {
-    const int lane = self->index % WARP;
-    struct lane *next = pick(*self->block, self->index / WARP, ~(1u << lane));
-    if (next && next != self)
-        switch_to(next);
-    else
-        sched_yield();
+    struct block &b = *self->block;
+    for (int i = 1; i < b.threads; i++) {
+        const int next = (self->index + i) % b.threads;
+        if (b.warps[next / WARP].runnable >> next % WARP & 1) return switch_to(&b.lanes[next]);
+    }
+    sched_yield();
 }
 
 /* --- meetings ------------------------------------------------------------------------------------------- */
@@ -295,6 +296,12 @@ static void prepare_lane(struct block &b, int i, unsigned char *stack) {
     l.stack_pointer = top;
 }
 
+/* Where all threads of a cluster's blocks meet. */
+struct cluster_gate {
+    std::atomic<int> blocks{0}, arrived{0};
+    std::atomic<unsigned> turn{0};
+};
+
 static struct block &prepare(const struct launch &launch, size_t index) {
     struct worker &worker = this_worker();
     struct block &b = worker.block;
@@ -302,7 +309,9 @@ static struct block &prepare(const struct launch &launch, size_t index) {
     b.launch = &launch, b.grid = uint3{g.x, g.y, g.z}, b.dim = uint3{launch.block.x, launch.block.y, launch.block.z};
     b.index = uint3{(unsigned)(index % g.x), (unsigned)(index / g.x % g.y), (unsigned)(index / g.x / g.y)};
     b.threads = b.live = (int)(b.dim.x * b.dim.y * b.dim.z);
-    b.rank = (int)b.index.x % launch.cluster, b.peers = nullptr, b.gate = nullptr;
+    b.rank = (int)b.index.x % launch.cluster, b.peers = nullptr;
+    static thread_local struct cluster_gate alone; /* a block without a cluster is one of its own */
+    alone.arrived = 0, b.gate = &alone;
     b.shared = worker.shared + SHARED_MAX - (launch.shared + 127) / 128 * 128;
     b.anchor = &anchor;
     memset(b.shared, 0xFF, launch.shared); /* NaN for who does not write it first */
@@ -322,12 +331,6 @@ static void run_block(struct block &b) {
 
 /* --- clusters ------------------------------------------------------------------------------------------- */
 
-/* Where all threads of a cluster's blocks meet. */
-struct cluster_gate {
-    std::atomic<int> blocks{0}, arrived{0};
-    std::atomic<unsigned> turn{0};
-};
-
 /* Blocks of a cluster know each other's memory before any runs. */
 static void join_cluster(struct cluster_gate &gate, struct block **peers, struct block &b) {
     peers[b.rank] = &b;
@@ -338,7 +341,6 @@ static void join_cluster(struct cluster_gate &gate, struct block **peers, struct
 
 void cluster_arrive() {
     struct block &b = *self->block;
-    if (!b.gate) fail("a cluster's barrier without a cluster");
     self->turn = b.gate->turn;
     if (++b.gate->arrived < b.threads * b.launch->cluster) return;
     b.gate->arrived = 0, b.gate->turn++;

@@ -322,6 +322,9 @@ static float sub_of(float a, float b, float) {
 static float mul_of(float a, float b, float) {
     return a * b;
 }
+static float max_or_nan(float a, float b, float) {
+    return a != a ? a : b != b || b > a ? b : a;
+}
 static float max_of(float a, float b, float) {
     return fmaxf(a, b);
 }
@@ -447,6 +450,7 @@ static const struct entry entries[] = {
     {"mul.f32", of_floats<mul_of>, nullptr},
     {"mul.rn.f32", of_floats<mul_of>, nullptr},
     {"max.f32", of_floats<max_of>, nullptr},
+    {"max.NaN.f32", of_floats<max_or_nan>, nullptr},
     {"min.f32", of_floats<min_of>, nullptr},
     {"fma.rn.f32", fma_float, nullptr},
     {"ex2.approx.f32", of_floats<power_of_2>, nullptr},

@@ -14,6 +14,18 @@ __device__ __forceinline__ bool is_visible(int key, int position, int window) {
     return key <= position && (window == 0 || key > position - window);
 }
 
+/* 2^x; below 2^-126 it is 0. */
+__device__ __forceinline__ float power_of_2(float x) {
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+}
+
+/* The larger one; NaN if one is. */
+__device__ __forceinline__ float max_or_nan(float x, float y) {
+    asm("max.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(y));
+    return x;
+}
+
 /* What makes scores, times log2(e), of sums: the op's scale, and its cap; a cap of 0: none. */
 struct scoring {
     float factor, cap;

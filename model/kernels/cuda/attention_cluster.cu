@@ -3,43 +3,47 @@
  * Shapes: q [T, H DH] f32; K, V pages [P, HKV, PAGE, DH] 16 bit or FP8 (attention_cells.cuh); out [T, H DH] 16 bit.
  * Mapping: a query is one row and one of the H / HKV heads that share a key head; a chunk is up to 8 TILES queries of a graph
  *   row. Cluster (b, chunk | key/value head) has 1, 2, 4 or 8 ranks, a block each, so many that the grid fills the device
- *   about once. A half-block, 4 warps, is a walker: `rank` or rank + ranks. Walker w of W walks parts w, w + W, ..., each split
- *   by split in ascending order with an online softmax a query. For the scores a warp owns 16 keys of a split and all
- *   dimensions, for the values all 64 keys and a quarter of the dimensions. Keys go from memory to the registers of mma,
- *   values by way of shared memory, each byte once a chunk; keys of the next split arrive while values are multiplied, and the
- *   other way round.
+ *   about once. 4 warps are a walker: rank, rank + ranks, and in large blocks two more. Walker w of W walks parts w, w + W, ...,
+ *   each split by split in ascending order with an online softmax a query. For the scores a warp owns 16 keys of a split and all
+ *   dimensions, for the values all 64 keys and a quarter of the dimensions; maxima and weights go from warp to warp by way of
+ *   shared memory. Keys go from memory to the registers of mma, values by way of shared memory, each byte once a chunk; keys of the
+ *   next split arrive while values are multiplied, and the other way round.
  * Order: the 16 parts are added in a fixed tree (attention_tree.cuh). Walker w of W makes its node T_W(w), depth first, and the
  *   cluster the rest. So the number of ranks changes no bit, nor do parts without keys, which are left out.
  * Bytes: every visible key and value once a chunk. FLOPs: 8 DH a query and visible key.
- * Numerics: queries are the columns of every mma, so their number and neighbours change no bit. q and the weights of the
- *   softmax are each a sum of two 16-bit numbers, which leaves an error near 2^-17 (f16 takes |q| up to 65504). A query's
- *   result is that of its own visible keys: scores of others are selected away; values that no query of the chunk may see are
- *   not read but zero; where not all queries see the same of 16 keys, queries of one position are multiplied on their own, with
- *   the values that they do not see put to zero, and a query that sees none keeps its sum. */
+ * Numerics: queries are the rows of mma for scores and its columns for values, so their number and neighbours change no bit. q and
+ *   the weights of the softmax are each a sum of two 16-bit numbers, which leaves an error near 2^-17 (f16 takes |q| up to 65504).
+ *   A query's result is that of its own visible keys: scores of others are selected away; values that no query of the chunk may see
+ *   are not read but zero; where not all queries see the same of 16 keys, queries of one position are multiplied on their own, with
+ *   the values that they do not see put to zero, and a query that sees none keeps its s */
 #include "model/kernels/cuda/attention_tree.cuh"
 
-/* A barrier of a walker's warps. Two instructions, as a number in a register would take all barriers of the block. */
-__device__ __forceinline__ void sync_walker(int half_block) {
-    static_assert(WALKERS == 2, "a barrier each");
-    if (half_block == 0)
-        asm volatile("bar.sync 1, %0;" ::"n"(WARPS * 32) : "memory");
-    else
-        asm volatile("bar.sync 2, %0;" ::"n"(WARPS * 32) : "memory");
+/* A barrier of a walker's warps. An instruction each, as a number in a register would take all barriers of the block. */
+template <int WALKER = 0> __device__ __forceinline__ void sync_walker(int walker) {
+    if (walker == WALKER)
+        asm volatile("bar.sync %0, %1;" ::"n"(WALKER + 1), "n"(WARPS * 32) : "memory");
+    else if constexpr (WALKER + 1 < WALKERS_ALL)
+        sync_walker<WALKER + 1>(walker);
 }
 
-/* T_W(w) of the walker of this half-block, from `page` of its first split on, if that lies at `page_index` of the sequence. */
+/* T_W(w) of this thread's walker, from `page` of its first split on, if that lies at `page_index` of the sequence. */
 template <typename T, bool IS_FP8, int DH, int TILES>
 __device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<DH, TILES> &r,
                                      struct inputs<DH, TILES> &in, const struct op_attention &op, const struct chunk &c,
                                      int rank, int rank_bits, int page_index, int page, struct scoring scoring) {
-    const int half_block = threadIdx.x / (WARPS * 32), ranks = 1 << rank_bits, walker = rank + half_block * ranks,
-              leaves = RANKS >> rank_bits;
-    auto &values = s.walker[half_block].values;
+    const int mine = own_walker(), walkers_of_block = blockDim.x / (WARPS * 32), walker = rank + (mine << rank_bits),
+              walker_bits = rank_bits + walkers_of_block / 2, leaves = PARTS >> walker_bits;
+    auto &values = s.walkers[mine].values;
     struct held_keys<DH, IS_FP8> k;
     struct held_values<IS_FP8> v;
     struct waiting<DH, TILES> waiting;
     waiting.count = waiting.leaves = 0;
-    struct place now = find_place(c, walker, leaves, place{0, first_of_leaf(c, walker, 0)});
+    auto after = [&](const struct place &at) {
+        return at.leaf == NO_LEAF ? at : find_place(c, walker, leaves, place{at.leaf, at.first + STEP});
+    };
+    auto page_of = [&](const struct place &at) { return at.leaf == NO_LEAF ? 0 : c.pages[at.first / KV_PAGE]; };
+    struct place now = find_place(c, walker, leaves, place{0, first_of_leaf(c, walker, 0)}), next = after(now);
+    int next_page = page_of(next);
     if (now.leaf != NO_LEAF) {
         if (now.first / KV_PAGE != page_index) page = c.pages[now.first / KV_PAGE];
         load_keys<T>(k, op, c, page, now.first);
@@ -47,40 +51,53 @@ __device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<D
     }
     put_queries<T>(s, in);
     __syncthreads();
-    /* as many turns as the other half-block: racecheck counts barriers of all threads */
-    const int turns = max(count_splits(c, rank, rank_bits + 1), count_splits(c, rank + ranks, rank_bits + 1));
+    int turns = 0; /* as many as the block's other walkers: racecheck counts barriers of all threads */
+    for (int i = 0; i < walkers_of_block; i++)
+        turns = max(turns, count_splits(c, rank + (i << rank_bits), walker_bits));
 #pragma unroll 1
-    for (int turn = 0; turn < turns; turn++) {
-        const bool is_there = now.leaf != NO_LEAF;
-        const struct place next = is_there ? find_place(c, walker, leaves, place{now.leaf, now.first + STEP}) : now;
-        const bool is_next = next.leaf != NO_LEAF;
-        page = is_next ? c.pages[next.first / KV_PAGE] : 0;
-        float(*scores)[SCORE_STRIDE] = s.scores[half_block][turn % 2];
-        if (is_there) score<T>(s, scores, k, in.position, now.first, op.window, scoring);
+    for (int left = turns; left > 0; left--) {
+        const bool is_there = now.leaf != NO_LEAF, is_next = next.leaf != NO_LEAF;
+        const struct place later = after(next);
+        page = next_page;
+        next_page = page_of(later); /* a load that nobody waits for in this turn */
+        struct scores<TILES> scores;
+        if (is_there) score<T>(scores, s, k, in.position, c, now.first, op.window, scoring);
         if (is_next) load_keys<T>(k, op, c, page, next.first);
-        sync_walker(half_block);
+        if (is_there) put_maxima(s, scores);
+        sync_walker(mine);
+        if (is_there) weigh<T>(s, r, scores);
+        sync_walker(mine);
         if (!is_there) continue;
         wait_for_values<T, DH>(v, values);
-        add_split<T>(r, scores, values, in.position, c, now.first, op.window);
+        add_split<T>(r, s, values, in.position, c, now.first, op.window);
         __syncwarp();
         if (is_next) load_values<DH>(v, values, op, c, page, next.first);
         if (next.leaf != now.leaf) end_leaf(r, waiting, now.leaf, next.leaf);
-        now = next;
+        now = next, next = later;
     }
 }
 
+/* What the walker has summed, of which each lane has its keys' weights. */
 template <int DH, int TILES>
 __device__ __forceinline__ void put_sums(struct plan<DH, TILES> &s, const struct running<DH, TILES> &r) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % WARPS, half_block = threadIdx.x / (WARPS * 32);
-    auto &out = s.walker[half_block].out;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % WARPS, mine = own_walker();
+    auto &walker = s.walkers[mine];
+    auto &out = walker.out;
+    float sums[TILES];
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++)
+        sums[tile] = join_lanes(r.sum[tile], [](float x, float y) { return x + y; });
+    put_of_warp(s, sums);
+    sync_walker(mine); /* and no value is read any more */
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
         const int query = 8 * tile + lane % 4 * 2;
 #pragma unroll
         for (int i = 0; i < DH / 64 * 4; i++)
             out[query + i % 2][warp * (DH / WARPS) + i / 4 * 16 + i / 2 % 2 * 8 + lane / 4] = r.out[tile][i / 4][i % 4];
-        if (warp == 0 && lane % 4 == 0)
-            s.state[half_block][8 * tile + lane / 4] = make_float2(r.max[tile], r.sum[tile]);
+        if (warp != 0 || lane % 4 != 0) continue;
+        const float4 all = walker.of_warps[8 * tile + lane / 4];
+        walker.state[8 * tile + lane / 4] = make_float2(r.max[tile], (all.x + all.y) + (all.z + all.w));
     }
 }
 
@@ -104,25 +121,26 @@ struct node {
     float4 x;
 };
 __device__ __forceinline__ struct node join_nodes(const struct node &left, const struct node &right) {
-    const float2 factor = join_factors(left.state, right.state);
-    return node{join_states(left.state, right.state, factor),
+    const float2 factor = join_factors(left.state.x, right.state.x);
+    return node{make_float2(max_or_nan(left.state.x, right.state.x), join(left.state.y, right.state.y, factor)),
                 make_float4(join(left.x.x, right.x.x, factor), join(left.x.y, right.x.y, factor),
                             join(left.x.z, right.x.z, factor), join(left.x.w, right.x.w, factor))};
 }
 
 /* What a walker of the cluster put; walkers from `there` on have no keys. */
 template <int DH, int TILES>
-__device__ __forceinline__ struct node load_node(struct plan<DH, TILES> &s, int walker, int ranks, int there, int query,
-                                                 int d) {
+__device__ __forceinline__ struct node load_node(struct plan<DH, TILES> &s, int walker, int rank_bits, int there,
+                                                 int query, int d) {
     struct node n = {make_float2(-CUDART_INF_F, 0), make_float4(0, 0, 0, 0)};
     if (walker >= there) return n;
-    const int half_block = walker >= ranks, rank = walker - half_block * ranks;
+    const auto &its = s.walkers[walker >> rank_bits];
+    const int rank = walker & ((1 << rank_bits) - 1);
     asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
                  : "=f"(n.state.x), "=f"(n.state.y)
-                 : "r"(of_rank(&s.state[half_block][query], rank)));
+                 : "r"(of_rank(&its.state[query], rank)));
     asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
                  : "=f"(n.x.x), "=f"(n.x.y), "=f"(n.x.z), "=f"(n.x.w)
-                 : "r"(of_rank(&s.walker[half_block].out[query][d], rank)));
+                 : "r"(of_rank(&its.out[query][d], rank)));
     return n;
 }
 
@@ -136,23 +154,24 @@ template <int HALF> __device__ __forceinline__ void join_level(struct node (&n)[
 /* The tree above the walkers; each block stores a share of the outputs. */
 template <typename T, int DH, int TILES, bool IS_PLAIN>
 __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const struct op_attention &op,
-                                             const struct chunk &c, int rank, int ranks, int there) {
+                                             const struct chunk &c, int rank, int rank_bits, int there) {
     constexpr int FOURS = DH / 4;
     auto output_of = [&](int i) {
         return (T *)op.out.data + (size_t)row_head(op, c, min(i / FOURS, c.count - 1)) * op.head_dim + i % FOURS * 4;
     };
-    int i = rank * THREADS + threadIdx.x;
+    int i = rank * blockDim.x + threadIdx.x;
     T *to = output_of(i);
     cluster_wait();
-    for (; i < c.count * FOURS; i += ranks * THREADS, to = output_of(i)) {
+    for (; i < c.count * FOURS; i += blockDim.x << rank_bits, to = output_of(i)) {
         const int query = i / FOURS, d = i % FOURS * 4;
         if (d >= op.head_dim) continue;
         struct node n[RANKS];
 #pragma unroll
-        for (int r = 0; r < RANKS; r++) n[r] = load_node(s, r, ranks, there, query, d);
+        for (int r = 0; r < RANKS; r++) n[r] = load_node(s, r, rank_bits, there, query, d);
         if (there > RANKS) {
 #pragma unroll
-            for (int r = 0; r < RANKS; r++) n[r] = join_nodes(n[r], load_node(s, r + RANKS, ranks, there, query, d));
+            for (int r = 0; r < RANKS; r++)
+                n[r] = join_nodes(n[r], load_node(s, r + RANKS, rank_bits, there, query, d));
         }
         join_level<4>(n, there);
         join_level<2>(n, there);
@@ -172,18 +191,17 @@ __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const st
 /* grid (batch chunks ranks, HKV), clusters of `ranks` along x. IS_PLAIN: no caps, no sinks; FP8 has no kernels of its own for these. A kernel that has just started waits
  * for its instructions, and for more of them where code that it leaves out lies between. */
 template <typename T, int DH, int TILES, bool IS_PLAIN, bool IS_FP8>
-__global__ void __launch_bounds__(THREADS, DH > 128 ? 1 : 2)
+__global__ void __launch_bounds__(DH > 128 ? THREADS : THREADS_ALL, 1)
     attention_cluster_kernel(const struct op_attention op, int chunks, int rank_bits, struct scoring scoring) {
 #if __CUDA_ARCH__ >= 900
     extern __shared__ __align__(16) unsigned char shared[];
     struct plan<DH, TILES> &s = *(struct plan<DH, TILES> *)shared;
     next_may_start();
     if (IS_PLAIN) scoring.cap = 0;
-    const int ranks = 1 << rank_bits, rank = blockIdx.x & (ranks - 1);
+    const int rank = blockIdx.x & ((1 << rank_bits) - 1);
     struct chunk c = find_chunk(op, chunks, blockIdx.x >> rank_bits, 8 * TILES);
     const int first_row = c.b * op.rows.q_len,
-              page_index =
-                  min((rank + (int)threadIdx.x / (WARPS * 32) * ranks) * SPLIT / KV_PAGE, op.rows.pages_per_slot - 1);
+              page_index = min((rank + (own_walker() << rank_bits)) * SPLIT / KV_PAGE, op.rows.pages_per_slot - 1);
     const int *nearest = op.rows.positions + first_row + c.first_query / c.group,
               *last = op.rows.positions + first_row + (c.first_query + c.count - 1) / c.group;
     struct inputs<DH, TILES> in;
@@ -194,57 +212,72 @@ __global__ void __launch_bounds__(THREADS, DH > 128 ? 1 : 2)
     load_inputs(in, op, c);
     const int page = load_now(c.pages + page_index);
     c.oldest = op.window > 0 ? max(max(c.nearest, 0) - op.window + 1, 0) : 0;
-    const int there = c.last < 0 ? 0 : min(c.last / SPLIT + 1, WALKERS * ranks);
+    const int there = c.last < 0 ? 0 : min(c.last / SPLIT + 1, (int)(blockDim.x / (WARPS * 32)) << rank_bits);
     if (rank < there) {
         struct running<DH, TILES> r;
         clear(r);
         walk<T, IS_FP8>(s, r, in, op, c, rank, rank_bits, page_index, page, scoring);
-        sync_walker(threadIdx.x / (WARPS * 32));
         put_sums(s, r);
     }
     cluster_arrive();
-    join_walkers<T, DH, TILES, IS_PLAIN>(s, op, c, rank, ranks, there);
+    join_walkers<T, DH, TILES, IS_PLAIN>(s, op, c, rank, rank_bits, there);
     cluster_arrive();
     cluster_wait(); /* nobody ends while its memory is read */
 #endif
 }
 
+/* Chunks of a graph row, walkers of a block, and the blocks of a cluster as a power of two. */
+struct mapping {
+    int chunks, walkers, rank_bits;
+};
+
 template <typename T, int DH, int TILES, bool IS_FP8>
-static int launch_tiles(struct stream *s, const struct op_attention *op, int chunks, int rank_bits) {
-    constexpr size_t shared = sizeof(struct plan<DH, TILES>);
+static int launch_tiles(struct stream *s, const struct op_attention *op, struct mapping m) {
+    const size_t shared = plan<DH, TILES>::bytes(m.walkers);
     const bool is_plain = op->cap == 0 && !op->sinks.data;
     auto kernel = is_plain ? attention_cluster_kernel<T, DH, TILES, !IS_FP8, IS_FP8>
                            : attention_cluster_kernel<T, DH, TILES, false, IS_FP8>;
     if (shared > 48 << 10)
         CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    dim3 grid(op->rows.batch * chunks << rank_bits, op->kv_heads);
-    const int percent = 2 * shared <= SHARED_BYTES ? SHARED_PERCENT : SHARED_PERCENT_ANY;
-    launch_sharing(s, kernel, grid, THREADS, shared, 1 << rank_bits, percent, *op, chunks, rank_bits, scoring_of(op));
+    dim3 grid(op->rows.batch * m.chunks << m.rank_bits, op->kv_heads);
+    const size_t of_multiprocessor = m.walkers == WALKERS ? 2 * shared : shared;
+    const int percent = of_multiprocessor <= SHARED_BYTES ? SHARED_PERCENT : SHARED_PERCENT_ANY;
+    launch_sharing(s, kernel, grid, m.walkers * WARPS * 32, shared, 1 << m.rank_bits, percent, *op, m.chunks,
+                   m.rank_bits, scoring_of(op));
     return cuda_launched(s, "attention", sizeof *op);
 }
 
-/* As many blocks as run at once, if there is work for so many. Small grids take small chunks, which are done sooner, and all
- * ranks; larger ones chunks as large as may be, of equal size, as that reads keys and values less often, and fewer ranks.
- * Clusters of 8 do not find the last tenth of the room; those of 4 are not worth it for chunks of one tile. */
+/* As many blocks as run at once, if there is work for so many. Clusters of 8 do not find the last tenth of the room, those of 4 not the
+ * last sixteenth: there clusters of 2 blocks twice as large do. */
+static struct mapping map_chunks(int chunks, int pairs, int room, bool may_be_large) {
+    const int rooms[] = {room, room, room * 15 / 16, room * 9 / 10};
+    for (int bits = 3; bits > 0; bits--) {
+        const int blocks = pairs * chunks << bits;
+        if (blocks <= rooms[bits]) return {chunks, WALKERS, bits};
+        if (bits == 2 && blocks <= room && may_be_large) return {chunks, WALKERS_ALL, bits - 1};
+    }
+    return {chunks, WALKERS, 0};
+}
+
+/* Small grids take small chunks, which are done sooner, and all ranks; larger ones chunks as large as may be, of equal size, as that
+ * reads keys and values less often, and fewer ranks. */
 template <typename T, int DH, bool IS_FP8> static int launch_chunks(struct stream *s, const struct op_attention *op) {
     constexpr int most = DH > 256 ? 1 : DH > 128 ? 2 : 4, two = most < 2 ? most : 2, three = most < 3 ? most : 3;
     const int tiles = (op->rows.q_len * (op->heads / op->kv_heads) + 7) / 8, pairs = op->rows.batch * op->kv_heads,
-              room = cuda_multiprocessors(s->device) * (DH > 128 ? 1 : 2), room_of_all = room * 9 / 10;
-    int a_chunk = 1, rank_bits = 3;
-    while (a_chunk < most && pairs * ((tiles + a_chunk - 1) / a_chunk) * RANKS > room_of_all) a_chunk++;
+              room = cuda_multiprocessors(s->device) * (DH > 128 ? 1 : 2);
+    int a_chunk = 1;
+    while (a_chunk < most && pairs * ((tiles + a_chunk - 1) / a_chunk) * RANKS > room * 9 / 10) a_chunk++;
     const int chunks = (tiles + a_chunk - 1) / a_chunk;
-    while (rank_bits > 0 &&
-           pairs * chunks << rank_bits > (rank_bits == 3 || (rank_bits == 2 && tiles == 1) ? room_of_all : room))
-        rank_bits--;
+    const struct mapping m = map_chunks(chunks, pairs, room, DH <= 128);
     switch ((tiles + chunks - 1) / chunks) {
     case 1:
-        return launch_tiles<T, DH, 1, IS_FP8>(s, op, chunks, rank_bits);
+        return launch_tiles<T, DH, 1, IS_FP8>(s, op, m);
     case 2:
-        return launch_tiles<T, DH, two, IS_FP8>(s, op, chunks, rank_bits);
+        return launch_tiles<T, DH, two, IS_FP8>(s, op, m);
     case 3:
-        return launch_tiles<T, DH, three, IS_FP8>(s, op, chunks, rank_bits);
+        return launch_tiles<T, DH, three, IS_FP8>(s, op, m);
     default:
-        return launch_tiles<T, DH, most, IS_FP8>(s, op, chunks, rank_bits);
+        return launch_tiles<T, DH, most, IS_FP8>(s, op, m);
     }
 }
 

@@ -11,28 +11,43 @@ enum {
     STEP = PARTS * SPLIT, /* from a split to the next of its part */
     KEYS = 16,            /* of an mma */
     BLOCKS = SPLIT / KEYS,
-    WARPS = 4,               /* a walker */
-    WALKERS = 2,             /* a block */
-    RANKS = PARTS / WALKERS, /* at most */
-    LEVELS = 3,              /* sums that wait for others while a single rank goes through the tree */
+    WARPS = 4,       /* a walker */
+    WALKERS = 2,     /* a block, or */
+    WALKERS_ALL = 4, /* where a multiprocessor has one block in place of two */
+    RANKS = 8,       /* at most */
+    LEVELS = 3,      /* sums that wait for others while a single rank goes through the tree */
     NO_LEAF = PARTS,
     THREADS = WALKERS * WARPS * 32,
-    SCORE_STRIDE = SPLIT + 8 /* keeps 8-byte reads off bank conflicts */
+    THREADS_ALL = WALKERS_ALL * WARPS * 32
 };
 static_assert(WARPS == BLOCKS, "a warp scores a block of keys");
-static_assert(PARTS == 16 && RANKS == 8, "a tree of 16 parts, by walkers of up to 8 blocks");
+static_assert(PARTS == WALKERS * RANKS, "a part for each walker, if all are there");
 
-/* Shared memory for heads of up to DH dimensions and TILES times 8 queries. */
+/* Shared memory for heads of up to DH dimensions and TILES times 8 queries. Queries are the rows of a for scores, two tiles at once. */
 template <int DH, int TILES> struct plan {
-    static constexpr int QUERIES = 8 * TILES;
-    uint4 high[TILES][DH / 32][32], low[TILES][DH / 32][32]; /* q as the lanes of mma_half take it: high + low */
-    float scores[WALKERS][2][QUERIES][SCORE_STRIDE];         /* times log2(e); written and read in turns */
-    union {
-        uint16_t values[SPLIT][DH + 8];
-        float out[QUERIES][DH + 4]; /* when all values are used up */
-    } walker[WALKERS];
-    float2 state[WALKERS][QUERIES]; /* maximum and sum */
+    static constexpr int QUERIES = 8 * TILES, STRIDE = SPLIT + 8 /* other banks */;
+    /* High and low parts as the lanes of mma take them, of two tiles first one, then the other; of a tile alone both at once. */
+    uint4 queries[TILES][DH / 16][32];
+    struct {
+        struct {
+            uint16_t high[QUERIES][STRIDE], low[QUERIES][STRIDE];
+        } weights;                /* of a split's keys, high + low */
+        float4 of_warps[QUERIES]; /* each one's maximum of a split, at last its sum */
+        float2 state[QUERIES];    /* maximum and sum */
+        union {
+            uint16_t values[SPLIT][DH + 8];
+            float out[QUERIES][DH + 4]; /* when all values are used up */
+        };
+    } walkers[WALKERS_ALL]; /* the last two only if there are so many */
+    static constexpr size_t bytes(int count) {
+        return sizeof(struct plan) - (WALKERS_ALL - count) * sizeof(walkers[0]);
+    }
 };
+
+/* This thread's walker in its block. */
+__device__ __forceinline__ int own_walker(void) {
+    return threadIdx.x / (WARPS * 32);
+}
 
 /* What the threads of a cluster work on. */
 struct chunk {
@@ -70,7 +85,7 @@ __device__ __forceinline__ int row_head(const struct op_attention &op, const str
     return (c.b * op.rows.q_len + i / c.group) * op.heads + c.head * c.group + i % c.group;
 }
 
-/* What a thread loads before it knows how many keys there are: 8 elements of each of some queries, and the positions of
+/* What one of the first THREADS threads loads before it knows how many keys there are: 8 elements of each of some queries, and the positions of
  * queries 8 tile + lane / 4, -1 past the chunk. Indexes first, as they need no input. */
 template <int DH, int TILES> struct inputs {
     static constexpr int EIGHTS = DH / 8, LOADS = (8 * TILES * EIGHTS + THREADS - 1) / THREADS;
@@ -86,7 +101,7 @@ __device__ __forceinline__ void index_inputs(struct inputs<DH, TILES> &in, const
 #pragma unroll
     for (int n = 0; n < inputs<DH, TILES>::LOADS; n++) {
         const int query = (n * THREADS + threadIdx.x) / EIGHTS;
-        in.row_head[n] = query < c.count ? row_head(op, c, query) : -1;
+        in.row_head[n] = query < c.count && threadIdx.x < THREADS ? row_head(op, c, query) : -1;
     }
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
@@ -112,22 +127,26 @@ __device__ __forceinline__ void load_inputs(struct inputs<DH, TILES> &in, const 
     }
 }
 
+/* Number `eighth` of a row's eights of dims: four pairs, of which a lane of mma takes two as the halves of 16 dims, and two more as those
+ * of the next. Keys lie in memory so, and the order of dims in a sum is free. */
 template <typename T, int DH, int TILES>
 __device__ __forceinline__ void put_queries(struct plan<DH, TILES> &s, const struct inputs<DH, TILES> &in) {
     constexpr int EIGHTS = inputs<DH, TILES>::EIGHTS;
 #pragma unroll
     for (int n = 0; n < inputs<DH, TILES>::LOADS; n++) {
         const int i = n * THREADS + threadIdx.x, query = i / EIGHTS, eighth = i % EIGHTS;
-        if (query >= 8 * TILES) continue;
-        const float4 x = in.x[n], y = in.y[n];
-        uint4 high, low;
-        cut<T>(x.x, x.y, &high.x, &low.x);
-        cut<T>(x.z, x.w, &high.y, &low.y);
-        cut<T>(y.x, y.y, &high.z, &low.z);
-        cut<T>(y.z, y.w, &high.w, &low.w);
-        const int lane = query % 8 * 4 + eighth % 4;
-        s.high[query / 8][eighth / 4][lane] = high;
-        s.low[query / 8][eighth / 4][lane] = low;
+        if (query >= 8 * TILES || threadIdx.x >= THREADS) continue;
+        const float pairs[4][2] = {
+            {in.x[n].x, in.x[n].y}, {in.x[n].z, in.x[n].w}, {in.y[n].x, in.y[n].y}, {in.y[n].z, in.y[n].w}};
+        const int lane = query % 8 * 4 + eighth % 4, tile = query / 8;
+        const bool is_alone = TILES % 2 == 1 && tile == TILES - 1;
+        auto &high = s.queries[tile / 2 * 2], &low = s.queries[is_alone ? tile : tile / 2 * 2 + 1];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int sixteen = eighth / 4 * 2 + j / 2, at = j % 2 * 2;
+            cut<T>(pairs[j][0], pairs[j][1], (uint32_t *)&high[sixteen][lane] + at + (is_alone ? 0 : tile % 2),
+                   (uint32_t *)&low[sixteen][lane] + at + (is_alone ? 1 : tile % 2));
+        }
     }
 }
 
@@ -144,22 +163,31 @@ template <int DH> struct held_keys<DH, true> {
     int scale[2];
 };
 
+template <typename T, int DH, bool IS_WHOLE>
+__device__ __forceinline__ void load_rows(struct held_keys<DH, false> &k, const struct op_attention &op,
+                                          const struct chunk &c, int page, int first) {
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % WARPS * KEYS + lane / 4, dims = lane % 4 * 8;
+    const T *cells = (const T *)op.kv.k + split_cell(op, c, page, first) + row * op.head_dim + dims;
+#pragma unroll
+    for (int half_tile = 0; half_tile < 2; half_tile++) {
+        const int key = first + row + half_tile * 8;
+        const bool wanted = IS_WHOLE || (key <= c.last && key >= c.oldest);
+        const T *from = cells + half_tile * 8 * op.head_dim;
+#pragma unroll
+        for (int i = 0; i < DH / 32; i++) {
+            if (!IS_WHOLE) k.x[half_tile][i] = make_uint4(0, 0, 0, 0);
+            if (wanted && (IS_WHOLE || 32 * i + dims < op.head_dim))
+                k.x[half_tile][i] = __ldcg((const uint4 *)(from + 32 * i));
+        }
+    }
+}
 template <typename T, int DH>
 __device__ __forceinline__ void load_keys(struct held_keys<DH, false> &k, const struct op_attention &op,
                                           const struct chunk &c, int page, int first) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % WARPS;
-    const T *cells = (const T *)op.kv.k + split_cell(op, c, page, first);
-#pragma unroll
-    for (int half_tile = 0; half_tile < 2; half_tile++) {
-        const int key = warp * KEYS + half_tile * 8 + lane / 4;
-        const bool wanted = first + key <= c.last && first + key >= c.oldest;
-#pragma unroll
-        for (int i = 0; i < DH / 32; i++) {
-            const int d = 32 * i + lane % 4 * 8;
-            k.x[half_tile][i] = make_uint4(0, 0, 0, 0);
-            if (wanted && d < op.head_dim) k.x[half_tile][i] = __ldcg((const uint4 *)(cells + key * op.head_dim + d));
-        }
-    }
+    if (first >= c.oldest && first + SPLIT - 1 <= c.last && op.head_dim == DH)
+        load_rows<T, DH, true>(k, op, c, page, first);
+    else
+        load_rows<T, DH, false>(k, op, c, page, first);
 }
 template <typename T, int DH>
 __device__ __forceinline__ void load_keys(struct held_keys<DH, true> &k, const struct op_attention &op,
@@ -204,15 +232,18 @@ template <> struct held_values<true> { int scale[2]; };
 template <int DH>
 __device__ __forceinline__ void load_values(struct held_values<false> &, uint16_t (&values)[SPLIT][DH + 8],
                                             const struct op_attention &op, const struct chunk &c, int page, int first) {
-    constexpr int EIGHTS = DH / WARPS / 8;
-    const int lane = threadIdx.x % 32, d = threadIdx.x / 32 % WARPS * (DH / WARPS) + lane % EIGHTS * 8;
-    const uint16_t *cells = (const uint16_t *)op.kv.v + split_cell(op, c, page, first) + d;
+    constexpr int EIGHTS = DH / WARPS / 8, AT_ONCE = 32 / EIGHTS;
+    const int lane = threadIdx.x % 32, d = threadIdx.x / 32 % WARPS * (DH / WARPS) + lane % EIGHTS * 8,
+              key = lane / EIGHTS;
+    const uint16_t *cells = (const uint16_t *)op.kv.v + split_cell(op, c, page, first) + key * op.head_dim + d;
+    uint16_t *to = &values[key][d];
+    /* of keys from the first to the last that are wanted */
+    const unsigned after = (unsigned)(first + key - c.oldest),
+                   count = d < op.head_dim && c.last >= c.oldest ? (unsigned)(c.last - c.oldest + 1) : 0;
 #pragma unroll
-    for (int i = 0; i < SPLIT * EIGHTS / 32; i++) {
-        const int key = i * (32 / EIGHTS) + lane / EIGHTS;
-        const bool wanted = first + key <= c.last && first + key >= c.oldest && d < op.head_dim;
-        copy_async(&values[key][d], wanted ? cells + key * op.head_dim : op.kv.v, wanted);
-    }
+    for (int i = 0; i < SPLIT / AT_ONCE; i++)
+        copy_async(to + i * AT_ONCE * (DH + 8), cells + (size_t)(i * AT_ONCE) * op.head_dim,
+                   after + i * AT_ONCE < count);
 }
 template <typename T, int DH>
 __device__ __forceinline__ void wait_for_values(const struct held_values<false> &, uint16_t (&)[SPLIT][DH + 8]) {

@@ -5,44 +5,84 @@
 #include "model/kernels/cuda/attention_loads.cuh"
 #include "model/kernels/cuda/product_mma.cuh"
 
-/* A warp's 16 keys against all queries, to shared memory. */
+/* Scores of a warp's 16 keys for query lane / 4 of each tile, times log2(e): of keys 2 (lane % 4) and the next, and 8 further on. */
+template <int TILES> struct scores { float of[TILES][4]; };
+
+/* Do all queries of the chunk see all of `count` keys from `first` on? */
+__device__ __forceinline__ bool is_seen_by_all(const struct chunk &c, int first, int count, int window) {
+    return first + count - 1 <= c.nearest && (window == 0 || first > c.last - window);
+}
+
+/* A warp's 16 keys of the split at `first` against all queries. */
 template <typename T, int DH, int TILES, bool IS_FP8>
-__device__ __forceinline__ void score(struct plan<DH, TILES> &s, float (*scores)[SCORE_STRIDE],
-                                      const struct held_keys<DH, IS_FP8> &held, const int (&position)[TILES], int first,
-                                      int window, struct scoring scoring) {
+__device__ __forceinline__ void score(struct scores<TILES> &scores, const struct plan<DH, TILES> &s,
+                                      const struct held_keys<DH, IS_FP8> &held, const int (&position)[TILES],
+                                      const struct chunk &c, int first, int window, struct scoring scoring) {
     const struct held_keys<DH, false> &k = widen_keys<T>(held);
-    const int lane = threadIdx.x % 32, at = threadIdx.x / 32 % WARPS * KEYS + lane / 4;
+    const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int tile = 0; tile < TILES; tile++) {
-        float sums[4][4] = {}; /* of high and low parts, of either half of 32 dims: short chains */
+    for (int tile = 0; tile < TILES; tile += 2) {
+        const bool is_alone = tile == TILES - 1;
+        float high[2][4] = {}, low[2][4] = {}; /* sums for 8 keys each; those of a tile alone are both in the first */
 #pragma unroll
-        for (int i = 0; i < DH / 32; i++) {
-            const uint4 high = s.high[tile][i][lane], low = s.low[tile][i][lane];
+        for (int i = 0; i < DH / 16; i++) {
+            const uint4 x = s.queries[tile][i][lane], y = s.queries[is_alone ? tile : tile + 1][i][lane];
+            const uint32_t first_a[4] = {x.x, x.y, x.z, x.w}, second_a[4] = {y.x, y.y, y.z, y.w};
 #pragma unroll
-            for (int second = 0; second < 2; second++) {
-                mma_half<T>(sums[second], k.x[0][i], k.x[1][i], high, second);
-                mma_half<T>(sums[2 + second], k.x[0][i], k.x[1][i], low, second);
+            for (int half = 0; half < 2; half++) {
+                const uint4 &key = k.x[half][i / 2];
+                mma(high[half], first_a, i % 2 ? key.z : key.x, i % 2 ? key.w : key.y, T());
+                if (!is_alone) mma(low[half], second_a, i % 2 ? key.z : key.x, i % 2 ? key.w : key.y, T());
             }
         }
-        float x[4];
 #pragma unroll
-        for (int j = 0; j < 4; j++) x[j] = ((sums[0][j] + sums[1][j]) + (sums[2][j] + sums[3][j])) * scoring.factor;
-        if (scoring.cap != 0) {
-#pragma unroll
-            for (int j = 0; j < 4; j++) x[j] = cap_score(x[j], scoring.cap);
-        }
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const int query = lane % 4 * 2 + j % 2, key = at + j / 2 * 8;
-            const int its_position = __shfl_sync(0xffffffffu, position[tile], query * 4);
-            scores[8 * tile + query][key] = is_visible(first + key, its_position, window) ? x[j] : -CUDART_INF_F;
+        for (int i = 0; i < (is_alone ? 4 : 8); i++) {
+            const int half = i / 2 % 2, at = i / 4 * 2 + i % 2;
+            float x = (high[half][at] + (is_alone ? high[half][at + 2] : low[half][at])) * scoring.factor;
+            if (scoring.cap != 0) x = cap_score(x, scoring.cap);
+            scores.of[tile + i / 4][i % 4] = x;
         }
     }
+    if (is_seen_by_all(c, first, SPLIT, window)) return;
+    const int key = first + threadIdx.x / 32 % WARPS * KEYS + lane % 4 * 2;
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (!is_visible(key + j / 2 * 8 + j % 2, position[tile], window)) scores.of[tile][j] = -CUDART_INF_F;
+}
+
+/* The sum or maximum of what the four lanes of a query have. */
+template <typename Join> __device__ __forceinline__ float join_lanes(float x, Join join) {
+    x = join(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return join(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+/* One number a query, for the walker's other warps. */
+template <int DH, int TILES>
+__device__ __forceinline__ void put_of_warp(struct plan<DH, TILES> &s, const float (&x)[TILES]) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    if (lane % 4 != 0) return;
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++)
+        ((float *)&s.walkers[own_walker()].of_warps[8 * tile + lane / 4])[warp % WARPS] = x[tile];
+}
+
+/* The largest scores of the warp's keys. */
+template <int DH, int TILES>
+__device__ __forceinline__ void put_maxima(struct plan<DH, TILES> &s, const struct scores<TILES> &scores) {
+    float largest[TILES];
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++) {
+        const float(&x)[4] = scores.of[tile];
+        largest[tile] = join_lanes(max_or_nan(max_or_nan(x[0], x[1]), max_or_nan(x[2], x[3])), max_or_nan);
+    }
+    put_of_warp(s, largest);
 }
 
 /* The softmax of TILES times 8 queries over splits. */
 template <int DH, int TILES> struct running {
-    float max[TILES], sum[TILES]; /* of query 8 tile + lane / 4 */
+    float max[TILES], sum[TILES]; /* of query 8 tile + lane / 4; each lane adds up the weights of its own keys */
     float out[TILES][DH / 64][4]; /* of queries 2 (lane % 4) and the next, dims lane / 4 and 8 further on of each 16 */
 };
 
@@ -66,34 +106,49 @@ __device__ __forceinline__ float shift_of(float max) {
     return max == -CUDART_INF_F ? 0.0f : max;
 }
 
-/* Takes a query's maximum up to its scores of a split, [64] at `row`; the factor that what was summed so far must take. */
-__device__ __forceinline__ float raise_maximum(const float *row, float *max) {
-    float largest = *max;
+/* Takes the maxima up to those of all warps, scales what was summed so far, and puts the weights of the warp's keys for all warps. */
+template <typename T, int DH, int TILES>
+__device__ __forceinline__ void weigh(struct plan<DH, TILES> &s, struct running<DH, TILES> &r,
+                                      const struct scores<TILES> &scores) {
+    const int lane = threadIdx.x % 32, key = threadIdx.x / 32 % WARPS * KEYS + lane % 4 * 2;
+    auto &walker = s.walkers[own_walker()];
+    auto &weights = walker.weights;
+    float keep[TILES];
 #pragma unroll
-    for (int i = 0; i < 2 * BLOCKS; i++) {
-        const float2 x = *(const float2 *)(row + threadIdx.x % 4 * 2 + i * 8);
-        largest = fmaxf(largest, fmaxf(x.x, x.y));
+    for (int tile = 0; tile < TILES; tile++) {
+        const int query = 8 * tile + lane / 4;
+        const float(&x)[4] = scores.of[tile];
+        const float4 of_warps = walker.of_warps[query];
+        const float largest =
+                        max_or_nan(max_or_nan(max_or_nan(of_warps.x, of_warps.y), max_or_nan(of_warps.z, of_warps.w)),
+                                   r.max[tile]),
+                    shift = shift_of(largest), near[2] = {power_of_2(x[0] - shift), power_of_2(x[1] - shift)},
+                    far[2] = {power_of_2(x[2] - shift), power_of_2(x[3] - shift)};
+        cut<T>(near[0], near[1], (uint32_t *)&weights.high[query][key], (uint32_t *)&weights.low[query][key]);
+        cut<T>(far[0], far[1], (uint32_t *)&weights.high[query][key + 8], (uint32_t *)&weights.low[query][key + 8]);
+        keep[tile] = power_of_2(r.max[tile] - shift);
+        r.sum[tile] = fmaf(r.sum[tile], keep[tile], (near[0] + near[1]) + (far[0] + far[1]));
+        r.max[tile] = largest;
     }
-    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
-    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
-    const float keep = exp2f(*max - shift_of(largest));
-    *max = largest;
-    return keep;
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++) {
+        const float2 factor = of_columns(keep[tile]);
+#pragma unroll
+        for (int i = 0; i < DH / 16; i++) r.out[tile][i / 4][i % 4] *= i % 2 ? factor.y : factor.x;
+    }
 }
 
 /* Weights of 16 keys for query lane / 4, high and low, as the registers of B. */
 struct weights {
     uint32_t high[2], low[2];
 };
-template <typename T>
-__device__ __forceinline__ void weigh(struct weights &w, const float *row, float shift, float *added) {
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        float2 x = *(const float2 *)(row + threadIdx.x % 4 * 2 + i * 8);
-        x.x = exp2f(x.x - shift), x.y = exp2f(x.y - shift);
-        *added += x.x + x.y;
-        cut<T>(x.x, x.y, &w.high[i], &w.low[i]);
-    }
+template <int DH, int TILES>
+__device__ __forceinline__ struct weights take_weights(const struct plan<DH, TILES> &s, int block, int tile) {
+    const int lane = threadIdx.x % 32, key = block * KEYS + lane / 8 % 2 * 8;
+    const auto &weights = s.walkers[own_walker()].weights;
+    uint32_t of[4];
+    load_matrices(of, &(lane < 16 ? weights.high : weights.low)[8 * tile + lane % 8][key]);
+    return {{of[0], of[1]}, {of[2], of[3]}};
 }
 
 /* Whether both halves of a register are finite. */
@@ -138,62 +193,62 @@ __device__ __forceinline__ void add_edge(float (&out)[COUNT][4], const uint32_t 
     }
 }
 
-/* Values of 16 keys: 16 dims a row of `a`, as mma takes them. Is none of them inf or NaN? Then an invisible value's weight of 0
- * adds 0. */
-template <typename T, int DH>
-__device__ __forceinline__ bool take_values(uint32_t (&a)[DH / 64][4], const uint16_t (*values)[DH + 8]) {
+/* Values of 16 keys: 16 dims a row of `a`, as mma takes them. */
+template <int DH>
+__device__ __forceinline__ void take_values(uint32_t (&a)[DH / 64][4], const uint16_t (*values)[DH + 8]) {
     const int lane = threadIdx.x % 32, d = threadIdx.x / 32 % WARPS * (DH / WARPS);
-    bool is_finite = true;
 #pragma unroll
-    for (int i = 0; i < DH / 64; i++) {
+    for (int i = 0; i < DH / 64; i++)
         load_transposed(a[i], &values[lane % 8 + lane / 16 * 8][d + 16 * i + lane / 8 % 2 * 8]);
-#pragma unroll
-        for (int j = 0; j < 4; j++) is_finite = is_finite && is_finite_pair(a[i][j], T());
-    }
-    return is_finite;
 }
 
-/* A split whose scores are there into the softmax, 16 keys by 16. */
+/* Is none of a warp's values inf or NaN? Then an invisible value's weight of 0 adds 0. */
+template <typename T, int COUNT> __device__ __forceinline__ bool are_finite(const uint32_t (&a)[COUNT][4]) {
+    bool is_finite = true;
+#pragma unroll
+    for (int i = 0; i < COUNT * 4; i++) is_finite = is_finite && is_finite_pair(a[i / 4][i % 4], T());
+    return __all_sync(0xffffffffu, is_finite);
+}
+
+template <typename T, int COUNT>
+__device__ __forceinline__ void add_plain(float (&out)[COUNT][4], const uint32_t (&v)[COUNT][4],
+                                          const struct weights &w) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) mma(out[i], v[i], w.high[0], w.high[1], T());
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) mma(out[i], v[i], w.low[0], w.low[1], T());
+}
+
+/* The values of a split with the weights that all warps have put, 16 keys by 16. */
 template <typename T, int DH, int TILES>
-__device__ __forceinline__ void add_split(struct running<DH, TILES> &r, const float (*scores)[SCORE_STRIDE],
+__device__ __forceinline__ void add_split(struct running<DH, TILES> &r, const struct plan<DH, TILES> &s,
                                           const uint16_t (&values)[SPLIT][DH + 8], const int (&position)[TILES],
                                           const struct chunk &c, int first, int window) {
-    const int query = threadIdx.x % 32 / 4;
-    float keep[TILES], added[TILES] = {};
+    if (is_seen_by_all(c, first, SPLIT, window)) {
 #pragma unroll
-    for (int tile = 0; tile < TILES; tile++) {
-        keep[tile] = raise_maximum(scores[8 * tile + query], &r.max[tile]);
-        const float2 factor = of_columns(keep[tile]);
+        for (int block = 0; block < BLOCKS; block++) {
+            uint32_t a[DH / 64][4];
+            take_values<DH>(a, values + block * KEYS);
 #pragma unroll
-        for (int i = 0; i < DH / 16; i++) r.out[tile][i / 4][i % 4] *= i % 2 ? factor.y : factor.x;
+            for (int tile = 0; tile < TILES; tile++) add_plain<T>(r.out[tile], a, take_weights(s, block, tile));
+        }
+        return;
     }
 #pragma unroll 1
     for (int block = 0; block < BLOCKS; block++) {
         const int at = first + block * KEYS;
         if (at > c.last || at + KEYS <= c.oldest) continue;
-        const bool is_whole = at + KEYS - 1 <= c.nearest && (window == 0 || at > c.last - window);
         uint32_t a[DH / 64][4];
-        const bool is_finite = take_values<T, DH>(a, values + block * KEYS),
-                   is_plain = is_whole || __all_sync(0xffffffffu, is_finite);
+        take_values<DH>(a, values + block * KEYS);
+        const bool is_plain = is_seen_by_all(c, at, KEYS, window) || are_finite<T>(a);
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++) {
-            struct weights w;
-            weigh<T>(w, &scores[8 * tile + query][block * KEYS], shift_of(r.max[tile]), &added[tile]);
-            if (is_plain) {
-#pragma unroll
-                for (int i = 0; i < DH / 64; i++) mma(r.out[tile][i], a[i], w.high[0], w.high[1], T());
-#pragma unroll
-                for (int i = 0; i < DH / 64; i++) mma(r.out[tile][i], a[i], w.low[0], w.low[1], T());
-            } else {
+            const struct weights w = take_weights(s, block, tile);
+            if (is_plain)
+                add_plain<T>(r.out[tile], a, w);
+            else
                 add_edge<T>(r.out[tile], a, w, position[tile], at, window);
-            }
         }
-    }
-#pragma unroll
-    for (int tile = 0; tile < TILES; tile++) {
-        added[tile] += __shfl_xor_sync(0xffffffffu, added[tile], 1);
-        added[tile] += __shfl_xor_sync(0xffffffffu, added[tile], 2);
-        r.sum[tile] = fmaf(r.sum[tile], keep[tile], added[tile]);
     }
 }
 

@@ -5,22 +5,18 @@
 
 #include "model/kernels/cuda/attention_splits.cuh"
 
-/* Factors that bring two states, of a maximum and a sum each, to one maximum; ALONE where the other state has no key: then a
- * value passes as it is. A state without a key is known by its sum, which is 0; not by its maximum, which is -inf where all
- * scores are NaN, and NaN must come out. */
+/* Factors that bring the sums of two maxima to one maximum; ALONE where the other has no key: then a value passes as it is. A maximum
+ * without a key is -inf; it is NaN where one score is, which so comes out. */
 static constexpr float ALONE = -1;
-__device__ __forceinline__ float2 join_factors(float2 left, float2 right) {
-    if (right.y == 0) return make_float2(ALONE, 0);
-    if (left.y == 0) return make_float2(0, ALONE);
-    const float shift = shift_of(fmaxf(left.x, right.x));
-    return make_float2(exp2f(left.x - shift), exp2f(right.x - shift));
+__device__ __forceinline__ float2 join_factors(float left, float right) {
+    if (right == -CUDART_INF_F) return make_float2(ALONE, 0);
+    if (left == -CUDART_INF_F) return make_float2(0, ALONE);
+    const float max = max_or_nan(left, right);
+    return make_float2(power_of_2(left - max), power_of_2(right - max));
 }
 __device__ __forceinline__ float join(float left, float right, float2 factor) {
     const float both = fmaf(right, factor.y, left * factor.x);
     return factor.x == ALONE ? left : factor.y == ALONE ? right : both;
-}
-__device__ __forceinline__ float2 join_states(float2 left, float2 right, float2 factor) {
-    return make_float2(fmaxf(left.x, right.x), join(left.y, right.y, factor));
 }
 
 /* Sums of subtrees that wait for their right neighbour, in memory of the thread. */
@@ -33,16 +29,16 @@ template <int DH, int TILES>
 __device__ __forceinline__ void join_left(struct running<DH, TILES> &right, const struct running<DH, TILES> &left) {
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
-        const float2 a = make_float2(left.max[tile], left.sum[tile]), b = make_float2(right.max[tile], right.sum[tile]),
-                     factor = join_factors(a, b);
-        const float2 of_left = of_columns(factor.x), of_right = of_columns(factor.y), all = join_states(a, b, factor);
+        const float2 factor = join_factors(left.max[tile], right.max[tile]), of_left = of_columns(factor.x),
+                     of_right = of_columns(factor.y);
 #pragma unroll
         for (int i = 0; i < DH / 16; i++) {
             float *x = &right.out[tile][i / 4][i % 4];
             *x = join(left.out[tile][i / 4][i % 4], *x,
                       i % 2 ? make_float2(of_left.y, of_right.y) : make_float2(of_left.x, of_right.x));
         }
-        right.max[tile] = all.x, right.sum[tile] = all.y;
+        right.sum[tile] = join(left.sum[tile], right.sum[tile], factor);
+        right.max[tile] = max_or_nan(left.max[tile], right.max[tile]);
     }
 }
 
