@@ -53,6 +53,29 @@ DUET_INLINE float fmath_exp(float x) {
     return y * fmath_from_bits((uint32_t)(half + 127) << 23) * fmath_from_bits((uint32_t)(e - half + 127) << 23);
 }
 
+/* fmath_exp(x) for -106 <= x <= 0, the same bits with fewer operations: n >= -153, so that 2^(n + 64) is added to y's exponent,
+ * and the product with 2^-64 rounds once where the result is subnormal. */
+DUET_INLINE float fmath_exp_negative(float x) {
+    const float shift = 12582976.0f; /* 1.5 * 2^23 + 64 */
+    float shifted = fmaf(x, 0x1.715476p+0f, shift);
+    float n = shifted - shift;
+    float r = fmaf(n, 0x1.05c610p-29f, fmaf(n, -0x1.62e430p-1f, x));
+    float p = fmaf(r, 0x1.6d1270p-10f, 0x1.120cd4p-7f);
+    p = fmaf(r, p, 0x1.555518p-5f);
+    p = fmaf(r, p, 0x1.5554dcp-3f);
+    p = fmaf(r, p, 0.5f);
+    float y = fmaf(r * r, p, r) + 1.0f;
+    return fmath_from_bits(fmath_bits(y) + (fmath_bits(shifted) << 23)) * 0x1p-64f;
+}
+
+/* a / b where reciprocal = 1 / b: the bits of a division, for many by one number. For b in [2^-20, 2^20] and 0 or 2^-100 <= |a| <=
+ * 2^100, so that the rest a - b q is exact; a smaller |a| gives something as small.
+ * Markstein: q is one of the two floats around a / b, and a rest of it times a correctly rounded reciprocal rounds aright. */
+DUET_INLINE float fmath_quotient(float a, float b, float reciprocal) {
+    float q = a * reciprocal;
+    return fmaf(fmaf(-b, q, a), reciprocal, q);
+}
+
 /* log(1 + x) for -1 < x < 2^100 (no meaning outside). Within 1.6 ulp; log1p(x) = x for tiny x.
  * 1 + x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)]; f = x 2^-e + (2^-e - 1) is rounded once;
  * log(1 + f) = f - f^2 / 2 + f^3 Q(f), Q interpolated at Chebyshev nodes. */

@@ -100,8 +100,8 @@ static double time_launch(struct bench *x, int batch, int k, int index) {
 }
 
 static void time_all(struct bench *x, const char *name, struct sampling how, int k) {
-    static const int batches[] = {1, 4, 16, 64};
-    for (int i = 0; i < 4; i++) {
+    static const int batches[] = {1, 4, 16, 32, 64};
+    for (int i = 0; i < 5; i++) {
         reset_slots(x, how);
         double plain = time_launch(x, batches[i], 0, -1);
         reset_slots(x, how);

@@ -4,32 +4,46 @@
  * p written. Built without contraction (--fmad=false): fused operations are spelled out. */
 #include "sampler/cuda_distribution.cuh"
 
+/* Writes the part of p that has these weights; the best of its race. */
+template <bool FAST>
+__device__ static u64 store_p(const struct part &part, const struct scratch &s, float *p, float sum, const int32_t *ids,
+                              const struct race &race) {
+    struct divisor by = divisor_of(sum);
+    const int end = part.first + part.count;
+    const u64 best = race_ids(race, part.first, end, ids, [&](float(&x)[4], int i) {
+        load_p<FAST>(x, part, s, i - part.first, by);
+        store_four<FAST>(p, i, end, x);
+    });
+    store_tiny(part, p, by);
+    return best;
+}
+
 /* Writes p and draws from it; -1 for a row without a distribution. */
 __device__ static int draw_id(struct team &t, struct scratch &s, const struct round_state &b, const struct slot &slot,
                               const float *logits, struct rule_stream from, float *p) {
     const int n = b.vocab_draft;
-    const struct part part = part_of(t, s, n, p);
-    const struct top top = find_top(t, s, part, logits);
-    if (top.id < 0) {
-        mark_bad(t, p);
-        return -1;
-    }
+    const struct part part = part_of_rows(t, s, n, logits, p, slot.sampling.temperature);
     if (slot.sampling.temperature == 0) {
+        const struct top top = find_top<true>(t, s, part, logits);
+        if (top.id < 0) return mark_bad(t, p), -1;
         store_one_hot(part, p, top.id);
         return round_draft_id(&b, top.id);
     }
+    const struct top top = find_top<false>(t, s, part, logits);
+    if (top.id < 0) return mark_bad(t, p), -1;
     const float sum = make_weights(t, s, slot.sampling, part, n, top.logit);
-#pragma unroll 4
-    for (int i = threadIdx.x; i < part.count; i += THREADS) p[part.first + i] = part.x[i] = part.x[i] / sum;
-    __syncthreads(); /* the race takes ids four by four */
+    const int32_t *ids = b.draft_is_cut ? b.draft_ids : nullptr;
+    struct race race = {slot.key, from, RACE_FLOOR, 0};
     const int end = part.first + part.count;
-    const auto value = [&](int i) { return part.x[i - part.first]; };
-    const u64 best = b.draft_is_cut ? race_listed(part.first, end, b.draft_ids, slot.key, from, value)
-                                    : race_ids(part.first, end, slot.key, from, value);
+    u64 best = part.is_fast ? store_p<true>(part, s, p, sum, ids, race) : store_p<false>(part, s, p, sum, ids, race);
+    best = reduce_team<larger>(t, s, best);
+    if (is_settled(best, race.floor)) return winner_of(best);
+    race.floor = 0;
+    best = race_ids(race, part.first, end, ids, [&](float(&x)[4], int i) { load_four<false>(x, p, i, end); });
     return winner_of(reduce_team<larger>(t, s, best));
 }
 
-__global__ void __launch_bounds__(THREADS, 2) draw_kernel(const struct sampler_draw op, const struct shape shape) {
+__global__ void __launch_bounds__(THREADS, BLOCKS) draw_kernel(const struct sampler_draw op, const struct shape shape) {
     __shared__ struct scratch s;
     const struct round_state &b = op.b;
     struct team t = team_join(op.sampler.exchange, shape);
@@ -54,5 +68,5 @@ __global__ void __launch_bounds__(THREADS, 2) draw_kernel(const struct sampler_d
 }
 
 int sampler_draw_cuda(struct stream *stream, const struct sampler_draw *op) {
-    return launch_rows<draw_kernel>(stream, "draw", op, op->batch, op->b.vocab_draft);
+    return launch_rows<draw_kernel>(stream, "draw", op, op->batch, op->b.vocab_draft, true);
 }

@@ -1,10 +1,13 @@
 /* The filtered, normalised distribution of a row and the race, on a team of blocks; distribution.c step by step, with the
  * same bits. For .cu files of sampler and verify alone; all threads of a team call these functions together.
  *
+ * Mapping: thread t of a block takes four ids at once, those from 4 t of its part, and every 4 * THREADS ids further on; the
+ *   passes of filters take them one by one.
  * Bytes: logits are read once and p is written once; between, a block's part of the row stays in shared memory (in p itself
- *   where it does not fit), first as logits, then as weights, then as p.
+ *   where it does not fit), first as logits, then as weights.
  * Waits: one for the maximum, one for the sum; a filter adds five to seven.
- * Numerics: weights of logits are computed again where they are needed. Masses, counts and orders are integers. */
+ * Numerics: weights of logits are computed again where they are needed. Masses, counts and orders are integers. Divisions by
+ *   a row's temperature and sum go by their reciprocals (fmath_quotient). */
 #ifndef DUET_SAMPLER_CUDA_DISTRIBUTION_CUH
 #define DUET_SAMPLER_CUDA_DISTRIBUTION_CUH
 
@@ -14,29 +17,102 @@
 
 #include "sampler/cuda_team.cuh"
 
+/* GROUPS: of four ids that a thread loads before it works on the first. */
+enum { GROUPS = 4, STEP = 4 * THREADS };
+
+/* --- four ids --------------------------------------------------------------------------------------------- */
+
+static __device__ inline bool is_wide(const void *row, int n) {
+    return (uintptr_t)row % 16 == 0 && n % 4 == 0;
+}
+
+/* row[i] to row[i + 3], i a multiple of 4. WIDE: the row is, and i lies in it; else 0 from `end` on. */
+template <bool WIDE> static __device__ inline void load_four(float (&x)[4], const float *row, int i, int end) {
+    if constexpr (WIDE) {
+        const float4 four = *reinterpret_cast<const float4 *>(row + i);
+        x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+    } else {
+#pragma unroll
+        for (int j = 0; j < 4; j++) x[j] = i + j < end ? row[i + j] : 0;
+    }
+}
+
+template <bool WIDE> static __device__ inline void store_four(float *row, int i, int end, const float (&x)[4]) {
+    if constexpr (WIDE) {
+        *reinterpret_cast<float4 *>(row + i) = make_float4(x[0], x[1], x[2], x[3]);
+    } else {
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (i + j < end) row[i + j] = x[j];
+    }
+}
+
 /* A block's part of a row: ids [first, first + count), of which x[i] belongs to id first + i. `first` is a multiple of 4. */
 struct part {
     int first, count;
     float *x;
+    bool is_fast; /* x is shared memory, the rows are wide and the temperature is usual */
 };
 
 static __device__ inline struct part part_of(const struct team &t, struct scratch &s, int n, float *p) {
     const int ids = ((n + t.blocks - 1) / t.blocks + 3) / 4 * 4, first = min(t.member * ids, n);
-    return part{first, min(ids, n - first), ids <= CHUNK ? s.ids : p + first};
+    return part{first, min(ids, n - first), ids <= CHUNK ? s.ids : p + first, false};
+}
+
+/* Of rows of n logits and p that are drawn from at this temperature. */
+static __device__ inline struct part part_of_rows(const struct team &t, struct scratch &s, int n, const float *logits,
+                                                  float *p, float temperature) {
+    struct part part = part_of(t, s, n, p);
+    const bool is_usual = temperature >= 0x1p-20f && temperature <= 0x1p20f;
+    part.is_fast = part.x == s.ids && is_wide(logits, n) && is_wide(p, n) && is_usual;
+    return part;
+}
+
+/* Four of x, 0 past the part's end. */
+template <bool FAST>
+static __device__ inline void load_part(float (&x)[4], const struct part &part, const struct scratch &s, int i) {
+    load_four<FAST>(x, FAST ? s.ids : part.x, i, part.count);
+}
+template <bool FAST>
+static __device__ inline void store_part(const struct part &part, struct scratch &s, int i, const float (&x)[4]) {
+    store_four<FAST>(FAST ? s.ids : part.x, i, part.count, x);
+}
+
+/* --- weights ---------------------------------------------------------------------------------------------- */
+
+/* What turns logits into weights. */
+struct softmax {
+    float max_logit, temperature, reciprocal; /* reciprocal: 1 / temperature */
+    float least;                              /* of logit - max_logit: at it and below, weights are 0 */
+};
+
+static __device__ inline struct softmax softmax_of(float max_logit, float temperature) {
+    return softmax{max_logit, temperature, 1 / temperature, -105 * temperature};
+}
+
+/* rule_weight; FAST: of a usual temperature. */
+template <bool FAST> static __device__ inline float weight_of_logit(const struct softmax &e, float logit) {
+    if constexpr (FAST)
+        return fmath_exp_negative(fmath_quotient(fmaxf(logit - e.max_logit, e.least), e.temperature, e.reciprocal));
+    else
+        return rule_weight(logit, e.max_logit, e.temperature);
 }
 
 /* What is left of a row: the weights of ids that do not come after (order, id), greater order first, then the lower id.
  * `id` is right for the ids of this block alone. */
 struct filter {
-    float max_logit, temperature;
+    struct softmax softmax;
     uint32_t order;
     int id;
 };
 
-static __device__ inline float weight_of(const struct filter &f, float logit, int id) {
+static __device__ inline bool is_kept(const struct filter &f, float logit, int id) {
     const uint32_t order = rule_order(logit);
-    const bool is_kept = order > f.order || (order == f.order && id <= f.id);
-    return is_kept ? rule_weight(logit, f.max_logit, f.temperature) : 0;
+    return order > f.order || (order == f.order && id <= f.id);
+}
+
+static __device__ inline float weight_of(const struct filter &f, float logit, int id) {
+    return is_kept(f, logit, id) ? weight_of_logit<false>(f.softmax, logit) : 0;
 }
 
 /* --- cuts ------------------------------------------------------------------------------------------------- */
@@ -156,7 +232,7 @@ static __device__ inline void cut_prefix(struct team &t, struct scratch &s, cons
         prefix |= (uint32_t)s.digit << shift;
         mask |= digit_mask << shift;
     }
-    const u64 unit = c.by_mass ? rule_mass(rule_weight(rule_logit(prefix), f.max_logit, f.temperature)) : 1;
+    const u64 unit = c.by_mass ? rule_mass(weight_of_logit<false>(f.softmax, rule_logit(prefix))) : 1;
     const u64 wanted = (s.target + unit - 1) / unit;
     const bool is_whole = wanted * unit >= s.units;
     const int id = is_whole ? INT_MAX : cut_tied(t, s, part, f, c, prefix, wanted);
@@ -185,90 +261,208 @@ struct top {
     int id; /* -1: a logit is not finite */
 };
 
-/* Loads the part; the greatest logit and its lowest id. */
+/* A group to load with others at once, for i in [0, end) its own: none waits for the question whether it is there. */
+template <bool FAST> static __device__ inline int group_in(int i, int end) {
+    return FAST ? min(i, end - 4) : i;
+}
+
+/* Loads the part; the greatest logit of the row and, for IS_FIRST, its lowest id, else 0. */
+template <bool FAST, bool IS_FIRST>
+static __device__ inline u64 load_logits(const struct part &part, struct scratch &s, const float *logits) {
+    constexpr int groups = FAST ? GROUPS : 1;
+    float most = -CUDART_INF_F, zero = 0; /* 0 x is NaN for what is not finite */
+    int first = 0;                        /* of the part, where `most` is */
+#pragma unroll 1
+    for (int base = 4 * threadIdx.x; base < part.count; base += groups * STEP) {
+        float x[groups][4];
+#pragma unroll
+        for (int g = 0; g < groups; g++)
+            load_four<FAST>(x[g], logits + part.first, group_in<FAST>(base + g * STEP, part.count), part.count);
+#pragma unroll
+        for (int g = 0; g < groups; g++) {
+            const int i = base + g * STEP;
+            if (i < part.count) {
+                if (!IS_FIRST) store_part<FAST>(part, s, i, x[g]);
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    if (!FAST && i + j >= part.count) continue;
+                    if (IS_FIRST) first = x[g][j] > most ? i + j : first;
+                    most = fmaxf(most, x[g][j]);
+                    zero = fmaf(x[g][j], 0, zero);
+                }
+            }
+        }
+    }
+    return zero == 0 ? (u64)rule_order(most) << 32 | (IS_FIRST ? ~(uint32_t)(part.first + first) : 0) : ~0ull;
+}
+
+/* The greatest logit of the row and, where that is asked for, its lowest id; else the part is loaded. */
+template <bool IS_FIRST>
 static __device__ inline struct top find_top(struct team &t, struct scratch &s, const struct part &part,
                                              const float *logits) {
-    u64 best = 0; /* order above the inverted id; all ones for a value that is not finite */
-#pragma unroll 4
-    for (int i = threadIdx.x; i < part.count; i += THREADS) {
-        const float logit = logits[part.first + i];
-        const bool is_finite = (fmath_bits(logit) & 0x7FFFFFFFu) < 0x7F800000u;
-        part.x[i] = logit;
-        best = larger(best, is_finite ? (u64)rule_order(logit) << 32 | ~(uint32_t)(part.first + i) : ~0ull);
-    }
-    best = reduce_team<larger>(t, s, best);
-    return best == ~0ull ? top{0, -1} : top{rule_logit((uint32_t)(best >> 32)), (int)~(uint32_t)best};
+    const u64 own =
+        part.is_fast ? load_logits<true, IS_FIRST>(part, s, logits) : load_logits<false, IS_FIRST>(part, s, logits);
+    const u64 best = reduce_team<larger>(t, s, own);
+    return best == ~0ull ? top{0, -1} : top{rule_logit((uint32_t)(best >> 32)), IS_FIRST ? (int)~(uint32_t)best : 0};
 }
 
 /* p is one-hot at `id`. */
 static __device__ inline void store_one_hot(const struct part &part, float *p, int id) {
-    for (int i = threadIdx.x; i < part.count; i += THREADS) p[part.first + i] = part.first + i == id ? 1 : 0;
+    const bool is_aligned = (uintptr_t)p % 16 == 0;
+    for (int i = 4 * threadIdx.x; i < part.count; i += STEP) {
+        float x[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) x[j] = part.first + i + j == id ? 1 : 0;
+        if (is_aligned && i + 4 <= part.count)
+            store_four<true>(p + part.first, i, part.count, x);
+        else
+            store_four<false>(p + part.first, i, part.count, x);
+    }
 }
 
-/* x turns from logits to weights after the filters; their sum in the whole row. T > 0. */
+/* x turns from logits to weights after the filters; their mass. */
+template <bool FAST>
+static __device__ inline u64 store_weights(const struct part &part, struct scratch &s, const struct filter &f,
+                                           float min_p) {
+    constexpr int groups = FAST ? GROUPS : 1;
+    const bool is_filtered = f.order > 0 || min_p > 0;
+    u64 mass = 0;
+#pragma unroll 1
+    for (int base = 4 * threadIdx.x; base < part.count; base += groups * STEP) {
+        struct rule_masses sum = {0, 0, 0};
+#pragma unroll
+        for (int g = 0; g < groups; g++) {
+            const int i = base + g * STEP;
+            if (i < part.count) {
+                float x[4], weight[4];
+                load_part<FAST>(x, part, s, i);
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    weight[j] = FAST || i + j < part.count ? weight_of_logit<FAST>(f.softmax, x[j]) : 0;
+                if (is_filtered)
+#pragma unroll
+                    for (int j = 0; j < 4; j++)
+                        if (weight[j] < min_p || !is_kept(f, x[j], part.first + i + j)) weight[j] = 0;
+                store_part<FAST>(part, s, i, weight);
+#pragma unroll
+                for (int j = 0; j < 4; j++) rule_masses_add(&sum, weight[j]);
+            }
+        }
+        mass += rule_masses_total(&sum);
+    }
+    return mass;
+}
+
+/* Their sum in the whole row. T > 0. */
 static __device__ inline float make_weights(struct team &t, struct scratch &s, const struct sampling &how,
                                             const struct part &part, int n, float max_logit) {
-    struct filter f = {max_logit, how.temperature, 0, INT_MAX};
+    struct filter f = {softmax_of(max_logit, how.temperature), 0, INT_MAX};
     if (how.top_k > 0 && how.top_k < n) cut_prefix(t, s, part, f, choice{0, false}, (u64)how.top_k);
     if (how.top_p < 1) keep_top_p(t, s, part, f, n, how.top_p);
-    u64 mass = 0;
-#pragma unroll 4
-    for (int i = threadIdx.x; i < part.count; i += THREADS) {
-        const float weight = weight_of(f, part.x[i], part.first + i);
-        part.x[i] = weight < how.min_p ? 0 : weight;
-        mass += rule_mass(part.x[i]);
-    }
+    const u64 mass =
+        part.is_fast ? store_weights<true>(part, s, f, how.min_p) : store_weights<false>(part, s, f, how.min_p);
     return rule_sum(reduce_team<plus>(t, s, mass));
+}
+
+/* Turns weights into p. Those below `tiny` do not come out to the bit: `least` notes whether there are any. */
+struct divisor {
+    float sum, reciprocal, least;
+};
+static __device__ inline struct divisor divisor_of(float sum) {
+    return divisor{sum, 1 / sum, 1};
+}
+static const float TINY = 0x1p-100f;
+
+/* Four of the row's p. */
+template <bool FAST>
+static __device__ inline void load_p(float (&p)[4], const struct part &part, const struct scratch &s, int i,
+                                     struct divisor &by) {
+    float x[4];
+    load_part<FAST>(x, part, s, i);
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        p[j] = FAST ? fmath_quotient(x[j], by.sum, by.reciprocal) : x[j] / by.sum;
+        if (FAST) by.least = fminf(by.least, x[j]);
+    }
+}
+
+/* Puts the tiny ones right. They count in no mass, and in no race but those that read them again. */
+static __device__ inline void store_tiny(const struct part &part, float *p, const struct divisor &by) {
+    if (!(by.least < TINY)) return;
+#pragma unroll 1
+    for (int i = 4 * threadIdx.x; i < part.count; i += STEP)
+        for (int j = i; j < i + 4 && j < part.count; j++)
+            if (part.x[j] > 0 && part.x[j] < TINY) p[part.first + j] = part.x[j] / by.sum;
 }
 
 /* --- race ------------------------------------------------------------------------------------------------- */
 
-/* The race over value(id), id in [first, end): the rate above the inverted id, so that the greatest result of all threads
- * wins, on a tie the lowest id; 0 if all values are 0. `first` is a multiple of 4. */
-template <typename Value>
-static __device__ inline u64 race_ids(int first, int end, uint64_t key, struct rule_stream from, Value value) {
-    u64 best = 0;
-    for (int i = first + 4 * (int)threadIdx.x; i < end; i += 4 * THREADS) {
-        float p[4];
-        bool is_possible = false;
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            p[j] = i + j < end ? value(i + j) : 0;
-            is_possible = is_possible || p[j] > 0;
-        }
-        if (!is_possible) continue;
-        const struct philox_block block = philox_block(key, from.subsequence, ((uint64_t)from.purpose << 18) + i / 4);
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            uint32_t rate = fmath_bits(p[j] / rule_race_time(block.w[j]));
-            best = larger(best, (u64)rate << 32 | ~(uint32_t)(i + j));
-        }
-    }
-    return best;
+/* A race over part of a row. `best`: the greatest rate so far above the inverted id, so that the greatest result of all
+ * threads wins, on a tie the lowest id; 0 if all p are 0. An id whose rate cannot reach `floor` is not worked out, so a best
+ * below the floor is none: the race must be run again from the floor 0. */
+struct race {
+    uint64_t key;
+    struct rule_stream from;
+    float floor;
+    u64 best;
+};
+
+/* Of a whole row: that all of its rates are below has a chance of e^-32. */
+#define RACE_FLOOR 0x1p-5f
+
+static __device__ inline bool is_settled(u64 best, float floor) {
+    return best >> 32 >= fmath_bits(floor);
 }
 
-/* Likewise over value(i) of ids[i], ascending, i in [first, end): ids that follow each other share a block of numbers. */
-template <typename Value>
-static __device__ inline u64 race_listed(int first, int end, const int32_t *ids, uint64_t key, struct rule_stream from,
-                                         Value value) {
-    u64 best = 0;
-    for (int i = first + 4 * (int)threadIdx.x; i < end; i += 4 * THREADS) {
-        struct philox_block block;
-        int of = -1;
-        for (int j = i; j < i + 4 && j < end; j++) {
-            const float p = value(j);
-            if (!(p > 0)) continue;
-            const int id = ids[j];
-            if (id / 4 != of) block = philox_block(key, from.subsequence, ((uint64_t)from.purpose << 18) + id / 4);
-            of = id / 4;
-            const uint32_t word = id % 4 == 0   ? block.w[0]
-                                  : id % 4 == 1 ? block.w[1]
-                                  : id % 4 == 2 ? block.w[2]
-                                                : block.w[3];
-            best = larger(best, (u64)fmath_bits(p / rule_race_time(word)) << 32 | ~(uint32_t)id);
-        }
+static __device__ inline void race_id(struct race &r, float p, uint32_t word, int id) {
+    r.best = larger(r.best, (u64)fmath_bits(p / rule_race_time(word)) << 32 | ~(uint32_t)id);
+}
+
+/* Ids id to id + 3; `id` is a multiple of 4. */
+static __device__ inline void race_four(struct race &r, const float (&p)[4], int id) {
+    if (!(fmaxf(fmaxf(p[0], p[1]), fmaxf(p[2], p[3])) > r.floor * RULE_NO_RATE)) return;
+    const struct philox_block block =
+        philox_block(r.key, r.from.subsequence, ((uint64_t)r.from.purpose << 18) + id / 4);
+    bool is_open = false;
+#pragma unroll
+    for (int j = 0; j < 4; j++) is_open = is_open || rule_may_reach(r.floor, p[j], block.w[j]);
+    if (!is_open) return;
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        if (rule_may_reach(r.floor, p[j], block.w[j])) race_id(r, p[j], block.w[j], id + j);
+}
+
+/* ids[i] to ids[i + 3], ascending: those that follow each other share a block of numbers. p is 0 past the last. */
+static __device__ inline void race_listed(struct race &r, const float (&p)[4], const int32_t *ids, int i) {
+    struct philox_block block;
+    int of = -1;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        if (!(p[j] > r.floor * RULE_NO_RATE)) continue;
+        const int id = ids[i + j];
+        if (id / 4 != of) block = philox_block(r.key, r.from.subsequence, ((uint64_t)r.from.purpose << 18) + id / 4);
+        of = id / 4;
+        const uint32_t word = id % 4 == 0   ? block.w[0]
+                              : id % 4 == 1 ? block.w[1]
+                              : id % 4 == 2 ? block.w[2]
+                                            : block.w[3];
+        if (rule_may_reach(r.floor, p[j], word)) race_id(r, p[j], word, id);
     }
-    return best;
+}
+
+/* The race over load(x, i), four values from id i on, in [first, end); `first` is a multiple of 4. NULL: ids as they are. */
+template <typename Load>
+static __device__ inline u64 race_ids(struct race r, int first, int end, const int32_t *ids, Load load) {
+    const int start = first + 4 * (int)threadIdx.x;
+    float p[4];
+    if (ids) {
+#pragma unroll 1
+        for (int i = start; i < end; i += STEP) load(p, i), race_listed(r, p, ids, i);
+    } else {
+#pragma unroll 1
+        for (int i = start; i < end; i += STEP) load(p, i), race_four(r, p, i);
+    }
+    return r.best;
 }
 
 /* The winner of a joined race; -1 if there is none. */

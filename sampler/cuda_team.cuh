@@ -13,13 +13,13 @@ extern "C" {
 }
 
 /* CHUNK: ids that a block keeps in shared memory, so that two blocks fit where a multiprocessor has 100 KiB. */
-enum { THREADS = 512, WARPS = THREADS / 32, CHUNK = 8064, LEAST_IDS = 1024 };
+enum { THREADS = 512, BLOCKS = 3, WARPS = THREADS / 32, CHUNK = 8064, LEAST_IDS = 1024 };
 
 typedef unsigned long long u64;
 
 /* What the threads of a block share. */
 struct scratch {
-    float ids[CHUNK];
+    alignas(16) float ids[CHUNK];
     u64 histogram[TEAM_BINS];
     u64 warps[WARPS];
     u64 target, units;
@@ -44,15 +44,15 @@ static inline int divide_up(int a, int b) {
     return (a + b - 1) / b;
 }
 
-/* Enough blocks a row that its part fits shared memory (if there are so many), as many more as are idle otherwise, and
- * rounds of equal size. */
-static inline struct shape shape_for(int rows, int vocab, int blocks_at_once) {
+/* Where a block keeps its part: enough blocks a row that it fits shared memory (if there are so many); as many more as are idle
+ * otherwise, and rounds of equal size. */
+static inline struct shape shape_for(int rows, int vocab, bool is_kept, int blocks_at_once) {
     const int most = blocks_at_once < TEAM_BLOCKS ? blocks_at_once : TEAM_BLOCKS;
-    int least = divide_up(vocab, CHUNK), useful = divide_up(vocab, LEAST_IDS);
+    int least = is_kept ? divide_up(vocab, CHUNK) : 1, useful = divide_up(vocab, LEAST_IDS);
     if (least > most) least = most;
     if (useful > most) useful = most;
     int teams = blocks_at_once / least;
-    if (least > 1 && teams > SAMPLER_TEAMS) teams = SAMPLER_TEAMS;
+    if (vocab > CHUNK && teams > SAMPLER_TEAMS) teams = SAMPLER_TEAMS;
     teams = divide_up(rows, divide_up(rows, teams));
     int blocks = teams <= SAMPLER_TEAMS ? blocks_at_once / teams : 1;
     if (blocks > useful) blocks = useful;
@@ -66,13 +66,13 @@ template <auto KERNEL> static int blocks_a_processor(void) {
     return 0;
 }
 
-/* Launches KERNEL(op, shape) for `rows` rows of `vocab` ids. */
+/* Launches KERNEL(op, shape) for `rows` rows of `vocab` ids, of which blocks keep their parts or not. */
 template <auto KERNEL, typename Op>
-static int launch_rows(struct stream *stream, const char *name, const Op *op, int rows, int vocab) {
+static int launch_rows(struct stream *stream, const char *name, const Op *op, int rows, int vocab, bool is_kept) {
     static const int a_processor = blocks_a_processor<KERNEL>(); /* asked once, by the warm-up */
     const int at_once = a_processor * cuda_multiprocessors(stream_device(stream));
     if (at_once == 0) return err_set(ERR_DEVICE, "kernel %s does not fit this GPU", name);
-    struct shape shape = shape_for(rows, vocab, at_once);
+    struct shape shape = shape_for(rows, vocab, is_kept, at_once);
     void *arguments[] = {const_cast<Op *>(op), &shape};
     return cuda_launch_together(stream, name, reinterpret_cast<const void *>(KERNEL), shape.teams * shape.blocks,
                                 THREADS, arguments, sizeof *op + sizeof shape);
@@ -87,9 +87,17 @@ static __device__ inline u64 plus(u64 a, u64 b) {
     return a + b;
 }
 
-template <u64 (*JOIN)(u64, u64)> static __device__ inline u64 reduce_warp(u64 x) {
-    for (int step = 16; step > 0; step /= 2) x = JOIN(x, __shfl_xor_sync(~0u, x, step));
-    return x;
+/* All lanes get the result: of `larger`, or of `plus` for sums below 2^64, by halves and thirds that fit 32 bits. */
+template <u64 (*JOIN)(u64, u64)> static __device__ inline u64 reduce_warp(u64 x);
+template <> __device__ inline u64 reduce_warp<larger>(u64 x) {
+    const uint32_t high = __reduce_max_sync(~0u, (uint32_t)(x >> 32));
+    return (u64)high << 32 | __reduce_max_sync(~0u, (uint32_t)(x >> 32) == high ? (uint32_t)x : 0);
+}
+template <> __device__ inline u64 reduce_warp<plus>(u64 x) {
+    const uint32_t third = (1u << 22) - 1;
+    const u64 low = __reduce_add_sync(~0u, (uint32_t)x & third);
+    const u64 middle = __reduce_add_sync(~0u, (uint32_t)(x >> 22) & third);
+    return low + (middle << 22) + ((u64)__reduce_add_sync(~0u, (uint32_t)(x >> 44)) << 44);
 }
 
 /* All threads get the result; 0 changes none. */
@@ -104,6 +112,11 @@ template <u64 (*JOIN)(u64, u64)> static __device__ inline u64 reduce_block(struc
 
 /* --- a team ----------------------------------------------------------------------------------------------- */
 
+/* Of a release and of an acquire. */
+static __device__ inline void fence(void) {
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
 /* Waits for all blocks: what any of them has written to global memory can then be read, past L1. The first block adds
  * what the others leave of 2^31, so bit 31 flips with the last one and the rest is 0 again. */
 static __device__ inline void team_wait(const struct team &t) {
@@ -112,10 +125,10 @@ static __device__ inline void team_wait(const struct team &t) {
     if (threadIdx.x == 0) {
         const uint32_t flip = 1u << 31;
         volatile uint32_t *arrived = &t.exchange->arrived;
-        __threadfence();
+        fence();
         const uint32_t before = atomicAdd(&t.exchange->arrived, t.member == 0 ? flip - (uint32_t)(t.blocks - 1) : 1);
         while (((*arrived ^ before) & flip) == 0) continue;
-        __threadfence();
+        fence();
     }
     __syncthreads();
 }
@@ -146,9 +159,9 @@ template <u64 (*JOIN)(u64, u64)> static __device__ inline u64 reduce_team(struct
     x = reduce_block<JOIN>(s, x);
     if (t.blocks == 1) return x;
     const u64 *partial = team_share(t, x);
-    x = 0;
-    for (int i = threadIdx.x % 32; i < t.blocks; i += 32) x = JOIN(x, __ldcg(&partial[i]));
-    return reduce_warp<JOIN>(x);
+    const int low = threadIdx.x % 32, high = low + 32;
+    const u64 a = low < t.blocks ? __ldcg(&partial[low]) : 0, b = high < t.blocks ? __ldcg(&partial[high]) : 0;
+    return reduce_warp<JOIN>(JOIN(a, b));
 }
 
 /* The sum over the team's blocks before this one, of an x that is the same in all threads of a block. */

@@ -31,6 +31,22 @@ DUET_INLINE uint64_t rule_mass(float x) {
     return bits - 0x4090000000000000u;
 }
 
+/* The same sums in words of 32 bits, for where f64 is slow. x = high 2^-20 + rest; between 2^3 and 2^4 floats lie 2^-20 apart, so
+ * a sum with 8 rounds to `high`, and the rest, at most 2^-21 on either side, is exact and lies likewise in units of 2^-42. */
+enum { MASSES_MOST = 512 }; /* x in one sum */
+struct rule_masses {
+    uint32_t high, low, count;
+};
+DUET_INLINE void rule_masses_add(struct rule_masses *sum, float x) {
+    float shifted = x + 8.0f, rest = x - (shifted - 8.0f);
+    sum->high += fmath_bits(shifted), sum->low += fmath_bits(rest + 0x1.8p-19f), sum->count++;
+}
+DUET_INLINE uint64_t rule_masses_total(const struct rule_masses *sum) {
+    uint32_t high = sum->high - sum->count * 0x41000000u;
+    int32_t low = (int32_t)(sum->low - sum->count * 0x36400000u);
+    return ((uint64_t)high << 22) + (uint64_t)(int64_t)low;
+}
+
 /* A sum of masses as a float, rounded once. */
 DUET_INLINE float rule_sum(uint64_t mass) {
     return (float)mass * 0x1p-42f;
@@ -47,6 +63,14 @@ DUET_INLINE uint64_t rule_nucleus(uint64_t total, float top_p) {
 DUET_INLINE float rule_race_time(uint32_t x) {
     x = x < 0xFFFFFF00u ? x : 0xFFFFFF00u;
     return -fmath_log1p(fmaf((float)x, -0x1p-32f, -0x1p-33f));
+}
+
+/* Whether p / E can reach `rate`, told without E: false only if it does not. E >= (1 - 2^-12) u and 2^-33, where u is x 2^-32
+ * rounded down to 23 bits; p <= rate * RULE_NO_RATE reaches it with no x. */
+#define RULE_NO_RATE 0x1p-34f
+DUET_INLINE bool rule_may_reach(float rate, float p, uint32_t x) {
+    float edge = rate * (1 - 0x1p-10f), u_above_1 = fmath_from_bits((x >> 9) + 0x3F800000u);
+    return p > fmaf(edge, u_above_1, -edge);
 }
 
 /* u in [0, 1) on 24 bits. */

@@ -13,8 +13,30 @@ extern "C" {
 
 /* --- p_target --------------------------------------------------------------------------------------------- */
 
-__device__ static float lesser(float a, float b) {
-    return a < b ? a : b;
+/* Groups of four of a row of p_draft, as round_q reads it, from id at(0), at(1), ... on; 0 from `end` on, and all 0 without a row.
+ * WIDE: all rows are. */
+template <bool WIDE, int N, typename At>
+__device__ static inline void load_q(float (&x)[N][4], const struct round_state &b, const float *q, int end, At at) {
+    const int q_end = !q ? 0 : b.draft_is_cut ? end : min(end, b.vocab_draft);
+#pragma unroll
+    for (int g = 0; g < N; g++)
+        for (int j = 0; j < 4; j++) x[g][j] = 0;
+    if (b.draft_is_cut) {
+#pragma unroll
+        for (int g = 0; g < N; g++)
+            for (int j = 0; j < 4; j++) {
+                const int index = at(g) + j < q_end ? b.draft_index[at(g) + j] : -1;
+                if (index >= 0) x[g][j] = q[index];
+            }
+    } else {
+#pragma unroll
+        for (int g = 0; g < N; g++)
+            if (!WIDE || at(g) < q_end) load_four<WIDE>(x[g], q, at(g), q_end);
+    }
+}
+
+__device__ static inline bool is_q_wide(const struct round_state &b, const float *q) {
+    return b.draft_is_cut || is_wide(q, b.vocab_draft);
 }
 
 /* One row of p_target and what is asked of it. */
@@ -28,42 +50,71 @@ struct target_row {
     struct rule_stream from;
 };
 
+/* Writes the part's p; its overlap with q and, if asked for, its race. */
+template <bool FAST>
+__device__ static u64 store_p(const struct target_row &row, const struct part &part, const struct scratch &s, float sum,
+                              struct race &race) {
+    constexpr int groups = FAST ? GROUPS : 1;
+    struct divisor by = divisor_of(sum);
+    const int end = part.first + part.count;
+    u64 overlap = 0;
+#pragma unroll 1
+    for (int base = 4 * threadIdx.x; base < part.count; base += groups * STEP) {
+        struct rule_masses both = {0, 0, 0};
+        float q[groups][4];
+        load_q<FAST>(q, *row.b, row.q, end,
+                     [&](int g) { return part.first + group_in<FAST>(base + g * STEP, part.count); });
+#pragma unroll
+        for (int g = 0; g < groups; g++) {
+            const int i = base + g * STEP;
+            if (i < part.count) {
+                float p[4];
+                load_p<FAST>(p, part, s, i, by);
+                store_four<FAST>(row.p, part.first + i, end, p);
+#pragma unroll
+                for (int j = 0; j < 4; j++) rule_masses_add(&both, fminf(p[j], q[g][j]));
+            }
+        }
+        overlap += rule_masses_total(&both);
+    }
+    store_tiny(part, row.p, by);
+    if (row.is_raced)
+        race.best = race_ids(race, part.first, end, nullptr,
+                             [&](float(&x)[4], int i) { load_p<FAST>(x, part, s, i - part.first, by); });
+    return overlap;
+}
+
 /* Writes p, adds its overlap with q to *overlap and joins its race in *verdict; both are 0 before the team's first wait. */
 __device__ static void fill_row(struct team &t, struct scratch &s, const struct slot &slot,
                                 const struct target_row &row) {
-    const struct part part = part_of(t, s, row.n, row.p);
-    if (t.member == 0 && threadIdx.x == 0) *row.overlap = *row.verdict = 0;
-    const struct top top = find_top(t, s, part, row.logits);
-    if (top.id < 0) return mark_bad(t, row.p);
-    u64 mass = 0, best = 0;
+    struct part part = part_of_rows(t, s, row.n, row.logits, row.p, slot.sampling.temperature);
+    part.is_fast = part.is_fast && (!row.q || is_q_wide(*row.b, row.q));
+    const bool is_first = t.member == 0 && threadIdx.x == 0;
+    if (is_first) *row.overlap = *row.verdict = 0;
+    u64 mass = 0;
+    struct race race = {slot.key, row.from, RACE_FLOOR, 0};
     if (slot.sampling.temperature == 0) {
+        const struct top top = find_top<true>(t, s, part, row.logits);
+        if (top.id < 0) return mark_bad(t, row.p);
         store_one_hot(part, row.p, top.id);
-        if (t.member == 0 && threadIdx.x == 0) {
-            if (row.q) mass = rule_mass(lesser(1, round_q(row.b, row.q, top.id)));
-            best = 1ull << 32 | ~(uint32_t)top.id;
+        if (is_first) {
+            if (row.q) mass = rule_mass(fminf(1, round_q(row.b, row.q, top.id)));
+            race.best = (u64)fmath_bits(1) << 32 | ~(uint32_t)top.id;
         }
     } else {
+        const struct top top = find_top<false>(t, s, part, row.logits);
+        if (top.id < 0) return mark_bad(t, row.p);
         const float sum = make_weights(t, s, slot.sampling, part, row.n, top.logit);
-#pragma unroll 4
-        for (int i = threadIdx.x; i < part.count; i += THREADS) {
-            const int id = part.first + i;
-            const float value = part.x[i] / sum;
-            row.p[id] = part.x[i] = value;
-            if (row.q) mass += rule_mass(lesser(value, round_q(row.b, row.q, id)));
-        }
-        __syncthreads(); /* the race takes ids four by four */
-        if (row.is_raced)
-            best = race_ids(part.first, part.first + part.count, slot.key, row.from,
-                            [&](int id) { return part.x[id - part.first]; });
+        mass = part.is_fast ? store_p<true>(row, part, s, sum, race) : store_p<false>(row, part, s, sum, race);
     }
     mass = reduce_block<plus>(s, mass);
     if (threadIdx.x == 0 && mass > 0) atomicAdd(row.overlap, mass);
     if (!row.is_raced) return;
-    best = reduce_block<larger>(s, best);
+    const u64 best = reduce_block<larger>(s, race.best);
     if (threadIdx.x == 0 && best > 0) atomicMax(row.verdict, best);
 }
 
-__global__ void __launch_bounds__(THREADS, 2)
+__global__ void __launch_bounds__(THREADS, BLOCKS)
     fill_target_kernel(const struct verify_accept op, const struct shape shape) {
     __shared__ struct scratch s;
     const struct round_state &b = op.b;
@@ -86,10 +137,52 @@ __global__ void __launch_bounds__(THREADS, 2)
     }
 }
 
+/* What a carry leaves of a row of p_target, four by four. */
+struct rest {
+    const struct round_state *b;
+    const float *p, *q; /* q NULL: none */
+    float carry;
+    int end;
+    bool is_wide;
+};
+__device__ static struct rest rest_of(const struct round_state *b, const float *p, const float *q, float carry,
+                                      int end) {
+    return rest{b, p, q, carry, end, is_wide(p, b->vocab_target) && (!q || is_q_wide(*b, q))};
+}
+
+template <bool WIDE> __device__ static inline void load_rest(float (&x)[4], const struct rest &r, int id) {
+    float p[4], q[1][4];
+    load_four<WIDE>(p, r.p, id, r.end);
+    load_q<WIDE>(q, *r.b, r.q, r.end, [&](int) { return id; });
+#pragma unroll
+    for (int j = 0; j < 4; j++) x[j] = rule_excess(r.carry, p[j], q[0][j]);
+}
+
+__device__ static u64 race_rest(const struct rest &rest, const struct part &part, const struct race &race) {
+    if (rest.is_wide)
+        return race_ids(race, part.first, rest.end, nullptr, [&](float(&x)[4], int i) { load_rest<true>(x, rest, i); });
+    return race_ids(race, part.first, rest.end, nullptr, [&](float(&x)[4], int i) { load_rest<false>(x, rest, i); });
+}
+
+template <bool WIDE> __device__ static u64 sum_rest(const struct rest &rest, const struct part &part) {
+    u64 mass = 0;
+#pragma unroll 2
+    for (int id = part.first + 4 * threadIdx.x; id < rest.end; id += STEP) {
+        struct rule_masses sum = {0, 0, 0};
+        float x[4];
+        load_rest<WIDE>(x, rest, id);
+#pragma unroll
+        for (int j = 0; j < 4; j++) rule_masses_add(&sum, x[j]);
+        mass += rule_masses_total(&sum);
+    }
+    return mass;
+}
+
 /* --- what the tokens before a position leave of it ---------------------------------------------------------- */
 
 /* S of every row's positions 1..k-1: what is left of p_target there by what the tokens before it carry. */
-__global__ void __launch_bounds__(THREADS, 2) excess_kernel(const struct verify_accept op, const struct shape shape) {
+__global__ void __launch_bounds__(THREADS, BLOCKS)
+    excess_kernel(const struct verify_accept op, const struct shape shape) {
     __shared__ struct scratch s;
     struct token_pair *pairs = reinterpret_cast<struct token_pair *>(s.histogram); /* no filter runs here */
     const struct round_state &b = op.b;
@@ -103,11 +196,9 @@ __global__ void __launch_bounds__(THREADS, 2) excess_kernel(const struct verify_
         float carry = 1;
         for (int before = 0; before < j; before++) carry = rule_carry(carry, pairs[before].target, pairs[before].draft);
         const struct part part = part_of(t, s, b.vocab_target, nullptr);
-        const float *p = round_p_target(&b, row, op.k, j), *q = round_p_draft(&b, at, j);
-        u64 mass = 0;
-#pragma unroll 4
-        for (int id = part.first + threadIdx.x; id < part.first + part.count; id += THREADS)
-            mass += rule_mass(rule_excess(carry, p[id], round_q(&b, q, id)));
+        const struct rest rest =
+            rest_of(&b, round_p_target(&b, row, op.k, j), round_p_draft(&b, at, j), carry, part.first + part.count);
+        u64 mass = rest.is_wide ? sum_rest<true>(rest, part) : sum_rest<false>(rest, part);
         mass = reduce_block<plus>(s, mass);
         if (threadIdx.x == 0 && mass > 0)
             atomicAdd(reinterpret_cast<u64 *>(op.verify.verdicts + (size_t)row * (op.k + 1) + j), mass);
@@ -172,22 +263,48 @@ __device__ static void look_ahead(const struct verify_accept &op, const struct w
     __syncthreads();
 }
 
+/* The race of what is left of position j's row, or of its p where nothing is; all of the team gets its best. `about`: a guess at
+ * the sum of what is left, 0 for the race over all ids. */
+__device__ static u64 race_row(struct team &t, struct scratch &s, const struct rest &whole, const struct part &part,
+                               struct race race, float about) {
+    race.floor = RACE_FLOOR * about;
+    u64 best = reduce_team<larger>(t, s, race_rest(whole, part, race));
+    if (is_settled(best, race.floor)) return best;
+    race.floor = 0;
+    return reduce_team<larger>(t, s, race_rest(whole, part, race));
+}
+
 /* Draws the token of position j, from the residual after a rejection; -1 and no more than a wait for j < 0. */
 __device__ static int draw_last(struct team &t, struct scratch &s, const struct verify_accept &op, const struct walk &w,
-                                int row, int j) {
-    const int n = op.b.vocab_target;
-    const struct rule_stream from =
-        rule_stream(op.b.rule, w.before.length, max(j, 0), w.record.k > 0 ? PHILOX_RESIDUAL : PHILOX_PLAIN);
-    const struct part part = part_of(t, s, n, nullptr);
-    const int end = j >= 0 ? part.first + part.count : part.first;
-    const float *p = round_p_target(&op.b, row, op.k, max(j, 0)),
-                *q = j >= 0 && w.record.rejected ? round_p_draft(&op.b, w.record.slot, j) : nullptr;
-    u64 best = race_ids(part.first, end, w.slot.key, from,
-                        [&](int i) { return rule_excess(w.carry, p[i], q ? round_q(&op.b, q, i) : 0); });
-    best = reduce_team<larger>(t, s, best);
-    if (j < 0 || best >> 32 > 0 || !q) return winner_of(best);
-    best = race_ids(part.first, end, w.slot.key, from, [&](int i) { return p[i]; });
-    return winner_of(reduce_team<larger>(t, s, best));
+                                int row, int j, const struct step *steps) {
+    if (j < 0) return winner_of(reduce_team<larger>(t, s, 0));
+    const struct part part = part_of(t, s, op.b.vocab_target, nullptr);
+    const float *p = round_p_target(&op.b, row, op.k, j);
+    const int end = part.first + part.count;
+    const struct race race = {
+        w.before.key, rule_stream(op.b.rule, w.before.length, j, w.record.k > 0 ? PHILOX_RESIDUAL : PHILOX_PLAIN), 0,
+        0};
+    if (w.record.rejected) {
+        const struct rest left = rest_of(&op.b, p, round_p_draft(&op.b, w.record.slot, j), w.carry, end);
+        const u64 best = race_row(t, s, left, part, race, fmaxf(w.carry - steps[j].overlap, 0));
+        if (best >> 32 > 0) return winner_of(best);
+    }
+    return winner_of(race_row(t, s, rest_of(&op.b, p, nullptr, 1, end), part, race, 1));
+}
+
+/* Runs races again whose winner is not known. */
+__device__ static void settle_winners(struct team &t, struct scratch &s, const struct verify_accept &op,
+                                      const struct walk &w, int row, struct step *steps) {
+    const struct part part = part_of(t, s, op.b.vocab_target, nullptr);
+    for (int j = 0; j <= w.record.k; j++) {
+        if (steps[j].is_target_bad || is_settled(steps[j].verdict, RACE_FLOOR)) continue;
+        const struct rest whole =
+            rest_of(&op.b, round_p_target(&op.b, row, op.k, j), nullptr, 1, part.first + part.count);
+        const u64 best = race_row(t, s, whole, part,
+                                  {w.before.key, rule_stream(op.b.rule, w.before.length, j, PHILOX_PLAIN), 0, 0}, 0);
+        if (threadIdx.x == 0) steps[j].verdict = best;
+        __syncthreads();
+    }
 }
 
 /* The round of a live row, the same in all threads of its team. */
@@ -195,15 +312,17 @@ __device__ static void walk_row(struct team &t, struct scratch &s, const struct 
                                 int row, struct step *steps) {
     struct view view = {steps};
     look_ahead(op, w, row, steps);
+    if (is_coupled(&op.b)) settle_winners(t, s, op, w, row, steps);
     const int j = walk_round(&op.b, &w, &view);
     const bool is_drawn = is_coupled(&op.b) && j >= 0;
     const int winner = is_drawn ? look_winner(&view, j) : -1;
-    const int last = draw_last(t, s, op, w, row, is_drawn ? -1 : j); /* waits: all blocks have read the slot */
+    const int last = draw_last(t, s, op, w, row, is_drawn ? -1 : j, steps); /* waits: all blocks have read the slot */
     walk_end(&op.b, &w, j, is_drawn ? winner : last);
     if (w.tokens) op.b.slot[w.record.slot] = w.slot;
 }
 
-__global__ void __launch_bounds__(THREADS, 2) accept_kernel(const struct verify_accept op, const struct shape shape) {
+__global__ void __launch_bounds__(THREADS, BLOCKS)
+    accept_kernel(const struct verify_accept op, const struct shape shape) {
     __shared__ struct scratch s;
     struct step *steps = reinterpret_cast<struct step *>(s.histogram); /* no filter runs here */
     const struct round_state &b = op.b;
@@ -249,10 +368,10 @@ __global__ void __launch_bounds__(THREADS) logprobs_kernel(const struct verify_a
 /* --- launches --------------------------------------------------------------------------------------------- */
 
 int verify_accept_cuda(struct stream *stream, const struct verify_accept *op) {
-    TRY(launch_rows<fill_target_kernel>(stream, "p_target", op, op->batch * (op->k + 1), op->b.vocab_target));
+    TRY(launch_rows<fill_target_kernel>(stream, "p_target", op, op->batch * (op->k + 1), op->b.vocab_target, true));
     if (is_by_block(&op->b) && op->k > 1)
-        TRY(launch_rows<excess_kernel>(stream, "excess", op, op->batch * (op->k - 1), op->b.vocab_target));
-    return launch_rows<accept_kernel>(stream, "accept", op, op->batch, op->b.vocab_target);
+        TRY(launch_rows<excess_kernel>(stream, "excess", op, op->batch * (op->k - 1), op->b.vocab_target, false));
+    return launch_rows<accept_kernel>(stream, "accept", op, op->batch, op->b.vocab_target, false);
 }
 
 int verify_logprobs_cuda(struct stream *stream, const struct verify_accept *op) {

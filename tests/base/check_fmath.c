@@ -50,6 +50,46 @@ START_TEST(exp_never_decreases)
 }
 END_TEST
 
+START_TEST(exp_negative_is_exp)
+{
+    for (uint32_t bits = 0x80000000u; bits <= 0xC2D40000u; bits += 401) { /* -0 to -106 */
+        float x = fmath_from_bits(bits);
+        if (fmath_bits(fmath_exp_negative(x)) != fmath_bits(fmath_exp(x))) ck_abort_msg("exp(%a)", (double)x);
+    }
+    ck_assert(fmath_exp_negative(0) == 1);
+}
+END_TEST
+
+static void must_divide(float a, float b) {
+    float q = fmath_quotient(a, b, 1 / b);
+    if (q != a / b) ck_abort_msg("%a / %a is %a, not %a", (double)a, (double)b, (double)(a / b), (double)q);
+}
+
+/* Every 16th odd mantissa of b with those of a whose quotient lies closest to the middle of two floats: a 2^24 or a 2^25 is a
+ * multiple of b and a little. And numbers of all allowed sizes. */
+START_TEST(quotient_is_division)
+{
+    for (int64_t b = (1 << 23) + 1; b < 1 << 24; b += 32)
+        for (int shift = 24; shift <= 25; shift++) {
+            int64_t inverse = 1; /* of 2^shift, modulo b */
+            for (int i = 0; i < shift; i++) inverse = inverse % 2 ? (inverse + b) / 2 : inverse / 2;
+            for (int64_t little = -2; little <= 2; little++) {
+                int64_t a = (little + b) * inverse % b;
+                if (a < 1 << 23) a += b;
+                if (a < 1 << 24) must_divide((float)a * 0x1p-23f, (float)b * 0x1p-23f);
+            }
+        }
+    uint64_t state = 1;
+    for (int i = 0; i < 1000000; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        float a = ldexpf((float)(state >> 40 | 1u << 23), (int)(state >> 8 & 127) - 23 - 90);
+        float b = ldexpf((float)((state >> 16 & 0xFFFFFF) | 1u << 23), (int)(state & 255) % 40 - 23 - 20);
+        must_divide(a, b), must_divide(-a, b);
+    }
+    must_divide(0, 3), must_divide(0x1p-100f, 0x1.fffffep19f), must_divide(0x1p100f, 0x1p-20f);
+}
+END_TEST
+
 START_TEST(log1p_is_within_1_6_ulp_of_libm)
 {
     for (uint64_t bits = 0; bits < 0x100000000u; bits += 5003) {
@@ -84,6 +124,8 @@ Suite *check_fmath(void) {
     tcase_add_test(c, exp_is_within_1_1_ulp_of_libm);
     tcase_add_test(c, exp_limits);
     tcase_add_test(c, exp_never_decreases);
+    tcase_add_test(c, exp_negative_is_exp);
+    tcase_add_test(c, quotient_is_division);
     tcase_add_test(c, log1p_is_within_1_6_ulp_of_libm);
     tcase_add_test(c, bits_are_the_same_in_every_build);
     suite_add_tcase(suite, c);

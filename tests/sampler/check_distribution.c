@@ -169,6 +169,25 @@ START_TEST(bits_follow_the_documented_sums)
 }
 END_TEST
 
+START_TEST(masses_in_words_are_the_sums_in_f64)
+{
+    uint64_t units = 0;
+    struct rule_masses sum = {0, 0, 0};
+    for (uint32_t bits = 0; bits <= 0x3F800000u; bits += 499) { /* 0 to 1 */
+        float x = fmath_from_bits(bits);
+        struct rule_masses own = {0, 0, 0};
+        rule_masses_add(&own, x);
+        require(rule_masses_total(&own) == rule_mass(x), "mass of %a", (double)x);
+        rule_masses_add(&sum, x), units += rule_mass(x);
+        if (sum.count < MASSES_MOST) continue;
+        require(rule_masses_total(&sum) == units, "sum up to %a", (double)x);
+        units = 0, sum = (struct rule_masses){0, 0, 0};
+    }
+    for (int i = 0; i < MASSES_MOST; i++) rule_masses_add(&sum, 1), units += rule_mass(1);
+    ck_assert_uint_eq(rule_masses_total(&sum), units);
+}
+END_TEST
+
 /* What the loops make of p and a row of q, on this CPU and as any builds it. */
 static void must_be_alike(const struct vector *v, const float *of, int vocab, struct short_row row,
                           const struct vector *w, struct short_row other) {
@@ -264,6 +283,24 @@ START_TEST(race_equals_its_formula)
         }
     }
     ck_assert_msg(agree >= draws - 1, "%d of %d", agree, draws);
+}
+END_TEST
+
+/* Of p around what reaches a rate with the word, as it is and of the size that no word lets reach it. */
+START_TEST(what_cannot_reach_a_rate_does_not)
+{
+    int64_t open = 0, reached = 0, tests = 0;
+    for (uint64_t x = 0; x < 0x100000000u; x += x < 100000 ? 1 : 9973)
+        for (int i = -20; i <= 20; i++) {
+            float rate = i % 2 ? 0x1p-5f : 0x1.234567p-17f, time = rule_race_time((uint32_t)x);
+            float word_p = rate * time * (1 + 0x1p-12f * (float)i);
+            bool is_open = rule_may_reach(rate, word_p, (uint32_t)x), is_reached = word_p / time >= rate;
+            require(is_open || !is_reached, "p %a reaches %a with %x", (double)word_p, (double)rate, (unsigned)x);
+            open += is_open, reached += is_reached, tests++;
+            float small_p = rate * RULE_NO_RATE;
+            require(small_p / time < rate, "p %a reaches %a with %x", (double)small_p, (double)rate, (unsigned)x);
+        }
+    ck_assert(reached > tests / 3 && open < tests);
 }
 END_TEST
 
@@ -379,9 +416,11 @@ Suite *check_distribution(void) {
     tcase_add_test(c, non_finite_logits_are_an_error);
     tcase_add_test(c, parameters_out_of_range_are_named);
     tcase_add_test(c, bits_follow_the_documented_sums);
+    tcase_add_test(c, masses_in_words_are_the_sums_in_f64);
     tcase_add_test(c, every_cpu_gives_the_same_bits);
     tcase_add_test(c, listed_ids_count_as_a_whole_row_with_zeros_elsewhere);
     tcase_add_test(c, race_equals_its_formula);
+    tcase_add_test(c, what_cannot_reach_a_rate_does_not);
     tcase_add_test(c, race_known_answers);
     tcase_add_test(c, draws_follow_p);
     tcase_add_test(c, streams_are_independent);
