@@ -47,6 +47,11 @@ template <bool WIDE> static __device__ inline void store_four(float *row, int i,
     }
 }
 
+/* May logits be divided by their reciprocal (fmath_quotient)? Where the temperature is 0, they are not divided. */
+static __device__ inline bool is_usual(float temperature) {
+    return temperature == 0 || (temperature >= 0x1p-20f && temperature <= 0x1p20f);
+}
+
 /* A block's part of a row: ids [first, first + count), of which x[i] belongs to id first + i. `first` is a multiple of 4. */
 struct part {
     int first, count;
@@ -63,8 +68,7 @@ static __device__ inline struct part part_of(const struct team &t, struct scratc
 static __device__ inline struct part part_of_rows(const struct team &t, struct scratch &s, int n, const float *logits,
                                                   float *p, float temperature) {
     struct part part = part_of(t, s, n, p);
-    const bool is_usual = temperature >= 0x1p-20f && temperature <= 0x1p20f;
-    part.is_fast = part.x == s.ids && is_wide(logits, n) && is_wide(p, n) && is_usual;
+    part.is_fast = part.x == s.ids && is_wide(logits, n) && is_wide(p, n) && is_usual(temperature);
     return part;
 }
 
@@ -112,7 +116,9 @@ static __device__ inline bool is_kept(const struct filter &f, float logit, int i
 }
 
 static __device__ inline float weight_of(const struct filter &f, float logit, int id) {
-    return is_kept(f, logit, id) ? weight_of_logit<false>(f.softmax, logit) : 0;
+    if (!is_kept(f, logit, id)) return 0;
+    return is_usual(f.softmax.temperature) ? weight_of_logit<true>(f.softmax, logit)
+                                           : weight_of_logit<false>(f.softmax, logit);
 }
 
 /* --- cuts ------------------------------------------------------------------------------------------------- */
