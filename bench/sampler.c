@@ -124,10 +124,10 @@ int main(int argc, char **argv) {
     fill_logits(&x);
     printf("%s, %d ids, us\n%-22s %5s %10s %7s%3d %10s\n", device_name(x.device), vocab, "", "batch", "draw", "accept",
            k, "accept 0");
-    time_all(&x, "T 0", (struct sampling){0, 1, 0, 0}, k);
-    time_all(&x, "T 0.8", (struct sampling){0.8f, 1, 0, 0}, k);
-    time_all(&x, "T 0.8 top-p 0.95", (struct sampling){0.8f, 0.95f, 0, 0}, k);
-    time_all(&x, "T 0.8 top-k 40 top-p", (struct sampling){0.8f, 0.95f, 0, 40}, k);
+    time_all(&x, "T 0", (struct sampling){.top_p = 1}, k);
+    time_all(&x, "T 0.8", (struct sampling){.temperature = 0.8f, .top_p = 1}, k);
+    time_all(&x, "T 0.8 top-p 0.95", (struct sampling){.temperature = 0.8f, .top_p = 0.95f}, k);
+    time_all(&x, "T 0.8 top-k 40 top-p", (struct sampling){.temperature = 0.8f, .top_p = 0.95f, .top_k = 40}, k);
     free(x.logits);
     event_destroy(x.start), event_destroy(x.end);
     pool_destroy(x.pool);

@@ -13,7 +13,7 @@ extern "C" {
 }
 
 /* CHUNK: ids that a block keeps in shared memory, so that two blocks fit where a multiprocessor has 100 KiB. */
-enum { THREADS = 512, BLOCKS = 3, WARPS = THREADS / 32, CHUNK = 8064, LEAST_IDS = 1024 };
+enum { THREADS = 256, BLOCKS = 4, WARPS = THREADS / 32, CHUNK = 8064, LEAST_IDS = 1024 };
 
 typedef unsigned long long u64;
 

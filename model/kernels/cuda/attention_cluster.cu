@@ -15,7 +15,7 @@
  *   the weights of the softmax are each a sum of two 16-bit numbers, which leaves an error near 2^-17 (f16 takes |q| up to 65504).
  *   A query's result is that of its own visible keys: scores of others are selected away; values that no query of the chunk may see
  *   are not read but zero; where not all queries see the same of 16 keys, queries of one position are multiplied on their own, with
- *   the values that they do not see put to zero, and a query that sees none keeps its s */
+ *   the values that they do not see put to zero, and a query that sees none keeps its sum. */
 #include "model/kernels/cuda/attention_tree.cuh"
 
 /* A barrier of a walker's warps. An instruction each, as a number in a register would take all barriers of the block. */
