@@ -77,27 +77,20 @@ __device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<D
     }
 }
 
-/* What the walker has summed, of which each lane has its keys' weights. */
+/* What the walker has summed. */
 template <int DH, int TILES>
 __device__ __forceinline__ void put_sums(struct plan<DH, TILES> &s, const struct running<DH, TILES> &r) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % WARPS, mine = own_walker();
-    auto &walker = s.walkers[mine];
-    auto &out = walker.out;
-    float sums[TILES];
-#pragma unroll
-    for (int tile = 0; tile < TILES; tile++)
-        sums[tile] = join_lanes(r.sum[tile], [](float x, float y) { return x + y; });
-    put_of_warp(s, sums);
-    sync_walker(mine); /* and no value is read any more */
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % WARPS;
+    auto &walker = s.walkers[own_walker()];
+    put_of_warp(s, r.sum);
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
         const int query = 8 * tile + lane % 4 * 2;
 #pragma unroll
         for (int i = 0; i < DH / 64 * 4; i++)
-            out[query + i % 2][warp * (DH / WARPS) + i / 4 * 16 + i / 2 % 2 * 8 + lane / 4] = r.out[tile][i / 4][i % 4];
-        if (warp != 0 || lane % 4 != 0) continue;
-        const float4 all = walker.of_warps[8 * tile + lane / 4];
-        walker.state[8 * tile + lane / 4] = make_float2(r.max[tile], (all.x + all.y) + (all.z + all.w));
+            walker.out[query + i % 2][warp * (DH / WARPS) + i / 4 * 16 + i / 2 % 2 * 8 + lane / 4] =
+                r.out[tile][i / 4][i % 4];
+        if (warp == 0 && lane % 4 == 0) walker.max[8 * tile + lane / 4] = r.max[tile];
     }
 }
 
@@ -115,32 +108,41 @@ __device__ __forceinline__ void cluster_wait() {
     asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
 
-/* A node of the tree: a state and 4 dims of its sum. */
+/* A node of the tree: its maximum, the sums of the four warps' keys, and 4 dims of the values' sum. */
 struct node {
-    float2 state;
-    float4 x;
+    float max;
+    float4 sum, x;
 };
+__device__ __forceinline__ float4 join_fours(const float4 &left, const float4 &right, float2 factor) {
+    return make_float4(join(left.x, right.x, factor), join(left.y, right.y, factor), join(left.z, right.z, factor),
+                       join(left.w, right.w, factor));
+}
 __device__ __forceinline__ struct node join_nodes(const struct node &left, const struct node &right) {
-    const float2 factor = join_factors(left.state.x, right.state.x);
-    return node{make_float2(max_or_nan(left.state.x, right.state.x), join(left.state.y, right.state.y, factor)),
-                make_float4(join(left.x.x, right.x.x, factor), join(left.x.y, right.x.y, factor),
-                            join(left.x.z, right.x.z, factor), join(left.x.w, right.x.w, factor))};
+    const float2 factor = join_factors(left.max, right.max);
+    return node{max_or_nan(left.max, right.max), join_fours(left.sum, right.sum, factor),
+                join_fours(left.x, right.x, factor)};
+}
+
+/* Memory of the cluster's block `rank`, by the address of this block's. */
+__device__ __forceinline__ float4 load_four(const void *mine, int rank) {
+    float4 x;
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                 : "r"(of_rank(mine, rank)));
+    return x;
 }
 
 /* What a walker of the cluster put; walkers from `there` on have no keys. */
 template <int DH, int TILES>
 __device__ __forceinline__ struct node load_node(struct plan<DH, TILES> &s, int walker, int rank_bits, int there,
                                                  int query, int d) {
-    struct node n = {make_float2(-CUDART_INF_F, 0), make_float4(0, 0, 0, 0)};
+    struct node n = {-CUDART_INF_F, make_float4(0, 0, 0, 0), make_float4(0, 0, 0, 0)};
     if (walker >= there) return n;
     const auto &its = s.walkers[walker >> rank_bits];
     const int rank = walker & ((1 << rank_bits) - 1);
-    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
-                 : "=f"(n.state.x), "=f"(n.state.y)
-                 : "r"(of_rank(&its.state[query], rank)));
-    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(n.x.x), "=f"(n.x.y), "=f"(n.x.z), "=f"(n.x.w)
-                 : "r"(of_rank(&its.out[query][d], rank)));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(n.max) : "r"(of_rank(&its.max[query], rank)));
+    n.sum = load_four(&its.of_warps[query], rank);
+    n.x = load_four(&its.out[query][d], rank);
     return n;
 }
 
@@ -177,7 +179,8 @@ __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const st
         join_level<2>(n, there);
         join_level<1>(n, there);
         const int head = c.head * c.group + (c.first_query + query) % c.group;
-        const float sum = IS_PLAIN ? n[0].state.y : add_sink<T>(op, head, n[0].state.y, n[0].state.x);
+        const float keys = (n[0].sum.x + n[0].sum.y) + (n[0].sum.z + n[0].sum.w),
+                    sum = IS_PLAIN ? keys : add_sink<T>(op, head, keys, n[0].max);
         T out[4] = {};
         if (sum != 0) {
             out[0] = from_float<T>(n[0].x.x / sum), out[1] = from_float<T>(n[0].x.y / sum);
@@ -217,6 +220,7 @@ __global__ void __launch_bounds__(DH > 128 ? THREADS : THREADS_ALL, 1)
         struct running<DH, TILES> r;
         clear(r);
         walk<T, IS_FP8>(s, r, in, op, c, rank, rank_bits, page_index, page, scoring);
+        sync_walker(own_walker()); /* no value is read any more */
         put_sums(s, r);
     }
     cluster_arrive();

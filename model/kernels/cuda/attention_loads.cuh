@@ -33,7 +33,7 @@ template <int DH, int TILES> struct plan {
             uint16_t high[QUERIES][STRIDE], low[QUERIES][STRIDE];
         } weights;                /* of a split's keys, high + low */
         float4 of_warps[QUERIES]; /* each one's maximum of a split, at last its sum */
-        float2 state[QUERIES];    /* maximum and sum */
+        float max[QUERIES];
         union {
             uint16_t values[SPLIT][DH + 8];
             float out[QUERIES][DH + 4]; /* when all values are used up */

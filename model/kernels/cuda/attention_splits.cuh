@@ -82,7 +82,8 @@ __device__ __forceinline__ void put_maxima(struct plan<DH, TILES> &s, const stru
 
 /* The softmax of TILES times 8 queries over splits. */
 template <int DH, int TILES> struct running {
-    float max[TILES], sum[TILES]; /* of query 8 tile + lane / 4; each lane adds up the weights of its own keys */
+    float max[TILES],
+        sum[TILES]; /* of query 8 tile + lane / 4; a sum is of the lane's keys, at the end of a leaf of the warp's */
     float out[TILES][DH / 64][4]; /* of queries 2 (lane % 4) and the next, dims lane / 4 and 8 further on of each 16 */
 };
 

@@ -42,11 +42,15 @@ __device__ __forceinline__ void join_left(struct running<DH, TILES> &right, cons
     }
 }
 
-/* After the last split of a leaf: adds what ends here, and lets the sum wait where a leaf follows. Two leaves' subtree is the
+/* After the last split of a leaf: its sums become those of the warp's keys, in all lanes, as no other order of additions is that of
+ * every number of ranks. Then adds what ends here, and lets the sum wait where a leaf follows. Two leaves' subtree is the
  * smaller, the lower the highest bit in which they differ. */
 template <int DH, int TILES>
 __device__ __forceinline__ void end_leaf(struct running<DH, TILES> &r, struct waiting<DH, TILES> &w, int leaf,
                                          int next_leaf) {
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++)
+        r.sum[tile] = join_lanes(r.sum[tile], [](float x, float y) { return x + y; });
 #pragma unroll 1
     for (; w.count > 0 && (leaf ^ next_leaf) > (leaf ^ (w.leaves & 15)); w.leaves >>= 4)
         join_left(r, w.sums[--w.count]);
