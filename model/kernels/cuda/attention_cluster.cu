@@ -38,12 +38,7 @@ __device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<D
     struct held_values<IS_FP8> v;
     struct waiting<DH, TILES> waiting;
     waiting.count = waiting.leaves = 0;
-    auto after = [&](const struct place &at) {
-        return at.leaf == NO_LEAF ? at : find_place(c, walker, leaves, place{at.leaf, at.first + STEP});
-    };
-    auto page_of = [&](const struct place &at) { return at.leaf == NO_LEAF ? 0 : c.pages[at.first / KV_PAGE]; };
-    struct place now = find_place(c, walker, leaves, place{0, first_of_leaf(c, walker, 0)}), next = after(now);
-    int next_page = page_of(next);
+    struct place now = find_place(c, walker, leaves, place{0, first_of_leaf(c, walker, 0)});
     if (now.leaf != NO_LEAF) {
         if (now.first / KV_PAGE != page_index) page = c.pages[now.first / KV_PAGE];
         load_keys<T>(k, op, c, page, now.first);
@@ -56,10 +51,10 @@ __device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<D
         turns = max(turns, count_splits(c, rank + (i << rank_bits), walker_bits));
 #pragma unroll 1
     for (int left = turns; left > 0; left--) {
-        const bool is_there = now.leaf != NO_LEAF, is_next = next.leaf != NO_LEAF;
-        const struct place later = after(next);
-        page = next_page;
-        next_page = page_of(later); /* a load that nobody waits for in this turn */
+        const bool is_there = now.leaf != NO_LEAF;
+        const struct place next = is_there ? find_place(c, walker, leaves, place{now.leaf, now.first + STEP}) : now;
+        const bool is_next = next.leaf != NO_LEAF;
+        page = is_next ? c.pages[next.first / KV_PAGE] : 0;
         struct scores<TILES> scores;
         if (is_there) score<T>(scores, s, k, in.position, c, now.first, op.window, scoring);
         if (is_next) load_keys<T>(k, op, c, page, next.first);
@@ -73,7 +68,7 @@ __device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<D
         __syncwarp();
         if (is_next) load_values<DH>(v, values, op, c, page, next.first);
         if (next.leaf != now.leaf) end_leaf(r, waiting, now.leaf, next.leaf);
-        now = next, next = later;
+        now = next;
     }
 }
 
@@ -82,7 +77,6 @@ template <int DH, int TILES>
 __device__ __forceinline__ void put_sums(struct plan<DH, TILES> &s, const struct running<DH, TILES> &r) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % WARPS;
     auto &walker = s.walkers[own_walker()];
-    put_of_warp(s, r.sum);
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
         const int query = 8 * tile + lane % 4 * 2;
@@ -90,7 +84,7 @@ __device__ __forceinline__ void put_sums(struct plan<DH, TILES> &s, const struct
         for (int i = 0; i < DH / 64 * 4; i++)
             walker.out[query + i % 2][warp * (DH / WARPS) + i / 4 * 16 + i / 2 % 2 * 8 + lane / 4] =
                 r.out[tile][i / 4][i % 4];
-        if (warp == 0 && lane % 4 == 0) walker.max[8 * tile + lane / 4] = r.max[tile];
+        if (lane % 4 == 0) walker.state[8 * tile + lane / 4][warp] = make_float2(r.max[tile], r.sum[tile]);
     }
 }
 
@@ -108,41 +102,32 @@ __device__ __forceinline__ void cluster_wait() {
     asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
 
-/* A node of the tree: its maximum, the sums of the four warps' keys, and 4 dims of the values' sum. */
+/* A node of the tree: its maximum and the sum of one warp's keys, and 4 dims of the values' sum. */
 struct node {
-    float max;
-    float4 sum, x;
-};
-__device__ __forceinline__ float4 join_fours(const float4 &left, const float4 &right, float2 factor) {
-    return make_float4(join(left.x, right.x, factor), join(left.y, right.y, factor), join(left.z, right.z, factor),
-                       join(left.w, right.w, factor));
-}
-__device__ __forceinline__ struct node join_nodes(const struct node &left, const struct node &right) {
-    const float2 factor = join_factors(left.max, right.max);
-    return node{max_or_nan(left.max, right.max), join_fours(left.sum, right.sum, factor),
-                join_fours(left.x, right.x, factor)};
-}
-
-/* Memory of the cluster's block `rank`, by the address of this block's. */
-__device__ __forceinline__ float4 load_four(const void *mine, int rank) {
+    float2 state;
     float4 x;
-    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-                 : "r"(of_rank(mine, rank)));
-    return x;
+};
+__device__ __forceinline__ struct node join_nodes(const struct node &left, const struct node &right) {
+    const float2 factor = join_factors(left.state.x, right.state.x);
+    return node{make_float2(max_or_nan(left.state.x, right.state.x), join(left.state.y, right.state.y, factor)),
+                make_float4(join(left.x.x, right.x.x, factor), join(left.x.y, right.x.y, factor),
+                            join(left.x.z, right.x.z, factor), join(left.x.w, right.x.w, factor))};
 }
 
-/* What a walker of the cluster put; walkers from `there` on have no keys. */
+/* What a walker of the cluster put; walkers from `there` on have no keys. Of the sums one of four neighbouring threads has each. */
 template <int DH, int TILES>
 __device__ __forceinline__ struct node load_node(struct plan<DH, TILES> &s, int walker, int rank_bits, int there,
                                                  int query, int d) {
-    struct node n = {-CUDART_INF_F, make_float4(0, 0, 0, 0), make_float4(0, 0, 0, 0)};
+    struct node n = {make_float2(-CUDART_INF_F, 0), make_float4(0, 0, 0, 0)};
     if (walker >= there) return n;
     const auto &its = s.walkers[walker >> rank_bits];
     const int rank = walker & ((1 << rank_bits) - 1);
-    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(n.max) : "r"(of_rank(&its.max[query], rank)));
-    n.sum = load_four(&its.of_warps[query], rank);
-    n.x = load_four(&its.out[query][d], rank);
+    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(n.state.x), "=f"(n.state.y)
+                 : "r"(of_rank(&its.state[query][threadIdx.x % WARPS], rank)));
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(n.x.x), "=f"(n.x.y), "=f"(n.x.z), "=f"(n.x.w)
+                 : "r"(of_rank(&its.out[query][d], rank)));
     return n;
 }
 
@@ -158,6 +143,7 @@ template <typename T, int DH, int TILES, bool IS_PLAIN>
 __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const struct op_attention &op,
                                              const struct chunk &c, int rank, int rank_bits, int there) {
     constexpr int FOURS = DH / 4;
+    const unsigned four_lanes = 15u << threadIdx.x % 32 / 4 * 4;
     auto output_of = [&](int i) {
         return (T *)op.out.data + (size_t)row_head(op, c, min(i / FOURS, c.count - 1)) * op.head_dim + i % FOURS * 4;
     };
@@ -166,7 +152,7 @@ __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const st
     cluster_wait();
     for (; i < c.count * FOURS; i += blockDim.x << rank_bits, to = output_of(i)) {
         const int query = i / FOURS, d = i % FOURS * 4;
-        if (d >= op.head_dim) continue;
+        if (d / 16 * 16 >= op.head_dim) continue; /* four threads alike */
         struct node n[RANKS];
 #pragma unroll
         for (int r = 0; r < RANKS; r++) n[r] = load_node(s, r, rank_bits, there, query, d);
@@ -179,8 +165,10 @@ __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const st
         join_level<2>(n, there);
         join_level<1>(n, there);
         const int head = c.head * c.group + (c.first_query + query) % c.group;
-        const float keys = (n[0].sum.x + n[0].sum.y) + (n[0].sum.z + n[0].sum.w),
-                    sum = IS_PLAIN ? keys : add_sink<T>(op, head, keys, n[0].max);
+        const float keys = join_lanes(
+                        n[0].state.y, [](float x, float y) { return x + y; }, four_lanes),
+                    sum = IS_PLAIN ? keys : add_sink<T>(op, head, keys, n[0].state.x);
+        if (d >= op.head_dim) continue;
         T out[4] = {};
         if (sum != 0) {
             out[0] = from_float<T>(n[0].x.x / sum), out[1] = from_float<T>(n[0].x.y / sum);

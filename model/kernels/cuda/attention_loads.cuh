@@ -31,9 +31,9 @@ template <int DH, int TILES> struct plan {
     struct {
         struct {
             uint16_t high[QUERIES][STRIDE], low[QUERIES][STRIDE];
-        } weights;                /* of a split's keys, high + low */
-        float4 of_warps[QUERIES]; /* each one's maximum of a split, at last its sum */
-        float max[QUERIES];
+        } weights;                    /* of a split's keys, high + low */
+        float4 of_warps[QUERIES];     /* each one's maximum of a split */
+        float2 state[QUERIES][WARPS]; /* the maximum, and the sum of each warp's keys */
         union {
             uint16_t values[SPLIT][DH + 8];
             float out[QUERIES][DH + 4]; /* when all values are used up */

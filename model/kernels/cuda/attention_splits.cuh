@@ -52,10 +52,10 @@ __device__ __forceinline__ void score(struct scores<TILES> &scores, const struct
             if (!is_visible(key + j / 2 * 8 + j % 2, position[tile], window)) scores.of[tile][j] = -CUDART_INF_F;
 }
 
-/* The sum or maximum of what the four lanes of a query have. */
-template <typename Join> __device__ __forceinline__ float join_lanes(float x, Join join) {
-    x = join(x, __shfl_xor_sync(0xffffffffu, x, 1));
-    return join(x, __shfl_xor_sync(0xffffffffu, x, 2));
+/* The sum or maximum of what four neighbouring lanes have, in all of them; `lanes`: those that are here. */
+template <typename Join> __device__ __forceinline__ float join_lanes(float x, Join join, unsigned lanes = 0xffffffffu) {
+    x = join(x, __shfl_xor_sync(lanes, x, 1));
+    return join(x, __shfl_xor_sync(lanes, x, 2));
 }
 
 /* One number a query, for the walker's other warps. */
