@@ -80,10 +80,10 @@ __device__ __forceinline__ void put_maxima(struct plan<DH, TILES> &s, const stru
     put_of_warp(s, largest);
 }
 
-/* The softmax of TILES times 8 queries over splits. */
+/* The softmax of TILES times 8 queries over splits: maximum and sum of query 8 tile + lane / 4. The sum is that of the lane's keys, from
+ * the end of a leaf on of the warp's. */
 template <int DH, int TILES> struct running {
-    float max[TILES],
-        sum[TILES]; /* of query 8 tile + lane / 4; a sum is of the lane's keys, at the end of a leaf of the warp's */
+    float max[TILES], sum[TILES];
     float out[TILES][DH / 64][4]; /* of queries 2 (lane % 4) and the next, dims lane / 4 and 8 further on of each 16 */
 };
 
