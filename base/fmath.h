@@ -33,21 +33,25 @@ DUET_INLINE float fmath_from_f16(uint16_t h) {
     return fmath_from_bits(sign | fmath_bits(fmath_from_bits(magnitude) * 0x1p112f));
 }
 
-/* e^x for any x: +inf above 88.73, subnormal results down to 1e-45, then 0; NaN stays NaN. Within 1.1 ulp
- * (1 ulp of the subnormal spacing).
- * x = n ln 2 + r with |r| <= ln 2 / 2; e^r = 1 + r + r^2 P(r), P interpolated at Chebyshev nodes. */
-DUET_INLINE float fmath_exp(float x) {
-    x = x < -104.0f ? -104.0f : x;
-    x = x > 89.0f ? 89.0f : x;
-    const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer, kept in the low bits */
-    float shifted = fmaf(x, 0x1.715476p+0f, shift);
-    float n = shifted - shift;
+/* e^r of x = n ln 2 + r with |r| <= ln 2 / 2, where n is x / ln 2 rounded to an integer: by adding
+ * `shift`, near 1.5 * 2^23, which leaves *shifted with n in its low bits. e^r = 1 + r + r^2 P(r), P interpolated at Chebyshev nodes. */
+DUET_INLINE float fmath_exp_rest(float x, float shift, float *shifted) {
+    *shifted = fmaf(x, 0x1.715476p+0f, shift);
+    float n = *shifted - shift;
     float r = fmaf(n, 0x1.05c610p-29f, fmaf(n, -0x1.62e430p-1f, x));
     float p = fmaf(r, 0x1.6d1270p-10f, 0x1.120cd4p-7f);
     p = fmaf(r, p, 0x1.555518p-5f);
     p = fmaf(r, p, 0x1.5554dcp-3f);
     p = fmaf(r, p, 0.5f);
-    float y = fmaf(r * r, p, r) + 1.0f;
+    return fmaf(r * r, p, r) + 1.0f;
+}
+
+/* e^x for any x: +inf above 88.73, subnormal results down to 1e-45, then 0; NaN stays NaN. Within 1.1 ulp
+ * (1 ulp of the subnormal spacing). */
+DUET_INLINE float fmath_exp(float x) {
+    x = x < -104.0f ? -104.0f : x;
+    x = x > 89.0f ? 89.0f : x;
+    float shifted, y = fmath_exp_rest(x, 12582912.0f /* 1.5 * 2^23 */, &shifted);
     /* 2^n in two factors: n reaches -150 and 128, beyond one float's exponent */
     int32_t e = (int32_t)(fmath_bits(shifted) - 0x4B400000u), half = e >> 1;
     return y * fmath_from_bits((uint32_t)(half + 127) << 23) * fmath_from_bits((uint32_t)(e - half + 127) << 23);
@@ -56,15 +60,7 @@ DUET_INLINE float fmath_exp(float x) {
 /* fmath_exp(x) for -106 <= x <= 0, the same bits with fewer operations: n >= -153, so that 2^(n + 64) is added to y's exponent,
  * and the product with 2^-64 rounds once where the result is subnormal. */
 DUET_INLINE float fmath_exp_negative(float x) {
-    const float shift = 12582976.0f; /* 1.5 * 2^23 + 64 */
-    float shifted = fmaf(x, 0x1.715476p+0f, shift);
-    float n = shifted - shift;
-    float r = fmaf(n, 0x1.05c610p-29f, fmaf(n, -0x1.62e430p-1f, x));
-    float p = fmaf(r, 0x1.6d1270p-10f, 0x1.120cd4p-7f);
-    p = fmaf(r, p, 0x1.555518p-5f);
-    p = fmaf(r, p, 0x1.5554dcp-3f);
-    p = fmaf(r, p, 0.5f);
-    float y = fmaf(r * r, p, r) + 1.0f;
+    float shifted, y = fmath_exp_rest(x, 12582976.0f /* 1.5 * 2^23 + 64 */, &shifted);
     return fmath_from_bits(fmath_bits(y) + (fmath_bits(shifted) << 23)) * 0x1p-64f;
 }
 
