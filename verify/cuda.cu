@@ -79,8 +79,12 @@ __device__ static u64 store_p(const struct target_row &row, const struct part &p
     }
     store_tiny(part, row.p, by);
     if (row.is_raced)
-        race.best = race_ids(race, part.first, end, nullptr,
-                             [&](float(&x)[4], int i) { load_p<FAST>(x, part, s, i - part.first, by); });
+        race.best = race_ids(race, part.first, end, nullptr, [&](float(&x)[4], int i) {
+            if (FAST)
+                load_p<FAST>(x, part, s, i - part.first, by);
+            else
+                load_four<false>(x, row.p, i, end); /* where its weights may have been */
+        });
     return overlap;
 }
 
