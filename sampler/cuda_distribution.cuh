@@ -130,7 +130,7 @@ struct choice {
 };
 
 /* The digit at which the histogram, added up from the last bin down, reaches s.target; -1 if it does not. s.target loses
- * what lies above, s.units is that bin. Thread t looks at four bins, thread 0 at the last ones. */
+ * what lies above, s.units is that bin. Thread t looks at EACH bins, thread 0 at the last ones. */
 static __device__ inline void find_digit(struct scratch &s) {
     enum { EACH = TEAM_BINS / THREADS };
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, high = TEAM_BINS - 1 - EACH * (int)threadIdx.x;

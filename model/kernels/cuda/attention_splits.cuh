@@ -58,26 +58,20 @@ template <typename Join> __device__ __forceinline__ float join_lanes(float x, Jo
     return join(x, __shfl_xor_sync(lanes, x, 2));
 }
 
-/* One number a query, for the walker's other warps. */
-template <int DH, int TILES>
-__device__ __forceinline__ void put_of_warp(struct plan<DH, TILES> &s, const float (&x)[TILES]) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    if (lane % 4 != 0) return;
-#pragma unroll
-    for (int tile = 0; tile < TILES; tile++)
-        ((float *)&s.walkers[own_walker()].of_warps[8 * tile + lane / 4])[warp % WARPS] = x[tile];
-}
-
-/* The largest scores of the warp's keys. */
+/* The largest scores of the warp's keys, for the walker's other warps. */
 template <int DH, int TILES>
 __device__ __forceinline__ void put_maxima(struct plan<DH, TILES> &s, const struct scores<TILES> &scores) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % WARPS;
     float largest[TILES];
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
         const float(&x)[4] = scores.of[tile];
         largest[tile] = join_lanes(max_or_nan(max_or_nan(x[0], x[1]), max_or_nan(x[2], x[3])), max_or_nan);
     }
-    put_of_warp(s, largest);
+    if (lane % 4 != 0) return;
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++)
+        ((float *)&s.walkers[own_walker()].of_warps[8 * tile + lane / 4])[warp] = largest[tile];
 }
 
 /* The softmax of TILES times 8 queries over splits: maximum and sum of query 8 tile + lane / 4. The sum is that of the lane's keys, from
