@@ -164,7 +164,8 @@ __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const st
         join_level<4>(n, there);
         join_level<2>(n, there);
         join_level<1>(n, there);
-        const int head = c.head * c.group + (c.first_query + query) % c.group;
+        const int i_of_group = c.first_query + query,
+                  head = c.head * c.group + i_of_group - quotient(i_of_group, c.group) * c.group;
         const float keys = join_lanes(
                         n[0].state.y, [](float x, float y) { return x + y; }, four_lanes),
                     sum = IS_PLAIN ? keys : add_sink<T>(op, head, keys, n[0].state.x);
@@ -193,15 +194,16 @@ __global__ void __launch_bounds__(DH > 128 ? THREADS : THREADS_ALL, 1)
     struct chunk c = find_chunk(op, chunks, blockIdx.x >> rank_bits, 8 * TILES);
     const int first_row = c.b * op.rows.q_len,
               page_index = min((rank + (own_walker() << rank_bits)) * SPLIT / KV_PAGE, op.rows.pages_per_slot - 1);
-    const int *nearest = op.rows.positions + first_row + c.first_query / c.group,
-              *last = op.rows.positions + first_row + (c.first_query + c.count - 1) / c.group;
+    const int *nearest = op.rows.positions + first_row + quotient(c.first_query, c.group),
+              *last = op.rows.positions + first_row + quotient(c.first_query + c.count - 1, c.group);
     struct inputs<DH, TILES> in;
     index_inputs(in, op, c);
+    c.pages = op.rows.page_table + (size_t)load_fixed(op.rows.row_slot + c.b) * op.rows.pages_per_slot;
+    c.nearest = load_fixed(nearest), c.last = load_fixed(last);
+    load_positions(in, op);
+    const int page = load_fixed(c.pages + page_index);
     inputs_are_ready();
-    c.pages = op.rows.page_table + (size_t)load_now(op.rows.row_slot + c.b) * op.rows.pages_per_slot;
-    c.nearest = load_now(nearest), c.last = load_now(last);
-    load_inputs(in, op, c);
-    const int page = load_now(c.pages + page_index);
+    load_queries(in, op);
     c.oldest = op.window > 0 ? max(max(c.nearest, 0) - op.window + 1, 0) : 0;
     const int there = c.last < 0 ? 0 : min(c.last / SPLIT + 1, (int)(blockDim.x / (WARPS * 32)) << rank_bits);
     if (rank < there) {

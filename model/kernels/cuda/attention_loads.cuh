@@ -63,29 +63,22 @@ template <typename T> __device__ __forceinline__ void cut(float x, float y, uint
     *low = pack(x - rounded.x, y - rounded.y, T());
 }
 
-/* A load that is issued here, in the order of the source, and not behind branches that follow: its latency is hidden by them. */
-__device__ __forceinline__ int load_now(const int *from) {
-    int x;
-    asm volatile("ld.global.s32 %0, [%1];" : "=r"(x) : "l"(__cvta_generic_to_global(from)) : "memory");
-    return x;
-}
-
 /* The part of a chunk that the launch decides. */
 __device__ __forceinline__ struct chunk find_chunk(const struct op_attention &op, int chunks, int index, int queries) {
     struct chunk c = {};
-    c.group = op.heads / op.kv_heads;
-    c.b = index / chunks, c.head = blockIdx.y, c.first_query = index % chunks * queries;
+    c.group = quotient(op.heads, op.kv_heads);
+    c.b = quotient(index, chunks), c.head = blockIdx.y, c.first_query = (index - c.b * chunks) * queries;
     c.count = min(op.rows.q_len * c.group - c.first_query, queries);
     return c;
 }
 
 /* The row and head of a query as one index. */
 __device__ __forceinline__ int row_head(const struct op_attention &op, const struct chunk &c, int query) {
-    const int i = c.first_query + query;
-    return (c.b * op.rows.q_len + i / c.group) * op.heads + c.head * c.group + i % c.group;
+    const int i = c.first_query + query, row = quotient(i, c.group);
+    return (c.b * op.rows.q_len + row) * op.heads + (c.head - row) * c.group + i;
 }
 
-/* What one of the first THREADS threads loads before it knows how many keys there are: 8 elements of each of some queries, and the positions of
+/* What one of the first THREADS threads loads before it looks for keys: 8 elements of each of some queries, and the positions of
  * queries 8 tile + lane / 4, -1 past the chunk. Indexes first, as they need no input. */
 template <int DH, int TILES> struct inputs {
     static constexpr int EIGHTS = DH / 8, LOADS = (8 * TILES * EIGHTS + THREADS - 1) / THREADS;
@@ -106,17 +99,20 @@ __device__ __forceinline__ void index_inputs(struct inputs<DH, TILES> &in, const
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
         const int query = 8 * tile + threadIdx.x % 32 / 4;
-        in.row[tile] = query < c.count ? c.b * op.rows.q_len + (c.first_query + query) / c.group : -1;
+        in.row[tile] = query < c.count ? c.b * op.rows.q_len + quotient(c.first_query + query, c.group) : -1;
     }
 }
 
 template <int DH, int TILES>
-__device__ __forceinline__ void load_inputs(struct inputs<DH, TILES> &in, const struct op_attention &op,
-                                            const struct chunk &c) {
-    constexpr int EIGHTS = inputs<DH, TILES>::EIGHTS;
+__device__ __forceinline__ void load_positions(struct inputs<DH, TILES> &in, const struct op_attention &op) {
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++)
-        in.position[tile] = in.row[tile] < 0 ? -1 : op.rows.positions[in.row[tile]];
+        in.position[tile] = in.row[tile] < 0 ? -1 : load_fixed(op.rows.positions + in.row[tile]);
+}
+
+template <int DH, int TILES>
+__device__ __forceinline__ void load_queries(struct inputs<DH, TILES> &in, const struct op_attention &op) {
+    constexpr int EIGHTS = inputs<DH, TILES>::EIGHTS;
 #pragma unroll
     for (int n = 0; n < inputs<DH, TILES>::LOADS; n++) {
         const int d = (n * THREADS + threadIdx.x) % EIGHTS * 8;

@@ -79,16 +79,31 @@ __device__ __forceinline__ float soft_cap(float x, float cap) {
     return cap * (1.0f - 2.0f / (1.0f + expf(x / (0.5f * cap))));
 }
 
+/* a / b for 0 <= a < 2^20 and b > 0, in few instructions: the division of floats is off by less than half of 1 / b. */
+__device__ __forceinline__ int quotient(int a, int b) {
+    return (int)__fdividef((float)a + 0.5f, (float)b);
+}
+
+/* What is fixed while a pass runs, read before inputs_are_ready. Issued here, in the order of the source, and not behind branches that
+ * follow: its latency is hidden by them. */
+__device__ __forceinline__ int load_fixed(const int *from) {
+    int x;
+    asm volatile("ld.global.cg.s32 %0, [%1];" : "=r"(x) : "l"(__cvta_generic_to_global(from)) : "memory");
+    return x;
+}
+
 /* The page of a row's position; page 0 for a row without one. */
 __device__ __forceinline__ int page_of(const struct rows &rows, int row, int position) {
     if (position < 0) return 0;
-    int slot = rows.row_slot[row / rows.q_len];
-    return rows.page_table[(size_t)slot * rows.pages_per_slot + position / KV_PAGE];
+    const int slot = load_fixed(rows.row_slot + quotient(row, rows.q_len));
+    return load_fixed(rows.page_table + (size_t)slot * rows.pages_per_slot + position / KV_PAGE);
 }
 
 /* Programmatic dependent launch, sm_90 and later: a kernel launched by launch_dependent may start while the kernel before it
- * still runs. So it fetches weights, which nothing writes, and then waits; before inputs_are_ready() it reads nothing else and
- * writes nothing, and every thread calls it, else the kernels after it could start too early. */
+ * still runs. So it fetches what no kernel of the pass writes, and then waits: weights and, past the caches of its multiprocessor
+ * (load_fixed), positions, slots and pages, as the first kernel of a pass waits before it lets the next one start. Before
+ * inputs_are_ready() it reads nothing else and writes nothing, and every thread calls it, else the kernels after it could start
+ * too early. */
 __device__ __forceinline__ void inputs_are_ready() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");

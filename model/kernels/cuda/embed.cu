@@ -4,8 +4,8 @@
 #include "model/kernels/cuda/unpack.h"
 
 template <typename T> __global__ void embed_kernel(const struct op_embed op) {
-    next_may_start();
     inputs_are_ready();
+    next_may_start(); /* the first kernel of a pass */
     int token = op.rows.tokens[blockIdx.x];
     if (token < 0 || token >= op.table.rows) token = 0;
     const T *row = (const T *)op.table.data + (size_t)token * op.table.cols;

@@ -5,6 +5,7 @@
 #define DUET_MODEL_KERNELS_CUDA_NORM_CUH
 
 #include "model/kernels/cuda/product_order.cuh"
+#include "model/kernels/cuda/tiles.cuh"
 
 /* Rows of x to be normalised: row r is row r * step + first of x. x NULL: nothing is. */
 template <typename T> struct norm_rows {
@@ -26,21 +27,23 @@ static norm_rows<T> rows_to_norm(const float *x, const struct norm &norm, int st
             is_plain};
 }
 
-/* Shared memory of a block that normalises: a row before, and the weight, which no kernel writes and so may be fetched early. */
+/* Shared memory of a block that normalises: a row before, and the weight, which no kernel writes and so may be fetched early. Both are
+ * copied past the registers: a thread that waits for loads waits for those of a product's weights as well. */
 template <typename T> struct norm_memory {
     float *held; /* [width], 16-byte aligned */
     T *weight;   /* [width] */
     __device__ norm_memory(void *memory, int width) : held((float *)memory), weight((T *)(held + width)) {}
     __device__ void fetch(const norm_rows<T> &rows, int width) {
-        if (!rows.weight) {
+        if (!rows.weight)
+#pragma unroll 1
             for (int at = threadIdx.x; at < width; at += BLOCK_THREADS) weight[at] = from_float<T>(1.0f);
-        } else if (width % 4 == 0) {
-#pragma unroll 4
-            for (int at = threadIdx.x * 4; at < width; at += BLOCK_THREADS * 4)
-                *(uint2 *)(weight + at) = *(const uint2 *)(rows.weight + at);
-        } else {
+        else if (width % 8 == 0)
+#pragma unroll 1
+            for (int at = threadIdx.x * 8; at < width; at += BLOCK_THREADS * 8)
+                copy_async(weight + at, rows.weight + at, true);
+        else
+#pragma unroll 1
             for (int at = threadIdx.x; at < width; at += BLOCK_THREADS) weight[at] = rows.weight[at];
-        }
     }
 };
 static inline size_t norm_bytes(int width) {
@@ -55,13 +58,17 @@ template <typename T> __device__ float hold_row(const norm_rows<T> &rows, const 
     float sum = 0;
     auto add = [&](float x) { sum = fmaf(x, x, sum); };
     if (width % 4 == 0) {
-#pragma unroll 4
+#pragma unroll 2
+        for (int at = threadIdx.x * 4; at < width; at += BLOCK_THREADS * 4) copy_async(held + at, in + at, true);
+        copies_wait_all();
+#pragma unroll 2
         for (int at = threadIdx.x * 4; at < width; at += BLOCK_THREADS * 4) {
-            float4 x = *(const float4 *)(in + at);
-            *(float4 *)(held + at) = x;
+            const float4 x = *(const float4 *)(held + at);
             add(x.x), add(x.y), add(x.z), add(x.w);
         }
     } else {
+        copies_wait_all();
+#pragma unroll 1
         for (int at = threadIdx.x; at < width; at += BLOCK_THREADS) add(held[at] = in[at]);
     }
     sum = warp_sum(sum);
@@ -79,7 +86,7 @@ __device__ void norm_row(const norm_rows<T> &rows, int row, int width, norm_memo
     const float *in = rows.x + ((size_t)row * rows.step + rows.first) * width;
     const float scale = hold_row(rows, in, width, memory.held), offset = rows.offset;
     if (width % 4 == 0) {
-#pragma unroll 4
+#pragma unroll 2
         for (int at = threadIdx.x * 4; at < width; at += BLOCK_THREADS * 4) {
             const float4 x = *(const float4 *)(memory.held + at);
             T y[4], w[4];
@@ -94,6 +101,7 @@ __device__ void norm_row(const norm_rows<T> &rows, int row, int width, norm_memo
                 *(uint2 *)(out + at) = *(const uint2 *)y;
         }
     } else {
+#pragma unroll 1
         for (int at = threadIdx.x; at < width; at += BLOCK_THREADS)
             out[at] = from_float<T>(memory.held[at] * scale * (to_float(memory.weight[at]) + offset));
     }

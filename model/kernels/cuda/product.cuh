@@ -144,7 +144,7 @@ static int product_of_packed(struct stream *s, const char *name, int groups, int
                              const norm_rows<T> *norm_of, T *x, std::initializer_list<const struct weight *> weights,
                              Map map, Out out) {
     const struct packed *p = (*weights.begin())->packed;
-    const bool norms_itself = norm_of && columns <= NARROW_NORMED && staged_normed_bytes(columns, k) <= NARROW_SHARED;
+    const bool norms_itself = norm_of && narrow_norms_itself(columns, k);
     if (norm_of && !norms_itself) TRY(norm(s, *norm_of, x, tokens, k));
     return with_kind(p, [&](auto kind) {
         packed_rows<T, decltype(kind), Map> rows = {map, {}, packed_table_of<T>(p)};
@@ -154,12 +154,12 @@ static int product_of_packed(struct stream *s, const char *name, int groups, int
     });
 }
 
-/* The product of normalised rows; `normed` [columns, k] is scratch, of which rows past `tokens` hold anything. Few tokens are normalised
- * by the product itself. */
+/* The product of normalised rows; `normed` [columns, k] is scratch, of which rows past `tokens` hold anything. A single token is
+ * normalised by the product itself. */
 template <typename T, typename Rows, typename Out>
 static int product_of_norm(struct stream *s, const char *name, int groups, int tokens, int columns, int k,
                            norm_rows<T> norm_of, T *normed, Rows rows, Out out) {
-    if (columns <= NARROW_NORMED && k % 8 == 0 && staged_normed_bytes(columns, k) <= NARROW_SHARED) {
+    if (k % 8 == 0 && narrow_norms_itself(columns, k)) {
         TRY((launch_narrow<T, 1>(s, groups, columns, k, &norm_of, normed, rows, out)));
         return cuda_launched(s, name, sizeof rows + sizeof norm_of + sizeof out + 24);
     }

@@ -10,6 +10,25 @@ template <typename T> struct matrix_sums {
     int rows, stride;
     bool adds; /* not with a cap */
     float scale, cap;
+    static constexpr enum narrow_reads reads = READS_INPUTS;
+    typedef float held; /* what lies there */
+    /* Number i of a group's PRODUCT_ROWS * tokens; NULL: there is none. */
+    __device__ __forceinline__ float *place(int group, int first_token, int tokens, int i) const {
+        const int o = group * PRODUCT_ROWS + i % PRODUCT_ROWS, t = i / PRODUCT_ROWS;
+        return o < rows && t < tokens ? out + (size_t)(first_token + t) * stride + o : nullptr;
+    }
+    __device__ __forceinline__ held fetch(int group, int first_token, int tokens, int i) const {
+        const float *from = adds ? place(group, first_token, tokens, i) : nullptr;
+        return from ? *from : 0.0f;
+    }
+    template <typename Sum>
+    __device__ __forceinline__ void finish(held value, int group, int first_token, int tokens, int i, Sum sum) const {
+        float *to = place(group, first_token, tokens, i);
+        if (!to) return;
+        const int row = i % PRODUCT_ROWS;
+        const float x = sum(row, i / PRODUCT_ROWS) + (bias ? to_float(bias[group * PRODUCT_ROWS + row]) : 0.0f);
+        *to = cap != 0 ? soft_cap(x * scale, cap) : fmaf(x, scale, value);
+    }
     template <typename Sum> __device__ void store(int group, int first_token, int tokens, Sum sum) const {
         constexpr int FLIGHT = 8, TOKENS = BLOCK_THREADS / PRODUCT_ROWS;
         const int row = threadIdx.x % PRODUCT_ROWS, o = group * PRODUCT_ROWS + row;
@@ -24,7 +43,7 @@ template <typename T> struct matrix_sums {
             for (int i = 0; i < FLIGHT; i++) {
                 const int t = first + i * TOKENS;
                 if (t >= tokens) break;
-                to[(size_t)i * TOKENS * stride] = value[i] + (sum(row, t) + added) * scale;
+                to[(size_t)i * TOKENS * stride] = fmaf(sum(row, t) + added, scale, value[i]);
             }
         }
 #pragma unroll 1

@@ -9,19 +9,25 @@
 #include "model/kernels/cuda/norm.cuh"
 #include "model/kernels/cuda/product_mma.cuh"
 
-/* Blocks a multiprocessor; tokens that a block may normalise: each block does it again, so few; the shared memory that they may
- * take, which every GPU has; and the most tokens of a block. */
-enum { NARROW_BLOCKS = 2, NARROW_NORMED = 2, NARROW_SHARED = 88 << 10, NARROW_TOKENS = 16 };
+/* Blocks a multiprocessor; the most tokens of a block; the shared memory that a token may take which a block normalises, which every GPU
+ * has. Each block does that again, so it pays for one token alone. */
+enum { NARROW_BLOCKS = 2, NARROW_TOKENS = 16, NARROW_SHARED = 88 << 10 };
 
-/* Asks L2 for the whole line of 128 bytes, of which another load reads the rest next; 64 and 256 are slower on an H200. */
+/* Asks L2 for the whole line of 128 bytes, of which another load reads the rest next; 64 and 256 are slower on an H200. An ordinary
+ * load: ptxas moves some of those that go by the cache of constants behind inputs_are_ready. */
 __device__ __forceinline__ uint4 load_streamed(const void *address, bool wanted) {
     uint4 v = make_uint4(0, 0, 0, 0);
     if (wanted)
-        asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
+        asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
                      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                      : "l"(address));
     return v;
 }
+
+/* A block of a product of 16-bit weights takes a group at a time and a thread a number of it. What `Out` reads for its numbers, nothing,
+ * or what no kernel of the pass writes, or inputs, is asked for before the group is multiplied: held fetch(group, first_token, tokens,
+ * number), then finish(held, group, ..., number, sum). */
+enum narrow_reads { READS_NOTHING, READS_FIXED, READS_INPUTS };
 
 /* How k is cut: the warps of a block, `ways` a group of rows, each have so many pieces at most. */
 struct narrow_cut {
@@ -31,6 +37,7 @@ struct narrow_cut {
 /* How a warp reads its share of the weight rows of a group, and multiplies it by all tokens: here 16-bit numbers, as they lie. Another is
  * packed_stream (product_packed.cuh). The groups of a block have numbers; go_to(number) calls the stream's own with the rows. */
 template <typename T> struct plain_stream {
+    static constexpr bool is_plain = true;
     static constexpr int PIECE = PRODUCT_PIECE,
                          AHEAD = PRODUCT_UNIT; /* of k; pieces in flight, k is cut by multiples of both */
     static __device__ __forceinline__ narrow_cut cut(int, int k) { return {PRODUCT_SPLITS, piece_count(k)}; }
@@ -138,8 +145,8 @@ template <typename T> __device__ void stage_tokens(T *to, const T *x, int tokens
     __syncthreads();
 }
 
-/* How the tokens come: rows to be normalised, or 16-bit x [tokens, k]; staged: through shared memory, which they always do when
- * they are normalised. */
+/* How the tokens come: a row to be normalised, or 16-bit x [tokens, k]; staged: through shared memory, as one that is normalised
+ * always does. */
 template <typename T> struct narrow_tokens {
     norm_rows<T> norm;
     const T *x;
@@ -163,11 +170,16 @@ template <typename T> struct narrow_view {
     }
 };
 
-template <typename T, int TILES, typename Rows, typename Out>
+/* Does a kernel normalise its tokens? Code that it leaves out is code that it need not load: those of a layer together should fit in
+ * the caches of instructions. */
+enum narrow_norms { NORMS_NEVER, NORMS_ALWAYS, NORMS_ASKED };
+
+template <typename T, int TILES, enum narrow_norms NORMS, typename Rows, typename Out>
 __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     narrow_product_kernel(Rows weights, int groups, narrow_tokens<T> in, int k, Out out) {
     typedef typename stream_of<T, Rows>::type stream;
     constexpr int COLUMNS = TILES * 8;
+    static_assert(PRODUCT_ROWS * NARROW_TOKENS <= BLOCK_THREADS, "a thread a number");
     __shared__ narrow_sums<TILES> sums;
     extern __shared__ __align__(16) unsigned char shared[];
     const int first_token = blockIdx.y * COLUMNS, tokens = min(in.tokens - first_token, COLUMNS);
@@ -183,16 +195,27 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     next_may_start();
     rows.start(go_to);
     T *staged = (T *)shared;
-    norm_memory<T> memory(staged + in.tokens * staged_stride(k), k);
-    if (in.norm.x) memory.fetch(in.norm, k);
+    const bool norms = NORMS == NORMS_ALWAYS || (NORMS == NORMS_ASKED && in.norm.x),
+               stages = NORMS == NORMS_ALWAYS || in.staged;
+    norm_memory<T> memory(staged + staged_stride(k), k);
+    if (norms) memory.fetch(in.norm, k);
+    auto fetch = [&](int number) {
+        if constexpr (stream::is_plain)
+            return out.fetch(first_of(number), first_token, tokens, threadIdx.x);
+        else
+            return 0;
+    };
+    decltype(fetch(0)) held = {};
+    if (stream::is_plain && Out::reads == READS_FIXED) held = fetch(0);
     inputs_are_ready();
+    if (stream::is_plain && Out::reads == READS_INPUTS) held = fetch(0);
     narrow_view<T> view = {in.x + (size_t)first_token * k, k, tokens, k};
-    if (in.staged) {
-        view.stride = staged_stride(k);
-        for (int token = 0; in.norm.x && token < tokens; token++)
-            norm_row(in.norm, first_token + token, k, memory, staged + token * view.stride);
-        if (!in.norm.x) stage_tokens(staged, view.x, tokens, k);
-        view.x = staged;
+    if (stages) {
+        if (norms)
+            norm_row(in.norm, 0, k, memory, staged);
+        else
+            stage_tokens(staged, view.x, tokens, k);
+        view.x = staged, view.stride = staged_stride(k);
     }
     const bool in_order = weights.adds_in_order();
     for (int number = 0; first_of(number) < groups; number++) {
@@ -201,16 +224,28 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         rows.multiply_group(c, number, view, go_to);
         sums.put(turn, c);
         __syncthreads();
-        for (int i = 0; i < at_once && first_group + i < groups; i++)
-            out.store(first_group + i, first_token, tokens, [&](int r, int token) {
+        auto sum_of = [&](int i) {
+            return [&, i](int r, int token) {
                 return rows.finish(sums.sum(turn, i * cut.ways, cut.ways, r, token, in_order), number, i, r);
-            });
+            };
+        };
+        if constexpr (stream::is_plain) {
+            out.finish(held, first_group, first_token, tokens, threadIdx.x, sum_of(0));
+            held = fetch(number + 1);
+        } else {
+            for (int i = 0; i < at_once && first_group + i < groups; i++)
+                out.store(first_group + i, first_token, tokens, sum_of(i));
+        }
     }
 }
 
-/* Shared memory for tokens and to normalise them. */
-static inline size_t staged_normed_bytes(int tokens, int k) {
-    return (size_t)tokens * staged_stride(k) * 2 + norm_bytes(k);
+/* Shared memory for a token and to normalise it. */
+static inline size_t staged_normed_bytes(int k) {
+    return (size_t)staged_stride(k) * 2 + norm_bytes(k);
+}
+/* Does a block normalise what it multiplies? */
+static inline bool narrow_norms_itself(int tokens, int k) {
+    return tokens == 1 && staged_normed_bytes(k) <= NARROW_SHARED;
 }
 
 /* Shared memory for tokens that are not normalised, where it pays: groups enough for a block, and room for them beside what it has. */
@@ -220,20 +255,30 @@ static inline size_t staged_bytes(int groups, int blocks, int tokens, int k, siz
     return groups >= GROUPS * blocks && has + bytes <= MOST && tokens > 1 ? bytes : 0;
 }
 
-/* `norm`: NULL, or the rows of which x is to be the normalised form; then x is not read. */
-template <typename T, int TILES, typename Rows, typename Out>
-static int launch_narrow(struct stream *s, int groups, int tokens, int k, const norm_rows<T> *norm, const T *x,
-                         Rows rows, Out out) {
-    auto kernel = narrow_product_kernel<T, TILES, Rows, Out>;
+/* `norm`: NULL, or the row of which x is to be the normalised form, for a single token; then x is not read. */
+template <typename T, int TILES, enum narrow_norms NORMS, typename Rows, typename Out>
+static int launch_narrow_as(struct stream *s, int groups, int tokens, int k, const norm_rows<T> *norm, const T *x,
+                            Rows rows, Out out) {
+    auto kernel = narrow_product_kernel<T, TILES, NORMS, Rows, Out>;
     const int columns = TILES * 8, blocks = min(groups, NARROW_BLOCKS * cuda_multiprocessors(s->device));
     const size_t has = sizeof(narrow_sums<TILES>) + sizeof(typename stream_of<T, Rows>::type::memory),
-                 shared =
-                     norm ? staged_normed_bytes(tokens, k) : staged_bytes(groups, blocks, min(tokens, columns), k, has);
+                 shared = norm ? staged_normed_bytes(k) : staged_bytes(groups, blocks, min(tokens, columns), k, has);
     narrow_tokens<T> in = {norm ? *norm : norm_rows<T>{}, x, tokens, shared > 0};
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     launch_sharing(s, kernel, dim3(blocks, (tokens + columns - 1) / columns), BLOCK_THREADS, shared, 1, SHARED_PERCENT,
                    rows, groups, in, k, out);
     return 0;
+}
+
+/* Packed weights have kernels enough: theirs ask. */
+template <typename T, int TILES, typename Rows, typename Out>
+static int launch_narrow(struct stream *s, int groups, int tokens, int k, const norm_rows<T> *norm, const T *x,
+                         Rows rows, Out out) {
+    constexpr bool is_plain = stream_of<T, Rows>::type::is_plain;
+    if constexpr (is_plain && TILES == 1)
+        if (norm) return launch_narrow_as<T, TILES, NORMS_ALWAYS>(s, groups, tokens, k, norm, x, rows, out);
+    return launch_narrow_as < T, TILES,
+           is_plain ? NORMS_NEVER : NORMS_ASKED > (s, groups, tokens, k, norm, x, rows, out);
 }
 
 #endif

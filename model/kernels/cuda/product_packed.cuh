@@ -248,6 +248,7 @@ template <typename T, typename Kind, typename Map> struct stream_of<T, packed_ro
 /* --- the stream -------------------------------------------------------------------------------------------------- */
 
 template <typename T, typename Kind> struct packed_stream {
+    static constexpr bool is_plain = false;
     static constexpr packed_code CODE = Kind::code;
     typedef unpacked_as<T, CODE> as;
     static constexpr int GRAIN = Kind::grain, PIECE = as::piece, BLOCKS = PIECE / PACKED_BLOCK, AHEAD = 4;

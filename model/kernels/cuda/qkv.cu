@@ -17,7 +17,7 @@ struct head_part {
     int head, dim;
     __device__ head_part(int group, int head_dim) {
         const int parts = head_dim / PRODUCT_ROWS;
-        head = group / parts, dim = group % parts * PRODUCT_HALF;
+        head = quotient(group, parts), dim = (group - head * parts) * PRODUCT_HALF;
     }
 };
 
@@ -56,26 +56,55 @@ template <typename T> struct rotated_store {
     float *q;
     struct kv_layer kv;
     int heads, kv_heads, head_dim;
-    template <typename Sum> __device__ void store(int group, int first_token, int tokens, Sum sum) const {
-        const int dh = head_dim, half = dh / 2;
-        struct head_part part(group, dh);
+    static constexpr enum narrow_reads reads = READS_FIXED;
+    /* Of number i of a group's PRODUCT_HALF * tokens pairs of dims. */
+    struct pair_place {
+        bool is_there, is_q, is_v;
+        int head, dim, row;
+    };
+    __device__ __forceinline__ pair_place place(int group, int first_token, int tokens, int i) const {
+        struct head_part part(group, head_dim);
         const bool is_q = part.head < heads, is_v = part.head >= heads + kv_heads;
-        if (part.head >= heads + 2 * kv_heads) return;
-        const T *bias = is_q ? bq : is_v ? bv : bk;
-        if (!is_q) part.head = (part.head - heads) % kv_heads;
-        for (int i = threadIdx.x; i < PRODUCT_HALF * tokens; i += BLOCK_THREADS) {
-            const int d = part.dim + i % PRODUCT_HALF, row = first_token + i / PRODUCT_HALF,
-                      position = rows.positions[row];
-            const float2 turn = is_v ? float2{} : turns_of(rope, rows, row, position, dh)[d];
-            float a = sum(i % PRODUCT_HALF, i / PRODUCT_HALF),
-                  b = sum(i % PRODUCT_HALF + PRODUCT_HALF, i / PRODUCT_HALF);
-            if (bias) a += to_float(bias[part.head * dh + d]), b += to_float(bias[part.head * dh + d + half]);
-            if (!is_v) rotate(a, b, turn);
-            T *cell = is_q ? nullptr
-                           : kv_cell<T>(is_v ? kv.v : kv.k, kv_heads, dh, page_of(rows, row, position), part.head, row,
-                                        position);
-            keep_pair(is_q, q + ((size_t)row * heads + part.head) * dh, cell, d, d + half, a, b);
-        }
+        return {i < PRODUCT_HALF * tokens && part.head < heads + 2 * kv_heads,
+                is_q,
+                is_v,
+                part.head - (is_q   ? 0
+                             : is_v ? heads + kv_heads
+                                    : heads),
+                part.dim + i % PRODUCT_HALF,
+                first_token + i / PRODUCT_HALF};
+    }
+    /* What is read for it: its turn, and where keys or values go. */
+    struct held {
+        float2 turn;
+        T *cell;
+    };
+    __device__ __forceinline__ held fetch(int group, int first_token, int tokens, int i) const {
+        const pair_place at = place(group, first_token, tokens, i);
+        held h = {};
+        if (!at.is_there) return h;
+        const int position = load_fixed(rows.positions + at.row);
+        if (!at.is_v) h.turn = turns_of(rope, rows, at.row, position, head_dim)[at.dim];
+        if (!at.is_q)
+            h.cell = kv_cell<T>(at.is_v ? kv.v : kv.k, kv_heads, head_dim, page_of(rows, at.row, position), at.head,
+                                at.row, position);
+        return h;
+    }
+    template <typename Sum>
+    __device__ __forceinline__ void finish(const held &h, int group, int first_token, int tokens, int i,
+                                           Sum sum) const {
+        const pair_place at = place(group, first_token, tokens, i);
+        if (!at.is_there) return;
+        const int dh = head_dim, half = dh / 2, d = at.dim;
+        const T *bias = at.is_q ? bq : at.is_v ? bv : bk;
+        float a = sum(i % PRODUCT_HALF, i / PRODUCT_HALF), b = sum(i % PRODUCT_HALF + PRODUCT_HALF, i / PRODUCT_HALF);
+        if (bias) a += to_float(bias[at.head * dh + d]), b += to_float(bias[at.head * dh + d + half]);
+        if (!at.is_v) rotate(a, b, h.turn);
+        keep_pair(at.is_q, q + ((size_t)at.row * heads + at.head) * dh, h.cell, d, d + half, a, b);
+    }
+    template <typename Sum> __device__ void store(int group, int first_token, int tokens, Sum sum) const {
+        for (int i = threadIdx.x; i < PRODUCT_HALF * tokens; i += BLOCK_THREADS)
+            finish(fetch(group, first_token, tokens, i), group, first_token, tokens, i, sum);
     }
 };
 
@@ -95,6 +124,9 @@ template <typename T> struct qkv_store {
     float *q, *kv;
     const T *bq, *bk, *bv; /* may be NULL */
     int q_rows, k_rows, v_rows, kv_stride;
+    static constexpr enum narrow_reads reads = READS_NOTHING;
+    struct held {};
+    __device__ __forceinline__ held fetch(int, int, int, int) const { return {}; }
     __device__ float bias(int o) const {
         const bool is_q = o < q_rows;
         if (!is_q) o -= q_rows;
@@ -103,17 +135,21 @@ template <typename T> struct qkv_store {
         const T *from = is_q ? bq : is_v ? bv : bk;
         return from ? to_float(from[o]) : 0.0f;
     }
+    /* Number i of a group's PRODUCT_ROWS * tokens. */
+    template <typename Sum>
+    __device__ __forceinline__ void finish(held, int group, int first_token, int tokens, int i, Sum sum) const {
+        const int o = group * PRODUCT_ROWS + i % PRODUCT_ROWS, t = i / PRODUCT_ROWS;
+        if (t >= tokens || o >= q_rows + k_rows + v_rows) return;
+        const float value = sum(i % PRODUCT_ROWS, t) + bias(o);
+        const size_t token = first_token + t;
+        if (o < q_rows)
+            q[token * q_rows + o] = value;
+        else
+            kv[token * kv_stride + o - q_rows] = value;
+    }
     template <typename Sum> __device__ void store(int group, int first_token, int tokens, Sum sum) const {
-        for (int i = threadIdx.x; i < PRODUCT_ROWS * tokens; i += BLOCK_THREADS) {
-            int o = group * PRODUCT_ROWS + i % PRODUCT_ROWS, t = i / PRODUCT_ROWS;
-            if (o >= q_rows + k_rows + v_rows) continue;
-            float value = sum(i % PRODUCT_ROWS, t) + bias(o);
-            size_t token = first_token + t;
-            if (o < q_rows)
-                q[token * q_rows + o] = value;
-            else
-                kv[token * kv_stride + o - q_rows] = value;
-        }
+        for (int i = threadIdx.x; i < PRODUCT_ROWS * tokens; i += BLOCK_THREADS)
+            finish({}, group, first_token, tokens, i, sum);
     }
 };
 

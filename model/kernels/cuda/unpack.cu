@@ -72,8 +72,8 @@ int cuda_unpack(struct stream *s, const struct weight *w, int first, int count, 
 template <packed_code CODE>
 __global__ void __launch_bounds__(THREADS)
     embed_packed_kernel(const struct op_embed op, packed_matrix m, packed_table table) {
-    next_may_start();
     inputs_are_ready();
+    next_may_start(); /* the first kernel of a pass */
     int token = op.rows.tokens[blockIdx.x];
     if (token < 0 || token >= op.table.rows) token = 0;
     const int cols = op.table.cols;
