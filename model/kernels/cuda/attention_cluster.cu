@@ -164,8 +164,8 @@ __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const st
         join_level<4>(n, there);
         join_level<2>(n, there);
         join_level<1>(n, there);
-        const int i_of_group = c.first_query + query,
-                  head = c.head * c.group + i_of_group - quotient(i_of_group, c.group) * c.group;
+        const int of_row = c.first_query + query - quotient(c.first_query + query, c.group) * c.group,
+                  head = c.head * c.group + of_row;
         const float keys = join_lanes(
                         n[0].state.y, [](float x, float y) { return x + y; }, four_lanes),
                     sum = IS_PLAIN ? keys : add_sink<T>(op, head, keys, n[0].state.x);

@@ -277,8 +277,8 @@ static int launch_narrow(struct stream *s, int groups, int tokens, int k, const 
     constexpr bool is_plain = stream_of<T, Rows>::type::is_plain;
     if constexpr (is_plain && TILES == 1)
         if (norm) return launch_narrow_as<T, TILES, NORMS_ALWAYS>(s, groups, tokens, k, norm, x, rows, out);
-    return launch_narrow_as < T, TILES,
-           is_plain ? NORMS_NEVER : NORMS_ASKED > (s, groups, tokens, k, norm, x, rows, out);
+    constexpr enum narrow_norms norms = is_plain ? NORMS_NEVER : NORMS_ASKED;
+    return launch_narrow_as<T, TILES, norms>(s, groups, tokens, k, norm, x, rows, out);
 }
 
 #endif

@@ -65,12 +65,11 @@ template <typename T> struct rotated_store {
     __device__ __forceinline__ pair_place place(int group, int first_token, int tokens, int i) const {
         struct head_part part(group, head_dim);
         const bool is_q = part.head < heads, is_v = part.head >= heads + kv_heads;
+        const int before = is_q ? 0 : is_v ? heads + kv_heads : heads;
         return {i < PRODUCT_HALF * tokens && part.head < heads + 2 * kv_heads,
                 is_q,
                 is_v,
-                part.head - (is_q   ? 0
-                             : is_v ? heads + kv_heads
-                                    : heads),
+                part.head - before,
                 part.dim + i % PRODUCT_HALF,
                 first_token + i / PRODUCT_HALF};
     }
