@@ -25,47 +25,15 @@ static void check_embed(struct bench *b) {
     b->is_exact = false;
 }
 
-/* The cells of the pass are close, all others but the dummy page keep their bits. `got` ends up equal to `raw`. */
-static void compare_cells(struct bench *b, enum bench_heads of, uint16_t *got, const uint16_t *raw,
-                          const float *expected) {
-    const struct mini *m = &b->host;
-    b->what = of == KEY_HEADS ? "keys" : "values";
-    for (int r = 0; r < b->count; r++)
-        for (int h = 0; m->positions[r] >= 0 && !m->shape.lacks_k && h < m->shape.kv_heads; h++) {
-            size_t cell = mini_cell(m, m->row_slot[r / b->q_len], m->positions[r], h), n = (size_t)m->shape.head_dim;
-            struct weight w = {.data = got + cell, .format = m->shape.type, .rows = 1, .cols = (int)n};
-            bench_compare_head(b, of, r, h);
-            for (size_t i = 0; i < n; i++)
-                bench_must_be_close(b, lab_weight_at(&w, 0, (int)i), (double)expected[cell + i], r, (int)i);
-            memcpy(got + cell, raw + cell, n * sizeof *got);
-        }
-    b->enlarged = 1;
-    size_t dummy = (size_t)m->shape.kv_heads * KV_PAGE * (size_t)m->shape.head_dim;
-    ck_assert_msg(memcmp(got + dummy, raw + dummy, (m->kv_floats - dummy) * sizeof *got) == 0,
-                  "%s: cells of no row were written", b->what);
-}
-
-static void compare_caches(struct bench *b) {
-    size_t n = b->host.kv_floats;
-    const uint16_t *raw = (const uint16_t *)b->raw.data;
-    gpu_get(&b->gpu, b->got, b->twin.kv.k, n * sizeof *b->got);
-    gpu_get(&b->gpu, b->got + n, b->twin.kv.v, n * sizeof *b->got);
-    compare_cells(b, KEY_HEADS, b->got, raw, b->host.kv.k);
-    compare_cells(b, VALUE_HEADS, b->got + n, raw + n, b->host.kv.v);
-}
-
 static void check_qkv(struct bench *b) {
     const struct mini_shape *s = &b->host.shape;
-    struct op_qkv host = mini_qkv(&b->host, bench_host_rows(b)), gpu = mini_qkv(&b->twin, bench_gpu_rows(b));
+    struct op_qkv gpu = mini_qkv(&b->twin, bench_gpu_rows(b));
     bench_restore_caches(b);
     bench_share_floats(b, b->host.x, b->twin.x, b->count, s->width);
-    bench_weigh_heads(b);
-    ck_ok(ops_host()->qkv(b->lab.stream, &host));
+    bench_expect_qkv(b);
     ck_ok(ops_cuda()->qkv(b->gpu.lab.stream, &gpu));
-    b->is_queries = true;
-    bench_compare(b, "queries", gpu.q, DTYPE_F32, host.q, b->count, s->heads * s->head_dim, true);
-    b->is_queries = false;
-    compare_caches(b);
+    bench_compare(b, "queries", gpu.q, DTYPE_F32, b->host.q, b->count, s->heads * s->head_dim, true);
+    bench_compare_caches(b);
 }
 
 static void check_attention(struct bench *b) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/config.h"
+#include "model/kernels/host/isa.h"
 #include "tests/support/support.h"
 
 static const struct mini_shape shapes[] = {
@@ -83,10 +84,7 @@ static void scale_rope(struct mini *m) {
     model_config_rope(&c, PAGES_PER_SLOT * KV_PAGE, 0, m->rope);
 }
 
-static void find_usual_heads(struct bench *b);
-
 void bench_open(struct bench *b, struct mini_shape shape, bool scaled_rope) {
-    ck_assert_int_le(shape.heads, HEADS_MAX);
     shape.pages_per_slot = PAGES_PER_SLOT, shape.max_rows = ROWS_MAX;
     b->eps = shape.type == DTYPE_BF16 ? 0x1p-8 : 0x1p-11;
     gpu_open(&b->gpu);
@@ -100,7 +98,6 @@ void bench_open(struct bench *b, struct mini_shape shape, bool scaled_rope) {
     b->keys = memcpy(lab_alloc(&b->lab, bytes), b->host.kv.k, bytes);
     b->values = memcpy(lab_alloc(&b->lab, bytes), b->host.kv.v, bytes);
     b->got = lab_alloc(&b->lab, bytes);
-    find_usual_heads(b);
 }
 
 void bench_restore_caches(struct bench *b) {
@@ -151,84 +148,12 @@ struct rows bench_gpu_rows(const struct bench *b) {
 
 void bench_must_be_close(const struct bench *b, double got, double expected, int row, int column) {
     const struct mini_shape *s = &b->host.shape;
-    const double eps = b->is_exact ? 0x1p-18 : b->eps, enlarged = b->enlarged > 0 ? b->enlarged : 1;
-    if (fabs(got - expected) <= (b->is_gate ? 2 : 1) * (8 * eps * enlarged + eps * fabs(expected))) return;
+    const double slack = b->is_gate ? 2 : 1;
+    const double eps = b->is_exact ? 0x1p-18 : b->eps;
+    if (fabs(got - expected) <= slack * (8 * eps + eps * fabs(expected))) return;
     ck_abort_msg("%s%s of %s, width %d, head size %d, pass %d x %d: row %d (position %d), column %d is %g, expected %g",
                  b->prefill ? "prefill " : "", b->what, s->name ? s->name : "a shape", s->width, s->head_dim, b->batch,
                  b->q_len, row, b->host.positions[row], column, got, expected);
-}
-
-/* Mean squares of the heads of q, k and v before their norms, of each row of a pass; 0 where there is none. */
-struct head_squares {
-    float of[3][ROWS_MAX * HEADS_MAX];
-};
-
-static float mean_square(const float *x, size_t n) {
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
-    return (float)(sum / (double)n);
-}
-
-/* Writes to the host's caches. */
-static void measure_heads(struct bench *b, struct head_squares *squares) {
-    const struct mini *m = &b->host;
-    const struct mini_shape *s = &m->shape;
-    const size_t dims = (size_t)s->head_dim;
-    const bool has_k = !s->lacks_k, is_alone = !s->norms_all_heads;
-    struct op_qkv raw = mini_qkv(m, bench_host_rows(b));
-    raw.q_norm = raw.k_norm = raw.v_norm = (struct norm){0};
-    ck_ok(ops_host()->qkv(b->lab.stream, &raw));
-    memset(squares, 0, sizeof *squares);
-    for (int r = 0; r < b->count; r++) {
-        if (m->positions[r] < 0) continue;
-        const float *q = m->q + (size_t)r * (size_t)s->heads * dims;
-        float *of_q = squares->of[QUERY_HEADS] + r * s->heads, *of_k = squares->of[KEY_HEADS] + r * s->kv_heads,
-              *of_v = squares->of[VALUE_HEADS] + r * s->kv_heads, keys = 0;
-        for (int h = 0; h < s->heads; h++)
-            of_q[h] = is_alone ? mean_square(q + (size_t)h * dims, dims) : mean_square(q, (size_t)s->heads * dims);
-        for (int h = 0; has_k && h < s->kv_heads; h++) {
-            const size_t cell = mini_cell(m, m->row_slot[r / b->q_len], m->positions[r], h);
-            of_k[h] = mean_square((const float *)m->kv.k + cell, dims);
-            of_v[h] = mean_square((const float *)m->kv.v + cell, dims);
-            keys += of_k[h] / (float)s->kv_heads;
-        }
-        for (int h = 0; !is_alone && h < s->kv_heads; h++) of_k[h] = keys;
-    }
-}
-
-/* Means over the rows of a pass, head by head: rows of a block's scale of their own make some heads smaller than others for good. */
-static void find_usual_heads(struct bench *b) {
-    enum { ROWS = 64 };
-    static struct head_squares squares;
-    const struct mini_shape *s = &b->host.shape;
-    bench_set_pass(b, 1, ROWS);
-    for (int i = 0; i < b->count * s->width; i++) b->host.x[i] = lab_random(&b->lab);
-    measure_heads(b, &squares);
-    for (int of = 0; of < 3; of++) {
-        const int heads = of == QUERY_HEADS ? s->heads : s->kv_heads;
-        for (int h = 0; h < heads; h++) {
-            int there = 0;
-            b->usual[of][h] = 0;
-            for (int r = 0; r < b->count; r++)
-                b->usual[of][h] += squares.of[of][r * heads + h], there += squares.of[of][r * heads + h] > 0;
-            b->usual[of][h] /= (float)(there > 0 ? there : 1);
-        }
-    }
-    bench_restore_caches(b);
-}
-
-static struct head_squares of_pass;
-
-void bench_weigh_heads(struct bench *b) {
-    measure_heads(b, &of_pass);
-    bench_restore_caches(b);
-}
-
-void bench_compare_head(struct bench *b, enum bench_heads of, int row, int head) {
-    const struct mini_shape *s = &b->host.shape;
-    const float its = of_pass.of[of][row * (of == QUERY_HEADS ? s->heads : s->kv_heads) + head];
-    const bool is_normed = of == VALUE_HEADS ? s->has_v_norm : s->has_qk_norm;
-    b->enlarged = is_normed && its > 0 ? fmax(sqrt((double)(b->usual[of][head] / its)), 1) : 1;
 }
 
 /* [rows, cols] of `type` on the GPU against f32 on the host; rows without a position are skipped if `placed`. */
@@ -240,11 +165,8 @@ void bench_compare(struct bench *b, const char *what, const void *device, enum d
     ck_assert_uint_le((size_t)rows * (size_t)cols, sizeof buffer / sizeof *buffer);
     gpu_get(&b->gpu, buffer, device, (size_t)rows * (size_t)cols * (size_t)dtype_bytes(type));
     for (int r = 0; r < rows; r++)
-        for (int c = 0; c < cols && !(placed && b->host.positions[r] < 0); c++) {
-            if (b->is_queries) bench_compare_head(b, QUERY_HEADS, r, c / b->host.shape.head_dim);
+        for (int c = 0; c < cols && !(placed && b->host.positions[r] < 0); c++)
             bench_must_be_close(b, lab_weight_at(&w, r, c), (double)expected[r * cols + c], r, c);
-        }
-    b->enlarged = 1;
 }
 
 /* Random values in both: f32, or of 16 bits and the same widened. */
@@ -264,4 +186,101 @@ void bench_share_halves(struct bench *b, float *host, void *device, int rows, in
         host[i] = (float)lab_weight_at(&w, i / cols, i % cols);
     }
     gpu_put(&b->gpu, device, halves, (size_t)rows * (size_t)cols * sizeof *halves);
+}
+
+/* The cells of the pass are close, all others but the dummy page keep their bits. `got` ends up equal to `raw`. */
+static void compare_cells(struct bench *b, const char *what, uint16_t *got, const uint16_t *raw,
+                          const float *expected) {
+    const struct mini *m = &b->host;
+    b->what = what;
+    for (int r = 0; r < b->count; r++)
+        for (int h = 0; m->positions[r] >= 0 && !m->shape.lacks_k && h < m->shape.kv_heads; h++) {
+            size_t cell = mini_cell(m, m->row_slot[r / b->q_len], m->positions[r], h), n = (size_t)m->shape.head_dim;
+            struct weight w = {.data = got + cell, .format = m->shape.type, .rows = 1, .cols = (int)n};
+            for (size_t i = 0; i < n; i++)
+                bench_must_be_close(b, lab_weight_at(&w, 0, (int)i), (double)expected[cell + i], r, (int)i);
+            memcpy(got + cell, raw + cell, n * sizeof *got);
+        }
+    size_t dummy = (size_t)m->shape.kv_heads * KV_PAGE * (size_t)m->shape.head_dim;
+    ck_assert_msg(memcmp(got + dummy, raw + dummy, (m->kv_floats - dummy) * sizeof *got) == 0,
+                  "%s: cells of no row were written", what);
+}
+
+void bench_compare_caches(struct bench *b) {
+    size_t n = b->host.kv_floats;
+    const uint16_t *raw = (const uint16_t *)b->raw.data;
+    gpu_get(&b->gpu, b->got, b->twin.kv.k, n * sizeof *b->got);
+    gpu_get(&b->gpu, b->got + n, b->twin.kv.v, n * sizeof *b->got);
+    compare_cells(b, "keys", b->got, raw, b->host.kv.k);
+    compare_cells(b, "values", b->got + n, raw + n, b->host.kv.v);
+}
+
+/* The GPU's cell of a key or value, as numbers. */
+static void take_cell(const struct bench *b, float *to, const uint16_t *from) {
+    const struct weight w = {.data = from, .format = b->host.shape.type, .rows = 1, .cols = b->host.shape.head_dim};
+    for (int i = 0; i < w.cols; i++) to[i] = (float)lab_weight_at(&w, 0, i);
+}
+
+static void norm_heads(const struct norm *norm, float *x, int heads, int dims, bool at_once) {
+    for (int h = 0; h < (at_once ? 1 : heads); h++)
+        host_isa()->norm(x + h * dims, x + h * dims, norm, at_once ? heads * dims : dims);
+}
+
+static void turn_heads(const struct op_qkv *op, float *x, int row, int heads) {
+    const int slot = op->rows.row_slot[row / op->rows.q_len];
+    const int at = op->rows.positions[row] + (op->rope.choice && op->rope.choice[slot] ? op->rope.positions : 0);
+    for (int h = 0; h < heads && op->rope.table; h++)
+        host_isa()->rope(x + h * op->head_dim, &op->rope, op->rope.table + (size_t)at * (size_t)op->head_dim,
+                         op->head_dim);
+}
+
+/* From the GPU's q, and keys and values in b->got, without norms and rotation: with both, in b->host. */
+static void finish_heads(struct bench *b, const struct op_qkv *op) {
+    static float keys[4096], values[4096];
+    const struct mini *m = &b->host;
+    const int dims = op->head_dim, heads = m->shape.lacks_k ? 0 : op->kv_heads;
+    ck_assert_int_le(heads * dims, 4096);
+    for (int r = 0; r < b->count; r++) {
+        if (m->positions[r] < 0) continue;
+        float *q = m->q + (size_t)r * (size_t)(op->heads * dims);
+        norm_heads(&op->q_norm, q, op->heads, dims, op->norms_all_heads);
+        turn_heads(op, q, r, op->heads);
+        for (int h = 0; h < heads; h++) {
+            const size_t cell = mini_cell(m, m->row_slot[r / b->q_len], m->positions[r], h);
+            take_cell(b, keys + h * dims, b->got + cell);
+            take_cell(b, values + h * dims, b->got + m->kv_floats + cell);
+        }
+        norm_heads(&op->k_norm, keys, heads, dims, op->norms_all_heads && heads > 0);
+        norm_heads(&op->v_norm, values, heads, dims, false);
+        turn_heads(op, keys, r, heads);
+        for (int h = 0; h < heads; h++) {
+            const size_t cell = mini_cell(m, m->row_slot[r / b->q_len], m->positions[r], h);
+            memcpy((float *)m->kv.k + cell, keys + h * dims, (size_t)dims * sizeof *keys);
+            memcpy((float *)m->kv.v + cell, values + h * dims, (size_t)dims * sizeof *values);
+        }
+    }
+}
+
+void bench_expect_qkv(struct bench *b) {
+    const struct mini_shape *s = &b->host.shape;
+    const struct op_qkv whole = mini_qkv(&b->host, bench_host_rows(b));
+    if (!s->has_qk_norm && !s->has_v_norm) {
+        ck_ok(ops_host()->qkv(b->lab.stream, &whole));
+        return;
+    }
+    struct op_qkv host = whole, gpu = mini_qkv(&b->twin, bench_gpu_rows(b));
+    host.q_norm = host.k_norm = host.v_norm = gpu.q_norm = gpu.k_norm = gpu.v_norm = (struct norm){0};
+    host.norms_all_heads = gpu.norms_all_heads = false;
+    host.rope.table = gpu.rope.table = NULL;
+    gpu_restore_caches(&b->gpu, &b->twin, &b->raw);
+    ck_ok(ops_host()->qkv(b->lab.stream, &host));
+    ck_ok(ops_cuda()->qkv(b->gpu.lab.stream, &gpu));
+    bench_compare(b, "queries before their norm", gpu.q, DTYPE_F32, host.q, b->count, s->heads * s->head_dim, true);
+    bench_compare_caches(b);
+    const size_t n = b->host.kv_floats;
+    gpu_get(&b->gpu, b->host.q, gpu.q, (size_t)(b->count * s->heads * s->head_dim) * sizeof *b->host.q);
+    gpu_get(&b->gpu, b->got, b->twin.kv.k, n * sizeof *b->got);
+    gpu_get(&b->gpu, b->got + n, b->twin.kv.v, n * sizeof *b->got);
+    finish_heads(b, &whole);
+    gpu_restore_caches(&b->gpu, &b->twin, &b->raw);
 }

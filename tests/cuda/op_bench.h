@@ -1,15 +1,13 @@
 /* A layer on the host and its twin on the GPU, given the same numbers, for the suites that compare their ops.
  * Tolerance: |got - expected| <= 8 eps + eps |expected|, eps = 2^-8 for bf16 and 2^-11 for f16: inputs of products and 16-bit
- * outputs are rounded once each, sums are of order 1; twice that for a gate, which multiplies two sums. A head that is smaller than
- * usual before its norm is enlarged by as much more, and so is what rounding cost: its 8 eps are. Where nothing is
- * rounded, eps = 2^-18. */
+ * outputs are rounded once each, sums are of order 1; twice that for a gate, which multiplies two sums. Where nothing is rounded,
+ * eps = 2^-18. */
 #ifndef DUET_TESTS_CUDA_OP_BENCH_H
 #define DUET_TESTS_CUDA_OP_BENCH_H
 
 #include "tests/cuda/gpu_lab.h"
 
-enum { PAGES_PER_SLOT = 3, ROWS_MAX = 640, COLS_MAX = 25000, BATCH_MAX = 64, HEADS_MAX = 64 };
-enum bench_heads { QUERY_HEADS, KEY_HEADS, VALUE_HEADS };
+enum { PAGES_PER_SLOT = 3, ROWS_MAX = 640, COLS_MAX = 25000, BATCH_MAX = 64 };
 
 struct bench {
     struct lab lab;
@@ -22,9 +20,6 @@ struct bench {
     int batch, q_len, count; /* of the pass */
     bool prefill, is_exact;  /* is_exact: nothing is rounded */
     bool is_gate;            /* what is compared multiplies two sums */
-    bool is_queries;
-    float usual[3][HEADS_MAX]; /* mean squares of the heads of q, k, v before their norms */
-    double enlarged;           /* by its norm, more than usual: the head that is compared */
     const char *what;
 };
 
@@ -42,14 +37,15 @@ void bench_set_pass(struct bench *, int batch, int q_len);
 struct rows bench_host_rows(const struct bench *);
 struct rows bench_gpu_rows(const struct bench *);
 
-/* Of the pass and b->host.x: what the norms of heads enlarge, by the host's products; before the op itself. Then of a head that is
- * compared next; bench_compare does so for queries. */
-void bench_weigh_heads(struct bench *);
-void bench_compare_head(struct bench *, enum bench_heads, int row, int head);
 void bench_must_be_close(const struct bench *, double got, double expected, int row, int column);
 /* [rows, cols] of `type` on the GPU against f32 on the host; rows without a position are skipped if `placed`. */
 void bench_compare(struct bench *, const char *what, const void *device, enum dtype type, const float *expected,
                    int rows, int cols, bool placed);
+/* The cells of the pass are as the host's, all others but the dummy page as before it. */
+void bench_compare_caches(struct bench *);
+/* Makes the q, keys and values that the pass is to give, in b->host: the host's; or, where heads have norms, the host's norm and rotation of
+ * the GPU's products, which are compared by themselves: a norm would enlarge what rounding costs a small head. */
+void bench_expect_qkv(struct bench *);
 /* Random values in both: f32, or of 16 bits and the same widened. */
 void bench_share_floats(struct bench *, float *host, void *device, int rows, int cols);
 void bench_share_halves(struct bench *, float *host, void *device, int rows, int cols);
