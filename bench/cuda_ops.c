@@ -135,6 +135,9 @@ static int make(struct bench *b) {
     b->bytes[QKV] = weight_bytes(b, q, d) + 2 * weight_bytes(b, kv, d), b->bytes[OUT] = weight_bytes(b, d, q);
     b->bytes[GATE_UP] = 2 * weight_bytes(b, c->hidden, d), b->bytes[DOWN] = weight_bytes(b, d, c->hidden);
     b->bytes[LOGITS] = weight_bytes(b, c->vocab, d);
+    const size_t weights = b->used;
+    TRY(stream_set_workspace(b->stream, cut(b, WORKSPACE_BYTES), WORKSPACE_BYTES));
+    b->used = weights;
     return fill(b);
 }
 

@@ -318,7 +318,7 @@ static struct backend make_backend(void) {
     b.stream_create = cuda_stream_create;
     b.stream_destroy = cuda_stream_destroy;
     b.stream_sync = cuda_stream_sync;
-    b.set_workspace = cuda_blas_open;
+    b.set_workspace = cuda_set_workspace;
     b.copy = cuda_copy;
     b.fill = cuda_fill;
     b.sum_words = cuda_sum_words;

@@ -16,18 +16,28 @@ struct cuda_stream {
     cudaEvent_t order;          /* of forks and joins */
     size_t captured_bytes;      /* arguments of the launches of the running capture */
     struct cublasContext *blas; /* NULL before stream_set_workspace */
+    void *exchange;             /* likewise */
 };
+
+/* Of a workspace, where blocks of a kernel that wait for each other exchange what they have. Its first KiB holds counts, which are 0 between
+ * kernels. */
+enum { CUDA_EXCHANGE_BYTES = 26 << 20 };
 
 static inline cudaStream_t cuda_native(struct stream *s) {
     return reinterpret_cast<struct cuda_stream *>(s)->native;
 }
 
-/* cuda_blas.cu: opens cuBLAS for a stream, over memory that is lent to it; closes it (NULL is fine). */
-int cuda_blas_open(struct stream *, void *workspace, size_t bytes);
+/* cuda_blas.cu: takes memory that is lent to a stream: for the exchange, if there is enough, and else for cuBLAS, which is opened; closes
+ * cuBLAS (NULL is fine). */
+int cuda_set_workspace(struct stream *, void *workspace, size_t bytes);
 void cuda_blas_close(struct cublasContext *);
 /* The stream's cublasHandle_t, or NULL if it was lent no workspace. */
 static inline struct cublasContext *cuda_blas(const struct stream *s) {
     return reinterpret_cast<const struct cuda_stream *>(s)->blas;
+}
+/* CUDA_EXCHANGE_BYTES, or NULL. */
+static inline void *cuda_exchange(const struct stream *s) {
+    return reinterpret_cast<const struct cuda_stream *>(s)->exchange;
 }
 /* ERR_DEVICE "CALL: reason" for a failed cublasStatus_t, 0 for success. */
 int cuda_blas_check(int status, const char *call);

@@ -21,15 +21,17 @@ static int configure(cublasHandle_t blas, cudaStream_t native, void *workspace, 
     return cuda_blas_check(cublasSetAtomicsMode(blas, CUBLAS_ATOMICS_NOT_ALLOWED), "cublasSetAtomicsMode");
 }
 
-int cuda_blas_open(struct stream *stream, void *workspace, size_t bytes) {
+int cuda_set_workspace(struct stream *stream, void *workspace, size_t bytes) {
     struct cuda_stream *s = reinterpret_cast<struct cuda_stream *>(stream);
     cublasHandle_t blas;
     if (s->blas) return err_set(ERR_INTERNAL, "the stream has a workspace already");
+    const size_t exchange = bytes > CUDA_EXCHANGE_BYTES ? CUDA_EXCHANGE_BYTES : 0;
+    if (exchange) CUDA_TRY(cudaMemsetAsync(workspace, 0, exchange, s->native));
     TRY(cuda_blas_check(cublasCreate(&blas), "cublasCreate"));
-    int rc = configure(blas, s->native, workspace, bytes);
+    int rc = configure(blas, s->native, (char *)workspace + exchange, bytes - exchange);
     if (rc != 0)
         cuda_blas_close(blas);
     else
-        s->blas = blas;
+        s->blas = blas, s->exchange = exchange ? workspace : NULL;
     return rc;
 }

@@ -85,9 +85,10 @@ struct device *stream_device(const struct stream *);
 struct stream_counts stream_counts(const struct stream *);
 int stream_sync(struct stream *); /* synchronises: all submitted work is done; reports deferred errors */
 bool stream_is_capturing(const struct stream *);
-/* Lends `bytes` of arena memory to the library that multiplies whole matrices on this stream: cuBLAS, which is opened here
- * and closed with the stream. Other devices have none and ignore it. Once a stream; allocates, so before the pool is
- * sealed. */
+/* Lends `bytes` of arena memory to what works beside the ops of this stream: on CUDA the library that multiplies whole matrices, cuBLAS,
+ * which is opened here and closed with the stream, and kernels whose blocks exchange sums; WORKSPACE_BYTES is enough for both. Other
+ * devices ignore it. Once a stream; allocates, so before the pool is sealed. */
+enum { WORKSPACE_BYTES = (32 + 26) << 20 };
 int stream_set_workspace(struct stream *, void *workspace, size_t bytes);
 
 /* The host op: `run(args)` with a copy of [args, args+bytes), bytes <= STREAM_ARGS_MAX. Host device only

@@ -59,7 +59,7 @@ struct op_attention {
 /* x[t, :] += scale * (W h[t, :] + bias)      the residual add of the attention output and of the MLP; or, with `stores`, = */
 struct op_project {
     struct rows rows;
-    struct buffer h;    /* [T, w.cols] */
+    struct buffer h;    /* [T, w.cols]; scratch afterwards */
     struct weight w;    /* [D, cols] */
     struct weight bias; /* [1, D]; may be absent */
     float scale;

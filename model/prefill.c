@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "model/model_internal.h"
 
-enum { STAGE_INTS = 2 * PREFILL_CHUNK_MAX + 1, WORKSPACE_BYTES = 32 << 20 };
+enum { STAGE_INTS = 2 * PREFILL_CHUNK_MAX + 1 };
 
 int prefill_create(struct prefill_buffers *p, struct device *device) {
     memset(p, 0, sizeof *p);

@@ -115,6 +115,7 @@ static void open_single(struct single *s, int index) {
     shape.slots = slot_count(s), shape.pages_per_slot = PAGES_PER_SLOT, shape.max_rows = ROWS_MAX;
     lab_open(&s->lab, 1);
     gpu_open(&s->gpu);
+    gpu_lend_workspace(&s->gpu);
     mini_make(&s->lab, &s->host, shape);
     s->raw = mini_random_caches(&s->lab, &s->host);
     gpu_twin(&s->gpu, &s->host, &s->raw, &s->twin);

@@ -19,8 +19,7 @@ void gpu_close(struct gpu *g) {
 }
 
 void gpu_lend_workspace(struct gpu *g) {
-    enum { BYTES = 32 << 20 };
-    ck_ok(stream_set_workspace(g->lab.stream, gpu_alloc(g, BYTES), BYTES));
+    ck_ok(stream_set_workspace(g->lab.stream, gpu_alloc(g, WORKSPACE_BYTES), WORKSPACE_BYTES));
 }
 
 void gpu_put(struct gpu *g, void *device, const void *host, size_t bytes) {

@@ -57,21 +57,20 @@ __device__ __forceinline__ float warp_max(float x) {
     return x;
 }
 
-/* g / (1 + exp(-z)); silu(gate) * up */
+/* g / (1 + exp(-z)), within 2 ulp. */
 __device__ __forceinline__ float times_sigmoid(float g, float z) {
-    return g / (1.0f + expf(-z));
-}
-__device__ __forceinline__ float silu_times(float gate, float up) {
-    return times_sigmoid(gate, gate) * up;
+    return __fdividef(g, 1.0f + expf(-z));
 }
 /* enum activation, by the formulas of the host (kernels/host/kernel_product.h). */
 __device__ __forceinline__ float activate(enum activation activation, float gate, float up) {
-    if (activation == ACTIVATION_SILU) return silu_times(gate, up);
-    if (activation == ACTIVATION_GELU)
-        return times_sigmoid(gate, 1.5957691216f * fmaf(gate * gate * gate, 0.044715f, gate)) * up;
-    gate = gate > 7.0f ? 7.0f : gate; /* NaN stays */
-    up = up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up;
-    return (up + 1.0f) * times_sigmoid(gate, 1.702f * gate);
+    float z = gate;
+    if (activation == ACTIVATION_GELU) z = 1.5957691216f * fmaf(gate * gate * gate, 0.044715f, gate);
+    if (activation == ACTIVATION_CLAMPED) {
+        gate = gate > 7.0f ? 7.0f : gate; /* NaN stays */
+        up = (up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up) + 1.0f;
+        z = 1.702f * gate;
+    }
+    return times_sigmoid(gate, z) * up;
 }
 
 /* cap * tanh(x / cap), tanh(z) = 1 - 2 / (1 + exp(2 z)) */
@@ -84,19 +83,20 @@ __device__ __forceinline__ int quotient(int a, int b) {
     return (int)__fdividef((float)a + 0.5f, (float)b);
 }
 
-/* What is fixed while a pass runs, read before inputs_are_ready. Issued here, in the order of the source, and not behind branches that
- * follow: its latency is hidden by them. */
-__device__ __forceinline__ int load_fixed(const int *from) {
+/* What is fixed while a pass runs. Before inputs_are_ready it is asked for here, in the order of the source, and not behind branches that
+ * follow: its latency is hidden by them. LATE: anywhere. */
+template <bool LATE = false> __device__ __forceinline__ int load_fixed(const int *from) {
+    if (LATE) return __ldcg(from);
     int x;
     asm volatile("ld.global.cg.s32 %0, [%1];" : "=r"(x) : "l"(__cvta_generic_to_global(from)) : "memory");
     return x;
 }
 
 /* The page of a row's position; page 0 for a row without one. */
-__device__ __forceinline__ int page_of(const struct rows &rows, int row, int position) {
+template <bool LATE = false> __device__ __forceinline__ int page_of(const struct rows &rows, int row, int position) {
     if (position < 0) return 0;
-    const int slot = load_fixed(rows.row_slot + quotient(row, rows.q_len));
-    return load_fixed(rows.page_table + (size_t)slot * rows.pages_per_slot + position / KV_PAGE);
+    const int slot = load_fixed<LATE>(rows.row_slot + quotient(row, rows.q_len));
+    return load_fixed<LATE>(rows.page_table + (size_t)slot * rows.pages_per_slot + position / KV_PAGE);
 }
 
 /* Programmatic dependent launch, sm_90 and later: a kernel launched by launch_dependent may start while the kernel before it

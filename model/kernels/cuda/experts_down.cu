@@ -22,12 +22,14 @@ template <typename T> struct expert_sums {
         its.bias = of_expert(bias, apart, expert);
         return its;
     }
-    template <typename Sum> __device__ void store(int group, int first, int count, Sum sum) const {
-        const int row = threadIdx.x % PRODUCT_ROWS, o = group * PRODUCT_ROWS + row;
-        if (o >= rows) return;
-        const float added = bias ? to_float(bias[o]) : 0.0f;
-        for (int t = threadIdx.x / PRODUCT_ROWS; t < count; t += BLOCK_THREADS / PRODUCT_ROWS)
-            sums[(size_t)sorted[first + t] * rows + o] = sum(row, t) + added;
+    static constexpr int each = PRODUCT_ROWS;
+    struct held {};
+    template <bool LATE> __device__ __forceinline__ held fetch(int, int, int, int) const { return {}; }
+    template <typename Sum>
+    __device__ __forceinline__ void finish(held, int group, int first, int count, int i, Sum sum) const {
+        const int row = i % PRODUCT_ROWS, o = group * PRODUCT_ROWS + row, t = i / PRODUCT_ROWS;
+        if (t < count && o < rows)
+            sums[(size_t)sorted[first + t] * rows + o] = sum(row, t) + (bias ? to_float(bias[o]) : 0.0f);
     }
 };
 

@@ -103,15 +103,17 @@ template <typename T> struct expert_gates {
         its.up_bias = of_expert(up_bias, up_apart, expert);
         return its;
     }
-    template <typename Sum> __device__ void store(int group, int first, int count, Sum sum) const {
-        for (int i = threadIdx.x; i < PRODUCT_HALF * count; i += BLOCK_THREADS) {
-            const int f = group * PRODUCT_HALF + i % PRODUCT_HALF, t = i / PRODUCT_HALF;
-            if (f >= hidden) continue;
-            float gate = sum(i % PRODUCT_HALF, t), up = sum(i % PRODUCT_HALF + PRODUCT_HALF, t);
-            if (gate_bias) gate += to_float(gate_bias[f]);
-            if (up_bias) up += to_float(up_bias[f]);
-            h[(size_t)sorted[first + t] * hidden + f] = from_float<T>(activate(activation, gate, up));
-        }
+    static constexpr int each = PRODUCT_HALF;
+    struct held {};
+    template <bool LATE> __device__ __forceinline__ held fetch(int, int, int, int) const { return {}; }
+    template <typename Sum>
+    __device__ __forceinline__ void finish(held, int group, int first, int count, int i, Sum sum) const {
+        const int f = group * PRODUCT_HALF + i % PRODUCT_HALF, t = i / PRODUCT_HALF;
+        if (t >= count || f >= hidden) return;
+        float gate = sum(i % PRODUCT_HALF, t), up = sum(i % PRODUCT_HALF + PRODUCT_HALF, t);
+        if (gate_bias) gate += to_float(gate_bias[f]);
+        if (up_bias) up += to_float(up_bias[f]);
+        h[(size_t)sorted[first + t] * hidden + f] = from_float<T>(activate(activation, gate, up));
     }
 };
 

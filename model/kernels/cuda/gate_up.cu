@@ -9,10 +9,10 @@ template <typename T> struct gated_store {
     int hidden, times_stride;
     const float *times; /* NULL: the sums of up */
     enum activation activation;
+    static constexpr int each = PRODUCT_HALF;
     static constexpr enum narrow_reads reads = READS_NOTHING;
     struct held {};
-    __device__ __forceinline__ held fetch(int, int, int, int) const { return {}; }
-    /* Number i of a group's PRODUCT_HALF * tokens. */
+    template <bool LATE> __device__ __forceinline__ held fetch(int, int, int, int) const { return {}; }
     template <typename Sum>
     __device__ __forceinline__ void finish(held, int group, int first_token, int tokens, int i, Sum sum) const {
         const int f = group * PRODUCT_HALF + i % PRODUCT_HALF, t = i / PRODUCT_HALF;
@@ -20,20 +20,6 @@ template <typename T> struct gated_store {
         if (t >= tokens || f >= hidden) return;
         const float up = times ? times[row * times_stride + f] : sum(i % PRODUCT_HALF + PRODUCT_HALF, t);
         h[row * hidden + f] = from_float<T>(activate(activation, sum(i % PRODUCT_HALF, t), up));
-    }
-    template <typename Sum> __device__ void store(int group, int first_token, int tokens, Sum sum) const {
-        if (activation == ACTIVATION_SILU && !times) {
-#pragma unroll 4
-            for (int i = threadIdx.x; i < PRODUCT_HALF * tokens; i += BLOCK_THREADS) {
-                int f = group * PRODUCT_HALF + i % PRODUCT_HALF, t = i / PRODUCT_HALF;
-                float gate = sum(i % PRODUCT_HALF, t), up = sum(i % PRODUCT_HALF + PRODUCT_HALF, t);
-                if (f < hidden) h[(size_t)(first_token + t) * hidden + f] = from_float<T>(silu_times(gate, up));
-            }
-            return;
-        }
-#pragma unroll 1
-        for (int i = threadIdx.x; i < PRODUCT_HALF * tokens; i += BLOCK_THREADS)
-            finish({}, group, first_token, tokens, i, sum);
     }
 };
 

@@ -6,9 +6,10 @@
  *   added in a fixed order. Within 32 of k every lane takes 16 contiguous bytes of a row for two mma: k is permuted alike in both
  *   operands, which changes no product.
  *   Up to 16 tokens (product_narrow.cuh): a block of 8 warps owns 16 weight rows, a warp is a split and streams to registers.
- *   More, for long outputs on sm_90, whose sums are added in order: a block owns 128 rows (product_bulk.cuh).
+ *   More, on sm_90: a block, or a cluster of 2, owns 128 rows (product_bulk.cuh); long outputs add their splits in order.
  *   More: a cluster of 8 blocks owns 128 rows or more, a block is a split; weights and tokens pass through shared memory. By
- *   wgmma on sm_90 (product_wgmma.cuh), by mma after it (product_wide.cuh). Without clusters the first does it all.
+ *   wgmma on sm_90, where it takes up to 64 tokens of short outputs and the experts' (product_wgmma.cuh), by mma after it
+ *   (product_wide.cuh). Without clusters the first does it all.
  * Numerics: the order of additions is fixed by the weight's shape alone, so a token's result has the same bits in all of these. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_CUH
@@ -18,7 +19,7 @@
 #include "model/kernels/cuda/product_wgmma.cuh"
 #include "model/kernels/cuda/product_wide.cuh"
 
-/* Is a product of the norm of tokens, of so many groups, one whose sums of splits are added in order? */
+/* Is a product of so many groups one whose sums of splits are added in order? */
 static inline bool is_long(const struct device *d, int groups, int k) {
     enum { LONG = 1536 };
     return cuda_has_wgmma(d) && groups >= LONG && k % ORDER_GROUP == 0;
@@ -40,11 +41,11 @@ template <typename T> struct matrix_rows {
         const row_place place = matrix_map{rows}.at(group, i);
         return place.matrix == 0 ? weights + (size_t)place.row * k : nullptr;
     }
-    static constexpr bool is_boxed = true; /* the copy engine finds its rows (product_bulk.cuh) */
+    static constexpr bool may_be_long = true;
     __host__ __device__ bool adds_in_order() const { return is_long; }
     __device__ bulk_place place(int group, int half) const { return {0, group * PRODUCT_ROWS + half * PRODUCT_HALF}; }
     bulk_order order() const { return {1, BULK_ROWS}; }
-    const T *matrix(int i) const { return i == 0 ? weights : nullptr; }
+    bulk_matrix matrix(int i) const { return {i == 0 ? weights : nullptr, rows}; }
 };
 
 /* Groups of 8 rows of one matrix of so many and the same 8 of another, where it is there: what an activation takes of both meets in the
@@ -65,13 +66,13 @@ template <typename T> struct paired_rows {
         const row_place place = paired_map{rows, up != nullptr}.at(group, i);
         return place.matrix < 0 ? nullptr : (place.matrix ? up : gate) + (size_t)place.row * k;
     }
-    static constexpr bool is_boxed = true; /* the copy engine finds its rows (product_bulk.cuh) */
+    static constexpr bool may_be_long = true;
     __host__ __device__ bool adds_in_order() const { return is_long; }
     __device__ bulk_place place(int group, int half) const {
         return {up ? half : 0, up || half == 0 ? group * PRODUCT_HALF : rows};
     }
     bulk_order order() const { return {BULK_GROUPS, BULK_ROWS / 2}; }
-    const T *matrix(int i) const { return i == 0 ? gate : up; }
+    bulk_matrix matrix(int i) const { return {i == 0 ? gate : i == 1 ? up : nullptr, rows}; }
 };
 
 /* Widths that 16-byte loads cannot read: one warp a weight row and token, the same promise. */
@@ -90,19 +91,23 @@ __global__ void __launch_bounds__(512) product_plain_kernel(Rows weights, const 
     const float sum = row ? plain_sum(row, x + (size_t)token * k, k) : 0.0f;
     if (threadIdx.x % 32 == 0) parts[warp] = sum;
     __syncthreads();
-    out.store(blockIdx.x, token, 1, [=](int r, int) { return parts[r]; });
+    store_groups<1, 1>(out, blockIdx.x, token, 1, [=](int r, int) { return parts[r]; });
 }
 
-/* More tokens than the narrow product takes. */
+/* Does product_bulk.cuh take a product of more tokens than the narrow one does? */
+template <typename Rows>
+static bool is_bulk(const struct stream *s, int groups, int tokens, int k, const Rows &rows, bool is_normed) {
+    const int few = is_normed ? NARROW_TOKENS : 64; /* transposing them takes a kernel of its own */
+    return cuda_has_wgmma(s->device) && k % ORDER_GROUP == 0 && tokens > few && rows.order().box > 0 &&
+           (rows.adds_in_order() || is_cut(s, groups));
+}
+
 template <typename T, typename Rows, typename Out>
 static int launch_many(struct stream *s, int groups, int tokens, int k, const T *x, Rows rows, Out out) {
     if (cuda_has_wgmma(s->device)) {
         if (tokens <= 32) return launch_hopper<T, 32>(s, groups, tokens, k, x, rows, out);
         if (tokens <= 48) return launch_hopper<T, 48>(s, groups, tokens, k, x, rows, out);
-        if (tokens <= 64) return launch_hopper<T, 64>(s, groups, tokens, k, x, rows, out);
-        if (tokens <= 96) return launch_hopper<T, 96>(s, groups, tokens, k, x, rows, out);
-        if (tokens <= 128) return launch_hopper<T, 128>(s, groups, tokens, k, x, rows, out);
-        return launch_hopper<T, 192>(s, groups, tokens, k, x, rows, out);
+        return launch_hopper<T, 64>(s, groups, tokens, k, x, rows, out);
     }
     if (tokens <= 32) return launch_wide<T, 4>(s, groups, tokens, k, x, rows, out);
     if (tokens <= 64) return launch_wide<T, 8>(s, groups, tokens, k, x, rows, out);
@@ -110,19 +115,24 @@ static int launch_many(struct stream *s, int groups, int tokens, int k, const T 
     return launch_wide<T, 24>(s, groups, tokens, k, x, rows, out);
 }
 
-/* `Rows` maps the 16 rows of a group to weights: const T *row(int group, int i), NULL past the end; bool adds_in_order(). `Out` takes
- * the sums of a group: store(group, first_token, tokens, sum) with float sum(int row, int token) for tokens after the first,
- * called by the first BLOCK_THREADS threads of a block. */
+/* `Rows` maps the 16 rows of a group to weights: const T *row(int group, int i), NULL past the end; bool adds_in_order(), which is
+ * false unless may_be_long; and for the copy engine order(), place(group, half) and matrix(i) (product_bulk.cuh). `Out`: product_out.cuh. x may be left transposed
+ * (product_order.cuh). */
 template <typename T, typename Rows, typename Out>
-static int product(struct stream *s, const char *name, int groups, int tokens, int k, const T *x, Rows rows, Out out) {
+static int product(struct stream *s, const char *name, int groups, int tokens, int k, T *x, Rows rows, Out out) {
+    if (is_bulk(s, groups, tokens, k, rows, false)) {
+        TRY(transpose_tokens(s, x, tokens, k));
+        return launch_bulk<T>(s, name, groups, tokens, k, x, rows, out);
+    }
     if (k % 8 != 0)
-        launch_dependent(s, product_plain_kernel<T, Rows, Out>, dim3(groups, tokens), 512, 0, 1, rows, x, k, out);
+        launch_dependent(s, product_plain_kernel<T, Rows, Out>, dim3(groups, tokens), 512, 0, 1, rows, (const T *)x, k,
+                         out);
     else if (tokens <= 8)
         TRY((launch_narrow<T, 1>(s, groups, tokens, k, nullptr, x, rows, out)));
     else if (!cuda_takes_clusters(s->device) || tokens <= NARROW_TOKENS)
         TRY((launch_narrow<T, 2>(s, groups, tokens, k, nullptr, x, rows, out)));
     else
-        TRY((launch_many(s, groups, tokens, k, x, rows, out)));
+        TRY((launch_many(s, groups, tokens, k, (const T *)x, rows, out)));
     return cuda_launched(s, name, sizeof rows + sizeof out + 24);
 }
 
@@ -163,13 +173,9 @@ static int product_of_norm(struct stream *s, const char *name, int groups, int t
         TRY((launch_narrow<T, 1>(s, groups, columns, k, &norm_of, normed, rows, out)));
         return cuda_launched(s, name, sizeof rows + sizeof norm_of + sizeof out + 24);
     }
-    if constexpr (Rows::is_boxed)
-        if (rows.adds_in_order() && columns > NARROW_TOKENS) {
-            TRY(norm(s, norm_of, normed, tokens, k, true));
-            TRY((launch_bulk(s, groups, columns, k, normed, rows, out)));
-            return cuda_launched(s, name, sizeof rows + sizeof out + sizeof(struct bulk_maps) + 24);
-        }
-    TRY(norm(s, norm_of, normed, tokens, k));
+    const bool is_transposed = is_bulk(s, groups, columns, k, rows, true);
+    TRY(norm(s, norm_of, normed, tokens, k, is_transposed));
+    if (is_transposed) return launch_bulk<T>(s, name, groups, columns, k, normed, rows, out);
     return product<T>(s, name, groups, columns, k, normed, rows, out);
 }
 

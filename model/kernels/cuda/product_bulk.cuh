@@ -1,20 +1,21 @@
-/* The product of many tokens for long outputs on Hopper: weights and tokens by the copy engine, sums by wgmma. See product.cuh.
+/* The product of many tokens on Hopper: weights and tokens by the copy engine, sums by wgmma. See product.cuh.
  *
- * A block owns 128 weight rows and COLUMNS tokens at a time and walks over tiles. One warp asks the copy engine for pieces of 64
- * of k, into a ring in shared memory; two groups of 4 warps multiply, each 64 rows by all columns. Weights go from the ring to
- * registers, 16 bytes a lane for two instructions as in mma_half; tokens, which lie transposed (product_order.cuh), are read by
- * the instruction itself. The sums of a split of k are added to those before it when it ends, so blocks exchange nothing; narrow
- * products of such outputs add in the same order. Two blocks of a cluster, with rows of their own, share the tokens' copies. On
- * Hopper wgmma and mma add 16 products by the same arithmetic, whatever their order: terms are cut off 25 bits below the
+ * A block owns 128 weight rows and COLUMNS tokens. One warp asks the copy engine for pieces of 64 of k, into a ring in shared
+ * memory; two groups of 4 warps multiply, each 64 rows by all columns. Weights go from the ring to registers, 16 bytes a lane for
+ * two instructions as in mma_half; tokens, which lie transposed (product_order.cuh), are read by the instruction itself.
+ *   Long outputs: a block walks over tiles, and over all of k; the sums of a split of k are added to those before it when it ends,
+ *   and narrow products of such outputs add in the same order.
+ *   Others: CUTS blocks share the splits of a tile, each those that add_splits adds first, and exchange their sums through memory
+ *   that was lent to the stream. They wait for each other: blocks start in their order, so those of the first tile that is not
+ *   finished all run, or find room before any of a later one.
+ * On Hopper wgmma and mma add 16 products by the same arithmetic, whatever their order: terms are cut off 25 bits below the
  * largest, then added (measured by P. Xie et al., MMA-Sim, arXiv 2511.10909). Bytes: O K 2 of weights a chunk of COLUMNS tokens;
- * x from L2, COLUMNS / 256 of that. */
+ * x from L2, COLUMNS / 128 of that. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_BULK_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_BULK_CUH
 
-#include <cooperative_groups.h>
-
-#include "model/kernels/cuda/product_mma.cuh"
 #include "model/kernels/cuda/product_order.cuh"
+#include "model/kernels/cuda/product_out.cuh"
 #include "model/kernels/cuda/tensor_map.h"
 #include "model/kernels/cuda/tiles.cuh"
 #include "model/kernels/cuda/wgmma.cuh"
@@ -24,7 +25,7 @@ enum {
     BULK_GROUPS = BULK_ROWS / PRODUCT_ROWS,
     BULK_ATOM = PRODUCT_HALF, /* rows of one swizzle; half of a group */
     BULK_ATOM_BYTES = BULK_ATOM * PRODUCT_PIECE * 2,
-    BULK_SHARERS = 2 /* blocks of a cluster that share copies of tokens */
+    BULK_MATRICES = 3 /* at most */
 };
 
 /* Where the copy engine finds rows: in a matrix of bulk_maps, from a row on; one past the last for zeros. */
@@ -32,11 +33,15 @@ struct bulk_place {
     int matrix, row;
 };
 struct bulk_maps {
-    CUtensorMap tokens, weights[2];
+    CUtensorMap tokens, weights[BULK_MATRICES];
+};
+struct bulk_matrix {
+    const void *data; /* NULL: there is none */
+    int rows;
 };
 
 /* How the halves of the groups of a tile follow each other in the ring: `fold` first halves, then their second ones. So many rows that
- * follow each other are copied at once: `box`. */
+ * follow each other are copied at once: `box`; 0: groups do not lie so that boxes find them. */
 struct bulk_order {
     int fold, box;
     __device__ __forceinline__ int atom(int group, int half) const {
@@ -46,19 +51,35 @@ struct bulk_order {
     __device__ __forceinline__ int half(int atom) const { return atom / fold % 2; }
 };
 
-template <int COLUMNS> struct bulk {
+/* Where the blocks of a tile meet: how many have come (0 between kernels), and their sums, [tiles][CUTS][COLUMNS][BULK_ROWS]. */
+struct bulk_exchange {
+    unsigned *arrived;
+    float *parts;
+};
+enum { BULK_CUTS = 4, BULK_TILES_CUT = 256 /* at most */ };
+static inline bulk_exchange exchange_of(struct stream *s) {
+    unsigned *arrived = (unsigned *)cuda_exchange(s);
+    return {arrived, (float *)(arrived + BULK_TILES_CUT)};
+}
+
+template <int COLUMNS, int CUTS> struct bulk {
     static constexpr int blocks = COLUMNS <= 64 ? 2 : 1; /* a multiprocessor */
     /* The first BLOCK_THREADS multiply, the next warp copies. Registers are moved by groups of 4 warps. */
-    static constexpr bool moves_registers = blocks == 1;
-    static constexpr int threads = BLOCK_THREADS + (moves_registers ? 128 : 32);
+    static constexpr int threads = BLOCK_THREADS + 128, registers = blocks == 2 ? 104 : COLUMNS <= 128 ? 216 : 232;
+    static constexpr int at_launch = (1 << 16) / (threads * blocks) / 8 * 8,
+                         copy_registers = (at_launch * threads - BLOCK_THREADS * registers) / 128;
+    static_assert(copy_registers >= 24 && copy_registers % 8 == 0, "what setmaxnreg takes");
     static constexpr int token_bytes = COLUMNS * PRODUCT_PIECE * 2, weight_bytes = BULK_ROWS * PRODUCT_PIECE * 2,
                          stage_bytes = weight_bytes + token_bytes;
-    /* Sums on their way out: some columns of all rows, beside the ring. */
-    static constexpr int stored = COLUMNS <= 64 ? 32 : 64, stride = stored + 8, sums_bytes = BULK_ROWS * stride * 4;
-    static constexpr int room = blocks == 2 ? 113 << 10 : 226 << 10, barrier_bytes = 256, align = 1024;
-    static constexpr int most = (room - align - barrier_bytes - sums_bytes) / stage_bytes, stages = most < 8 ? most : 8,
-                         ring_bytes = stages * stage_bytes, bytes = align + barrier_bytes + ring_bytes + sums_bytes;
-    static_assert(stages >= 3 && bytes <= room, "a ring, and the sums");
+    /* Sums on their way out, [tokens][stride]: of a cut product all, where the ring was; else of some tokens, beside the ring, into which
+     * the next tile is copied meanwhile. */
+    static constexpr int stored = CUTS > 1 ? COLUMNS : 32, stride = BULK_ROWS + 4, sums_bytes = stored * stride * 4;
+    static constexpr int room = (blocks == 2 ? 113 : 226) << 10, barrier_bytes = 256, align = 1024;
+    static constexpr int most = (room - align - barrier_bytes - (CUTS > 1 ? 0 : sums_bytes)) / stage_bytes,
+                         stages = most < 8 ? most : 8, ring_bytes = stages * stage_bytes,
+                         memory_bytes = CUTS > 1 ? ring_bytes : ring_bytes + sums_bytes,
+                         bytes = align + barrier_bytes + memory_bytes;
+    static_assert(stages >= 3 && bytes <= room && sums_bytes <= memory_bytes, "a ring, and the sums");
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -67,19 +88,12 @@ template <int COLUMNS> struct bulk {
 __device__ __forceinline__ void barrier_init(uint64_t *barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
+__device__ __forceinline__ void barrier_arrive(uint64_t *barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
 /* This thread arrives, and so will `bytes` of copies. */
 __device__ __forceinline__ void barrier_expect(uint64_t *barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
-                 : "memory");
-}
-/* At the barrier of a block of the cluster. */
-__device__ __forceinline__ void barrier_arrive_at(uint64_t *barrier, int rank) {
-    asm volatile("{\n"
-                 ".reg .b32 there;\n"
-                 "mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
-                 "}" ::"r"(shared_address(barrier)),
-                 "r"(rank)
                  : "memory");
 }
 __device__ __forceinline__ void barrier_wait(uint64_t *barrier, int parity) {
@@ -92,134 +106,136 @@ __device__ __forceinline__ void barrier_wait(uint64_t *barrier, int parity) {
                  "r"(parity)
                  : "memory");
 }
-/* Box (x, y) of a map, x along its rows; in all blocks of the cluster to the same place, and told to the barrier of each. */
+/* Box (x, y) of a map, x along its rows. */
 __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *map, int x, int y, uint64_t *barrier) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
                  "[%4];" ::"r"(shared_address(to)),
                  "l"(map), "r"(x), "r"(y), "r"(shared_address(barrier))
                  : "memory");
 }
-__device__ __forceinline__ void copy_box_to_all(void *to, const CUtensorMap *map, int x, int y, uint64_t *barrier) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-                 "[%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
-                 "l"(map), "r"(x), "r"(y), "r"(shared_address(barrier)), "h"((uint16_t)((1 << BULK_SHARERS) - 1))
-                 : "memory");
-}
 
 /* --- a block's share --------------------------------------------------------------------------------------- */
 
-/* Which tiles a block walks over: units of the rows of all sharers by a chunk of tokens. */
-struct bulk_walk {
-    int rank, first, step, units, chunks;
+/* Which tiles a block walks over, rows by a chunk of tokens, and which splits of k it adds, one after the other. */
+template <int COLUMNS, int CUTS> struct bulk_walk {
+    static constexpr int turns = PRODUCT_SPLITS / CUTS;
+    int rank, first, step, tiles, chunks, first_token;
     int pieces, split_pieces; /* of 64 of k, of all; of a split */
-    __device__ bulk_walk(int groups, int tokens, int columns, int k) {
-        rank = blockIdx.x % BULK_SHARERS, first = blockIdx.x / BULK_SHARERS, step = gridDim.x / BULK_SHARERS;
-        chunks = ceil_div(tokens, columns);
-        units = ceil_div(ceil_div(groups, BULK_GROUPS), BULK_SHARERS) * chunks;
+    __device__ bulk_walk(int groups, int first_token, int tokens, int k) : first_token(first_token) {
+        rank = blockIdx.x % CUTS, first = blockIdx.x / CUTS, step = gridDim.x / CUTS;
+        chunks = CUTS > 1 ? 1 : ceil_div(tokens, COLUMNS), tiles = ceil_div(groups, BULK_GROUPS) * chunks;
         pieces = ceil_div(k, PRODUCT_PIECE), split_pieces = piece_count(k);
     }
-    __device__ __forceinline__ int group(int unit) const { return (unit / chunks * BULK_SHARERS + rank) * BULK_GROUPS; }
-    __device__ __forceinline__ int token(int unit, int columns) const { return unit % chunks * columns; }
-    __device__ __forceinline__ int mine() const { return first < units ? (units - first + step - 1) / step : 0; }
+    __device__ __forceinline__ int group(int tile) const { return tile / chunks * BULK_GROUPS; }
+    __device__ __forceinline__ int token(int tile) const { return first_token + tile % chunks * COLUMNS; }
+    /* The first piece of a turn's split, and how many there are: none if it lies past k. */
+    __device__ __forceinline__ int piece(int turn) const {
+        const int split = CUTS == 1 ? turn : rank * (turns / 2) + turn / 2 + turn % 2 * (PRODUCT_SPLITS / 2);
+        return split * split_pieces;
+    }
+    __device__ __forceinline__ int count(int turn) const { return max(min(pieces - piece(turn), split_pieces), 0); }
+};
+
+/* Where a role is in its walk over the pieces of its block. */
+template <typename Walk> struct bulk_cursor {
+    int tile, turn, piece, left;
+    __device__ explicit bulk_cursor(const Walk &walk)
+        : tile(walk.first - walk.step), turn(Walk::turns), piece(0), left(0) {}
+    /* To the next piece; false: there is none. */
+    __device__ __forceinline__ bool next(const Walk &walk) {
+        piece++, left--;
+        while (left <= 0) {
+            if (++turn >= Walk::turns) {
+                turn = 0, tile += walk.step;
+                if (tile >= walk.tiles) return false;
+            }
+            piece = walk.piece(turn), left = walk.count(turn);
+        }
+        return true;
+    }
+};
+
+/* A place in the ring, and whose turn it is. */
+template <int STAGES> struct bulk_place_in_ring {
+    int stage = 0, round = 0;
+    __device__ __forceinline__ void next() {
+        if (++stage == STAGES) stage = 0, round++;
+    }
+};
+/* Of every stage: copies are there; all is read. */
+struct bulk_barriers {
+    uint64_t *full, *empty;
 };
 
 /* The warp that copies. Weights are asked for before the block may read tokens. */
-template <int COLUMNS, typename Rows>
-__device__ __forceinline__ void bulk_copies(unsigned char *ring, uint64_t *full, uint64_t *empty, const bulk_maps &maps,
-                                            const Rows &weights, const bulk_order &order, const bulk_walk &walk) {
-    typedef bulk<COLUMNS> shape;
-    constexpr int EACH = COLUMNS / BULK_SHARERS;
-    const int lane = threadIdx.x % 32, atoms = order.box / BULK_ATOM;
-    auto copy_weights = [&](int unit, int piece, int stage) {
-        if (lane == 0) barrier_expect(full + stage, shape::stage_bytes);
+template <int COLUMNS, int CUTS, typename Rows>
+__device__ __forceinline__ void bulk_copies(unsigned char *ring, const bulk_barriers &barriers, const bulk_maps &maps,
+                                            const Rows &weights, const bulk_order &order,
+                                            const bulk_walk<COLUMNS, CUTS> &walk) {
+    typedef bulk<COLUMNS, CUTS> shape;
+    typedef bulk_cursor<bulk_walk<COLUMNS, CUTS>> cursor;
+    const int lane = threadIdx.x % 32, atom = lane * (order.box / BULK_ATOM);
+    auto copy_weights = [&](const cursor &at, int stage) {
+        if (lane == 0) barrier_expect(barriers.full + stage, shape::stage_bytes);
         __syncwarp();
-        if (lane >= BULK_ROWS / order.box) return;
-        const int atom = lane * atoms;
-        const bulk_place at = weights.place(walk.group(unit) + order.group(atom), order.half(atom));
-        copy_box(ring + stage * shape::stage_bytes + atom * BULK_ATOM_BYTES, &maps.weights[at.matrix],
-                 piece * PRODUCT_PIECE, at.row, full + stage);
+        if (atom >= BULK_ROWS / BULK_ATOM) return;
+        const bulk_place place = weights.place(walk.group(at.tile) + order.group(atom), order.half(atom));
+        copy_box(ring + stage * shape::stage_bytes + atom * BULK_ATOM_BYTES, &maps.weights[place.matrix],
+                 at.piece * PRODUCT_PIECE, place.row, barriers.full + stage);
     };
-    auto copy_tokens = [&](int unit, int piece, int stage) {
-        unsigned char *to = ring + stage * shape::stage_bytes + shape::weight_bytes;
+    auto copy_tokens = [&](const cursor &at, int stage) {
         if (lane == 0)
-            copy_box_to_all(to + walk.rank * EACH * PRODUCT_PIECE * 2, &maps.tokens, piece * PRODUCT_PIECE,
-                            walk.token(unit, COLUMNS) + walk.rank * EACH, full + stage);
+            copy_box(ring + stage * shape::stage_bytes + shape::weight_bytes, &maps.tokens, at.piece * PRODUCT_PIECE,
+                     walk.token(at.tile), barriers.full + stage);
     };
-    const int early = min(walk.mine() * walk.pieces, shape::stages);
-    auto unit_of = [&](int g) { return walk.first + g / walk.pieces * walk.step; };
-    for (int g = 0; g < early; g++) copy_weights(unit_of(g), g % walk.pieces, g);
+    cursor early(walk), at(walk);
+    int asked = 0;
+#pragma unroll 1
+    while (asked < shape::stages && early.next(walk)) copy_weights(early, asked++);
     inputs_are_ready();
     asm volatile("fence.proxy.async;" ::: "memory"); /* ordinary stores made the tokens */
-    for (int g = 0; g < early; g++) copy_tokens(unit_of(g), g % walk.pieces, g);
-    int stage = 0, turn = 0, g = 0;
-    for (int unit = walk.first; unit < walk.units; unit += walk.step)
-        for (int piece = 0; piece < walk.pieces; piece++, g++) {
-            if (g >= early) {
-                barrier_wait(empty + stage, (turn & 1) ^ 1);
-                copy_weights(unit, piece, stage);
-                copy_tokens(unit, piece, stage);
-            }
-            if (++stage == shape::stages) stage = 0, turn++;
-        }
+#pragma unroll 1
+    for (int stage = 0; stage < asked; stage++) {
+        at.next(walk);
+        copy_tokens(at, stage);
+    }
+    bulk_place_in_ring<shape::stages> place = {0, 1};
+    for (; at.next(walk); place.next()) {
+        barrier_wait(barriers.empty + place.stage, (place.round & 1) ^ 1);
+        copy_weights(at, place.stage);
+        copy_tokens(at, place.stage);
+    }
 }
 
-/* One piece of k: 64 weight rows by all tokens. `low`, `high`: where the rows of the warp's halves of groups lie. Of odd rows
- * the second half of the piece is read first, so that no two lanes meet in a bank. */
-template <typename T, int COLUMNS>
-__device__ __forceinline__ void bulk_multiply(float (&c)[COLUMNS / 8][4], const unsigned char *stage, int low,
-                                              int high) {
-    const int row = threadIdx.x % 32 / 4, part = threadIdx.x % 4, odd = row & 1;
-    const uint4 *rows[2] = {(const uint4 *)(stage + low) + row * 8, (const uint4 *)(stage + high) + row * 8};
-    uint4 a[2][2]; /* halves of the piece, of groups */
+/* A lane's share of 64 weight rows by 64 of k. */
+struct bulk_weights {
+    uint4 of[2][2]; /* halves of the piece, of groups */
+    /* `low`, `high`: where the rows of the warp's halves of groups lie. Of odd rows the second half of the piece is read first, so that no
+     * two lanes meet in a bank. */
+    __device__ __forceinline__ bulk_weights(const unsigned char *stage, int low, int high) {
+        const int row = threadIdx.x % 32 / 4, part = threadIdx.x % 4, odd = row & 1;
+        const uint4 *rows[2] = {(const uint4 *)(stage + low) + row * 8, (const uint4 *)(stage + high) + row * 8};
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const uint4 x = rows[i][(part + odd * 4) ^ row], y = rows[i][(part + (odd ^ 1) * 4) ^ row];
-        a[0][i] = odd ? y : x, a[1][i] = odd ? x : y;
+        for (int i = 0; i < 2; i++) {
+            const uint4 x = rows[i][(part + odd * 4) ^ row], y = rows[i][(part + (odd ^ 1) * 4) ^ row];
+            of[0][i] = odd ? y : x, of[1][i] = odd ? x : y;
+        }
     }
+};
+
+/* The sums of a piece: its weights by all tokens. */
+template <typename T, int COLUMNS>
+__device__ __forceinline__ void bulk_multiply(float (&c)[COLUMNS / 8][4], const bulk_weights &a,
+                                              const unsigned char *tokens) {
     wgmma_begin();
 #pragma unroll
     for (int call = 0; call < 4; call++) {
-        const uint4 &first = a[call / 2][0], &second = a[call / 2][1];
-        const uint32_t halves[2][4] = {{first.x, second.x, first.y, second.y}, {first.z, second.z, first.w, second.w}};
-        wgmma(c, halves[call % 2], swizzled_rows(stage + bulk<COLUMNS>::weight_bytes + call * 32), T());
+        const uint4 &low = a.of[call / 2][0], &high = a.of[call / 2][1];
+        const uint32_t halves[2][4] = {{low.x, high.x, low.y, high.y}, {low.z, high.z, low.w, high.w}};
+        wgmma(c, halves[call % 2], swizzled_rows(tokens + call * 32), T());
     }
     wgmma_commit();
     wgmma_wait();
-}
-
-/* Named barrier of the warps that multiply. */
-__device__ __forceinline__ void bulk_sync() {
-    asm volatile("bar.sync 1, 256;" ::: "memory");
-}
-
-/* A lane's sums of some columns: rows `row` and `row + 8` of its warp's group. */
-template <int TILES> __device__ __forceinline__ void bulk_put(float *sums, int stride, const float (*c)[4]) {
-    const int warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4, part = threadIdx.x % 4;
-    float *to = sums + (warp * PRODUCT_ROWS + row) * stride + part * 2;
-#pragma unroll
-    for (int tile = 0; tile < TILES; tile++)
-#pragma unroll
-        for (int j = 0; j < 4; j += 2)
-            *(float2 *)(to + j * 4 * stride + tile * 8) = make_float2(c[tile][j], c[tile][j + 1]);
-}
-
-template <int COLUMNS, typename Out>
-__device__ __forceinline__ void bulk_store(float *sums, const float (&c)[COLUMNS / 8][4], int first_group,
-                                           int first_token, int tokens, const Out &out) {
-    typedef bulk<COLUMNS> shape;
-#pragma unroll
-    for (int first = 0; first < COLUMNS; first += shape::stored) {
-        const int count = min(tokens - first_token - first, shape::stored);
-        if (count <= 0) return;
-        bulk_sync();
-        bulk_put<shape::stored / 8>(sums, shape::stride, c + first / 8);
-        bulk_sync();
-        for (int group = 0; group < BULK_GROUPS; group++) {
-            const float *of = sums + group * PRODUCT_ROWS * shape::stride;
-            out.store(first_group + group, first_token + first, count,
-                      [&](int r, int token) { return of[r * shape::stride + token]; });
-        }
-    }
 }
 
 template <int TILES> __device__ __forceinline__ void add_tiles(float (&to)[TILES][4], const float (&c)[TILES][4]) {
@@ -234,85 +250,223 @@ template <int TILES> __device__ __forceinline__ void clear_tiles(float (&c)[TILE
 #pragma unroll
         for (int j = 0; j < 4; j++) c[tile][j] = 0;
 }
+
+/* --- sums -------------------------------------------------------------------------------------------------- */
+
+/* Named barrier of the warps that multiply. */
+__device__ __forceinline__ void bulk_sync() {
+    asm volatile("bar.sync 1, 256;" ::: "memory");
+}
+
+/* A lane's sums of TILES x 8 tokens: rows `row` and `row + 8` of its warp's group. */
+template <int STRIDE, int TILES> __device__ __forceinline__ void bulk_put(float *sums, const float (*c)[4]) {
+    const int warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4, part = threadIdx.x % 4;
+    float *to = sums + part * 2 * STRIDE + warp * PRODUCT_ROWS + row;
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) to[(tile * 8 + j % 2) * STRIDE + j / 2 * 8] = c[tile][j];
+}
+
+template <typename Shape, typename Out>
+__device__ __forceinline__ void bulk_finish(const float *sums, int first_group, int first_token, int tokens,
+                                            const Out &out) {
+    constexpr int FLIGHT = Out::reads == READS_NOTHING ? 4 : Shape::blocks == 1 ? 16 : 8;
+    store_groups<BULK_GROUPS, FLIGHT>(out, first_group, first_token, tokens,
+                                      [&](int r, int token) { return sums[token * Shape::stride + r]; });
+}
+
+/* Of a block that has walked over all of k. */
+template <int COLUMNS, typename Out>
+__device__ __forceinline__ void bulk_store(float *sums, const float (&c)[COLUMNS / 8][4], int first_group,
+                                           int first_token, int tokens, const Out &out) {
+    typedef bulk<COLUMNS, 1> shape;
+#pragma unroll 1
+    for (int now = 0; now < COLUMNS; now += shape::stored) {
+        const int count = min(tokens - first_token - now, shape::stored);
+        if (count <= 0) return;
+        bulk_sync();
+#pragma unroll
+        for (int first = 0; first < COLUMNS; first += shape::stored)
+            if (first == now) bulk_put<shape::stride, shape::stored / 8>(sums, c + first / 8);
+        bulk_sync();
+        bulk_finish<shape>(sums, first_group, first_token + now, count, out);
+    }
+}
+
+/* Of the blocks of a tile, each of which stores some of the tokens. */
+template <int COLUMNS, int CUTS, typename Out>
+__device__ __forceinline__ void bulk_store_cut(float *sums, const float (&c)[COLUMNS / 8][4],
+                                               const bulk_exchange &exchange, int tile, int first_group,
+                                               int first_token, int tokens, const Out &out) {
+    typedef bulk<COLUMNS, CUTS> shape;
+    constexpr int QUADS = BULK_ROWS / 4;
+    const int rank = blockIdx.x % CUTS, count = min(tokens - first_token, COLUMNS), each = ceil_div(count, CUTS),
+              first = rank * each, mine = max(min(count - first, each), 0);
+    unsigned *arrived = exchange.arrived + tile;
+    float4 *parts = (float4 *)exchange.parts + (size_t)tile * CUTS * COLUMNS * QUADS;
+    auto here = [&](int token, int quad) { return (float4 *)(sums + token * shape::stride) + quad; };
+    auto there = [&](int cut, int token, int quad) { return parts + (cut * COLUMNS + token) * QUADS + quad; };
+    bulk_sync(); /* what lay in the ring is multiplied */
+    bulk_put<shape::stride, COLUMNS / 8>(sums, c);
+    bulk_sync();
+#pragma unroll 4
+    for (int i = threadIdx.x; i < (count - mine) * QUADS; i += BLOCK_THREADS) {
+        const int other = i / QUADS, token = other < first ? other : other + mine;
+        __stcg(there(rank, token, i % QUADS), *here(token, i % QUADS));
+    }
+    __threadfence();
+    bulk_sync();
+    if (threadIdx.x == 0) {
+        atomicAdd(arrived, 1);
+        while (*(volatile unsigned *)arrived < CUTS) {
+        }
+        __threadfence();
+    }
+    bulk_sync();
+#pragma unroll 2
+    for (int i = threadIdx.x; i < mine * QUADS; i += BLOCK_THREADS) {
+        const int token = first + i / QUADS, quad = i % QUADS;
+        float4 of[CUTS];
+#pragma unroll
+        for (int cut = 0; cut < CUTS; cut++)
+            of[cut] = cut == rank ? *here(token, quad) : __ldcg(there(cut, token, quad));
+#pragma unroll
+        for (int apart = 1; apart < CUTS; apart *= 2)
+#pragma unroll
+            for (int cut = 0; cut < CUTS; cut += 2 * apart) {
+                of[cut].x += of[cut + apart].x, of[cut].y += of[cut + apart].y;
+                of[cut].z += of[cut + apart].z, of[cut].w += of[cut + apart].w;
+            }
+        *here(token, quad) = of[0];
+    }
+    bulk_sync();
+    /* Whoever leaves last sets the tile's count back: all have read. */
+    if (threadIdx.x == 0 && atomicAdd(arrived, 1) == 2 * CUTS - 1) atomicExch(arrived, 0);
+    bulk_finish<shape>(sums + first * shape::stride, first_group, first_token + first, mine, out);
+}
+
 #endif
 
-template <typename T, int COLUMNS, typename Rows, typename Out>
-__global__ void __launch_bounds__(bulk<COLUMNS>::threads, bulk<COLUMNS>::blocks)
-    bulk_product_kernel(const __grid_constant__ bulk_maps maps, Rows weights, int groups, int tokens, int k,
-                        bulk_order order, Out out) {
+template <typename T, int COLUMNS, int CUTS, typename Rows, typename Out>
+__global__ void __launch_bounds__(bulk<COLUMNS, CUTS>::threads, bulk<COLUMNS, CUTS>::blocks)
+    bulk_product_kernel(const __grid_constant__ bulk_maps maps, Rows weights, int groups, int first_token, int tokens,
+                        int k, bulk_order order, bulk_exchange exchange, Out out) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    typedef bulk<COLUMNS> shape;
+    typedef bulk<COLUMNS, CUTS> shape;
     extern __shared__ unsigned char bulk_memory[];
-    unsigned char *ring =
-        (unsigned char *)(((uintptr_t)bulk_memory + shape::align - 1) & ~(uintptr_t)(shape::align - 1));
-    float *sums = (float *)(ring + shape::ring_bytes);
-    uint64_t *full = (uint64_t *)(ring + shape::ring_bytes + shape::sums_bytes), *empty = full + shape::stages;
-    cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
+    /* Aligned by an offset: the compiler reads by ordinary loads where it sees that memory is shared. */
+    unsigned char *ring = bulk_memory + (-shared_address(bulk_memory) & (shape::align - 1));
+    float *sums = (float *)(ring + (CUTS > 1 ? 0 : shape::ring_bytes));
+    uint64_t *full = (uint64_t *)(ring + shape::memory_bytes);
+    const bulk_barriers barriers = {full, full + shape::stages};
     next_may_start();
     if (threadIdx.x == 0) {
         for (int i = 0; i < shape::stages; i++)
-            barrier_init(full + i, 1), barrier_init(empty + i, BLOCK_THREADS / 32 * BULK_SHARERS);
+            barrier_init(barriers.full + i, 1), barrier_init(barriers.empty + i, BLOCK_THREADS / 32);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    cluster.sync();
-    const bulk_walk walk(groups, tokens, COLUMNS, k);
+    __syncthreads();
+    const bulk_walk<COLUMNS, CUTS> walk(groups, first_token, tokens, k);
     if (threadIdx.x >= BLOCK_THREADS) {
-        if (shape::moves_registers) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(shape::copy_registers));
         if (threadIdx.x < BLOCK_THREADS + 32)
-            bulk_copies<COLUMNS>(ring, full, empty, maps, weights, order, walk);
+            bulk_copies<COLUMNS, CUTS>(ring, barriers, maps, weights, order, walk);
         else
             inputs_are_ready();
     } else {
-        if (shape::moves_registers) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(shape::registers));
         inputs_are_ready();
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, low = order.atom(warp, 0) * BULK_ATOM_BYTES,
                   high = order.atom(warp, 1) * BULK_ATOM_BYTES;
-        int stage = 0, turn = 0;
-        for (int unit = walk.first; unit < walk.units; unit += walk.step) {
+        bulk_place_in_ring<shape::stages> place;
+        for (int tile = walk.first; tile < walk.tiles; tile += walk.step) {
             float c[COLUMNS / 8][4], total[COLUMNS / 8][4] = {};
-            for (int first = 0; first < walk.pieces; first += walk.split_pieces) {
+            for (int turn = 0; turn < walk.turns; turn++) {
                 clear_tiles(c);
-                for (int i = min(walk.split_pieces, walk.pieces - first); i > 0; i--) {
-                    barrier_wait(full + stage, turn & 1);
-                    bulk_multiply<T, COLUMNS>(c, ring + stage * shape::stage_bytes, low, high);
-                    if (lane < BULK_SHARERS) barrier_arrive_at(empty + stage, lane);
-                    if (++stage == shape::stages) stage = 0, turn++;
+                for (int i = walk.count(turn); i > 0; i--, place.next()) {
+                    const unsigned char *stage = ring + place.stage * shape::stage_bytes;
+                    barrier_wait(barriers.full + place.stage, place.round & 1);
+                    bulk_multiply<T, COLUMNS>(c, bulk_weights(stage, low, high), stage + shape::weight_bytes);
+                    if (lane == 0) barrier_arrive(barriers.empty + place.stage);
                 }
                 add_tiles(total, c);
             }
-            bulk_store<COLUMNS>(sums, total, walk.group(unit), walk.token(unit, COLUMNS), tokens, out);
+            if constexpr (CUTS > 1)
+                bulk_store_cut<COLUMNS, CUTS>(sums, total, exchange, tile, walk.group(tile), walk.token(tile), tokens,
+                                              out);
+            else
+                bulk_store<COLUMNS>(sums, total, walk.group(tile), walk.token(tile), tokens, out);
         }
     }
-    cluster.sync(); /* nobody ends before copies to it, and arrivals */
 #endif
 }
 
-/* `x` is transposed (product_order.cuh). */
-template <typename T, int COLUMNS, typename Rows, typename Out>
-static int launch_bulk_columns(struct stream *s, int groups, int tokens, int k, const T *x, Rows rows, Out out) {
-    typedef bulk<COLUMNS> shape;
+/* CUTS > 1: of the first COLUMNS tokens from first_token on. */
+template <int COLUMNS, int CUTS, typename T, typename Rows, typename Out>
+static int launch_bulk_columns(struct stream *s, const char *name, int groups, int first_token, int tokens, int k,
+                               const T *x, const Rows &rows, const Out &out) {
+    typedef bulk<COLUMNS, CUTS> shape;
     const bool is_bf16 = std::is_same<T, bf16>::value;
     const bulk_order order = rows.order();
-    auto kernel = bulk_product_kernel<T, COLUMNS, Rows, Out>;
+    auto kernel = bulk_product_kernel<T, COLUMNS, CUTS, Rows, Out>;
     struct bulk_maps maps;
-    TRY(cuda_tensor_map(&maps.tokens, x, is_bf16, tokens, k, COLUMNS / BULK_SHARERS));
-    for (int i = 0; i < 2; i++)
-        if (rows.matrix(i)) TRY(cuda_tensor_map(&maps.weights[i], rows.matrix(i), is_bf16, rows.rows, k, order.box));
-    const int units = ceil_div(ceil_div(groups, BULK_GROUPS), BULK_SHARERS) * ceil_div(tokens, COLUMNS),
-              room = cuda_multiprocessors(s->device) * shape::blocks / BULK_SHARERS;
+    TRY(cuda_tensor_map(&maps.tokens, x, is_bf16, tokens, k, COLUMNS));
+    for (int i = 0; i < BULK_MATRICES; i++) {
+        const bulk_matrix matrix = rows.matrix(i);
+        if (matrix.data) TRY(cuda_tensor_map(&maps.weights[i], matrix.data, is_bf16, matrix.rows, k, order.box));
+    }
+    const int tiles = ceil_div(groups, BULK_GROUPS) * (CUTS > 1 ? 1 : ceil_div(tokens, COLUMNS)),
+              blocks = CUTS > 1 ? tiles * CUTS : min(tiles, shape::blocks * cuda_multiprocessors(s->device));
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape::bytes));
-    launch_dependent(s, kernel, dim3(min(units, room) * BULK_SHARERS), shape::threads, shape::bytes, BULK_SHARERS, maps,
-                     rows, groups, tokens, k, order, out);
-    return 0;
+    launch_dependent(s, kernel, dim3(blocks), shape::threads, shape::bytes, 1, maps, rows, groups, first_token, tokens,
+                     k, order, exchange_of(s), out);
+    return cuda_launched(s, name, sizeof maps + sizeof rows + sizeof out + sizeof order + sizeof(bulk_exchange) + 16);
 }
 
+template <int CUTS, typename T, typename Rows, typename Out>
+static int launch_bulk_of(int columns, struct stream *s, const char *name, int groups, int first_token, int tokens,
+                          int k, const T *x, const Rows &rows, const Out &out) {
+    switch (columns) {
+    case 32:
+        return launch_bulk_columns<32, CUTS>(s, name, groups, first_token, tokens, k, x, rows, out);
+    case 64:
+        return launch_bulk_columns<64, CUTS>(s, name, groups, first_token, tokens, k, x, rows, out);
+    case 128:
+        return launch_bulk_columns<128, CUTS>(s, name, groups, first_token, tokens, k, x, rows, out);
+    default:
+        return launch_bulk_columns<192, CUTS>(s, name, groups, first_token, tokens, k, x, rows, out);
+    }
+}
+
+/* For so many tokens, but for no more than `most`. */
+static inline int bulk_columns(int tokens, int most) {
+    int columns = 32;
+    for (int next : {64, 128, 192})
+        if (columns < tokens && next <= most) columns = next;
+    return columns;
+}
+
+/* Is an output short enough to be cut, and is there memory to exchange sums? */
+static inline bool is_cut(const struct stream *s, int groups) {
+    return ceil_div(groups, BULK_GROUPS) <= BULK_TILES_CUT && cuda_exchange(s);
+}
+
+/* `x` is transposed. */
 template <typename T, typename Rows, typename Out>
-static int launch_bulk(struct stream *s, int groups, int tokens, int k, const T *x, Rows rows, Out out) {
-    const int columns = ceil_div(tokens, ceil_div(tokens, 192));
-    if (columns <= 32) return launch_bulk_columns<T, 32>(s, groups, tokens, k, x, rows, out);
-    if (columns <= 64) return launch_bulk_columns<T, 64>(s, groups, tokens, k, x, rows, out);
-    if (columns <= 128) return launch_bulk_columns<T, 128>(s, groups, tokens, k, x, rows, out);
-    return launch_bulk_columns<T, 192>(s, groups, tokens, k, x, rows, out);
+static int launch_bulk(struct stream *s, const char *name, int groups, int tokens, int k, const T *x, const Rows &rows,
+                       const Out &out) {
+    const int chunk = ceil_div(tokens, ceil_div(tokens, 192));
+    if constexpr (Rows::may_be_long)
+        if (rows.adds_in_order())
+            return launch_bulk_of<1>(bulk_columns(chunk, 192), s, name, groups, 0, tokens, k, x, rows, out);
+    /* As many tokens a launch as there is memory to exchange the sums of. */
+    const size_t a_token = sizeof(float) * BULK_CUTS * BULK_ROWS * ceil_div(groups, BULK_GROUPS),
+                 memory = CUDA_EXCHANGE_BYTES - BULK_TILES_CUT * sizeof(unsigned);
+    const int columns = bulk_columns(chunk, (int)(memory / a_token));
+    for (int first = 0; first < tokens; first += columns)
+        TRY((launch_bulk_of<BULK_CUTS>(columns, s, name, groups, first, tokens, k, x, rows, out)));
+    return 0;
 }
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <cooperative_groups.h>
 
-#include "model/kernels/cuda/product_mma.cuh"
+#include "model/kernels/cuda/product_out.cuh"
 #include "model/kernels/cuda/tiles.cuh"
 
 enum { RING_CHUNKS = PRODUCT_PIECE / 8 };
@@ -116,8 +116,8 @@ template <int COLUMNS, int ROWS> struct cluster_sums {
         if (threadIdx.x >= BLOCK_THREADS) return;
         for (int u = 0; u < units; u++) {
             const int unit = rank + u * PRODUCT_SPLITS, column = unit % cuts * unit_columns;
-            out.store(first_group + unit / cuts, first_token + column, min(tokens - column, unit_columns),
-                      [&](int r, int token) { return added[u][r][token]; });
+            store_groups<1, 4>(out, first_group + unit / cuts, first_token + column, min(tokens - column, unit_columns),
+                               [&](int r, int token) { return added[u][r][token]; });
         }
     }
 #endif

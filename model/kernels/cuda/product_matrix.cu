@@ -3,21 +3,21 @@
 
 #include "model/kernels/cuda/product.cuh"
 
-/* Several loads in flight, then their stores. */
 template <typename T> struct matrix_sums {
     float *out;
     const T *bias; /* may be NULL */
     int rows, stride;
     bool adds; /* not with a cap */
     float scale, cap;
+    static constexpr int each = PRODUCT_ROWS;
     static constexpr enum narrow_reads reads = READS_INPUTS;
     typedef float held; /* what lies there */
-    /* Number i of a group's PRODUCT_ROWS * tokens; NULL: there is none. */
+    /* NULL: there is no such number. */
     __device__ __forceinline__ float *place(int group, int first_token, int tokens, int i) const {
         const int o = group * PRODUCT_ROWS + i % PRODUCT_ROWS, t = i / PRODUCT_ROWS;
         return o < rows && t < tokens ? out + (size_t)(first_token + t) * stride + o : nullptr;
     }
-    __device__ __forceinline__ held fetch(int group, int first_token, int tokens, int i) const {
+    template <bool LATE> __device__ __forceinline__ held fetch(int group, int first_token, int tokens, int i) const {
         const float *from = adds ? place(group, first_token, tokens, i) : nullptr;
         return from ? *from : 0.0f;
     }
@@ -28,27 +28,6 @@ template <typename T> struct matrix_sums {
         const int row = i % PRODUCT_ROWS;
         const float x = sum(row, i / PRODUCT_ROWS) + (bias ? to_float(bias[group * PRODUCT_ROWS + row]) : 0.0f);
         *to = cap != 0 ? soft_cap(x * scale, cap) : fmaf(x, scale, value);
-    }
-    template <typename Sum> __device__ void store(int group, int first_token, int tokens, Sum sum) const {
-        constexpr int FLIGHT = 8, TOKENS = BLOCK_THREADS / PRODUCT_ROWS;
-        const int row = threadIdx.x % PRODUCT_ROWS, o = group * PRODUCT_ROWS + row;
-        if (o >= rows) return;
-        const float added = bias ? to_float(bias[o]) : 0.0f;
-        for (int first = threadIdx.x / PRODUCT_ROWS; cap == 0 && first < tokens; first += FLIGHT * TOKENS) {
-            float *to = out + (size_t)(first_token + first) * stride + o, value[FLIGHT];
-#pragma unroll
-            for (int i = 0; i < FLIGHT; i++)
-                value[i] = adds && first + i * TOKENS < tokens ? to[(size_t)i * TOKENS * stride] : 0.0f;
-#pragma unroll
-            for (int i = 0; i < FLIGHT; i++) {
-                const int t = first + i * TOKENS;
-                if (t >= tokens) break;
-                to[(size_t)i * TOKENS * stride] = fmaf(sum(row, t) + added, scale, value[i]);
-            }
-        }
-#pragma unroll 1
-        for (int t = threadIdx.x / PRODUCT_ROWS; cap != 0 && t < tokens; t += TOKENS)
-            out[(size_t)(first_token + t) * stride + o] = soft_cap((sum(row, t) + added) * scale, cap);
     }
 };
 

@@ -7,7 +7,7 @@
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_NARROW_CUH
 
 #include "model/kernels/cuda/norm.cuh"
-#include "model/kernels/cuda/product_mma.cuh"
+#include "model/kernels/cuda/product_out.cuh"
 
 /* Blocks a multiprocessor; the most tokens of a block; the shared memory that a token may take which a block normalises, which every GPU
  * has. Each block does that again, so it pays for one token alone. */
@@ -23,11 +23,6 @@ __device__ __forceinline__ uint4 load_streamed(const void *address, bool wanted)
                      : "l"(address));
     return v;
 }
-
-/* A block of a product of 16-bit weights takes a group at a time and a thread a number of it. What `Out` reads for its numbers, nothing,
- * or what no kernel of the pass writes, or inputs, is asked for before the group is multiplied: held fetch(group, first_token, tokens,
- * number), then finish(held, group, ..., number, sum). */
-enum narrow_reads { READS_NOTHING, READS_FIXED, READS_INPUTS };
 
 /* How k is cut: the warps of a block, `ways` a group of rows, each have so many pieces at most. */
 struct narrow_cut {
@@ -201,7 +196,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     if (norms) memory.fetch(in.norm, k);
     auto fetch = [&](int number) {
         if constexpr (stream::is_plain)
-            return out.fetch(first_of(number), first_token, tokens, threadIdx.x);
+            return out.template fetch<false>(first_of(number), first_token, tokens, threadIdx.x);
         else
             return 0;
     };
@@ -234,7 +229,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
             held = fetch(number + 1);
         } else {
             for (int i = 0; i < at_once && first_group + i < groups; i++)
-                out.store(first_group + i, first_token, tokens, sum_of(i));
+                store_groups<1, 1>(out, first_group + i, first_token, tokens, sum_of(i));
         }
     }
 }

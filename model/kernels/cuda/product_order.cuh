@@ -3,7 +3,7 @@
  * A lane of a narrow product takes 16 bytes of a weight row for two instructions: each of these adds the products of half of the
  * numbers in four such pieces, 64 bytes. To add the same products in one instruction that reads tokens from shared memory, the halves
  * must lie together: so the 16 words of each 64 bytes of a token are transposed, as 4 x 4 of them, by the kernel that writes
- * them. A transposition undoes itself. */
+ * them, or in place by one of its own. A transposition undoes itself. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_ORDER_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_ORDER_CUH
 
@@ -21,6 +21,23 @@ template <typename T> __device__ __forceinline__ void store_transposed(T *to, in
     const uint32_t *words = (const uint32_t *)x;
     *(uint32_t *)(to + transposed_place(at)) = words[0];
     *(uint32_t *)(to + transposed_place(at + 2)) = words[1];
+}
+
+/* Tokens of so many blocks of ORDER_GROUP, in place. */
+template <typename T> __global__ void __launch_bounds__(BLOCK_THREADS) transpose_kernel(T *x, int blocks) {
+    const int block = blockIdx.x * BLOCK_THREADS + threadIdx.x;
+    next_may_start();
+    inputs_are_ready();
+    if (block >= blocks) return;
+    uint4 *chunks = (uint4 *)(x + (size_t)block * ORDER_GROUP);
+    const uint4 a = chunks[0], b = chunks[1], c = chunks[2], d = chunks[3];
+    chunks[0] = make_uint4(a.x, b.x, c.x, d.x), chunks[1] = make_uint4(a.y, b.y, c.y, d.y);
+    chunks[2] = make_uint4(a.z, b.z, c.z, d.z), chunks[3] = make_uint4(a.w, b.w, c.w, d.w);
+}
+template <typename T> static int transpose_tokens(struct stream *s, T *x, int tokens, int k) {
+    const int blocks = tokens * (k / ORDER_GROUP);
+    launch_dependent(s, transpose_kernel<T>, dim3(ceil_div(blocks, BLOCK_THREADS)), BLOCK_THREADS, 0, 1, x, blocks);
+    return cuda_launched(s, "transpose", 12);
 }
 
 #endif

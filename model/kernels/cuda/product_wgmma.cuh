@@ -1,11 +1,11 @@
 /* The product for many tokens on Hopper: wgmma. See product.cuh.
  *
- * A cluster of 8 blocks owns ROWS weight rows, a block one split of k. Pieces of the weights [ROWS, 64] and of the tokens
+ * A cluster of 8 blocks owns 128 weight rows, a block one split of k. Pieces of the weights [128, 64] and of the tokens
  * [COLUMNS, 64] pass through a ring in shared memory. A group of 4 warps owns 64 rows and all columns: weights go to registers,
  * 16 bytes a lane for two instructions as in mma_half; tokens are read by the instruction itself, so that they lie in the
  * ring in its order: a plane [COLUMNS, 8] for either half of the 16 of k of each of the 4 calls a piece. On Hopper wgmma and mma
  * add 16 products by the same arithmetic, whatever their order: terms are cut off 25 bits below the largest, then added (measured
- * by P. Xie et al., MMA-Sim, arXiv 2511.10909). Bytes: O K 2 of weights a chunk of COLUMNS tokens; x from L2, COLUMNS / ROWS
+ * by P. Xie et al., MMA-Sim, arXiv 2511.10909). Bytes: O K 2 of weights a chunk of COLUMNS tokens; x from L2, COLUMNS / 128
  * of that. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_WGMMA_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_WGMMA_CUH
@@ -15,10 +15,9 @@
 
 /* The ring of a block, which later holds its sums. */
 template <int COLUMNS> struct hopper {
-    static constexpr int columns = COLUMNS, warpgroups = COLUMNS <= 128 ? 2 : 3;
-    static constexpr int rows = 64 * warpgroups, threads = 128 * warpgroups;
-    static constexpr int blocks = COLUMNS <= 64 ? 3 : COLUMNS <= 128 ? 2 : 1; /* a multiprocessor */
-    static constexpr int stages = COLUMNS <= 128 ? 3 : 4;
+    static_assert(COLUMNS <= 64, "an instruction takes all columns");
+    static constexpr int columns = COLUMNS, rows = 128, threads = 256;
+    static constexpr int blocks = 3 /* a multiprocessor */, stages = 3;
     static constexpr int plane_bytes = COLUMNS * 16 + 16; /* so that the words of a token's piece lie in all banks */
     static constexpr int weight_bytes = rows * PRODUCT_PIECE * 2, stage_bytes = weight_bytes + 8 * plane_bytes;
     static constexpr int ring_bytes = stages * stage_bytes;
@@ -37,7 +36,6 @@ __device__ __forceinline__ uint64_t plane_pair(const void *planes, int plane_byt
 template <typename T, int COLUMNS>
 __device__ __forceinline__ void wgmma_piece(float (&c)[COLUMNS / 8][4], unsigned char *weights, int mine) {
     typedef hopper<COLUMNS> shape;
-    constexpr int N = COLUMNS <= 64 ? COLUMNS : COLUMNS % 64 == 0 ? 64 : 48, TILES = N / 8;
     const unsigned char *tokens = weights + shape::weight_bytes;
     uint32_t a[4][4];
 #pragma unroll
@@ -50,10 +48,7 @@ __device__ __forceinline__ void wgmma_piece(float (&c)[COLUMNS / 8][4], unsigned
     wgmma_begin();
 #pragma unroll
     for (int call = 0; call < 4; call++)
-#pragma unroll
-        for (int first = 0; first < COLUMNS; first += N)
-            wgmma(reinterpret_cast<float(&)[TILES][4]>(c[first / 8]), a[call],
-                  plane_pair(tokens + 2 * call * shape::plane_bytes + first * 16, shape::plane_bytes), T());
+        wgmma(c, a[call], plane_pair(tokens + 2 * call * shape::plane_bytes, shape::plane_bytes), T());
     wgmma_commit();
 }
 

@@ -23,6 +23,13 @@ struct head_part {
 
 struct head_map {
     int heads, kv_heads, head_dim;
+    __host__ __device__ int rows(int matrix) const { return (matrix == 0 ? heads : kv_heads) * head_dim; }
+    /* As many groups of a head as a tile may hold. */
+    bulk_order order() const {
+        int fold = BULK_GROUPS;
+        while (head_dim / PRODUCT_ROWS % fold != 0) fold /= 2;
+        return {fold, fold * PRODUCT_HALF};
+    }
     __device__ __forceinline__ row_place at(int group, int i) const {
         struct head_part part(group, head_dim);
         int matrix = 0;
@@ -40,13 +47,19 @@ template <typename T, typename Map> struct qkv_rows {
     Map map;
     const T *q, *k, *v;
     int width;
-    static constexpr bool is_boxed = false;
-    __device__ bool adds_in_order() const { return false; }
+    static constexpr bool may_be_long = false;
+    __host__ __device__ bool adds_in_order() const { return false; }
     __device__ const T *row(int group, int i) const {
         const row_place place = map.at(group, i);
         const T *weights = place.matrix == 0 ? q : place.matrix == 1 ? k : v;
         return place.matrix < 0 ? nullptr : weights + (size_t)place.row * width;
     }
+    __device__ bulk_place place(int group, int half) const {
+        const row_place place = map.at(group, half * PRODUCT_HALF);
+        return {max(place.matrix, 0), place.matrix < 0 ? map.rows(0) : place.row};
+    }
+    bulk_order order() const { return map.order(); }
+    bulk_matrix matrix(int i) const { return {i == 0 ? q : i == 1 ? k : v, map.rows(i)}; }
 };
 
 template <typename T> struct rotated_store {
@@ -56,8 +69,9 @@ template <typename T> struct rotated_store {
     float *q;
     struct kv_layer kv;
     int heads, kv_heads, head_dim;
+    static constexpr int each = PRODUCT_HALF;
     static constexpr enum narrow_reads reads = READS_FIXED;
-    /* Of number i of a group's PRODUCT_HALF * tokens pairs of dims. */
+    /* Of a pair of dims. */
     struct pair_place {
         bool is_there, is_q, is_v;
         int head, dim, row;
@@ -78,15 +92,15 @@ template <typename T> struct rotated_store {
         float2 turn;
         T *cell;
     };
-    __device__ __forceinline__ held fetch(int group, int first_token, int tokens, int i) const {
+    template <bool LATE> __device__ __forceinline__ held fetch(int group, int first_token, int tokens, int i) const {
         const pair_place at = place(group, first_token, tokens, i);
         held h = {};
         if (!at.is_there) return h;
-        const int position = load_fixed(rows.positions + at.row);
-        if (!at.is_v) h.turn = turns_of(rope, rows, at.row, position, head_dim)[at.dim];
+        const int position = load_fixed<LATE>(rows.positions + at.row);
+        if (!at.is_v) h.turn = turns_of<LATE>(rope, rows, at.row, position, head_dim)[at.dim];
         if (!at.is_q)
-            h.cell = kv_cell<T>(at.is_v ? kv.v : kv.k, kv_heads, head_dim, page_of(rows, at.row, position), at.head,
-                                at.row, position);
+            h.cell = kv_cell<T>(at.is_v ? kv.v : kv.k, kv_heads, head_dim, page_of<LATE>(rows, at.row, position),
+                                at.head, at.row, position);
         return h;
     }
     template <typename Sum>
@@ -101,15 +115,18 @@ template <typename T> struct rotated_store {
         if (!at.is_v) rotate(a, b, h.turn);
         keep_pair(at.is_q, q + ((size_t)at.row * heads + at.head) * dh, h.cell, d, d + half, a, b);
     }
-    template <typename Sum> __device__ void store(int group, int first_token, int tokens, Sum sum) const {
-        for (int i = threadIdx.x; i < PRODUCT_HALF * tokens; i += BLOCK_THREADS)
-            finish(fetch(group, first_token, tokens, i), group, first_token, tokens, i, sum);
-    }
 };
 
 /* The rows of Wq, Wk and Wv one behind the other; k_rows and v_rows may be 0. */
 struct qkv_map {
     int q_rows, k_rows, v_rows;
+    __host__ __device__ int rows(int matrix) const { return matrix == 0 ? q_rows : matrix == 1 ? k_rows : v_rows; }
+    /* Boxes of one matrix. */
+    bulk_order order() const {
+        int box = BULK_ROWS;
+        while (box > 0 && (q_rows % box != 0 || k_rows % box != 0)) box = box > BULK_ATOM ? box / 2 : 0;
+        return {1, box};
+    }
     __device__ __forceinline__ row_place at(int group, int i) const {
         int o = group * PRODUCT_ROWS + i;
         if (o < q_rows) return {0, o};
@@ -123,9 +140,10 @@ template <typename T> struct qkv_store {
     float *q, *kv;
     const T *bq, *bk, *bv; /* may be NULL */
     int q_rows, k_rows, v_rows, kv_stride;
+    static constexpr int each = PRODUCT_ROWS;
     static constexpr enum narrow_reads reads = READS_NOTHING;
     struct held {};
-    __device__ __forceinline__ held fetch(int, int, int, int) const { return {}; }
+    template <bool LATE> __device__ __forceinline__ held fetch(int, int, int, int) const { return {}; }
     __device__ float bias(int o) const {
         const bool is_q = o < q_rows;
         if (!is_q) o -= q_rows;
@@ -134,7 +152,6 @@ template <typename T> struct qkv_store {
         const T *from = is_q ? bq : is_v ? bv : bk;
         return from ? to_float(from[o]) : 0.0f;
     }
-    /* Number i of a group's PRODUCT_ROWS * tokens. */
     template <typename Sum>
     __device__ __forceinline__ void finish(held, int group, int first_token, int tokens, int i, Sum sum) const {
         const int o = group * PRODUCT_ROWS + i % PRODUCT_ROWS, t = i / PRODUCT_ROWS;
@@ -145,10 +162,6 @@ template <typename T> struct qkv_store {
             q[token * q_rows + o] = value;
         else
             kv[token * kv_stride + o - q_rows] = value;
-    }
-    template <typename Sum> __device__ void store(int group, int first_token, int tokens, Sum sum) const {
-        for (int i = threadIdx.x; i < PRODUCT_ROWS * tokens; i += BLOCK_THREADS)
-            finish({}, group, first_token, tokens, i, sum);
     }
 };
 
@@ -197,14 +210,14 @@ template <typename T> static int product_then_heads(struct stream *s, const stru
     return cuda_finish_heads(s, op, false);
 }
 
-/* Weights of several kinds: a product each. */
-template <typename T> static int products_then_heads(struct stream *s, const struct op_qkv *op, norm_rows<T> norm_of) {
+/* Weights of several kinds: a product each, of the norm each, as a product may leave what it reads in another order. */
+static int products_then_heads(struct stream *s, const struct op_qkv *op) {
     const struct weight *weights[3] = {&op->wq, &op->wk, &op->wv}, *biases[3] = {&op->bq, &op->bk, &op->bv};
     const int kv_rows = op->kv_heads * op->head_dim;
     struct matrix_product product = {};
     product.name = "qkv", product.x = op->normed, product.scale = 1;
+    product.rows = op->x, product.norm = &op->norm, product.step = 1;
     product.tokens = product.columns = rows_count(&op->rows);
-    TRY(norm(s, norm_of, (T *)op->normed.data, product.tokens, op->width));
     for (int i = 0; i < 3; i++) {
         if (!weights[i]->data) continue;
         product.w = weights[i], product.bias = biases[i];
@@ -230,7 +243,7 @@ int cuda_op_qkv(struct stream *s, const struct op_qkv *op) {
     return with_type("qkv", {op->wq, op->wk, op->wv, op->bq, op->bk, op->bv, op->norm, op->normed}, [&](auto type) {
         typedef decltype(type) T;
         norm_rows<T> norm = rows_to_norm<T>(op->x, op->norm);
-        if (!are_of_one_kind(op)) return products_then_heads<T>(s, op, norm);
+        if (!are_of_one_kind(op)) return products_then_heads(s, op);
         return is_rotated_by_product(op) ? rotated_product<T>(s, op, norm) : product_then_heads<T>(s, op, norm);
     });
 }
