@@ -26,7 +26,7 @@ struct fidelity_group {
     const char *name;
     void (*run)(struct fidelity *);
 };
-enum { FIDELITY_GROUPS = 13 };
+enum { FIDELITY_GROUPS = 16 };
 extern const struct fidelity_group fidelity_groups[FIDELITY_GROUPS];
 
 /* Adds a row: what was tested on how much, the figure, and the bound that it keeps if `holds`. */
@@ -49,7 +49,10 @@ void fidelity_token(struct fidelity *);
 void fidelity_coupled(struct fidelity *);
 void fidelity_block(struct fidelity *);
 void fidelity_ngram(struct fidelity *);
-void fidelity_auto(struct fidelity *);
+void fidelity_auto_token(struct fidelity *);
+void fidelity_auto_coupled(struct fidelity *);
+void fidelity_auto_block(struct fidelity *);
+void fidelity_auto_texts(struct fidelity *);
 void fidelity_controls(struct fidelity *);
 void fidelity_greedy(struct fidelity *);
 void fidelity_sampled(struct fidelity *);

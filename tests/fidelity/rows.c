@@ -7,10 +7,21 @@
 #include "tests/support/support.h"
 
 const struct fidelity_group fidelity_groups[FIDELITY_GROUPS] = {
-    {"plain", fidelity_plain},       {"token", fidelity_token},   {"coupled", fidelity_coupled},
-    {"block", fidelity_block},       {"ngram", fidelity_ngram},   {"auto", fidelity_auto},
-    {"controls", fidelity_controls}, {"greedy", fidelity_greedy}, {"sampled", fidelity_sampled},
-    {"caches", fidelity_caches},     {"graphs", fidelity_graphs}, {"ends", fidelity_ends},
+    {"plain", fidelity_plain},
+    {"token", fidelity_token},
+    {"coupled", fidelity_coupled},
+    {"block", fidelity_block},
+    {"ngram", fidelity_ngram},
+    {"auto-token", fidelity_auto_token},
+    {"auto-coupled", fidelity_auto_coupled},
+    {"auto-block", fidelity_auto_block},
+    {"auto-texts", fidelity_auto_texts},
+    {"controls", fidelity_controls},
+    {"greedy", fidelity_greedy},
+    {"sampled", fidelity_sampled},
+    {"caches", fidelity_caches},
+    {"graphs", fidelity_graphs},
+    {"ends", fidelity_ends},
     {"figures", fidelity_figures},
 };
 
