@@ -1,4 +1,4 @@
-/* cuBLAS on a stream of the CUDA device: one handle a stream, over a workspace from the pool. */
+/* The memory that is lent to a stream of the CUDA device: cuBLAS on it, one handle a stream, and where blocks exchange sums. */
 #include "graphs/cuda.cuh"
 
 #include <cublas_v2.h>

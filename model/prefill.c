@@ -28,7 +28,7 @@ void prefill_destroy(struct prefill_buffers *p, struct device *device) {
 int prefill_layout(struct prefill_buffers *p, const struct device *device, struct pool *pool) {
     void *slice;
     p->workspace_bytes = device_kind(device) == DEVICE_CUDA ? WORKSPACE_BYTES : 0;
-    TRY(pool_slice(pool, POOL_SCRATCH, "prefill workspace", p->workspace_bytes, &p->workspace));
+    TRY(pool_slice(pool, POOL_SCRATCH, "workspace", p->workspace_bytes, &p->workspace));
     TRY(pool_slice(pool, POOL_SCRATCH, "prefill inputs", STAGE_INTS * sizeof(int32_t), &slice));
     if (!slice) return 0; /* a plan */
     int32_t *ints = slice;

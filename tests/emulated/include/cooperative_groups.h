@@ -15,7 +15,7 @@ struct cluster_group {
     static unsigned num_blocks() { return (unsigned)emulated::self->block->launch->cluster; }
     template <typename T> static T *map_shared_rank(T *at, int rank) {
         using namespace emulated;
-        return (T *)shared_at(address_of_rank(shared_address((const void *)at), (uint32_t)rank), 1);
+        return (T *)shared_at(address_of_rank(emulated::shared_address((const void *)at), (uint32_t)rank), 1);
     }
 };
 inline cluster_group this_cluster() {
