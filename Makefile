@@ -58,13 +58,13 @@ LIB_SRC   := $(filter-out $(CU_STUB),$(LIB_SRC))
 SHARED_SRC := $(filter-out $(CU_STUB),$(SHARED_SRC))
 TEST_SRC  := $(filter-out $(CU_STUB),$(TEST_SRC))
 CUDA_LIB  := $(firstword $(wildcard $(dir $(realpath $(NVCC)))../lib64) $(dir $(realpath $(NVCC)))../lib)
-# CUDA_ARCH: architectures such as sm_90, or `all`; the default is the GPU that is there, else sm_90. PTX of the last one
-# lets newer GPUs run the program. 90a is sm_90 with the instructions that no later architecture has (wgmma).
+# CUDA_ARCH: architectures such as sm_90, or `all`; the default is the GPU that is there, else sm_90. With `all`, PTX of the last
+# one lets newer GPUs run the program. 90a is sm_90 with the instructions that no later architecture has (wgmma).
 CUDA_ARCH ?= $(or $(patsubst %,sm_%,$(sort $(subst .,,$(shell \
                  nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep -x '[0-9]*[.][0-9]')))),sm_90)
 ARCHS     := $(patsubst sm_%,%,$(if $(filter all,$(CUDA_ARCH)),sm_80 sm_86 sm_89 sm_90 sm_100 sm_120,$(CUDA_ARCH)))
-GENCODE   := $(foreach a,$(ARCHS:90=90a),-gencode arch=compute_$a,code=sm_$a) \
-             -gencode arch=compute_$(lastword $(ARCHS)),code=compute_$(lastword $(ARCHS))
+PTX       := -gencode arch=compute_$(lastword $(ARCHS)),code=compute_$(lastword $(ARCHS))
+GENCODE   := $(foreach a,$(ARCHS:90=90a),-gencode arch=compute_$a,code=sm_$a) $(if $(filter all,$(CUDA_ARCH)),$(PTX))
 NVCCFLAGS := -std=c++17 -O2 -g -lineinfo -I. -MMD -MP $(GENCODE) -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden \
              $(if $(WERROR),-Werror all-warnings)
 override LDLIBS += -L$(CUDA_LIB) -Wl,-rpath,$(abspath $(CUDA_LIB)) -lcublas -lcudart -lstdc++

@@ -343,6 +343,17 @@ extern "C" bool device_cuda_is_built(void) {
     return true;
 }
 
+__global__ void nothing() {
+}
+
+/* All kernels are built for the same architectures. */
+static bool is_built_for_this_gpu() {
+    struct cudaFuncAttributes attributes;
+    if (cudaFuncGetAttributes(&attributes, nothing) == cudaSuccess) return true;
+    (void)cudaGetLastError();
+    return false;
+}
+
 /* The architecture of the kernels that run: the newest that was built and that is not newer than the GPU. */
 static int architecture_built_for(const struct cudaDeviceProp *properties) {
     static const int built[] = {__CUDA_ARCH_LIST__}; /* 900: sm_90 */
@@ -368,6 +379,9 @@ extern "C" int device_open_cuda(struct device **out, const struct device_options
     CUDA_TRY(cudaGetDeviceProperties(&properties, options->gpu));
     if (properties.major < 8)
         return err_set(ERR_DEVICE, "%s: compute capability %d.%d, at least 8.0 is needed", properties.name,
+                       properties.major, properties.minor);
+    if (!is_built_for_this_gpu())
+        return err_set(ERR_DEVICE, "%s: this program was built for other GPUs; make CUDA_ARCH=sm_%d%d", properties.name,
                        properties.major, properties.minor);
     struct cuda_device *d = create<struct cuda_device>("a device");
     if (!d) return ERR_MEMORY;
