@@ -19,19 +19,27 @@ static struct round *free_round(struct engine *e) {
     return &e->rounds[e->enqueued % (ROUNDS_IN_FLIGHT_MAX + 1)];
 }
 
+static void begin_work(struct span *s) {
+    s->thread_us = clock_thread_us();
+    s->process_us = clock_process_us();
+}
+
+static int64_t work_us(const struct engine *e, const struct span *s) {
+    const int64_t thread_us = clock_thread_us() - s->thread_us,
+                  share_us = (clock_process_us() - s->process_us) / device_threads(e->device);
+    return thread_us > share_us ? thread_us : share_us;
+}
+
 int span_begin(struct engine *e, struct span *s) {
     marks_restart(&s->marks);
     if (device_is_async(e->device)) return marks_add(&s->marks, e->stream);
-    s->thread_us = clock_thread_us();
-    s->process_us = clock_process_us();
+    begin_work(s);
     return 0;
 }
 
 int span_end(struct engine *e, struct span *s) {
     if (device_is_async(e->device)) return marks_add(&s->marks, e->stream);
-    const int64_t share_us = (clock_process_us() - s->process_us) / device_threads(e->device);
-    s->us = clock_thread_us() - s->thread_us;
-    if (s->us < share_us) s->us = share_us;
+    s->us = work_us(e, s);
     return 0;
 }
 
@@ -39,6 +47,15 @@ int span_ms(const struct engine *e, const struct span *s, float *ms) {
     if (device_is_async(e->device)) return marks_ms(&s->marks, 0, ms);
     *ms = (float)s->us * 1e-3f;
     return 0;
+}
+
+/* Since the last call: what has passed, on a host what was worked. */
+static double lap_ms(struct engine *e) {
+    struct span *lap = &e->lap;
+    const int64_t now_us = clock_us(), us = device_is_async(e->device) ? now_us - lap->us : work_us(e, lap);
+    lap->us = now_us;
+    begin_work(lap);
+    return 1e-3 * (double)us;
 }
 
 static int time_once(struct engine *e, int bucket, int k, float *ms) {
@@ -190,18 +207,27 @@ void auto_choose(struct engine *e) {
     e->k = auto_k_choose(&e->auto_k, bucket, tokens, behind_ms);
 }
 
-void auto_enqueued(struct engine *e, const struct round *r) {
-    if (e->chooses_k) auto_k_ran(&e->auto_k, graph_set_bucket(e->target.graphs, r->rows), r->k);
+void auto_enqueue(struct engine *e, struct round *r) {
+    r->is_next = e->is_next;
+    r->spanned = e->chooses_k && !auto_k_rests(&e->auto_k);
+    e->is_next = true;
+}
+
+void auto_enqueued(struct engine *e, struct round *r) {
+    if (e->chooses_k) r->expected = auto_k_ran(&e->auto_k, graph_set_bucket(e->target.graphs, r->rows), r->k);
 }
 
 /* The first round of another K finds caches that others filled: it says what a change costs, not what the K does. */
 int auto_collected(struct engine *e, const struct round *r) {
     float ms;
+    if (!e->chooses_k) return 0;
+    const int bucket = graph_set_bucket(e->target.graphs, r->rows);
     const bool is_first = r->k != e->timed_k;
+    const double lap = lap_ms(e);
     e->timed_k = r->k;
-    if (!r->spanned || is_first) return 0;
-    TRY(span_ms(e, &r->span, &ms));
-    auto_k_time(&e->auto_k, graph_set_bucket(e->target.graphs, r->rows), r->k, (double)ms);
+    if (r->spanned) TRY(span_ms(e, &r->span, &ms));
+    if (r->spanned && !is_first) auto_k_time(&e->auto_k, bucket, r->k, (double)ms);
+    if (r->is_next || r->spanned) auto_k_settle(&e->auto_k, bucket, r->k, r->expected, r->is_next ? lap : (double)ms);
     return 0;
 }
 

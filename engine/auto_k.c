@@ -179,6 +179,7 @@ static bool begin_trial(struct auto_k *a, int bucket, const double *tokens, cons
     const double loss = loss_of(tokens, ms, other > 0 ? other : fastest(tokens, ms, 1, a->k_max), 0);
     if (a->credit < catch_up + AUTO_TRIAL_ROUNDS * loss) return false;
     a->credit -= catch_up;
+    a->catch_up = catch_up;
     a->trial_k = other, a->trial = AUTO_TRIAL_RESULTS, a->trials++;
     return true;
 }
@@ -225,13 +226,39 @@ int auto_k_choose(struct auto_k *a, int bucket, const double *tokens, double cat
     return a->left > 0 ? a->measuring : a->k;
 }
 
-void auto_k_ran(struct auto_k *a, int bucket, int k) {
+double auto_k_ran(struct auto_k *a, int bucket, int k) {
     const double rounds = auto_k_ms(a, bucket, k) / auto_k_ms(a, bucket, 0);
     a->credit = fmin(a->credit + CREDIT * rounds, CREDIT_MOST);
     a->plain = k > 0 ? 0 : a->plain + 1;
-    if (a->k == 0 && k > 0 && a->trial > 0) a->trial--, a->credit -= a->loss;
+    const bool is_trial = a->k == 0 && k > 0;
+    const double expected = is_trial ? a->catch_up + rounds : 0;
+    if (is_trial && a->trial > 0) a->trial--, a->credit -= a->loss;
+    if (is_trial) a->catch_up = 0;
     if (a->left > 0 && k == a->measuring)
         a->left--, a->since[bucket] = 0;
     else
         a->since[bucket]++;
+    return expected;
+}
+
+/* Charged is what the time came to beyond what was expected. What was accepted is not: a trial that found more is none any longer, and
+ * those that are left found less. Other programs may have made either long. */
+static void settle(struct auto_k *a) {
+    struct auto_k_bill *b = &a->bill;
+    const double more = b->ms * b->plain / b->plain_ms - b->expected;
+    a->credit -= fmin(fmax(more, -b->expected / 2), b->expected / 2);
+    *b = (struct auto_k_bill){0};
+}
+
+void auto_k_settle(struct auto_k *a, int bucket, int k, double expected, double ms) {
+    struct auto_k_bill *b = &a->bill;
+    if (b->ms <= 0) b->bucket = bucket;
+    if (a->is_fixed || bucket != b->bucket || (k > 0 && expected <= 0)) {
+        *b = (struct auto_k_bill){0};
+    } else if (k > 0) {
+        b->ms += ms, b->expected += expected;
+    } else if (b->ms > 0) {
+        b->plain_ms += ms;
+        if (++b->plain == AUTO_SETTLING_ROUNDS) settle(a);
+    }
 }

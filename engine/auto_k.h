@@ -11,7 +11,8 @@
  * A K of 0 teaches nothing, so speculation is tried now and then; what a draft model must read then to catch up is part of the price.
  * While it speculates, rounds of another K, 0 too, now and then say what they take, if that K might turn out to be better. Both are paid
  * from a credit, which grows by 0.4 % of the time that rounds take and is charged with what a round is expected to lose, by all that is
- * known when it begins. So a trial comes the sooner the less it costs, and lasts the longer the nearer speculation is to paying.
+ * known when it begins. So a trial comes the sooner the less it costs, and lasts the longer the nearer speculation is to paying. What it
+ * took is settled by the plain rounds right after it, since they have its context and the machine as it was.
  *
  * The beginning is such a trial. The draft's cache is filled then, and an answer that begins plain would learn nothing, so the credit
  * begins with the time of one plain round: at 256 tokens of one row another 0.4 %. What is expected at first is neither hope nor
@@ -36,6 +37,7 @@ enum {
     AUTO_TRIAL_ROUNDS = 3,    /* of a trial, at least, */
     AUTO_TRIAL_RESULTS = 16,  /* and at most as many more as give so many results of rows */
     AUTO_LEAST_INTERVAL = 16, /* plain rounds before it */
+    AUTO_SETTLING_ROUNDS = 4, /* and after it, until that is settled */
     AUTO_MEASURE_EVERY = 64   /* speculative rounds of a bucket, then some of another K */
 };
 
@@ -44,6 +46,12 @@ enum {
 struct auto_k_estimate {
     float reached[K_MAX], kept[K_MAX];
     int plain; /* rounds without a draft since the last one with one */
+};
+
+/* The last trial: what it took, and plain rounds that came after it; `expected` in plain rounds. */
+struct auto_k_bill {
+    int bucket, plain;
+    double ms, expected, plain_ms;
 };
 
 struct auto_k {
@@ -59,7 +67,8 @@ struct auto_k {
     int trial, trials;   /* rounds that are left of a trial; how many there were */
     int trial_k;         /* its K; 0: the one that is nearest to paying */
     int measuring, left; /* the K whose time is asked for, and for how many rounds yet */
-    double credit, loss; /* what may be lost; what a round of the trial is expected to; in plain rounds */
+    double credit, loss, catch_up; /* what may be lost; of a round of the trial; before its first; in plain rounds */
+    struct auto_k_bill bill;
 };
 
 /* Everything zero but the sizes; every time is 1 ms until it is set. Allocates. */
@@ -95,7 +104,9 @@ int auto_k_best(const double *tokens, const double *ms, int k_max, int now);
 bool auto_k_rests(const struct auto_k *);
 /* K of the next round in this bucket; catch_up_ms: what the proposer must do first where the last round was plain. */
 int auto_k_choose(struct auto_k *, int bucket, const double *tokens, double catch_up_ms);
-/* A round of k was enqueued. */
-void auto_k_ran(struct auto_k *, int bucket, int k);
+/* A round of k was enqueued. What it is expected to take, catching up before it too, if it is one of a trial; else 0. */
+double auto_k_ran(struct auto_k *, int bucket, int k);
+/* A round was collected of which that was said, and took ms with all that it had to wait for. */
+void auto_k_settle(struct auto_k *, int bucket, int k, double expected, double ms);
 
 #endif

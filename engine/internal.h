@@ -29,8 +29,10 @@ struct round {
     struct event *done;
     struct marks marks; /* no events without engine_options.timing */
     bool timed;
-    struct span span; /* for K_AUTO */
+    struct span span; /* for K_AUTO; likewise what follows */
     bool spanned;
+    bool is_next;    /* what the engine says when it is enqueued */
+    double expected; /* by auto_k_ran */
     int rows; /* live rows when it was enqueued */
     int k;
 };
@@ -109,6 +111,8 @@ struct engine {
     bool chooses_k;       /* K_AUTO: before each round */
     struct auto_k auto_k; /* of an engine with a proposer */
     int timed_k;          /* K of the last round that was read */
+    struct span lap;      /* since the last round was collected */
+    bool is_next;         /* since the last round was enqueued no prompt was ingested and no answer began */
     double catch_up_ms;   /* what a draft model takes for a short chunk of its own */
     bool has_measured;
     struct start_times start_times;
@@ -142,8 +146,9 @@ void auto_choose(struct engine *);
 int span_begin(struct engine *, struct span *);
 int span_end(struct engine *, struct span *);
 int span_ms(const struct engine *, const struct span *, float *ms);
-/* A round was enqueued; it was read; one of its live records was. */
-void auto_enqueued(struct engine *, const struct round *);
+/* A round is about to be enqueued; it was; it was read; one of its live records was. */
+void auto_enqueue(struct engine *, struct round *);
+void auto_enqueued(struct engine *, struct round *);
 int auto_collected(struct engine *, const struct round *);
 void auto_learn(struct sequence *, const struct round *, const struct round_record *);
 

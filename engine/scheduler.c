@@ -80,6 +80,7 @@ static struct sequence *next_to_ingest(const struct engine *e) {
 static int ingest_chunk(struct sequence *s, int *rows) {
     struct engine *e = s->engine;
     const int length = (int)s->tokens.len, first = s->cached;
+    if (!s->has_begun) e->is_next = false;
     if (s->cached < length - 1)
         TRY(model_prefill_chunk(e->target_model, e->stream, &e->prefill, s->slot, s->tokens.data, &s->cached,
                                 length - 1));

@@ -85,6 +85,7 @@ struct game {
     struct auto_k_estimate row;
     uint32_t state;
     double ms, tokens;
+    double expected;       /* of the last round, by auto_k_ran */
     int rounds[K_MAX + 1]; /* by K */
 };
 
@@ -105,7 +106,7 @@ static int play_round(struct game *g, double alpha) {
     double tokens[K_MAX + 1] = {0};
     auto_k_expect(&g->a, &g->row, tokens);
     const int k = auto_k_choose(&g->a, 1, tokens, 0);
-    auto_k_ran(&g->a, 1, k);
+    g->expected = auto_k_ran(&g->a, 1, k);
     int accepted = 0;
     while (accepted < k && is_kept(g, alpha)) accepted++;
     const struct round_record r = record(k, accepted, accepted + (accepted < k));
@@ -244,6 +245,27 @@ static void game_open_measured(struct game *g, const double *ms, const double *s
     ck_ok(auto_k_create(&g->a, 1, 5));
     for (int k = 0; k <= 5; k++) g->a.start_ms[6 + k] = (float)(ms[k] * start[k]); /* bucket 1 */
 }
+
+/* Speculative rounds wait for something that their own times leave out. */
+START_TEST(what_trials_wait_for_is_paid_for)
+{
+    enum { ROUNDS = 20000 };
+    const double ms[] = {1, 1.2, 1.4, 1.6, 1.8, 2}, start[] = {1, 1, 1, 1, 1, 1}, waiting = 0.6;
+    struct game g;
+    double passed = 0;
+    game_open_measured(&g, ms, start);
+    for (int i = 0; i < ROUNDS; i++) {
+        const int k = play_round(&g, 0);
+        const double took = ms[k] + (k > 0 ? waiting : 0);
+        auto_k_time(&g.a, 1, k, ms[k]);
+        auto_k_settle(&g.a, 1, k, g.expected, took);
+        passed += took;
+    }
+    ck_assert_int_gt(g.a.trials, 10);
+    ck_assert_double_le(passed, ROUNDS * 1.005);
+    auto_k_destroy(&g.a);
+}
+END_TEST
 
 /* Loop index: which K seemed dearer than it is. */
 START_TEST(a_k_that_seemed_too_dear_is_measured_and_taken)
@@ -504,6 +526,7 @@ Suite *check_auto_k(void) {
     tcase_add_loop_test(tc, the_rate_is_near_that_of_the_best_fixed_k, 0, 10);
     tcase_add_test(tc, it_comes_back_when_drafts_are_right_again);
     tcase_add_test(tc, a_catch_up_that_costs_more_than_trials_may_is_put_off);
+    tcase_add_test(tc, what_trials_wait_for_is_paid_for);
     tcase_add_loop_test(tc, a_k_that_seemed_too_dear_is_measured_and_taken, 0, 2);
     tcase_add_test(tc, a_row_that_accepts_little_wants_no_k_of_its_own);
     tcase_add_loop_test(tc, greedy_text_is_that_of_plain_decoding, 0, 2 * PAIRS_MAX);

@@ -56,6 +56,7 @@ struct row {
 struct flight {
     int k, rows, row[BATCH_MAX];
     bool is_timed;
+    double expected;
 };
 
 struct world {
@@ -66,7 +67,7 @@ struct world {
     int k, fixed, timed_k, waiting; /* fixed < 0: auto */
     unsigned enqueued, collected;
     uint64_t seed, rounds;
-    double ms, tokens;
+    double ms, tokens, collected_ms; /* collected_ms: the time when the last round was */
 };
 
 /* --- chance and costs -------------------------------------------------------------------------------------- */
@@ -167,7 +168,7 @@ static bool enqueue(struct world *w) {
         if (wants(w, &w->rows[i])) f->row[f->rows++] = i, w->rows[i].pending++;
     if (f->rows == 0) return false;
     f->is_timed = w->fixed < 0 && !auto_k_rests(&w->a);
-    if (w->fixed < 0) auto_k_ran(&w->a, 1 << bucket_of(f->rows), f->k);
+    if (w->fixed < 0) f->expected = auto_k_ran(&w->a, 1 << bucket_of(f->rows), f->k);
     w->enqueued++;
     return true;
 }
@@ -212,6 +213,9 @@ static void collect(struct world *w) {
     w->ms += ms, w->timed_k = f->k;
     if (f->is_timed && !is_first) auto_k_time(&w->a, 1 << bucket_of(f->rows), f->k, ms);
     for (int i = 0; i < f->rows; i++) collect_row(w, f->row[i], f->k);
+    if (w->fixed < 0)
+        auto_k_settle(&w->a, 1 << bucket_of(f->rows), f->k, f->expected, w->ms - w->collected_ms);
+    w->collected_ms = w->ms;
 }
 
 static bool is_over(const struct world *w) {
@@ -224,7 +228,7 @@ static bool is_over(const struct world *w) {
 /* Milliseconds a token. */
 static double play(struct world *w, int fixed, uint64_t seed) {
     w->fixed = fixed, w->seed = seed, w->waiting = w->scene->queue * w->scene->batch;
-    w->ms = w->tokens = 0, w->enqueued = w->collected = 0;
+    w->ms = w->tokens = w->collected_ms = 0, w->enqueued = w->collected = 0;
     memset(w->rows, 0, sizeof w->rows);
     for (int i = 0; i < w->scene->batch; i++) w->rows[i].answer = i, begin_answer(w, i, true);
     while (!is_over(w)) {
