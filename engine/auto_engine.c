@@ -49,12 +49,15 @@ int span_ms(const struct engine *e, const struct span *s, float *ms) {
     return 0;
 }
 
-/* Since the last call: what has passed, on a host what was worked. */
-static double lap_ms(struct engine *e) {
-    struct span *lap = &e->lap;
-    const int64_t now_us = clock_us(), us = device_is_async(e->device) ? now_us - lap->us : work_us(e, lap);
-    lap->us = now_us;
-    begin_work(lap);
+static void begin_lap(struct engine *e) {
+    e->lap.us = clock_us();
+    if (!device_is_async(e->device)) begin_work(&e->lap);
+}
+
+/* What has passed, on a host what was worked; begins the next. */
+static double end_lap_ms(struct engine *e) {
+    const int64_t us = device_is_async(e->device) ? clock_us() - e->lap.us : work_us(e, &e->lap);
+    begin_lap(e);
     return 1e-3 * (double)us;
 }
 
@@ -204,7 +207,9 @@ void auto_choose(struct engine *e) {
     }
     if (rows == 0) return;
     const int bucket = graph_set_bucket(e->target.graphs, rows);
+    const bool was_billing = auto_k_is_billing(&e->auto_k);
     e->k = auto_k_choose(&e->auto_k, bucket, tokens, behind_ms);
+    if (!was_billing && e->collected == e->enqueued) begin_lap(e);
 }
 
 void auto_enqueue(struct engine *e, struct round *r) {
@@ -223,10 +228,14 @@ int auto_collected(struct engine *e, const struct round *r) {
     if (!e->chooses_k) return 0;
     const int bucket = graph_set_bucket(e->target.graphs, r->rows);
     const bool is_first = r->k != e->timed_k;
-    const double lap = lap_ms(e);
     e->timed_k = r->k;
     if (r->spanned) TRY(span_ms(e, &r->span, &ms));
     if (r->spanned && !is_first) auto_k_time(&e->auto_k, bucket, r->k, (double)ms);
+    if (!auto_k_is_billing(&e->auto_k)) {
+        if (device_is_async(e->device)) begin_lap(e);
+        return 0;
+    }
+    const double lap = end_lap_ms(e);
     if (r->is_next || r->spanned) auto_k_settle(&e->auto_k, bucket, r->k, r->expected, r->is_next ? lap : (double)ms);
     return 0;
 }

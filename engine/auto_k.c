@@ -8,6 +8,8 @@
 
 /* What trials and measurements may lose, in plain rounds: at the beginning, of each round's time, and most at once. */
 static const double CREDIT_FIRST = 1, CREDIT = 0.004, CREDIT_MOST = 64;
+/* What a trial for which nobody need catch up may owe; the next one waits for it. */
+static const double DEBT_MOST = 1;
 /* A choice that makes proposers catch up must bring that in within so many rounds. */
 static const double CHANGE_ROUNDS = 64;
 
@@ -173,11 +175,14 @@ static int least_known(const struct auto_k *a, int bucket, const double *tokens,
 }
 
 /* Its K is the one nearest to paying, every fourth time one of which little is known. It begins when the least of its rounds can be
- * paid for, and lasts while any can: what they lose is charged as they run, by what was learned. */
+ * paid for, and lasts while any can: what they lose is charged as they run, by what was learned. Where an answer begins, which is
+ * when a trial costs least and most often finds something new, it may owe. */
 static bool begin_trial(struct auto_k *a, int bucket, const double *tokens, const double *ms, double catch_up) {
     const int other = a->is_fixed || a->trials % 4 != 3 ? 0 : least_known(a, bucket, tokens, ms);
     const double loss = loss_of(tokens, ms, other > 0 ? other : fastest(tokens, ms, 1, a->k_max), 0);
-    if (a->credit < catch_up + AUTO_TRIAL_ROUNDS * loss) return false;
+    const double debt = catch_up > 0 ? 0 : DEBT_MOST;
+    if (a->credit + debt < catch_up + AUTO_TRIAL_ROUNDS * loss) return false;
+    a->debt = debt;
     a->credit -= catch_up;
     a->catch_up = catch_up;
     a->trial_k = other, a->trial = AUTO_TRIAL_RESULTS, a->trials++;
@@ -186,7 +191,7 @@ static bool begin_trial(struct auto_k *a, int bucket, const double *tokens, cons
 
 /* Speculation does not pay, as far as is known: 0, or the K of a trial. */
 static int try_again(struct auto_k *a, int bucket, const double *tokens, const double *ms, double catch_up) {
-    if (a->credit <= 0 || a->k_max == 0) a->trial = 0;
+    if (a->credit + a->debt <= 0 || a->k_max == 0) a->trial = 0;
     const bool is_due = a->plain >= AUTO_LEAST_INTERVAL && a->k_max > 0;
     if (a->trial == 0 && !(is_due && begin_trial(a, bucket, tokens, ms, catch_up))) return 0;
     const double most = fmax(ceil(AUTO_TRIAL_RESULTS / tokens[0]), AUTO_TRIAL_ROUNDS);
@@ -207,7 +212,7 @@ static void measure_another(struct auto_k *a, int bucket, const double *tokens, 
 }
 
 bool auto_k_rests(const struct auto_k *a) {
-    return a->k == 0 && a->trial == 0 && a->plain % 8 != 0 && !a->is_fixed;
+    return a->k == 0 && a->trial == 0 && a->plain % AUTO_LEAST_INTERVAL != 0 && !a->is_fixed;
 }
 
 int auto_k_choose(struct auto_k *a, int bucket, const double *tokens, double catch_up_ms) {

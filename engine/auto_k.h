@@ -67,7 +67,7 @@ struct auto_k {
     int trial, trials;   /* rounds that are left of a trial; how many there were */
     int trial_k;         /* its K; 0: the one that is nearest to paying */
     int measuring, left; /* the K whose time is asked for, and for how many rounds yet */
-    double credit, loss, catch_up; /* what may be lost; of a round of the trial; before its first; in plain rounds */
+    double credit, debt, loss, catch_up; /* what may be lost; of a trial, and owed; of its round; before its first; in plain rounds */
     struct auto_k_bill bill;
 };
 
@@ -106,7 +106,10 @@ bool auto_k_rests(const struct auto_k *);
 int auto_k_choose(struct auto_k *, int bucket, const double *tokens, double catch_up_ms);
 /* A round of k was enqueued. What it is expected to take, catching up before it too, if it is one of a trial; else 0. */
 double auto_k_ran(struct auto_k *, int bucket, int k);
-/* A round was collected of which that was said, and took ms with all that it had to wait for. */
+/* A round was collected of which that was said, and took ms with all that it had to wait for. Only while auto_k_is_billing. */
 void auto_k_settle(struct auto_k *, int bucket, int k, double expected, double ms);
+static inline bool auto_k_is_billing(const struct auto_k *a) {
+    return (a->k == 0 && a->trial > 0) || a->bill.ms > 0;
+}
 
 #endif

@@ -151,7 +151,7 @@ START_TEST(trials_come_the_sooner_the_less_they_cost)
         game_open(&g, 8, i ? 0.05f : 0.4f);
         play(&g, 0, 4000);
         trials[i] = g.a.trials;
-        ck_assert_double_le(g.ms, 1.005 * 4000 + 4);
+        ck_assert_double_le(g.ms, 1.005 * 4000 + 5);
         auto_k_destroy(&g.a);
     }
     ck_assert_msg(trials[1] > 2 * trials[0] && trials[0] > 1, "%d trials at 0.4 ms a token, %d at 0.05", trials[0],
@@ -258,7 +258,7 @@ START_TEST(what_trials_wait_for_is_paid_for)
         const int k = play_round(&g, 0);
         const double took = ms[k] + (k > 0 ? waiting : 0);
         auto_k_time(&g.a, 1, k, ms[k]);
-        auto_k_settle(&g.a, 1, k, g.expected, took);
+        if (auto_k_is_billing(&g.a)) auto_k_settle(&g.a, 1, k, g.expected, took);
         passed += took;
     }
     ck_assert_int_gt(g.a.trials, 10);

@@ -213,7 +213,7 @@ static void collect(struct world *w) {
     w->ms += ms, w->timed_k = f->k;
     if (f->is_timed && !is_first) auto_k_time(&w->a, 1 << bucket_of(f->rows), f->k, ms);
     for (int i = 0; i < f->rows; i++) collect_row(w, f->row[i], f->k);
-    if (w->fixed < 0)
+    if (w->fixed < 0 && auto_k_is_billing(&w->a))
         auto_k_settle(&w->a, 1 << bucket_of(f->rows), f->k, f->expected, w->ms - w->collected_ms);
     w->collected_ms = w->ms;
 }
