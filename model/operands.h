@@ -40,6 +40,7 @@ struct packed {
     enum packed_code code;
     int32_t group; /* columns that share a scale: 16, 32 or 128; 0: all of a row */
     bool has_minima;
+    uint64_t order;   /* what tells the order of columns apart; 0: their own */
     float values[16]; /* TABLE */
     void *room; /* of 16-bit numbers, where prefill unpacks some rows for one product; of room_numbers, whole rows */
     int64_t room_numbers;

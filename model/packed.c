@@ -11,7 +11,8 @@
 enum {
     RUN = 256 /* columns: whole blocks of every format, whole pieces of every code */,
     LEAST_GROUP = 16,
-    MOST_GROUP = 128
+    MOST_GROUP = 128,
+    ORDERED_GROUPS_MAX = 4096
 };
 
 /* --- plan --------------------------------------------------------------------------------------------------- */
@@ -46,11 +47,41 @@ static bool has_minima(enum dtype type) {
     return type == DTYPE_Q4_1 || type == DTYPE_Q5_1 || type == DTYPE_Q2_K || type == DTYPE_Q4_K || type == DTYPE_Q5_K;
 }
 
+/* Where the next column of each group goes. */
+struct group_places {
+    int32_t next[ORDERED_GROUPS_MAX];
+};
+static void begin_groups(struct group_places *at, const struct weight *w) {
+    for (int g = 0; g * w->scales->group < w->cols; g++) at->next[g] = g * w->scales->group;
+}
+
+/* FNV-1a of the groups of columns; 0: some have more columns than others, or there are too many. */
+static uint64_t order_of(const struct weight *w) {
+    const struct scales *s = w->scales;
+    struct group_places at;
+    uint64_t hash = 0xCBF29CE484222325u;
+    if (w->format != DTYPE_INT4 || (w->cols - 1) / s->group >= ORDERED_GROUPS_MAX) return 0;
+    begin_groups(&at, w);
+    for (int c = 0; c < w->cols; c++) {
+        const int g = s->group_of[c], end = (g + 1) * s->group;
+        if (at.next[g]++ >= (end < w->cols ? end : w->cols)) return 0;
+        hash = (hash ^ (uint64_t)g) * 0x100000001B3u;
+    }
+    return hash | 1;
+}
+
+static void fill_order(int32_t *order, const struct weight *w) {
+    struct group_places at;
+    begin_groups(&at, w);
+    for (int c = 0; c < w->cols; c++) order[at.next[w->scales->group_of[c]]++] = c;
+}
+
 bool packed_plan(struct packed *p, const struct weight *w, bool has_zeros) {
     const struct scales *s = w->scales;
-    if (!dtype_is_quantised(w->format) || w->cols % PACKED_BLOCK != 0 || (s && s->group_of)) return false;
+    if (!dtype_is_quantised(w->format) || w->cols % PACKED_BLOCK != 0) return false;
     *p = (struct packed){.code = code_of(w->format), .has_minima = has_zeros || has_minima(w->format)};
     if (p->code == PACKED_TABLE) memcpy(p->values, values_of(w), sizeof p->values);
+    if (s && s->group_of && (p->order = order_of(w)) == 0) return false;
     p->group = s ? s->group : block_part(w->format);
     if (p->group < LEAST_GROUP || (p->group < w->cols && p->group % MOST_GROUP && MOST_GROUP % p->group)) return false;
     const bool is_fine = p->group == LEAST_GROUP, is_coarse = p->group >= w->cols || p->group % MOST_GROUP == 0;
@@ -72,19 +103,25 @@ static size_t round_up(size_t bytes) { /* so that what follows begins where code
     return (bytes + PACKED_PIECE_BYTES - 1) / PACKED_PIECE_BYTES * PACKED_PIECE_BYTES;
 }
 
+static size_t factor_bytes(int64_t rows) {
+    return round_up((size_t)rows * sizeof(float));
+}
+
 static size_t scale_bytes(const struct packed *p, int64_t rows, int cols) {
     const size_t numbers = (size_t)rows * (size_t)packed_row_scales(p, cols) * (p->has_minima ? 2 : 1);
     return round_up(numbers * sizeof(uint16_t));
 }
 
 size_t packed_bytes(const struct packed *p, int64_t rows, int cols) {
-    return (size_t)rows * (size_t)packed_row_bytes(p, cols) + scale_bytes(p, rows, cols) +
-           round_up((size_t)rows * sizeof(float));
+    return (size_t)rows * (size_t)packed_row_bytes(p, cols) + scale_bytes(p, rows, cols) + factor_bytes(rows) +
+           (p->order ? round_up((size_t)cols * sizeof(int32_t)) : 0);
 }
 
 struct packed_parts packed_parts(const struct packed *p, void *memory, int64_t rows, int cols) {
-    char *scales = (char *)memory + (size_t)rows * (size_t)packed_row_bytes(p, cols);
-    return (struct packed_parts){memory, (void *)scales, (void *)(scales + scale_bytes(p, rows, cols))};
+    char *scales = (char *)memory + (size_t)rows * (size_t)packed_row_bytes(p, cols),
+         *factors = scales + scale_bytes(p, rows, cols);
+    return (struct packed_parts){memory, (void *)scales, (void *)factors,
+                                 p->order ? (void *)(factors + factor_bytes(rows)) : NULL};
 }
 
 /* Where a row's byte has the number of a column, and by how much it is shifted, but for where FP4 and FP8 put its bits. */
@@ -182,14 +219,20 @@ struct packing {
     struct place places[RUN]; /* of the columns of a piece */
 };
 
-/* Codes of columns [first, first + count), which begin a block of the format. */
-static void codes_of(const struct packed *p, const struct weight *w, int r, int first, int count, uint8_t *codes) {
+/* Codes of columns [first, first + count), which begin a block of the format; of these in `order`, if there is one. */
+static void codes_of(const struct packed *p, const struct weight *w, const int32_t *order, int r, int first, int count,
+                     uint8_t *codes) {
     float values[RUN], scale = 0, minimum = 0;
     const int run = p->group ? p->group : RUN;
     if (p->code == PACKED_FP8) {
         memcpy(codes, (const uint8_t *)weight_row(w, r) + first, (size_t)count);
         return;
     }
+    for (int i = 0; order && i < count; i++) {
+        const int c = order[first + i];
+        codes[i] = ((const uint8_t *)weight_row(w, r))[c / 2] >> c % 2 * 4 & 15;
+    }
+    if (order) return;
     format_of(w->format)->dequantise(values, w, r, first, count);
     for (int i = 0; i < count; i++) {
         if (i % run == 0) source_scales(w, r, first + i, &scale, &minimum);
@@ -202,7 +245,7 @@ static void pack_codes(const struct packing *k, int r, uint8_t *row) {
     uint8_t codes[RUN];
     for (int c = 0; c < cols; c += RUN) {
         const int n = cols - c < RUN ? cols - c : RUN;
-        codes_of(k->p, k->w, r, c, n, codes);
+        codes_of(k->p, k->w, k->to.order, r, c, n, codes);
         memset(codes + n, code_of_zero(k->p), (size_t)(RUN - n));
         for (int first = 0; first < n; first += piece, row += PACKED_PIECE_BYTES) {
             memset(row, 0, PACKED_PIECE_BYTES);
@@ -262,6 +305,7 @@ void packed_fill(const struct packed *p, const struct weight *w, const int32_t *
                  int threads) {
     struct packing k = {.p = p, .w = w, .ids = ids, .rows = rows, .to = packed_parts(p, memory, rows, w->cols)};
     for (int i = 0; i < packed_piece_columns(p->code); i++) k.places[i] = place_of(p->code, i);
+    if (p->order) fill_order(k.to.order, w);
     parallel_run(threads, (int64_t)rows * w->cols * 8, pack_part, &k);
 }
 
@@ -282,20 +326,26 @@ static float value_of(const struct packed *p, int code) {
     return format_from_fp8((uint8_t)code);
 }
 
+/* `c` as packed. */
+static float number_at(const struct packed *p, const struct packed_parts *all, const struct weight *w, int row, int c) {
+    const int each = p->has_minima ? 2 : 1;
+    const uint16_t *of = p->group
+                             ? all->scales + ((int64_t)row * packed_row_scales(p, w->cols) + c / p->group) * each
+                             : NULL;
+    const struct place at = place_of(p->code, c);
+    uint32_t word;
+    memcpy(&word, all->codes + row * packed_row_bytes(p, w->cols) + at.byte / 4 * 4, sizeof word);
+    word = plain_word(p->code, word);
+    const int code = (int)(word >> (at.byte % 4 * 8 + at.shift) & (packed_is_4(p->code) ? 15 : 255));
+    const float scale = of ? fmath_from_f16(of[0]) : 1, minimum = of && each == 2 ? fmath_from_f16(of[1]) : 0;
+    return (scale * value_of(p, code) - minimum) * all->factors[row];
+}
+
 void packed_read(float *out, const struct weight *w, int row, int first, int count) {
     const struct packed *p = w->packed;
     const struct packed_parts all = packed_parts(p, (void *)(uintptr_t)w->data, w->rows, w->cols);
-    const uint8_t *codes = all.codes + row * packed_row_bytes(p, w->cols);
-    const int each = p->has_minima ? 2 : 1;
-    const uint16_t *scales = all.scales + (int64_t)row * packed_row_scales(p, w->cols) * each;
-    for (int c = first; c < first + count; c++) {
-        const struct place at = place_of(p->code, c);
-        uint32_t word;
-        memcpy(&word, codes + at.byte / 4 * 4, sizeof word);
-        word = plain_word(p->code, word);
-        const int code = (int)(word >> (at.byte % 4 * 8 + at.shift) & (packed_is_4(p->code) ? 15 : 255));
-        const uint16_t *of = p->group ? scales + c / p->group * each : NULL;
-        const float scale = of ? fmath_from_f16(of[0]) : 1, minimum = of && each == 2 ? fmath_from_f16(of[1]) : 0;
-        out[c - first] = (scale * value_of(p, code) - minimum) * all.factors[row];
-    }
+    for (int c = first; !p->order && c < first + count; c++) out[c - first] = number_at(p, &all, w, row, c);
+    for (int c = 0; p->order && c < w->cols; c++)
+        if (all.order[c] >= first && all.order[c] < first + count)
+            out[all.order[c] - first] = number_at(p, &all, w, row, c);
 }

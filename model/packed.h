@@ -14,7 +14,9 @@
  *   four bits: a word has a block's eight, the pair (2 t, 2 t + 1) at its nibbles t and t + 4;
  *   FP4: likewise, but the first pair has bits 6 to 8 and 15, the sign, of either half; a shift of 3 or 6 brings there those of the
  *   second and third; the last has bits 10, 11, 13 and 14.
- * Then all scales, [rows, scales], each followed by its minimum where there are minima, then all factors. */
+ * Then all scales, [rows, scales], each followed by its minimum where there are minima, then all factors. Columns whose groups do not
+ * lie side by side are brought there: column c above is the weight's order[c], which follows the factors, and a product's tokens are
+ * brought into that order. */
 #ifndef DUET_MODEL_PACKED_H
 #define DUET_MODEL_PACKED_H
 
@@ -48,25 +50,26 @@ static inline int packed_row_scales(const struct packed *p, int cols) {
     return p->group ? ((padded + p->group - 1) / p->group + 1) / 2 * 2 : 0;
 }
 
-/* How a quantised weight would be packed. False: it is not; it has columns in an order of their own, groups that are neither 16, 32
- * or 64 columns nor a multiple of 128 (of FP8 that alone), or rows of no whole blocks of 32. There are as few kinds as kernels pay
- * for: groups are of 16, 32 or, of INT4 and FP8, 128 columns, others are cut; and INT4 of 16 or 128 has minima. The weight's numbers
- * need not be there yet, but NF4's list; has_zeros: INT4 with zeros of its groups. */
+/* How a quantised weight would be packed. False: it is not; it has groups that are neither 16, 32 or 64 columns nor a multiple of 128
+ * (of FP8 that alone), groups of other sizes than they should have, or rows of no whole blocks of 32. There are as few kinds as
+ * kernels pay for: groups are of 16, 32 or, of INT4 and FP8, 128 columns, others are cut; and INT4 of 16 or 128 has minima. The
+ * weight's numbers need not be there yet, but NF4's list and the groups of columns; has_zeros: INT4 with zeros of its groups. */
 bool packed_plan(struct packed *, const struct weight *, bool has_zeros);
 
 /* Can one product take rows of both? */
 static inline bool packed_is_alike(const struct packed *a, const struct packed *b) {
-    return a->code == b->code && a->group == b->group && a->has_minima == b->has_minima &&
+    return a->code == b->code && a->group == b->group && a->has_minima == b->has_minima && a->order == b->order &&
            memcmp(a->values, b->values, sizeof a->values) == 0;
 }
 
 size_t packed_bytes(const struct packed *, int64_t rows, int cols);
 
-/* The three parts of what packed_bytes counts. */
+/* The parts of what packed_bytes counts. */
 struct packed_parts {
     uint8_t *codes;   /* [rows, packed_row_bytes] */
     uint16_t *scales; /* [rows, packed_row_scales, 1 or 2] */
     float *factors;   /* [rows] */
+    int32_t *order;   /* [cols]; NULL: their own */
 };
 struct packed_parts packed_parts(const struct packed *, void *memory, int64_t rows, int cols);
 

@@ -77,6 +77,7 @@ static void plan(const struct model *m, struct binding *b) {
 struct together {
     const struct weight *first[2]; /* the second may be absent */
     int count;                     /* of each */
+    bool reorders;                 /* what they are multiplied with comes in any order */
 };
 
 static bool is_among(const struct together *t, const struct weight *w) {
@@ -92,7 +93,8 @@ static void keep_alike(struct model *m, const struct together *t) {
         const struct binding *b = &m->bindings[i];
         if (!is_among(t, b->weight)) continue;
         if (!first) first = b;
-        are_alike = are_alike && b->is_packed && packed_is_alike(&b->packed, &first->packed);
+        are_alike = are_alike && b->is_packed && packed_is_alike(&b->packed, &first->packed) &&
+                    (t->reorders || b->packed.order == 0);
     }
     for (int i = 0; i < m->binding_count && !are_alike; i++)
         if (is_among(t, m->bindings[i].weight)) m->bindings[i].is_packed = false;
@@ -102,10 +104,10 @@ void model_choose_packed(struct model *m) {
     for (int i = 0; i < m->binding_count; i++) plan(m, &m->bindings[i]);
     for (int l = 0; l < m->config.layers; l++) {
         const struct layer *layer = &m->layers[l];
-        keep_alike(m, &(struct together){{&layer->gate, &layer->up}, 1});
+        keep_alike(m, &(struct together){{&layer->gate, &layer->up}, 1, true});
         if (!layer->expert_gate.each) continue;
-        keep_alike(m, &(struct together){{layer->expert_gate.each, layer->expert_up.each}, m->config.experts});
-        keep_alike(m, &(struct together){{layer->expert_down.each, NULL}, m->config.experts});
+        keep_alike(m, &(struct together){{layer->expert_gate.each, layer->expert_up.each}, m->config.experts, false});
+        keep_alike(m, &(struct together){{layer->expert_down.each, NULL}, m->config.experts, false});
     }
     for (int i = 0; i < m->binding_count; i++) m->packs_quantised |= m->bindings[i].is_packed;
 }

@@ -122,6 +122,10 @@ static void pack_experts(struct gpu *g, int form, struct mini_experts *host, str
         size_t bytes;
         void *memory = make_packed(g, form, host->each[e].rows, host->each[e].cols, p, &host->each[e], &bytes);
         if (!memory) return;
+        if (p->order) { /* experts take no tokens in another order */
+            free(memory);
+            return;
+        }
         twin->experts.apart = (int64_t)(bytes + 511) / 256 * 256;
         if (!block) block = gpu_alloc(g, (size_t)count * (size_t)twin->experts.apart);
         twin->each[e].data = block + e * twin->experts.apart;

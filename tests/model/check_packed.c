@@ -15,8 +15,7 @@ static bool is_made_for(const struct quantised_form *f, int cols) {
     const int group = f->group && f->group < cols ? f->group : cols;
     if (cols % PACKED_BLOCK != 0) return false;
     if (f->format == DTYPE_FP8) return group == cols || group % 128 == 0;
-    return block_unpacker(f->format) ||
-           (!f->is_out_of_order && (group == cols || group == 16 || group == 32 || group == 64 || group % 128 == 0));
+    return block_unpacker(f->format) || group == cols || group == 16 || group == 32 || group == 64 || group % 128 == 0;
 }
 
 static struct weight pack(struct lab *lab, struct packed *p, const struct weight *w, int threads) {
@@ -72,6 +71,28 @@ START_TEST(a_packed_weight_stands_for_the_numbers_of_its_format)
 }
 END_TEST
 
+START_TEST(columns_out_of_order_are_packed_if_an_order_makes_whole_groups_of_them)
+{
+    enum { COLS = 256, GROUP = 64 };
+    struct lab lab;
+    struct packed p, same, other;
+    int32_t group_of[COLS];
+    lab_open(&lab, 1);
+    const float one = 1;
+    const struct scales s = {
+        .data = &one, .type = DTYPE_F32, .rows = INT32_MAX, .group = GROUP, .factor = 1, .group_of = group_of};
+    const struct weight w = {
+        .data = lab_alloc(&lab, COLS / 2), .format = DTYPE_INT4, .rows = 1, .cols = COLS, .scales = &s};
+    for (int c = 0; c < COLS; c++) group_of[c] = c % (COLS / GROUP);
+    ck_assert(packed_plan(&p, &w, false) && packed_plan(&same, &w, false) && packed_is_alike(&p, &same));
+    group_of[0] = 1;
+    ck_assert(!packed_plan(&other, &w, false));
+    group_of[1] = 0;
+    ck_assert(packed_plan(&other, &w, false) && !packed_is_alike(&p, &other));
+    lab_close(&lab);
+}
+END_TEST
+
 /* Loop index: FP8, int4 or FP4. Lane `part` of a piece reads 16 bytes: of each block of 32 columns four, and the four that lie 16
  * behind. Of all numbers one is not 0; which bits of its word it has is what the kernels' masks take for granted. */
 START_TEST(a_lane_finds_its_columns_in_16_bytes)
@@ -122,6 +143,7 @@ Suite *check_packed(void) {
     Suite *suite = suite_create("packed");
     TCase *tc = tcase_create("packed");
     tcase_add_loop_test(tc, a_packed_weight_stands_for_the_numbers_of_its_format, 0, QUANTISED_FORMS);
+    tcase_add_test(tc, columns_out_of_order_are_packed_if_an_order_makes_whole_groups_of_them);
     tcase_add_loop_test(tc, a_lane_finds_its_columns_in_16_bytes, 0, 3);
     suite_add_tcase(suite, tc);
     return suite;

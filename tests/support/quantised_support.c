@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/philox.h"
 #include "model/format.h"
 #include "model/format_blocks.h"
 
@@ -13,6 +14,7 @@ const struct quantised_form quantised_forms[] = {
     {DTYPE_INT4, DTYPE_F16, 128, 1, false, false},
     {DTYPE_INT4, DTYPE_BF16, 32, 1, true, false},
     {DTYPE_INT4, DTYPE_F16, 32, 1, true, true},
+    {DTYPE_INT4, DTYPE_F16, 128, 1, false, true},
     {DTYPE_INT4, DTYPE_F16, 0, 1, true, false},
     {DTYPE_INT4, DTYPE_F16, 40, 1, false, false},
     {DTYPE_FP4, DTYPE_FP8, 16, 1, false, false},
@@ -72,6 +74,14 @@ static struct weight blocks(struct lab *lab, enum dtype type, int rows, int cols
     return (struct weight){.data = data, .format = type, .rows = rows, .cols = cols};
 }
 
+/* The same for all weights of a width, since products take several at once. */
+static void shuffle_groups(int32_t *group_of, int group, int cols) {
+    for (int c = 0; c < cols; c++) {
+        const int other = (int)(philox_word((uint64_t)cols, (uint64_t)c, 0, 0) % (uint32_t)(c + 1));
+        group_of[c] = group_of[other], group_of[other] = c / group;
+    }
+}
+
 struct weight quantised_weight(struct lab *lab, const struct quantised_form *f, struct scales *s, int rows, int cols) {
     if (block_unpacker(f->format)) return blocks(lab, f->format, rows, cols);
     const int group = f->group && f->group < cols ? f->group : cols, groups = (cols + group - 1) / group;
@@ -83,7 +93,7 @@ struct weight quantised_weight(struct lab *lab, const struct quantised_form *f, 
     for (size_t i = 0; i < bytes && f->format == DTYPE_FP8; i++)
         if ((data[i] & 0x7F) == 0x7F) data[i] ^= 1;
     for (size_t i = 0; i < cells; i++) zeros[i] = zeros[i] % 17;
-    for (int c = 0; c < cols; c++) group_of[c] = lab_pick(lab, 0, groups);
+    shuffle_groups(group_of, group, cols);
     *s = (struct scales){.data = random_scales(lab, f->scale, cells),
                          .type = f->scale,
                          .rows = cell_rows,

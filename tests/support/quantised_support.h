@@ -9,7 +9,7 @@ struct quantised_form {
     int group, scale_rows; /* columns and rows of a cell; 0: all */
     bool has_zeros, is_out_of_order;
 };
-enum { QUANTISED_FORMS = 25 };
+enum { QUANTISED_FORMS = 26 };
 extern const struct quantised_form quantised_forms[];
 
 /* Of a form whose blocks have their scales inside, *scales stays as it is. */

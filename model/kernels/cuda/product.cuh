@@ -148,14 +148,17 @@ static int packed_product(struct stream *s, const char *name, int groups, int to
     return cuda_launched(s, name, sizeof rows + sizeof out + 24);
 }
 
-/* The product of packed matrices that are alike, of the norm of tokens as below; norm NULL: x is there. */
+/* The product of packed matrices that are alike, of the norm of tokens as below; norm NULL: x is there, and may be left in another
+ * order. */
 template <typename T, typename Map, typename Out>
 static int product_of_packed(struct stream *s, const char *name, int groups, int tokens, int columns, int k,
                              const norm_rows<T> *norm_of, T *x, std::initializer_list<const struct weight *> weights,
                              Map map, Out out) {
     const struct packed *p = (*weights.begin())->packed;
-    const bool norms_itself = norm_of && narrow_norms_itself(columns, k);
+    const int32_t *order = packed_order_of(*weights.begin());
+    const bool norms_itself = norm_of && !order && narrow_norms_itself(columns, k);
     if (norm_of && !norms_itself) TRY(norm(s, *norm_of, x, tokens, k));
+    if (order) TRY(reorder_tokens(s, x, order, tokens, k));
     return with_kind(p, [&](auto kind) {
         packed_rows<T, decltype(kind), Map> rows = {map, {}, packed_table_of<T>(p)};
         int i = 0;

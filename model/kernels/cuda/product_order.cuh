@@ -1,9 +1,12 @@
-/* The order of the 16-bit tokens that product_bulk.cuh reads.
+/* Orders of 16-bit tokens other than their own.
  *
+ * Of product_bulk.cuh:
  * A lane of a narrow product takes 16 bytes of a weight row for two instructions: each of these adds the products of half of the
  * numbers in four such pieces, 64 bytes. To add the same products in one instruction that reads tokens from shared memory, the halves
  * must lie together: so the 16 words of each 64 bytes of a token are transposed, as 4 x 4 of them, by the kernel that writes
- * them, or in place by one of its own. A transposition undoes itself. */
+ * them, or in place by one of its own. A transposition undoes itself.
+ *
+ * Of packed weights whose groups' columns do not lie side by side (model/packed.h): that of the groups. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_ORDER_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_ORDER_CUH
 
@@ -38,6 +41,28 @@ template <typename T> static int transpose_tokens(struct stream *s, T *x, int to
     const int blocks = tokens * (k / ORDER_GROUP);
     launch_dependent(s, transpose_kernel<T>, dim3(ceil_div(blocks, BLOCK_THREADS)), BLOCK_THREADS, 0, 1, x, blocks);
     return cuda_launched(s, "transpose", 12);
+}
+
+/* Tokens of k numbers, a multiple of 32, in place: number i becomes what number order[i] was. A block a token. Bytes: T K 4. */
+template <typename T>
+__global__ void __launch_bounds__(BLOCK_THREADS) reorder_kernel(T *x, const int32_t *order, int k) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    T *was = (T *)shared, *token = x + (size_t)blockIdx.x * k;
+    next_may_start();
+    inputs_are_ready();
+    for (int i = threadIdx.x * 8; i < k; i += BLOCK_THREADS * 8) *(uint4 *)(was + i) = *(const uint4 *)(token + i);
+    __syncthreads();
+    for (int i = threadIdx.x * 4; i < k; i += BLOCK_THREADS * 4) {
+        const int4 from = *(const int4 *)(order + i);
+        const T four[4] = {was[from.x], was[from.y], was[from.z], was[from.w]};
+        *(uint2 *)(token + i) = *(const uint2 *)four;
+    }
+}
+template <typename T> static int reorder_tokens(struct stream *s, T *x, const int32_t *order, int tokens, int k) {
+    const size_t bytes = (size_t)k * sizeof(T);
+    CUDA_TRY(cudaFuncSetAttribute(reorder_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    launch_dependent(s, reorder_kernel<T>, dim3(tokens), BLOCK_THREADS, bytes, 1, x, order, k);
+    return cuda_launched(s, "reorder", 20);
 }
 
 #endif

@@ -187,6 +187,11 @@ static inline packed_matrix packed_matrix_of(const struct weight *w) {
             p->has_minima};
 }
 
+/* In device memory; NULL: columns are in their own. */
+static inline const int32_t *packed_order_of(const struct weight *w) {
+    return packed_parts(w->packed, (void *)w->data, w->rows, w->cols).order;
+}
+
 /* Do products read both alike, so that one launch takes them? */
 static inline bool are_packed_alike(const struct weight *a, const struct weight *b) {
     return a->packed && b->packed && packed_is_alike(a->packed, b->packed);

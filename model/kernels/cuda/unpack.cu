@@ -39,13 +39,13 @@ __device__ __forceinline__ void unpack_eight(const packed_matrix &m, const packe
 
 template <typename T, packed_code CODE>
 __global__ void __launch_bounds__(THREADS)
-    unpack_kernel(packed_matrix m, packed_table table, int first, int cols, T *to) {
+    unpack_kernel(packed_matrix m, packed_table table, const int32_t *order, int first, int cols, T *to) {
     const int i = blockIdx.x * THREADS + threadIdx.x, row = blockIdx.y;
     next_may_start();
     inputs_are_ready();
     if (i >= eights_of<CODE>(m)) return;
     unpack_eight<T, CODE>(m, table, first + row, i, [&](int column, float value) {
-        if (column < cols) to[(size_t)row * cols + column] = from_float<T>(value);
+        if (column < cols) to[(size_t)row * cols + (order ? order[column] : column)] = from_float<T>(value);
     });
 }
 
@@ -57,9 +57,9 @@ template <typename T> static int unpack_as(struct stream *s, const struct weight
         for (int done = 0; done < count; done += MOST_ROWS) {
             const dim3 grid(ceil_div(eights_of<CODE>(m), THREADS), min(count - done, (int)MOST_ROWS));
             launch_dependent(s, unpack_kernel<T, CODE>, grid, THREADS, 0, 1, m, packed_table_of<T>(w->packed),
-                             first + done, w->cols, to + (size_t)done * w->cols);
+                             packed_order_of(w), first + done, w->cols, to + (size_t)done * w->cols);
         }
-        return cuda_launched(s, "unpack", sizeof(packed_matrix) + sizeof(packed_table) + 16);
+        return cuda_launched(s, "unpack", sizeof(packed_matrix) + sizeof(packed_table) + 24);
     });
 }
 
@@ -71,7 +71,7 @@ int cuda_unpack(struct stream *s, const struct weight *w, int first, int count, 
 /* A block a row, as embed_kernel. */
 template <packed_code CODE>
 __global__ void __launch_bounds__(THREADS)
-    embed_packed_kernel(const struct op_embed op, packed_matrix m, packed_table table) {
+    embed_packed_kernel(const struct op_embed op, packed_matrix m, packed_table table, const int32_t *order) {
     inputs_are_ready();
     next_may_start(); /* the first kernel of a pass */
     int token = op.rows.tokens[blockIdx.x];
@@ -79,14 +79,15 @@ __global__ void __launch_bounds__(THREADS)
     const int cols = op.table.cols;
     for (int i = threadIdx.x; i < eights_of<CODE>(m); i += THREADS)
         unpack_eight<half, CODE>(m, table, token, i, [&](int column, float value) {
-            if (column < cols) op.out[(size_t)blockIdx.x * cols + column] = op.scale * value;
+            if (column < cols) op.out[(size_t)blockIdx.x * cols + (order ? order[column] : column)] = op.scale * value;
         });
 }
 
 int cuda_embed_packed(struct stream *s, const struct op_embed *op) {
     return with_kind(op->table.packed, [&](auto kind) {
         launch_dependent(s, embed_packed_kernel<decltype(kind)::code>, dim3(rows_count(&op->rows)), THREADS, 0, 1, *op,
-                         packed_matrix_of(&op->table), packed_table_of<half>(op->table.packed));
-        return cuda_launched(s, "embed", sizeof *op + sizeof(packed_matrix) + sizeof(packed_table));
+                         packed_matrix_of(&op->table), packed_table_of<half>(op->table.packed),
+                         packed_order_of(&op->table));
+        return cuda_launched(s, "embed", sizeof *op + sizeof(packed_matrix) + sizeof(packed_table) + 8);
     });
 }
