@@ -34,8 +34,8 @@ static const struct mini_shape shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-/* Packed weights: each code, with and without minima, groups of 16 to all of a row. */
-static const int packed_forms[] = {0, 1, 4, 5, 9, 11, 12, 22, 23};
+/* Packed weights: each code, with and without minima, groups of 16 to all of a row, columns out of order. */
+static const int packed_forms[] = {0, 1, 4, 5, 7, 10, 12, 13, 23, 24};
 enum { PACKED = sizeof packed_forms / sizeof *packed_forms };
 
 /* These, then those of families, then packed ones, in either type by turns. */

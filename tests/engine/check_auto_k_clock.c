@@ -2,9 +2,9 @@
  * rounds in flight, rows of which is given what they accept, and drafts that must catch up after plain rounds, some rows a step. The
  * times that the choice is told are some percent off, those of the start too, and every fiftieth round is disturbed.
  *
- * Rounds cost what they do on one H200, Llama shapes of 8B and 1B (docs/PERFORMANCE.md): K = 0 and, from the alpha at which it pays,
- * K = 1 of every bucket; K = 3 or 4 from the speed-up at alpha 0.8; K = 5 as measured. What lies between is interpolated, K above 5 goes
- * on in steps like those before. A row's catching up takes 1.4 ms: by what three plain rounds between those of K = 1 cost 32 rows.
+ * Rounds cost what they do on one H200, Llama shapes of 8B and 1B (docs/PERFORMANCE.md): of batch 8 and 32 K = 0, 1, 3 and 5; of
+ * batch 1 to 4 K = 0 and, from the alpha at which it pays, K = 1; K = 3 or 4 from the speed-up at alpha 0.8; K = 5. What lies between
+ * is interpolated, K above 5 goes on in steps like those before, but where products of 32 rows read their weights twice. A row's catching up takes 1.4 ms: by what three plain rounds between those of K = 1 cost 32 rows.
  * With DUET_TEST_TABLE set the figures of every cell are printed. */
 #include <math.h>
 #include <stdio.h>
@@ -28,9 +28,9 @@ static const struct machine h200 = {.name = "8B + 1B",
                                     .ms = {{3.75f, 4.73f, 5.60f, 6.47f, 7.34f, 8.24f, 9.1f, 10.0f, 10.9f},
                                            {3.85f, 4.79f, 5.75f, 6.72f, 7.69f, 8.66f, 9.6f, 10.6f, 11.6f},
                                            {3.93f, 5.06f, 6.16f, 7.27f, 8.38f, 9.49f, 10.6f, 11.7f, 12.8f},
-                                           {4.24f, 5.67f, 6.97f, 8.27f, 9.49f, 10.7f, 12.0f, 13.3f, 14.6f},
-                                           {4.64f, 6.51f, 8.13f, 9.76f, 11.5f, 13.3f, 15.0f, 17.0f, 19.0f},
-                                           {5.19f, 8.03f, 11.4f, 13.3f, 17.0f, 18.6f, 22.0f, 24.6f, 28.0f}},
+                                           {4.41f, 5.54f, 6.57f, 7.60f, 8.55f, 9.49f, 10.5f, 11.5f, 12.4f},
+                                           {4.70f, 6.20f, 7.70f, 9.30f, 10.8f, 12.2f, 13.9f, 15.5f, 17.2f},
+                                           {5.11f, 7.08f, 9.30f, 11.6f, 13.4f, 15.3f, 22.2f, 23.6f, 28.0f}},
                                     .catch_up_ms = 1.4,
                                     .chunk = 128,
                                     .step = 128,
