@@ -207,7 +207,8 @@ const struct option_row option_table[] = {
     {"gpu-memory", 0, "SIZE", OPTION_BYTES, AT(gpu_memory), NULL, NULL, NULL, NULL,
      "with --memory: plan for a GPU with so much free memory (24GiB), whether there is one or not", ON_INSPECT, false},
     {"shape", 0, "TARGET[,DRAFT]", OPTION_TEXT, AT(shape), NULL, NULL, NULL, NULL,
-     "models with random weights in place of files: llama-3.1-8b, llama-3.2-1b, llama-3.1-70b, qwen2.5-7b, "
+     "models with random weights in place of files: llama-3.1-8b, llama-3.2-1b (its head a matrix of its own), "
+     "llama-3.2-1b-tied, llama-3.1-70b, qwen2.5-7b, "
      "qwen2.5-0.5b, qwen3-32b, qwen3-0.6b, smollm2-135m, or a FILE.json like config.json",
      ON_BENCH | ON_INSPECT, false},
     {"write", 0, "DIR", OPTION_TEXT, AT(write), NULL, NULL, NULL, NULL,
