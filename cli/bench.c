@@ -14,6 +14,8 @@ static const struct kind {
     [BENCH_PEERS] = {.run = bench_peers},
     [BENCH_ALPHA] = {.run = bench_alpha},
     [BENCH_START] = {.run = bench_start, .opens_engine = true},
+    [BENCH_VERIFY] = {.run = bench_verify, .opens_engine = true},
+    [BENCH_DECODE] = {.run = bench_decode, .needs_bandwidth = true},
 };
 
 static struct kind kind_of(const struct options *o) {

@@ -1,6 +1,6 @@
 /* duet bench: what its files share, and duet tune takes from it.
  *
- * Measurements (bench_run.c, bench_steps.c, bench_pause.c, bench_bandwidth.c) know nothing of tables; a table is a file bench_NAME.c,
+ * Measurements (bench_run.c, bench_steps.c, bench_pause.c, bench_bandwidth.c, bench_product.c) know nothing of tables; a table is a file bench_NAME.c,
  * which measures into a struct, and fills a sheet (cli/sheet.h) from it (cli/bench_tables.h). */
 #ifndef DUET_CLI_BENCH_H
 #define DUET_CLI_BENCH_H
@@ -12,6 +12,12 @@
 /* Bytes a second that the device reads, by adding up a buffer larger than its caches; best of several passes. Allocates and
  * gives back. */
 int bench_bandwidth(const char *device, const struct device_options *, double *bytes_per_second);
+
+/* Floating-point operations a second of one large matrix product, [N, N] x [N, N], 2 N^3 of them, best of several passes: on CUDA bf16
+ * by cuBLAS with f32 sums and N = 8192, the product that chunks of prompts run; on the host, which has no library but its own kernels, a
+ * bf16 weight times f32 rows with N = 1024. The numbers are random, as large as weights, since a GPU's clock depends on them. Opens the
+ * device; allocates and gives back (0.6 GB of a GPU); waits. ERR_DEVICE, ERR_MEMORY. */
+int bench_product_rate(const char *device, const struct device_options *, double *flops_per_second);
 
 /* The prompts: ids of [count] distinct ones, from -i FILE (JSONL as of `duet batch`, prompt, messages, prompt_ids, or the
  * first of turns) or built in. */
@@ -58,6 +64,8 @@ struct bench_steps {
     int context; /* tokens before the rows */
 };
 int bench_steps(struct engine *, const struct bench_prompts *, const struct options *, struct bench_steps *);
+/* Of these decode_ms, verify_ms and context alone. */
+int bench_scores(struct engine *, const struct bench_prompts *, const struct options *, struct bench_steps *);
 /* What the launches of a round of k <= k_max take, one after the other. Acceptance lies on a line through the two K at which it was
  * timed. */
 double bench_round_ms(const struct bench_steps *, int k);

@@ -76,12 +76,16 @@ static int time_accept(struct engine *e, int bucket, int context, int k, double 
     return time_launch(e, &accept, ms);
 }
 
-static int time_steps(struct engine *e, int batch, struct bench_steps *s) {
-    struct engine_info info = engine_info(e);
-    int bucket = graph_set_bucket(engine_graphs(e, 1), batch);
+static int time_scores(struct engine *e, int bucket, struct bench_steps *s) {
     TRY(time_graph(e, PROBE_TARGET, TARGET_DECODE, bucket, 1, &s->decode_ms));
-    for (int m = 2; m <= info.k_max + 1; m++)
+    for (int m = 2; m <= engine_info(e).k_max + 1; m++)
         TRY(time_graph(e, PROBE_TARGET, TARGET_VERIFY, bucket, m, &s->verify_ms[m]));
+    return 0;
+}
+
+static int time_steps(struct engine *e, int bucket, struct bench_steps *s) {
+    struct engine_info info = engine_info(e);
+    TRY(time_scores(e, bucket, s));
     struct launch propose = {
         .kind = LAUNCH_PROPOSE, .key = {.batch = bucket}, .k = info.k_max, .at_most = LAUNCHES_MAX};
     if (engine_graphs(e, 0))
@@ -93,7 +97,11 @@ static int time_steps(struct engine *e, int batch, struct bench_steps *s) {
     return time_accept(e, bucket, s->context, info.k, &s->accept_ms);
 }
 
-int bench_steps(struct engine *e, const struct bench_prompts *p, const struct options *o, struct bench_steps *s) {
+typedef int (*time_fn)(struct engine *, int bucket, struct bench_steps *);
+
+/* With rows in mid-answer. */
+static int time_answers(struct engine *e, const struct bench_prompts *p, const struct options *o, time_fn time,
+                        struct bench_steps *s) {
     *s = (struct bench_steps){0};
     struct sequence *sequences[256] = {0};
     int running;
@@ -103,9 +111,17 @@ int bench_steps(struct engine *e, const struct bench_prompts *p, const struct op
     int rc = bench_open_group(e, p, &whole, 0, o->batch, sequences);
     if (rc == 0) rc = engine_step(e, &running); /* fills the row map */
     if (rc == 0) engine_tokens(sequences[0], &s->context);
-    if (rc == 0) rc = time_steps(e, o->batch, s);
+    if (rc == 0) rc = time(e, graph_set_bucket(engine_graphs(e, 1), o->batch), s);
     bench_close_group(e, sequences, o->batch);
     return rc;
+}
+
+int bench_steps(struct engine *e, const struct bench_prompts *p, const struct options *o, struct bench_steps *s) {
+    return time_answers(e, p, o, time_steps, s);
+}
+
+int bench_scores(struct engine *e, const struct bench_prompts *p, const struct options *o, struct bench_steps *s) {
+    return time_answers(e, p, o, time_scores, s);
 }
 
 double bench_draft_ms(const struct bench_steps *s, int k) {

@@ -24,7 +24,9 @@ int bench_buckets(struct bench *);
 int bench_stack(struct bench *);
 int bench_overhead(struct bench *);
 int bench_peers(struct bench *);
-int bench_start(struct bench *); /* opens the engine itself */
+int bench_start(struct bench *);  /* opens the engine itself */
+int bench_verify(struct bench *); /* likewise, for the target alone */
+int bench_decode(struct bench *);
 
 /* What the runs were about, for the head and the facts of a sheet; context 0: none to tell. */
 void bench_describe(struct sheet *, const struct bench *, int context);
@@ -100,6 +102,35 @@ enum round_part { PART_WEIGHTS, PART_KERNELS, PART_GAPS, PART_SAMPLER, PART_HOST
  * else the host's. Where a part is longer than what it is cut from, it is all of that; events that add up to more than the round are
  * scaled to it. */
 void bench_split_round(const struct round_measure *, double parts[ROUND_PARTS]);
+
+/* --- verify: what rows cost the target, and whether there are cliffs ----------------------------------------- */
+
+struct verify_bench {
+    int batch[BENCH_BATCHES], batches; /* 1, 2, 4 and so on up to --batch */
+    int rows_most;                     /* M goes from 1, a plain step, to K + 1 */
+    /* By M: of a replay, and what it must take. */
+    double ms[BENCH_BATCHES][K_MAX + 2], limit_ms[BENCH_BATCHES][K_MAX + 2];
+};
+/* What a replay must take: max(bytes / bandwidth, flops / rate) (Williams, Waterman, Patterson: Roofline, 2009), in ms. */
+double bench_verify_limit(double bytes, double bandwidth, double flops, double rate);
+/* Times that of M - 1 rows; NAN at M = 1. */
+double bench_verify_growth(const struct verify_bench *, int which_batch, int m);
+/* Times that of M + 1 rows, or of the next larger batch, whichever is the larger ratio: above 1 the smaller work takes longer. NAN: it
+ * has neither. */
+double bench_verify_over_larger(const struct verify_bench *, int which_batch, int m);
+/* A cliff is a cell above 1.3 of its limit, or above 1.15 of a larger neighbour. */
+enum { BEYOND_LIMIT = 1, BEYOND_NEIGHBOUR = 2 };
+int bench_verify_beyond(const struct verify_bench *, int which_batch, int m);
+
+/* --- decode: dependent greedy steps of one sequence ------------------------------------------------------------ */
+
+/* Greedy steps behind a prompt, each an answer of one token, by plain decoding on an engine of batch 1: logits [steps, V] of each, V =
+ * engine_info.vocab, host memory, and the chosen ids, tokens [steps]. With is_forced the history goes on with the tokens that are
+ * given in place of those that were chosen, and they stay. Waits for every step. ERR_LIMIT where the context is too short. */
+int bench_decode_logits(struct engine *, const struct ids *prompt, int steps, bool is_forced, int32_t *tokens,
+                        float *logits);
+/* max |logits - reference| / max |reference| over [n]; NAN where there is a NAN. */
+double bench_logit_error(const float *logits, const float *reference, size_t n);
 
 /* --- peers: what is installed beside duet (assets/peers.py) ------------------------------------------------- */
 

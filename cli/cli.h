@@ -107,7 +107,8 @@ struct models {
 };
 
 /* --target, --draft (a directory, or ORG/NAME in the local Hugging Face cache, or "ngram"), or the embedded pair. `draft` is NULL
- * for "ngram", for --target alone (noted once) and, but in bench, where K and K_max are 0. */
+ * for "ngram", for --target alone (noted once), where K and K_max are 0, but not in bench, and for tables of bench that are of the
+ * target alone. */
 int models_resolve(struct models *out, const struct options *);
 void models_free(struct models *);
 /* The embedded pair alone. */

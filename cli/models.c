@@ -88,7 +88,8 @@ int models_embedded(struct models *out) {
 /* --- both models -------------------------------------------------------------------------------------------- */
 
 static bool needs_draft(const struct options *o) {
-    return o->k != 0 || o->k_max > 0 || o->command == COMMAND_BENCH;
+    if (o->command == COMMAND_BENCH) return o->operand != BENCH_VERIFY && o->operand != BENCH_DECODE;
+    return o->k != 0 || o->k_max > 0;
 }
 
 /* --shape TARGET[,DRAFT]. */

@@ -135,6 +135,18 @@ static int locate_command(int argc, char **argv) {
     return argc;
 }
 
+/* The workload of bench decode. */
+static int check_decode(const struct options *o) {
+    if (o->k != 0 || o->k_max != 0)
+        return err_set(ERR_USAGE, "--k%s: duet bench decode decodes plainly (K = 0)", o->k_max != 0 ? "-max" : "");
+    if (o->batch != 1) return err_set(ERR_USAGE, "--batch: duet bench decode is of one sequence");
+    if (option_given(o, "temperature") && o->sampling.temperature > 0)
+        return err_set(ERR_USAGE, "--temperature: duet bench decode is greedy (0)");
+    if (o->input) return err_set(ERR_USAGE, "--input: duet bench decode has a prompt of its own");
+    if (o->simulate_alpha > 0) return err_set(ERR_USAGE, "--simulate-alpha: duet bench decode drafts nothing");
+    return 0;
+}
+
 /* What a table measures on both sides, or by itself, is no option of it. */
 static int check_bench(const struct options *o) {
     const char *name = o->operand ? command_table[COMMAND_BENCH].operands[o->operand - 1].name : "";
@@ -148,7 +160,11 @@ static int check_bench(const struct options *o) {
     if (o->graphs != GRAPHS_ON &&
         (o->operand == BENCH_BUCKETS || o->operand == BENCH_STACK || o->operand == BENCH_OVERHEAD))
         return err_set(ERR_USAGE, "--graphs: duet bench %s needs them on", name);
-    return 0;
+    if (o->operand == BENCH_VERIFY && o->k_count > 1)
+        return err_set(ERR_USAGE, "--k: duet bench verify takes one, and measures every K up to it");
+    if (o->operand == BENCH_VERIFY && o->simulate_alpha > 0)
+        return err_set(ERR_USAGE, "--simulate-alpha: duet bench verify accepts nothing");
+    return o->operand == BENCH_DECODE ? check_decode(o) : 0;
 }
 
 static int check_combinations(const struct options *o) {
@@ -179,12 +195,17 @@ static int check_combinations(const struct options *o) {
     return 0;
 }
 
-enum { TUNE_K_MAX = 8, BENCH_K_MAX = 8 };
+enum { TUNE_K_MAX = 8, BENCH_K_MAX = 8, VERIFY_K_MAX = 16, DECODE_STEPS = 127 };
+
+static int bench_default_k(const struct options *o) {
+    if (o->operand == BENCH_VERIFY) return option_given(o, "k-max") ? o->k_max : VERIFY_K_MAX;
+    return o->operand == BENCH_DECODE ? 0 : o->k;
+}
 
 static void set_bench_ks(struct options *o) {
     bool is_given = o->k_count > 0, sweeps = o->operand == BENCH_ALPHA || o->operand == BENCH_STACK;
     for (int k = 1; !is_given && sweeps && k <= BENCH_K_MAX; k++) o->ks[o->k_count++] = k;
-    if (o->k_count == 0) o->ks[o->k_count++] = o->k;
+    if (o->k_count == 0) o->ks[o->k_count++] = bench_default_k(o);
     o->k = o->ks[o->k_count - 1];
 }
 
@@ -192,6 +213,7 @@ static void set_bench_ks(struct options *o) {
 static void set_command_defaults(struct options *o) {
     const bool measures = o->command == COMMAND_BENCH || o->command == COMMAND_TUNE;
     if (o->command == COMMAND_CHAT && !option_given(o, "k") && !option_given(o, "seed")) o->k = K_AUTO;
+    if (!o->max_tokens && o->command == COMMAND_BENCH && o->operand == BENCH_DECODE) o->max_tokens = DECODE_STEPS;
     if (!o->max_tokens) o->max_tokens = o->command == COMMAND_BATCH ? 256 : measures ? 128 : 0;
     if (!o->batch) o->batch = measures || o->command == COMMAND_CHAT ? 1 : 8;
     if (o->command == COMMAND_BENCH) set_bench_ks(o);

@@ -49,6 +49,8 @@ enum bench_kind {
     BENCH_ALPHA,
     BENCH_PEERS,
     BENCH_START,
+    BENCH_VERIFY,
+    BENCH_DECODE,
     BENCH_KINDS
 };
 enum record_format { FORMAT_AUTO, FORMAT_SPEC_BENCH }; /* in the order of the table's words */
@@ -72,8 +74,8 @@ struct options {
 
     /* sampling */
     struct sampling sampling;
-    int max_tokens; /* 256 in batch, 128 in bench and tune, 0 in chat: as much as the context allows */
-    uint64_t seed;  /* with option_given(o, "seed") only */
+    int max_tokens; /* 256 in batch, 128 in bench and tune, 127 in bench decode, 0 in chat: as much as the context allows */
+    uint64_t seed; /* with option_given(o, "seed") only */
     int ignore_eos;
     const char *stop[STOPS_MAX];
     int stop_count;

@@ -18,6 +18,12 @@ static const struct operand_row bench_operands[] = {
                          "same models in the same run; what is not installed is skipped with a sentence"},
     [BENCH_START - 1] = {"start", "how long it takes until the first token, part by part, and loading beside a plain "
                                   "read of the files and a plain copy to the device"},
+    [BENCH_VERIFY - 1] = {"verify",
+                          "what the target takes to verify M = 1 to K + 1 rows of each of 1, 2, 4 and so on up "
+                          "to --batch sequences, beside the bandwidth's and the matrix product's limit: "
+                          "cliffs show"},
+    [BENCH_DECODE - 1] = {"decode", "plain greedy decoding of the target at batch 1, 32 prompt tokens and -n steps: "
+                                    "microseconds a step, and how far its logits are from f32"},
     {NULL, NULL},
 };
 
@@ -92,7 +98,7 @@ const struct option_row option_table[] = {
      "every round by measured times, so that a seed repeats its text at temperature 0 and under --accept coupled alone",
      ON_CHAT | ON_BATCH, false},
     {"k", 'k', "N,N...", OPTION_INTS, offsetof(struct options, ks), offsetof(struct options, k_count), "[0, 63]", NULL,
-     NULL, "4; 1 to 8 of alpha and stack, auto of start",
+     NULL, "4; 16 of verify, 0 of decode, 1 to 8 of alpha and stack, auto of start",
      "tokens that the draft proposes a round, or several such K, as 0,1,2,4; 0 decodes plainly and needs no draft",
      ON_BENCH, false},
     {"k", 'k', "N", OPTION_INT, AT(k), "[0, 63]", NULL, NULL, "4",
@@ -116,15 +122,17 @@ const struct option_row option_table[] = {
     {"repetition-penalty", 0, "X", OPTION_NUMBER, AT(sampling.repetition_penalty), "(0, 100]", NULL, "1", "1, off",
      "divide the logits of tokens that the text has, prompt included, by X (multiply those below 0)", ON_RUN, false},
     {"max-tokens", 'n', "N", OPTION_INT, AT(max_tokens), "[1, 2147483647]", NULL, NULL,
-     "256 in batch, 128 in bench and tune, what the context allows in chat", "longest answer in tokens", ON_RUN, false},
+     "256 in batch, 128 in bench and tune, 127 in bench decode, what the context allows in chat",
+     "longest answer in tokens", ON_RUN, false},
     {"seed", 's', "S", OPTION_SEED, AT(seed), "[0, 18446744073709551615]", NULL, NULL, "random, and shown",
      "seed of the run; line n of a batch gets the key (S, n)", ON_RUN, false},
     {"stop", 0, "TEXT", OPTION_TEXTS, offsetof(struct options, stop), offsetof(struct options, stop_count), NULL, NULL,
      NULL, NULL, "end an answer before this text; may be repeated", ON_CHAT | ON_BATCH | ON_TUNE, false},
     {"ignore-eos", 0, NULL, OPTION_FLAG, AT(ignore_eos), NULL, NULL, NULL, NULL, "go on past end-of-sequence tokens",
      ON_CHAT | ON_BATCH | ON_TUNE, false},
-    {"batch", 'b', "N", OPTION_INT, AT(batch), "[1, 256]", NULL, NULL, "8; 1 in bench and tune",
-     "sequences that run at the same time", ON_BATCH | ON_BENCH | ON_TUNE | ON_INSPECT, false},
+    {"batch", 'b', "N", OPTION_INT, AT(batch), "[1, 256]", NULL, NULL,
+     "8; 1 in bench and tune, 64 in bench verify, 8 there on the host", "sequences that run at the same time",
+     ON_BATCH | ON_BENCH | ON_TUNE | ON_INSPECT, false},
     {"ctx", 'c', "N", OPTION_INT, AT(context), "[2, 16777216]", NULL, NULL,
      "the least of the pair's limits, 8192 and what fits", "context of a sequence in tokens", ON_PAIR, false},
     {"template", 0, "NAME", OPTION_TEXT, AT(chat_template), NULL, NULL, NULL, "the recognised one",
@@ -207,7 +215,8 @@ const struct option_row option_table[] = {
     {"gpu-memory", 0, "SIZE", OPTION_BYTES, AT(gpu_memory), NULL, NULL, NULL, NULL,
      "with --memory: plan for a GPU with so much free memory (24GiB), whether there is one or not", ON_INSPECT, false},
     {"shape", 0, "TARGET[,DRAFT]", OPTION_TEXT, AT(shape), NULL, NULL, NULL, NULL,
-     "models with random weights in place of files: llama-3.1-8b, llama-3.2-1b, llama-3.1-70b, qwen2.5-7b, "
+     "models with random weights in place of files: llama-3.1-8b, llama-3.2-1b (its head a matrix of its own), "
+     "llama-3.2-1b-tied, llama-3.1-70b, qwen2.5-7b, "
      "qwen2.5-0.5b, qwen3-32b, qwen3-0.6b, smollm2-135m, or a FILE.json like config.json",
      ON_BENCH | ON_INSPECT, false},
     {"write", 0, "DIR", OPTION_TEXT, AT(write), NULL, NULL, NULL, NULL,

@@ -199,3 +199,13 @@ uint64_t probe_step_bytes(const struct engine *e, enum probe_model which, int ba
     if (!m) return 0;
     return model_step_bytes(m) + (uint64_t)batch * (uint64_t)tokens * model_kv_bytes_per_token(m);
 }
+
+uint64_t probe_row_flops(const struct engine *e, enum probe_model which, int tokens) {
+    const struct model *m = model_of(e, which);
+    return m ? model_row_flops(m, tokens) : 0;
+}
+
+int probe_read_logits(struct engine *e, float *logits) {
+    TRY(stream_copy(e->stream, logits, e->state.target_logits, (size_t)e->vocab * sizeof *logits));
+    return stream_sync(e->stream);
+}

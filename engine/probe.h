@@ -71,5 +71,10 @@ int probe_launch_accept(struct engine *, int batch, int k);
 int probe_sync(struct engine *);
 /* Bytes that one replay must read: weights, and KV of `tokens` context a row; 0 of a draft that is no model. */
 uint64_t probe_step_bytes(const struct engine *, enum probe_model, int batch, int tokens);
+/* Floating-point operations of a row that attends to `tokens` positions (model_row_flops); 0 of a draft that is no model. */
+uint64_t probe_row_flops(const struct engine *, enum probe_model, int tokens);
+/* The target's logits of the first row of the round, or replay, that was submitted last: [engine_info.vocab] f32, host memory.
+ * Synchronises; changes nothing. */
+int probe_read_logits(struct engine *, float *logits);
 
 #endif

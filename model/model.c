@@ -150,17 +150,46 @@ static bool is_of_experts(const struct model *m, const struct weight *w) {
     return false;
 }
 
+/* Rows of it are looked up, and it is no factor of a product. */
+static bool is_table(const struct model *m, const struct binding *b) {
+    return (b->weight == &m->embedding && !model_is_tied(m)) || b->weight == &m->layer_embedding;
+}
+
+/* Of what all experts have, a row's share. */
+static uint64_t chosen_share(const struct model *m, uint64_t of_experts) {
+    if (m->config.experts == 0) return 0;
+    return of_experts / (uint64_t)m->config.experts * (uint64_t)m->config.experts_chosen;
+}
+
 /* A row chooses some experts, and looks a few rows up in the embeddings. */
 uint64_t model_step_bytes(const struct model *m) {
     uint64_t dense = 0, of_experts = 0;
     for (int i = 0; i < m->binding_count; i++) {
         const struct binding *b = &m->bindings[i];
-        bool is_table = (b->weight == &m->embedding && !model_is_tied(m)) || b->weight == &m->layer_embedding;
-        if (is_table || !b->weight) continue;
+        if (is_table(m, b) || !b->weight) continue;
         *(is_of_experts(m, b->weight) ? &of_experts : &dense) += binding_bytes(m, b);
     }
-    return dense +
-           (m->config.experts > 0 ? of_experts / (uint64_t)m->config.experts * (uint64_t)m->config.experts_chosen : 0);
+    return dense + chosen_share(m, of_experts);
+}
+
+static uint64_t attention_flops(const struct model_config *c, int tokens) {
+    uint64_t sum = 0;
+    for (int l = 0; l < c->layers; l++) {
+        const struct layer_config *layer = &c->layer[l];
+        const int visible = layer->window > 0 && layer->window < tokens ? layer->window : tokens;
+        sum += 4 * (uint64_t)c->heads * (uint64_t)layer->head_dim * (uint64_t)visible;
+    }
+    return sum;
+}
+
+uint64_t model_row_flops(const struct model *m, int tokens) {
+    uint64_t dense = 0, of_experts = 0;
+    for (int i = 0; i < m->binding_count; i++) {
+        const struct binding *b = &m->bindings[i];
+        if (is_table(m, b) || !b->weight || b->rows == 1) continue;
+        *(is_of_experts(m, b->weight) ? &of_experts : &dense) += 2 * (uint64_t)binding_elements(b);
+    }
+    return dense + chosen_share(m, of_experts) + attention_flops(&m->config, tokens);
 }
 
 uint64_t model_kv_bytes_per_token(const struct model *m) {

@@ -52,6 +52,10 @@ bool model_is_rounded(const struct model *);       /* are f32 weights kept in 16
 /* Bytes that one row's pass reads from the weights: of experts those that it chooses, of the embedding only what is the head. */
 uint64_t model_step_bytes(const struct model *);
 uint64_t model_kv_bytes_per_token(const struct model *);
+/* Floating-point operations of one row's pass that attends to `tokens` positions: 2 for each number of a matrix that it is multiplied by
+ * (Kaplan et al. 2020, section 2.1), head included, of experts those that it chooses, of embeddings that are looked up none; and of
+ * attention 4 H DH a layer and visible position, 2 for q k and 2 for the sum of v. */
+uint64_t model_row_flops(const struct model *, int tokens);
 
 /* Cuts weights (where the device does not read the mapped file), KV pages, rope table, scratch. */
 int model_layout(struct model *, const struct model_limits *, struct pool *);

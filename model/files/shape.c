@@ -6,8 +6,8 @@
 #include "base/err.h"
 #include "base/file.h"
 
-/* Each in config.json's form, so that there is one way to read a configuration. llama-3.2-1b is tied in its checkpoint; here its head
- * is a matrix of its own, so that a step reads what an untied draft reads. */
+/* Each in config.json's form, so that there is one way to read a configuration. llama-3.2-1b is tied in its checkpoint, as
+ * llama-3.2-1b-tied is; alone its head is a matrix of its own, so that a step reads what an untied draft reads. */
 static const struct shape {
     const char *name, *config;
 } shapes[] = {
@@ -23,6 +23,13 @@ static const struct shape {
                      "\"rms_norm_eps\": 1e-5, \"rope_theta\": 500000, \"rope_scaling\": {\"rope_type\": \"llama3\", "
                      "\"low_freq_factor\": 1, \"high_freq_factor\": 4, \"original_max_position_embeddings\": 8192, "
                      "\"factor\": 32}}"},
+    {"llama-3.2-1b-tied",
+     "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 128256, \"hidden_size\": 2048, "
+     "\"intermediate_size\": 8192, \"num_hidden_layers\": 16, \"num_attention_heads\": 32, "
+     "\"num_key_value_heads\": 8, \"head_dim\": 64, \"max_position_embeddings\": 131072, "
+     "\"rms_norm_eps\": 1e-5, \"rope_theta\": 500000, \"rope_scaling\": {\"rope_type\": \"llama3\", "
+     "\"low_freq_factor\": 1, \"high_freq_factor\": 4, \"original_max_position_embeddings\": 8192, "
+     "\"factor\": 32}, \"tie_word_embeddings\": true}"},
     {"llama-3.1-70b", "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 128256, \"hidden_size\": 8192, "
                       "\"intermediate_size\": 28672, \"num_hidden_layers\": 80, \"num_attention_heads\": 64, "
                       "\"num_key_value_heads\": 8, \"head_dim\": 128, \"max_position_embeddings\": 131072, "

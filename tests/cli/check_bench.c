@@ -207,6 +207,17 @@ static const struct tried {
      "waiting",
      {{"rounds", "k mode round_ms weights_ms kernels_ms gaps_ms sampler_ms host_ms waiting_ms enqueue_ms", 4}},
      2},
+    {{"verify", "-k", "1", "--batch", "48"}, /* 7 batches: more than a panel has colours for */
+     "of M - 1",
+     {{"cells", "batch m rows ms limit_ms times_limit times_m_less_1 times_larger_neighbour beyond", 14}},
+     2},
+    {{"decode", "-n", "6", "--device", "host"},
+     "% of limit",
+     {{"decode",
+       "steps us_per_step least_us_per_step most_us_per_step tok_per_second limit_us percent_of_limit logit_error "
+       "same_argmax",
+       1}},
+     1},
 };
 enum { TRIED = sizeof commands / sizeof *commands };
 
@@ -379,6 +390,14 @@ START_TEST(what_cannot_be_measured_is_refused_in_a_sentence)
         {{"alpha", "--k", "0"}, "--k: duet bench alpha is about K above 0", 2},
         {{"buckets", "--buckets", "pow2"}, "--buckets: duet bench buckets measures all of them", 2},
         {{"stack", "--graphs", "off"}, "--graphs: duet bench stack needs them on", 2},
+        {{"verify", "--k", "1,2"}, "--k: duet bench verify takes one", 2},
+        {{"verify", "--simulate-alpha", "0.5"}, "--simulate-alpha: duet bench verify accepts nothing", 2},
+        {{"decode", "--k", "2"}, "--k: duet bench decode decodes plainly", 2},
+        {{"decode", "--k-max", "2"}, "--k-max: duet bench decode decodes plainly", 2},
+        {{"decode", "--batch", "2"}, "--batch: duet bench decode is of one sequence", 2},
+        {{"decode", "--temperature", "1"}, "--temperature: duet bench decode is greedy", 2},
+        {{"decode", "-i", "x"}, "--input: duet bench decode has a prompt of its own", 2},
+        {{"decode", "--ctx", "64", "-n", "33"}, "-n: a context of 64 tokens has no room for 32 of a prompt and 33", 2},
         {{"--plot", "x.svg"}, "--plot: draws a table", 2},
         {{"alpha", "--plot", "-"}, "--plot: needs a file", 2},
         {{"alpha", "--plot", "/nowhere/x.svg"}, "/nowhere/x.svg: ", 1},
