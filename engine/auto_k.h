@@ -67,7 +67,8 @@ struct auto_k {
     int trial, trials;   /* rounds that are left of a trial; how many there were */
     int trial_k;         /* its K; 0: the one that is nearest to paying */
     int measuring, left; /* the K whose time is asked for, and for how many rounds yet */
-    double credit, debt, loss, catch_up; /* what may be lost; of a trial, and owed; of its round; before its first; in plain rounds */
+    double credit, debt;   /* what may be lost; what a trial may owe; in plain rounds, as what follows */
+    double loss, catch_up; /* of a round of the trial; before its first */
     struct auto_k_bill bill;
 };
 

@@ -33,7 +33,7 @@ struct round {
     bool spanned;
     bool is_next;    /* what the engine says when it is enqueued */
     double expected; /* by auto_k_ran */
-    int rows; /* live rows when it was enqueued */
+    int rows;        /* live rows when it was enqueued */
     int k;
 };
 

@@ -329,9 +329,8 @@ static float value_of(const struct packed *p, int code) {
 /* `c` as packed. */
 static float number_at(const struct packed *p, const struct packed_parts *all, const struct weight *w, int row, int c) {
     const int each = p->has_minima ? 2 : 1;
-    const uint16_t *of = p->group
-                             ? all->scales + ((int64_t)row * packed_row_scales(p, w->cols) + c / p->group) * each
-                             : NULL;
+    const uint16_t *of =
+        p->group ? all->scales + ((int64_t)row * packed_row_scales(p, w->cols) + c / p->group) * each : NULL;
     const struct place at = place_of(p->code, c);
     uint32_t word;
     memcpy(&word, all->codes + row * packed_row_bytes(p, w->cols) + at.byte / 4 * 4, sizeof word);
