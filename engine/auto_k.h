@@ -62,11 +62,11 @@ struct auto_k {
     int *since;      /* [max_batch + 1] rounds since those of another K than the choice were measured */
     bool is_fixed;   /* the times are given and stay: tests */
     struct auto_k_estimate all;
-    int k;               /* the choice, trials aside */
-    int plain;           /* rounds since the last one with a draft */
-    int trial, trials;   /* rounds that are left of a trial; how many there were */
-    int trial_k;         /* its K; 0: the one that is nearest to paying */
-    int measuring, left; /* the K whose time is asked for, and for how many rounds yet */
+    int k;                 /* the choice, trials aside */
+    int plain;             /* rounds since the last one with a draft */
+    int trial, trials;     /* rounds that are left of a trial; how many there were */
+    int trial_k;           /* its K; 0: the one that is nearest to paying */
+    int measuring, left;   /* the K whose time is asked for, and for how many rounds yet */
     double credit, debt;   /* what may be lost; what a trial may owe; in plain rounds, as what follows */
     double loss, catch_up; /* of a round of the trial; before its first */
     struct auto_k_bill bill;
