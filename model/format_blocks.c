@@ -226,6 +226,21 @@ block_function block_unpacker(enum dtype type) {
     return functions[type];
 }
 
+bool block_codes(enum dtype type, uint8_t *codes, const uint8_t *b) {
+    static const uint8_t halves[DTYPES] = {
+        [DTYPE_Q4_0] = 2, [DTYPE_Q4_1] = 4, [DTYPE_IQ4_NL] = 2, [DTYPE_MXFP4] = 1, [DTYPE_IQ4_XS] = 8};
+    const int numbers = dtype_block(type).numbers;
+    const uint8_t *q = b + halves[type];
+    if (type == DTYPE_Q8_0)
+        for (int i = 0; i < SMALL; i++) codes[i] = b[2 + i] ^ 0x80;
+    for (int at = 0; halves[type] && at < numbers; at += 2 * HALF, q += HALF)
+        for (int i = 0; i < HALF; i++) codes[at + i] = q[i] & 15, codes[at + HALF + i] = q[i] >> 4;
+    q = b + 16;
+    for (int at = 0; type == DTYPE_Q4_K && at < LARGE; at += 2 * SMALL, q += SMALL)
+        for (int i = 0; i < SMALL; i++) codes[at + i] = q[i] & 15, codes[at + SMALL + i] = q[i] >> 4;
+    return halves[type] || type == DTYPE_Q8_0 || type == DTYPE_Q4_K;
+}
+
 /* --- scales that are no numbers ----------------------------------------------------------------------------------------- */
 
 /* Where a block has its f16 scale and, where it has one, its minimum. */

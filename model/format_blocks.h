@@ -12,6 +12,8 @@ block_function block_unpacker(enum dtype);
 int block_part(enum dtype);
 void block_scales(enum dtype, const uint8_t *block, int part, float *scale, float *minimum);
 extern const float block_iq4_values[16];
+/* The stored numbers of one block as model/packed.h has codes, Q8_0's plus 128. False: they are of other bits than four or eight. */
+bool block_codes(enum dtype, uint8_t *codes, const uint8_t *block);
 
 /* The first of `count` blocks whose own scale or minimum is not finite; -1: none is. Those of its parts are integers. */
 int64_t blocks_find_bad(enum dtype, const uint8_t *blocks, int64_t count);

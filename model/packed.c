@@ -188,26 +188,12 @@ static const float *values_of_code(const struct packed *p) {
     return p->code == PACKED_FP4 ? format_fp4_values : p->values;
 }
 
-static int nearest_value(const float *values, float x) {
-    int best = 0;
-    for (int i = 1; i < 16; i++)
-        if (fabsf(values[i] - x) < fabsf(values[best] - x)) best = i;
-    return best;
-}
-
-static int nearest_int(float x, int half) {
-    const float rounded = rintf(x);
-    return half + (rounded < -(float)half ? -half : rounded > (float)half - 1 ? half - 1 : (int)rounded);
-}
-
-/* The code of what is worth x times its scale. */
-static int code_near(const struct packed *p, float x) {
-    if (p->code == PACKED_TABLE || p->code == PACKED_FP4) return nearest_value(values_of_code(p), x);
-    return nearest_int(x, p->code == PACKED_INT4 ? 8 : 128);
-}
-
 static int code_of_zero(const struct packed *p) {
-    return p->code == PACKED_FP8 ? 0 : code_near(p, 0);
+    int code = 0;
+    if (p->code == PACKED_INT4 || p->code == PACKED_INT8) return p->code == PACKED_INT4 ? 8 : 128;
+    for (int i = 1; p->code == PACKED_TABLE && i < 16; i++)
+        if (fabsf(p->values[i]) < fabsf(p->values[code])) code = i;
+    return code;
 }
 
 struct packing {
@@ -216,48 +202,73 @@ struct packing {
     const int32_t *ids;
     int rows;
     struct packed_parts to;
-    struct place places[RUN]; /* of the columns of a piece */
 };
 
-/* Codes of columns [first, first + count), which begin a block of the format; of these in `order`, if there is one. */
-static void codes_of(const struct packed *p, const struct weight *w, const int32_t *order, int r, int first, int count,
-                     uint8_t *codes) {
-    float values[RUN], scale = 0, minimum = 0;
+/* Those of columns [first, first + count), which begin a block, where the stored numbers are such; of these columns in `order`, if
+ * there is one. */
+static bool copy_codes(const struct weight *w, const int32_t *order, int r, int first, int count, uint8_t *codes) {
+    const struct dtype_block block = dtype_block(w->format);
+    const uint8_t *row = weight_row(w, r), *at = row + dtype_span_bytes(w->format, first);
+    const int flip = w->format == DTYPE_NF4;
+    switch (w->format) {
+    case DTYPE_FP8:
+        memcpy(codes, at, (size_t)count);
+        return true;
+    case DTYPE_INT4:
+    case DTYPE_FP4:
+    case DTYPE_NF4:
+        for (int i = 0; i < count; i++) {
+            const int c = order ? order[first + i] : first + i;
+            codes[i] = row[c / 2] >> (c ^ flip) % 2 * 4 & 15;
+        }
+        return true;
+    default:
+        for (int i = 0; i < count; i += block.numbers, at += block.bytes)
+            if (!block_codes(w->format, codes + i, at)) return false;
+        return true;
+    }
+}
+
+/* The nearest integers to what numbers are of their scale. */
+static void make_codes(const struct packed *p, const struct weight *w, int r, int first, int count, uint8_t *codes) {
+    const float half = p->code == PACKED_INT4 ? 8 : 128,
+                rounds = 0x1.8p23f; /* what is added to it loses its fraction */
     const int run = p->group ? p->group : RUN;
-    if (p->code == PACKED_FP8) {
-        memcpy(codes, (const uint8_t *)weight_row(w, r) + first, (size_t)count);
-        return;
-    }
-    for (int i = 0; order && i < count; i++) {
-        const int c = order[first + i];
-        codes[i] = ((const uint8_t *)weight_row(w, r))[c / 2] >> c % 2 * 4 & 15;
-    }
-    if (order) return;
+    float values[RUN], scale, minimum;
     format_of(w->format)->dequantise(values, w, r, first, count);
-    for (int i = 0; i < count; i++) {
-        if (i % run == 0) source_scales(w, r, first + i, &scale, &minimum);
-        codes[i] = (uint8_t)code_near(p, scale != 0 ? (values[i] + minimum) / scale : 0);
+    for (int at = 0; at < count; at += run) {
+        source_scales(w, r, first + at, &scale, &minimum);
+        for (int i = at; i < at + run && i < count; i++) {
+            const float q = scale != 0 ? (values[i] + minimum) / scale + rounds - rounds : 0;
+            codes[i] = (uint8_t)(half + (q < -half ? -half : q > half - 1 ? half - 1 : q));
+        }
+    }
+}
+
+/* What each part has of a block of 32 columns. */
+static void pack_block(enum packed_code code, const uint8_t *codes, uint8_t *piece, int block) {
+    const bool is_4 = packed_is_4(code);
+    for (int part = 0; part < 4; part++) {
+        const uint8_t *a = codes + 4 * part, *b = a + 16;
+        const int second = is_4 ? 4 : 8; /* the bits from one pair to the next */
+        uint32_t words[2] = {a[0] | (uint32_t)a[1] << 16 | (uint32_t)a[2] << second | (uint32_t)a[3] << (16 + second),
+                             b[0] | (uint32_t)b[1] << 16 | (uint32_t)b[2] << second | (uint32_t)b[3] << (16 + second)};
+        if (is_4) words[0] |= words[1] << 8;
+        for (int i = 0; i < 2; i++) words[i] = packed_word(code, words[i]);
+        memcpy(piece + part * 16 + block * (is_4 ? 4 : 8), words, is_4 ? 4 : 8);
     }
 }
 
 static void pack_codes(const struct packing *k, int r, uint8_t *row) {
-    const int piece = packed_piece_columns(k->p->code), cols = k->w->cols;
+    const enum packed_code code = k->p->code;
+    const int piece = packed_piece_columns(code), cols = k->w->cols;
     uint8_t codes[RUN];
     for (int c = 0; c < cols; c += RUN) {
         const int n = cols - c < RUN ? cols - c : RUN;
-        codes_of(k->p, k->w, k->to.order, r, c, n, codes);
+        if (!copy_codes(k->w, k->to.order, r, c, n, codes)) make_codes(k->p, k->w, r, c, n, codes);
         memset(codes + n, code_of_zero(k->p), (size_t)(RUN - n));
-        for (int first = 0; first < n; first += piece, row += PACKED_PIECE_BYTES) {
-            memset(row, 0, PACKED_PIECE_BYTES);
-            for (int i = 0; i < piece; i++)
-                row[k->places[i].byte] = (uint8_t)(row[k->places[i].byte] | codes[first + i] << k->places[i].shift);
-            for (int i = 0; i < PACKED_PIECE_BYTES; i += 4) {
-                uint32_t word;
-                memcpy(&word, row + i, sizeof word);
-                word = packed_word(k->p->code, word);
-                memcpy(row + i, &word, sizeof word);
-            }
-        }
+        for (int first = 0; first < n; first += piece, row += PACKED_PIECE_BYTES)
+            for (int i = 0; i < piece / PACKED_BLOCK; i++) pack_block(code, codes + first + i * PACKED_BLOCK, row, i);
     }
 }
 
@@ -304,7 +315,6 @@ static void pack_part(const void *context, int part, int parts) {
 void packed_fill(const struct packed *p, const struct weight *w, const int32_t *ids, int rows, void *memory,
                  int threads) {
     struct packing k = {.p = p, .w = w, .ids = ids, .rows = rows, .to = packed_parts(p, memory, rows, w->cols)};
-    for (int i = 0; i < packed_piece_columns(p->code); i++) k.places[i] = place_of(p->code, i);
     if (p->order) fill_order(k.to.order, w);
     parallel_run(threads, (int64_t)rows * w->cols * 8, pack_part, &k);
 }
