@@ -209,7 +209,7 @@ void auto_choose(struct engine *e) {
     const int bucket = graph_set_bucket(e->target.graphs, rows);
     const bool was_billing = auto_k_is_billing(&e->auto_k);
     e->k = auto_k_choose(&e->auto_k, bucket, tokens, behind_ms);
-    if (!was_billing && e->collected == e->enqueued) begin_lap(e);
+    if (!was_billing && (e->collected == e->enqueued || !device_is_async(e->device))) begin_lap(e);
 }
 
 void auto_enqueue(struct engine *e, struct round *r) {

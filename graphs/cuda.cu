@@ -343,7 +343,7 @@ extern "C" bool device_cuda_is_built(void) {
     return true;
 }
 
-__global__ void nothing() {}
+static __global__ void nothing() {}
 
 /* All kernels are built for the same architectures. */
 static bool is_built_for_this_gpu() {

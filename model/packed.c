@@ -64,7 +64,7 @@ static uint64_t order_of(const struct weight *w) {
     begin_groups(&at, w);
     for (int c = 0; c < w->cols; c++) {
         const int g = s->group_of[c], end = (g + 1) * s->group;
-        if (at.next[g]++ >= (end < w->cols ? end : w->cols)) return 0;
+        if (end - s->group >= w->cols || at.next[g]++ >= (end < w->cols ? end : w->cols)) return 0;
         hash = (hash ^ (uint64_t)g) * 0x100000001B3u;
     }
     return hash | 1;
