@@ -102,20 +102,31 @@ static uint32_t nibble(uint32_t word, int place) {
     return word >> 4 * place & 15;
 }
 
-/* Row `o` of the file's matrix: a word of GPTQ's holds eight inputs of it already. */
-static void pack_numbers(const struct stored *s, int64_t o, uint32_t *to) {
+/* Words [first, end) of row `o` of the file's matrix: a word of GPTQ's holds eight inputs of it already. */
+static void pack_numbers(const struct stored *s, int64_t o, int64_t first, int64_t end, uint32_t *to) {
     const uint32_t *from = s->numbers->data;
-    const int64_t words = s->cols / 8, out = s->rows;
+    const int64_t out = s->rows;
     if (s->form == STORED_GPTQ) {
-        for (int64_t k = 0; k < words; k++) to[k] = from[k * out + o];
+        for (int64_t k = first; k < end; k++) to[k] = from[k * out + o];
         return;
     }
     from += o / 8;
-    for (int64_t k = 0; k < words; k++) {
+    for (int64_t k = first; k < end; k++) {
         uint32_t word = 0;
         for (int i = 0; i < 8; i++) word |= nibble(from[(8 * k + i) * (out / 8)], awq_place[o % 8]) << 4 * i;
         to[k] = word;
     }
+}
+
+/* Rows [first, end) of those that are wanted. A line of the file has words of many rows: they are read while it is in the caches. */
+static void transpose_numbers(const struct packing *p, int first, int end) {
+    enum { ROWS = 128, WORDS = 32 };
+    const int64_t words = p->s->cols / 8;
+    for (int tile = first; tile < end; tile += ROWS)
+        for (int64_t k = 0; k < words; k += WORDS)
+            for (int r = tile; r < end && r < tile + ROWS; r++)
+                pack_numbers(p->s, p->rows->first + r * p->rows->step, k, k + WORDS < words ? k + WORDS : words,
+                             (uint32_t *)(uintptr_t)weight_row(p->w, r));
 }
 
 /* Transposed, or in place beside what is not. */
@@ -173,10 +184,10 @@ static void pack_part(const void *context, int part, int parts) {
     const struct stored *s = p->s;
     const struct parts has = packed_parts(s, p->rows->count);
     struct range mine = parallel_range((int)p->rows->count, part, parts);
+    if (has.numbers) transpose_numbers(p, mine.first, mine.end);
     for (int r = mine.first; r < mine.end; r++) {
         const int64_t o = p->rows->first + r * p->rows->step;
         /* these lie in memory that stored_place was given, and are const for those who read them */
-        if (has.numbers) pack_numbers(s, o, (uint32_t *)(uintptr_t)weight_row(p->w, r));
         char *scales = (char *)(uintptr_t)p->scales->data + (size_t)(r * s->groups) * scale_bytes(s);
         if (s->nested_scales)
             unpack_nested(s, o, (float *)(void *)scales);
