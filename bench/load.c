@@ -39,6 +39,7 @@ static struct model *open_model(const struct checkpoint *c, struct device *devic
     struct model *m;
     must(model_open(&m, c, "model", (struct model_numbers){0}, device));
     m->is_mapped = m->keeps_quantised = false;
+    model_choose_packed(m);
     for (int i = 0; i < m->binding_count; i++) m->bindings[i].is_copied = m->bindings[i].weight != NULL;
     return m;
 }
