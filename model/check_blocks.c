@@ -23,7 +23,7 @@ static void search_part(const void *context, int part, int parts) {
 
 int model_check_blocks(const struct model *m, const struct binding *b, size_t first, size_t n) {
     /* Rows of such a binding lie one behind the other: those of GGUF files do. */
-    if (!b->weight || !b->file || b->step != 1 || !block_unpacker(b->file_format)) return 0;
+    if (!b->weight || !b->file || b->step != 1 || !block_reader(b->file_format)) return 0;
     _Atomic int64_t found = INT64_MAX;
     const struct dtype_block block = dtype_block(b->file_format);
     /* Of rows by their ids, all of the matrix, once. */

@@ -116,9 +116,8 @@ static void read_nf4(float *out, const struct weight *w, int row, int first, int
 
 static void read_blocks(float *out, const struct weight *w, int row, int first, int count) {
     const struct dtype_block block = dtype_block(w->format);
-    const block_function unpack = block_unpacker(w->format);
     const uint8_t *data = (const uint8_t *)weight_row(w, row) + dtype_span_bytes(w->format, first);
-    for (int i = 0; i < count; i += block.numbers, data += block.bytes) unpack(out + i, data);
+    for (int i = 0; i < count; i += block.numbers, data += block.bytes) block_dequantise(w->format, out + i, data);
 }
 
 const struct format *format_of(enum dtype type) {

@@ -17,108 +17,101 @@ static uint32_t word_at(const uint8_t *at) {
     return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-/* --- 32 numbers: low halves of the bytes are the first 16, high halves the others ----------------------------------- */
+/* --- stored numbers ----------------------------------------------------------------------------------------------- */
 
-static void q8_0(float *out, const uint8_t *b) {
-    const float d = half_at(b);
-    for (int i = 0; i < SMALL; i++) out[i] = d * (float)(int8_t)b[2 + i];
+/* 32 numbers: low halves of the bytes are the first 16, high halves the others. */
+static void halves(uint8_t *codes, const uint8_t *q) {
+    for (int i = 0; i < HALF; i++) codes[i] = q[i] & 15, codes[i + HALF] = q[i] >> 4;
 }
 
-static void q4_0(float *out, const uint8_t *b) {
-    const float d = half_at(b);
-    const uint8_t *q = b + 2;
-    for (int i = 0; i < HALF; i++) {
-        out[i] = d * (float)((q[i] & 15) - 8);
-        out[i + HALF] = d * (float)((q[i] >> 4) - 8);
+static void q8_0(uint8_t *codes, const uint8_t *b) {
+    for (int i = 0; i < SMALL; i++) codes[i] = b[2 + i] ^ 0x80;
+}
+static void q4_0(uint8_t *codes, const uint8_t *b) { /* and IQ4_NL */
+    halves(codes, b + 2);
+}
+static void q4_1(uint8_t *codes, const uint8_t *b) {
+    halves(codes, b + 4);
+}
+static void mxfp4(uint8_t *codes, const uint8_t *b) {
+    halves(codes, b + 1);
+}
+
+/* The fifth bits are the bits of one word, which lies before the halves. */
+static void with_fifth_bits(uint8_t *codes, const uint8_t *word) {
+    const uint32_t bits = word_at(word);
+    halves(codes, word + 4);
+    for (int i = 0; i < SMALL; i++) codes[i] = (uint8_t)(codes[i] | (bits >> i & 1) << 4);
+}
+static void q5_0(uint8_t *codes, const uint8_t *b) {
+    with_fifth_bits(codes, b + 2);
+}
+static void q5_1(uint8_t *codes, const uint8_t *b) {
+    with_fifth_bits(codes, b + 4);
+}
+
+/* 256 numbers. Two bits each: a byte holds four numbers that are 32 apart. */
+static void q2_k(uint8_t *codes, const uint8_t *b) {
+    const uint8_t *q = b + 16;
+    for (int at = 0; at < LARGE; at += SMALL)
+        for (int i = 0; i < SMALL; i++) codes[at + i] = q[at / 128 * 32 + i] >> at % 128 / 32 * 2 & 3;
+}
+
+/* Likewise, with a third bit in a mask. */
+static void q3_k(uint8_t *codes, const uint8_t *b) {
+    q2_k(codes, b + 16);
+    for (int at = 0; at < LARGE; at += SMALL)
+        for (int i = 0; i < SMALL; i++) codes[at + i] = (uint8_t)(codes[at + i] | (b[i] >> at / 32 & 1) << 2);
+}
+
+/* Parts of 32, two of which share bytes. */
+static void shared_bytes(uint8_t *codes, const uint8_t *q) {
+    for (int at = 0; at < LARGE; at += 2 * SMALL, q += SMALL)
+        for (int i = 0; i < SMALL; i++) codes[at + i] = q[i] & 15, codes[at + SMALL + i] = q[i] >> 4;
+}
+static void q4_k(uint8_t *codes, const uint8_t *b) {
+    shared_bytes(codes, b + 16);
+}
+static void q5_k(uint8_t *codes, const uint8_t *b) {
+    const uint8_t *fifth = b + 16;
+    shared_bytes(codes, b + 48);
+    for (int at = 0; at < LARGE; at += SMALL)
+        for (int i = 0; i < SMALL; i++) codes[at + i] = (uint8_t)(codes[at + i] | (fifth[i] >> at / 32 & 1) << 4);
+}
+
+/* Halves of bytes that are 64 apart, and two bits more of bytes that hold four of them. */
+static void q6_k(uint8_t *codes, const uint8_t *b) {
+    for (int at = 0; at < LARGE; at += SMALL) {
+        const int half = at / 128, quarter = at % 128 / 32;
+        const uint8_t *low = b + half * 64 + quarter % 2 * 32, *high = b + 128 + half * 32;
+        for (int i = 0; i < SMALL; i++)
+            codes[at + i] = (uint8_t)((low[i] >> quarter / 2 * 4 & 15) | (high[i] >> quarter * 2 & 3) << 4);
     }
 }
 
-static void q4_1(float *out, const uint8_t *b) {
-    const float d = half_at(b), m = half_at(b + 2);
-    const uint8_t *q = b + 4;
-    for (int i = 0; i < HALF; i++) {
-        out[i] = d * (float)(q[i] & 15) + m;
-        out[i + HALF] = d * (float)(q[i] >> 4) + m;
-    }
+static void iq4_xs(uint8_t *codes, const uint8_t *b) {
+    for (int at = 0; at < LARGE; at += SMALL) halves(codes + at, b + 8 + at / 2);
 }
 
-/* The fifth bits are the bits of one word. */
-static void q5_0(float *out, const uint8_t *b) {
-    const float d = half_at(b);
-    const uint32_t high = word_at(b + 2);
-    const uint8_t *q = b + 6;
-    for (int i = 0; i < HALF; i++) {
-        out[i] = d * (float)((int)((q[i] & 15) | (high >> i & 1) << 4) - 16);
-        out[i + HALF] = d * (float)((int)(q[i] >> 4 | (high >> (i + HALF) & 1) << 4) - 16);
-    }
+block_function block_reader(enum dtype type) {
+    static const block_function functions[DTYPES] = {
+        [DTYPE_Q8_0] = q8_0,   [DTYPE_Q4_0] = q4_0,   [DTYPE_Q4_1] = q4_1,     [DTYPE_Q5_0] = q5_0, [DTYPE_Q5_1] = q5_1,
+        [DTYPE_IQ4_NL] = q4_0, [DTYPE_MXFP4] = mxfp4, [DTYPE_Q2_K] = q2_k,     [DTYPE_Q3_K] = q3_k, [DTYPE_Q4_K] = q4_k,
+        [DTYPE_Q5_K] = q5_k,   [DTYPE_Q6_K] = q6_k,   [DTYPE_IQ4_XS] = iq4_xs,
+    };
+    return functions[type];
 }
 
-static void q5_1(float *out, const uint8_t *b) {
-    const float d = half_at(b), m = half_at(b + 2);
-    const uint32_t high = word_at(b + 4);
-    const uint8_t *q = b + 8;
-    for (int i = 0; i < HALF; i++) {
-        out[i] = d * (float)((q[i] & 15) | (high >> i & 1) << 4) + m;
-        out[i + HALF] = d * (float)(q[i] >> 4 | (high >> (i + HALF) & 1) << 4) + m;
-    }
-}
+/* --- scales of parts ---------------------------------------------------------------------------------------------- */
 
-const float block_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-
-static void listed(float *out, const uint8_t *q, float d) {
-    for (int i = 0; i < HALF; i++) {
-        out[i] = d * block_iq4_values[q[i] & 15];
-        out[i + HALF] = d * block_iq4_values[q[i] >> 4];
-    }
-}
-
-static void iq4_nl(float *out, const uint8_t *b) {
-    listed(out, b + 2, half_at(b));
-}
-
-static void mxfp4(float *out, const uint8_t *b) {
-    const float d = format_from_e8m0(b[0]);
-    for (int i = 0; i < HALF; i++) {
-        out[i] = format_fp4_values[b[1 + i] & 15] * d;
-        out[i + HALF] = format_fp4_values[b[1 + i] >> 4] * d;
-    }
-}
-
-/* --- 256 numbers ------------------------------------------------------------------------------------------------------ */
-
-/* Two bits each: a byte holds four numbers that are 32 apart. */
 static void q2_scales(const uint8_t *b, int part, float *scale, float *minimum) {
     *scale = half_at(b + 80) * (float)(b[part] & 15), *minimum = half_at(b + 82) * (float)(b[part] >> 4);
-}
-
-static void q2_k(float *out, const uint8_t *b) {
-    const uint8_t *q = b + 16;
-    for (int part = 0; part < LARGE / PART; part++) {
-        const int at = part * PART, shift = at % 128 / 32 * 2;
-        float scale, minimum;
-        q2_scales(b, part, &scale, &minimum);
-        for (int i = 0; i < PART; i++)
-            out[at + i] = scale * (float)(q[at / 128 * 32 + at % 32 + i] >> shift & 3) - minimum;
-    }
 }
 
 /* 16 scales of six bits: four in a byte's half, two in one of four bytes. */
 static int q3_scale(const uint8_t *scales, int part) {
     const int low = part < 8 ? scales[part] & 15 : scales[part - 8] >> 4;
     return (low | (scales[8 + part % 4] >> part / 4 * 2 & 3) << 4) - 32;
-}
-
-/* As Q2_K, with a third bit in a mask: where it is 0, the number is 4 less. */
-static void q3_k(float *out, const uint8_t *b) {
-    const uint8_t *mask = b, *q = b + 32;
-    for (int part = 0; part < LARGE / PART; part++) {
-        const int at = part * PART, shift = at % 128 / 32 * 2, bit = at / 32;
-        const float scale = half_at(b + 108) * (float)q3_scale(b + 96, part);
-        for (int i = 0; i < PART; i++) {
-            const int low = q[at / 128 * 32 + at % 32 + i] >> shift & 3, high = mask[at % 32 + i] >> bit & 1;
-            out[at + i] = scale * (float)(low - 4 * (1 - high));
-        }
-    }
 }
 
 /* Eight scales and eight minima of six bits in 12 bytes. */
@@ -137,51 +130,13 @@ static void k_scales(const uint8_t *b, int part, float *times, float *less) {
     *times = half_at(b) * (float)scale, *less = half_at(b + 2) * (float)minimum;
 }
 
-/* Parts of 32; two of them share bytes. `high` [32]: a fifth bit of each part, or NULL. */
-static void k_parts(float *out, const uint8_t *b, const uint8_t *high, const uint8_t *q) {
-    for (int part = 0; part < 8; part++) {
-        float times, less;
-        k_scales(b, part, &times, &less);
-        const uint8_t *bytes = q + part / 2 * 32;
-        for (int i = 0; i < 32; i++) {
-            const int bit = high ? high[i] >> part & 1 : 0;
-            out[part * 32 + i] = times * (float)((bytes[i] >> part % 2 * 4 & 15) | bit << 4) - less;
-        }
-    }
-}
-
-static void q4_k(float *out, const uint8_t *b) {
-    k_parts(out, b, NULL, b + 16);
-}
-
-static void q5_k(float *out, const uint8_t *b) {
-    k_parts(out, b, b + 16, b + 48);
-}
-
 static float q6_scale(const uint8_t *b, int part) {
     return half_at(b + 208) * (float)(int8_t)b[192 + part];
-}
-
-static void q6_k(float *out, const uint8_t *b) {
-    const uint8_t *low = b, *high = b + 128;
-    for (int part = 0; part < LARGE / PART; part++) {
-        const int at = part * PART, half = at / 128, quarter = at % 128 / 32, col = at % 32;
-        const float scale = q6_scale(b, part);
-        for (int i = 0; i < PART; i++) {
-            const int nibble = low[half * 64 + quarter % 2 * 32 + col + i] >> quarter / 2 * 4 & 15;
-            const int bits = high[half * 32 + col + i] >> quarter * 2 & 3;
-            out[at + i] = scale * (float)((nibble | bits << 4) - 32);
-        }
-    }
 }
 
 static float iq4_xs_scale(const uint8_t *b, int part) {
     const int high = b[2] | b[3] << 8;
     return half_at(b) * (float)(((b[4 + part / 2] >> part % 2 * 4 & 15) | (high >> part * 2 & 3) << 4) - 32);
-}
-
-static void iq4_xs(float *out, const uint8_t *b) {
-    for (int part = 0; part < 8; part++) listed(out + part * 32, b + 8 + part * HALF, iq4_xs_scale(b, part));
 }
 
 int block_part(enum dtype type) {
@@ -216,29 +171,32 @@ void block_scales(enum dtype type, const uint8_t *b, int part, float *scale, flo
     }
 }
 
-block_function block_unpacker(enum dtype type) {
-    static const block_function functions[DTYPES] = {
-        [DTYPE_Q8_0] = q8_0,     [DTYPE_Q4_0] = q4_0,     [DTYPE_Q4_1] = q4_1,   [DTYPE_Q5_0] = q5_0,
-        [DTYPE_Q5_1] = q5_1,     [DTYPE_IQ4_NL] = iq4_nl, [DTYPE_MXFP4] = mxfp4, [DTYPE_Q2_K] = q2_k,
-        [DTYPE_Q3_K] = q3_k,     [DTYPE_Q4_K] = q4_k,     [DTYPE_Q5_K] = q5_k,   [DTYPE_Q6_K] = q6_k,
-        [DTYPE_IQ4_XS] = iq4_xs,
-    };
-    return functions[type];
+/* --- values --------------------------------------------------------------------------------------------------------- */
+
+const float block_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
+static const float *list_of(enum dtype type) {
+    if (type == DTYPE_MXFP4) return format_fp4_values;
+    return type == DTYPE_IQ4_NL || type == DTYPE_IQ4_XS ? block_iq4_values : NULL;
 }
 
-bool block_codes(enum dtype type, uint8_t *codes, const uint8_t *b) {
-    static const uint8_t halves[DTYPES] = {
-        [DTYPE_Q4_0] = 2, [DTYPE_Q4_1] = 4, [DTYPE_IQ4_NL] = 2, [DTYPE_MXFP4] = 1, [DTYPE_IQ4_XS] = 8};
-    const int numbers = dtype_block(type).numbers;
-    const uint8_t *q = b + halves[type];
-    if (type == DTYPE_Q8_0)
-        for (int i = 0; i < SMALL; i++) codes[i] = b[2 + i] ^ 0x80;
-    for (int at = 0; halves[type] && at < numbers; at += 2 * HALF, q += HALF)
-        for (int i = 0; i < HALF; i++) codes[at + i] = q[i] & 15, codes[at + HALF + i] = q[i] >> 4;
-    q = b + 16;
-    for (int at = 0; type == DTYPE_Q4_K && at < LARGE; at += 2 * SMALL, q += SMALL)
-        for (int i = 0; i < SMALL; i++) codes[at + i] = q[i] & 15, codes[at + SMALL + i] = q[i] >> 4;
-    return halves[type] || type == DTYPE_Q8_0 || type == DTYPE_Q4_K;
+int block_zero(enum dtype type) {
+    static const uint8_t zeros[DTYPES] = {
+        [DTYPE_Q8_0] = 128, [DTYPE_Q4_0] = 8, [DTYPE_Q5_0] = 16, [DTYPE_Q3_K] = 4, [DTYPE_Q6_K] = 32};
+    return zeros[type];
+}
+
+void block_dequantise(enum dtype type, float *out, const uint8_t *b) {
+    const float *list = list_of(type);
+    const int numbers = dtype_block(type).numbers, each = block_part(type), zero = block_zero(type);
+    uint8_t codes[LARGE];
+    float scale, minimum;
+    block_reader(type)(codes, b);
+    for (int at = 0; at < numbers; at += each) {
+        block_scales(type, b, at / each, &scale, &minimum);
+        for (int i = at; i < at + each; i++)
+            out[i] = list ? scale * list[codes[i]] : scale * (float)(codes[i] - zero) - minimum;
+    }
 }
 
 /* --- scales that are no numbers ----------------------------------------------------------------------------------------- */

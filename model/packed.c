@@ -166,9 +166,15 @@ static uint32_t plain_word(enum packed_code code, uint32_t packed) {
 
 /* --- packing ------------------------------------------------------------------------------------------------ */
 
+enum { MIDDLE = 8 }; /* of four bits without a sign */
+
+/* The stored number of a block that becomes the code of 0. */
+static int zero_of(enum dtype type) {
+    return type == DTYPE_Q4_1 || type == DTYPE_Q4_K ? MIDDLE : block_zero(type);
+}
+
 /* Of number q' - one that PACKED_INT4 and PACKED_INT8 store less their zero - or of a listed value: scale * q' - minimum. */
 static void source_scales(const struct weight *w, int row, int col, float *scale, float *minimum) {
-    enum { MIDDLE = 8 }; /* of four bits without a sign */
     const struct scales *s = w->scales;
     if (s) {
         const int group = col / s->group;
@@ -180,7 +186,7 @@ static void source_scales(const struct weight *w, int row, int col, float *scale
     const struct dtype_block block = dtype_block(w->format);
     const uint8_t *at = (const uint8_t *)weight_row(w, row) + (int64_t)(col / block.numbers) * block.bytes;
     block_scales(w->format, at, col % block.numbers / block_part(w->format), scale, minimum);
-    if (w->format == DTYPE_Q4_1 || w->format == DTYPE_Q4_K) *minimum -= (float)MIDDLE * *scale;
+    *minimum -= (float)(zero_of(w->format) - block_zero(w->format)) * *scale;
 }
 
 /* What the 16 codes stand for. */
@@ -204,16 +210,17 @@ struct packing {
     struct packed_parts to;
 };
 
-/* Those of columns [first, first + count), which begin a block, where the stored numbers are such; of these columns in `order`, if
- * there is one. */
-static bool copy_codes(const struct weight *w, const int32_t *order, int r, int first, int count, uint8_t *codes) {
+/* Those of columns [first, first + count), which begin a block; of these columns in `order`, if there is one. */
+static void codes_of(const struct packed *p, const struct weight *w, const int32_t *order, int r, int first, int count,
+                     uint8_t *codes) {
     const struct dtype_block block = dtype_block(w->format);
     const uint8_t *row = weight_row(w, r), *at = row + dtype_span_bytes(w->format, first);
-    const int flip = w->format == DTYPE_NF4;
+    const bool is_listed = p->code == PACKED_FP4 || p->code == PACKED_TABLE;
+    const int flip = w->format == DTYPE_NF4, more = is_listed ? 0 : code_of_zero(p) - zero_of(w->format);
     switch (w->format) {
     case DTYPE_FP8:
         memcpy(codes, at, (size_t)count);
-        return true;
+        return;
     case DTYPE_INT4:
     case DTYPE_FP4:
     case DTYPE_NF4:
@@ -221,27 +228,10 @@ static bool copy_codes(const struct weight *w, const int32_t *order, int r, int 
             const int c = order ? order[first + i] : first + i;
             codes[i] = row[c / 2] >> (c ^ flip) % 2 * 4 & 15;
         }
-        return true;
+        return;
     default:
-        for (int i = 0; i < count; i += block.numbers, at += block.bytes)
-            if (!block_codes(w->format, codes + i, at)) return false;
-        return true;
-    }
-}
-
-/* The nearest integers to what numbers are of their scale. */
-static void make_codes(const struct packed *p, const struct weight *w, int r, int first, int count, uint8_t *codes) {
-    const float half = p->code == PACKED_INT4 ? 8 : 128,
-                rounds = 0x1.8p23f; /* what is added to it loses its fraction */
-    const int run = p->group ? p->group : RUN;
-    float values[RUN], scale, minimum;
-    format_of(w->format)->dequantise(values, w, r, first, count);
-    for (int at = 0; at < count; at += run) {
-        source_scales(w, r, first + at, &scale, &minimum);
-        for (int i = at; i < at + run && i < count; i++) {
-            const float q = scale != 0 ? (values[i] + minimum) / scale + rounds - rounds : 0;
-            codes[i] = (uint8_t)(half + (q < -half ? -half : q > half - 1 ? half - 1 : q));
-        }
+        for (int i = 0; i < count; i += block.numbers, at += block.bytes) block_reader(w->format)(codes + i, at);
+        for (int i = 0; i < count; i++) codes[i] = (uint8_t)(codes[i] + more);
     }
 }
 
@@ -265,7 +255,7 @@ static void pack_codes(const struct packing *k, int r, uint8_t *row) {
     uint8_t codes[RUN];
     for (int c = 0; c < cols; c += RUN) {
         const int n = cols - c < RUN ? cols - c : RUN;
-        if (!copy_codes(k->w, k->to.order, r, c, n, codes)) make_codes(k->p, k->w, r, c, n, codes);
+        codes_of(k->p, k->w, k->to.order, r, c, n, codes);
         memset(codes + n, code_of_zero(k->p), (size_t)(RUN - n));
         for (int first = 0; first < n; first += piece, row += PACKED_PIECE_BYTES)
             for (int i = 0; i < piece / PACKED_BLOCK; i++) pack_block(code, codes + first + i * PACKED_BLOCK, row, i);

@@ -15,7 +15,7 @@ static bool is_made_for(const struct quantised_form *f, int cols) {
     const int group = f->group && f->group < cols ? f->group : cols;
     if (cols % PACKED_BLOCK != 0) return false;
     if (f->format == DTYPE_FP8) return group == cols || group % 128 == 0;
-    return block_unpacker(f->format) || group == cols || group == 16 || group == 32 || group == 64 || group % 128 == 0;
+    return block_reader(f->format) || group == cols || group == 16 || group == 32 || group == 64 || group % 128 == 0;
 }
 
 static struct weight pack(struct lab *lab, struct packed *p, const struct weight *w, int threads) {
@@ -27,7 +27,7 @@ static struct weight pack(struct lab *lab, struct packed *p, const struct weight
 
 /* Every stored scale has 11 bits at most, or there is one a row. */
 static bool has_exact_scales(const struct quantised_form *f, const struct packed *p) {
-    if (f->has_zeros || (p->has_minima && block_unpacker(f->format))) return false;
+    if (f->has_zeros || (p->has_minima && block_reader(f->format))) return false;
     return p->group == 0 || f->scale == DTYPE_F16 || f->scale == DTYPE_BF16 || f->scale == DTYPE_E8M0 ||
            f->format == DTYPE_Q8_0 || f->format == DTYPE_Q4_0 || f->format == DTYPE_Q5_0;
 }

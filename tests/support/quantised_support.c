@@ -83,7 +83,7 @@ static void shuffle_groups(int32_t *group_of, int group, int cols) {
 }
 
 struct weight quantised_weight(struct lab *lab, const struct quantised_form *f, struct scales *s, int rows, int cols) {
-    if (block_unpacker(f->format)) return blocks(lab, f->format, rows, cols);
+    if (block_reader(f->format)) return blocks(lab, f->format, rows, cols);
     const int group = f->group && f->group < cols ? f->group : cols, groups = (cols + group - 1) / group;
     const int cell_rows = f->scale_rows ? f->scale_rows : INT32_MAX, first = f->scale_rows > 1 ? 3 : 0;
     const size_t cells = (size_t)((first + rows - 1) / cell_rows + 1) * (size_t)groups;
