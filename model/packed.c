@@ -231,7 +231,7 @@ static void codes_of(const struct packed *p, const struct weight *w, const int32
         return;
     default:
         for (int i = 0; i < count; i += block.numbers, at += block.bytes) block_reader(w->format)(codes + i, at);
-        for (int i = 0; i < count; i++) codes[i] = (uint8_t)(codes[i] + more);
+        for (int i = 0; more != 0 && i < count; i++) codes[i] = (uint8_t)(codes[i] + more);
     }
 }
 
