@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "engine/engine.h"
 #include "fuzz/fuzz.h"
 
 enum { FUZZ_BYTES_MAX = 1024 };
@@ -36,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     } else {
         claim(o.given == again.given, "twice gives two things");
         claim(!o.help && !o.version && !o.man && !o.completion && !o.config, "an option of one call");
-        claim(o.k >= 0 && o.k <= K_MAX && sampling_check(&o.sampling) == 0, "%s", err_message());
+        claim((o.k == K_AUTO || (o.k >= 0 && o.k <= K_MAX)) && sampling_check(&o.sampling) == 0, "%s", err_message());
         for (int i = 0; i < option_count; i++)
             claim(!(o.given >> i & 1) || option_table[i].commands >> c & 1, "--%s is none of this command",
                   option_table[i].name);
