@@ -109,16 +109,17 @@ static void set_alpha(const struct bench *b, float alpha) {
     probe_set_simulate_alpha(b->engine, alpha < 0 ? 0 : alpha > 0 ? alpha : never);
 }
 
-/* Answers to prompts [first, first + batch); *seconds, without the prompts' ingestion. */
+/* Answers to prompts [first, first + batch), until the first of them is complete: then fewer rows run. *seconds, without the
+ * prompts' ingestion. */
 static int64_t answer(const struct bench *b, int first, int batch, const struct scene *scene, double *seconds) {
     struct sequence *sequences[BATCH_MAX];
     int64_t tokens = 0, all = (int64_t)batch * b->tokens;
-    int running = 1;
+    int running = batch;
     set_alpha(b, scene->first);
     for (int i = 0; i < batch; i++) sequences[i] = ask(b, first + i, &tokens);
     must(probe_ingest(b->engine));
     const double start_s = now_s(b);
-    for (bool is_first = true; running > 0;) {
+    for (bool is_first = true; running == batch;) {
         must(engine_step(b->engine, &running));
         if (is_first && 2 * tokens >= all) set_alpha(b, scene->second), is_first = false;
     }

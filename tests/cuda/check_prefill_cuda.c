@@ -81,9 +81,9 @@ START_TEST(attention_of_a_row_has_the_same_bits_in_any_chunk)
         size_t at = (size_t)cuts[i][0] * row_size(&b), n = (size_t)cuts[i][1] * row_size(&b);
         attend(&b, cuts[i][0], cuts[i][1], some);
         for (size_t j = 0; j < n; j++)
-            ck_assert_msg(some[j] == all[at + j],
-                          "rows %d + %d: row %zu, column %zu is 0x%04x, in a large chunk 0x%04x", cuts[i][0],
-                          cuts[i][1], j / row_size(&b), j % row_size(&b), some[j], all[at + j]);
+            if (some[j] != all[at + j])
+                ck_abort_msg("rows %d + %d: row %zu, column %zu is 0x%04x, in a large chunk 0x%04x", cuts[i][0],
+                             cuts[i][1], j / row_size(&b), j % row_size(&b), some[j], all[at + j]);
     }
     close_bench(&b);
 }
@@ -124,7 +124,7 @@ END_TEST
 
 static struct request filler(int id, int n, int max_tokens) {
     int32_t ids[1024];
-    for (int i = 0; i < n; i++) ids[i] = (id + 7 * i + i * i % 31) % 300 + 3;
+    for (int i = 0; i < n; i++) ids[i] = (id + 7 * i + i * i % 31) % 100 + 3; /* of every pair's vocabulary */
     struct request r = ids_request(ids, (size_t)n, max_tokens);
     r.generation.ignore_end = true;
     return r;
