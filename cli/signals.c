@@ -1,6 +1,7 @@
 /* What can end the program from outside: Ctrl-C and its kin, a pipe without a reader, a mapped file that shrinks, memory that
  * runs out. */
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <termios.h>
@@ -33,7 +34,13 @@ static void restore_terminal(void) {
     tcsetattr(STDIN_FILENO, TCSADRAIN, &terminal);
 }
 
+/* Of several threads that come here the first one ends the program, and the others wait for that. */
 static void die(const char *reason, int status) {
+    static atomic_flag is_begun = ATOMIC_FLAG_INIT;
+    static _Thread_local volatile sig_atomic_t is_own;
+    if (!is_own && atomic_flag_test_and_set(&is_begun))
+        for (;;) pause();
+    is_own = 1;
     void (*speak)(void *) = last_words;
     last_words = NULL; /* a fault in there comes here again */
     if (speak) speak(last_words_user);
@@ -90,7 +97,7 @@ static void on_bus_error(int signal_number, siginfo_t *info, void *context) {
         signal(signal_number, SIG_DFL);
         return;
     }
-    static char reason[1200];
+    char reason[1200];
     strcpy(reason, path);
     die(strcat(reason, ": the file was cut short, or could not be read, while it was in use"), STATUS_FAILED);
 }

@@ -175,6 +175,7 @@ START_TEST(what_is_no_regular_file_is_refused_at_once)
 }
 END_TEST
 
+/* Several threads meet its end at once. */
 START_TEST(a_weights_file_that_shrinks_ends_with_a_sentence)
 {
     char weights[512], out[256];
@@ -186,7 +187,7 @@ START_TEST(a_weights_file_that_shrinks_ends_with_a_sentence)
     program_free(&p);
     program_start(&p, NULL,
                   ARGUMENTS("batch", "--target", model, "-i", temp_path("in"), "-o", out, "--ignore-eos", "--batch",
-                            "2", "--threads", "2"));
+                            "2", "--threads", "4"));
     struct stat st = {0};
     while (st.st_size == 0) {
         wait_ms(5);
@@ -411,7 +412,7 @@ Suite *check_reliability(void) {
     tcase_add_test(files, a_closed_standard_file_is_an_error_where_it_is_needed);
     tcase_add_test(files, no_file_of_a_model_is_overwritten);
     tcase_add_loop_test(files, what_is_no_regular_file_is_refused_at_once, 0, 6);
-    tcase_add_test(files, a_weights_file_that_shrinks_ends_with_a_sentence);
+    tcase_add_loop_test(files, a_weights_file_that_shrinks_ends_with_a_sentence, 0, 5);
     tcase_add_test(files, a_file_that_may_grow_no_further_ends_at_a_whole_line);
     suite_add_tcase(suite, files);
     TCase *ends = tcase_create("ends");
