@@ -512,12 +512,24 @@ START_TEST(a_shape_is_planned_without_its_memory)
 }
 END_TEST
 
+START_TEST(help_names_every_shape_that_there_is)
+{
+    run(NULL, ARGUMENTS("inspect", "--memory", "--shape", "nosuch"));
+    expect_error(2, "expected FILE.json or one of ");
+    char names[1024], *rest = names;
+    snprintf(names, sizeof names, "%s", strstr(buf_text(&p.err), "one of ") + strlen("one of "));
+    run(NULL, ARGUMENTS("inspect", "--help"));
+    for (const char *name; (name = strtok_r(rest, ", \n", &rest)) != NULL;) expect_out(name);
+}
+END_TEST
+
 Suite *check_cli(void) {
     Suite *suite = suite_create("cli");
     TCase *line = tcase_create("command line");
     tcase_add_test(line, no_command_prints_usage_and_exits_2);
     tcase_add_test(line, version_is_one_line_with_devices_and_compiler);
     tcase_add_test(line, help_of_each_command_shows_its_options_with_defaults);
+    tcase_add_test(line, help_names_every_shape_that_there_is);
     tcase_add_test(line, bad_command_lines_are_usage_errors_that_name_what_is_wrong);
     tcase_add_test(line, an_option_of_another_program_is_answered_with_ours);
     tcase_add_test(line, options_may_stand_before_the_command_and_around_its_argument);
