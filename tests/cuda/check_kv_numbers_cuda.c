@@ -71,12 +71,11 @@ static void compare_attention(struct bench *b, const struct coded *c) {
     attend(b, b->twin.kv, expected);
     attend(b, c->kv, got);
     const struct weight numbers = {.data = expected, .format = s->type, .rows = 1, .cols = b->count * cols};
-    for (int i = 0; i < b->count * cols; i++) {
-        if (got[i] == expected[i] && isfinite(lab_weight_at(&numbers, 0, i))) continue;
-        ck_abort_msg("%s, heads of %d, pass %d x %d: row %d (position %d), %d: %04x, not %04x",
-                     s->name ? s->name : "a shape", s->head_dim, b->batch, b->q_len, i / cols,
-                     b->host.positions[i / cols], i % cols, got[i], expected[i]);
-    }
+    for (int i = 0; i < b->count * cols; i++)
+        require(got[i] == expected[i] && isfinite(lab_weight_at(&numbers, 0, i)),
+                "%s, heads of %d, pass %d x %d: row %d (position %d), %d: %04x, not %04x",
+                s->name ? s->name : "a shape", s->head_dim, b->batch, b->q_len, i / cols, b->host.positions[i / cols],
+                i % cols, got[i], expected[i]);
 }
 
 /* Loop index: the shape, first all in bf16, then in f16. */
@@ -145,7 +144,7 @@ static void check_qkv(struct bench *b, struct coded *c) {
         }
     const size_t page = c->bytes / (size_t)m->pages; /* page 0 is anybody's */
     for (size_t i = page; i < 2 * c->bytes; i++)
-        if (c->bits[i] != 0xFF && (i < c->bytes || i >= c->bytes + page)) ck_abort_msg("byte %zu was written", i);
+        require(c->bits[i] == 0xFF || (i >= c->bytes && i < c->bytes + page), "byte %zu was written", i);
 }
 
 /* Loop index: the shape. */

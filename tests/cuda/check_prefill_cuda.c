@@ -81,9 +81,8 @@ START_TEST(attention_of_a_row_has_the_same_bits_in_any_chunk)
         size_t at = (size_t)cuts[i][0] * row_size(&b), n = (size_t)cuts[i][1] * row_size(&b);
         attend(&b, cuts[i][0], cuts[i][1], some);
         for (size_t j = 0; j < n; j++)
-            if (some[j] != all[at + j])
-                ck_abort_msg("rows %d + %d: row %zu, column %zu is 0x%04x, in a large chunk 0x%04x", cuts[i][0],
-                             cuts[i][1], j / row_size(&b), j % row_size(&b), some[j], all[at + j]);
+            require(some[j] == all[at + j], "rows %d + %d: row %zu, column %zu is 0x%04x, in a large chunk 0x%04x",
+                    cuts[i][0], cuts[i][1], j / row_size(&b), j % row_size(&b), some[j], all[at + j]);
     }
     close_bench(&b);
 }

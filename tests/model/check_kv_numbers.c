@@ -136,7 +136,7 @@ static void check_vector(const struct mini *m, const void *cache, const float *x
 }
 
 static void check_untouched(const uint8_t *memory, size_t bytes) {
-    for (size_t i = 0; i < bytes; i++) ck_assert_msg(memory[i] == 0xFF, "byte %zu was written", i);
+    for (size_t i = 0; i < bytes; i++) require(memory[i] == 0xFF, "byte %zu was written", i);
 }
 
 /* Loop index: the shape. */
@@ -179,8 +179,8 @@ static void compare_attention(struct lab *lab, struct caches *c, int first, int 
     attend(lab, c, c->m.kv, q_len, expected);
     attend(lab, c, c->fp8, q_len, got);
     for (size_t i = 0; i < n; i++)
-        ck_assert_msg(memcmp(&got[i], &expected[i], sizeof *got) == 0, "%s, heads of %d, row %d of %d, %zu: %g, not %g",
-                      host_isa()->name, s->head_dim, first, q_len, i, (double)got[i], (double)expected[i]);
+        require(memcmp(&got[i], &expected[i], sizeof *got) == 0, "%s, heads of %d, row %d of %d, %zu: %g, not %g",
+                host_isa()->name, s->head_dim, first, q_len, i, (double)got[i], (double)expected[i]);
 }
 
 static const int dims[] = {8, 10, 16, 30, 64, 80, 128, 512};
