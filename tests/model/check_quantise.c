@@ -29,8 +29,8 @@ static void compare(const struct weight *w, const struct weight *original) {
         format_of(original->format)->dequantise(x, original, r, 0, w->cols);
         for (int c = 0; c < w->cols; c++) {
             const double off = fabs((double)got[c] - (double)x[c]);
-            ck_assert_msg(off <= largest_error(w, r, c, x[c]), "%s [%d, %d]: %g became %g", format_of(w->format)->name,
-                          r, c, (double)x[c], (double)got[c]);
+            require(off <= largest_error(w, r, c, x[c]), "%s [%d, %d]: %g became %g", format_of(w->format)->name, r, c,
+                    (double)x[c], (double)got[c]);
             error += off * off, power += (double)x[c] * (double)x[c];
         }
     }
