@@ -1,6 +1,6 @@
-/* Does --k auto pay? It against every fixed K on the same prompts, in turns: tokens a second, medians over the turns (of ratios,
- * too). What falls far behind in two turns takes part in no more. Claims: auto
- * reaches 0.97 of the best fixed K and 0.99 of K = 0.
+/* Does --k auto pay? It against every fixed K on the same prompts, in turns: tokens a second while all rows of a batch run,
+ * medians over the turns (of ratios, too). What falls far behind in two turns takes part in no more. Claims: auto reaches 0.97 of
+ * the best fixed K and 0.99 of K = 0.
  *
  *   make build/host-release/bench/auto_k && build/host-release/bench/auto_k [OPTION...]
  *
