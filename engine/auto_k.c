@@ -38,7 +38,7 @@ void auto_k_destroy(struct auto_k *a) {
 /* --- times ------------------------------------------------------------------------------------------------ */
 
 /* Rounds of a K until it is known well; what is remembered of them; how fast it fades while others run. */
-enum { KNOWN = 8, SEEN_MOST = 32, SEEN_FADES = 1024 };
+enum { KNOWN = 8, SEEN_MOST = 32, SEEN_FADES = 256 };
 
 static size_t index_of(const struct auto_k *a, int bucket, int k) {
     return (size_t)bucket * ((size_t)a->k_max + 1) + (size_t)k;
@@ -161,14 +161,19 @@ static double loss_of(const double *tokens, const double *ms, int k, int best) {
     return loss > 0 ? loss / ms[0] : 0;
 }
 
-/* Of the K that may be better than the choice if it takes two thirds of what is believed, the one of which the fewest rounds told
- * lately; the choice itself if enough did of all. */
+/* How much more than its time says a K may bring: a half where nothing lately told its time, less the more rounds did. */
+static double doubt(double seen) {
+    return 1 / fmax(2, seen);
+}
+
+/* Of the K that may be better than the choice, the one of which the fewest rounds told lately; the choice itself if there is none. */
 static int least_known(const struct auto_k *a, int bucket, const double *tokens, const double *ms) {
     const float *seen = a->seen + index_of(a, bucket, 0);
     int least = a->k;
-    float fewest = KNOWN;
+    float fewest = SEEN_MOST;
     for (int k = 0; k <= a->k_max; k++) {
-        if (k == a->k || seen[k] >= fewest || 1.5 * tokens[k] * ms[a->k] < tokens[a->k] * ms[k]) continue;
+        const double most = tokens[k] * (1 + doubt((double)seen[k]));
+        if (k == a->k || seen[k] >= fewest || most * ms[a->k] < tokens[a->k] * ms[k]) continue;
         least = k, fewest = seen[k];
     }
     return least;
