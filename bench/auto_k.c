@@ -11,7 +11,8 @@
  *   --alpha 0.2,0,0.8/0.1,text         what is accepted, each in turn: text, as the rule says; a number, with that probability;
  *                                      two numbers, the first in the first half of each answer and then the other
  *   --k 1,2,3,4,6,8                    the fixed K beside 0; the largest is auto's limit
- *   --tokens N, --repeats R            of each answer; of each setting, once more for auto, whose first run is not counted
+ *   --tokens N, --repeats R            of each answer; of each setting, once more for auto, whose first run is not counted. Answers of
+ *                                      a repeat have seeds of their own; fewer rows than four give several, one after another
  *   --temperature T, --accept RULE     of text
  *   --clock cpu                        processor time in place of the time that passes: for --threads 1 on a busy machine
  *
@@ -28,7 +29,7 @@
 #include "engine/probe.h"
 #include "sampler/sampler.h"
 
-enum { LIST_MAX = 16, REPEATS_MAX = 99, BATCH_MAX = 256, TEXTS = 8 };
+enum { LIST_MAX = 16, REPEATS_MAX = 99, BATCH_MAX = 256, TEXTS = 8, ANSWERS = 4 };
 static const float never = 1e-30f; /* in place of 0, which means the rule */
 
 struct scene { /* what is accepted; below 0: text */
@@ -89,13 +90,13 @@ static void append_prompt(const struct bench *b, int which, struct ids *ids) {
     for (int i = 0; !t && i < 16; i++) ids_push(ids, (3 + 37 * which + 11 * i) % engine_info(b->engine).vocab);
 }
 
-static struct sequence *ask(const struct bench *b, int which, int64_t *tokens) {
+static struct sequence *ask(const struct bench *b, int which, int repeat, int64_t *tokens) {
     struct sequence *s;
     struct ids ids = {0};
     append_prompt(b, which, &ids);
     struct generation g = {.max_tokens = b->tokens,
                            .sampling = {.temperature = b->temperature, .top_p = 1},
-                           .seed = seed_for_record(1, (uint64_t)which),
+                           .seed = seed_for_record((uint64_t)repeat, (uint64_t)which),
                            .ignore_end = true,
                            .on_tokens = count_tokens,
                            .user = tokens};
@@ -111,12 +112,13 @@ static void set_alpha(const struct bench *b, float alpha) {
 
 /* Answers to prompts [first, first + batch), until the first of them is complete: then fewer rows run. *seconds, without the
  * prompts' ingestion. */
-static int64_t answer(const struct bench *b, int first, int batch, const struct scene *scene, double *seconds) {
+static int64_t answer(const struct bench *b, int first, int batch, int repeat, const struct scene *scene,
+                      double *seconds) {
     struct sequence *sequences[BATCH_MAX];
     int64_t tokens = 0, all = (int64_t)batch * b->tokens;
     int running = batch;
     set_alpha(b, scene->first);
-    for (int i = 0; i < batch; i++) sequences[i] = ask(b, first + i, &tokens);
+    for (int i = 0; i < batch; i++) sequences[i] = ask(b, first + i, repeat, &tokens);
     must(probe_ingest(b->engine));
     const double start_s = now_s(b);
     for (bool is_first = true; running == batch;) {
@@ -128,14 +130,14 @@ static int64_t answer(const struct bench *b, int first, int batch, const struct 
     return tokens;
 }
 
-/* Text depends on its prompt, so that few rows answer several. */
+/* What is accepted is chance, and text depends on its prompt, so that few rows answer several. */
 static void run_once(const struct bench *b, int batch, const struct scene *scene, struct runs *r) {
     const struct engine_counts before = engine_counts(b->engine);
     double seconds = 0;
     int64_t tokens = 0;
     must(engine_set_k(b->engine, r->k));
-    for (int first = 0; first == 0 || (scene->first < 0 && first < TEXTS / 2); first += batch)
-        tokens += answer(b, first, batch, scene, &seconds);
+    for (int first = 0; first < ANSWERS; first += batch)
+        tokens += answer(b, first, batch, r->count, scene, &seconds);
     const struct engine_counts after = engine_counts(b->engine);
     r->rate[r->count++] = (double)tokens / seconds;
     r->seconds += seconds;

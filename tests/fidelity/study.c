@@ -29,25 +29,22 @@ static int answer_length(const struct study *s, int prompt) {
 
 /* --- pairs -------------------------------------------------------------------------------------------------------- */
 
-static void add_family(struct study *s, const char *target, const char *draft) {
-    char *path = malloc(3 * 4096);
-    snprintf(path, 4096, "fixtures/checkpoints/%s", target);
-    snprintf(path + 4096, 4096, "%s", shared_path(path));
-    snprintf(path, 4096, "fixtures/checkpoints/%s", draft);
-    snprintf(path + 8192, 4096, "%s", shared_path(path));
-    s->pair = (struct pair){target, path + 4096, path + 8192};
+static const char *keep(const char *path) {
+    return path ? strdup(path) : NULL;
+}
+
+/* A fixture and its draft: another one, or itself with a head of so many ids. */
+static void add_fixture(struct study *s, const char *target, const char *draft, const char *draft_vocab) {
+    char path[256];
+    snprintf(path, sizeof path, "fixtures/%s", target);
+    s->pair = (struct pair){.name = target, .target = keep(shared_path(path))};
+    snprintf(path, sizeof path, "fixtures/%s", draft);
+    s->pair.draft = keep(shared_path(path));
+    s->draft_vocab = draft_vocab;
     s->amount = STUDY_FEW;
 }
 
 int study_pairs(struct study studies[STUDY_PAIRS_MAX], bool small) {
-    static const char *const families[][2] = {
-        {"llama-gqa-tied", "llama-mha-untied"},
-        {"mistral-swa", "mistral-swa"},
-        {"llama-mqa-headdim32", "llama3-rope-scaled"},
-        {"llama3-rope-scaled", "llama3-rope-scaled"},
-        {"qwen2-bias", "qwen2-bias"},
-        {"qwen3-qknorm", "llama-gqa-tied"},
-    };
     struct pair pairs[PAIRS_MAX];
     int count = test_pairs(pairs);
     memset(studies, 0, sizeof *studies * STUDY_PAIRS_MAX);
@@ -55,10 +52,27 @@ int study_pairs(struct study studies[STUDY_PAIRS_MAX], bool small) {
         studies[i].pair = pairs[i];
         studies[i].amount = small ? STUDY_FEW : i == 1 || !test_device_is_host() ? STUDY_ALL : STUDY_SOME;
     }
-    if (!shared_path("fixtures/checkpoints") || small) return count;
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        add_family(&studies[count++], families[i][0], families[i][1]);
     return count;
+}
+
+int study_families(struct study studies[STUDY_PAIRS_MAX]) {
+    int count = 0;
+    memset(studies, 0, sizeof *studies * STUDY_PAIRS_MAX);
+    if (!shared_path("fixtures/checkpoints") || !shared_path("fixtures/families")) return 0;
+    for (; count < TEST_FAMILIES; count++)
+        add_fixture(&studies[count], test_checkpoints[count], test_checkpoints[count], "410"); /* of 512 */
+    add_fixture(&studies[count++], "checkpoints/llama-gqa-tied", "checkpoints/llama-mha-untied", NULL);
+    add_fixture(&studies[count++], "checkpoints/llama-mqa-headdim32", "checkpoints/llama3-rope-scaled", NULL);
+    add_fixture(&studies[count++], "checkpoints/qwen3-qknorm", "checkpoints/llama-gqa-tied", NULL);
+    return count;
+}
+
+int study_formats(struct study studies[STUDY_PAIRS_MAX]) {
+    memset(studies, 0, sizeof *studies * STUDY_PAIRS_MAX);
+    if (!shared_path("fixtures/formats")) return 0;
+    for (int i = TEST_FAMILIES; i < TEST_CHECKPOINTS; i++)
+        add_fixture(&studies[i - TEST_FAMILIES], test_checkpoints[i], test_checkpoints[i], "205"); /* of 256 */
+    return TEST_CHECKPOINTS - TEST_FAMILIES;
 }
 
 /* --- engines and requests ------------------------------------------------------------------------------------------ */

@@ -7,7 +7,7 @@
 
 #include "tests/fidelity/fidelity.h"
 
-enum { STUDY_PROMPTS = 16, STUDY_K = 16, STUDY_BATCH = 16, STUDY_ENGINES = 9, STUDY_PAIRS_MAX = 16 };
+enum { STUDY_PROMPTS = 16, STUDY_K = 16, STUDY_BATCH = 16, STUDY_ENGINES = 9, STUDY_PAIRS_MAX = 32 };
 
 enum study_amount { STUDY_ALL, STUDY_SOME, STUDY_FEW }; /* every (K, batch), a fifth, one for each K */
 
@@ -28,6 +28,9 @@ struct study {
 
 /* The pairs of the test data: the embedded one first; returns how many. */
 int study_pairs(struct study studies[STUDY_PAIRS_MAX], bool small);
+/* Fixtures of every family, and of every format of quantised weights: 0 without test data. */
+int study_families(struct study studies[STUDY_PAIRS_MAX]);
+int study_formats(struct study studies[STUDY_PAIRS_MAX]);
 
 void study_open(struct study *, bool sampled);
 void study_close(struct study *);

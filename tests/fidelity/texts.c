@@ -8,6 +8,7 @@
 /* What is asked of the studies [first, end) of the test data: one row. */
 struct question {
     const char *claim;
+    int (*fixtures)(struct study studies[STUDY_PAIRS_MAX]); /* these, all of them, in place of the pairs */
     int first, end;
     bool sampled;
     enum accept_rule rule;
@@ -36,7 +37,8 @@ static void run_study(struct study *s, const struct question *q) {
 
 static void ask(struct fidelity *f, struct question q) {
     static struct study studies[STUDY_PAIRS_MAX];
-    int count = study_pairs(studies, f->small), cells = 0, end = q.end < count ? q.end : count;
+    int count = q.fixtures ? q.fixtures(studies) : study_pairs(studies, f->small), cells = 0;
+    int end = q.fixtures || q.end > count ? count : q.end;
     int64_t tokens = 0;
     if (q.first >= end) {
         fidelity_skip(f, q.claim, "no test data beside the checkout");
@@ -54,10 +56,12 @@ void fidelity_greedy(struct fidelity *f) {
     ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: the embedded pair", .end = 1});
     ask(f, (struct question){
                .claim = "greedy: any K, batch, slot, graphs, rule: trained pairs", .first = 1, .end = PAIRS_MAX});
-    if (!f->small)
+    if (!f->small) {
         ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: every family",
-                                 .first = PAIRS_MAX,
-                                 .end = STUDY_PAIRS_MAX});
+                                 .fixtures = study_families});
+        ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: every format of weights",
+                                 .fixtures = study_formats});
+    }
     ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: a cut draft",
                              .end = f->small ? 1 : PAIRS_MAX,
                              .is_cut = true});

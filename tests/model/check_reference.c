@@ -11,57 +11,7 @@
 #include "tests/support/gguf_convert.h"
 #include "tests/support/support.h"
 
-/* One checkpoint a family or variant, in the form of released files, with what transformers computes on it. */
-static const char *const families[] = {
-    "checkpoints/llama-mha-untied",
-    "checkpoints/llama-gqa-tied",
-    "checkpoints/llama-mqa-headdim32",
-    "checkpoints/llama3-rope-scaled",
-    "checkpoints/qwen2-bias",
-    "checkpoints/qwen3-qknorm",
-    "checkpoints/mistral-swa",
-    "families/gemma2",
-    "families/gemma3-text",
-    "families/gemma3-wrapped",
-    "families/gemma4-dense",
-    "families/gemma4-e",
-    "families/gemma4-moe-flat",
-    "families/glm4",
-    "families/gpt-oss-bf16",
-    "families/granite",
-    "families/llama-dynamic",
-    "families/llama-yarn",
-    "families/mixtral",
-    "families/olmo2",
-    "families/phi3",
-    "families/phi3-longrope",
-    "families/qwen2-yarn",
-    "families/qwen3-moe",
-    "families/qwen3-moe-mixed",
-    "families/gpt-oss-mxfp4",
-    /* A Llama or Qwen3 MoE in every format of quantised files. */
-    "formats/fp8-block",
-    "formats/fp8-block-moe",
-    "formats/ct-fp8-channel",
-    "formats/ct-fp8-channel-moe",
-    "formats/ct-fp8-tensor",
-    "formats/modelopt-fp8",
-    "formats/gptq-g128",
-    "formats/gptq-g64-asym",
-    "formats/gptq-desc-act",
-    "formats/gptq-moe",
-    "formats/awq-g128",
-    "formats/awq-moe",
-    "formats/ct-int4-g128",
-    "formats/ct-int4-g32-asym",
-    "formats/ct-int4-moe",
-    "formats/nvfp4",
-    "formats/nvfp4-moe",
-    "formats/nvfp4-modelopt",
-    "formats/ct-mxfp4",
-    "formats/bnb-nf4",
-};
-enum { FAMILIES = 26, CASES = sizeof families / sizeof *families, ROOM = 48 };
+enum { ROOM = 48 };
 
 /* GGUF files: every type of block, the architectures of llama.cpp, both kinds of tokenizer. */
 static const char *const ggufs[] = {
@@ -151,7 +101,7 @@ static cJSON *case_reference(const char *name, char dir[4096]) {
 }
 
 static cJSON *family_reference(int family, char dir[4096]) {
-    return case_reference(families[family], dir);
+    return case_reference(test_checkpoints[family], dir);
 }
 
 /* Both prompts' logits. Where activations are bf16, a router that hardly prefers an expert may take another. */
@@ -182,7 +132,7 @@ START_TEST(family_logits_are_within_the_tolerance)
         return;
     }
     cJSON_ArrayForEach(r, references)
-        check_logits(dir, r, cJSON_GetArraySize(json_get(r, "prompt")) + ROOM, families[_i]);
+        check_logits(dir, r, cJSON_GetArraySize(json_get(r, "prompt")) + ROOM, test_checkpoints[_i]);
     cJSON_Delete(references);
 }
 END_TEST
@@ -208,7 +158,7 @@ START_TEST(both_forms_of_a_configuration_give_the_same_model)
 {
     char dir[4096], other[256], command[8192];
     cJSON *references = family_reference(_i, dir), *r;
-    if (!references || !family_file(families[_i], "config.transformers5.json")) {
+    if (!references || !family_file(test_checkpoints[_i], "config.transformers5.json")) {
         skip("no second form of this configuration");
         cJSON_Delete(references);
         return;
@@ -261,7 +211,7 @@ START_TEST(fp8_keys_and_values_move_logits_a_little)
     cJSON_ArrayForEach(r, references) {
         struct ids prompt = json_ids(r, "prompt");
         const double effect = fp8_effect(dir, &prompt, cJSON_GetArraySize(json_get(r, "logits_last")));
-        ck_assert_msg(effect > 0 && effect < 0.4, "%s: %g of the largest logit", families[_i], effect);
+        ck_assert_msg(effect > 0 && effect < 0.4, "%s: %g of the largest logit", test_checkpoints[_i], effect);
         ids_free(&prompt);
     }
     cJSON_Delete(references);
@@ -344,12 +294,12 @@ START_TEST(family_greedy_tokens_are_the_reference_for_every_k)
     }
     struct answer plain[8], got[8]; /* alone, and with itself as the draft */
     int count = cJSON_GetArraySize(references);
-    for (int k = 0; k <= 8; k += _i >= FAMILIES ? 3 : test_is_small() ? 4 : 1) {
-        struct pair self = {families[_i], dir, dir};
+    for (int k = 0; k <= 8; k += _i >= TEST_FAMILIES ? 3 : test_is_small() ? 4 : 1) {
+        struct pair self = {test_checkpoints[_i], dir, dir};
         struct engine_options options = pair_options(&self, k, 1 + k % 3);
         struct engine *e = must_open(&options);
-        check_greedy(e, references, "prompt", families[_i], k == 0 ? plain : got);
-        for (int i = 0; i < count && k > 0; i++) must_equal(&got[i], &plain[i], families[_i]);
+        check_greedy(e, references, "prompt", test_checkpoints[_i], k == 0 ? plain : got);
+        for (int i = 0; i < count && k > 0; i++) must_equal(&got[i], &plain[i], test_checkpoints[_i]);
         if (k > 0) free_answers(got, count);
         engine_destroy(e);
     }
@@ -463,13 +413,13 @@ DEVICE_SUITE(check_reference);
 Suite *check_reference(void) {
     Suite *suite = suite_create("reference");
     TCase *tc = tcase_create("reference");
-    tcase_add_loop_test(tc, family_logits_are_within_the_tolerance, 0, CASES);
+    tcase_add_loop_test(tc, family_logits_are_within_the_tolerance, 0, TEST_CHECKPOINTS);
     tcase_add_test(tc, long_sequences_take_the_long_factors_from_their_first_token);
-    tcase_add_loop_test(tc, both_forms_of_a_configuration_give_the_same_model, 7, FAMILIES);
-    tcase_add_loop_test(tc, fp8_keys_and_values_move_logits_a_little, 0, FAMILIES);
+    tcase_add_loop_test(tc, both_forms_of_a_configuration_give_the_same_model, 7, TEST_FAMILIES);
+    tcase_add_loop_test(tc, fp8_keys_and_values_move_logits_a_little, 0, TEST_FAMILIES);
     tcase_add_test(tc, fp8_keys_and_values_move_the_embedded_pair_s_logits_a_little);
     tcase_add_test(tc, other_families_are_refused_by_name);
-    tcase_add_loop_test(tc, family_greedy_tokens_are_the_reference_for_every_k, 0, CASES);
+    tcase_add_loop_test(tc, family_greedy_tokens_are_the_reference_for_every_k, 0, TEST_CHECKPOINTS);
     tcase_add_loop_test(tc, gguf_files_give_the_reference_s_logits_and_tokens, 0, GGUFS);
     tcase_add_loop_test(tc, a_directory_converted_to_gguf_gives_its_logits, 0, CONVERTED);
     tcase_add_test(tc, trained_models_give_160_reference_tokens);
