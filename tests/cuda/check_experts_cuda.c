@@ -81,7 +81,7 @@ START_TEST(experts_agree_with_the_host)
 }
 END_TEST
 
-/* Loop index: the form, in either 16-bit type by turns. */
+/* Loop index: the form, in either 16-bit type by turns; experts whose columns are out of order are never packed (model/quantise.c). */
 START_TEST(packed_experts_agree_with_the_host)
 {
     static struct bench b;
@@ -98,6 +98,7 @@ START_TEST(packed_experts_agree_with_the_host)
                                      .chosen = 2,
                                      .has_expert_bias = true,
                                      .slots = 18};
+    if (quantised_forms[_i].is_out_of_order) return;
     lab_open(&b.lab, 0);
     bench_open(&b, shape, false);
     check_passes(&b);

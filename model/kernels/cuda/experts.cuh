@@ -46,13 +46,25 @@ template <typename T> struct entry_rows {
     }
 };
 
+/* The entries of a single row, a tile each, of its experts: nothing is sorted. x [k] is all entries' row, to be normalised, or each
+ * has its own: x [chosen, k]. */
+template <typename T> struct row_entries {
+    const T *x;
+    const int32_t *ids; /* [chosen]; < 0, all of them: none */
+    int chosen, k;
+    norm_rows<T> norm; /* x NULL: nothing is */
+    __device__ __forceinline__ int count() const { return ids[0] >= 0 ? chosen : 0; }
+    __device__ __forceinline__ struct tile tile(int index) const { return {ids[index], index, 1}; }
+    __device__ __forceinline__ const T *row(int entry) const { return norm.x ? x : x + (size_t)entry * k; }
+};
+
 /* `Rows` and `Out` of all kernels below are those of product() (product.cuh) once of(expert) has chosen; tokens are sorted entries. */
 
 /* What narrow_view is to tokens that lie side by side. */
 template <typename T, int TILES> struct expert_view {
     const T *x[TILES]; /* the lane's token of each tile, or the last one */
     int k;
-    __device__ __forceinline__ expert_view(const entry_rows<T> &in, const struct tile &now) : k(in.k) {
+    template <typename In> __device__ __forceinline__ expert_view(const In &in, const struct tile &now) : k(in.k) {
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++)
             x[tile] = in.row(now.first + min(tile * 8 + (int)threadIdx.x % 32 / 4, now.count - 1));
@@ -65,15 +77,47 @@ template <typename T, int TILES> struct expert_view {
     }
 };
 
-template <typename T, int TILES, typename Rows, typename Out>
+/* Weights that are not packed leave no warp without work, whatever the groups: their sums stay as they are. Packed ones are cut by it. */
+template <typename T, typename Rows> __host__ __device__ __forceinline__ narrow_cut experts_cut(int groups, int k) {
+    typedef typename stream_of<T, Rows>::type stream;
+    return stream::cut(stream::is_plain ? NARROW_FEW_GROUPS + 1 : groups, k, PRODUCT_SPLITS);
+}
+
+/* The single row of an op, normalised by every block after its first weights are asked for. */
+template <typename T> struct row_norm {
+    norm_memory<T> memory;
+    T *normed;
+    __device__ row_norm(const row_entries<T> &in, void *shared)
+        : memory((T *)shared + staged_stride(in.k), in.k), normed((T *)shared) {
+        memory.fetch(in.norm, in.k);
+    }
+    __device__ void make(row_entries<T> &in) {
+        norm_row(in.norm, 0, in.k, memory, normed);
+        in.x = normed;
+    }
+};
+template <typename T> struct no_norm {
+    __device__ no_norm(const entry_rows<T> &, void *) {}
+    __device__ void make(entry_rows<T> &) {}
+};
+template <typename T> __device__ row_norm<T> norm_of(const row_entries<T> &in, void *shared) {
+    return {in, shared};
+}
+template <typename T> __device__ no_norm<T> norm_of(const entry_rows<T> &in, void *shared) {
+    return {in, shared};
+}
+
+template <typename T, int TILES, typename In, typename Rows, typename Out>
 __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
-    narrow_experts_kernel(Rows weights, int groups, entry_rows<T> in, int k, Out out) {
+    narrow_experts_kernel(Rows weights, int groups, In in, int k, Out out) {
     typedef typename stream_of<T, Rows>::type stream;
     __shared__ narrow_sums<TILES> sums;
-    const narrow_cut cut = stream::cut(groups, k);
+    extern __shared__ __align__(16) unsigned char shared[];
+    const narrow_cut cut = experts_cut<T, Rows>(groups, k);
     const int at_once = PRODUCT_SPLITS / cut.ways, mine = threadIdx.x / 32 / cut.ways,
               steps = ceil_div(groups, at_once);
     next_may_start();
+    auto norm = norm_of(in, shared);
     inputs_are_ready();
     const int units = in.count() * steps;
     auto unit_of = [&](int number) { return (int)(blockIdx.x + number * gridDim.x); };
@@ -86,6 +130,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         rows.go_to(weights.of(tile_of(number).expert), group, number, unit_of(number) < units && group < groups);
     };
     rows.start(go_to);
+    norm.make(in);
     for (int number = 0; unit_of(number) < units; number++) {
         const int turn = number & 1, first_group = unit_of(number) % steps * at_once;
         const struct tile now = tile_of(number);
@@ -240,12 +285,37 @@ static int launch_expert_clusters(struct stream *s, void (*kernel)(Rows, int, en
     return 0;
 }
 
+/* Blocks for so many tiles, or fewer. */
+template <typename T, typename Rows> static dim3 narrow_experts_blocks(struct stream *s, int groups, int tiles, int k) {
+    const narrow_cut cut = experts_cut<T, Rows>(groups, k);
+    return dim3(min(ceil_div(groups, PRODUCT_SPLITS / cut.ways) * tiles,
+                    NARROW_BLOCKS * cuda_multiprocessors(s->device)));
+}
+
 template <int TILES, typename T, typename Rows, typename Out>
 static void launch_narrow_experts(struct stream *s, int groups, int tiles, int k, entry_rows<T> in, Rows rows,
                                   Out out) {
-    const dim3 blocks(min(groups * tiles, NARROW_BLOCKS * cuda_multiprocessors(s->device)));
-    launch_sharing(s, narrow_experts_kernel<T, TILES, Rows, Out>, blocks, BLOCK_THREADS, 0, 1, SHARED_PERCENT, rows,
+    launch_sharing(s, narrow_experts_kernel<T, TILES, entry_rows<T>, Rows, Out>,
+                   narrow_experts_blocks<T, Rows>(s, groups, tiles, k), BLOCK_THREADS, 0, 1, SHARED_PERCENT, rows,
                    groups, in, k, out);
+}
+
+/* Of a single row's entries. */
+template <typename T, typename Rows, typename Out>
+static int row_experts_product(struct stream *s, const char *name, int groups, const row_entries<T> &in, Rows rows,
+                               Out out) {
+    auto kernel = narrow_experts_kernel<T, 1, row_entries<T>, Rows, Out>;
+    const size_t shared = staged_normed_bytes(in.k);
+    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    launch_sharing(s, kernel, narrow_experts_blocks<T, Rows>(s, groups, in.chosen, in.k), BLOCK_THREADS, shared, 1,
+                   SHARED_PERCENT, rows, groups, in, in.k, out);
+    return cuda_launched(s, name, sizeof rows + sizeof in + sizeof out + 8);
+}
+
+/* Does a pass have a single row, whose ops need no lists? */
+static inline bool is_single_row(const struct rows *rows, int width, int hidden) {
+    return rows_count(rows) == 1 && !rows->prefill && width % 8 == 0 && hidden % 8 == 0 &&
+           narrow_norms_itself(1, width);
 }
 
 template <typename T, typename Rows, typename Out>
@@ -267,11 +337,10 @@ static int experts_product(struct stream *s, const char *name, int groups, int t
     return cuda_launched(s, name, sizeof rows + sizeof in + sizeof out + 8);
 }
 
-/* The same of packed matrices, of which `second` may be absent. */
-template <typename T, typename Map, typename Out>
-static int packed_experts_product(struct stream *s, const char *name, int groups, int tiles, int columns, int k,
-                                  entry_rows<T> in, const struct experts &matrices, const struct experts *second,
-                                  Map map, Out out) {
+/* Calls `run` with packed matrices, of which `second` may be absent. */
+template <typename T, typename Map, typename Run>
+static int with_packed_experts(const char *name, const struct experts &matrices, const struct experts *second, Map map,
+                               Run run) {
     const struct weight *w = &matrices.each[0], *other = second ? &second->each[0] : nullptr;
     if (other && !are_packed_alike(w, other))
         return err_set(ERR_INTERNAL, "%s: experts that are not packed alike", name);
@@ -280,6 +349,14 @@ static int packed_experts_product(struct stream *s, const char *name, int groups
                                                            {matrices.apart, 0}};
         rows.first.of[0] = packed_matrix_of(w);
         if (other) rows.first.of[1] = packed_matrix_of(other), rows.apart[1] = second->apart;
+        return run(rows);
+    });
+}
+template <typename T, typename Map, typename Out>
+static int packed_experts_product(struct stream *s, const char *name, int groups, int tiles, int columns, int k,
+                                  entry_rows<T> in, const struct experts &matrices, const struct experts *second,
+                                  Map map, Out out) {
+    return with_packed_experts<T>(name, matrices, second, map, [&](auto rows) {
         if (columns == 8)
             launch_narrow_experts<1>(s, groups, tiles, k, in, rows, out);
         else

@@ -1,6 +1,7 @@
 /* x[t, :] += sum_j weights[t, j] (W_e h[t, j, :] + b_e), e = ids[t, j], or =.
  *   1. The product (experts.cuh) of every entry into sums [T, chosen, D] f32, bias in its epilogue.
- *   2. A row's sums, weighted, j ascending; 0 for a row that chose none. Bytes: T (chosen + 2) D 4. */
+ *   2. A row's sums, weighted, j ascending; 0 for a row that chose none. Bytes: T (chosen + 2) D 4.
+ * Of a single row one launch does both: a block has 16 numbers and goes from expert to expert. */
 #include "model/kernels/cuda/experts.cuh"
 #include "model/kernels/cuda/table.h"
 
@@ -50,10 +51,88 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     x[row * width + i] = stores ? sum : x[row * width + i] + sum;
 }
 
+/* What becomes of a single row's sums. */
+template <typename T> struct row_total {
+    const float *weights; /* [chosen] */
+    const T *bias;        /* of expert 0; may be NULL */
+    int64_t bias_apart;
+    int rows;
+    bool stores;
+    float *x;
+};
+
+/* A block has a group of weight rows of several experts at once, then of the next ones. */
+template <typename T, typename Rows>
+__global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
+    row_experts_down_kernel(Rows weights, int groups, row_entries<T> in, row_total<T> out) {
+    typedef typename stream_of<T, Rows>::type stream;
+    __shared__ narrow_sums<1> sums;
+    __shared__ typename stream::memory memory_of_stream;
+    const narrow_cut cut = experts_cut<T, Rows>(groups, in.k);
+    const int at_once = PRODUCT_SPLITS / cut.ways, mine = threadIdx.x / 32 / cut.ways,
+              turns = ceil_div(in.chosen, at_once);
+    next_may_start();
+    inputs_are_ready();
+    const bool has_experts = in.count() > 0;
+    stream rows(cut, in.k, memory_of_stream);
+    auto group_of = [&](int number) { return (int)(blockIdx.x + number / turns * gridDim.x); };
+    auto entry_of = [&](int number, int place) { return number % turns * at_once + place; };
+    auto expert_of = [&](int entry) { return has_experts && entry < in.chosen ? in.ids[entry] : 0; };
+    auto go_to = [&](int number) {
+        const int group = group_of(number), entry = entry_of(number, mine);
+        rows.go_to(weights.of(expert_of(entry)), group, number,
+                   has_experts && entry < in.chosen && group < groups);
+    };
+    rows.start(go_to);
+    const int r = threadIdx.x; /* of the first PRODUCT_ROWS */
+    float total = 0;
+    for (int number = 0; group_of(number) < groups; number++) {
+        const int first = entry_of(number, 0), o = group_of(number) * PRODUCT_ROWS + r;
+        const bool in_order = weights.of(0).adds_in_order();
+        float c[1][4] = {};
+        rows.multiply_group(c, number, expert_view<T, 1>(in, {0, min(first + mine, in.chosen - 1), 1}), go_to);
+        sums.put(number & 1, c);
+        __syncthreads();
+        if (r >= PRODUCT_ROWS || o >= out.rows) continue;
+        for (int i = 0; i < min(at_once, in.chosen - first); i++) {
+            const T *bias = of_expert(out.bias, out.bias_apart, expert_of(first + i));
+            const float sum = rows.finish(sums.sum(number & 1, i * cut.ways, cut.ways, r, 0, in_order), number, i, r);
+            total = fmaf(out.weights[first + i], sum + (bias ? to_float(bias[o]) : 0.0f), total);
+        }
+        if (first + at_once < in.chosen) continue;
+        if (!has_experts) total = 0;
+        out.x[o] = out.stores ? total : out.x[o] + total;
+        total = 0;
+    }
+}
+
+template <typename T, typename Rows>
+static int row_experts_down(struct stream *s, int groups, const row_entries<T> &in, Rows rows,
+                            const row_total<T> &out) {
+    const dim3 blocks(min(groups, NARROW_BLOCKS * cuda_multiprocessors(s->device)));
+    launch_sharing(s, row_experts_down_kernel<T, Rows>, blocks, BLOCK_THREADS, 0, 1, SHARED_PERCENT, rows, groups, in,
+                   out);
+    return cuda_launched(s, "experts_down", sizeof rows + sizeof in + sizeof out + 4);
+}
+
+template <typename T> static int single_row_down(struct stream *s, const struct op_experts_down *op) {
+    const int groups = ceil_div(op->width, PRODUCT_ROWS);
+    const row_entries<T> in = {(const T *)op->h.data, op->ids, op->chosen, op->hidden, {}};
+    const row_total<T> out = {op->weights, first_expert<T>(op->bias), op->bias.apart, op->width, op->stores, op->x};
+    if (are_packed(op->down))
+        return with_packed_experts<T>("experts_down", op->down, nullptr, matrix_map{op->width},
+                                      [&](auto rows) { return row_experts_down(s, groups, in, rows, out); });
+    expert_matrices<T> rows = {first_expert<T>(op->down), op->down.apart, op->width, op->hidden};
+    return row_experts_down(s, groups, in, rows, out);
+}
+
 int cuda_op_experts_down(struct stream *s, const struct op_experts_down *op) {
     const int count = rows_count(&op->rows), entries = count * op->chosen, n = op->experts,
               columns = tile_columns(s, &op->rows, n, op->chosen, are_packed(op->down));
     TRY(check_experts("experts_down", entries, n, op->chosen));
+    if (is_single_row(&op->rows, op->width, op->hidden))
+        return with_type("experts_down", {{op->down, n}, {op->bias, n}, op->h},
+                         [&](auto type) { return single_row_down<decltype(type)>(s, op); });
     TRY(with_type("experts_down", {{op->down, n}, {op->bias, n}, op->h}, [&](auto type) {
         typedef decltype(type) T;
         const struct expert_lists lists = {const_cast<int32_t *>(op->lists), entries};

@@ -1,6 +1,7 @@
 /* h[t, j, :] = activation(Wg_e y, Wu_e y) with biases, e = ids[t, j], y = norm(x[t, :]), for the experts that are chosen.
  *   1. One launch: a block a row normalises it into 16 bit, and one more sorts entries by expert and cuts tiles.
- *   2. The product (experts.cuh) whose groups of 16 rows are 8 of gate and 8 of up. h is 16 bit. */
+ *   2. The product (experts.cuh) whose groups of 16 rows are 8 of gate and 8 of up. h is 16 bit.
+ * A single row is normalised by the product, and its choices need no sorting. */
 #include "model/kernels/cuda/experts.cuh"
 #include "model/kernels/cuda/table.h"
 
@@ -92,7 +93,7 @@ template <typename T> struct expert_pairs {
 
 template <typename T> struct expert_gates {
     T *h;
-    const int32_t *sorted;
+    const int32_t *sorted; /* NULL: entries are in their own order */
     const T *gate_bias, *up_bias; /* may be NULL */
     int64_t gate_apart, up_apart;
     int hidden;
@@ -113,7 +114,8 @@ template <typename T> struct expert_gates {
         float gate = sum(i % PRODUCT_HALF, t), up = sum(i % PRODUCT_HALF + PRODUCT_HALF, t);
         if (gate_bias) gate += to_float(gate_bias[f]);
         if (up_bias) up += to_float(up_bias[f]);
-        h[(size_t)sorted[first + t] * hidden + f] = from_float<T>(activate(activation, gate, up));
+        const size_t entry = sorted ? sorted[first + t] : first + t;
+        h[entry * hidden + f] = from_float<T>(activate(activation, gate, up));
     }
 };
 
@@ -131,6 +133,7 @@ static int norm_and_list(struct stream *s, const struct op_experts_up *op, const
 int cuda_op_experts_up(struct stream *s, const struct op_experts_up *op) {
     const int entries = rows_count(&op->rows) * op->chosen, n = op->experts,
               columns = tile_columns(s, &op->rows, n, op->chosen, are_packed(op->gate));
+    const bool is_single = is_single_row(&op->rows, op->width, op->hidden);
     TRY(check_experts("experts_up", entries, n, op->chosen));
     return with_type(
         "experts_up", {{op->gate, n}, {op->up, n}, {op->gate_bias, n}, {op->up_bias, n}, op->norm, op->normed, op->h},
@@ -138,25 +141,32 @@ int cuda_op_experts_up(struct stream *s, const struct op_experts_up *op) {
             typedef decltype(type) T;
             struct listing listing = {{op->lists, entries}, op->ids, n, columns};
             expert_gates<T> out = {(T *)op->h.data,
-                                   op->lists + 1 + entries,
+                                   is_single ? nullptr : op->lists + 1 + entries,
                                    first_expert<T>(op->gate_bias),
                                    first_expert<T>(op->up_bias),
                                    op->gate_bias.apart,
                                    op->up_bias.apart,
                                    op->hidden,
                                    op->activation};
-            entry_rows<T> in = {(const T *)op->normed.data, listing.lists, op->chosen, op->width};
-            TRY(norm_and_list<T>(s, op, listing));
             const int groups = ceil_div(op->hidden, PRODUCT_HALF), tiles = tiles_at_most(entries, n, columns);
+            const entry_rows<T> in = {(const T *)op->normed.data, listing.lists, op->chosen, op->width};
+            const row_entries<T> row = {nullptr, op->ids, op->chosen, op->width, rows_to_norm<T>(op->x, op->norm)};
+            const paired_map map = {op->hidden, true};
+            if (!is_single) TRY(norm_and_list<T>(s, op, listing));
+            if (are_packed(op->gate) && is_single)
+                return with_packed_experts<T>("experts_up", op->gate, &op->up, map, [&](auto rows) {
+                    return row_experts_product(s, "experts_up", groups, row, rows, out);
+                });
             if (are_packed(op->gate))
                 return packed_experts_product<T>(s, "experts_up", groups, tiles, columns, op->width, in, op->gate,
-                                                 &op->up, paired_map{op->hidden, true}, out);
+                                                 &op->up, map, out);
             expert_pairs<T> rows = {first_expert<T>(op->gate),
                                     first_expert<T>(op->up),
                                     op->gate.apart,
                                     op->up.apart,
                                     op->hidden,
                                     op->width};
+            if (is_single) return row_experts_product(s, "experts_up", groups, row, rows, out);
             return experts_product<T>(s, "experts_up", groups, tiles, columns, op->width, in, rows, out);
         });
 }

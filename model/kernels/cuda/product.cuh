@@ -5,7 +5,8 @@
  *   neighbours; more tokens are more column tiles of 8. k is cut into 8 splits, each a multiple of 256, whose sums are
  *   added in a fixed order. Within 32 of k every lane takes 16 contiguous bytes of a row for two mma: k is permuted alike in both
  *   operands, which changes no product.
- *   Up to 16 tokens (product_narrow.cuh): a block of 8 warps owns 16 weight rows, a warp is a split and streams to registers.
+ *   Up to 16 tokens (product_narrow.cuh), of short outputs more: a block of 8 warps owns 16 weight rows, a warp is a split and streams
+ *   to registers.
  *   More, on sm_90: a block, or a cluster of 2, owns 128 rows (product_bulk.cuh); long outputs add their splits in order.
  *   More: a cluster of 8 blocks owns 128 rows or more, a block is a split; weights and tokens pass through shared memory. By
  *   wgmma on sm_90, where it takes up to 64 tokens of short outputs and the experts' (product_wgmma.cuh), by mma after it
@@ -21,7 +22,7 @@
 
 /* Is a product of so many groups one whose sums of splits are added in order? */
 static inline bool is_long(const struct device *d, int groups, int k) {
-    enum { LONG = 1536 };
+    enum { LONG = 1024 }; /* of 128 rows, a block or more for nearly every multiprocessor */
     return cuda_has_wgmma(d) && groups >= LONG && k % ORDER_GROUP == 0;
 }
 
@@ -94,12 +95,19 @@ __global__ void __launch_bounds__(512) product_plain_kernel(Rows weights, const 
     store_groups<1, 1>(out, blockIdx.x, token, 1, [=](int r, int) { return parts[r]; });
 }
 
+/* Does the narrow product take them? More than a block's too where the blocks of all tokens run at once: they read the same weights at
+ * about the same time, once from memory and then from L2. */
+static inline bool is_narrow(const struct stream *s, int groups, int tokens) {
+    return tokens <= NARROW_TOKENS ||
+           groups * ceil_div(tokens, NARROW_TOKENS) <= NARROW_BLOCKS * cuda_multiprocessors(s->device);
+}
+
 /* Does product_bulk.cuh take a product of more tokens than the narrow one does? */
 template <typename Rows>
 static bool is_bulk(const struct stream *s, int groups, int tokens, int k, const Rows &rows, bool is_normed) {
     const int few = is_normed ? NARROW_TOKENS : 64; /* transposing them takes a kernel of its own */
-    return cuda_has_wgmma(s->device) && k % ORDER_GROUP == 0 && tokens > few && rows.order().box > 0 &&
-           (rows.adds_in_order() || is_cut(s, groups));
+    return cuda_has_wgmma(s->device) && k % ORDER_GROUP == 0 && tokens > few && !is_narrow(s, groups, tokens) &&
+           rows.order().box > 0 && (rows.adds_in_order() || is_cut(s, groups));
 }
 
 template <typename T, typename Rows, typename Out>
@@ -129,7 +137,7 @@ static int product(struct stream *s, const char *name, int groups, int tokens, i
                          out);
     else if (tokens <= 8)
         TRY((launch_narrow<T, 1>(s, groups, tokens, k, nullptr, x, rows, out)));
-    else if (!cuda_takes_clusters(s->device) || tokens <= NARROW_TOKENS)
+    else if (!cuda_takes_clusters(s->device) || is_narrow(s, groups, tokens))
         TRY((launch_narrow<T, 2>(s, groups, tokens, k, nullptr, x, rows, out)));
     else
         TRY((launch_many(s, groups, tokens, k, (const T *)x, rows, out)));

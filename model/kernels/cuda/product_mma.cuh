@@ -37,7 +37,7 @@ __device__ __forceinline__ void mma_half(float (&c)[4], const uint4 &low, const 
 }
 
 /* Pieces of every split: as many for all, a multiple of UNIT, so that some may lie past k. */
-__device__ __forceinline__ int piece_count(int k) {
+__host__ __device__ __forceinline__ int piece_count(int k) {
     constexpr int turn = PRODUCT_SPLITS * PRODUCT_PIECE * PRODUCT_UNIT;
     return (k + turn - 1) / turn * PRODUCT_UNIT;
 }

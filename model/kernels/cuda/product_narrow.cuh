@@ -24,10 +24,12 @@ __device__ __forceinline__ uint4 load_streamed(const void *address, bool wanted)
     return v;
 }
 
-/* How k is cut: the warps of a block, `ways` a group of rows, each have so many pieces at most. */
+/* How k is cut: the warps of a block, `ways` a group of rows, each have so many pieces at most. Where there are many groups, a block has
+ * several at once rather than warps without work. */
 struct narrow_cut {
     int ways, pieces;
 };
+enum { NARROW_FEW_GROUPS = 256 };
 
 /* How a warp reads its share of the weight rows of a group, and multiplies it by all tokens: here 16-bit numbers, as they lie. Another is
  * packed_stream (product_packed.cuh). The groups of a block have numbers; go_to(number) calls the stream's own with the rows. */
@@ -35,7 +37,14 @@ template <typename T> struct plain_stream {
     static constexpr bool is_plain = true;
     static constexpr int PIECE = PRODUCT_PIECE,
                          AHEAD = PRODUCT_UNIT; /* of k; pieces in flight, k is cut by multiples of both */
-    static __device__ __forceinline__ narrow_cut cut(int, int k) { return {PRODUCT_SPLITS, piece_count(k)}; }
+    static __host__ __device__ __forceinline__ narrow_cut cut(int groups, int k, int most_at_once) {
+        const int pieces = piece_count(k);
+        int ways = PRODUCT_SPLITS;
+        while (groups > NARROW_FEW_GROUPS && PRODUCT_SPLITS < ways * most_at_once &&
+               ways / 2 * pieces * PRODUCT_PIECE >= k)
+            ways /= 2;
+        return {ways, pieces};
+    }
     struct piece {
         uint4 at[2][2]; /* halves, rows */
     };
@@ -113,11 +122,11 @@ template <int TILES> struct narrow_sums {
 #pragma unroll
             for (int j = 0; j < 4; j++) parts[turn][warp][row + j / 2 * 8][tile * 8 + part * 2 + j % 2] = c[tile][j];
     }
-    /* Of the `ways` warps from `first` on, one after the other, as blocks that walk over all of k add (product_bulk.cuh); not in_order: of
-     * all, in pairs. */
+    /* Of the `ways` warps from `first` on, one after the other, as blocks that walk over all of k add (product_bulk.cuh); not in_order: in
+     * pairs, as add_splits says, where splits that no warp has are 0. */
     __device__ __forceinline__ float sum(int turn, int first, int ways, int row, int token, bool in_order) const {
         auto part = [&](int split) { return parts[turn][split][row][token]; };
-        if (!in_order) return add_splits(part);
+        if (!in_order) return add_splits([&](int i) { return i < ways ? part(first + i) : 0.0f; });
         float all = part(first);
 #pragma unroll
         for (int i = 1; i < PRODUCT_SPLITS; i++) {
@@ -169,17 +178,21 @@ template <typename T> struct narrow_view {
  * the caches of instructions. */
 enum narrow_norms { NORMS_NEVER, NORMS_ALWAYS, NORMS_ASKED };
 
+/* Groups that a block finishes at once, a thread a number. */
+template <int TILES> constexpr int narrow_at_once = BLOCK_THREADS / (PRODUCT_ROWS * TILES * 8);
+
 template <typename T, int TILES, enum narrow_norms NORMS, typename Rows, typename Out>
 __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     narrow_product_kernel(Rows weights, int groups, narrow_tokens<T> in, int k, Out out) {
     typedef typename stream_of<T, Rows>::type stream;
-    constexpr int COLUMNS = TILES * 8;
-    static_assert(PRODUCT_ROWS * NARROW_TOKENS <= BLOCK_THREADS, "a thread a number");
+    constexpr int COLUMNS = TILES * 8, NUMBERS = PRODUCT_ROWS * COLUMNS;
     __shared__ narrow_sums<TILES> sums;
     extern __shared__ __align__(16) unsigned char shared[];
     const int first_token = blockIdx.y * COLUMNS, tokens = min(in.tokens - first_token, COLUMNS);
-    const narrow_cut cut = stream::cut(groups, k);
+    const narrow_cut cut = stream::cut(groups, k, narrow_at_once<TILES>);
     const int at_once = PRODUCT_SPLITS / cut.ways, mine = threadIdx.x / 32 / cut.ways;
+    const int place = threadIdx.x / NUMBERS, number_of_place = threadIdx.x % NUMBERS; /* what a thread finishes of the groups at once */
+    const int finished = place < at_once ? tokens : 0;
     __shared__ typename stream::memory memory_of_stream;
     stream rows(cut, k, memory_of_stream);
     auto first_of = [&](int number) { return (int)(blockIdx.x + number * gridDim.x) * at_once; };
@@ -196,7 +209,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     if (norms) memory.fetch(in.norm, k);
     auto fetch = [&](int number) {
         if constexpr (stream::is_plain)
-            return out.template fetch<false>(first_of(number), first_token, tokens, threadIdx.x);
+            return out.template fetch<false>(first_of(number) + place, first_token, finished, number_of_place);
         else
             return 0;
     };
@@ -225,7 +238,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
             };
         };
         if constexpr (stream::is_plain) {
-            out.finish(held, first_group, first_token, tokens, threadIdx.x, sum_of(0));
+            out.finish(held, first_group + place, first_token, finished, number_of_place, sum_of(place));
             held = fetch(number + 1);
         } else {
             for (int i = 0; i < at_once && first_group + i < groups; i++)
@@ -255,8 +268,10 @@ template <typename T, int TILES, enum narrow_norms NORMS, typename Rows, typenam
 static int launch_narrow_as(struct stream *s, int groups, int tokens, int k, const norm_rows<T> *norm, const T *x,
                             Rows rows, Out out) {
     auto kernel = narrow_product_kernel<T, TILES, NORMS, Rows, Out>;
-    const int columns = TILES * 8, blocks = min(groups, NARROW_BLOCKS * cuda_multiprocessors(s->device));
-    const size_t has = sizeof(narrow_sums<TILES>) + sizeof(typename stream_of<T, Rows>::type::memory),
+    typedef typename stream_of<T, Rows>::type stream;
+    const int columns = TILES * 8, at_once = PRODUCT_SPLITS / stream::cut(groups, k, narrow_at_once<TILES>).ways,
+              blocks = min(ceil_div(groups, at_once), NARROW_BLOCKS * cuda_multiprocessors(s->device));
+    const size_t has = sizeof(narrow_sums<TILES>) + sizeof(typename stream::memory),
                  shared = norm ? staged_normed_bytes(k) : staged_bytes(groups, blocks, min(tokens, columns), k, has);
     narrow_tokens<T> in = {norm ? *norm : norm_rows<T>{}, x, tokens, shared > 0};
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));

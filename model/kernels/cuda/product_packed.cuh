@@ -279,12 +279,11 @@ template <typename T, typename Kind> struct packed_stream {
     packed_table table;
 
     /* As many warps a row as leave few of them idle, but more where there are few rows. */
-    static __device__ __forceinline__ narrow_cut cut(int groups, int k) {
-        enum { FEW = 256 };
+    static __host__ __device__ __forceinline__ narrow_cut cut(int groups, int k, int) {
         const int pieces = ceil_div(k, PIECE);
         auto padded = [=](int ways) { return ceil_div(pieces, ways * AHEAD) * AHEAD; };
         int ways = PRODUCT_SPLITS;
-        while (ways > 1 && groups > FEW && ways * padded(ways) > ways / 2 * padded(ways / 2)) ways /= 2;
+        while (ways > 1 && groups > NARROW_FEW_GROUPS && ways * padded(ways) > ways / 2 * padded(ways / 2)) ways /= 2;
         return {ways, padded(ways)};
     }
     __device__ __forceinline__ packed_stream(const narrow_cut &cut, int of_k, struct memory &its)
