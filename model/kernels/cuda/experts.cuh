@@ -288,8 +288,8 @@ static int launch_expert_clusters(struct stream *s, void (*kernel)(Rows, int, en
 /* Blocks for so many tiles, or fewer. */
 template <typename T, typename Rows> static dim3 narrow_experts_blocks(struct stream *s, int groups, int tiles, int k) {
     const narrow_cut cut = experts_cut<T, Rows>(groups, k);
-    return dim3(min(ceil_div(groups, PRODUCT_SPLITS / cut.ways) * tiles,
-                    NARROW_BLOCKS * cuda_multiprocessors(s->device)));
+    return dim3(
+        min(ceil_div(groups, PRODUCT_SPLITS / cut.ways) * tiles, NARROW_BLOCKS * cuda_multiprocessors(s->device)));
 }
 
 template <int TILES, typename T, typename Rows, typename Out>

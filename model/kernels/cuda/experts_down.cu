@@ -80,8 +80,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     auto expert_of = [&](int entry) { return has_experts && entry < in.chosen ? in.ids[entry] : 0; };
     auto go_to = [&](int number) {
         const int group = group_of(number), entry = entry_of(number, mine);
-        rows.go_to(weights.of(expert_of(entry)), group, number,
-                   has_experts && entry < in.chosen && group < groups);
+        rows.go_to(weights.of(expert_of(entry)), group, number, has_experts && entry < in.chosen && group < groups);
     };
     rows.start(go_to);
     const int r = threadIdx.x; /* of the first PRODUCT_ROWS */

@@ -93,7 +93,7 @@ template <typename T> struct expert_pairs {
 
 template <typename T> struct expert_gates {
     T *h;
-    const int32_t *sorted; /* NULL: entries are in their own order */
+    const int32_t *sorted;        /* NULL: entries are in their own order */
     const T *gate_bias, *up_bias; /* may be NULL */
     int64_t gate_apart, up_apart;
     int hidden;

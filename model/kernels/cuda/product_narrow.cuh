@@ -191,7 +191,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     const int first_token = blockIdx.y * COLUMNS, tokens = min(in.tokens - first_token, COLUMNS);
     const narrow_cut cut = stream::cut(groups, k, narrow_at_once<TILES>);
     const int at_once = PRODUCT_SPLITS / cut.ways, mine = threadIdx.x / 32 / cut.ways;
-    const int place = threadIdx.x / NUMBERS, number_of_place = threadIdx.x % NUMBERS; /* what a thread finishes of the groups at once */
+    const int place = threadIdx.x / NUMBERS,
+              number_of_place = threadIdx.x % NUMBERS; /* what a thread finishes of the groups at once */
     const int finished = place < at_once ? tokens : 0;
     __shared__ typename stream::memory memory_of_stream;
     stream rows(cut, k, memory_of_stream);
