@@ -136,8 +136,7 @@ static void run_once(const struct bench *b, int batch, const struct scene *scene
     double seconds = 0;
     int64_t tokens = 0;
     must(engine_set_k(b->engine, r->k));
-    for (int first = 0; first < ANSWERS; first += batch)
-        tokens += answer(b, first, batch, r->count, scene, &seconds);
+    for (int first = 0; first < ANSWERS; first += batch) tokens += answer(b, first, batch, r->count, scene, &seconds);
     const struct engine_counts after = engine_counts(b->engine);
     r->rate[r->count++] = (double)tokens / seconds;
     r->seconds += seconds;
