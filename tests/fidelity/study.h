@@ -28,7 +28,7 @@ struct study {
 
 /* The pairs of the test data: the embedded one first; returns how many. */
 int study_pairs(struct study studies[STUDY_PAIRS_MAX], bool small);
-/* Fixtures of every family, and of every format of quantised weights: 0 without test data. */
+/* Fixtures of every family, and of every format of quantised safetensors: 0 without test data. */
 int study_families(struct study studies[STUDY_PAIRS_MAX]);
 int study_formats(struct study studies[STUDY_PAIRS_MAX]);
 

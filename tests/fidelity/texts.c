@@ -59,7 +59,7 @@ void fidelity_greedy(struct fidelity *f) {
     if (!f->small) {
         ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: every family",
                                  .fixtures = study_families});
-        ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: every format of weights",
+        ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: quantised safetensors",
                                  .fixtures = study_formats});
     }
     ask(f, (struct question){.claim = "greedy: any K, batch, slot, graphs, rule: a cut draft",

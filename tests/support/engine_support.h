@@ -17,7 +17,7 @@ struct pair quick_pair(void);
 struct pair ngram_pair(const struct pair *pair);
 
 /* Of the test data's fixtures: one checkpoint a family or variant, in the form of released files, and then a Llama or Qwen3 MoE in
- * every format of quantised ones. Each lies beside what transformers computes on it. */
+ * every format of quantised safetensors. Each lies beside what transformers computes on it. */
 enum { TEST_FAMILIES = 26, TEST_CHECKPOINTS = 46 };
 extern const char *const test_checkpoints[TEST_CHECKPOINTS];
 
