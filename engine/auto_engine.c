@@ -193,7 +193,9 @@ void auto_choose(struct engine *e) {
     const bool plain = e->auto_k.k > 0 || round_plain_in_flight(e);
     int rows = 0;
     if (!e->chooses_k) return;
-    if (auto_k_rests(&e->auto_k) && !is_joined(e)) {
+    if (is_joined(e)) {
+        auto_k_joined(&e->auto_k);
+    } else if (auto_k_rests(&e->auto_k)) {
         e->k = 0;
         return;
     }

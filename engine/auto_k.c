@@ -161,9 +161,9 @@ static double loss_of(const double *tokens, const double *ms, int k, int best) {
     return loss > 0 ? loss / ms[0] : 0;
 }
 
-/* How much more than its time says a K may bring: a half where nothing lately told its time, less the more rounds did. */
+/* How much more than its time says a K may bring: the error of a mean of so many rounds, each a quarter off, at most a half. */
 static double doubt(double seen) {
-    return 1 / fmax(2, seen);
+    return 0.25 / sqrt(fmax(0.25, seen));
 }
 
 /* Of the K that may be better than the choice, the one of which the fewest rounds told lately; the choice itself if there is none. */
@@ -218,6 +218,10 @@ static void measure_another(struct auto_k *a, int bucket, const double *tokens, 
 
 bool auto_k_rests(const struct auto_k *a) {
     return a->k == 0 && a->trial == 0 && a->plain % AUTO_LEAST_INTERVAL != 0 && !a->is_fixed;
+}
+
+void auto_k_joined(struct auto_k *a) {
+    a->bill = (struct auto_k_bill){0};
 }
 
 int auto_k_choose(struct auto_k *a, int bucket, const double *tokens, double catch_up_ms) {

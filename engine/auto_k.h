@@ -12,7 +12,7 @@
  * While it speculates, rounds of another K, 0 too, now and then say what they take, if that K might turn out to be better. Both are paid
  * from a credit, which grows by 0.4 % of the time that rounds take and is charged with what a round is expected to lose, by all that is
  * known when it begins. So a trial comes the sooner the less it costs, and lasts the longer the nearer speculation is to paying. What it
- * took is settled by the plain rounds right after it, since they have its context and the machine as it was.
+ * took is settled by the plain rounds right after it, since they have its context and the machine as it was; not where a row joins then.
  *
  * The beginning is such a trial. The draft's cache is filled then, and an answer that begins plain would learn nothing, so the credit
  * begins with the time of one plain round: at 256 tokens of one row another 0.4 %. What is expected at first is neither hope nor
@@ -103,6 +103,8 @@ int auto_k_best(const double *tokens, const double *ms, int k_max, int now);
 /* The next round is plain, as those before it, and nothing need be worked out or measured: between plain rounds little is
  * new, unless a row joined them. */
 bool auto_k_rests(const struct auto_k *);
+/* A row joined: rounds are of its context from now on, which may be much shorter, and settle no trial before it. */
+void auto_k_joined(struct auto_k *);
 /* K of the next round in this bucket; catch_up_ms: what the proposer must do first where the last round was plain. */
 int auto_k_choose(struct auto_k *, int bucket, const double *tokens, double catch_up_ms);
 /* A round of k was enqueued. What it is expected to take, catching up before it too, if it is one of a trial; else 0. */

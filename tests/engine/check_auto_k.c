@@ -267,6 +267,26 @@ START_TEST(what_trials_wait_for_is_paid_for)
 }
 END_TEST
 
+/* A trial at the end of a long answer; the next one's plain rounds have a short context. */
+START_TEST(a_trial_is_not_settled_by_rounds_of_the_next_answer)
+{
+    const double ms[] = {1, 1.2, 1.4, 1.6, 1.8, 2}, start[] = {1, 1, 1, 1, 1, 1};
+    struct game g;
+    game_open_measured(&g, ms, start);
+    while (!(g.a.bill.ms > 0)) {
+        const int k = play_round(&g, 0);
+        if (auto_k_is_billing(&g.a)) auto_k_settle(&g.a, 1, k, g.expected, ms[k]);
+    }
+    const double credit = g.a.credit;
+    auto_k_joined(&g.a);
+    for (int i = 0; i < 2 * AUTO_SETTLING_ROUNDS; i++)
+        if (auto_k_is_billing(&g.a)) auto_k_settle(&g.a, 1, 0, 0, 0.5);
+    ck_assert_double_eq(g.a.credit, credit);
+    ck_assert_double_eq(g.a.bill.ms, 0);
+    auto_k_destroy(&g.a);
+}
+END_TEST
+
 /* Loop index: which K seemed dearer than it is. */
 START_TEST(a_k_that_seemed_too_dear_is_measured_and_taken)
 {
@@ -555,6 +575,7 @@ Suite *check_auto_k(void) {
     tcase_add_test(tc, it_comes_back_when_drafts_are_right_again);
     tcase_add_test(tc, a_catch_up_that_costs_more_than_trials_may_is_put_off);
     tcase_add_test(tc, what_trials_wait_for_is_paid_for);
+    tcase_add_test(tc, a_trial_is_not_settled_by_rounds_of_the_next_answer);
     tcase_add_loop_test(tc, a_k_that_seemed_too_dear_is_measured_and_taken, 0, 2);
     tcase_add_test(tc, a_k_that_nearly_pays_is_measured_again_soon);
     tcase_add_test(tc, a_row_that_accepts_little_wants_no_k_of_its_own);

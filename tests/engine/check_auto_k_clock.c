@@ -130,7 +130,9 @@ static void choose(struct world *w) {
     int rows = 0;
     bool is_joined = false;
     for (int i = 0; i < w->scene->batch; i++) is_joined |= wants(w, &w->rows[i]) && auto_k_is_new(&w->rows[i].estimate);
-    if (auto_k_rests(&w->a) && !is_joined) {
+    if (is_joined) {
+        auto_k_joined(&w->a);
+    } else if (auto_k_rests(&w->a)) {
         w->k = 0;
         return;
     }
