@@ -179,9 +179,11 @@ static bool is_catching_up(const struct engine *e) {
 }
 
 /* A draft model lacks the tokens of plain rounds, and reads them a row after another; on a GPU a few in the time of many. */
-static double catch_up_ms(const struct sequence *s, bool plain_in_flight) {
+static double catch_up_ms(const struct sequence *s) {
     const struct engine *e = s->engine;
-    const int lacking = proposer_lags(e->proposer, s->slot, (int)s->tokens.len, plain_in_flight);
+    /* While it speculates the question is what plain rounds would cost. */
+    const bool plain = e->auto_k.k > 0 || round_plain_in_flight(s);
+    const int lacking = proposer_lags(e->proposer, s->slot, (int)s->tokens.len, plain);
     const int at_once = device_is_async(e->device) ? prefill_chunk(e->device) / 4 : CATCH_UP_TOKENS;
     return lacking > 0 ? e->catch_up_ms * fmax(1, (double)lacking / at_once) : 0;
 }
@@ -189,8 +191,6 @@ static double catch_up_ms(const struct sequence *s, bool plain_in_flight) {
 void auto_choose(struct engine *e) {
     double tokens[K_MAX + 1] = {0};
     double behind_ms = 0;
-    /* While it speculates the question is what plain rounds would cost. */
-    const bool plain = e->auto_k.k > 0 || round_plain_in_flight(e);
     int rows = 0;
     if (!e->chooses_k) return;
     if (is_joined(e)) {
@@ -204,7 +204,7 @@ void auto_choose(struct engine *e) {
         const struct sequence *s = e->slots[slot];
         if (!runs(s)) continue;
         auto_k_expect(&e->auto_k, &s->estimate, tokens);
-        behind_ms += catch_up_ms(s, plain);
+        behind_ms += catch_up_ms(s);
         rows++;
     }
     if (rows == 0) return;

@@ -135,7 +135,8 @@ int engine_create_graphs(struct engine *e);
 bool round_wants(const struct sequence *);
 int round_enqueue(struct engine *);
 int round_collect(struct engine *);
-bool round_plain_in_flight(const struct engine *); /* is one with K = 0 among them? */
+/* Is one with K = 0 among them, as far as this answer takes part in any? */
+bool round_plain_in_flight(const struct sequence *);
 /* Enqueues the work of a round, with a mark after each part of it; marks may be NULL. */
 int round_run(struct engine *, int rows, int k, struct marks *marks);
 

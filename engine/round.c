@@ -12,7 +12,9 @@ bool round_wants(const struct sequence *s) {
     return s && s->phase == PHASE_DECODING && (int)s->tokens.len + s->pending_rounds < s->limit;
 }
 
-bool round_plain_in_flight(const struct engine *e) {
+bool round_plain_in_flight(const struct sequence *s) {
+    const struct engine *e = s->engine;
+    if (s->pending_rounds == 0) return false;
     for (uint64_t r = e->collected; r < e->enqueued; r++)
         if (e->rounds[r % (ROUNDS_IN_FLIGHT_MAX + 1)].k == 0) return true;
     return false;

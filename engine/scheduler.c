@@ -57,9 +57,10 @@ static int lags(const struct sequence *s, bool plain_in_flight) {
 
 /* After a change of K. What they lack is known once their rounds are collected. */
 static void suspend_lagging(struct engine *e) {
-    const bool plain = round_plain_in_flight(e);
-    for (int slot = 1; slot <= e->max_batch; slot++)
-        if (round_wants(e->slots[slot]) && lags(e->slots[slot], plain) > 0) e->slots[slot]->phase = PHASE_INGESTING;
+    for (int slot = 1; slot <= e->max_batch; slot++) {
+        struct sequence *s = e->slots[slot];
+        if (round_wants(s) && lags(s, round_plain_in_flight(s)) > 0) s->phase = PHASE_INGESTING;
+    }
 }
 
 static bool is_before(const struct sequence *s, const struct sequence *other) {

@@ -111,8 +111,9 @@ static bool wants(const struct world *w, const struct row *r) {
     return !r->is_done && !r->catches_up && r->length + r->pending < PROMPT + w->scene->tokens;
 }
 
-static bool plain_in_flight(const struct world *w) {
+static bool plain_in_flight(const struct world *w, const struct row *r) {
     bool plain = false;
+    if (r->pending == 0) return false;
     for (unsigned i = w->collected; i < w->enqueued; i++) plain |= w->flights[i % FLIGHTS].k == 0;
     return plain;
 }
@@ -125,7 +126,6 @@ static int lacks(const struct world *w, const struct row *r, bool plain) {
 /* Engines measure it, too, not quite right. */
 static void choose(struct world *w) {
     const struct machine *m = w->scene->machine;
-    const bool plain = w->a.k > 0 || plain_in_flight(w);
     double tokens[K_MAX + 1] = {0}, behind_ms = 0;
     int rows = 0;
     bool is_joined = false;
@@ -140,7 +140,7 @@ static void choose(struct world *w) {
         const struct row *r = &w->rows[i];
         if (r->catches_up) return;
         if (!wants(w, r)) continue;
-        const int lacking = lacks(w, r, plain);
+        const int lacking = lacks(w, r, w->a.k > 0 || plain_in_flight(w, r));
         auto_k_expect(&w->a, &r->estimate, tokens);
         behind_ms += lacking > 0 ? 0.9 * m->catch_up_ms * fmax(1, (double)lacking / m->chunk) : 0;
         rows++;
@@ -150,10 +150,9 @@ static void choose(struct world *w) {
 
 static void catch_up(struct world *w) {
     const struct machine *m = w->scene->machine;
-    const bool plain = plain_in_flight(w);
     for (int i = 0, behind = 0; i < w->scene->batch; i++) {
         struct row *r = &w->rows[i];
-        if (w->k > 0 && wants(w, r) && lacks(w, r, plain) > 0) r->catches_up = true;
+        if (w->k > 0 && wants(w, r) && lacks(w, r, plain_in_flight(w, r)) > 0) r->catches_up = true;
         if (w->k == 0) r->catches_up = false;
         if (!r->catches_up || r->pending > 0 || behind > m->step) continue;
         const int lacking = lacks(w, r, false);

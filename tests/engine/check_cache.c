@@ -1,6 +1,7 @@
 /* The caches after rounds: equal to a fresh prefill, whatever was accepted; nobody writes pages that are not theirs. */
 #include <string.h>
 
+#include "engine/internal.h"
 #include "tests/support/engine_support.h"
 #include "tests/support/kv_support.h"
 #include "tests/support/support.h"
@@ -58,6 +59,10 @@ START_TEST(caches_equal_a_fresh_prefill_after_every_kind_of_round)
 }
 END_TEST
 
+static void listen_to_nothing(void *user, struct token_block *block) {
+    (void)user, (void)block;
+}
+
 START_TEST(draft_equal_to_target_accepts_everything_for_a_thousand_rounds)
 {
     struct pair pairs[PAIRS_MAX];
@@ -113,6 +118,31 @@ START_TEST(k_may_change_also_to_zero_between_rounds)
         engine_destroy(fresh);
         engine_destroy(e);
     }
+}
+END_TEST
+
+/* Two rounds deep: a plain round in flight is one of the answers that take part in it. */
+START_TEST(a_plain_round_of_others_makes_no_draft_lag)
+{
+    struct pair pairs[PAIRS_MAX];
+    test_pairs(pairs);
+    struct engine_options options = pair_options(&pairs[0], 4, 2);
+    options.pipeline = 2;
+    struct engine *e = must_open_exact(&options);
+    struct sequence *old, *new;
+    struct request r = sampled(e, "Once", 60, 0);
+    int running;
+    r.generation.on_tokens = listen_to_nothing;
+    ck_ok(engine_open(e, 100, &old));
+    ck_ok(engine_open(e, 100, &new));
+    ck_ok(engine_set_k(e, 0));
+    ck_ok(engine_generate(e, old, r.prompt.data, (int)r.prompt.len, &r.generation));
+    for (int i = 0; i < 4; i++) ck_ok(engine_step(e, &running));
+    ck_ok(engine_generate(e, new, r.prompt.data, (int)r.prompt.len, &r.generation));
+    ck_assert(round_plain_in_flight(old));
+    ck_assert(!round_plain_in_flight(new));
+    free_requests(&r, 1);
+    engine_destroy(e);
 }
 END_TEST
 
@@ -377,6 +407,7 @@ Suite *check_cache(void) {
     tcase_add_loop_test(tc, caches_equal_a_fresh_prefill_after_every_kind_of_round, 1, 9);
     tcase_add_test(tc, draft_equal_to_target_accepts_everything_for_a_thousand_rounds);
     tcase_add_test(tc, k_may_change_also_to_zero_between_rounds);
+    tcase_add_test(tc, a_plain_round_of_others_makes_no_draft_lag);
     tcase_add_test(tc, k_may_change_inside_an_answer);
     tcase_add_test(tc, a_second_turn_accepts_like_a_cold_prefill_of_the_same_ids);
     tcase_add_test(tc, an_undone_turn_leaves_nothing_in_the_draft_s_cache);
