@@ -363,6 +363,8 @@ START_TEST(cheap_drafts_are_used)
         s.queue = 4, s.of_plain = 0.985;
         judge(&s, NULL);
     }
+    const struct scene changing = {&ngram, batches[_i], 384, {{0.8f, 0.1f}, {0.8f, 0.1f}}, 4, 0.97, 1};
+    judge(&changing, NULL);
 }
 END_TEST
 

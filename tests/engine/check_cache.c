@@ -59,7 +59,7 @@ START_TEST(caches_equal_a_fresh_prefill_after_every_kind_of_round)
 }
 END_TEST
 
-static void listen_to_nothing(void *user, struct token_block *block) {
+static void ignore_tokens(void *user, struct token_block *block) {
     (void)user, (void)block;
 }
 
@@ -132,7 +132,7 @@ START_TEST(a_plain_round_of_others_makes_no_draft_lag)
     struct sequence *old, *new;
     struct request r = sampled(e, "Once", 60, 0);
     int running;
-    r.generation.on_tokens = listen_to_nothing;
+    r.generation.on_tokens = ignore_tokens;
     ck_ok(engine_open(e, 100, &old));
     ck_ok(engine_open(e, 100, &new));
     ck_ok(engine_set_k(e, 0));
@@ -246,10 +246,6 @@ static void expect_tokens(const struct sequence *s, const struct ids *expected) 
     const int32_t *tokens = engine_tokens(s, &n);
     ck_assert_uint_eq((size_t)n, expected->len);
     ck_assert_int_eq(memcmp(tokens, expected->data, expected->len * sizeof *tokens), 0);
-}
-
-static void ignore_tokens(void *user, struct token_block *block) {
-    (void)user, (void)block;
 }
 
 START_TEST(a_prompt_stopped_after_any_chunk_leaves_history_and_caches_as_they_were)
