@@ -192,9 +192,9 @@ void chat_print_stats(const struct chat *c) {
     printf("  %-24s %d of %d tokens, %d left, %d turn%s\n", "context", used, info.context, info.context - used,
            conversation_turns(c->conversation), conversation_turns(c->conversation) == 1 ? "" : "s");
     if (c->answer_ids.len > 0)
-        printf("  %-24s %llu, of the last answer; %s\n", "seed", (unsigned long long)c->answer_seed,
+        printf("  %-24s %llu, of the last answer;\n  %-24s %s\n", "seed", (unsigned long long)c->answer_seed, "",
                chat_repeats(c) ? "/undo, /seed and the question repeat it"
-                               : "it repeats with a fixed K (/k), or under /accept coupled");
+                               : "it repeats with a fixed K (/k) or /accept coupled");
     if (info.k_auto)
         printf("  %-24s auto\n", "k");
     else
