@@ -15,6 +15,7 @@ struct cache_state {
 struct draft {
     struct proposer base;
     struct cache_state *caches; /* [S] */
+    struct prefill_span *spans; /* [S] */
 };
 
 static struct draft *draft_of(struct proposer *p) {
@@ -73,13 +74,15 @@ static void close_draft(struct proposer *p) {
     model_close(p->model);
     ids_free(&p->ids);
     free(draft_of(p)->caches);
+    free(draft_of(p)->spans);
     free(p);
 }
 
 static int fill_in(struct draft *d, const struct proposer_options *o) {
     struct proposer *p = &d->base;
     d->caches = calloc((size_t)p->world->slots, sizeof *d->caches);
-    if (!d->caches) return err_set(ERR_MEMORY, "out of memory for %d slots", p->world->slots);
+    d->spans = calloc((size_t)p->world->slots, sizeof *d->spans);
+    if (!d->caches || !d->spans) return err_set(ERR_MEMORY, "out of memory for %d slots", p->world->slots);
     struct model_config config;
     struct model_numbers numbers = o->numbers;
     TRY(checkpoint_config(o->checkpoint, &config));
@@ -105,8 +108,12 @@ static int open_draft(struct proposer **out, const struct proposer_world *world,
     return rc;
 }
 
+/* Rows that catch up together are more than those of a round. */
 static int layout(struct proposer *p, const struct model_limits *limits, struct pool *pool) {
-    return model_layout(p->model, limits, pool);
+    struct model_limits own = *limits;
+    const int chunk = prefill_chunk(p->world->device), rows = (p->world->slots - 1) * PREFILL_SPAN_MAX;
+    if (own.graph_rows < chunk) own.graph_rows = rows < chunk ? rows : chunk;
+    return model_layout(p->model, &own, pool);
 }
 
 static int upload(struct proposer *p, struct stream *stream, const struct progress *progress) {
@@ -140,12 +147,47 @@ static int lags(const struct proposer *p, int slot, int length, bool plain_in_fl
     return known < wanted(p, length) ? wanted(p, length) - known : plain_in_flight && known < p->positions;
 }
 
-/* To positions 0..n-2, a chunk at a time. What an end in between leaves lies past the history, or is what the history says. */
-static int ingest(struct proposer *p, struct stream *stream, int slot, const int32_t *tokens, int length) {
-    struct cache_state *c = &draft_of(p)->caches[slot];
-    const int last = c->known < c->turn ? c->turn : most_positions(p, length - 1);
-    if (c->known >= last) return 0;
-    return model_prefill_chunk(p->model, stream, p->world->prefill, slot, tokens, &c->known, last);
+/* What a row lacks up to positions 0..n-2, but no further than to the turn. What an end in between leaves lies past the history, or is
+ * what the history says. */
+static struct prefill_span lacking(struct proposer *p, const struct proposer_row *row) {
+    const struct cache_state *c = &draft_of(p)->caches[row->slot];
+    const int last = c->known < c->turn ? c->turn : most_positions(p, row->length - 1);
+    return (struct prefill_span){row->slot, row->tokens, c->known, last > c->known ? last : c->known};
+}
+
+static int length_of(const struct prefill_span *s) {
+    return s->last - s->first;
+}
+
+static int ingest_chunk(struct proposer *p, struct stream *stream, const struct prefill_span *s) {
+    int *known = &draft_of(p)->caches[s->slot].known;
+    return model_prefill_chunk(p->model, stream, p->world->prefill, s->slot, s->tokens, known, s->last);
+}
+
+/* The first q_len tokens of what each lacks. */
+static int ingest_some(struct proposer *p, struct stream *stream, struct prefill_span *spans, int count, int q_len) {
+    for (int i = 0; i < count; i++) {
+        struct prefill_span *s = &spans[i];
+        if (length_of(s) > q_len) s->last = s->first + q_len;
+        draft_of(p)->caches[s->slot].known = s->last;
+    }
+    return model_prefill_spans(p->model, stream, p->world->prefill, spans, count, q_len);
+}
+
+/* Together where that takes fewer passes than a chunk of each, and at most every second row of them is padding. */
+static int ingest(struct proposer *p, struct stream *stream, const struct proposer_row *rows, int count) {
+    struct prefill_span *spans = draft_of(p)->spans;
+    int longest = 0, all = 0, q_len = prefill_q_len(p->model, count);
+    for (int i = 0; i < count; i++) {
+        spans[i] = lacking(p, &rows[i]);
+        all += length_of(&spans[i]);
+        if (length_of(&spans[i]) > length_of(&spans[longest])) longest = i;
+    }
+    const int most = length_of(&spans[longest]), passes = (most + q_len - 1) / q_len;
+    if (passes == 0) return 0;
+    q_len = (most + passes - 1) / passes;
+    if (passes >= count || passes * q_len * count > 2 * all) return ingest_chunk(p, stream, &spans[longest]);
+    return ingest_some(p, stream, spans, count, q_len);
 }
 
 /* After a round that it drafted, every committed token but the last two is sure to be in its cache. */
@@ -184,7 +226,8 @@ static int create_graphs(struct proposer *p, const struct graph_set_options *opt
     if (prefill->replays) TRY(model_add_prefill_graphs(p->model, prefill, p->graphs, DRAFT_PREFILL));
     TRY(model_add_graphs(p->model, p->graphs, DRAFT_FIRST, o.max_batch, 2));
     TRY(model_add_graphs(p->model, p->graphs, DRAFT_STEP, o.max_batch, 1));
-    return graph_set_capture(p->graphs);
+    TRY(graph_set_capture(p->graphs));
+    return model_warm_up_spans(p->model, options->stream, prefill, o.max_batch);
 }
 
 static int draw(struct proposer *p, struct stream *stream, int batch, int index) {

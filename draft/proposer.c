@@ -52,8 +52,8 @@ int proposer_lags(const struct proposer *p, int slot, int length, bool plain_in_
     return p && p->ops->lags ? p->ops->lags(p, slot, length, plain_in_flight) : 0;
 }
 
-int proposer_ingest(struct proposer *p, struct stream *stream, int slot, const int32_t *tokens, int length) {
-    return p && p->ops->ingest ? p->ops->ingest(p, stream, slot, tokens, length) : 0;
+int proposer_ingest(struct proposer *p, struct stream *stream, const struct proposer_row *rows, int count) {
+    return p && p->ops->ingest && count > 0 ? p->ops->ingest(p, stream, rows, count) : 0;
 }
 
 int proposer_propose(struct proposer *p, struct stream *stream, int batch, int k, struct marks *marks) {

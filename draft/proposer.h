@@ -55,6 +55,13 @@ struct proposer_turn {
     int old_length, length;
 };
 
+/* A sequence that is to catch up: its tokens [0, length), host memory, read before ingest returns. */
+struct proposer_row {
+    int slot;
+    const int32_t *tokens;
+    int length;
+};
+
 /* What a proposer's own struct begins with. open fills it in. */
 struct proposer {
     const struct proposer_ops *ops;
@@ -86,8 +93,9 @@ struct proposer_ops {
     /* Before a round with K > 0: how many tokens of a sequence of `length` does it lack, or will it after a plain round in flight?
      * While it lacks some the sequence is in no round. */
     int (*lags)(const struct proposer *, int slot, int length, bool plain_in_flight);
-    /* Takes in one chunk of what it lacks of `tokens` [length]; the sequence has no round in flight. */
-    int (*ingest)(struct proposer *, struct stream *, int slot, const int32_t *tokens, int length);
+    /* Takes in one chunk of what it lacks of these rows: of one that lacks some, or a few tokens of each. They have no round in
+     * flight. What it takes of a row that comes alone depends on that row alone. */
+    int (*ingest)(struct proposer *, struct stream *, const struct proposer_row *, int count);
 
     /* Enqueues the proposals of a round for the first `batch` rows of row_slot; batch is a bucket. `marks`, if not NULL, gets one
      * after each piece of proposing, and in between one after each draw. */
@@ -112,7 +120,7 @@ int proposer_create_graphs(struct proposer *, const struct graph_set_options *);
 int proposer_warm_up(struct proposer *, struct stream *, int batch);
 int proposer_begin(struct proposer *, struct stream *, const struct proposer_turn *);
 int proposer_lags(const struct proposer *, int slot, int length, bool plain_in_flight);
-int proposer_ingest(struct proposer *, struct stream *, int slot, const int32_t *tokens, int length);
+int proposer_ingest(struct proposer *, struct stream *, const struct proposer_row *, int count);
 int proposer_propose(struct proposer *, struct stream *, int batch, int k, struct marks *marks);
 int proposer_accepted(struct proposer *, struct stream *, int batch);
 void proposer_collected(struct proposer *, int slot, int length, int k);

@@ -103,24 +103,32 @@ static int measure_bucket(struct engine *e, int bucket, int64_t end_us) {
     return 0;
 }
 
-/* What a draft model takes for the tokens of some plain rounds, a row's: the least of three, since the first may load kernels. */
-static int measure_catch_up(struct engine *e) {
+/* What a draft model takes for the tokens of some plain rounds of so many rows: the least of three, since the first may load kernels. */
+static int time_catch_up(struct engine *e, int rows, double *ms) {
     static const int32_t tokens[CATCH_UP_TOKENS + 1];
     const struct proposer_turn turn = {.slot = 0, .tokens = tokens, .length = CATCH_UP_TOKENS + 1};
     struct span *span = &free_round(e)->span;
-    float ms, least = INFINITY;
-    if (!engine_draft(e)) return 0;
+    float once, least = INFINITY;
+    for (int i = 0; i < rows; i++) e->behind[i] = (struct proposer_row){0, tokens, turn.length};
     for (int i = 0; i < 3; i++) {
         TRY(proposer_begin(e->proposer, e->stream, &turn));
         TRY(span_begin(e, span));
-        TRY(proposer_ingest(e->proposer, e->stream, 0, tokens, turn.length));
+        TRY(proposer_ingest(e->proposer, e->stream, e->behind, rows));
         TRY(span_end(e, span));
         TRY(stream_sync(e->stream));
-        TRY(span_ms(e, span, &ms));
-        least = fminf(ms, least);
+        TRY(span_ms(e, span, &once));
+        least = fminf(once, least);
     }
-    e->catch_up_ms = (double)least;
+    *ms = (double)least;
     return 0;
+}
+
+/* A host takes so much for each token, whoever's it is. */
+static int measure_catch_up(struct engine *e) {
+    e->together_ms = INFINITY;
+    if (!engine_draft(e)) return 0;
+    TRY(time_catch_up(e, 1, &e->catch_up_ms));
+    return e->max_batch > 1 && device_is_async(e->device) ? time_catch_up(e, e->max_batch, &e->together_ms) : 0;
 }
 
 /* All rows serve the dummy sequence. The next round brings a row map of its own. */
@@ -178,19 +186,35 @@ static bool is_catching_up(const struct engine *e) {
     return false;
 }
 
-/* A draft model lacks the tokens of plain rounds, and reads them a row after another; on a GPU a few in the time of many. */
-static double catch_up_ms(const struct sequence *s) {
+/* A draft model lacks the tokens of plain rounds. It reads them a row after another, on a GPU a few in the time of many; or those of all
+ * rows together. */
+struct behind {
+    int rows, most; /* of one */
+    double ms;      /* one after another */
+};
+
+static void add_behind(struct behind *b, const struct sequence *s) {
     const struct engine *e = s->engine;
     /* While it speculates the question is what plain rounds would cost. */
     const bool plain = e->auto_k.k > 0 || round_plain_in_flight(s);
     const int lacking = proposer_lags(e->proposer, s->slot, (int)s->tokens.len, plain);
     const int at_once = device_is_async(e->device) ? prefill_chunk(e->device) / 4 : CATCH_UP_TOKENS;
-    return lacking > 0 ? e->catch_up_ms * fmax(1, (double)lacking / at_once) : 0;
+    if (lacking <= 0) return;
+    b->rows++;
+    b->most = lacking > b->most ? lacking : b->most;
+    b->ms += e->catch_up_ms * fmax(1, (double)lacking / at_once);
+}
+
+static double catch_up_ms(const struct engine *e, const struct behind *b) {
+    if (b->rows < 2) return b->ms;
+    const double passes = ceil((double)b->most / prefill_q_len(engine_draft(e), b->rows)),
+                 share = (double)b->rows * b->most / (e->max_batch * CATCH_UP_TOKENS);
+    return fmin(b->ms, passes * e->catch_up_ms + share * fmax(0, e->together_ms - e->catch_up_ms));
 }
 
 void auto_choose(struct engine *e) {
     double tokens[K_MAX + 1] = {0};
-    double behind_ms = 0;
+    struct behind behind = {0};
     int rows = 0;
     if (!e->chooses_k) return;
     if (is_joined(e)) {
@@ -204,13 +228,13 @@ void auto_choose(struct engine *e) {
         const struct sequence *s = e->slots[slot];
         if (!runs(s)) continue;
         auto_k_expect(&e->auto_k, &s->estimate, tokens);
-        behind_ms += catch_up_ms(s);
+        add_behind(&behind, s);
         rows++;
     }
     if (rows == 0) return;
     const int bucket = graph_set_bucket(e->target.graphs, rows);
     const bool was_billing = auto_k_is_billing(&e->auto_k);
-    e->k = auto_k_choose(&e->auto_k, bucket, tokens, behind_ms);
+    e->k = auto_k_choose(&e->auto_k, bucket, tokens, catch_up_ms(e, &behind));
     if (!was_billing && (e->collected == e->enqueued || !device_is_async(e->device))) begin_lap(e);
 }
 

@@ -7,7 +7,7 @@
 #include "base/err.h"
 
 /* What trials and measurements may lose, in plain rounds: at the beginning, of each round's time, and most at once. */
-static const double CREDIT_FIRST = 1, CREDIT = 0.004, CREDIT_MOST = 64;
+static const double CREDIT_FIRST = 0.5, CREDIT = 0.004, CREDIT_MOST = 64;
 /* What a trial for which nobody need catch up may owe; the next one waits for it. */
 static const double DEBT_MOST = 1;
 /* A choice that makes proposers catch up must bring that in within so many rounds. */

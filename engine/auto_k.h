@@ -15,7 +15,7 @@
  * took is settled by the plain rounds right after it, since they have its context and the machine as it was; not where a row joins then.
  *
  * The beginning is such a trial. The draft's cache is filled then, and an answer that begins plain would learn nothing, so the credit
- * begins with the time of one plain round: at 256 tokens of one row another 0.4 %. What is expected at first is neither hope nor
+ * begins with half the time of a plain round: at 256 tokens of one row another 0.2 %. What is expected at first is neither hope nor
  * fear: of drafted tokens every second one is kept. So wherever speculation may pay it is begun with a small K, which a few results
  * raise or end.
  *

@@ -74,7 +74,8 @@ static int create_staging(struct engine *e) {
     TRY(device_alloc_pinned(e->device, bytes, &e->pinned));
     e->staging = calloc(slots, sizeof *e->staging);
     e->slots = calloc(slots, sizeof *e->slots);
-    if (!e->staging || !e->slots) return err_set(ERR_MEMORY, "out of memory for %zu slots", slots);
+    e->behind = calloc(rows, sizeof *e->behind);
+    if (!e->staging || !e->slots || !e->behind) return err_set(ERR_MEMORY, "out of memory for %zu slots", slots);
     char *at = e->pinned;
     for (size_t r = 0; r < rounds; r++) {
         e->rounds[r].records = (struct round_record *)take(&at, record_bytes);
@@ -150,7 +151,7 @@ static int warm_up(struct engine *e) {
         int first = 0;
         TRY(model_prefill_chunk(e->target_model, e->stream, &e->prefill, 0, tokens, &first, last));
         TRY(proposer_begin(e->proposer, e->stream, &turn));
-        TRY(proposer_ingest(e->proposer, e->stream, 0, tokens, turn.length));
+        TRY(proposer_ingest(e->proposer, e->stream, &(struct proposer_row){0, tokens, turn.length}, 1));
     }
     return warm_up_rounds(e);
 }
@@ -230,6 +231,7 @@ void engine_destroy(struct engine *e) {
     if (e->device) prefill_destroy(&e->prefill, e->device);
     stream_destroy(e->stream);
     free(e->slots);
+    free(e->behind);
     kv_pages_destroy(e->kv_pages);
     model_close(e->target_model);
     pool_destroy(e->pool);

@@ -97,6 +97,7 @@ struct engine {
     struct sequence *queue;       /* by next_queued */
     struct sequence **slots;      /* [max_batch + 1]; NULL: free */
     struct slot_staging *staging; /* [max_batch + 1] */
+    struct proposer_row *behind;  /* [max_batch] of the scheduler: those that catch up together */
     void *pinned;
     struct round rounds[ROUNDS_IN_FLIGHT_MAX + 1];
     uint64_t enqueued, collected; /* rounds */
@@ -113,7 +114,8 @@ struct engine {
     int timed_k;          /* K of the last round that was read */
     struct span lap;      /* since the last round was collected */
     bool is_next;         /* since the last round was enqueued no prompt was ingested and no answer began */
-    double catch_up_ms;   /* what a draft model takes for a short chunk of its own */
+    double catch_up_ms;   /* what a draft model takes for a short chunk of one row, */
+    double together_ms;   /* and for a few tokens of each of max_batch; the device is asynchronous, or INFINITY */
     bool has_measured;
     struct start_times start_times;
 };

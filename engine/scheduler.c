@@ -63,16 +63,50 @@ static void suspend_lagging(struct engine *e) {
     }
 }
 
-static bool is_before(const struct sequence *s, const struct sequence *other) {
-    if (!other || s->has_begun != other->has_begun) return !other || s->has_begun;
-    return s->serial < other->serial;
+/* Nothing of it is in flight. */
+static bool is_ingesting(const struct sequence *s) {
+    return s && s->phase == PHASE_INGESTING && s->pending_rounds == 0;
 }
 
-static struct sequence *next_to_ingest(const struct engine *e) {
+static struct proposer_row row_of(const struct sequence *s) {
+    return (struct proposer_row){s->slot, s->tokens.data, (int)s->tokens.len};
+}
+
+/* Answers that have begun and whose proposer lags, [count]; *most tokens of one. Those for which it does no longer go on. */
+static int rows_behind(struct engine *e, int *most) {
+    int count = 0;
+    *most = 0;
+    for (int slot = 1; slot <= e->max_batch; slot++) {
+        struct sequence *s = e->slots[slot];
+        if (!is_ingesting(s) || !s->has_begun) continue;
+        const int lacking = lags(s, false);
+        if (lacking == 0)
+            s->phase = PHASE_DECODING;
+        else
+            e->behind[count++] = row_of(s);
+        if (lacking > *most) *most = lacking;
+    }
+    return count;
+}
+
+/* Rows that lack a few tokens all catch up at once, since rounds of some of them would cost more; of those that lack many a chunk, which
+ * is all that this step ingests. */
+static int catch_up(struct engine *e, bool *is_long) {
+    int most, count = rows_behind(e, &most);
+    *is_long = most > prefill_chunk(e->device) / SHORT_CHUNKS;
+    while (count > 0) {
+        TRY(proposer_ingest(e->proposer, e->stream, e->behind, count));
+        count = rows_behind(e, &most);
+        if (*is_long) break;
+    }
+    return 0;
+}
+
+static struct sequence *next_to_begin(const struct engine *e) {
     struct sequence *next = NULL;
     for (int slot = 1; slot <= e->max_batch; slot++) {
         struct sequence *s = e->slots[slot];
-        if (s && s->phase == PHASE_INGESTING && s->pending_rounds == 0 && is_before(s, next)) next = s;
+        if (is_ingesting(s) && !s->has_begun && (!next || s->serial < next->serial)) next = s;
     }
     return next;
 }
@@ -80,31 +114,31 @@ static struct sequence *next_to_ingest(const struct engine *e) {
 /* One chunk into each cache that lacks it; *rows of the target's. */
 static int ingest_chunk(struct sequence *s, int *rows) {
     struct engine *e = s->engine;
+    const struct proposer_row row = row_of(s);
     const int length = (int)s->tokens.len, first = s->cached;
-    if (!s->has_begun) e->is_next = false;
+    e->is_next = false;
     if (s->cached < length - 1)
         TRY(model_prefill_chunk(e->target_model, e->stream, &e->prefill, s->slot, s->tokens.data, &s->cached,
                                 length - 1));
     *rows = s->cached - first;
-    return lags(s, false) > 0 ? proposer_ingest(e->proposer, e->stream, s->slot, s->tokens.data, length) : 0;
+    return lags(s, false) > 0 ? proposer_ingest(e->proposer, e->stream, &row, 1) : 0;
 }
 
 static int ingest_next(struct sequence *s, int *rows) {
     TRY(ingest_chunk(s, rows));
     if (s->cached < (int)s->tokens.len - 1 || lags(s, false) > 0) return 0;
     s->phase = PHASE_DECODING;
-    return s->has_begun ? 0 : sequence_begin(s);
+    return sequence_begin(s);
 }
 
-/* Rows whose proposer lacks a few tokens all catch up at once, since rounds of some of them would cost more. */
 int scheduler_ingest(struct engine *e) {
+    bool is_long;
     TRY(admit(e));
+    TRY(catch_up(e, &is_long));
     const int most = prefill_chunk(e->device) / SHORT_CHUNKS;
-    for (int i = 0, rows = 0, behind = 0; i < SHORT_CHUNKS && rows <= most && behind <= most;) {
-        struct sequence *s = next_to_ingest(e);
+    for (int i = 0, rows = 0; !is_long && i < SHORT_CHUNKS && rows <= most; i++) {
+        struct sequence *s = next_to_begin(e);
         if (!s) break;
-        behind += s->has_begun ? lags(s, false) : 0;
-        i += !s->has_begun;
         TRY(ingest_next(s, &rows));
     }
     return 0;

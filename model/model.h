@@ -84,11 +84,10 @@ static inline int prefill_chunk(const struct device *d) {
 
 /* What the prefill of both models works with. Staging is pinned and reused after its event. */
 struct prefill_buffers {
-    int32_t *tokens, *positions; /* [PREFILL_CHUNK_MAX] device */
-    int32_t *slot;               /* [1] device */
-    void *workspace;             /* for stream_set_workspace; NULL on the host */
+    int32_t *tokens, *positions, *slots; /* [PREFILL_CHUNK_MAX] device; a slot for each graph row */
+    void *workspace;                     /* for stream_set_workspace; NULL on the host */
     size_t workspace_bytes;
-    void *staging; /* pinned: 2 * (2 * PREFILL_CHUNK_MAX + 1) int32, used in turn */
+    void *staging; /* pinned: 2 * 3 * PREFILL_CHUNK_MAX int32, used in turn */
     struct event *staged[2];
     int turn;
     const int32_t *page_table; /* device */
@@ -107,6 +106,22 @@ int prefill_clear(struct prefill_buffers *, struct stream *); /* inputs of the d
  * allocates. */
 int model_prefill_chunk(struct model *, struct stream *, struct prefill_buffers *, int32_t slot, const int32_t *tokens,
                         int *first, int last);
+
+/* Tokens [first, last) of one slot, absolute positions; host memory. */
+struct prefill_span {
+    int32_t slot;
+    const int32_t *tokens;
+    int first, last;
+};
+/* Ingests spans of up to q_len tokens of `count` slots in one pass without logits, by the kernels that decode: what a few tokens of each
+ * of many sequences take is little more than what those of one take. Where q_len is at most prefill_q_len(m, count). May wait as
+ * model_prefill_chunk does. */
+int model_prefill_spans(struct model *, struct stream *, struct prefill_buffers *, const struct prefill_span *,
+                        int count, int q_len);
+enum { PREFILL_SPAN_MAX = 32 };
+int prefill_q_len(const struct model *, int count);
+/* Each kernel of such passes of up to `batch` slots once, for the dummy sequence. */
+int model_warm_up_spans(struct model *, struct stream *, struct prefill_buffers *, int batch);
 
 /* From here on model_prefill_chunk replays graphs of `set`, one for every multiple of PREFILL_PAD rows up to a chunk; the same bits as
  * without. The set's build function calls model_build_prefill for keys of `kind`. All must outlive the model. */

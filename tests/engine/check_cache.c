@@ -146,6 +146,77 @@ START_TEST(a_plain_round_of_others_makes_no_draft_lag)
 }
 END_TEST
 
+/* Answers of two turns, of prompts that are unequally long, whose drafts read nothing until the second is half written. Loop index:
+ * rounds in flight. */
+START_TEST(rows_that_catch_up_together_have_the_caches_of_a_fresh_prefill)
+{
+    enum { ROWS = 5, FIRST = 9, SECOND = 24 };
+    static const int prompts[ROWS] = {3, 245, 12, 13, 30};
+    struct pair pairs[PAIRS_MAX];
+    test_pairs(pairs);
+    struct engine_options options = pair_options(&pairs[0], 4, ROWS);
+    options.pipeline = _i;
+    struct engine *e = must_open_exact(&options), *fresh = must_open_exact(&options);
+    struct sequence *rows[ROWS];
+    int running;
+    for (int i = 0; i < ROWS; i++) ck_ok(engine_open(e, 320, &rows[i]));
+    for (int turn = 0; turn < 2; turn++) {
+        ck_ok(engine_set_k(e, 0));
+        for (int i = 0; i < ROWS; i++) {
+            struct request r = filler_request(i, turn == 0 ? prompts[i] : 2 + i, turn == 0 ? FIRST : SECOND);
+            r.generation.ignore_end = true, r.generation.on_tokens = ignore_tokens;
+            ck_ok(engine_generate(e, rows[i], r.prompt.data, (int)r.prompt.len, &r.generation));
+            free_requests(&r, 1);
+        }
+        ck_ok(probe_ingest(e));
+        for (int i = 0; turn == 1 && i < SECOND / 2; i++) ck_ok(engine_step(e, &running));
+        if (turn == 1) ck_ok(engine_set_k(e, 4));
+        do ck_ok(engine_step(e, &running));
+        while (running > 0);
+    }
+    ck_assert_int_gt(engine_stats(e)->rounds, 0);
+    for (int i = 0; i < ROWS; i++) must_equal_fresh_prefill(e, rows[i], fresh, "a row that caught up");
+    engine_destroy(fresh);
+    engine_destroy(e);
+}
+END_TEST
+
+static bool any_lags(const struct engine *e, const struct proposer_row *rows, int count) {
+    for (int i = 0; i < count; i++)
+        if (proposer_lags(e->proposer, rows[i].slot, rows[i].length, false) > 0) return true;
+    return false;
+}
+
+/* Of a draft that has read nothing of so many tokens. */
+START_TEST(a_few_tokens_of_many_rows_are_few_passes)
+{
+    enum { ROWS = 8, LONG = 150 };
+    static const int32_t tokens[LONG] = {3, 4, 5};
+    static const struct {
+        int rows, shortest, longest, passes;
+    } cases[] = {{1, LONG, LONG, 1}, {ROWS, 2, 2, 1}, {ROWS, 12, 12, 1},
+                 {ROWS, 33, 40, 2},  {2, 20, 90, 2},  {ROWS, 3, LONG, 2}};
+    struct pair pairs[PAIRS_MAX];
+    test_pairs(pairs);
+    struct engine_options options = pair_options(&pairs[0], 2, ROWS);
+    struct engine *e = must_open(&options);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct proposer_row rows[ROWS];
+        int passes = 0;
+        for (int i = 0; i < cases[c].rows; i++) {
+            rows[i] = (struct proposer_row){1 + i, tokens, (i == 0 ? cases[c].longest : cases[c].shortest) + 1};
+            const struct proposer_turn turn = {1 + i, LONG, tokens, 0, rows[i].length};
+            ck_ok(proposer_begin(e->proposer, e->stream, &turn));
+        }
+        for (; any_lags(e, rows, cases[c].rows); passes++)
+            ck_ok(proposer_ingest(e->proposer, e->stream, rows, cases[c].rows));
+        ck_assert_msg(passes == cases[c].passes, "%d rows that lack %d, and one %d, take %d passes", cases[c].rows,
+                      cases[c].shortest, cases[c].longest, passes);
+    }
+    engine_destroy(e);
+}
+END_TEST
+
 struct switching {
     struct engine *engine;
     int tokens, blocks;
@@ -404,6 +475,8 @@ Suite *check_cache(void) {
     tcase_add_test(tc, draft_equal_to_target_accepts_everything_for_a_thousand_rounds);
     tcase_add_test(tc, k_may_change_also_to_zero_between_rounds);
     tcase_add_test(tc, a_plain_round_of_others_makes_no_draft_lag);
+    tcase_add_loop_test(tc, rows_that_catch_up_together_have_the_caches_of_a_fresh_prefill, 1, 3);
+    tcase_add_test(tc, a_few_tokens_of_many_rows_are_few_passes);
     tcase_add_test(tc, k_may_change_inside_an_answer);
     tcase_add_test(tc, a_second_turn_accepts_like_a_cold_prefill_of_the_same_ids);
     tcase_add_test(tc, an_undone_turn_leaves_nothing_in_the_draft_s_cache);

@@ -94,9 +94,7 @@ START_TEST(ten_thousand_rounds_capture_and_allocate_nothing)
     const struct engine_counts *x = &before.counts, *y = &after.counts;
     uint64_t ran = y->rounds - x->rounds;
     ck_assert_uint_ge(ran, rounds);
-    ck_assert_uint_eq(y->stream.graph_launches - x->stream.graph_launches, ran * (K + 1));
-    ck_assert_uint_eq(y->draft.replays - x->draft.replays, ran * K);
-    ck_assert_uint_eq(y->target.replays - x->target.replays, ran);
+    ck_assert_uint_eq(y->graph_launches - x->graph_launches, ran * (K + 1));
     free_requests(requests, TEXTS);
     engine_destroy(e);
 }

@@ -60,12 +60,12 @@ static void compute_logits_with(enum kv_numbers kv, const char *dir, const struc
     int32_t position = (int32_t)ids->len - 1, slot = 1;
     ck_ok(stream_copy(e->stream, e->prefill.tokens, &ids->data[position], sizeof position));
     ck_ok(stream_copy(e->stream, e->prefill.positions, &position, sizeof position));
-    ck_ok(stream_copy(e->stream, e->prefill.slot, &slot, sizeof slot));
+    ck_ok(stream_copy(e->stream, e->prefill.slots, &slot, sizeof slot));
     struct rows rows = {.batch = 1,
                         .q_len = 1,
                         .tokens = e->prefill.tokens,
                         .positions = e->prefill.positions,
-                        .row_slot = e->prefill.slot,
+                        .row_slot = e->prefill.slots,
                         .page_table = e->page_table,
                         .pages_per_slot = e->pages_per_slot};
     ck_ok(model_forward(e->target_model, e->stream, &rows, LOGITS_LAST, e->state.target_logits));
