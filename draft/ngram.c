@@ -103,6 +103,16 @@ static int begin(struct proposer *p, struct stream *stream, const struct propose
     return 0;
 }
 
+/* The shortest suffix that a search looks for occurs before. Without a branch, which vectors would not do: 8,000 tokens take 2 us. */
+static bool finds(const struct proposer *p, const int32_t *tokens, int length) {
+    _Static_assert(NGRAM_LEAST == 2, "a suffix is its last two tokens");
+    int32_t found = 0;
+    (void)p;
+    for (int i = 2; i < length; i++)
+        found |= (tokens[i - 2] == tokens[length - 2]) & (tokens[i - 1] == tokens[length - 1]);
+    return found;
+}
+
 static int propose(struct proposer *p, struct stream *stream, int batch, int k, struct marks *marks) {
     TRY(ngram_search(stream, &(struct ngram_search){*p->world->round, ngram_of(p)->history, batch, k}));
     return marks_add(marks, stream);
@@ -131,6 +141,7 @@ const struct proposer_ops proposer_ngram = {
     .layout = layout,
     .warm_up = warm_up,
     .begin = begin,
+    .finds = finds,
     .propose = propose,
     .accepted = accepted,
     .launches = launches,

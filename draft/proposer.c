@@ -56,6 +56,10 @@ int proposer_ingest(struct proposer *p, struct stream *stream, const struct prop
     return p && p->ops->ingest && count > 0 ? p->ops->ingest(p, stream, rows, count) : 0;
 }
 
+bool proposer_finds(const struct proposer *p, const int32_t *tokens, int length) {
+    return p && (!p->ops->finds || p->ops->finds(p, tokens, length));
+}
+
 int proposer_propose(struct proposer *p, struct stream *stream, int batch, int k, struct marks *marks) {
     return p && k > 0 ? p->ops->propose(p, stream, batch, k, marks) : 0;
 }

@@ -97,6 +97,9 @@ struct proposer_ops {
      * flight. What it takes of a row that comes alone depends on that row alone. */
     int (*ingest)(struct proposer *, struct stream *, const struct proposer_row *, int count);
 
+    /* By its tokens [length], in host memory: would it offer something after them? NULL: always. */
+    bool (*finds)(const struct proposer *, const int32_t *tokens, int length);
+
     /* Enqueues the proposals of a round for the first `batch` rows of row_slot; batch is a bucket. `marks`, if not NULL, gets one
      * after each piece of proposing, and in between one after each draw. */
     int (*propose)(struct proposer *, struct stream *, int batch, int k, struct marks *marks);
@@ -121,6 +124,7 @@ int proposer_warm_up(struct proposer *, struct stream *, int batch);
 int proposer_begin(struct proposer *, struct stream *, const struct proposer_turn *);
 int proposer_lags(const struct proposer *, int slot, int length, bool plain_in_flight);
 int proposer_ingest(struct proposer *, struct stream *, const struct proposer_row *, int count);
+bool proposer_finds(const struct proposer *, const int32_t *tokens, int length);
 int proposer_propose(struct proposer *, struct stream *, int batch, int k, struct marks *marks);
 int proposer_accepted(struct proposer *, struct stream *, int batch);
 void proposer_collected(struct proposer *, int slot, int length, int k);

@@ -212,22 +212,35 @@ static double catch_up_ms(const struct engine *e, const struct behind *b) {
     return fmin(b->ms, passes * e->catch_up_ms + share * fmax(0, e->together_ms - e->catch_up_ms));
 }
 
+static bool finds(const struct sequence *s) {
+    return proposer_finds(s->engine->proposer, s->tokens.data, (int)s->tokens.len);
+}
+
+/* Rows for which the proposer finds something. */
+static int count_found(const struct engine *e) {
+    int count = 0;
+    for (int slot = 1; slot <= e->max_batch; slot++) count += runs(e->slots[slot]) && finds(e->slots[slot]);
+    return count;
+}
+
 void auto_choose(struct engine *e) {
     double tokens[K_MAX + 1] = {0};
     struct behind behind = {0};
     int rows = 0;
     if (!e->chooses_k) return;
+    const int found = count_found(e);
     if (is_joined(e)) {
         auto_k_joined(&e->auto_k);
-    } else if (auto_k_rests(&e->auto_k)) {
+    } else if (auto_k_rests(&e->auto_k) && found == e->found) {
         e->k = 0;
         return;
     }
     if (is_catching_up(e)) return;
+    e->found = found;
     for (int slot = 1; slot <= e->max_batch; slot++) {
         const struct sequence *s = e->slots[slot];
         if (!runs(s)) continue;
-        auto_k_expect(&e->auto_k, &s->estimate, tokens);
+        auto_k_expect(&e->auto_k, finds(s) ? &s->estimate : NULL, tokens);
         add_behind(&behind, s);
         rows++;
     }
@@ -240,8 +253,12 @@ void auto_choose(struct engine *e) {
 
 void auto_enqueue(struct engine *e, struct round *r) {
     r->is_next = e->is_next;
-    r->spanned = e->chooses_k && !auto_k_rests(&e->auto_k);
+    r->spanned = e->chooses_k && auto_k_asks_time(&e->auto_k, graph_set_bucket(e->target.graphs, r->rows), r->k);
     e->is_next = true;
+    for (int row = 0; row < r->rows && e->chooses_k; row++) {
+        struct sequence *s = e->slots[r->row_slot[row]];
+        s->finds[r - e->rounds] = finds(s);
+    }
 }
 
 void auto_enqueued(struct engine *e, struct round *r) {
@@ -269,6 +286,10 @@ int auto_collected(struct engine *e, const struct round *r) {
 void auto_learn(struct sequence *s, const struct round *r, const struct round_record *record) {
     struct engine *e = s->engine;
     if (!e->chooses_k) return;
+    if (!s->finds[r - e->rounds]) {
+        auto_k_pass(&s->estimate);
+        return;
+    }
     auto_k_learn(&s->estimate, record, r->k, ROW_ROUNDS);
     auto_k_learn(&e->auto_k.all, record, r->k, ALL_ROUNDS);
 }

@@ -38,7 +38,7 @@ void auto_k_destroy(struct auto_k *a) {
 /* --- times ------------------------------------------------------------------------------------------------ */
 
 /* Rounds of a K until it is known well; what is remembered of them; how fast it fades while others run. */
-enum { KNOWN = 8, SEEN_MOST = 32, SEEN_FADES = 256 };
+enum { KNOWN = 8, SEEN_MOST = 32, SEEN_FADES = 256, TIME_EVERY = 4 };
 
 static size_t index_of(const struct auto_k *a, int bucket, int k) {
     return (size_t)bucket * ((size_t)a->k_max + 1) + (size_t)k;
@@ -66,6 +66,11 @@ double auto_k_ms(const struct auto_k *a, int bucket, int k) {
     return (double)a->start_ms[index_of(a, bucket, k)] * ratio_of(a, bucket, k);
 }
 
+bool auto_k_asks_time(const struct auto_k *a, int bucket, int k) {
+    const bool is_known = a->seen[index_of(a, bucket, k)] >= KNOWN;
+    return !auto_k_rests(a) && (!is_known || a->since[bucket] % TIME_EVERY == 0);
+}
+
 void auto_k_fix(struct auto_k *a, const float *ms) {
     const size_t times = (size_t)a->k_max + 1;
     for (int b = 0; b <= a->max_batch; b++) memcpy(a->start_ms + (size_t)b * times, ms, times * sizeof *ms);
@@ -73,13 +78,17 @@ void auto_k_fix(struct auto_k *a, const float *ms) {
     a->is_fixed = true;
 }
 
+/* Between plain rounds nothing is asked, and what is known stays. */
+static void fade(struct auto_k *a, int bucket) {
+    float *seen = a->seen + index_of(a, bucket, 0);
+    for (int k = 0; k <= a->k_max; k++) seen[k] *= 1 - 1.0f / SEEN_FADES;
+}
+
 /* What the machine does at the time concerns every K: half of what is new of a K that is known well. */
 static void drift(struct auto_k *a, int bucket, int k, double error) {
     const size_t first = index_of(a, bucket, 0);
-    for (int j = 0; j <= a->k_max; j++) {
-        a->seen[first + (size_t)j] *= 1 - 1.0f / SEEN_FADES;
+    for (int j = 0; j <= a->k_max; j++)
         if (j != k) a->ratio[first + (size_t)j] *= (float)(1 + error / 32);
-    }
 }
 
 /* The mean of the first rounds, and of what was believed unless they are shorter; then a sixteenth of what is new, held to a quarter. */
@@ -110,6 +119,7 @@ static void end_pause(struct auto_k_estimate *e, float worth) {
 }
 
 void auto_k_learn(struct auto_k_estimate *e, const struct round_record *r, int k, int rounds) {
+    e->has_run = true;
     if (k == 0) {
         e->plain++;
         return;
@@ -119,6 +129,10 @@ void auto_k_learn(struct auto_k_estimate *e, const struct round_record *r, int k
     for (int j = 0; j < r->accepted && j < k; j++) e->reached[j]++, e->kept[j]++;
     const bool was_short = r->accepted == r->k && r->k < k && r->status == SLOT_LIVE;
     if (r->accepted < k && (r->evaluated > r->accepted || was_short)) e->reached[r->accepted]++;
+}
+
+void auto_k_pass(struct auto_k_estimate *e) {
+    e->has_run = true;
 }
 
 /* The chance to keep a position that is reached: what was counted, and `prior` as if it had been seen `weight` times. */
@@ -133,7 +147,7 @@ void auto_k_expect(const struct auto_k *a, const struct auto_k_estimate *row, do
     tokens[0] += expected;
     for (int j = 0; j < a->k_max; j++) {
         of_all = chance(&a->all, j, of_all, j == 0 ? 1 : 8);
-        open *= chance(row, j, of_all, 4);
+        open *= row ? chance(row, j, of_all, 4) : 0;
         expected += open;
         tokens[j + 1] += expected;
     }
@@ -194,10 +208,11 @@ static bool begin_trial(struct auto_k *a, int bucket, const double *tokens, cons
     return true;
 }
 
-/* Speculation does not pay, as far as is known: 0, or the K of a trial. */
+/* Speculation does not pay, as far as is known: 0, or the K of a trial, where there is something to try. */
 static int try_again(struct auto_k *a, int bucket, const double *tokens, const double *ms, double catch_up) {
     if (a->credit + a->debt <= 0 || a->k_max == 0) a->trial = 0;
     const bool is_due = a->plain >= AUTO_LEAST_INTERVAL && a->k_max > 0;
+    if (tokens[a->k_max] <= tokens[0]) return 0;
     if (a->trial == 0 && !(is_due && begin_trial(a, bucket, tokens, ms, catch_up))) return 0;
     const double most = fmax(ceil(AUTO_TRIAL_RESULTS / tokens[0]), AUTO_TRIAL_ROUNDS);
     if (a->trial > most) a->trial = (int)most;
@@ -243,6 +258,7 @@ int auto_k_choose(struct auto_k *a, int bucket, const double *tokens, double cat
 double auto_k_ran(struct auto_k *a, int bucket, int k) {
     const double rounds = auto_k_ms(a, bucket, k) / auto_k_ms(a, bucket, 0);
     a->credit = fmin(a->credit + CREDIT * rounds, CREDIT_MOST);
+    if (!auto_k_rests(a)) fade(a, bucket);
     a->plain = k > 0 ? 0 : a->plain + 1;
     const bool is_trial = a->k == 0 && k > 0;
     const double expected = is_trial ? a->catch_up + rounds : 0;

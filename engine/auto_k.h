@@ -23,6 +23,10 @@
  *
  * A change from plain rounds makes proposers catch up as well, and must bring that in within 64 rounds.
  *
+ * Where the proposer says that it would find nothing (n-gram lookup, by the tokens that are committed), a row brings the same for every K.
+ * Where it finds nothing for any row rounds are plain, nothing is tried, and nothing is learned either: what its drafts are worth is
+ * counted where there are some. What is known is a round old while one is in flight.
+ *
  * One K serves all rows of a round. A row could be walked by fewer, but would gain nothing by it: the times of a round depend on its K
  * and bucket, whose rows are drafted and scored together, and tokens that are drafted beyond what a row is likely to keep never make
  * it keep fewer. So a row that accepts little does not want a small K for itself; it only adds less to what a large one brings.
@@ -45,7 +49,8 @@ enum {
  * round had counts as one that did not. */
 struct auto_k_estimate {
     float reached[K_MAX], kept[K_MAX];
-    int plain; /* rounds without a draft since the last one with one */
+    int plain;    /* rounds without a draft since the last one with one */
+    bool has_run; /* it was in a round */
 };
 
 /* The last trial: what it took, and plain rounds that came after it; `expected` in plain rounds. */
@@ -58,7 +63,7 @@ struct auto_k {
     int k_max, max_batch;
     float *start_ms; /* [max_batch + 1, k_max + 1] of a round, by bucket and K; what follows likewise */
     float *ratio;    /* of what rounds take to that */
-    float *seen;     /* rounds that say so, of which older ones count less */
+    float *seen;     /* timed rounds that say so, of which older ones count less */
     int *since;      /* [max_batch + 1] rounds since those of another K than the choice were measured */
     bool is_fixed;   /* the times are given and stay: tests */
     struct auto_k_estimate all;
@@ -79,6 +84,8 @@ void auto_k_destroy(struct auto_k *);
 /* --- times ------------------------------------------------------------------------------------------------ */
 
 double auto_k_ms(const struct auto_k *, int bucket, int k);
+/* Is the next round, of k, to be timed? One in four of a K that is known, since a short round is 2 % longer with two events. */
+bool auto_k_asks_time(const struct auto_k *, int bucket, int k);
 /* From now on it takes ms [k_max + 1], by K, in every bucket. */
 void auto_k_fix(struct auto_k *, const float *ms);
 /* A round took so long. Other programs only ever make a round longer, and in proportion to what it takes, so that a round that took
@@ -88,11 +95,13 @@ void auto_k_time(struct auto_k *, int bucket, int k, double ms);
 /* --- acceptance ------------------------------------------------------------------------------------------- */
 
 static inline bool auto_k_is_new(const struct auto_k_estimate *e) {
-    return e->plain == 0 && !(e->reached[0] > 0);
+    return !e->has_run;
 }
 /* A live record of a round of k; `rounds`: after so many a record counts 1/e. */
 void auto_k_learn(struct auto_k_estimate *, const struct round_record *, int k, int rounds);
-/* Adds the tokens to expect of a row to tokens [k_max + 1], by K. */
+/* A record of a round before which the proposer found nothing for this row: there is nothing to learn. */
+void auto_k_pass(struct auto_k_estimate *);
+/* Adds the tokens to expect of a row to tokens [k_max + 1], by K. NULL: of one for which the proposer finds nothing. */
 void auto_k_expect(const struct auto_k *, const struct auto_k_estimate *row, double *tokens);
 
 /* --- the choice ------------------------------------------------------------------------------------------- */

@@ -59,7 +59,8 @@ struct sequence {
     int pending_rounds; /* rounds in flight that this answer takes part in */
     struct generation generation;
     struct acceptance stats;
-    struct auto_k_estimate estimate; /* of its acceptance, for K_AUTO */
+    struct auto_k_estimate estimate;      /* of its acceptance, for K_AUTO */
+    bool finds[ROUNDS_IN_FLIGHT_MAX + 1]; /* likewise: did its proposer find something when this round was enqueued? */
 };
 
 /* A slot's update on its way to the device; reused only after `sent`. */
@@ -116,6 +117,7 @@ struct engine {
     bool is_next;         /* since the last round was enqueued no prompt was ingested and no answer began */
     double catch_up_ms;   /* what a draft model takes for a short chunk of one row, */
     double together_ms;   /* and for a few tokens of each of max_batch; the device is asynchronous, or INFINITY */
+    int found;            /* rows for which the proposer found something when K was chosen */
     bool has_measured;
     struct start_times start_times;
 };

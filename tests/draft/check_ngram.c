@@ -6,6 +6,7 @@
 
 #include "draft/ngram.h"
 #include "draft/proposer.h"
+#include "engine/probe.h"
 #include "tests/support/engine_support.h"
 #include "tests/support/program.h"
 #include "tests/support/sampler_support.h"
@@ -381,6 +382,53 @@ START_TEST(plain_rounds_between_others_are_not_forgotten)
 }
 END_TEST
 
+/* The host tells by the tokens alone whether the device's search would offer something. Loop index: the alphabet. */
+START_TEST(what_a_search_will_find_is_known_before)
+{
+    enum { TOK = 60 };
+    int32_t t[TOK];
+    int from;
+    const struct proposer lookup = {.ops = &proposer_ngram};
+    for (uint64_t text = 0; text < 200; text++)
+        for (int n = 1; n <= TOK; n++) {
+            t[n - 1] = (int32_t)(philox_word(5, text, 0, (uint32_t)n) % (uint32_t)_i);
+            ck_assert_int_eq(proposer_finds(&lookup, t, n), look_up(t, n, 1, &from) > 0);
+        }
+}
+END_TEST
+
+/* Every K takes hardly longer than a plain round. */
+START_TEST(auto_speculates_where_something_is_found_and_nowhere_else)
+{
+    const float ms[] = {1, 1.0001f, 1.0002f, 1.0003f, 1.0004f};
+    struct pair pair = embedded();
+    struct engine_options o = pair_options(&pair, 4, 1);
+    o.k = K_AUTO, o.k_max = 4, o.pipeline = 1;
+    struct engine *e = must_open(&o);
+    struct sequence *s;
+    struct request r = text_request(e, story_starts[0], 150);
+    int running, n, from, plain = 0, rounds = 0;
+    probe_set_round_times(e, ms);
+    r.generation.ignore_end = true, r.generation.on_tokens = see, r.generation.user = &(struct seen){.engine = e};
+    ck_ok(engine_open(e, 400, &s));
+    ck_ok(engine_generate(e, s, r.prompt.data, (int)r.prompt.len, &r.generation));
+    ck_ok(probe_ingest(e));
+    do {
+        const struct engine_counts before = engine_counts(e);
+        const int32_t *t = engine_tokens(s, &n);
+        const bool is_plain = look_up(t, n, 1, &from) == 0;
+        ck_ok(engine_step(e, &running));
+        const struct engine_counts after = engine_counts(e);
+        if (after.rounds == before.rounds) continue;
+        ck_assert_int_eq((int)(after.rounds_by_k[0] - before.rounds_by_k[0]), is_plain);
+        plain += is_plain, rounds++;
+    } while (running > 0);
+    ck_assert_msg(plain > 5 && rounds - plain > 5, "%d of %d rounds were plain", plain, rounds);
+    free_requests(&r, 1);
+    engine_destroy(e);
+}
+END_TEST
+
 START_TEST(the_last_position_of_the_context_is_usable_and_no_more)
 {
     struct pair pair = embedded();
@@ -538,6 +586,8 @@ Suite *check_ngram(void) {
     tcase_add_loop_test(tc, greedy_text_is_that_of_plain_decoding_for_every_k_and_batch, 0, 9);
     tcase_add_loop_test(tc, rounds_are_those_of_the_history_through_cuts_undo_and_new_owners, 1, 9);
     tcase_add_test(tc, plain_rounds_between_others_are_not_forgotten);
+    tcase_add_loop_test(tc, what_a_search_will_find_is_known_before, 1, 12);
+    tcase_add_test(tc, auto_speculates_where_something_is_found_and_nowhere_else);
     tcase_add_test(tc, the_last_position_of_the_context_is_usable_and_no_more);
     tcase_add_loop_test(tc, a_round_launches_the_documented_numbers, 0, 6);
     tcase_add_test(tc, no_round_waits_for_the_device);

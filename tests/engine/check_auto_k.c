@@ -229,6 +229,30 @@ START_TEST(a_catch_up_that_costs_more_than_trials_may_is_put_off)
 }
 END_TEST
 
+/* Two rows. While the proposer finds nothing for either, nothing is tried; what was learned before is not forgotten. */
+START_TEST(where_nothing_is_found_nothing_is_tried)
+{
+    struct game g;
+    double tokens[9] = {0};
+    game_open(&g, 8, 0.05f);
+    play(&g, 0.9, 100);
+    const struct auto_k_estimate before = g.row;
+    const double credit = g.a.credit;
+    for (int i = 0; i < 2; i++) auto_k_expect(&g.a, NULL, tokens);
+    for (int k = 0; k <= 8; k++) ck_assert_double_eq(tokens[k], 2);
+    for (int i = 0; i < 5000; i++) {
+        ck_assert_int_eq(auto_k_choose(&g.a, 1, tokens, 0), 0);
+        auto_k_ran(&g.a, 1, 0);
+        auto_k_pass(&g.row);
+    }
+    ck_assert_double_ge(g.a.credit, credit);
+    ck_assert(memcmp(&before, &g.row, sizeof before) == 0);
+    auto_k_expect(&g.a, &g.row, tokens);
+    ck_assert_int_gt(auto_k_choose(&g.a, 1, tokens, 0), 5);
+    auto_k_destroy(&g.a);
+}
+END_TEST
+
 /* --- times that are not as they seemed ---------------------------------------------------------------------- */
 
 /* Rounds take `ms`, but what was measured at start-up is `start` times that; every third one is disturbed. */
@@ -574,6 +598,7 @@ Suite *check_auto_k(void) {
     tcase_add_loop_test(tc, the_rate_is_near_that_of_the_best_fixed_k, 0, 10);
     tcase_add_test(tc, it_comes_back_when_drafts_are_right_again);
     tcase_add_test(tc, a_catch_up_that_costs_more_than_trials_may_is_put_off);
+    tcase_add_test(tc, where_nothing_is_found_nothing_is_tried);
     tcase_add_test(tc, what_trials_wait_for_is_paid_for);
     tcase_add_test(tc, a_trial_is_not_settled_by_rounds_of_the_next_answer);
     tcase_add_loop_test(tc, a_k_that_seemed_too_dear_is_measured_and_taken, 0, 2);
