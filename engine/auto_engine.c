@@ -223,19 +223,20 @@ static int count_found(const struct engine *e) {
     return count;
 }
 
-void auto_choose(struct engine *e) {
+/* The span of a trial's first round begins here: catching up is a part of what the trial takes, a prompt before it is none. */
+int auto_choose(struct engine *e) {
     double tokens[K_MAX + 1] = {0};
     struct behind behind = {0};
     int rows = 0;
-    if (!e->chooses_k) return;
+    if (!e->chooses_k) return 0;
     const int found = count_found(e);
     if (is_joined(e)) {
         auto_k_joined(&e->auto_k);
     } else if (auto_k_rests(&e->auto_k) && found == e->found) {
         e->k = 0;
-        return;
+        return 0;
     }
-    if (is_catching_up(e)) return;
+    if (is_catching_up(e)) return 0;
     e->found = found;
     for (int slot = 1; slot <= e->max_batch; slot++) {
         const struct sequence *s = e->slots[slot];
@@ -244,21 +245,27 @@ void auto_choose(struct engine *e) {
         add_behind(&behind, s);
         rows++;
     }
-    if (rows == 0) return;
+    if (rows == 0) return 0;
     const int bucket = graph_set_bucket(e->target.graphs, rows);
     const bool was_billing = auto_k_is_billing(&e->auto_k);
     e->k = auto_k_choose(&e->auto_k, bucket, tokens, catch_up_ms(e, &behind));
-    if (!was_billing && (e->collected == e->enqueued || !device_is_async(e->device))) begin_lap(e);
+    if (was_billing) return 0;
+    if (e->collected == e->enqueued || !device_is_async(e->device)) begin_lap(e);
+    e->spans_trial = auto_k_is_billing(&e->auto_k);
+    return e->spans_trial ? span_begin(e, &free_round(e)->span) : 0;
 }
 
-void auto_enqueue(struct engine *e, struct round *r) {
+int auto_enqueue(struct engine *e, struct round *r) {
+    const int bucket = graph_set_bucket(e->target.graphs, r->rows);
+    const bool has_begun = e->spans_trial;
     r->is_next = e->is_next;
-    r->spanned = e->chooses_k && auto_k_asks_time(&e->auto_k, graph_set_bucket(e->target.graphs, r->rows), r->k);
-    e->is_next = true;
+    r->spanned = e->chooses_k && (has_begun || auto_k_asks_time(&e->auto_k, bucket, r->k));
+    e->is_next = true, e->spans_trial = false;
     for (int row = 0; row < r->rows && e->chooses_k; row++) {
         struct sequence *s = e->slots[r->row_slot[row]];
         s->finds[r - e->rounds] = finds(s);
     }
+    return r->spanned && !has_begun ? span_begin(e, &r->span) : 0;
 }
 
 void auto_enqueued(struct engine *e, struct round *r) {

@@ -287,6 +287,8 @@ void auto_k_settle(struct auto_k *a, int bucket, int k, double expected, double 
         *b = (struct auto_k_bill){0};
     } else if (k > 0) {
         b->ms += ms, b->expected += expected;
+    } else if (b->ms > 0 && !b->is_over) {
+        b->ms += ms, b->expected += 1, b->is_over = true;
     } else if (b->ms > 0) {
         b->plain_ms += ms;
         if (++b->plain == AUTO_SETTLING_ROUNDS) settle(a);

@@ -53,9 +53,11 @@ struct auto_k_estimate {
     bool has_run; /* it was in a round */
 };
 
-/* The last trial: what it took, and plain rounds that came after it; `expected` in plain rounds. */
+/* The last trial: what it took, with the first plain round after it, which finds caches that others filled; and the plain rounds that came
+ * then. `expected` in plain rounds. */
 struct auto_k_bill {
     int bucket, plain;
+    bool is_over;
     double ms, expected, plain_ms;
 };
 

@@ -117,6 +117,7 @@ struct engine {
     bool is_next;         /* since the last round was enqueued no prompt was ingested and no answer began */
     double catch_up_ms;   /* what a draft model takes for a short chunk of one row, */
     double together_ms;   /* and for a few tokens of each of max_batch; the device is asynchronous, or INFINITY */
+    bool spans_trial;     /* the span of the round to come has begun */
     int found;            /* rows for which the proposer found something when K was chosen */
     bool has_measured;
     struct start_times start_times;
@@ -146,13 +147,13 @@ int round_run(struct engine *, int rows, int k, struct marks *marks);
 
 /* auto_engine.c: measures rounds of the dummy sequence, some tenths of a second, once; waits. Chooses K of the next round. */
 int auto_measure(struct engine *);
-void auto_choose(struct engine *);
+int auto_choose(struct engine *);
 /* auto_engine.c: both ends of a span are enqueued; it is read once the second has passed. */
 int span_begin(struct engine *, struct span *);
 int span_end(struct engine *, struct span *);
 int span_ms(const struct engine *, const struct span *, float *ms);
-/* A round is about to be enqueued; it was; it was read; one of its live records was. */
-void auto_enqueue(struct engine *, struct round *);
+/* A round is about to be enqueued, and its span begins where it has one; it was; it was read; one of its live records was. */
+int auto_enqueue(struct engine *, struct round *);
 void auto_enqueued(struct engine *, struct round *);
 int auto_collected(struct engine *, const struct round *);
 void auto_learn(struct sequence *, const struct round *, const struct round_record *);

@@ -64,8 +64,7 @@ int round_enqueue(struct engine *e) {
     r->timed = e->timing > 0 && e->enqueued % (uint64_t)e->timing == 0;
     marks_restart(&r->marks);
     TRY(pack_rows(e, r));
-    auto_enqueue(e, r);
-    if (r->spanned) TRY(span_begin(e, &r->span));
+    TRY(auto_enqueue(e, r));
     TRY(round_run(e, r->rows, r->k, r->timed ? &r->marks : NULL));
     if (r->spanned) TRY(span_end(e, &r->span));
     TRY(stream_copy(e->stream, r->records, e->state.records, (size_t)r->rows * sizeof *r->records));

@@ -163,7 +163,7 @@ static bool has_rows(const struct engine *e) {
 }
 
 int engine_step(struct engine *e, int *running) {
-    auto_choose(e);
+    TRY(auto_choose(e));
     suspend_lagging(e);
     TRY(scheduler_ingest(e));
     const bool has_round = has_rows(e);

@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "engine/auto_k.h"
+#include "engine/internal.h"
 #include "engine/probe.h"
 #include "tests/support/engine_support.h"
+#include "tests/support/kv_support.h"
 #include "tests/support/support.h"
 
 /* --- the choice ------------------------------------------------------------------------------------------- */
@@ -583,6 +585,38 @@ START_TEST(rounds_are_measured_when_asked_for_and_texts_do_not_notice)
 }
 END_TEST
 
+/* Of a trial with which an answer begins: a round or two, and a prompt of 200 tokens that the draft reads before. */
+START_TEST(what_a_trial_took_has_the_draft_s_catching_up)
+{
+    const struct pair pair = quick_pair();
+    struct engine_options o = pair_options(&pair, 2, 1);
+    struct sequence *s;
+    int running;
+    if (!test_device_is_host()) {
+        skip("on a GPU 200 tokens take no longer than a few");
+        return;
+    }
+    o.k = K_AUTO;
+    struct engine *e = must_open(&o);
+    struct request request = filler_request(1, 200, 20);
+    struct answer got = {0};
+    request.generation.on_tokens = listen, request.generation.user = &got;
+    struct auto_k *a = &e->auto_k;
+    a->k = 0, a->trial = 0, a->plain = 100, a->credit = 1000;
+    for (int k = 1; k <= 2; k++) a->start_ms[3 + k] = 100 * a->start_ms[3]; /* bucket 1: it does not pay */
+    e->k = 0;
+    ck_ok(engine_open(e, 256, &s));
+    ck_ok(engine_generate(e, s, request.prompt.data, (int)request.prompt.len, &request.generation));
+    ck_ok(probe_ingest(e));
+    for (int i = 0; i < 15 && !(a->bill.ms > 0); i++) ck_ok(engine_step(e, &running));
+    ck_assert_int_eq(a->trials, 1);
+    ck_assert_msg(a->bill.ms > 8 * (double)a->start_ms[3] && a->bill.expected > 0, "%g ms of %g rounds expected",
+                  a->bill.ms, a->bill.expected);
+    free_answers(&got, 1), free_requests(&request, 1);
+    engine_destroy(e);
+}
+END_TEST
+
 DEVICE_SUITE(check_auto_k);
 Suite *check_auto_k(void) {
     Suite *suite = suite_create("auto_k");
@@ -608,6 +642,7 @@ Suite *check_auto_k(void) {
     tcase_add_loop_test(tc, sampled_text_under_coupled_is_that_of_plain_decoding, 0, 2);
     tcase_add_test(tc, auto_is_a_k_that_can_be_set);
     tcase_add_test(tc, rounds_are_measured_when_asked_for_and_texts_do_not_notice);
+    tcase_add_test(tc, what_a_trial_took_has_the_draft_s_catching_up);
     suite_add_tcase(suite, tc);
     return suite;
 }
