@@ -145,7 +145,7 @@ static int draw(struct bench *b, const struct alpha_bench *r) {
         {"speed-up over alpha", "alpha, chance of a drafted token", "times plain decoding", curves, count, 1},
         {"alpha from which speculation pays", "batch", "alpha", &pays, 1, NAN}};
     snprintf(title, sizeof title, "what acceptance brings at batch %d", b->o->batch);
-    return bench_draw(b, title, panels, 2);
+    return bench_draw(b, title, panels, r->batches > 1 ? 2 : 1); /* a single batch is in the table */
 }
 
 int bench_alpha(struct bench *b) {

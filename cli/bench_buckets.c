@@ -272,7 +272,7 @@ static int draw(struct bench *b, const struct buckets_bench *r) {
         for (int i = 0; i < max; i++) share[which][i] = 100 * r->sizes[which].share[i + 1];
         sizes[which] = (struct plot_series){r->sizes[which].name, PLOT_DASHES, which, x, share[which], NULL, max};
     }
-    const struct plot_series round = {NULL, PLOT_DASHES, 0, x, &r->ms[r->k_count - 1][1], NULL, max};
+    const struct plot_series round = {NULL, PLOT_LINE, 0, x, &r->ms[r->k_count - 1][1], NULL, max};
     const struct plot_panel panels[] = {
         {"padding by size", "rows that run", "% of the bucket", padding, BUCKETS_EXACT, NAN},
         {"replays of a round", "rows of the bucket", "ms", &round, 1, NAN},

@@ -126,7 +126,7 @@ static int draw(struct bench *b, const struct overhead_bench *r) {
             for (int row = 0; row < r->count; row++)
                 x[row] = r->rows[row].k, y[mode][part][row] = r->rows[row].modes[mode].parts[part];
             bars[mode][part] =
-                (struct plot_series){part_names[part], PLOT_BARS, part, x, y[mode][part], NULL, r->count};
+                (struct plot_series){part_names[part], PLOT_PILES, part, x, y[mode][part], NULL, r->count};
         }
         panels[mode] = (struct plot_panel){
             mode_names[mode], "K, tokens drafted a round", "ms of a round", bars[mode], ROUND_PARTS, NAN};

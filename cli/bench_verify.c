@@ -171,10 +171,12 @@ static void show(const struct bench *b, const struct verify_bench *r, const stru
 
 /* --- the picture ---------------------------------------------------------------------------------------------- */
 
-/* Batches [first, first + count), no more than there are colours. */
+enum { CURVES = 6 }; /* that a panel holds, each with its limit: PLOT_COLORS at most */
+
+/* Batches [first, first + count), no more than CURVES. */
 struct curves {
-    struct plot_series series[2 * PLOT_COLORS];
-    char names[PLOT_COLORS][16];
+    struct plot_series series[2 * CURVES];
+    char names[CURVES][16];
 };
 
 static struct plot_panel draw_batches(struct curves *c, const struct verify_bench *r, int first, int count) {
@@ -191,7 +193,7 @@ static struct plot_panel draw_batches(struct curves *c, const struct verify_benc
 
 static int draw(struct bench *b, const struct verify_bench *r) {
     static struct curves curves[2];
-    const int panels = r->batches > PLOT_COLORS ? 2 : 1, half = (r->batches + panels - 1) / panels;
+    const int panels = r->batches > CURVES ? 2 : 1, half = (r->batches + panels - 1) / panels;
     struct plot_panel drawn[2];
     for (int i = 0; i < panels; i++)
         drawn[i] = draw_batches(&curves[i], r, i * half, i == 0 ? half : r->batches - half);

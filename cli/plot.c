@@ -39,8 +39,8 @@ double plot_tick(double range, int most) {
 struct scale {
     double x_low, x_high, y_high;
     double x_tick, y_tick;
-    double left; /* of the area, in the picture */
-    int bars;    /* series of bars, which stand side by side */
+    double left;   /* of the area, in the picture */
+    bool has_bars; /* or piles */
 };
 
 static double place_x(const struct scale *s, double x) {
@@ -55,18 +55,30 @@ static double spread_at(const struct plot_series *s, int i) {
     return s->spread && isfinite(s->spread[i]) ? s->spread[i] : 0;
 }
 
+static bool is_bar(const struct plot_series *s) {
+    return s->mark == PLOT_BARS || s->mark == PLOT_PILES;
+}
+
+/* What the pile at index j has below this series. */
+static double pile_below(const struct plot_series *series, int which, int j) {
+    double sum = 0;
+    for (int i = 0; i < which && series[which].mark == PLOT_PILES; i++)
+        if (series[i].mark == PLOT_PILES && j < series[i].count && isfinite(series[i].y[j])) sum += series[i].y[j];
+    return sum;
+}
+
 /* Of all finite points; false: there is none. */
 static bool find_range(const struct plot_panel *p, struct scale *s, bool *whole) {
     *s = (struct scale){.x_low = INFINITY, .x_high = -INFINITY, .y_high = isfinite(p->level) ? p->level : 0};
     *whole = true;
     for (int i = 0; i < p->count; i++) {
         const struct plot_series *series = &p->series[i];
-        s->bars += series->mark == PLOT_BARS;
+        s->has_bars = s->has_bars || is_bar(series);
         for (int j = 0; j < series->count; j++) {
             if (!isfinite(series->y[j])) continue;
             s->x_low = fmin(s->x_low, series->x[j]);
             s->x_high = fmax(s->x_high, series->x[j]);
-            s->y_high = fmax(s->y_high, series->y[j] + spread_at(series, j));
+            s->y_high = fmax(s->y_high, pile_below(p->series, i, j) + series->y[j] + spread_at(series, j));
             *whole = *whole && series->x[j] == floor(series->x[j]);
         }
     }
@@ -78,7 +90,7 @@ static struct scale scale_of(const struct plot_panel *p, int index) {
     bool whole;
     if (!find_range(p, &s, &whole)) s.x_low = 0, s.x_high = 1;
     if (!(s.y_high > 0)) s.y_high = 1;
-    double range = s.x_high > s.x_low ? s.x_high - s.x_low : 1, pad = s.bars > 0 ? 0.5 : 0.04 * range;
+    double range = s.x_high > s.x_low ? s.x_high - s.x_low : 1, pad = s.has_bars ? 0.5 : 0.04 * range;
     s.x_tick = plot_tick(range, TICKS_X);
     if (whole && s.x_tick < 1) s.x_tick = 1;
     s.x_low -= pad, s.x_high += pad;
@@ -147,17 +159,39 @@ static void put_points(struct buf *out, const struct plot_series *series, const 
     }
 }
 
-/* `which` of all that stand side by side. */
-static void put_bars(struct buf *out, const struct plot_series *series, const struct scale *s, int which) {
-    double width = 0.8 * AREA / (s->x_high - s->x_low) / s->bars;
+static bool has_bar_at(const struct plot_series *s, double x) {
+    for (int i = 0; i < s->count && s->mark == PLOT_BARS; i++)
+        if (s->x[i] == x && isfinite(s->y[i])) return true;
+    return false;
+}
+
+/* Of the bars at x those of the first `series` of a panel. */
+static int count_bars_at(const struct plot_panel *p, int series, double x) {
+    int count = 0;
+    for (int i = 0; i < series; i++) count += has_bar_at(&p->series[i], x);
+    return count;
+}
+
+static void put_bar(struct buf *out, const struct plot_series *series, const struct scale *s, int i, double left,
+                    double width, double below) {
+    double y = place_y(s, below + series->y[i]);
+    buf_printf(out,
+               "<rect class=\"bar c%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>%.4g</title>"
+               "</rect>\n",
+               series->color, left, y, width * 0.92, place_y(s, below) - y, series->y[i]);
+    put_whisker(out, series, s, i, left + width * 0.46);
+}
+
+static void put_bars(struct buf *out, const struct plot_panel *p, int which, const struct scale *s) {
+    const struct plot_series *series = &p->series[which];
+    const bool is_pile = series->mark == PLOT_PILES;
     for (int i = 0; i < series->count; i++) {
+        const double x = series->x[i];
         if (!isfinite(series->y[i])) continue;
-        double x = place_x(s, series->x[i]) + (which - s->bars / 2.0) * width, y = place_y(s, series->y[i]);
-        buf_printf(out,
-                   "<rect class=\"bar c%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>%.4g</title>"
-                   "</rect>\n",
-                   series->color, x, y, width * 0.92, TOP + HEIGHT - y, series->y[i]);
-        put_whisker(out, series, s, i, x + width * 0.46);
+        const int bars = is_pile ? 1 : count_bars_at(p, p->count, x), before = is_pile ? 0 : count_bars_at(p, which, x);
+        const double width = 0.8 * AREA / (s->x_high - s->x_low) / bars;
+        put_bar(out, series, s, i, place_x(s, x) + (before - bars / 2.0) * width, width,
+                pile_below(p->series, which, i));
     }
 }
 
@@ -168,7 +202,7 @@ static void put_legend(struct buf *out, const struct plot_panel *p, const struct
         if (!series->name) continue;
         double x = s->left + entries % 2 * ENTRY_WIDTH, y = TOP + HEIGHT + BELOW + ENTRY * (entries / 2 + 0.5);
         entries++;
-        if (series->mark == PLOT_BARS)
+        if (is_bar(series))
             buf_printf(out, "<rect class=\"bar c%d\" x=\"%.1f\" y=\"%.1f\" width=\"22\" height=\"10\"/>\n",
                        series->color, x, y - 5);
         else
@@ -180,11 +214,10 @@ static void put_legend(struct buf *out, const struct plot_panel *p, const struct
 
 static void put_panel(struct buf *out, const struct plot_panel *p, int index) {
     struct scale s = scale_of(p, index);
-    int bars = 0;
     put_axes(out, p, &s);
     for (int i = 0; i < p->count; i++) {
-        if (p->series[i].mark == PLOT_BARS)
-            put_bars(out, &p->series[i], &s, bars++);
+        if (is_bar(&p->series[i]))
+            put_bars(out, p, i, &s);
         else
             put_points(out, &p->series[i], &s);
     }
@@ -202,10 +235,12 @@ static const char style[] =
     ".level{stroke:#59636e;stroke-dasharray:1 3}\n"
     ".line{fill:none;stroke:currentColor;stroke-width:2}.dashes{stroke-dasharray:6 4;stroke-width:1.5}\n"
     ".whisker{stroke:currentColor;stroke-width:1.5}.point,.bar{fill:currentColor}\n"
-    ".c0{color:#0969da}.c1{color:#1a7f37}.c2{color:#bc4c00}.c3{color:#8250df}.c4{color:#bf3989}.c5{color:#6e7781}\n"
+    ".c0{color:#0969da}.c1{color:#1a7f37}.c2{color:#bc4c00}.c3{color:#8250df}.c4{color:#bf3989}.c5{color:#6e7781}"
+    ".c6{color:#9a6700}\n"
     "@media (prefers-color-scheme:dark){\n"
     "text{fill:#f0f6fc}.ground{fill:#0d1117}.axis,.level{stroke:#9198a1}.grid{stroke:#3d444d}\n"
-    ".c0{color:#58a6ff}.c1{color:#3fb950}.c2{color:#f0883e}.c3{color:#bc8cff}.c4{color:#ff7bb8}.c5{color:#b1bac4}\n"
+    ".c0{color:#58a6ff}.c1{color:#3fb950}.c2{color:#f0883e}.c3{color:#bc8cff}.c4{color:#ff7bb8}.c5{color:#b1bac4}"
+    ".c6{color:#d4a72c}\n"
     "}\n"
     "</style>\n";
 

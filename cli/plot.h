@@ -5,10 +5,11 @@
 
 #include "base/buf.h"
 
-enum { PLOT_COLORS = 6 };
+enum { PLOT_COLORS = 7 };
 
-/* PLOT_DASHES, a line without markers, is for what a model says beside what was measured. */
-enum plot_mark { PLOT_LINE, PLOT_DASHES, PLOT_BARS };
+/* PLOT_DASHES, a line without markers, is for what a model says beside what was measured. Of PLOT_BARS those that share an x stand
+ * side by side; of PLOT_PILES each stands on the series before it, which has the same x at the same index. */
+enum plot_mark { PLOT_LINE, PLOT_DASHES, PLOT_BARS, PLOT_PILES };
 
 struct plot_series {
     const char *name; /* in the legend; NULL: not there */

@@ -207,7 +207,7 @@ static const struct tried {
      "waiting",
      {{"rounds", "k mode round_ms weights_ms kernels_ms gaps_ms sampler_ms host_ms waiting_ms enqueue_ms", 4}},
      2},
-    {{"verify", "-k", "1", "--batch", "48"}, /* 7 batches: more than a panel has colours for */
+    {{"verify", "-k", "1", "--batch", "48"}, /* 7 batches: more than a panel holds */
      "of M - 1",
      {{"cells", "batch m rows ms limit_ms times_limit times_m_less_1 times_larger_neighbour beyond", 14}},
      2},

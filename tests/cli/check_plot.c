@@ -46,6 +46,59 @@ START_TEST(a_chart_is_xml_with_a_mark_for_each_point_and_a_gap_where_there_is_no
 }
 END_TEST
 
+/* The n-th bar of a chart. */
+struct bar {
+    double x, y, width, height;
+};
+static struct bar bar_at(const struct buf *svg, int n) {
+    const char *at = buf_text(svg);
+    struct bar b = {0};
+    for (int i = 0; i <= n && at; i++) at = strstr(i ? at + 1 : at, "<rect class=\"bar");
+    ck_assert_ptr_nonnull(at);
+    ck_assert_int_eq(
+        sscanf(strstr(at, " x="), " x=\"%lf\" y=\"%lf\" width=\"%lf\" height=\"%lf\"", &b.x, &b.y, &b.width, &b.height),
+        4);
+    return b;
+}
+
+START_TEST(bars_stand_beside_those_of_the_same_x_alone)
+{
+    const double x[] = {1, 2}, y[] = {3, 4};
+    const struct plot_series apart[] = {{NULL, PLOT_BARS, 0, x, y, NULL, 1}, {NULL, PLOT_BARS, 1, x + 1, y, NULL, 1}},
+                             beside[] = {{NULL, PLOT_BARS, 0, x, y, NULL, 2}, {NULL, PLOT_BARS, 1, x, y, NULL, 2}};
+    const struct plot_panel panels[] = {{"", "x", "y", apart, 2, NAN}, {"", "x", "y", beside, 2, NAN}};
+    struct buf svg = {0};
+    plot_svg(&svg, "bars", panels, 2);
+    const struct bar alone = bar_at(&svg, 0), next = bar_at(&svg, 1), left = bar_at(&svg, 2), right = bar_at(&svg, 4);
+    ck_assert_double_eq_tol(next.width, alone.width, 0.2);
+    ck_assert_double_eq_tol(left.width, alone.width / 2, 0.2);
+    ck_assert_double_gt(right.x, left.x + left.width);
+    ck_assert_double_lt(right.x, left.x + alone.width);
+    buf_free(&svg);
+}
+END_TEST
+
+START_TEST(piles_stand_on_what_came_before_and_fit_the_axis)
+{
+    const double x[] = {0, 5}, y[][2] = {{3, 1}, {NAN, 2}, {4, 2}};
+    const struct plot_series piles[] = {{NULL, PLOT_PILES, 0, x, y[0], NULL, 2},
+                                        {NULL, PLOT_PILES, 1, x, y[1], NULL, 2},
+                                        {NULL, PLOT_PILES, 2, x, y[2], NULL, 2}};
+    const struct plot_panel panel = {"", "x", "y", piles, 3, NAN};
+    struct buf svg = {0};
+    plot_svg(&svg, "piles", &panel, 1);
+    const struct bar low = bar_at(&svg, 0), low_right = bar_at(&svg, 1), middle_right = bar_at(&svg, 2),
+                     high = bar_at(&svg, 3), high_right = bar_at(&svg, 4);
+    ck_assert_double_eq_tol(high.y + high.height, low.y, 0.2); /* nothing lies between them */
+    ck_assert_double_eq_tol(high.height / low.height, 4.0 / 3, 0.01);
+    ck_assert_double_eq_tol(middle_right.y + middle_right.height, low_right.y, 0.2);
+    ck_assert_double_eq_tol(high_right.y + high_right.height, middle_right.y, 0.2);
+    ck_assert_double_eq_tol(high.x, low.x, 0.2);
+    ck_assert_ptr_nonnull(strstr(buf_text(&svg), ">8</text>")); /* of the axis: 7 is in the picture */
+    buf_free(&svg);
+}
+END_TEST
+
 START_TEST(a_chart_without_a_point_has_its_axes_still)
 {
     const double x[] = {1}, y[] = {NAN};
@@ -108,6 +161,8 @@ Suite *check_plot(void) {
     tcase_set_timeout(plot, 60);
     tcase_add_test(plot, ticks_are_round_and_not_too_many);
     tcase_add_test(plot, a_chart_is_xml_with_a_mark_for_each_point_and_a_gap_where_there_is_none);
+    tcase_add_test(plot, bars_stand_beside_those_of_the_same_x_alone);
+    tcase_add_test(plot, piles_stand_on_what_came_before_and_fit_the_axis);
     tcase_add_test(plot, a_chart_without_a_point_has_its_axes_still);
     tcase_add_test(plot, a_forecast_is_the_expected_tokens_over_the_measured_cost_of_a_round);
     tcase_add_loop_test(plot, a_report_to_a_file_of_svg_is_a_picture, 0, 2);
