@@ -36,12 +36,12 @@ double tune_alpha(const struct tune_results *r, enum accept_rule rule) {
     return acceptance_alpha(&all);
 }
 
-/* Of all but `but`, K = 0 among them where `plain`; NULL: none. */
-static const struct tune_setting *fastest(const struct tune_results *r, bool plain, const struct tune_setting *but) {
+/* Of those that ran so often, K = 0 among them where `plain`; NULL: none. */
+static const struct tune_setting *fastest(const struct tune_results *r, bool plain, int runs) {
     const struct tune_setting *best = NULL;
     for (int i = plain ? 0 : 1; i < r->count; i++) {
         const struct tune_setting *s = &r->settings[i];
-        if (s != but && s->runs > 0 && (!best || tune_rate(s) > tune_rate(best))) best = s;
+        if (s->runs >= runs && (!best || tune_rate(s) > tune_rate(best))) best = s;
     }
     return best;
 }
@@ -53,7 +53,7 @@ double tune_predict_own(const struct tune_results *r, const struct tune_setting 
 /* What was measured and what is predicted differ by what the host does between launches, and a slow first run of K = 0 makes all
  * else look fast: predictions are held against the lesser of the two. */
 bool tune_is_over(const struct tune_results *r, int k) {
-    const struct tune_setting *best = fastest(r, true, NULL);
+    const struct tune_setting *best = fastest(r, true, 1);
     double alpha = NAN;
     for (int i = 1; i < r->count; i++) alpha = fmax(alpha, acceptance_alpha(&r->settings[i].stats));
     if (isnan(alpha)) return false;
@@ -65,26 +65,37 @@ bool tune_is_over(const struct tune_results *r, int k) {
 
 bool tune_is_contender(const struct tune_results *r, const struct tune_setting *s) {
     double spread = tune_spread(&r->settings[0]), share = isnan(spread) ? CONTENDER : fmin(CONTENDER, 1 - 2 * spread);
-    return s->k == 0 || tune_rate(s) >= share * tune_rate(fastest(r, true, NULL));
+    return s->k == 0 || tune_rate(s) >= share * tune_rate(fastest(r, true, 1));
 }
 
 /* --- the choice ----------------------------------------------------------------------------------------------- */
 
-static int count_within(const struct tune_results *r, double rate) {
-    int count = 0;
-    for (int i = 1; i < r->count; i++) count += r->settings[i].runs > 0 && tune_rate(&r->settings[i]) >= rate;
-    return count;
+/* The other settings within the noise of the best, and the fastest of them. */
+static void find_rivals(struct tune_choice *c, const struct tune_results *r) {
+    const double best = tune_rate(c->best);
+    for (int i = 1; i < r->count; i++) {
+        const struct tune_setting *s = &r->settings[i];
+        if (s == c->best || s->runs == 0 || !(fabs(tune_rate(s) - best) <= c->noise * best)) continue;
+        c->rivals++;
+        if (!c->rival || tune_rate(s) > tune_rate(c->rival)) c->rival = s;
+    }
+}
+
+/* Of those that ran again if there are some: one that ran once and was not among the best then may look better than these by what
+ * their later runs say, and nothing says how far its only one is to be trusted. */
+static const struct tune_setting *fastest_trusted(const struct tune_results *r) {
+    const struct tune_setting *again = fastest(r, false, 2);
+    return again ? again : fastest(r, false, 1);
 }
 
 struct tune_choice tune_choose(const struct tune_results *r) {
-    struct tune_choice c = {.verdict = TUNE_PLAIN, .best = fastest(r, false, NULL), .speed_up = NAN, .noise = NAN};
+    struct tune_choice c = {.verdict = TUNE_PLAIN, .best = fastest_trusted(r), .speed_up = NAN, .noise = NAN};
     if (!c.best) return c;
     double plain = tune_spread(&r->settings[0]), own = tune_spread(c.best);
     c.speed_up = tune_speed_up(r, c.best);
     c.noise = isnan(plain) || isnan(own) ? NAN : fmax(plain, own);
     if (c.speed_up > 1) c.verdict = c.speed_up - 1 <= c.noise ? TUNE_UNCLEAR : TUNE_PAYS;
-    if (c.noise > 0) c.rivals = count_within(r, tune_rate(c.best) * (1 - c.noise)) - 1;
-    if (c.rivals > 0) c.rival = fastest(r, false, c.best);
+    if (c.noise > 0) find_rivals(&c, r);
     return c;
 }
 

@@ -71,6 +71,28 @@ START_TEST(the_sentence_names_the_fastest_setting_where_it_gains_more_than_the_n
 }
 END_TEST
 
+START_TEST(what_ran_once_is_not_recommended_where_others_ran_again)
+{
+    static struct tune_results r;
+    struct buf sentence = {0};
+    add_setting(&r, (struct figures){0, ACCEPT_TOKEN, 100, 0.1});
+    add_setting(&r, (struct figures){1, ACCEPT_TOKEN, 140, 0.02});
+    add_setting(&r, (struct figures){2, ACCEPT_TOKEN, 150, 0});
+    r.settings[2].runs = 1;
+    tune_put_sentence(&sentence, &r);
+    ck_assert_str_eq(buf_text(&sentence), "--k 1 --accept token: 1.40 times plain decoding, give or take 10 %; --k 2 "
+                                          "--accept token lies within that");
+    buf_clear(&sentence);
+    add_setting(&r, (struct figures){3, ACCEPT_TOKEN, 170, 0}); /* luck, or the others were disturbed since */
+    r.settings[3].runs = 1;
+    ck_assert_int_eq(tune_choose(&r).rivals, 1);
+    r.settings[1].runs = 1; /* Ctrl-C came before any ran again */
+    tune_put_sentence(&sentence, &r);
+    ck_assert_str_eq(buf_text(&sentence), "--k 3 --accept token: 1.70 times plain decoding");
+    buf_free(&sentence);
+}
+END_TEST
+
 START_TEST(at_temperature_0_the_sentence_names_no_rule)
 {
     static struct tune_results r = {.is_greedy = true};
@@ -315,6 +337,7 @@ Suite *check_tune(void) {
     Suite *suite = suite_create("tune");
     TCase *pure = tcase_create("figures");
     tcase_add_loop_test(pure, the_sentence_names_the_fastest_setting_where_it_gains_more_than_the_noise, 0, CHOICES);
+    tcase_add_test(pure, what_ran_once_is_not_recommended_where_others_ran_again);
     tcase_add_test(pure, at_temperature_0_the_sentence_names_no_rule);
     tcase_add_test(pure, a_prediction_is_the_expected_tokens_of_a_round_over_what_it_costs);
     tcase_add_test(pure, a_sweep_is_over_where_no_larger_k_can_win_and_not_before);
