@@ -6,8 +6,16 @@
 #include "base/clock.h"
 #include "engine/internal.h"
 
-/* Measuring ends after about so long, but not before the largest bucket was gone through once. */
-enum { MEASURE_US = 400000, MEASURE_HOST_US = 80000, TURNS = 4, ALL_UP_TO = 8 };
+/* Measuring ends after about so long, but not before the largest bucket was gone through once. On a host whatever else runs there makes a
+ * single turn wrong by a quarter; where nobody waits for the first token it may take longer. */
+enum {
+    MEASURE_US = 400000,
+    MEASURE_HOST_US = 80000,
+    MEASURE_HOST_BEHIND_US = 400000,
+    TURNS = 4,
+    TURNS_BEHIND = 16,
+    ALL_UP_TO = 8
+};
 /* After so many rounds an acceptance counts 1/e for its row, and for all rows. */
 enum { ROW_ROUNDS = 32, ALL_ROUNDS = 256 };
 /* What a row lacks after a trial's distance of plain rounds. */
@@ -90,11 +98,11 @@ static void fill(float *ms, int k_max) {
 }
 
 /* K in turn, so that what disturbs one disturbs the others, and the least of each. The first turn is always whole. */
-static int measure_bucket(struct engine *e, int bucket, int64_t end_us) {
+static int measure_bucket(struct engine *e, int bucket, int turns, int64_t end_us) {
     const int k_max = e->auto_k.k_max;
     float *ms = e->auto_k.start_ms + (size_t)bucket * ((size_t)k_max + 1), once;
     for (int k = 0; k <= k_max; k++) ms[k] = NAN;
-    for (int turn = 0; turn < TURNS && (turn == 0 || clock_us() < end_us); turn++)
+    for (int turn = 0; turn < turns && (turn == 0 || clock_us() < end_us); turn++)
         for (int k = 0, done = -1; done < k_max; done = k, k = next_measured(k, k_max, turn > 0)) {
             TRY(time_once(e, bucket, k, &once));
             ms[k] = fminf(once, ms[k]);
@@ -140,16 +148,15 @@ static int rows_to_dummy(struct engine *e) {
 
 /* From the largest bucket down, each with half of the time that is left. Those for which there is none, and those in between, are
  * taken to be as the one above. */
-static int measure(struct engine *e) {
+static int measure(struct engine *e, int turns, int64_t left_us) {
     const size_t row = (size_t)e->k_max + 1;
     float *ms = e->auto_k.start_ms;
-    int64_t left_us = device_is_async(e->device) ? MEASURE_US : MEASURE_HOST_US;
     TRY(rows_to_dummy(e));
     for (int b = e->max_batch, rows = b; b >= 0; b--) {
         const bool is_bucket = b > 0 && graph_set_bucket(e->target.graphs, b) == b && (b == rows || 2 * b <= rows);
         const int64_t start_us = clock_us();
         if (is_bucket && (b == e->max_batch || left_us > 0)) {
-            TRY(measure_bucket(e, b, start_us + left_us / 2));
+            TRY(measure_bucket(e, b, turns, start_us + left_us / 2));
             left_us -= clock_us() - start_us;
             rows = b;
         } else {
@@ -159,11 +166,12 @@ static int measure(struct engine *e) {
     return measure_catch_up(e);
 }
 
-int auto_measure(struct engine *e) {
+int auto_measure(struct engine *e, bool is_behind) {
+    const int64_t host_us = is_behind ? MEASURE_HOST_BEHIND_US : MEASURE_HOST_US;
     if (e->has_measured || e->auto_k.is_fixed) return 0;
     e->has_measured = true;
     e->state.penalises = e->gives_logprobs = false;
-    return measure(e);
+    return measure(e, is_behind ? TURNS_BEHIND : TURNS, device_is_async(e->device) ? MEASURE_US : host_us);
 }
 
 /* --- the choice ------------------------------------------------------------------------------------------- */

@@ -182,7 +182,7 @@ static int start(struct engine *e) {
     TRY(stream_sync(e->stream));
     engine_mark_start(e, START_WARM_UP);
     if (e->proposer) TRY(auto_k_create(&e->auto_k, e->max_batch, e->k_max));
-    if (e->chooses_k) TRY(auto_measure(e));
+    if (e->chooses_k) TRY(auto_measure(e, false));
     engine_mark_start(e, START_ROUND_TIMES);
     return 0;
 }
@@ -320,7 +320,7 @@ int engine_set_k(struct engine *e, int k) {
     if (k > 0 && !e->proposer)
         return err_set(ERR_USAGE, "k is %d, but no draft is loaded (start with --k or --k-max above 0)", k);
     if (k == K_AUTO) {
-        TRY(auto_measure(e));
+        TRY(auto_measure(e, false));
         e->chooses_k = true;
         return 0;
     }
@@ -360,7 +360,8 @@ struct engine_counts engine_counts(const struct engine *e) {
 }
 
 int engine_measure(struct engine *e) {
-    return e->proposer ? auto_measure(e) : err_set(ERR_USAGE, "no draft is loaded, whose rounds could be measured");
+    return e->proposer ? auto_measure(e, true)
+                       : err_set(ERR_USAGE, "no draft is loaded, whose rounds could be measured");
 }
 
 double engine_round_ms(const struct engine *e, int rows, int k) {

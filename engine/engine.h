@@ -201,7 +201,7 @@ struct engine_counts engine_counts(const struct engine *);
 /* Milliseconds of a round of `rows` rows by its K, as K_AUTO sees them: measured on the dummy sequence, corrected by rounds that ran
  * since. NAN before engine_measure, which K_AUTO calls at start-up, and past k_max. */
 double engine_round_ms(const struct engine *, int rows, int k);
-/* Measures them, once: some hundredths of a second on the host, some tenths on a GPU; waits. ERR_USAGE without a proposer. */
+/* Measures them, once: some tenths of a second; waits. ERR_USAGE without a proposer. */
 int engine_measure(struct engine *);
 /* The documented launches of one round at K: graph launches and eager launches. */
 void engine_launches(const struct engine *, int k, int *graph_launches, int *kernel_launches);
