@@ -1,6 +1,7 @@
 /* duet batch: continuous batching over the lines of a JSONL file. As a sequence ends, the next line joins. */
 #include "cli/batch.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,9 @@
 #include "cli/batch_job.h"
 #include "cli/batch_results.h"
 #include "cli/cli.h"
+#include "cli/speed.h"
+
+enum { LOSS_TOKENS = 256 }; /* of a run, before a loss is remarked */
 
 struct batch {
     const struct options *o;
@@ -129,21 +133,33 @@ static void show_progress(const struct batch *b) {
     buf_free(&tail);
 }
 
-/* The line at the end. A round is one pass of the target, which plain decoding needs for every token; what the draft costs is not
- * in it. */
+/* Of an answer, and what they brought: rounds are measured for that. Then, where K is not chosen, whether it was a loss. */
+static void put_speed(struct buf *line, const struct batch *b, double speed_up) {
+    const struct acceptance *a = engine_stats(b->engine);
+    if (a->drafted == 0) return;
+    buf_printf(line, "; %.2f tokens a round", (double)a->emitted / (double)(a->rounds + a->plain_rounds));
+    if (!isnan(speed_up)) buf_printf(line, ", %.2f times plain decoding by what rounds take", speed_up);
+}
+
+static void say_loss(const struct batch *b, double speed_up) {
+    const struct engine_info info = engine_info(b->engine);
+    if (!(speed_up < SPEED_LOSS) || info.k_auto || engine_stats(b->engine)->emitted < LOSS_TOKENS) return;
+    cli_note("K = %d made these answers slower than plain decoding: --k auto chooses K, --k 0 drafts nothing", info.k);
+}
+
+/* The lines at the end, which a terminal gets. */
 static void say_done(const struct batch *b) {
     const struct results *r = &b->results;
-    const struct acceptance *a = engine_stats(b->engine);
     struct buf line = {0};
+    if (!terminal_is_tty(2) || terminal_is_quiet()) return;
+    const double speed_up = speed_up_of_run(b->engine);
     buf_printf(&line, "%d record%s", r->written, r->written == 1 ? "" : "s");
     if (r->kept > 0) buf_printf(&line, " (%d kept)", r->kept);
     buf_printf(&line, ", %d failed, %lld tokens in %.1f s, %.1f tok/s", b->failed, (long long)b->tokens, b->seconds,
                (double)b->tokens / b->seconds);
-    if (a->drafted > 0) {
-        double length = acceptance_mean_length(a);
-        buf_printf(&line, "; %.2f tokens a round, so at most %.2f times plain decoding", length, length);
-    }
+    put_speed(&line, b, speed_up);
     cli_note("%s", buf_text(&line));
+    say_loss(b, speed_up);
     buf_free(&line);
 }
 

@@ -88,8 +88,6 @@ void chat_save_last(struct chat *);
 
 /* --- chat_speed.c --------------------------------------------------------------------------------------------- */
 
-/* Times plain decoding: tokens in so many rounds by K, one row each, by what rounds take as measured. NAN where they were not. */
-double chat_speed_up(const struct engine *, int64_t tokens, const uint64_t *rounds_by_k);
 void chat_speed_begin(struct chat *);
 /* Of the answer since then; NAN where nothing was drafted. Measures rounds, once. */
 double chat_speed_of_answer(struct chat *);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/chat.h"
+#include "cli/speed.h"
 
 static const char *styled(enum style style) {
     return terminal_style(STDOUT_FILENO, style);
@@ -207,7 +208,7 @@ void chat_print_stats(const struct chat *c) {
     print_rate("mean_acceptance_length", acceptance_mean_length(s));
     print_rate("alpha", acceptance_alpha(s));
     print_rate("alpha_tv", acceptance_alpha_tv(s));
-    print_rate("speed_up", s->drafted > 0 ? chat_speed_up(c->engine, s->emitted, counts.rounds_by_k) : NAN);
+    print_rate("speed_up", s->drafted > 0 ? speed_up_of_rounds(c->engine, 1, s->emitted, counts.rounds_by_k) : NAN);
     printf("  %-24s %llu graphs, %llu kernels\n", "launches", (unsigned long long)counts.stream.graph_launches,
            (unsigned long long)counts.stream.kernel_launches);
 }

@@ -4,17 +4,10 @@
 #include <string.h>
 
 #include "cli/chat.h"
+#include "cli/speed.h"
 
-/* Under a fixed K: so many answers in a row, or so many tokens of them, that ran slower than this share of plain decoding. */
+/* Under a fixed K: so many answers in a row, or so many tokens of them, that ran slower than plain decoding. */
 enum { LOSS_ANSWERS = 3, LOSS_TOKENS = 256 };
-static const double LOSS = 0.97;
-
-double chat_speed_up(const struct engine *e, int64_t tokens, const uint64_t *rounds_by_k) {
-    const double plain_ms = engine_round_ms(e, 1, 0);
-    double spent_ms = 0;
-    for (int k = 0; k <= engine_info(e).k_max; k++) spent_ms += (double)rounds_by_k[k] * engine_round_ms(e, 1, k);
-    return spent_ms > 0 ? (double)tokens * plain_ms / spent_ms : NAN;
-}
 
 void chat_speed_begin(struct chat *c) {
     c->speed.before = engine_counts(c->engine);
@@ -26,14 +19,14 @@ double chat_speed_of_answer(struct chat *c) {
     uint64_t rounds[K_MAX + 1];
     if (s->drafted == 0 || engine_measure(c->engine) != 0) return NAN;
     for (int k = 0; k <= K_MAX; k++) rounds[k] = counts.rounds_by_k[k] - c->speed.before.rounds_by_k[k];
-    return chat_speed_up(c->engine, s->emitted, rounds);
+    return speed_up_of_rounds(c->engine, 1, s->emitted, rounds);
 }
 
 void chat_note_loss(struct chat *c, double speed_up) {
     const struct acceptance *s = engine_sequence_stats(conversation_sequence(c->conversation));
     const struct engine_info info = engine_info(c->engine);
     struct chat_speed *speed = &c->speed;
-    if (!(speed_up < LOSS) || info.k_auto) {
+    if (!(speed_up < SPEED_LOSS) || info.k_auto) {
         speed->slow_answers = 0, speed->slow_tokens = 0;
         return;
     }

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/report.h"
+#include "cli/speed.h"
 
 enum { BAR_MAX = 40, BAR_INDENT = 26 };
 
@@ -162,8 +163,8 @@ static void print_graphs(const struct graph_set *set, const char *name, int *oth
         struct graph_info g = graph_set_info(set, i);
         *others += g.replays == 0;
         if (g.replays > 0)
-            say(2, "%s %s of %d x %d: %llu replays, %zu bytes", name, graph_set_kind_name(set, g.key.kind), g.key.batch,
-                g.key.q_len, (unsigned long long)g.replays, g.bytes);
+            say(2, "%s %s of %d x %d: %llu replay%s, %zu bytes", name, graph_set_kind_name(set, g.key.kind),
+                g.key.batch, g.key.q_len, (unsigned long long)g.replays, g.replays == 1 ? "" : "s", g.bytes);
     }
 }
 
@@ -249,13 +250,9 @@ static void put_graphs(struct buf *out, const struct graph_set *set, const char 
 
 /* Measures rounds, where they were not. Of as many rows as those of the run had. */
 static int forecast(struct forecast *out, struct engine *e) {
-    const struct acceptance *a = engine_stats(e);
-    const struct engine_info info = engine_info(e);
-    const double alpha = acceptance_alpha(a), rounds = (double)engine_counts(e).rounds;
+    const double alpha = acceptance_alpha(engine_stats(e));
+    const int rows = speed_rows(e), rc = isnan(alpha) || !engine_info(e).proposer ? 0 : engine_measure(e);
     double ms[FORECAST_K + 1];
-    int rows = rounds > 0 ? (int)lround((double)(a->rounds + a->plain_rounds) / rounds) : 1;
-    rows = rows < 1 ? 1 : rows > info.max_batch ? info.max_batch : rows;
-    const int rc = isnan(alpha) || !info.proposer ? 0 : engine_measure(e);
     for (int k = 0; k <= FORECAST_K; k++) ms[k] = engine_round_ms(e, rows, k);
     *out = forecast_make(alpha, rows, ms);
     return rc;

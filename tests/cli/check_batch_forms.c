@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "tests/support/program.h"
 #include "tests/support/support.h"
+#include "tests/support/xml.h"
 
 static struct program p;
 
@@ -366,32 +367,42 @@ END_TEST
 
 /* --- a terminal ------------------------------------------------------------------------------------------------- */
 
-START_TEST(a_terminal_sees_progress_and_a_line_at_the_end)
-{
-    int master, slave;
+/* Runs a batch of `lines`, without answers that end early, whose standard error is a terminal; appends what that sees. */
+static void batch_at_terminal(const char *lines, const char *const *more, struct buf *seen) {
+    int master, slave, status;
     char block[512], in[256], out[256];
-    struct winsize size = {.ws_row = 40, .ws_col = 120};
+    struct winsize size = {.ws_row = 40, .ws_col = 160};
     snprintf(in, sizeof in, "%s", temp_path("in"));
     snprintf(out, sizeof out, "%s", temp_path("out"));
-    text_to_file(in, "{\"prompt\": \"The\"}\n{\"prompt\": \"\"}\n{\"prompt\": \"A\"}\n");
+    text_to_file(in, lines);
+    const char *argv[32] = {"duet", "batch", "-i", in, "-o", out, "--force", "--ignore-eos", "--seed", "1"};
+    for (int n = 10, i = 0; more[i] && n < 31; i++) argv[n++] = more[i];
     ck_assert_int_eq(openpty(&master, &slave, NULL, NULL, &size), 0);
     pid_t pid = fork();
     if (pid == 0) {
         dup2(slave, 2);
         close(slave), close(master);
-        execl(program_path(), "duet", "batch", "-i", in, "-o", out, "--batch", "1", "-n", "5", "--ignore-eos", "--seed",
-              "1", NULL);
+        execv(program_path(), (char *const *)argv);
         _exit(127);
     }
     close(slave);
-    struct buf seen = {0};
-    for (ssize_t n; (n = read(master, block, sizeof block)) > 0;) buf_append(&seen, block, (size_t)n);
-    int status;
+    for (ssize_t n; (n = read(master, block, sizeof block)) > 0;) buf_append(seen, block, (size_t)n);
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     close(master);
-    static const char *const parts[] = {"1/3  eta ", "3/3  ", "duet: 3 records, 1 failed, 10 tokens in ",
-                                        " tokens a round, so at most ", "duet: 1 of 3 lines failed"};
-    for (int i = 0; i < 5; i++)
+}
+
+START_TEST(a_terminal_sees_progress_and_a_line_at_the_end)
+{
+    struct buf seen = {0};
+    batch_at_terminal("{\"prompt\": \"The\"}\n{\"prompt\": \"\"}\n{\"prompt\": \"A\"}\n",
+                      ARGUMENTS("--batch", "1", "-n", "5"), &seen);
+    static const char *const parts[] = {"1/3  eta ",
+                                        "3/3  ",
+                                        "duet: 3 records, 1 failed, 10 tokens in ",
+                                        " tokens a round, ",
+                                        " times plain decoding by what rounds take",
+                                        "duet: 1 of 3 lines failed"};
+    for (int i = 0; i < 6; i++)
         ck_assert_msg(strstr(buf_text(&seen), parts[i]) != NULL, "'%s' is not in %s", parts[i], buf_text(&seen));
     const char *rate = strstr(buf_text(&seen), "tok/s, ");
     double accepted = -1;
@@ -399,6 +410,29 @@ START_TEST(a_terminal_sees_progress_and_a_line_at_the_end)
     ck_assert_msg(rate && sscanf(rate, "tok/s, %lf accepted%n", &accepted, &end) == 1 && end > 0, "%s",
                   buf_text(&seen));
     ck_assert_msg(accepted >= 0 && accepted <= 1, "%g of the drafted tokens", accepted);
+    buf_free(&seen);
+}
+END_TEST
+
+/* A draft that takes longer than its target loses, however much of it is accepted. Loop index: under auto, or for a few tokens, nothing
+ * is said. */
+START_TEST(a_batch_that_was_slower_than_plain_decoding_ends_with_the_remedy)
+{
+    static const struct {
+        const char *k, *tokens;
+        int said;
+    } cases[] = {{"8", "90", 1}, {"auto", "90", 0}, {"8", "20", 0}};
+    char small[4096], large[4096];
+    struct buf seen = {0};
+    ck_assert_ptr_nonnull(realpath(asset_path("draft"), small));
+    ck_assert_ptr_nonnull(realpath(asset_path("target"), large));
+    batch_at_terminal("{\"prompt\": \"The\"}\n{\"prompt\": \"A\"}\n{\"prompt\": \"One\"}\n",
+                      ARGUMENTS("--target", small, "--draft", large, "--k", cases[_i].k, "-n", cases[_i].tokens),
+                      &seen);
+    ck_assert_msg(
+        count_parts(buf_text(&seen), "K = 8 made these answers slower than plain decoding: --k auto chooses") ==
+            cases[_i].said,
+        "%s", buf_text(&seen));
     buf_free(&seen);
 }
 END_TEST
@@ -420,6 +454,7 @@ Suite *check_batch_forms(void) {
     tcase_add_test(others, tokens_past_a_stop_string_are_of_no_round);
     tcase_add_loop_test(others, every_form_can_be_resumed, 0, 2);
     tcase_add_test(others, a_terminal_sees_progress_and_a_line_at_the_end);
+    tcase_add_loop_test(others, a_batch_that_was_slower_than_plain_decoding_ends_with_the_remedy, 0, 3);
     suite_add_tcase(suite, others);
     return suite;
 }
