@@ -101,8 +101,10 @@ const struct option_row option_table[] = {
      NULL, "4; 16 of verify, 0 of decode, 1 to 8 of alpha and stack, auto of start",
      "tokens that the draft proposes a round, or several such K, as 0,1,2,4; 0 decodes plainly and needs no draft",
      ON_BENCH, false},
-    {"k", 'k', "N", OPTION_INT, AT(k), "[0, 63]", NULL, NULL, "4",
-     "tokens that the draft proposes a round; 0 decodes plainly and needs no draft", ON_INSPECT, false},
+    {"k", 'k', "N|auto", OPTION_INT_OR_AUTO, AT(k), "[0, 63]", "auto", NULL, "4",
+     "tokens that the draft proposes a round; 0 decodes plainly and needs no draft; auto: what --k auto plans and "
+     "captures, for any K up to --k-max",
+     ON_INSPECT, false},
     {"k-max", 0, "N", OPTION_INT, AT(k_max), "[0, 63]", NULL, NULL,
      "the larger of K and 8 in chat, of K and 16 in bench of one K, 8 with --k auto, else K",
      "largest K that buffers and graphs are made for", ON_SET | ON_INSPECT, false},

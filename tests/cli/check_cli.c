@@ -414,6 +414,22 @@ START_TEST(a_draft_vocabulary_is_planned_reported_and_refused_in_a_sentence)
 }
 END_TEST
 
+START_TEST(inspect_shows_what_auto_plans_and_captures)
+{
+    run(NULL, ARGUMENTS("inspect", "--memory", "--k", "auto", "--gpu-memory", "24GiB"));
+    expect_ok();
+    struct buf planned = {0};
+    buf_puts(&planned, buf_text(&p.out));
+    run(NULL, ARGUMENTS("inspect", "--memory", "--k", "8", "--gpu-memory", "24GiB"));
+    expect_ok();
+    ck_assert_str_eq(buf_text(&planned), buf_text(&p.out));
+    buf_free(&planned);
+    run(NULL, ARGUMENTS("inspect", "--graphs", "--k", "auto", "--k-max", "2", "--batch", "1", "--ctx", "64"));
+    expect_ok();
+    expect_out("target: 3 graphs");
+}
+END_TEST
+
 START_TEST(inspect_graphs_lists_both_sets)
 {
     run(NULL, ARGUMENTS("inspect", "--graphs", "--batch", "2", "--k", "2", "--ctx", "256"));
@@ -555,6 +571,7 @@ Suite *check_cli(void) {
     tcase_add_test(inspect, inspect_memory_plans_the_pair_without_loading_it);
     tcase_add_test(inspect, a_draft_vocabulary_is_planned_reported_and_refused_in_a_sentence);
     tcase_add_test(inspect, inspect_graphs_lists_both_sets);
+    tcase_add_test(inspect, inspect_shows_what_auto_plans_and_captures);
     tcase_add_test(inspect, cuda_is_refused_where_the_build_has_none);
     tcase_add_test(inspect, bench_prints_every_step_and_the_speed_up);
     tcase_add_loop_test(inspect, bench_takes_a_shape_file_and_labels_simulated_acceptance, 0, 2);

@@ -102,7 +102,7 @@ START_TEST(a_bad_line_is_one_sentence_with_the_file_and_the_line)
         {"\n\nhelp\n", "a/config, line 3: 'help': no option that a file can set"},
         {"config = x", "a/config, line 1: 'config': no option that a file can set"},
         {"k 4", "a/config, line 1: 'k 4': no option that a file can set"},
-        {"k", "a/config, line 1: k: a value is missing (N)"},
+        {"k", "a/config, line 1: k: a value is missing (N|auto)"},
         {"k =", "a/config, line 1: nothing stands behind '='"},
         {"= 4", "a/config, line 1: '': no option that a file can set"},
         {"quiet = on", "a/config, line 1: quiet: takes no value"},
