@@ -163,8 +163,8 @@ static void print_graphs(const struct graph_set *set, const char *name, int *oth
         struct graph_info g = graph_set_info(set, i);
         *others += g.replays == 0;
         if (g.replays > 0)
-            say(2, "%s %s of %d x %d: %llu replay%s, %zu bytes", name, graph_set_kind_name(set, g.key.kind),
-                g.key.batch, g.key.q_len, (unsigned long long)g.replays, g.replays == 1 ? "" : "s", g.bytes);
+            say(2, "%s %s of %d x %d: replays %llu, bytes %zu", name, graph_set_kind_name(set, g.key.kind), g.key.batch,
+                g.key.q_len, (unsigned long long)g.replays, g.bytes);
     }
 }
 
