@@ -54,7 +54,7 @@ void report_draw(struct buf *out, const struct acceptance *a, int k, const struc
         {"K that auto chose", "K", "share of rounds", &chosen, 1, NAN}};
     if (!rounds_by_k) snprintf(k_text, sizeof k_text, "K = %d", k);
     snprintf(title, sizeof title,
-             a->rounds > 0 ? "acceptance at %s: alpha %.4f, %.2f tokens a round" : "nothing was drafted", k_text,
-             acceptance_alpha(a), acceptance_mean_length(a));
+             a->rounds > 0 ? "acceptance at %s: alpha %.4f, mean acceptance length %.2f" : "nothing was drafted",
+             k_text, acceptance_alpha(a), acceptance_mean_length(a));
     plot_svg(out, title, panels, rounds_by_k ? 4 : 3);
 }
