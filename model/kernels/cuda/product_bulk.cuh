@@ -1,7 +1,7 @@
 /* The product of many tokens on Hopper: weights and tokens by the copy engine, sums by wgmma. See product.cuh.
  *
- * A block owns 128 weight rows and COLUMNS tokens. One warp asks the copy engine for pieces of 64 of k, into a ring in shared
- * memory; two groups of 4 warps multiply, each 64 rows by all columns. Weights go from the ring to registers, 16 bytes a lane for
+ * A block owns 128 weight rows and COLUMNS tokens. One warp asks the copy engine for stages of one or two pieces of 64 of k, into a ring in
+ * shared memory; two groups of 4 warps multiply, each 64 rows by all columns. Weights go from the ring to registers, 16 bytes a lane for
  * two instructions as in mma_half; tokens, which lie transposed (product_order.cuh), are read by the instruction itself.
  *   Long outputs: a block walks over tiles, and over all of k; the sums of a split of k are added to those before it when it ends,
  *   and narrow products of such outputs add in the same order.
@@ -24,8 +24,7 @@ enum {
     BULK_ROWS = 128,
     BULK_GROUPS = BULK_ROWS / PRODUCT_ROWS,
     BULK_ATOM = PRODUCT_HALF, /* rows of one swizzle; half of a group */
-    BULK_ATOM_BYTES = BULK_ATOM * PRODUCT_PIECE * 2,
-    BULK_MATRICES = 3 /* at most */
+    BULK_MATRICES = 3         /* at most */
 };
 
 /* Where the copy engine finds rows: in a matrix of bulk_maps, from a row on; one past the last for zeros. */
@@ -69,17 +68,22 @@ template <int COLUMNS, int CUTS> struct bulk {
     static constexpr int at_launch = (1 << 16) / (threads * blocks) / 8 * 8,
                          copy_registers = (at_launch * threads - BLOCK_THREADS * registers) / 128;
     static_assert(copy_registers >= 24 && copy_registers % 8 == 0, "what setmaxnreg takes");
-    static constexpr int token_bytes = COLUMNS * PRODUCT_PIECE * 2, weight_bytes = BULK_ROWS * PRODUCT_PIECE * 2,
-                         stage_bytes = weight_bytes + token_bytes;
+    /* Pieces of a stage: two where there is room, as what the engine has asked memory for are so many rows of boxes, be they of 128 bytes
+     * or of 256. */
+    static constexpr int wide = COLUMNS <= 128 ? 2 : 1;
+    static constexpr int token_bytes = COLUMNS * PRODUCT_PIECE * 2 /* of a piece */,
+                         weight_bytes = wide * BULK_ROWS * PRODUCT_PIECE * 2,
+                         atom_bytes = wide * BULK_ATOM * PRODUCT_PIECE * 2,
+                         stage_bytes = weight_bytes + wide * token_bytes;
     /* Sums on their way out, [tokens][stride]: of a cut product all, where the ring was; else of some tokens, beside the ring, into which
      * the next tile is copied meanwhile. */
     static constexpr int stored = CUTS > 1 ? COLUMNS : 32, stride = BULK_ROWS + 4, sums_bytes = stored * stride * 4;
-    static constexpr int room = (blocks == 2 ? 113 : 226) << 10, barrier_bytes = 256, align = 1024;
-    static constexpr int most = (room - align - barrier_bytes - (CUTS > 1 ? 0 : sums_bytes)) / stage_bytes,
+    static constexpr int room = (blocks == 2 ? 113 : 226) << 10, barrier_bytes = 128;
+    static constexpr int most = (room - barrier_bytes - (CUTS > 1 ? 0 : sums_bytes)) / stage_bytes,
                          stages = most < 8 ? most : 8, ring_bytes = stages * stage_bytes,
                          memory_bytes = CUTS > 1 ? ring_bytes : ring_bytes + sums_bytes,
-                         bytes = align + barrier_bytes + memory_bytes;
-    static_assert(stages >= 3 && bytes <= room && sums_bytes <= memory_bytes, "a ring, and the sums");
+                         bytes = barrier_bytes + memory_bytes;
+    static_assert(stages * wide >= 3 && bytes <= room && sums_bytes <= memory_bytes, "a ring, and the sums");
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -118,7 +122,7 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *map, int x
 
 /* Which tiles a block walks over, rows by a chunk of tokens, and which splits of k it adds, one after the other. */
 template <int COLUMNS, int CUTS> struct bulk_walk {
-    static constexpr int turns = PRODUCT_SPLITS / CUTS;
+    static constexpr int turns = PRODUCT_SPLITS / CUTS, wide = bulk<COLUMNS, CUTS>::wide;
     int rank, first, step, tiles, chunks, first_token;
     int pieces, split_pieces; /* of 64 of k, of all; of a split */
     __device__ bulk_walk(int groups, int first_token, int tokens, int k) : first_token(first_token) {
@@ -136,14 +140,15 @@ template <int COLUMNS, int CUTS> struct bulk_walk {
     __device__ __forceinline__ int count(int turn) const { return max(min(pieces - piece(turn), split_pieces), 0); }
 };
 
-/* Where a role is in its walk over the pieces of its block. */
+/* Where a role is in its walk over the pieces of its block, a stage at a time; the last of a split may have fewer. */
 template <typename Walk> struct bulk_cursor {
     int tile, turn, piece, left;
     __device__ explicit bulk_cursor(const Walk &walk)
         : tile(walk.first - walk.step), turn(Walk::turns), piece(0), left(0) {}
-    /* To the next piece; false: there is none. */
+    __device__ __forceinline__ int count() const { return min(left, Walk::wide); }
+    /* To the next stage; false: there is none. */
     __device__ __forceinline__ bool next(const Walk &walk) {
-        piece++, left--;
+        piece += Walk::wide, left -= Walk::wide;
         while (left <= 0) {
             if (++turn >= Walk::turns) {
                 turn = 0, tile += walk.step;
@@ -176,17 +181,17 @@ __device__ __forceinline__ void bulk_copies(unsigned char *ring, const bulk_barr
     typedef bulk_cursor<bulk_walk<COLUMNS, CUTS>> cursor;
     const int lane = threadIdx.x % 32, atom = lane * (order.box / BULK_ATOM);
     auto copy_weights = [&](const cursor &at, int stage) {
-        if (lane == 0) barrier_expect(barriers.full + stage, shape::stage_bytes);
+        if (lane == 0) barrier_expect(barriers.full + stage, shape::weight_bytes + at.count() * shape::token_bytes);
         __syncwarp();
         if (atom >= BULK_ROWS / BULK_ATOM) return;
         const bulk_place place = weights.place(walk.group(at.tile) + order.group(atom), order.half(atom));
-        copy_box(ring + stage * shape::stage_bytes + atom * BULK_ATOM_BYTES, &maps.weights[place.matrix],
+        copy_box(ring + stage * shape::stage_bytes + atom * shape::atom_bytes, &maps.weights[place.matrix],
                  at.piece * PRODUCT_PIECE, place.row, barriers.full + stage);
     };
     auto copy_tokens = [&](const cursor &at, int stage) {
-        if (lane == 0)
-            copy_box(ring + stage * shape::stage_bytes + shape::weight_bytes, &maps.tokens, at.piece * PRODUCT_PIECE,
-                     walk.token(at.tile), barriers.full + stage);
+        if (lane < at.count())
+            copy_box(ring + stage * shape::stage_bytes + shape::weight_bytes + lane * shape::token_bytes, &maps.tokens,
+                     (at.piece + lane) * PRODUCT_PIECE, walk.token(at.tile), barriers.full + stage);
     };
     cursor early(walk), at(walk);
     int asked = 0;
@@ -207,25 +212,27 @@ __device__ __forceinline__ void bulk_copies(unsigned char *ring, const bulk_barr
     }
 }
 
-/* A lane's share of 64 weight rows by 64 of k. */
-struct bulk_weights {
+/* A lane's share of 64 weight rows by 64 of k: piece `piece` of a stage of WIDE. */
+template <int WIDE> struct bulk_weights {
     uint4 of[2][2]; /* halves of the piece, of groups */
     /* `low`, `high`: where the rows of the warp's halves of groups lie. Of odd rows the second half of the piece is read first, so that no
-     * two lanes meet in a bank. */
-    __device__ __forceinline__ bulk_weights(const unsigned char *stage, int low, int high) {
+     * two lanes meet in a bank. Rows of a single piece are swizzled. */
+    __device__ __forceinline__ bulk_weights(const unsigned char *stage, int low, int high, int piece) {
         const int row = threadIdx.x % 32 / 4, part = threadIdx.x % 4, odd = row & 1;
-        const uint4 *rows[2] = {(const uint4 *)(stage + low) + row * 8, (const uint4 *)(stage + high) + row * 8};
+        const uint4 *rows[2] = {(const uint4 *)(stage + low) + row * 8 * WIDE,
+                                (const uint4 *)(stage + high) + row * 8 * WIDE};
+        auto at = [&](int half) { return WIDE == 1 ? (part + half * 4) ^ row : piece * 8 + part + half * 4; };
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const uint4 x = rows[i][(part + odd * 4) ^ row], y = rows[i][(part + (odd ^ 1) * 4) ^ row];
+            const uint4 x = rows[i][at(odd)], y = rows[i][at(odd ^ 1)];
             of[0][i] = odd ? y : x, of[1][i] = odd ? x : y;
         }
     }
 };
 
 /* The sums of a piece: its weights by all tokens. */
-template <typename T, int COLUMNS>
-__device__ __forceinline__ void bulk_multiply(float (&c)[COLUMNS / 8][4], const bulk_weights &a,
+template <typename T, int COLUMNS, int WIDE>
+__device__ __forceinline__ void bulk_multiply(float (&c)[COLUMNS / 8][4], const bulk_weights<WIDE> &a,
                                               const unsigned char *tokens) {
     wgmma_begin();
 #pragma unroll
@@ -354,9 +361,8 @@ __global__ void __launch_bounds__(bulk<COLUMNS, CUTS>::threads, bulk<COLUMNS, CU
                         int k, bulk_order order, bulk_exchange exchange, Out out) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     typedef bulk<COLUMNS, CUTS> shape;
-    extern __shared__ unsigned char bulk_memory[];
-    /* Aligned by an offset: the compiler reads by ordinary loads where it sees that memory is shared. */
-    unsigned char *ring = bulk_memory + (-shared_address(bulk_memory) & (shape::align - 1));
+    extern __shared__ __align__(1024) unsigned char bulk_memory[]; /* as the swizzle wants it */
+    unsigned char *ring = bulk_memory;
     float *sums = (float *)(ring + (CUTS > 1 ? 0 : shape::ring_bytes));
     uint64_t *full = (uint64_t *)(ring + shape::memory_bytes);
     const bulk_barriers barriers = {full, full + shape::stages};
@@ -377,17 +383,21 @@ __global__ void __launch_bounds__(bulk<COLUMNS, CUTS>::threads, bulk<COLUMNS, CU
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(shape::registers));
         inputs_are_ready();
-        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, low = order.atom(warp, 0) * BULK_ATOM_BYTES,
-                  high = order.atom(warp, 1) * BULK_ATOM_BYTES;
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, low = order.atom(warp, 0) * shape::atom_bytes,
+                  high = order.atom(warp, 1) * shape::atom_bytes;
         bulk_place_in_ring<shape::stages> place;
         for (int tile = walk.first; tile < walk.tiles; tile += walk.step) {
             float c[COLUMNS / 8][4], total[COLUMNS / 8][4] = {};
             for (int turn = 0; turn < walk.turns; turn++) {
                 clear_tiles(c);
-                for (int i = walk.count(turn); i > 0; i--, place.next()) {
+                for (int i = walk.count(turn); i > 0; i -= shape::wide, place.next()) {
                     const unsigned char *stage = ring + place.stage * shape::stage_bytes;
                     barrier_wait(barriers.full + place.stage, place.round & 1);
-                    bulk_multiply<T, COLUMNS>(c, bulk_weights(stage, low, high), stage + shape::weight_bytes);
+#pragma unroll
+                    for (int piece = 0; piece < shape::wide; piece++)
+                        if (piece < i)
+                            bulk_multiply<T, COLUMNS>(c, bulk_weights<shape::wide>(stage, low, high, piece),
+                                                      stage + shape::weight_bytes + piece * shape::token_bytes);
                     if (lane == 0) barrier_arrive(barriers.empty + place.stage);
                 }
                 add_tiles(total, c);
@@ -411,10 +421,12 @@ static int launch_bulk_columns(struct stream *s, const char *name, int groups, i
     const bulk_order order = rows.order();
     auto kernel = bulk_product_kernel<T, COLUMNS, CUTS, Rows, Out>;
     struct bulk_maps maps;
-    TRY(cuda_tensor_map(&maps.tokens, x, is_bf16, tokens, k, COLUMNS));
+    TRY(cuda_tensor_map(&maps.tokens, x, is_bf16, tokens, k, PRODUCT_PIECE, COLUMNS));
     for (int i = 0; i < BULK_MATRICES; i++) {
         const bulk_matrix matrix = rows.matrix(i);
-        if (matrix.data) TRY(cuda_tensor_map(&maps.weights[i], matrix.data, is_bf16, matrix.rows, k, order.box));
+        if (!matrix.data) continue;
+        TRY(cuda_tensor_map(&maps.weights[i], matrix.data, is_bf16, matrix.rows, k, shape::wide * PRODUCT_PIECE,
+                            order.box));
     }
     const int tiles = ceil_div(groups, BULK_GROUPS) * (CUTS > 1 ? 1 : ceil_div(tokens, COLUMNS)),
               blocks = CUTS > 1 ? tiles * CUTS : min(tiles, shape::blocks * cuda_multiprocessors(s->device));
