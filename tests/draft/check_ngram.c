@@ -250,7 +250,7 @@ enum { PROMPTS = 8 };
 static void answer_all(const struct engine_options *o, int batch, struct answer *answers) {
     struct engine *e = must_open(o);
     struct request requests[PROMPTS];
-    for (int i = 0; i < PROMPTS; i++) requests[i] = repeating(e, i, 20 + 5 * i);
+    for (int i = 0; i < PROMPTS; i++) requests[i] = repeating(e, i, test_is_small() ? 12 + 2 * i : 20 + 5 * i);
     run_requests_at_most(e, requests, PROMPTS, batch, answers);
     free_requests(requests, PROMPTS);
     engine_destroy(e);

@@ -100,7 +100,7 @@ START_TEST(the_last_position_of_the_context_is_usable_and_no_more)
     struct pair pairs[PAIRS_MAX];
     test_pairs(pairs);
     struct answer expected = {0};
-    for (int k = 0; k <= 8; k++) {
+    for (int k = 0; k <= 8; k += test_is_small() ? 4 : 1) {
         struct engine_options options = pair_options(&pairs[0], k, 1);
         options.context = 64;
         struct engine *e = must_open(&options);
@@ -229,7 +229,7 @@ START_TEST(nothing_follows_an_end_id_at_any_offset)
     int32_t end_id = free_run.ids.data[12 + _i];
     int end_at = first_index(&free_run.ids, end_id);
     struct pair ending = {"end", copy_model_with(pairs[0].target, "end", "eos_token_id", end_id), pairs[0].draft};
-    for (int k = 0; k <= 5; k++) {
+    for (int k = 0; k <= 5; k += test_is_small() ? 2 : 1) {
         options = pair_options(&ending, k, 1);
         e = must_open(&options);
         r.generation.ignore_end = false;
