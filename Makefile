@@ -34,6 +34,7 @@ SUITES   := $(basename $(notdir $(SUITE_SRC)))
 CFLAGS_release := -O2 -g
 CFLAGS_debug   := -O0 -g
 CFLAGS_asan    := -O2 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+CFLAGS_isa_asan := -fno-sanitize=null,pointer-overflow,object-size
 CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -Wno-pass-failed
 CFLAGS_tsan    := -O2 -g1 -fsanitize=thread -fno-omit-frame-pointer
 ifeq ($(CFLAGS_$(MODE)),)
@@ -131,7 +132,9 @@ $(BUILD)/%.cu.o: %.cu $(BUILD)/flags
 	$(Q)$(NVCC) $(NVCCFLAGS) -c $< -o $@
 	$(Q)! nm $@ | grep -q ' U exit$$' || { rm $@; echo "duet: $<: the host calls a __device__ function" >&2; exit 1; }
 
-# The sanitizers' checks of plain C take a minute to optimise, and few tests choose it.
+# Half the time of optimising the sanitizers' checks goes into these files. A null pointer, or one that wraps, is the address
+# sanitizer's to see, and few tests choose plain C.
+$(BUILD)/model/kernels/host/isa_%.o: private override CFLAGS += $(CFLAGS_isa_$(MODE))
 $(if $(filter asan tsan,$(MODE)),$(BUILD)/model/kernels/host/isa_portable.o): private override CFLAGS += -O1
 
 # Draws and acceptance give the host's bits: no product is fused into a sum but by fmaf.
