@@ -238,7 +238,7 @@ START_TEST(a_run_that_is_ended_again_and_again_ends_as_one_that_was_not)
     char failed[64];
     snprintf(failed, sizeof failed, "1 of %d lines failed", lines);
     set_up();
-    write_input(lines, 30, -1);
+    write_input(lines, test_is_small() ? 12 : 30, -1);
     run_whole(BATCH("--seed", "3"));
     remove(out);
     end_by(SIGINT, BATCH("--seed", "3"));
