@@ -1,6 +1,6 @@
 # duet. `make help` lists the targets.
 #
-# MODE=release|debug|asan|tsan  DEVICE=host|cuda  CUDA_ARCH=sm_90 ...|all  CC=gcc|clang  PREFIX=  DESTDIR=  WERROR=1  V=1
+# MODE=release|debug|asan|tsan  DEVICE=host|cuda  CUDA_ARCH=sm_90 ...|all  CUDA_QUICK=1  CC=gcc|clang  PREFIX=  DESTDIR=  WERROR=1  V=1
 
 MODE   ?= release
 PREFIX ?= /usr/local
@@ -34,6 +34,7 @@ SUITES   := $(basename $(notdir $(SUITE_SRC)))
 CFLAGS_release := -O2 -g
 CFLAGS_debug   := -O0 -g
 CFLAGS_asan    := -O2 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+CFLAGS_isa_asan := -fno-sanitize=null,pointer-overflow,object-size
 CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -Wno-pass-failed
 CFLAGS_tsan    := -O2 -g1 -fsanitize=thread -fno-omit-frame-pointer
 ifeq ($(CFLAGS_$(MODE)),)
@@ -65,7 +66,9 @@ CUDA_ARCH ?= $(or $(patsubst %,sm_%,$(sort $(subst .,,$(shell \
 ARCHS     := $(patsubst sm_%,%,$(if $(filter all,$(CUDA_ARCH)),sm_80 sm_86 sm_89 sm_90 sm_100 sm_120,$(CUDA_ARCH)))
 PTX       := -gencode arch=compute_$(lastword $(ARCHS)),code=compute_$(lastword $(ARCHS))
 GENCODE   := $(foreach a,$(ARCHS:90=90a),-gencode arch=compute_$a,code=sm_$a) $(if $(filter all,$(CUDA_ARCH)),$(PTX))
-NVCCFLAGS := -std=c++17 -O2 -g -lineinfo -I. -MMD -MP $(GENCODE) -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden \
+# CUDA_QUICK=1: slow kernels in a third of the compile time, to see that they compile. nvcc before 13 may know no such option.
+QUICK     := $(if $(CUDA_QUICK),$(if $(shell $(NVCC) --help | grep -e --Ofast-compile),-O1 -Ofc max))
+NVCCFLAGS := -std=c++17 $(or $(QUICK),-O2 -g -lineinfo) -I. -MMD -MP $(GENCODE) -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden \
              $(if $(WERROR),-Werror all-warnings)
 override LDLIBS += -L$(CUDA_LIB) -Wl,-rpath,$(abspath $(CUDA_LIB)) -lcublas -lcudart -lstdc++
 else ifneq ($(DEVICE),host)
@@ -128,6 +131,11 @@ $(BUILD)/%.cu.o: %.cu $(BUILD)/flags
 	$(call say,NVCC,$<)
 	$(Q)$(NVCC) $(NVCCFLAGS) -c $< -o $@
 	$(Q)! nm $@ | grep -q ' U exit$$' || { rm $@; echo "duet: $<: the host calls a __device__ function" >&2; exit 1; }
+
+# Half the time of optimising the sanitizers' checks goes into these files. A null pointer, or one that wraps, is the address
+# sanitizer's to see, and few tests choose plain C.
+$(BUILD)/model/kernels/host/isa_%.o: private override CFLAGS += $(CFLAGS_isa_$(MODE))
+$(if $(filter asan tsan,$(MODE)),$(BUILD)/model/kernels/host/isa_portable.o): private override CFLAGS += -O1
 
 # Draws and acceptance give the host's bits: no product is fused into a sum but by fmaf.
 $(patsubst %,$(BUILD)/%.o,$(wildcard sampler/*.cu verify/*.cu)): private NVCCFLAGS += --fmad=false
@@ -282,8 +290,10 @@ ifneq ($(SUITE),)
 run-tests: $(BUILD)/tests/run $(BUILD)/duet $(FAULTS_SO) $(INSTALLED)/done
 	$(Q)$(BUILD)/tests/run $(SUITE)
 else
-# Suites run side by side, each with a log; the last line sums them up.
-LOGS := $(SUITES:%=$(BUILD)/logs/%)
+# Suites run side by side, each with a log; the last line sums them up. The longest begin first, so that none is left alone at the end.
+LONGEST := check_faults_files check_faults check_device_faults check_fidelity check_lossless check_ngram check_steady check_auto_k \
+           check_rounds check_bench check_ops_rows check_cache
+LOGS := $(patsubst %,$(BUILD)/logs/%,$(LONGEST) $(filter-out $(LONGEST),$(SUITES)))
 run-tests: $(LOGS)
 	@tools/sum-tests $(LOGS)
 $(LOGS): $(BUILD)/logs/%: $(BUILD)/tests/run $(BUILD)/duet $(FAULTS_SO) $(INSTALLED)/done FORCE
@@ -471,7 +481,7 @@ help:
 	@echo 'make test-data    prepare large optional test data (see CONTRIBUTING.md)'
 	@echo 'make clean        remove build/'
 	@echo
-	@echo 'MODE=release|debug|asan|tsan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CUDA_ARCH=sm_90 ...|all   CC=$(CC)   WERROR=1   V=1'
+	@echo 'MODE=release|debug|asan|tsan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CUDA_ARCH=sm_90 ...|all   CUDA_QUICK=1   CC=$(CC)   WERROR=1   V=1'
 
 FORCE:
 .PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-emulated test-cuda-sanitize run-tests-cuda-sanitize torture run-torture valgrind run-valgrind mutate fuzz fuzz-replay run-fuzz test-data demo lint lint-format lint-shell lint-headers lint-links install package uninstall clean help FORCE

@@ -357,11 +357,13 @@ END_TEST
 
 START_TEST(several_k_run_on_one_engine_and_are_held_against_plain_decoding)
 {
-    struct program p = program_run_at(80, NULL, ARGUMENTS("bench", "--k", "2", "-n", "4", "--k-max", "2", "--csv"));
+    struct program p =
+        program_run_at(80, NULL, ARGUMENTS("bench", "--k", "2", "-n", "4", "--k-max", "2", "--ctx", "128", "--csv"));
     program_expect_status(&p, 0);
     ck_assert_ptr_nonnull(strstr(buf_text(&p.out), "measure,value,unit")); /* one K: as ever */
     program_free(&p);
-    p = program_run_at(80, NULL, ARGUMENTS("bench", "--k", "3,1", "-n", "4", "--csv", "--simulate-alpha", "0.5"));
+    p = program_run_at(80, NULL,
+                       ARGUMENTS("bench", "--k", "3,1", "-n", "4", "--ctx", "128", "--csv", "--simulate-alpha", "0.5"));
     program_expect_status(&p, 0);
     const char *text = buf_text(&p.out), *plain = strstr(text, "\n0,"), *one = strstr(text, "\n1,"),
                *three = strstr(text, "\n3,");

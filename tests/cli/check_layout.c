@@ -67,6 +67,7 @@ START_TEST(every_line_fits_the_terminal_and_no_word_is_broken)
 {
     const char *const *arguments = outputs[_i % OUTPUTS];
     int width = widths[_i / OUTPUTS];
+    if (test_is_small() && (_i % OUTPUTS + _i / OUTPUTS) % 2) return; /* each at every other width */
     setenv("DUET_ASSETS", asset_path(""), 1);
     setenv("HF_HUB_CACHE", "/nowhere/of/a/name/that/is/long", 1);
     struct program narrow = program_run_at(width, "/help\n", arguments),
@@ -93,8 +94,9 @@ START_TEST(every_line_of_a_measurement_fits_the_terminal)
     ck_assert_ptr_nonnull(strstr(buf_text(&p.err), "mean_acceptance_length"));
     expect_width(&p.err, width);
     program_free(&p);
-    p = program_run_at(width, NULL,
-                       ARGUMENTS("bench", "--k", "2", "--k-max", "2", "-n", "4", "--simulate-alpha", "0.5"));
+    p = program_run_at(
+        width, NULL,
+        ARGUMENTS("bench", "--k", "2", "--k-max", "2", "-n", "4", "--ctx", "128", "--simulate-alpha", "0.5"));
     program_expect_status(&p, 0);
     ck_assert_ptr_nonnull(strstr(buf_text(&p.out), "mean_acceptance_length (simulated)  "));
     ck_assert((strstr(buf_text(&p.out), "% of limit\n") != NULL) == (width == 80));
@@ -240,7 +242,7 @@ END_TEST
 
 START_TEST(bench_json_has_every_measure_with_its_unit)
 {
-    cJSON *object = run_json(0, ARGUMENTS("bench", "--json", "--k", "1", "--k-max", "1", "-n", "4"));
+    cJSON *object = run_json(0, ARGUMENTS("bench", "--json", "--k", "1", "--k-max", "1", "-n", "4", "--ctx", "128"));
     const cJSON *measures = json_get(object, "measures"), *first = measures->child;
     ck_assert_double_eq(get_number(object, "k"), 1);
     ck_assert_str_eq(get_string(first, "measure"), "read bandwidth");

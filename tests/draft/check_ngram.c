@@ -250,7 +250,7 @@ enum { PROMPTS = 8 };
 static void answer_all(const struct engine_options *o, int batch, struct answer *answers) {
     struct engine *e = must_open(o);
     struct request requests[PROMPTS];
-    for (int i = 0; i < PROMPTS; i++) requests[i] = repeating(e, i, 20 + 5 * i);
+    for (int i = 0; i < PROMPTS; i++) requests[i] = repeating(e, i, test_is_small() ? 12 + 2 * i : 20 + 5 * i);
     run_requests_at_most(e, requests, PROMPTS, batch, answers);
     free_requests(requests, PROMPTS);
     engine_destroy(e);
@@ -389,7 +389,7 @@ START_TEST(what_a_search_will_find_is_known_before)
     int32_t t[TOK];
     int from;
     const struct proposer lookup = {.ops = &proposer_ngram};
-    for (uint64_t text = 0; text < 200; text++)
+    for (uint64_t text = 0; text < (test_is_small() ? 20 : 200); text++)
         for (int n = 1; n <= TOK; n++) {
             t[n - 1] = (int32_t)(philox_word(5, text, 0, (uint32_t)n) % (uint32_t)_i);
             ck_assert_int_eq(proposer_finds(&lookup, t, n), look_up(t, n, 1, &from) > 0);

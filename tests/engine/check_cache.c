@@ -42,7 +42,8 @@ START_TEST(caches_equal_a_fresh_prefill_after_every_kind_of_round)
     struct sequence *s;
     ck_ok(engine_open(e, 400, &s));
     struct request r = sampled(e, long_prompt, 7, 0.6f);
-    for (int turn = 0; turn < 12; turn++) { /* ends after 0, some and all accepted, at changing offsets */
+    for (int turn = 0; turn < (test_is_small() ? 8 : 12);
+         turn++) { /* ends after 0, some and all accepted, at changing offsets */
         r.generation.seed = (uint64_t)turn;
         r.generation.max_tokens = 7 + turn % 4;
         struct answer a = run_turn(e, s, &r);
@@ -75,10 +76,10 @@ START_TEST(draft_equal_to_target_accepts_everything_for_a_thousand_rounds)
     struct answer answers[REQUESTS];
     static const char *const texts[REQUESTS] = {"Once", "Tom", "A dog", "Lily", "The sun"};
     for (int i = 0; i < REQUESTS; i++)
-        requests[i] = sampled(e, texts[i], test_is_small() ? 204 : 804, i < 3 ? 0 : 0.8f);
+        requests[i] = sampled(e, texts[i], test_is_small() ? 104 : 804, i < 3 ? 0 : 0.8f);
     run_requests(e, requests, REQUESTS, answers);
     const struct acceptance *a = engine_stats(e);
-    ck_assert_int_ge(a->rounds, test_is_small() ? 250 : 1000);
+    ck_assert_int_ge(a->rounds, test_is_small() ? 125 : 1000);
     ck_assert_int_eq(a->rejected, 0);
     ck_assert(acceptance_alpha(a) == 1);
     free_requests(requests, REQUESTS);

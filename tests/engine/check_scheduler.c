@@ -101,7 +101,8 @@ START_TEST(a_long_prompt_stops_nobody_and_changes_no_text)
     struct engine *e = open_engine(3, COUNT + 1), *alone = open_engine(3, 1);
     struct heard h[COUNT] = {0}, late = {0};
     int running, steps = 0;
-    for (int i = 0; i < COUNT; i++) ask(e, &h[i], i, 10 + i, 200);
+    const int tokens = test_is_small() ? 100 : 200;
+    for (int i = 0; i < COUNT; i++) ask(e, &h[i], i, 10 + i, tokens);
     while (engine_load(e).decoding < COUNT) ck_ok(engine_step(e, &running));
     ask(e, &late, 9, PROMPT, ANSWER);
     for (; engine_load(e).decoding < COUNT + 1; steps++) {
@@ -117,7 +118,7 @@ START_TEST(a_long_prompt_stops_nobody_and_changes_no_text)
     ck_assert_int_ge(steps, 2); /* or it was one chunk */
     step_until(e, &late.done);
     for (int i = 0; i < COUNT; i++) step_until(e, &h[i].done);
-    for (int i = 0; i < COUNT; i++) must_be_as_alone(alone, &h[i], i, 10 + i, 200, "beside a prompt");
+    for (int i = 0; i < COUNT; i++) must_be_as_alone(alone, &h[i], i, 10 + i, tokens, "beside a prompt");
     must_be_as_alone(alone, &late, 9, PROMPT, ANSWER, "the prompt");
     for (int i = 0; i < COUNT; i++) let_go(e, &h[i]);
     let_go(e, &late);
@@ -179,33 +180,34 @@ END_TEST
 
 START_TEST(an_answer_may_end_in_any_phase)
 {
+    const int prompt = test_is_small() ? 300 : 700;
     struct engine *e = open_engine(3, 2), *alone = open_engine(3, 1);
     const int free_pages = probe_free_page_count(e);
     struct heard h = {0}, other = {0}, next = {0};
     int running, n;
     ask(e, &other, 1, 20, 60);
     for (int i = 0; i < 3; i++) ck_ok(engine_step(e, &running));
-    ask(e, &h, 2, 700, ANSWER);
+    ask(e, &h, 2, prompt, ANSWER);
     for (int i = 0; i < _i; i++) ck_ok(engine_step(e, &running));
     const bool has_begun = h.blocks > 0;
     engine_stop(e, h.sequence);
     ck_assert(!engine_is_running(h.sequence));
     engine_tokens(h.sequence, &n);
     if (engine_load(e).ingesting == 0 && _i == 0) ck_assert_int_eq(n, 0);
-    if (has_begun) ck_assert_int_eq(n, 700 + (int)h.ids.len);
+    if (has_begun) ck_assert_int_eq(n, prompt + (int)h.ids.len);
     const int blocks = h.blocks;
     if (_i % 2) {
         let_go(e, &h);
-        ask(e, &next, 2, 700, ANSWER);
+        ask(e, &next, 2, prompt, ANSWER);
     } else {
         ck_ok(engine_truncate(e, h.sequence, 0));
         next.sequence = h.sequence;
-        ask(e, &next, 2, 700, ANSWER);
+        ask(e, &next, 2, prompt, ANSWER);
     }
     step_until(e, &next.done);
     step_until(e, &other.done);
     if (_i % 2 == 0) ck_assert_int_eq(h.blocks, blocks); /* it heard no more */
-    must_be_as_alone(alone, &next, 2, 700, ANSWER, "asked again");
+    must_be_as_alone(alone, &next, 2, prompt, ANSWER, "asked again");
     must_be_as_alone(alone, &other, 1, 20, 60, "beside a stop");
     if (_i % 2 == 0) ids_free(&h.ids);
     let_go(e, &next);

@@ -55,7 +55,7 @@ struct plan {
     uint32_t count, slots; /* slots: of the table, a power of two */
 };
 
-enum { SITE_FRAMES = 3, FOR_GOOD_STEP = 4, SANITIZED_STEP = 5 };
+enum { SITE_FRAMES = 3, FOR_GOOD_STEP = 4, SMALL_STEP = 11 };
 
 static bool is_of_program(uint64_t frame) {
     return frame >> FAULT_MODULE_SHIFT == 0;
@@ -189,7 +189,7 @@ static void run_reference(struct campaign *c) {
 /* Scenarios share most of their sites; each begins with another one of a step. */
 static uint32_t step_of(const struct way *w, enum effort effort) {
     if (effort != EFFORT_SITES) return 1;
-    return (w->how == FAULT_FOR_GOOD ? FOR_GOOD_STEP : 1) * (SANITIZED ? SANITIZED_STEP : 1);
+    return (w->how == FAULT_FOR_GOOD ? FOR_GOOD_STEP : 1) * (test_is_small() ? SMALL_STEP : 1);
 }
 
 static void run_plan(struct campaign *c, const struct plan *plan, enum fault_kind kind, enum effort effort) {

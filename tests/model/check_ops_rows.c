@@ -129,13 +129,14 @@ START_TEST(row_of_many_equals_single_row)
     struct lab lab;
     struct single s;
     lab_open(&lab, 2);
-    run_single_rows(&lab, &s, usual, ROWS_MAX, 64);
+    const bool is_small = test_is_small();
+    run_single_rows(&lab, &s, usual, ROWS_MAX, is_small ? 16 : 64);
     struct mini m = twin(&lab, &s);
-    for (int t = 1; t <= 64; t++) check_split(&lab, &s, &m, 1, t, "one sequence");
-    for (int q_len = 1; q_len <= 9; q_len++)
+    for (int t = 1; t <= 64; t += t < 12 || !is_small ? 1 : 13) check_split(&lab, &s, &m, 1, t, "one sequence");
+    for (int q_len = 1; q_len <= 9; q_len += is_small ? 4 : 1)
         for (int batch = 2; batch < SLOTS; batch += 3) check_split(&lab, &s, &m, batch, q_len, "several sequences");
     static const int large[][2] = {{1, 90}, {15, 6}, {1, 272}, {17, 16}, {1, 1088}, {17, 64}};
-    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+    for (size_t i = 0; i < sizeof large / sizeof *large - is_small; i++) /* the last: other slots' 64 rows */
         check_split(&lab, &s, &m, large[i][0], large[i][1], "large pass");
     lab_close(&lab);
 }
@@ -149,14 +150,16 @@ START_TEST(rows_of_every_family_keep_their_bits)
     lab_open(&lab, 1);
     lab_open(&other, 2);
     host_isa_force(&host_isa_portable);
-    run_single_rows(&lab, &s, mini_families[_i], 24, 6);
+    const bool is_small = test_is_small();
+    const int longest = is_small ? 12 : 24, others = is_small ? 2 : 6;
+    run_single_rows(&lab, &s, mini_families[_i], longest, others);
     struct mini m = twin(&lab, &s);
     for (int i = 0; host_isa_at(i); i++) {
         if (!host_isa_at(i)->is_supported()) continue;
         host_isa_force(host_isa_at(i));
-        for (int q_len = 1; q_len <= 24; q_len += 1 + q_len / 4)
+        for (int q_len = 1; q_len <= longest; q_len += 1 + q_len / (is_small ? 1 : 4))
             check_split(&other, &s, &m, 1, q_len, host_isa()->name);
-        for (int q_len = 1; q_len <= 6; q_len += 2) check_split(&other, &s, &m, 17, q_len, host_isa()->name);
+        for (int q_len = 1; q_len <= others; q_len += 2) check_split(&other, &s, &m, 17, q_len, host_isa()->name);
     }
     lab_close(&other);
     lab_close(&lab);
@@ -169,7 +172,7 @@ START_TEST(threads_do_not_change_bits)
     struct single s;
     lab_open(&lab, 1);
     run_single_rows(&lab, &s, usual, 64, 16);
-    for (int threads = 2; threads <= 7; threads++) {
+    for (int threads = 2; threads <= 7; threads += test_is_small() ? 5 : 1) {
         lab_open(&other, threads);
         struct mini m = twin(&other, &s);
         check_split(&other, &s, &m, 1, 64, "threads");
@@ -218,7 +221,8 @@ START_TEST(instruction_sets_give_the_same_bits)
         host_isa_force(host_isa_at(i));
         check_split(&lab, &s, &m, 1, 64, host_isa()->name);
         check_split(&lab, &s, &m, 1, 1, host_isa()->name);
-        for (int q_len = 1; q_len <= 8; q_len++) check_split(&lab, &s, &m, 17, q_len, host_isa()->name);
+        for (int q_len = 1; q_len <= 8; q_len += test_is_small() ? 3 : 1)
+            check_split(&lab, &s, &m, 17, q_len, host_isa()->name);
         compared++;
     }
     if (compared == 1) skip("this CPU runs the portable code alone");
