@@ -145,7 +145,8 @@ bool round_plain_in_flight(const struct sequence *);
 /* Enqueues the work of a round, with a mark after each part of it; marks may be NULL. */
 int round_run(struct engine *, int rows, int k, struct marks *marks);
 
-/* auto_engine.c: measures rounds of the dummy sequence, some tenths of a second, once; waits. Chooses K of the next round. */
+/* auto_engine.c: measures rounds of the dummy sequence, some tenths of a second, once; waits; is_behind: after a run, where a
+ * host takes longer for better figures. Chooses K of the next round. */
 int auto_measure(struct engine *, bool is_behind);
 int auto_choose(struct engine *);
 /* auto_engine.c: both ends of a span are enqueued; it is read once the second has passed. */

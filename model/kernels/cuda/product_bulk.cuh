@@ -68,8 +68,8 @@ template <int COLUMNS, int CUTS> struct bulk {
     static constexpr int at_launch = (1 << 16) / (threads * blocks) / 8 * 8,
                          copy_registers = (at_launch * threads - BLOCK_THREADS * registers) / 128;
     static_assert(copy_registers >= 24 && copy_registers % 8 == 0, "what setmaxnreg takes");
-    /* Pieces of a stage: two where there is room, as what the engine has asked memory for are so many rows of boxes, be they of 128 bytes
-     * or of 256. */
+    /* Pieces of a stage: two where there is room. The engine has only so many rows of boxes on their way, and those of two pieces bring
+     * 256 bytes each in place of 128. */
     static constexpr int wide = COLUMNS <= 128 ? 2 : 1;
     static constexpr int token_bytes = COLUMNS * PRODUCT_PIECE * 2 /* of a piece */,
                          weight_bytes = wide * BULK_ROWS * PRODUCT_PIECE * 2,
