@@ -47,6 +47,9 @@ static struct mini_shape shape_at(int index) {
     struct mini_shape shape = packed >= 0 ? of_packed : mini_families[family];
     shape.type = index % 2 ? DTYPE_F16 : DTYPE_BF16;
     if (packed >= 0) shape.packed = 1 + packed_forms[packed], shape.has_qk_norm = packed % 3 == 2;
+    /* Long outputs, whose splits are added in order, and widths of no whole stage (product_packed_bulk.cuh). */
+    if (packed >= 0 && packed % 2 == 0) shape.hidden = 8448, shape.vocab = 16416;
+    if (packed >= 0 && packed % 4 == 1) shape.hidden = 800;
     return shape;
 }
 

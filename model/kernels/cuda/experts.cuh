@@ -345,7 +345,7 @@ static int with_packed_experts(const char *name, const struct experts &matrices,
     if (other && !are_packed_alike(w, other))
         return err_set(ERR_INTERNAL, "%s: experts that are not packed alike", name);
     return with_kind(w->packed, [&](auto kind) {
-        packed_expert_rows<T, decltype(kind), Map> rows = {{map, {}, packed_table_of<T>(w->packed)},
+        packed_expert_rows<T, decltype(kind), Map> rows = {{map, {}, packed_table_of<T>(w->packed), true},
                                                            {matrices.apart, 0}};
         rows.first.of[0] = packed_matrix_of(w);
         if (other) rows.first.of[1] = packed_matrix_of(other), rows.apart[1] = second->apart;

@@ -15,10 +15,10 @@ __device__ __forceinline__ const float2 *turns_of(const struct rope &rope, const
     return (const float2 *)rope.table + (size_t)at * (head_dim / 2);
 }
 
-/* Both halves of a pair by its cosine and sine. */
+/* Both halves of a pair by its cosine and sine: rounded alike in every kernel. */
 __device__ __forceinline__ void rotate(float &a, float &b, float2 turn) {
-    const float rotated = a * turn.x - b * turn.y;
-    b = b * turn.x + a * turn.y;
+    const float rotated = fmaf(a, turn.x, -__fmul_rn(b, turn.y));
+    b = fmaf(b, turn.x, __fmul_rn(a, turn.y));
     a = rotated;
 }
 

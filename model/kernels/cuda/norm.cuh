@@ -79,26 +79,24 @@ template <typename T> __device__ float hold_row(const norm_rows<T> &rows, const 
     return rows.is_plain ? 1.0f : 1.0f / sqrtf(total / (float)width + rows.eps);
 }
 
-/* One row, after fetch; `transposed`: as product_order.cuh says. Ends with a barrier. */
+/* One row, after fetch; `order`: product_order.cuh. Ends with a barrier. */
 template <typename T>
 __device__ void norm_row(const norm_rows<T> &rows, int row, int width, norm_memory<T> memory, T *out,
-                         bool transposed = false) {
+                         enum token_order order = ORDER_OWN) {
     const float *in = rows.x + ((size_t)row * rows.step + rows.first) * width;
     const float scale = hold_row(rows, in, width, memory.held), offset = rows.offset;
     if (width % 4 == 0) {
 #pragma unroll 2
         for (int at = threadIdx.x * 4; at < width; at += BLOCK_THREADS * 4) {
             const float4 x = *(const float4 *)(memory.held + at);
-            T y[4], w[4];
+            alignas(8) T y[4];
+            T w[4];
             *(uint2 *)w = *(const uint2 *)(memory.weight + at);
             y[0] = from_float<T>(x.x * scale * (to_float(w[0]) + offset));
             y[1] = from_float<T>(x.y * scale * (to_float(w[1]) + offset));
             y[2] = from_float<T>(x.z * scale * (to_float(w[2]) + offset));
             y[3] = from_float<T>(x.w * scale * (to_float(w[3]) + offset));
-            if (transposed)
-                store_transposed(out, at, y);
-            else
-                *(uint2 *)(out + at) = *(const uint2 *)y;
+            store_in_order(order, out, at, y);
         }
     } else {
 #pragma unroll 1
@@ -109,22 +107,22 @@ __device__ void norm_row(const norm_rows<T> &rows, int row, int width, norm_memo
 }
 
 template <typename T>
-__global__ void __launch_bounds__(BLOCK_THREADS) norm_kernel(norm_rows<T> rows, T *y, int width, bool transposed) {
+__global__ void __launch_bounds__(BLOCK_THREADS)
+    norm_kernel(norm_rows<T> rows, T *y, int width, enum token_order order) {
     extern __shared__ __align__(16) unsigned char shared[];
     norm_memory<T> memory(shared, width);
     next_may_start();
     memory.fetch(rows, width);
     inputs_are_ready();
-    norm_row(rows, blockIdx.x, width, memory, y + (size_t)blockIdx.x * width, transposed);
+    norm_row(rows, blockIdx.x, width, memory, y + (size_t)blockIdx.x * width, order);
 }
 
 template <typename T>
-static int norm(struct stream *s, norm_rows<T> rows, T *y, int count, int width, bool transposed = false) {
+static int norm(struct stream *s, norm_rows<T> rows, T *y, int count, int width, enum token_order order = ORDER_OWN) {
     const size_t shared = norm_bytes(width);
     CUDA_TRY(cudaFuncSetAttribute(norm_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    launch_sharing(s, norm_kernel<T>, dim3(count), BLOCK_THREADS, shared, 1, SHARED_PERCENT, rows, y, width,
-                   transposed);
-    return cuda_launched(s, "norm", sizeof rows + 13);
+    launch_sharing(s, norm_kernel<T>, dim3(count), BLOCK_THREADS, shared, 1, SHARED_PERCENT, rows, y, width, order);
+    return cuda_launched(s, "norm", sizeof rows + 16);
 }
 
 #endif

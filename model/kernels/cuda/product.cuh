@@ -16,7 +16,7 @@
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_CUH
 
 #include "model/kernels/cuda/product_bulk.cuh"
-#include "model/kernels/cuda/product_packed.cuh"
+#include "model/kernels/cuda/product_packed_bulk.cuh"
 #include "model/kernels/cuda/product_wgmma.cuh"
 #include "model/kernels/cuda/product_wide.cuh"
 
@@ -33,19 +33,21 @@ struct matrix_map {
         const int o = group * PRODUCT_ROWS + i;
         return {o < rows ? 0 : -1, o};
     }
+    static constexpr bool may_be_long = true, takes_many_packed = true /* by product_packed_bulk.cuh */;
+    __device__ int rows_of(int) const { return rows; }
+    bulk_order order() const { return {1, BULK_ROWS}; }
 };
 template <typename T> struct matrix_rows {
     const T *weights;
     int rows, k;
     bool is_long;
+    __host__ __device__ matrix_map map() const { return {rows}; }
     __device__ const T *row(int group, int i) const {
-        const row_place place = matrix_map{rows}.at(group, i);
+        const row_place place = map().at(group, i);
         return place.matrix == 0 ? weights + (size_t)place.row * k : nullptr;
     }
-    static constexpr bool may_be_long = true;
+    static constexpr bool may_be_long = matrix_map::may_be_long;
     __host__ __device__ bool adds_in_order() const { return is_long; }
-    __device__ bulk_place place(int group, int half) const { return {0, group * PRODUCT_ROWS + half * PRODUCT_HALF}; }
-    bulk_order order() const { return {1, BULK_ROWS}; }
     bulk_matrix matrix(int i) const { return {i == 0 ? weights : nullptr, rows}; }
 };
 
@@ -58,21 +60,21 @@ struct paired_map {
         const int o = group * PRODUCT_HALF + i % PRODUCT_HALF, matrix = i / PRODUCT_HALF;
         return {o < rows && (matrix == 0 || has_second) ? matrix : -1, o};
     }
+    static constexpr bool may_be_long = true, takes_many_packed = true;
+    __device__ int rows_of(int) const { return rows; }
+    bulk_order order() const { return {BULK_GROUPS, BULK_ROWS / 2}; }
 };
 template <typename T> struct paired_rows {
     const T *gate, *up;
     int rows, k;
     bool is_long;
+    __host__ __device__ paired_map map() const { return {rows, up != nullptr}; }
     __device__ const T *row(int group, int i) const {
-        const row_place place = paired_map{rows, up != nullptr}.at(group, i);
+        const row_place place = map().at(group, i);
         return place.matrix < 0 ? nullptr : (place.matrix ? up : gate) + (size_t)place.row * k;
     }
-    static constexpr bool may_be_long = true;
+    static constexpr bool may_be_long = paired_map::may_be_long;
     __host__ __device__ bool adds_in_order() const { return is_long; }
-    __device__ bulk_place place(int group, int half) const {
-        return {up ? half : 0, up || half == 0 ? group * PRODUCT_HALF : rows};
-    }
-    bulk_order order() const { return {BULK_GROUPS, BULK_ROWS / 2}; }
     bulk_matrix matrix(int i) const { return {i == 0 ? gate : i == 1 ? up : nullptr, rows}; }
 };
 
@@ -95,19 +97,12 @@ __global__ void __launch_bounds__(512) product_plain_kernel(Rows weights, const 
     store_groups<1, 1>(out, blockIdx.x, token, 1, [=](int r, int) { return parts[r]; });
 }
 
-/* Does the narrow product take them? More than a block's too where the blocks of all tokens run at once: they read the same weights at
- * about the same time, once from memory and then from L2. */
-static inline bool is_narrow(const struct stream *s, int groups, int tokens) {
-    return tokens <= NARROW_TOKENS ||
-           groups * ceil_div(tokens, NARROW_TOKENS) <= NARROW_BLOCKS * cuda_multiprocessors(s->device);
-}
-
 /* Does product_bulk.cuh take a product of more tokens than the narrow one does? */
 template <typename Rows>
 static bool is_bulk(const struct stream *s, int groups, int tokens, int k, const Rows &rows, bool is_normed) {
     const int few = is_normed ? NARROW_TOKENS : 64; /* transposing them takes a kernel of its own */
     return cuda_has_wgmma(s->device) && k % ORDER_GROUP == 0 && tokens > few && !is_narrow(s, groups, tokens) &&
-           rows.order().box > 0 && (rows.adds_in_order() || is_cut(s, groups));
+           rows.map().order().box > 0 && (rows.adds_in_order() || is_cut(s, groups));
 }
 
 template <typename T, typename Rows, typename Out>
@@ -124,8 +119,8 @@ static int launch_many(struct stream *s, int groups, int tokens, int k, const T 
 }
 
 /* `Rows` maps the 16 rows of a group to weights: const T *row(int group, int i), NULL past the end; bool adds_in_order(), which is
- * false unless may_be_long; and for the copy engine order(), place(group, half) and matrix(i) (product_bulk.cuh). `Out`: product_out.cuh. x may be left transposed
- * (product_order.cuh). */
+ * false unless may_be_long; and for the copy engine map(), with row_place at(group, i), order() and rows_of(matrix), and matrix(i)
+ * (product_bulk.cuh). `Out`: product_out.cuh. x may be left transposed (product_order.cuh). */
 template <typename T, typename Rows, typename Out>
 static int product(struct stream *s, const char *name, int groups, int tokens, int k, T *x, Rows rows, Out out) {
     if (is_bulk(s, groups, tokens, k, rows, false)) {
@@ -144,20 +139,8 @@ static int product(struct stream *s, const char *name, int groups, int tokens, i
     return cuda_launched(s, name, sizeof rows + sizeof out + 24);
 }
 
-/* The same of packed weights (product_packed.cuh), by as many tokens a block as it has registers for. */
-template <typename T, typename Rows, typename Out>
-static int packed_product(struct stream *s, const char *name, int groups, int tokens, int k, const norm_rows<T> *norm,
-                          const T *x, Rows rows, Out out) {
-    enum { FEW = 8, MANY_TILES = 2 };
-    if (tokens <= FEW)
-        TRY((launch_narrow<T, 1>(s, groups, tokens, k, norm, x, rows, out)));
-    else
-        TRY((launch_narrow<T, MANY_TILES>(s, groups, tokens, k, norm, x, rows, out)));
-    return cuda_launched(s, name, sizeof rows + sizeof out + 24);
-}
-
-/* The product of packed matrices that are alike, of the norm of tokens as below; norm NULL: x is there, and may be left in another
- * order. */
+/* The product of packed matrices that are alike (product_packed.cuh, product_packed_bulk.cuh), of the norm of tokens as below; norm NULL: x
+ * is there, and may be left in another order. */
 template <typename T, typename Map, typename Out>
 static int product_of_packed(struct stream *s, const char *name, int groups, int tokens, int columns, int k,
                              const norm_rows<T> *norm_of, T *x, std::initializer_list<const struct weight *> weights,
@@ -165,13 +148,25 @@ static int product_of_packed(struct stream *s, const char *name, int groups, int
     const struct packed *p = (*weights.begin())->packed;
     const int32_t *order = packed_order_of(*weights.begin());
     const bool norms_itself = norm_of && !order && narrow_norms_itself(columns, k);
-    if (norm_of && !norms_itself) TRY(norm(s, *norm_of, x, tokens, k));
-    if (order) TRY(reorder_tokens(s, x, order, tokens, k));
     return with_kind(p, [&](auto kind) {
-        packed_rows<T, decltype(kind), Map> rows = {map, {}, packed_table_of<T>(p)};
+        typedef decltype(kind) Kind;
+        packed_rows<T, Kind, Map> rows = {
+            map, {}, packed_table_of<T>(p), Map::may_be_long && is_long(s->device, groups, k)};
         int i = 0;
         for (const struct weight *w : weights) rows.of[i++] = packed_matrix_of(w);
-        return packed_product<T>(s, name, groups, columns, k, norms_itself ? norm_of : nullptr, x, rows, out);
+        const bool is_many = is_packed_bulk(s, groups, columns, k, rows),
+                   spreads = is_many && !order && !packed_grains<Kind>::has_ones;
+        if (norm_of && !norms_itself) TRY(norm(s, *norm_of, x, tokens, k, spreads ? ORDER_SPREAD : ORDER_OWN));
+        if (order) TRY(reorder_tokens(s, x, order, tokens, k));
+        if constexpr (Map::takes_many_packed)
+            if (is_many)
+                return launch_packed_bulk(s, name, groups, columns, k, x, norm_of && spreads, weights, rows, out);
+        const norm_rows<T> *norm_itself = norms_itself ? norm_of : nullptr;
+        if (columns <= NARROW_TOKENS / 2)
+            TRY((launch_narrow<T, 1>(s, groups, columns, k, norm_itself, (const T *)x, rows, out)));
+        else
+            TRY((launch_narrow<T, 2>(s, groups, columns, k, norm_itself, (const T *)x, rows, out)));
+        return cuda_launched(s, name, sizeof rows + sizeof out + 24);
     });
 }
 
@@ -185,7 +180,7 @@ static int product_of_norm(struct stream *s, const char *name, int groups, int t
         return cuda_launched(s, name, sizeof rows + sizeof norm_of + sizeof out + 24);
     }
     const bool is_transposed = is_bulk(s, groups, columns, k, rows, true);
-    TRY(norm(s, norm_of, normed, tokens, k, is_transposed));
+    TRY(norm(s, norm_of, normed, tokens, k, is_transposed ? ORDER_TRANSPOSED : ORDER_OWN));
     if (is_transposed) return launch_bulk<T>(s, name, groups, columns, k, normed, rows, out);
     return product<T>(s, name, groups, columns, k, normed, rows, out);
 }

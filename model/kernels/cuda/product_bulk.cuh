@@ -62,6 +62,7 @@ static inline bulk_exchange exchange_of(struct stream *s) {
 }
 
 template <int COLUMNS, int CUTS> struct bulk {
+    static constexpr int columns = COLUMNS;
     static constexpr int blocks = COLUMNS <= 64 ? 2 : 1; /* a multiprocessor */
     /* The first BLOCK_THREADS multiply, the next warp copies. Registers are moved by groups of 4 warps. */
     static constexpr int threads = BLOCK_THREADS + 128, registers = blocks == 2 ? 104 : COLUMNS <= 128 ? 216 : 232;
@@ -121,20 +122,23 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *map, int x
 /* --- a block's share --------------------------------------------------------------------------------------- */
 
 /* Which tiles a block walks over, rows by a chunk of tokens, and which splits of k it adds, one after the other. */
-template <int COLUMNS, int CUTS> struct bulk_walk {
-    static constexpr int turns = PRODUCT_SPLITS / CUTS, wide = bulk<COLUMNS, CUTS>::wide;
-    int rank, first, step, tiles, chunks, first_token;
+template <typename Shape> struct bulk_walk {
+    static constexpr int wide = Shape::wide;
+    int turns, rank, first, step, tiles, chunks, first_token;
     int pieces, split_pieces; /* of 64 of k, of all; of a split */
-    __device__ bulk_walk(int groups, int first_token, int tokens, int k) : first_token(first_token) {
-        rank = blockIdx.x % CUTS, first = blockIdx.x / CUTS, step = gridDim.x / CUTS;
-        chunks = CUTS > 1 ? 1 : ceil_div(tokens, COLUMNS), tiles = ceil_div(groups, BULK_GROUPS) * chunks;
-        pieces = ceil_div(k, PRODUCT_PIECE), split_pieces = piece_count(k);
+    /* `cuts` blocks share a tile. */
+    __device__ __forceinline__ bulk_walk(int cuts, int groups, int first_token, int tokens, int k, int split_pieces)
+        : first_token(first_token), split_pieces(split_pieces) {
+        turns = PRODUCT_SPLITS / cuts, rank = blockIdx.x % cuts, first = blockIdx.x / cuts, step = gridDim.x / cuts;
+        chunks = cuts > 1 ? 1 : ceil_div(tokens, Shape::columns), tiles = ceil_div(groups, BULK_GROUPS) * chunks;
+        pieces = ceil_div(k, PRODUCT_PIECE);
     }
     __device__ __forceinline__ int group(int tile) const { return tile / chunks * BULK_GROUPS; }
-    __device__ __forceinline__ int token(int tile) const { return first_token + tile % chunks * COLUMNS; }
+    __device__ __forceinline__ int token(int tile) const { return first_token + tile % chunks * Shape::columns; }
     /* The first piece of a turn's split, and how many there are: none if it lies past k. */
     __device__ __forceinline__ int piece(int turn) const {
-        const int split = CUTS == 1 ? turn : rank * (turns / 2) + turn / 2 + turn % 2 * (PRODUCT_SPLITS / 2);
+        const int split =
+            turns == PRODUCT_SPLITS ? turn : rank * (turns / 2) + turn / 2 + turn % 2 * (PRODUCT_SPLITS / 2);
         return split * split_pieces;
     }
     __device__ __forceinline__ int count(int turn) const { return max(min(pieces - piece(turn), split_pieces), 0); }
@@ -144,13 +148,13 @@ template <int COLUMNS, int CUTS> struct bulk_walk {
 template <typename Walk> struct bulk_cursor {
     int tile, turn, piece, left;
     __device__ explicit bulk_cursor(const Walk &walk)
-        : tile(walk.first - walk.step), turn(Walk::turns), piece(0), left(0) {}
+        : tile(walk.first - walk.step), turn(walk.turns), piece(0), left(0) {}
     __device__ __forceinline__ int count() const { return min(left, Walk::wide); }
     /* To the next stage; false: there is none. */
     __device__ __forceinline__ bool next(const Walk &walk) {
         piece += Walk::wide, left -= Walk::wide;
         while (left <= 0) {
-            if (++turn >= Walk::turns) {
+            if (++turn >= walk.turns) {
                 turn = 0, tile += walk.step;
                 if (tile >= walk.tiles) return false;
             }
@@ -171,45 +175,72 @@ template <int STAGES> struct bulk_place_in_ring {
 struct bulk_barriers {
     uint64_t *full, *empty;
 };
+/* By one thread, before the others use them: `copies` arrivals fill a stage. */
+__device__ __forceinline__ void bulk_barriers_init(const bulk_barriers &barriers, int stages, int copies) {
+    for (int i = 0; i < stages; i++)
+        barrier_init(barriers.full + i, copies), barrier_init(barriers.empty + i, BLOCK_THREADS / 32);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
 
-/* The warp that copies. Weights are asked for before the block may read tokens. */
-template <int COLUMNS, int CUTS, typename Rows>
-__device__ __forceinline__ void bulk_copies(unsigned char *ring, const bulk_barriers &barriers, const bulk_maps &maps,
-                                            const Rows &weights, const bulk_order &order,
-                                            const bulk_walk<COLUMNS, CUTS> &walk) {
-    typedef bulk<COLUMNS, CUTS> shape;
-    typedef bulk_cursor<bulk_walk<COLUMNS, CUTS>> cursor;
-    const int lane = threadIdx.x % 32, atom = lane * (order.box / BULK_ATOM);
-    auto copy_weights = [&](const cursor &at, int stage) {
-        if (lane == 0) barrier_expect(barriers.full + stage, shape::weight_bytes + at.count() * shape::token_bytes);
-        __syncwarp();
-        if (atom >= BULK_ROWS / BULK_ATOM) return;
-        const bulk_place place = weights.place(walk.group(at.tile) + order.group(atom), order.half(atom));
-        copy_box(ring + stage * shape::stage_bytes + atom * shape::atom_bytes, &maps.weights[place.matrix],
-                 at.piece * PRODUCT_PIECE, place.row, barriers.full + stage);
-    };
-    auto copy_tokens = [&](const cursor &at, int stage) {
-        if (lane < at.count())
-            copy_box(ring + stage * shape::stage_bytes + shape::weight_bytes + lane * shape::token_bytes, &maps.tokens,
-                     (at.piece + lane) * PRODUCT_PIECE, walk.token(at.tile), barriers.full + stage);
-    };
-    cursor early(walk), at(walk);
+/* A warp that copies: weights(cursor, stage) asks for what no kernel of the pass writes, before the block may read tokens(cursor, stage). */
+template <typename Shape, typename Weights, typename Tokens>
+__device__ __forceinline__ void bulk_ask(const bulk_barriers &barriers, const bulk_walk<Shape> &walk, Weights weights,
+                                         Tokens tokens) {
+    bulk_cursor<bulk_walk<Shape>> early(walk), at(walk);
     int asked = 0;
 #pragma unroll 1
-    while (asked < shape::stages && early.next(walk)) copy_weights(early, asked++);
+    while (asked < Shape::stages && early.next(walk)) weights(early, asked++);
     inputs_are_ready();
     asm volatile("fence.proxy.async;" ::: "memory"); /* ordinary stores made the tokens */
 #pragma unroll 1
     for (int stage = 0; stage < asked; stage++) {
         at.next(walk);
-        copy_tokens(at, stage);
+        tokens(at, stage);
     }
-    bulk_place_in_ring<shape::stages> place = {0, 1};
+    bulk_place_in_ring<Shape::stages> place = {0, 1};
     for (; at.next(walk); place.next()) {
         barrier_wait(barriers.empty + place.stage, (place.round & 1) ^ 1);
-        copy_weights(at, place.stage);
-        copy_tokens(at, place.stage);
+        weights(at, place.stage);
+        tokens(at, place.stage);
     }
+}
+
+/* Where the copy engine finds half of a group: its rows follow each other. */
+template <typename Map> __device__ __forceinline__ bulk_place bulk_place_of(const Map &map, int group, int half) {
+    const row_place first = map.at(group, half * PRODUCT_HALF);
+    return {max(first.matrix, 0), first.matrix < 0 ? map.rows_of(0) : first.row};
+}
+
+/* A lane's box of the weights of a stage: 8 rows or more of `row_bytes`, from number `at` of their rows on. */
+template <typename Map>
+__device__ __forceinline__ void copy_rows(unsigned char *to, int row_bytes, const bulk_maps &maps, const Map &map,
+                                          const bulk_order &order, int first_group, int at, uint64_t *full) {
+    const int atom = threadIdx.x % 32 * (order.box / BULK_ATOM);
+    if (atom >= BULK_ROWS / BULK_ATOM) return;
+    const bulk_place place = bulk_place_of(map, first_group + order.group(atom), order.half(atom));
+    copy_box(to + atom * BULK_ATOM * row_bytes, &maps.weights[place.matrix], at, place.row, full);
+}
+
+template <int COLUMNS, int CUTS, typename Map>
+__device__ __forceinline__ void bulk_copies(unsigned char *ring, const bulk_barriers &barriers, const bulk_maps &maps,
+                                            const Map &map, const bulk_order &order,
+                                            const bulk_walk<bulk<COLUMNS, CUTS>> &walk) {
+    typedef bulk<COLUMNS, CUTS> shape;
+    typedef bulk_cursor<bulk_walk<shape>> cursor;
+    const int lane = threadIdx.x % 32;
+    bulk_ask(
+        barriers, walk,
+        [&](const cursor &at, int stage) {
+            if (lane == 0) barrier_expect(barriers.full + stage, shape::weight_bytes + at.count() * shape::token_bytes);
+            __syncwarp();
+            copy_rows(ring + stage * shape::stage_bytes, shape::wide * PRODUCT_PIECE * 2, maps, map, order,
+                      walk.group(at.tile), at.piece * PRODUCT_PIECE, barriers.full + stage);
+        },
+        [&](const cursor &at, int stage) {
+            if (lane < at.count())
+                copy_box(ring + stage * shape::stage_bytes + shape::weight_bytes + lane * shape::token_bytes,
+                         &maps.tokens, (at.piece + lane) * PRODUCT_PIECE, walk.token(at.tile), barriers.full + stage);
+        });
 }
 
 /* A lane's share of 64 weight rows by 64 of k: piece `piece` of a stage of WIDE. */
@@ -275,47 +306,55 @@ template <int STRIDE, int TILES> __device__ __forceinline__ void bulk_put(float 
         for (int j = 0; j < 4; j++) to[(tile * 8 + j % 2) * STRIDE + j / 2 * 8] = c[tile][j];
 }
 
-template <typename Shape, typename Out>
+/* finish(sum, r): what becomes of a sum of row r of the tile before `out` has it. */
+struct bulk_as_it_is {
+    __device__ __forceinline__ float operator()(float sum, int) const { return sum; }
+};
+template <typename Shape, typename Out, typename Finish = bulk_as_it_is>
 __device__ __forceinline__ void bulk_finish(const float *sums, int first_group, int first_token, int tokens,
-                                            const Out &out) {
+                                            const Out &out, Finish finish = {}) {
     constexpr int FLIGHT = Out::reads == READS_NOTHING ? 4 : Shape::blocks == 1 ? 16 : 8;
     store_groups<BULK_GROUPS, FLIGHT>(out, first_group, first_token, tokens,
-                                      [&](int r, int token) { return sums[token * Shape::stride + r]; });
+                                      [&](int r, int token) { return finish(sums[token * Shape::stride + r], r); });
+}
+
+/* The sums of Shape::stored tokens from `now` on; others have read what lay there. */
+template <typename Shape>
+__device__ __forceinline__ void bulk_put_some(float *sums, const float (&c)[Shape::columns / 8][4], int now) {
+    bulk_sync();
+#pragma unroll
+    for (int first = 0; first < Shape::columns; first += Shape::stored)
+        if (first == now) bulk_put<Shape::stride, Shape::stored / 8>(sums, c + first / 8);
+    bulk_sync();
 }
 
 /* Of a block that has walked over all of k. */
-template <int COLUMNS, typename Out>
-__device__ __forceinline__ void bulk_store(float *sums, const float (&c)[COLUMNS / 8][4], int first_group,
+template <typename Shape, typename Out>
+__device__ __forceinline__ void bulk_store(float *sums, const float (&c)[Shape::columns / 8][4], int first_group,
                                            int first_token, int tokens, const Out &out) {
-    typedef bulk<COLUMNS, 1> shape;
 #pragma unroll 1
-    for (int now = 0; now < COLUMNS; now += shape::stored) {
-        const int count = min(tokens - first_token - now, shape::stored);
-        if (count <= 0) return;
-        bulk_sync();
-#pragma unroll
-        for (int first = 0; first < COLUMNS; first += shape::stored)
-            if (first == now) bulk_put<shape::stride, shape::stored / 8>(sums, c + first / 8);
-        bulk_sync();
-        bulk_finish<shape>(sums, first_group, first_token + now, count, out);
+    for (int now = 0; now < min(tokens - first_token, Shape::columns); now += Shape::stored) {
+        bulk_put_some<Shape>(sums, c, now);
+        bulk_finish<Shape>(sums, first_group, first_token + now, min(tokens - first_token - now, Shape::stored), out);
     }
 }
 
-/* Of the blocks of a tile, each of which stores some of the tokens. */
-template <int COLUMNS, int CUTS, typename Out>
-__device__ __forceinline__ void bulk_store_cut(float *sums, const float (&c)[COLUMNS / 8][4],
-                                               const bulk_exchange &exchange, int tile, int first_group,
-                                               int first_token, int tokens, const Out &out) {
-    typedef bulk<COLUMNS, CUTS> shape;
-    constexpr int QUADS = BULK_ROWS / 4;
-    const int rank = blockIdx.x % CUTS, count = min(tokens - first_token, COLUMNS), each = ceil_div(count, CUTS),
-              first = rank * each, mine = max(min(count - first, each), 0);
+/* Adds the sums of the blocks of a tile, `count` tokens: into `sums`, those of a block's share of the tokens. */
+struct bulk_share {
+    int first, count;
+};
+template <typename Shape, int CUTS>
+__device__ __forceinline__ bulk_share bulk_exchange_sums(float *sums, const float (&c)[Shape::columns / 8][4],
+                                                         const bulk_exchange &exchange, int tile, int count) {
+    constexpr int COLUMNS = Shape::columns, QUADS = BULK_ROWS / 4;
+    const int rank = blockIdx.x % CUTS, each = ceil_div(count, CUTS), first = rank * each,
+              mine = max(min(count - first, each), 0);
     unsigned *arrived = exchange.arrived + tile;
     float4 *parts = (float4 *)exchange.parts + (size_t)tile * CUTS * COLUMNS * QUADS;
-    auto here = [&](int token, int quad) { return (float4 *)(sums + token * shape::stride) + quad; };
+    auto here = [&](int token, int quad) { return (float4 *)(sums + token * Shape::stride) + quad; };
     auto there = [&](int cut, int token, int quad) { return parts + (cut * COLUMNS + token) * QUADS + quad; };
     bulk_sync(); /* what lay in the ring is multiplied */
-    bulk_put<shape::stride, COLUMNS / 8>(sums, c);
+    bulk_put<Shape::stride, COLUMNS / 8>(sums, c);
     bulk_sync();
 #pragma unroll 4
     for (int i = threadIdx.x; i < (count - mine) * QUADS; i += BLOCK_THREADS) {
@@ -350,7 +389,17 @@ __device__ __forceinline__ void bulk_store_cut(float *sums, const float (&c)[COL
     bulk_sync();
     /* Whoever leaves last sets the tile's count back: all have read. */
     if (threadIdx.x == 0 && atomicAdd(arrived, 1) == 2 * CUTS - 1) atomicExch(arrived, 0);
-    bulk_finish<shape>(sums + first * shape::stride, first_group, first_token + first, mine, out);
+    return {first, mine};
+}
+
+/* Of the blocks of a tile, each of which stores some of the tokens. */
+template <typename Shape, int CUTS, typename Out>
+__device__ __forceinline__ void bulk_store_cut(float *sums, const float (&c)[Shape::columns / 8][4],
+                                               const bulk_exchange &exchange, int tile, int first_group,
+                                               int first_token, int tokens, const Out &out) {
+    const bulk_share share =
+        bulk_exchange_sums<Shape, CUTS>(sums, c, exchange, tile, min(tokens - first_token, Shape::columns));
+    bulk_finish<Shape>(sums + share.first * Shape::stride, first_group, first_token + share.first, share.count, out);
 }
 
 #endif
@@ -367,17 +416,13 @@ __global__ void __launch_bounds__(bulk<COLUMNS, CUTS>::threads, bulk<COLUMNS, CU
     uint64_t *full = (uint64_t *)(ring + shape::memory_bytes);
     const bulk_barriers barriers = {full, full + shape::stages};
     next_may_start();
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < shape::stages; i++)
-            barrier_init(barriers.full + i, 1), barrier_init(barriers.empty + i, BLOCK_THREADS / 32);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
+    if (threadIdx.x == 0) bulk_barriers_init(barriers, shape::stages, 1);
     __syncthreads();
-    const bulk_walk<COLUMNS, CUTS> walk(groups, first_token, tokens, k);
+    const bulk_walk<shape> walk(CUTS, groups, first_token, tokens, k, piece_count(k));
     if (threadIdx.x >= BLOCK_THREADS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(shape::copy_registers));
         if (threadIdx.x < BLOCK_THREADS + 32)
-            bulk_copies<COLUMNS, CUTS>(ring, barriers, maps, weights, order, walk);
+            bulk_copies<COLUMNS, CUTS>(ring, barriers, maps, weights.map(), order, walk);
         else
             inputs_are_ready();
     } else {
@@ -403,10 +448,10 @@ __global__ void __launch_bounds__(bulk<COLUMNS, CUTS>::threads, bulk<COLUMNS, CU
                 add_tiles(total, c);
             }
             if constexpr (CUTS > 1)
-                bulk_store_cut<COLUMNS, CUTS>(sums, total, exchange, tile, walk.group(tile), walk.token(tile), tokens,
-                                              out);
+                bulk_store_cut<shape, CUTS>(sums, total, exchange, tile, walk.group(tile), walk.token(tile), tokens,
+                                            out);
             else
-                bulk_store<COLUMNS>(sums, total, walk.group(tile), walk.token(tile), tokens, out);
+                bulk_store<shape>(sums, total, walk.group(tile), walk.token(tile), tokens, out);
         }
     }
 #endif
@@ -418,7 +463,7 @@ static int launch_bulk_columns(struct stream *s, const char *name, int groups, i
                                const T *x, const Rows &rows, const Out &out) {
     typedef bulk<COLUMNS, CUTS> shape;
     const bool is_bf16 = std::is_same<T, bf16>::value;
-    const bulk_order order = rows.order();
+    const bulk_order order = rows.map().order();
     auto kernel = bulk_product_kernel<T, COLUMNS, CUTS, Rows, Out>;
     struct bulk_maps maps;
     TRY(cuda_tensor_map(&maps.tokens, x, is_bf16, tokens, k, PRODUCT_PIECE, COLUMNS));

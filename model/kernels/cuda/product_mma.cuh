@@ -13,6 +13,11 @@ enum {
 };
 static_assert(BLOCK_THREADS == PRODUCT_SPLITS * 32, "a warp a split");
 
+/* Row i of a group: which row of which of the matrices of a product; matrix < 0: none. */
+struct row_place {
+    int matrix, row;
+};
+
 __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bf16) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])

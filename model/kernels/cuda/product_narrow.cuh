@@ -104,11 +104,6 @@ template <typename T> struct plain_stream {
     }
 };
 
-/* Row i of a group: which row of which of the matrices of a product; matrix < 0: none. */
-struct row_place {
-    int matrix, row;
-};
-
 /* Which stream reads what a `Rows` names. */
 template <typename T, typename Rows> struct stream_of { typedef plain_stream<T> type; };
 
@@ -262,6 +257,13 @@ static inline size_t staged_bytes(int groups, int blocks, int tokens, int k, siz
     enum { RESERVED = 1 << 10, MOST = SHARED_BYTES / NARROW_BLOCKS - RESERVED, GROUPS = 3 };
     const size_t bytes = (size_t)tokens * staged_stride(k) * 2;
     return groups >= GROUPS * blocks && has + bytes <= MOST && tokens > 1 ? bytes : 0;
+}
+
+/* Does the narrow product take them? More than a block's too where the blocks of all tokens run at once: they read the same weights at
+ * about the same time, once from memory and then from L2. */
+static inline bool is_narrow(const struct stream *s, int groups, int tokens) {
+    return tokens <= NARROW_TOKENS ||
+           groups * ceil_div(tokens, NARROW_TOKENS) <= NARROW_BLOCKS * cuda_multiprocessors(s->device);
 }
 
 /* `norm`: NULL, or the row of which x is to be the normalised form, for a single token; then x is not read. */

@@ -6,6 +6,9 @@
  * must lie together: so the 16 words of each 64 bytes of a token are transposed, as 4 x 4 of them, by the kernel that writes
  * them, or in place by one of its own. A transposition undoes itself.
  *
+ * Of product_packed_bulk.cuh: a lane has four numbers of each 16, of which one instruction takes all. It wants two of them in the first 8 and
+ * two in the others: the 8 words of each 32 bytes are transposed, as 4 x 2.
+ *
  * Of packed weights whose groups' columns do not lie side by side (model/packed.h): that of the groups. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_ORDER_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_ORDER_CUH
@@ -13,17 +16,27 @@
 #include "model/kernels/cuda/common.cuh"
 
 enum { ORDER_GROUP = 32 /* numbers */ };
+enum token_order { ORDER_OWN, ORDER_TRANSPOSED, ORDER_SPREAD };
 
 /* Where number `i` of tokens goes, whose widths are multiples of ORDER_GROUP. */
 __device__ __forceinline__ int transposed_place(int i) {
     return (i & ~(ORDER_GROUP - 1)) | (i & 6) << 2 | (i & 24) >> 2 | (i & 1);
 }
+__device__ __forceinline__ int spread_place(int i) {
+    return (i & ~15) | (i & 2) << 2 | (i & 12) >> 1 | (i & 1);
+}
 
 /* Four numbers from `at` on, a multiple of 4. */
-template <typename T> __device__ __forceinline__ void store_transposed(T *to, int at, const T (&x)[4]) {
+template <typename T>
+__device__ __forceinline__ void store_in_order(enum token_order order, T *to, int at, const T (&x)[4]) {
     const uint32_t *words = (const uint32_t *)x;
-    *(uint32_t *)(to + transposed_place(at)) = words[0];
-    *(uint32_t *)(to + transposed_place(at + 2)) = words[1];
+    if (order == ORDER_OWN) {
+        *(uint2 *)(to + at) = make_uint2(words[0], words[1]);
+        return;
+    }
+    const bool spread = order == ORDER_SPREAD;
+    *(uint32_t *)(to + (spread ? spread_place(at) : transposed_place(at))) = words[0];
+    *(uint32_t *)(to + (spread ? spread_place(at + 2) : transposed_place(at + 2))) = words[1];
 }
 
 /* Tokens of so many blocks of ORDER_GROUP, in place. */

@@ -8,7 +8,7 @@
  *   scale in f32 and added to those before it. What all numbers of a grain have too much, the offset of unsigned codes and the
  *   minimum, is taken off times the sum of the tokens, which a matrix of ones makes. At the end a row's factor. All by the weight's
  *   shape alone, so a token's bits do not depend on the others.
- * Any number of tokens is taken, COLUMNS at most by a block: weights are read again for more. */
+ * Any number of tokens is taken, COLUMNS at most by a block: weights are read again for more. On Hopper product_packed_bulk.cuh takes those. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_CUH
 
@@ -52,12 +52,11 @@ __device__ __forceinline__ uint32_t and_xor(uint32_t a, uint32_t b, uint32_t c) 
 template <typename T> struct is_half { static constexpr bool value = false; };
 template <> struct is_half<half> { static constexpr bool value = true; };
 
-/* What a matrix of one number has: 1, or less the offset that unpacked_as says. */
-__device__ __forceinline__ uint32_t pair_of_ones(bool is_offset, bf16) {
-    return is_offset ? 0xC308C308u : 0x3F803F80u;
+__device__ __forceinline__ uint32_t pair_of_ones(bf16) {
+    return 0x3F803F80u;
 }
-__device__ __forceinline__ uint32_t pair_of_ones(bool is_offset, half) {
-    return is_offset ? 0xE408E408u : 0x3C003C00u;
+__device__ __forceinline__ uint32_t pair_of_ones(half) {
+    return 0x3C003C00u;
 }
 
 /* Columns of a piece; a number is (what unpacked has - offset) * unit. */
@@ -161,6 +160,11 @@ template <typename T> struct unpacked<T, PACKED_FP8> {
 
 template <typename T, typename Kind> struct packed_stream;
 
+/* A row's sum by its factor: a product of its own, which no kernel adds to in the same instruction. */
+template <typename As> __device__ __forceinline__ float times_factor(float sum, float factor) {
+    return __fmul_rn(__fmul_rn(sum, factor), As::unit);
+}
+
 /* --- a packed matrix --------------------------------------------------------------------------------------------- */
 
 /* Device memory, but for the numbers. */
@@ -242,8 +246,8 @@ template <typename T, typename Kind, typename Map> struct packed_rows {
     Map map;
     packed_matrix of[3];
     packed_table table;
-    static constexpr bool is_boxed = false;
-    __device__ bool adds_in_order() const { return true; }
+    bool in_order;
+    __device__ bool adds_in_order() const { return in_order; }
 };
 
 template <typename T, typename Kind, typename Map> struct stream_of<T, packed_rows<T, Kind, Map>> {
@@ -258,8 +262,7 @@ template <typename T, typename Kind> struct packed_stream {
     typedef unpacked_as<T, CODE> as;
     static constexpr int GRAIN = Kind::grain, PIECE = as::piece, BLOCKS = PIECE / PACKED_BLOCK, AHEAD = 4;
     static constexpr bool has_scales = GRAIN != PACKED_GRAIN_ROW;
-    /* Are the sums of the tokens alone wanted? Without minima the offset is taken off by the same instruction that would make them. */
-    static constexpr bool takes_ones = Kind::minima, takes_offset = as::has_offset && !Kind::minima;
+    static constexpr bool takes_ones = Kind::minima || as::has_offset; /* are the sums of the tokens alone wanted? */
     /* Scales of a row and piece, and what is copied of them: at least a word. */
     static constexpr int scale_bytes = !has_scales ? 0 : (GRAIN ? PIECE / GRAIN : 1) * (Kind::minima ? 4 : 2),
                          copied_bytes = has_scales && scale_bytes < 4 ? 4 : scale_bytes, words = copied_bytes / 4;
@@ -364,8 +367,7 @@ template <typename T, typename Kind> struct packed_stream {
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 const float ones = sums.ones[tile][j], sum = sums.of[tile][j];
-                c[tile][j] =
-                    fmaf(scale[j / 2], as::has_offset && takes_ones ? fmaf(-as::offset, ones, sum) : sum, c[tile][j]);
+                c[tile][j] = fmaf(scale[j / 2], as::has_offset ? fmaf(-as::offset, ones, sum) : sum, c[tile][j]);
                 if (Kind::minima) c[tile][j] = fmaf(-minimum[j / 2], ones, c[tile][j]);
             }
         sums = grain_sums<TILES>();
@@ -375,14 +377,13 @@ template <typename T, typename Kind> struct packed_stream {
     static __device__ __forceinline__ void multiply_half(float (&sums)[TILES][4], float (&of_ones)[TILES][4],
                                                          const unpacked<T, CODE> &low, const unpacked<T, CODE> &high,
                                                          int half, const uint2 (&x)[TILES]) {
-        const uint32_t one = pair_of_ones(takes_offset, T()), ones[4] = {one, one, one, one},
+        const uint32_t one = pair_of_ones(T()), ones[4] = {one, one, one, one},
                        a[4] = {low.pairs[2 * half], high.pairs[2 * half], low.pairs[2 * half + 1],
                                high.pairs[2 * half + 1]};
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++) {
             mma(sums[tile], a, x[tile].x, x[tile].y, T());
             if (takes_ones) mma(of_ones[tile], ones, x[tile].x, x[tile].y, T());
-            if (takes_offset) mma(sums[tile], ones, x[tile].x, x[tile].y, T());
         }
     }
     template <int TILES, typename Tokens>
@@ -443,7 +444,7 @@ template <typename T, typename Kind> struct packed_stream {
     }
     /* A sum of the group that has a place among those at once. */
     __device__ __forceinline__ float finish(float sum, int number, int place, int r) const {
-        return sum * shared.factors[number % 3][place][r] * as::unit;
+        return times_factor<as>(sum, shared.factors[number % 3][place][r]);
     }
 };
 

@@ -23,7 +23,8 @@ struct head_part {
 
 struct head_map {
     int heads, kv_heads, head_dim;
-    __host__ __device__ int rows(int matrix) const { return (matrix == 0 ? heads : kv_heads) * head_dim; }
+    static constexpr bool may_be_long = false, takes_many_packed = false;
+    __host__ __device__ int rows_of(int matrix) const { return (matrix == 0 ? heads : kv_heads) * head_dim; }
     /* As many groups of a head as a tile may hold. */
     bulk_order order() const {
         int fold = BULK_GROUPS;
@@ -44,22 +45,18 @@ struct head_map {
 
 /* Rows of 16-bit Wq, Wk, Wv by a map. */
 template <typename T, typename Map> struct qkv_rows {
-    Map map;
+    Map places;
     const T *q, *k, *v;
     int width;
-    static constexpr bool may_be_long = false;
+    static constexpr bool may_be_long = Map::may_be_long;
     __host__ __device__ bool adds_in_order() const { return false; }
+    __host__ __device__ const Map &map() const { return places; }
     __device__ const T *row(int group, int i) const {
-        const row_place place = map.at(group, i);
+        const row_place place = places.at(group, i);
         const T *weights = place.matrix == 0 ? q : place.matrix == 1 ? k : v;
         return place.matrix < 0 ? nullptr : weights + (size_t)place.row * width;
     }
-    __device__ bulk_place place(int group, int half) const {
-        const row_place place = map.at(group, half * PRODUCT_HALF);
-        return {max(place.matrix, 0), place.matrix < 0 ? map.rows(0) : place.row};
-    }
-    bulk_order order() const { return map.order(); }
-    bulk_matrix matrix(int i) const { return {i == 0 ? q : i == 1 ? k : v, map.rows(i)}; }
+    bulk_matrix matrix(int i) const { return {i == 0 ? q : i == 1 ? k : v, places.rows_of(i)}; }
 };
 
 template <typename T> struct rotated_store {
@@ -120,7 +117,8 @@ template <typename T> struct rotated_store {
 /* The rows of Wq, Wk and Wv one behind the other; k_rows and v_rows may be 0. */
 struct qkv_map {
     int q_rows, k_rows, v_rows;
-    __host__ __device__ int rows(int matrix) const { return matrix == 0 ? q_rows : matrix == 1 ? k_rows : v_rows; }
+    static constexpr bool may_be_long = false, takes_many_packed = true;
+    __host__ __device__ int rows_of(int matrix) const { return matrix == 0 ? q_rows : matrix == 1 ? k_rows : v_rows; }
     /* Boxes of one matrix. */
     bulk_order order() const {
         int box = BULK_ROWS;
@@ -165,12 +163,14 @@ template <typename T> struct qkv_store {
     }
 };
 
-/* Are groups of 8 dims and the 8 that they turn with finished by the product? */
+/* Are groups of 8 dims and the 8 that they turn with finished by the product? Of many rows of packed weights that takes longer than a kernel of
+ * its own. */
 static bool is_rotated_by_product(const struct op_qkv *op) {
     const bool is_normed = op->q_norm.kind != NORM_NONE || op->k_norm.kind != NORM_NONE || op->v_norm.kind != NORM_NONE;
     const bool turns_halves = op->rope.table && op->rope.dims == op->head_dim && !op->rope.pairs_neighbours;
-    return op->kv.type != DTYPE_FP8 && !is_normed && turns_halves && op->head_dim % PRODUCT_ROWS == 0 && op->wk.data &&
-           op->wv.data;
+    const bool is_many = op->wq.packed && rows_count(&op->rows) > NARROW_TOKENS;
+    return op->kv.type != DTYPE_FP8 && !is_normed && !is_many && turns_halves && op->head_dim % PRODUCT_ROWS == 0 &&
+           op->wk.data && op->wv.data;
 }
 
 /* One launch over the rows that a map names, of weights of one kind. */

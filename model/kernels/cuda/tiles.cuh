@@ -48,7 +48,12 @@ template <int BYTES> __device__ __forceinline__ void copy_async_part(void *to, c
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to)), "l"(from), "n"(BYTES)
                  : "memory");
 }
-/* 8 bytes or zeros. */
+/* 4 or 8 bytes or zeros. */
+__device__ __forceinline__ void copy_async_4(void *to, const void *from, bool wanted) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from),
+                 "r"(wanted ? 4 : 0)
+                 : "memory");
+}
 __device__ __forceinline__ void copy_async_8(void *to, const void *from, bool wanted) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_address(to)), "l"(from),
                  "r"(wanted ? 8 : 0)

@@ -1,0 +1,478 @@
+/* The product of many tokens with quantised weights on Hopper: codes, scales and tokens by the copy engine, sums by wgmma. See
+ * product_packed.cuh for the numbers and product_bulk.cuh for the walk.
+ *
+ * A stage of the ring has 256 columns of 128 weight rows, as codes, and of 64 tokens. A warp of those that multiply makes 16 bits of the codes
+ * of 16 rows in registers, from which wgmma takes them, and multiplies the sums of a grain with its scale while those of the next
+ * are made: the same additions as of the narrow product, in the same order. Tokens lie in the order of product_order.cuh, and their
+ * sums over each grain, which offsets and minima need, are made before (packed_tokens_kernel).
+ * The order in which splits are added is that of product_bulk.cuh: one after the other for long outputs, else as add_splits says.
+ * Bytes: the codes and scales a chunk of 64 tokens; tokens from L2, 128 bytes a column for 128 weight rows. */
+#ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_BULK_CUH
+#define DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_BULK_CUH
+
+#include "model/kernels/cuda/product_bulk.cuh"
+#include "model/kernels/cuda/product_packed.cuh"
+
+enum { PACKED_STAGE = 256 /* columns of weights */, PACKED_COLUMNS = 64 /* tokens */ };
+
+/* The grains of a kind: columns of one whose sum a scale is for, and what there is of them in a stage. */
+template <typename Kind> struct packed_grains {
+    static constexpr int stage = PACKED_STAGE, piece = packed_piece_columns(Kind::code);
+    static constexpr bool has_scales = Kind::grain != PACKED_GRAIN_ROW,
+                          has_ones = Kind::minima || Kind::code == PACKED_INT4;
+    static constexpr int columns = has_scales && Kind::grain ? Kind::grain : piece, count = stage / columns;
+    /* FP8's scale is for 128 columns, of which a piece has half. */
+    static constexpr int of_scale = columns > 64 || Kind::grain ? 1 : 128 / columns;
+    static constexpr int scale_halves = Kind::minima ? 2 : 1,
+                         scale_bytes = has_scales ? count / of_scale * scale_halves * 2 : 0;
+};
+
+template <typename Kind> struct packed_bulk {
+    typedef packed_grains<Kind> grains;
+    static constexpr packed_code code = Kind::code;
+    static constexpr int columns = PACKED_COLUMNS, blocks = 1 /* a multiprocessor */, threads = BLOCK_THREADS + 128,
+                         registers = 216, copy_registers = 72;
+    static constexpr int wide = grains::stage / PRODUCT_PIECE /* pieces of a stage */;
+    static constexpr int row_bytes = grains::stage / (packed_is_4(Kind::code) ? 2 : 1),
+                         code_bytes = BULK_ROWS * row_bytes, token_bytes = columns * PRODUCT_PIECE * 2 /* of a piece */;
+    static constexpr int ones_bytes = grains::has_ones ? grains::count * columns * 4 : 0,
+                         engine_bytes = code_bytes + wide * token_bytes + ones_bytes /* before the scales */;
+    static constexpr int stage_bytes = (engine_bytes + BULK_ROWS * grains::scale_bytes + 1023) / 1024 * 1024;
+    static constexpr int stored = 16, stride = BULK_ROWS + 4, sums_bytes = stored * stride * 4;
+    static constexpr int room = 226 << 10, other_bytes = 128 /* barriers */ + BULK_ROWS * 4 /* factors */;
+    static constexpr int most = (room - other_bytes - sums_bytes) / stage_bytes, stages = most < 8 ? most : 8,
+                         ring_bytes = stages * stage_bytes, memory_bytes = ring_bytes + sums_bytes,
+                         bytes = memory_bytes + other_bytes;
+    static_assert(stages >= 3 && columns * stride * 4 <= ring_bytes, "a ring, which holds the sums of a cut product");
+};
+
+/* In the memory for exchange: what blocks of a cut product exchange, and behind it sums of tokens, [chunks][grains][PACKED_COLUMNS]. */
+struct packed_bulk_memory {
+    bulk_exchange exchange;
+    float *ones;
+};
+
+/* --- tokens ------------------------------------------------------------------------------------------------ */
+
+/* Columns of a warp, and how many warps a row of tokens takes: to the end of the last stage. */
+enum { PACKED_TOKENS_PART = 128 };
+__host__ __device__ __forceinline__ int packed_token_parts(int k) {
+    return ceil_div(k, PACKED_STAGE) * (PACKED_STAGE / PACKED_TOKENS_PART);
+}
+
+/* Brings tokens [tokens, k] into the order of spread_place, and makes their sums of each grain: by the instruction that the narrow product
+ * has for it. A warp has 8 tokens. */
+template <typename T, typename Kind>
+__global__ void __launch_bounds__(BLOCK_THREADS) packed_tokens_kernel(T *x, int tokens, int k, float *ones) {
+    typedef packed_grains<Kind> grains;
+    constexpr int PART = PACKED_TOKENS_PART, STEPS = PART / 16, OF_GRAIN = grains::columns / 16;
+    const int parts = packed_token_parts(k), unit = blockIdx.x * (BLOCK_THREADS / 32) + threadIdx.x / 32,
+              part = unit % parts, first_token = unit / parts * 8, lane = threadIdx.x % 32,
+              token = first_token + lane / 4;
+    next_may_start();
+    inputs_are_ready();
+    if (first_token >= ceil_div(tokens, PACKED_COLUMNS) * PACKED_COLUMNS) return;
+    uint2 held[STEPS];
+    T *row = x + (size_t)token * k + part * PART;
+#pragma unroll
+    for (int i = 0; i < STEPS; i++)
+        held[i] = token < tokens && part * PART + i * 16 < k ? *(const uint2 *)(row + i * 16 + lane % 4 * 4)
+                                                             : make_uint2(0, 0);
+    __syncwarp(); /* all of a token's four lanes have read */
+#pragma unroll
+    for (int i = 0; i < STEPS; i++) {
+        if (token >= tokens || part * PART + i * 16 >= k) break;
+        *(uint32_t *)(row + i * 16 + lane % 4 * 2) = held[i].x;
+        *(uint32_t *)(row + i * 16 + lane % 4 * 2 + 8) = held[i].y;
+    }
+    if (!grains::has_ones) return;
+    const uint32_t one = pair_of_ones(T()), of_ones[4] = {one, one, one, one};
+    const int all = ceil_div(k, grains::stage) * grains::count;
+    float *to = ones +
+                ((size_t)(first_token / PACKED_COLUMNS) * all + part * (PART / grains::columns)) * PACKED_COLUMNS +
+                first_token % PACKED_COLUMNS + lane % 4 * 2;
+#pragma unroll
+    for (int g = 0; g < PART / grains::columns; g++) {
+        float c[4] = {};
+#pragma unroll
+        for (int i = 0; i < OF_GRAIN; i++) mma(c, of_ones, held[g * OF_GRAIN + i].x, held[g * OF_GRAIN + i].y, T());
+        if (lane < 4) *(float2 *)(to + (size_t)g * PACKED_COLUMNS) = make_float2(c[0], c[1]);
+    }
+}
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+/* --- copies ------------------------------------------------------------------------------------------------ */
+
+/* 1D, of 16-byte multiples. */
+__device__ __forceinline__ void copy_line(void *to, const void *from, int bytes, uint64_t *barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
+                 : "memory");
+}
+
+/* The warps that copy: scales, whose rows are too short for the engine, by lanes' own copies, of a row each; the rest by the engine. */
+template <typename Shape, typename Rows>
+__device__ __forceinline__ void packed_bulk_copies(unsigned char *ring, const bulk_barriers &barriers,
+                                                   const bulk_maps &maps, const Rows &weights, const bulk_order &order,
+                                                   int box_tokens, const float *ones, const bulk_walk<Shape> &walk) {
+    typedef bulk_cursor<bulk_walk<Shape>> cursor;
+    typedef typename Shape::grains grains;
+    constexpr int BYTES = grains::scale_bytes;
+    const int thread = threadIdx.x - BLOCK_THREADS, lane = thread % 32, warp = thread / 32;
+    const bool by_16 = BYTES >= 16 && weights.of[0].scale_bytes % 16 == 0;
+    int tile = -1, left = 0;
+    const uint8_t *scales = nullptr;
+    bulk_ask(
+        barriers, walk,
+        [&](const cursor &at, int stage) {
+            unsigned char *to = ring + stage * Shape::stage_bytes;
+            const int number = at.piece / Shape::wide;
+            if (warp == 0) {
+                if (lane == 0)
+                    barrier_expect(barriers.full + stage,
+                                   Shape::code_bytes + Shape::ones_bytes + box_tokens * (PACKED_STAGE * 2));
+                __syncwarp();
+                copy_rows(to, Shape::row_bytes, maps, weights.map, order, walk.group(at.tile),
+                          number * (Shape::row_bytes / 2), barriers.full + stage);
+            }
+            if (!grains::has_scales) return;
+            if (at.tile != tile) {
+                tile = at.tile;
+                const row_place place = weights.map.at(walk.group(tile) + thread / PRODUCT_ROWS, thread % PRODUCT_ROWS);
+                const packed_matrix &m = weights.of[max(place.matrix, 0)];
+                scales = m.scales + (int64_t)(place.matrix < 0 ? 0 : place.row) * m.scale_bytes, left = m.scale_bytes;
+            }
+            unsigned char *row = to + Shape::engine_bytes + thread * BYTES;
+            const int start = number * BYTES;
+            if (by_16)
+#pragma unroll
+                for (int j = 0; j < BYTES / 16; j++)
+                    copy_async(row + 16 * j, scales + start + 16 * j, start + 16 * j < left);
+            else
+#pragma unroll
+                for (int j = 0; j < BYTES / 4; j++) {
+                    const bool wanted = start + 4 * j < left;
+                    copy_async_4(row + 4 * j, scales + (wanted ? start + 4 * j : 0), wanted);
+                }
+        },
+        [&](const cursor &at, int stage) {
+            unsigned char *to = ring + stage * Shape::stage_bytes + Shape::code_bytes;
+            const int first = walk.token(at.tile);
+            if (Shape::ones_bytes && thread == 0) {
+                const size_t all = ceil_div(walk.pieces, Shape::wide) * grains::count;
+                copy_line(to + Shape::wide * Shape::token_bytes,
+                          ones +
+                              (first / Shape::columns * all + at.piece / Shape::wide * grains::count) * Shape::columns,
+                          Shape::ones_bytes, barriers.full + stage);
+            }
+            if (thread < Shape::wide)
+                copy_box(to + thread * Shape::token_bytes, &maps.tokens, (at.piece + thread) * PRODUCT_PIECE, first,
+                         barriers.full + stage);
+            asm volatile(
+                "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barriers.full + stage))
+                : "memory");
+        });
+}
+
+/* --- sums -------------------------------------------------------------------------------------------------- */
+
+/* Says that the registers of sums may change here: those of instructions that have been waited for. */
+template <int TILES> __device__ __forceinline__ void show_sums(float (&c)[TILES][4]) {
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) asm volatile("" : "+f"(c[tile][j])::"memory");
+}
+
+/* Half of a stage. Both run the same code, and there is one of each loop and store alone: where the kernels of a layer do not fit in the caches
+ * of instructions together, each of them starts late. */
+struct packed_half {
+    const unsigned char *stage;
+    int half;
+};
+
+/* What a warp multiplies, step by step: a step is as many columns as one group of instructions takes, of one grain or a part of it. */
+template <typename T, typename Kind> struct packed_bulk_steps {
+    typedef packed_bulk<Kind> shape;
+    typedef packed_grains<Kind> grains;
+    typedef unpacked_as<T, Kind::code> as;
+    static constexpr bool is_4 = packed_is_4(Kind::code);
+    static constexpr int TILES = PACKED_COLUMNS / 8, HALF = grains::stage / 2 /* columns */,
+                         STEP = grains::columns < 64 ? grains::columns : 64, STEPS = HALF / STEP,
+                         OF_GRAIN = grains::columns / STEP, CALLS = STEP / 16, PIECE = grains::piece;
+    static_assert(STEPS % 2 == 0 && STEPS % OF_GRAIN == 0, "halves begin alike");
+    /* Sums of a grain that are added while those of the next are made, which pays where grains are short; else there are no registers. */
+    static constexpr int SETS = grains::has_scales && CALLS <= 2 ? 2 : 1;
+    typedef uint32_t step_codes[CALLS][4];
+    int codes[2]; /* where the first piece of a lane's two rows lies in a stage */
+    packed_table table;
+    uint4 pieces[HALF / PIECE][2];
+    float sums[SETS][TILES][4];
+    __device__ __forceinline__ packed_bulk_steps(const bulk_order &order, const packed_table &its) : table(its) {
+        const int warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4, part = threadIdx.x % 4;
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            codes[i] =
+                (order.atom(warp, i) * BULK_ATOM + row) * shape::row_bytes + ((part * 16) ^ (is_4 ? row * 16 : 0));
+    }
+
+    /* The codes of a step, in 16 bits. Rows of 128 bytes are swizzled; in those of 256 two lanes meet in a bank. */
+    __device__ __forceinline__ void unpack(step_codes &to, const packed_half &at, int step) {
+        if (step == 0)
+#pragma unroll
+            for (int piece = 0; piece < HALF / PIECE; piece++)
+#pragma unroll
+                for (int row = 0; row < 2; row++) {
+                    const int place = (at.half * (HALF / PIECE) + piece) * PACKED_PIECE_BYTES;
+                    pieces[piece][row] = *(const uint4 *)(at.stage + (is_4 ? codes[row] ^ place : codes[row] + place));
+                }
+#pragma unroll
+        for (int call = 0; call < CALLS; call++) {
+            const int column = step * STEP + call * 16, in_piece = column % PIECE, half = in_piece / 16 % 2;
+            const uint4(&piece)[2] = pieces[column / PIECE];
+            const unpacked<T, Kind::code> first(piece[0], in_piece / PACKED_BLOCK, table),
+                second(piece[1], in_piece / PACKED_BLOCK, table);
+            to[call][0] = first.pairs[2 * half], to[call][1] = second.pairs[2 * half];
+            to[call][2] = first.pairs[2 * half + 1], to[call][3] = second.pairs[2 * half + 1];
+        }
+    }
+    __device__ __forceinline__ void multiply(float (&c)[TILES][4], const step_codes &a, const packed_half &at,
+                                             int step) {
+        const uint64_t tokens =
+            swizzled_rows(at.stage + shape::code_bytes + at.half * (HALF / PRODUCT_PIECE * shape::token_bytes));
+        float(&sum)[TILES][4] = grains::has_scales ? sums[step / OF_GRAIN % SETS] : c;
+        wgmma_begin();
+#pragma unroll
+        for (int call = 0; call < CALLS; call++) {
+            const int column = step * STEP + call * 16;
+            const uint64_t b =
+                rows_behind(tokens, column / PRODUCT_PIECE * shape::token_bytes + column % PRODUCT_PIECE * 2);
+            if (grains::has_scales && call == 0 && step % OF_GRAIN == 0)
+                wgmma_first(sum, a[call], b, T());
+            else
+                wgmma(sum, a[call], b, T());
+        }
+        wgmma_commit();
+    }
+    /* After a step that has been waited for: c += scale * (sum - offset * ones) - minimum * ones, as of packed_stream, if it was the last of a
+     * grain. */
+    __device__ __forceinline__ void add(float (&c)[TILES][4], const packed_half &at, int step) {
+        if (!grains::has_scales) show_sums(c);
+        if (!grains::has_scales || step % OF_GRAIN != OF_GRAIN - 1) return;
+        float(&sum_of)[TILES][4] = sums[step / OF_GRAIN % SETS];
+        show_sums(sum_of);
+        const int grain = step / OF_GRAIN, row = threadIdx.x / 32 * PRODUCT_ROWS + threadIdx.x % 32 / 4;
+        const unsigned char *scales = at.stage + shape::engine_bytes + at.half * (grains::scale_bytes / 2);
+        const float *ones = (const float *)(at.stage + shape::code_bytes + shape::wide * shape::token_bytes) +
+                            (at.half * (grains::count / 2) + grain) * PACKED_COLUMNS + threadIdx.x % 4 * 2;
+        float scale[2], minimum[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const __half *its = (const __half *)(scales + (row + 8 * i) * grains::scale_bytes) +
+                                grain / grains::of_scale * grains::scale_halves;
+            scale[i] = __half2float(its[0]), minimum[i] = Kind::minima ? __half2float(its[1]) : 0.0f;
+        }
+#pragma unroll
+        for (int tile = 0; tile < TILES; tile++) {
+            float2 one = make_float2(0, 0);
+            if (grains::has_ones) one = *(const float2 *)(ones + tile * 8);
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const float of_token = j % 2 ? one.y : one.x, sum = sum_of[tile][j];
+                c[tile][j] = fmaf(scale[j / 2], as::has_offset ? fmaf(-as::offset, of_token, sum) : sum, c[tile][j]);
+                if (Kind::minima) c[tile][j] = fmaf(-minimum[j / 2], of_token, c[tile][j]);
+            }
+        }
+    }
+};
+
+/* The warps that multiply: codes of a step become numbers while the instructions of the one before work. */
+template <typename Steps, typename Walk, typename Store>
+__device__ __forceinline__ void packed_bulk_sums(Steps &steps, const unsigned char *ring, const bulk_barriers &barriers,
+                                                 const Walk &walk, Store store) {
+    typedef typename Steps::shape shape;
+    typename Steps::step_codes a[2];
+    bulk_place_in_ring<shape::stages> place;
+    auto come = [&] { /* to the stage at `place` */
+                      barrier_wait(barriers.full + place.stage, place.round & 1);
+                      return packed_half{ring + place.stage * shape::stage_bytes, 0};
+    };
+    bulk_cursor<Walk> at(walk);
+    bool is_there = at.next(walk);
+    for (int tile = walk.first; tile < walk.tiles; tile += walk.step) {
+        float c[Steps::TILES][4] = {}, total[Steps::TILES][4] = {};
+        packed_half now = {};
+        if (is_there && at.tile == tile) steps.unpack(a[0], now = come(), 0);
+#pragma unroll 1
+        while (is_there && at.tile == tile) {
+            const bool ends_stage = now.half == 1;
+            const int turn = at.turn;
+            uint64_t *empty = barriers.empty + place.stage;
+            packed_half after = {now.stage, 1};
+            if (ends_stage) {
+                is_there = at.next(walk), place.next();
+                if (is_there && at.tile == tile) after = come();
+            }
+            const bool goes_on = is_there && at.tile == tile, ends_turn = !goes_on || at.turn != turn;
+#pragma unroll
+            for (int step = 0; step < Steps::STEPS; step++) {
+                steps.multiply(c, a[step % 2], now, step);
+                if (Steps::SETS > 1) { /* the one before, whose codes had the registers of the next */
+                    wgmma_wait<1>();
+                    if (step > 0) steps.add(c, now, step - 1);
+                }
+                if (step + 1 < Steps::STEPS)
+                    steps.unpack(a[(step + 1) % 2], now, step + 1);
+                else if (goes_on)
+                    steps.unpack(a[0], after, 0);
+                if (Steps::SETS == 1) {
+                    wgmma_wait();
+                    steps.add(c, now, step);
+                }
+            }
+            if (Steps::SETS > 1) {
+                wgmma_wait();
+                steps.add(c, now, Steps::STEPS - 1);
+            }
+            if (ends_stage) {
+                __syncwarp();
+                if (threadIdx.x % 32 == 0) barrier_arrive(empty);
+            }
+            if (ends_turn) add_tiles(total, c), clear_tiles(c);
+            now = after;
+        }
+        store(total, tile);
+    }
+}
+#endif
+
+template <typename T, typename Kind, typename Map, typename Out>
+__global__ void __launch_bounds__(packed_bulk<Kind>::threads, packed_bulk<Kind>::blocks)
+    packed_bulk_kernel(const __grid_constant__ bulk_maps maps, packed_rows<T, Kind, Map> weights, int groups,
+                       int first_token, int tokens, int k, narrow_cut cut, int cuts, bulk_order order,
+                       packed_bulk_memory memory, int box_tokens, Out out) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    typedef packed_bulk<Kind> shape;
+    typedef unpacked_as<T, Kind::code> as;
+    extern __shared__ __align__(1024) unsigned char bulk_memory[];
+    unsigned char *ring = bulk_memory;
+    uint64_t *full = (uint64_t *)(ring + shape::memory_bytes);
+    float *factors = (float *)(full + 16);
+    const bulk_barriers barriers = {full, full + shape::stages};
+    next_may_start();
+    if (threadIdx.x == 0) bulk_barriers_init(barriers, shape::stages, 1 + 128);
+    __syncthreads();
+    const bulk_walk<shape> walk(cuts, groups, first_token, tokens, k, cut.pieces * (as::piece / PRODUCT_PIECE));
+    if (threadIdx.x >= BLOCK_THREADS) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(shape::copy_registers));
+        packed_bulk_copies<shape>(ring, barriers, maps, weights, order, box_tokens, memory.ones, walk);
+        return;
+    }
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(shape::registers));
+    auto factor_of = [&](int tile, int r) {
+        const row_place place = weights.map.at(walk.group(tile) + r / PRODUCT_ROWS, r % PRODUCT_ROWS);
+        return place.matrix < 0 ? 0.0f : weights.of[place.matrix].factors[place.row];
+    };
+    if (cuts > 1 && threadIdx.x < BULK_ROWS) factors[threadIdx.x] = factor_of(walk.first, threadIdx.x);
+    inputs_are_ready();
+    packed_bulk_steps<T, Kind> steps(order, weights.table);
+    packed_bulk_sums(steps, ring, barriers, walk, [&](float(&total)[PACKED_COLUMNS / 8][4], int tile) {
+        const int first_group = walk.group(tile), token = walk.token(tile), count = min(tokens - token, PACKED_COLUMNS);
+        float *sums = (float *)(cuts > 1 ? ring : ring + shape::ring_bytes);
+        /* Of a cut tile the block's share of tokens at once, else all of them, some at a time. */
+        bulk_share share = {0, count};
+        if (cuts > 1) {
+            share = bulk_exchange_sums<shape, BULK_CUTS>(sums, total, memory.exchange, tile, count);
+        } else {
+            const int r = threadIdx.x / 32 * PRODUCT_ROWS + threadIdx.x % 32 / 4;
+            const float factor[2] = {factor_of(tile, r), factor_of(tile, r + 8)};
+#pragma unroll
+            for (int i = 0; i < PACKED_COLUMNS / 8; i++)
+#pragma unroll
+                for (int j = 0; j < 4; j++) total[i][j] = times_factor<as>(total[i][j], factor[j / 2]);
+        }
+        const int most = cuts > 1 ? PACKED_COLUMNS : shape::stored;
+#pragma unroll 1
+        for (int done = 0; done < share.count; done += most) {
+            if (cuts == 1) bulk_put_some<shape>(sums, total, done);
+            bulk_finish<shape>(sums + share.first * shape::stride, first_group, token + share.first + done,
+                               min(share.count - done, most), out,
+                               [&](float sum, int r) { return cuts > 1 ? times_factor<as>(sum, factors[r]) : sum; });
+        }
+    });
+#endif
+}
+
+/* --- launches ----------------------------------------------------------------------------------------------- */
+
+/* Where tokens' sums lie behind what blocks exchange; false: there is no room for all of it. */
+template <typename Kind>
+static bool packed_bulk_room(const struct stream *s, int groups, int tokens, int k, bool is_cut,
+                             packed_bulk_memory *memory) {
+    typedef packed_grains<Kind> grains;
+    if (!cuda_exchange(s)) return false;
+    memory->exchange = exchange_of((struct stream *)s);
+    const size_t tiles = is_cut ? ceil_div(groups, BULK_GROUPS) : 0,
+                 parts = tiles * BULK_CUTS * PACKED_COLUMNS * BULK_ROWS,
+                 ones = grains::has_ones ? (size_t)ceil_div(tokens, PACKED_COLUMNS) * ceil_div(k, grains::stage) *
+                                               grains::count * PACKED_COLUMNS
+                                         : 0;
+    memory->ones = memory->exchange.parts + parts;
+    return tiles <= BULK_TILES_CUT &&
+           (parts + ones) * sizeof(float) + BULK_TILES_CUT * sizeof(unsigned) <= CUDA_EXCHANGE_BYTES;
+}
+
+/* Does it take a product of more tokens than the narrow one does? */
+template <typename T, typename Kind, typename Map>
+static bool is_packed_bulk(const struct stream *s, int groups, int tokens, int k,
+                           const packed_rows<T, Kind, Map> &rows) {
+    packed_bulk_memory memory;
+    return Map::takes_many_packed && cuda_has_wgmma(s->device) && !is_narrow(s, groups, tokens) &&
+           rows.map.order().box > 0 && packed_bulk_room<Kind>(s, groups, tokens, k, !rows.in_order, &memory);
+}
+
+/* is_spread: x is in the order that it is left in. */
+template <typename T, typename Kind, typename Map, typename Out>
+static int launch_packed_bulk(struct stream *s, const char *name, int groups, int tokens, int k, T *x, bool is_spread,
+                              std::initializer_list<const struct weight *> weights,
+                              const packed_rows<T, Kind, Map> &rows, const Out &out) {
+    typedef packed_bulk<Kind> shape;
+    typedef packed_stream<T, Kind> stream;
+    const bool is_bf16 = std::is_same<T, bf16>::value;
+    const int cuts = rows.in_order ? 1 : BULK_CUTS, chunks = ceil_div(tokens, PACKED_COLUMNS);
+    packed_bulk_memory memory;
+    if (!packed_bulk_room<Kind>(s, groups, tokens, k, cuts > 1, &memory))
+        return err_set(ERR_INTERNAL, "%s: no room to exchange sums", name);
+    const int units = chunks * (PACKED_COLUMNS / 8) * packed_token_parts(k);
+    if (!is_spread) {
+        launch_dependent(s, packed_tokens_kernel<T, Kind>, dim3(ceil_div(units, BLOCK_THREADS / 32)), BLOCK_THREADS, 0,
+                         1, x, tokens, k, memory.ones);
+        TRY(cuda_launched(s, "packed tokens", 24));
+    }
+    const bulk_order order = rows.map.order();
+    struct bulk_maps maps;
+    const int box_tokens = min(PACKED_COLUMNS, ceil_div(tokens, 8) * 8); /* no more than there are */
+    TRY(cuda_tensor_map(&maps.tokens, x, is_bf16, tokens, k, PRODUCT_PIECE, box_tokens));
+    int i = 0;
+    for (const struct weight *w : weights) {
+        const packed_matrix &m = rows.of[i];
+        if (m.codes)
+            TRY(cuda_tensor_map(&maps.weights[i], m.codes, is_bf16, w->rows, m.row_bytes / 2, shape::row_bytes / 2,
+                                order.box));
+        i++;
+    }
+    auto kernel = packed_bulk_kernel<T, Kind, Map, Out>;
+    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape::bytes));
+    const narrow_cut cut = stream::cut(groups, k, 0);
+    const int tiles = ceil_div(groups, BULK_GROUPS),
+              blocks = cuts > 1 ? tiles * cuts : min(tiles * chunks, shape::blocks * cuda_multiprocessors(s->device));
+    for (int first = 0; first<tokens; first += cuts> 1 ? PACKED_COLUMNS : tokens) {
+        launch_dependent(s, kernel, dim3(blocks), shape::threads, shape::bytes, 1, maps, rows, groups, first, tokens, k,
+                         cut, cuts, order, memory, box_tokens, out);
+        TRY(cuda_launched(s, name, sizeof maps + sizeof rows + sizeof out + sizeof memory + 44));
+    }
+    return 0;
+}
+
+#endif
