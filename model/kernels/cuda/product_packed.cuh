@@ -5,8 +5,8 @@
  *   each, as in plain_stream, but of columns in their own order. Scales and factors come by way of shared memory: loads to registers
  *   would share the few counters that a warp waits by with those of the codes, which are asked for later.
  * Numerics: codes become 16 bits exactly (a table's values are rounded to them), the sum of the columns of a `grain` is multiplied by its
- *   scale in f32 and added to those before it. What all numbers of a grain have too much, the offset of unsigned codes and the
- *   minimum, is taken off times the sum of the tokens, which a matrix of ones makes. At the end a row's factor. All by the weight's
+ *   scale in f32 and added to those before it. What all numbers of a grain have too much, the minimum, is taken off times the sum of
+ *   the tokens, which a matrix of ones makes. At the end a row's factor. All by the weight's
  *   shape alone, so a token's bits do not depend on the others.
  * Any number of tokens is taken, COLUMNS at most by a block: weights are read again for more. On Hopper product_packed_bulk.cuh takes those. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_CUH
@@ -59,15 +59,10 @@ __device__ __forceinline__ uint32_t pair_of_ones(half) {
     return 0x3C003C00u;
 }
 
-/* Columns of a piece; a number is (what unpacked has - offset) * unit. */
+/* Columns of a piece; a number is what unpacked has times unit. */
 template <typename T, packed_code CODE> struct unpacked_as {
     static constexpr int piece = packed_piece_columns(CODE);
-    static constexpr bool has_offset = CODE == PACKED_INT4;
-    static constexpr float offset = !has_offset ? 0 : 8 + (is_half<T>::value ? 1024 : 128),
-                           unit = !is_half<T>::value   ? 1
-                                  : CODE == PACKED_FP8 ? 256
-                                  : CODE == PACKED_FP4 ? 16384
-                                                       : 1;
+    static constexpr float unit = !is_half<T>::value ? 1 : CODE == PACKED_FP8 ? 256 : CODE == PACKED_FP4 ? 16384 : 1;
 };
 
 /* Four of 16 bytes, chosen by the low halves of the nibbles of `at`, whose fourth bits are moved to those of `second`. */
@@ -82,13 +77,13 @@ __device__ __forceinline__ uint32_t word_of(const uint4 &codes, int i) {
 /* The eight numbers of a block that a lane has, in pairs; the first two are of its first 16 columns. A word of 4 bits has all eight. */
 template <typename T, packed_code CODE> struct unpacked;
 
-/* As mantissas of a power of two, which stays. */
+/* Integers less 8, as mantissas of a power of two, which is taken off. */
 template <typename T> struct unpacked<T, PACKED_INT4> {
     uint32_t pairs[4];
     __device__ __forceinline__ unpacked(const uint4 &codes, int block, const packed_table &) {
         const uint32_t word = word_of(codes, block), power = is_half<T>::value ? 0x64006400u : 0x43004300u;
 #pragma unroll
-        for (int t = 0; t < 4; t++) pairs[t] = and_or(word >> 4 * t, 0x000F000Fu, power);
+        for (int t = 0; t < 4; t++) pairs[t] = less<T>(and_or(word >> 4 * t, 0x000F000Fu, power), power + 0x00080008u);
     }
 };
 
@@ -262,7 +257,6 @@ template <typename T, typename Kind> struct packed_stream {
     typedef unpacked_as<T, CODE> as;
     static constexpr int GRAIN = Kind::grain, PIECE = as::piece, BLOCKS = PIECE / PACKED_BLOCK, AHEAD = 4;
     static constexpr bool has_scales = GRAIN != PACKED_GRAIN_ROW;
-    static constexpr bool takes_ones = Kind::minima || as::has_offset; /* are the sums of the tokens alone wanted? */
     /* Scales of a row and piece, and what is copied of them: at least a word. */
     static constexpr int scale_bytes = !has_scales ? 0 : (GRAIN ? PIECE / GRAIN : 1) * (Kind::minima ? 4 : 2),
                          copied_bytes = has_scales && scale_bytes < 4 ? 4 : scale_bytes, words = copied_bytes / 4;
@@ -355,7 +349,7 @@ template <typename T, typename Kind> struct packed_stream {
     template <int TILES> struct grain_sums {
         float of[TILES][4] = {}, ones[TILES][4] = {};
     };
-    /* c += scale * (sum - offset * ones) - minimum * ones, for the rows of a lane's four sums; scale `i` of the piece. */
+    /* c += scale * sum - minimum * ones, for the rows of a lane's four sums; scale `i` of the piece. */
     template <int TILES>
     static __device__ __forceinline__ void add(float (&c)[TILES][4], const piece_scales &s, int i,
                                                grain_sums<TILES> &sums) {
@@ -366,9 +360,8 @@ template <typename T, typename Kind> struct packed_stream {
         for (int tile = 0; tile < TILES; tile++)
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                const float ones = sums.ones[tile][j], sum = sums.of[tile][j];
-                c[tile][j] = fmaf(scale[j / 2], as::has_offset ? fmaf(-as::offset, ones, sum) : sum, c[tile][j]);
-                if (Kind::minima) c[tile][j] = fmaf(-minimum[j / 2], ones, c[tile][j]);
+                c[tile][j] = fmaf(scale[j / 2], sums.of[tile][j], c[tile][j]);
+                if (Kind::minima) c[tile][j] = fmaf(-minimum[j / 2], sums.ones[tile][j], c[tile][j]);
             }
         sums = grain_sums<TILES>();
     }
@@ -383,7 +376,7 @@ template <typename T, typename Kind> struct packed_stream {
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++) {
             mma(sums[tile], a, x[tile].x, x[tile].y, T());
-            if (takes_ones) mma(of_ones[tile], ones, x[tile].x, x[tile].y, T());
+            if (Kind::minima) mma(of_ones[tile], ones, x[tile].x, x[tile].y, T());
         }
     }
     template <int TILES, typename Tokens>

@@ -4,7 +4,7 @@
  * A stage of the ring has 256 columns of 128 weight rows, as codes, and of 64 tokens. A warp of those that multiply makes 16 bits of the codes
  * of 16 rows in registers, from which wgmma takes them, and multiplies the sums of a grain with its scale while those of the next
  * are made: the same additions as of the narrow product, in the same order. Tokens lie in the order of product_order.cuh, and their
- * sums over each grain, which offsets and minima need, are made before (packed_tokens_kernel).
+ * sums over each grain, which minima need, are made before (packed_tokens_kernel).
  * The order in which splits are added is that of product_bulk.cuh: one after the other for long outputs, else as add_splits says.
  * Bytes: the codes and scales a chunk of 64 tokens; tokens from L2, 128 bytes a column for 128 weight rows. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_BULK_CUH
@@ -18,8 +18,7 @@ enum { PACKED_STAGE = 256 /* columns of weights */, PACKED_COLUMNS = 64 /* token
 /* The grains of a kind: columns of one whose sum a scale is for, and what there is of them in a stage. */
 template <typename Kind> struct packed_grains {
     static constexpr int stage = PACKED_STAGE, piece = packed_piece_columns(Kind::code);
-    static constexpr bool has_scales = Kind::grain != PACKED_GRAIN_ROW,
-                          has_ones = Kind::minima || Kind::code == PACKED_INT4;
+    static constexpr bool has_scales = Kind::grain != PACKED_GRAIN_ROW, has_ones = Kind::minima;
     static constexpr int columns = has_scales && Kind::grain ? Kind::grain : piece, count = stage / columns;
     /* FP8's scale is for 128 columns, of which a piece has half. */
     static constexpr int of_scale = columns > 64 || Kind::grain ? 1 : 128 / columns;
@@ -196,7 +195,6 @@ struct packed_half {
 template <typename T, typename Kind> struct packed_bulk_steps {
     typedef packed_bulk<Kind> shape;
     typedef packed_grains<Kind> grains;
-    typedef unpacked_as<T, Kind::code> as;
     static constexpr bool is_4 = packed_is_4(Kind::code);
     static constexpr int TILES = PACKED_COLUMNS / 8, HALF = grains::stage / 2 /* columns */,
                          STEP = grains::columns < 64 ? grains::columns : 64, STEPS = HALF / STEP,
@@ -255,7 +253,7 @@ template <typename T, typename Kind> struct packed_bulk_steps {
         }
         wgmma_commit();
     }
-    /* After a step that has been waited for: c += scale * (sum - offset * ones) - minimum * ones, as of packed_stream, if it was the last of a
+    /* After a step that has been waited for: c += scale * sum - minimum * ones, as of packed_stream, if it was the last of a
      * grain. */
     __device__ __forceinline__ void add(float (&c)[TILES][4], const packed_half &at, int step) {
         if (!grains::has_scales) show_sums(c);
@@ -279,9 +277,8 @@ template <typename T, typename Kind> struct packed_bulk_steps {
             if (grains::has_ones) one = *(const float2 *)(ones + tile * 8);
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                const float of_token = j % 2 ? one.y : one.x, sum = sum_of[tile][j];
-                c[tile][j] = fmaf(scale[j / 2], as::has_offset ? fmaf(-as::offset, of_token, sum) : sum, c[tile][j]);
-                if (Kind::minima) c[tile][j] = fmaf(-minimum[j / 2], of_token, c[tile][j]);
+                c[tile][j] = fmaf(scale[j / 2], sum_of[tile][j], c[tile][j]);
+                if (Kind::minima) c[tile][j] = fmaf(-minimum[j / 2], j % 2 ? one.y : one.x, c[tile][j]);
             }
         }
     }

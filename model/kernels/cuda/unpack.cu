@@ -23,7 +23,7 @@ __device__ __forceinline__ void unpack_eight(const packed_matrix &m, const packe
     const int part = i % 4, block = i / 4 % BLOCKS, piece = i / 4 / BLOCKS;
     const uint8_t *at = m.codes + (size_t)row * m.row_bytes + piece * PACKED_PIECE_BYTES + part * 16;
     const unpacked<T, CODE> codes(*(const uint4 *)at, block, table);
-    const float factor = m.factors[row] * unpacked_as<T, CODE>::unit, offset = unpacked_as<T, CODE>::offset;
+    const float factor = m.factors[row] * unpacked_as<T, CODE>::unit;
 #pragma unroll
     for (int t = 0; t < 4; t++) {
         const int column = piece * PIECE + block * PACKED_BLOCK + t / 2 * 16 + part * 4 + t % 2 * 2;
@@ -32,8 +32,8 @@ __device__ __forceinline__ void unpack_eight(const packed_matrix &m, const packe
         const float scale = m.scale_bytes ? __half2float(of[0]) : 1.0f,
                     minimum = m.has_minima ? __half2float(of[1]) : 0.0f;
         const float2 two = two_of<T>(codes.pairs[t]);
-        put(column, (scale * (two.x - offset) - minimum) * factor);
-        put(column + 1, (scale * (two.y - offset) - minimum) * factor);
+        put(column, (scale * two.x - minimum) * factor);
+        put(column + 1, (scale * two.y - minimum) * factor);
     }
 }
 
