@@ -182,7 +182,8 @@ __device__ __forceinline__ void bulk_barriers_init(const bulk_barriers &barriers
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/* A warp that copies: weights(cursor, stage) asks for what no kernel of the pass writes, before the block may read tokens(cursor, stage). */
+/* A warp that copies: weights(cursor, stage) asks for what no kernel of the pass writes, before the block may read what
+ * tokens(cursor, stage) asks for. */
 template <typename Shape, typename Weights, typename Tokens>
 __device__ __forceinline__ void bulk_ask(const bulk_barriers &barriers, const bulk_walk<Shape> &walk, Weights weights,
                                          Tokens tokens) {

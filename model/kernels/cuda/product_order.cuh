@@ -6,8 +6,8 @@
  * must lie together: so the 16 words of each 64 bytes of a token are transposed, as 4 x 4 of them, by the kernel that writes
  * them, or in place by one of its own. A transposition undoes itself.
  *
- * Of product_packed_bulk.cuh: a lane has four numbers of each 16, of which one instruction takes all. It wants two of them in the first 8 and
- * two in the others: the 8 words of each 32 bytes are transposed, as 4 x 2.
+ * Of product_packed_bulk.cuh: a lane has four numbers of each 16, of which one instruction takes all. It wants two of them in the first 8
+ * and two in the others: the 8 words of each 32 bytes are transposed, as 4 x 2.
  *
  * Of packed weights whose groups' columns do not lie side by side (model/packed.h): that of the groups. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_ORDER_CUH

@@ -6,9 +6,10 @@
  *   would share the few counters that a warp waits by with those of the codes, which are asked for later.
  * Numerics: codes become 16 bits exactly (a table's values are rounded to them), the sum of the columns of a `grain` is multiplied by its
  *   scale in f32 and added to those before it. What all numbers of a grain have too much, the minimum, is taken off times the sum of
- *   the tokens, which a matrix of ones makes. At the end a row's factor. All by the weight's
- *   shape alone, so a token's bits do not depend on the others.
- * Any number of tokens is taken, COLUMNS at most by a block: weights are read again for more. On Hopper product_packed_bulk.cuh takes those. */
+ *   the tokens, which a matrix of ones makes. At the end a row's factor. All by the weight's shape alone, so a token's bits do not depend
+ *   on the others.
+ * Any number of tokens is taken, COLUMNS at most by a block: weights are read again for more. On Hopper product_packed_bulk.cuh takes
+ * those. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_CUH
 

@@ -1,10 +1,10 @@
 /* The product of many tokens with quantised weights on Hopper: codes, scales and tokens by the copy engine, sums by wgmma. See
  * product_packed.cuh for the numbers and product_bulk.cuh for the walk.
  *
- * A stage of the ring has 256 columns of 128 weight rows, as codes, and of 64 tokens. A warp of those that multiply makes 16 bits of the codes
- * of 16 rows in registers, from which wgmma takes them, and multiplies the sums of a grain with its scale while those of the next
- * are made: the same additions as of the narrow product, in the same order. Tokens lie in the order of product_order.cuh, and their
- * sums over each grain, which minima need, are made before (packed_tokens_kernel).
+ * A stage of the ring has 256 columns of 128 weight rows, as codes, and of 64 tokens. A warp of those that multiply makes 16 bits of
+ * the codes of 16 rows in registers, from which wgmma takes them, and multiplies the sums of a grain with its scale while those of
+ * the next are made: the same additions as of the narrow product, in the same order. Tokens lie in the order of product_order.cuh, and
+ * their sums over each grain, which minima need, are made before (packed_tokens_kernel).
  * The order in which splits are added is that of product_bulk.cuh: one after the other for long outputs, else as add_splits says.
  * Bytes: the codes and scales a chunk of 64 tokens; tokens from L2, 128 bytes a column for 128 weight rows. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_BULK_CUH
@@ -184,8 +184,8 @@ template <int TILES> __device__ __forceinline__ void show_sums(float (&c)[TILES]
         for (int j = 0; j < 4; j++) asm volatile("" : "+f"(c[tile][j])::"memory");
 }
 
-/* Half of a stage. Both run the same code, and there is one of each loop and store alone: where the kernels of a layer do not fit in the caches
- * of instructions together, each of them starts late. */
+/* Half of a stage. Both run the same code, and there is one of each loop and store alone: where the kernels of a layer do not fit in the
+ * caches of instructions together, each of them starts late. */
 struct packed_half {
     const unsigned char *stage;
     int half;

@@ -163,8 +163,8 @@ template <typename T> struct qkv_store {
     }
 };
 
-/* Are groups of 8 dims and the 8 that they turn with finished by the product? Of many rows of packed weights that takes longer than a kernel of
- * its own. */
+/* Are groups of 8 dims and the 8 that they turn with finished by the product? Of many rows of packed weights that takes longer than a
+ * kernel of its own. */
 static bool is_rotated_by_product(const struct op_qkv *op) {
     const bool is_normed = op->q_norm.kind != NORM_NONE || op->k_norm.kind != NORM_NONE || op->v_norm.kind != NORM_NONE;
     const bool turns_halves = op->rope.table && op->rope.dims == op->head_dim && !op->rope.pairs_neighbours;
