@@ -53,6 +53,7 @@ __device__ __forceinline__ uint32_t and_xor(uint32_t a, uint32_t b, uint32_t c) 
 template <typename T> struct is_half { static constexpr bool value = false; };
 template <> struct is_half<half> { static constexpr bool value = true; };
 
+/* Two numbers of a matrix of ones. */
 __device__ __forceinline__ uint32_t pair_of_ones(bf16) {
     return 0x3F803F80u;
 }
