@@ -33,7 +33,7 @@ struct matrix_map {
         const int o = group * PRODUCT_ROWS + i;
         return {o < rows ? 0 : -1, o};
     }
-    static constexpr bool may_be_long = true, takes_many_packed = true /* by product_packed_bulk.cuh */;
+    static constexpr bool may_be_long = true, takes_many_packed = true /* product_packed_bulk.cuh */;
     __device__ int rows_of(int) const { return rows; }
     bulk_order order() const { return {1, BULK_ROWS}; }
 };
@@ -154,13 +154,15 @@ static int product_of_packed(struct stream *s, const char *name, int groups, int
             map, {}, packed_table_of<T>(p), Map::may_be_long && is_long(s->device, groups, k)};
         int i = 0;
         for (const struct weight *w : weights) rows.of[i++] = packed_matrix_of(w);
-        const bool is_many = is_packed_bulk(s, groups, columns, k, rows),
+        packed_bulk_memory memory;
+        const bool is_many = is_packed_bulk(s, groups, columns, k, rows, &memory),
                    spreads = is_many && !order && !packed_grains<Kind>::has_ones;
         if (norm_of && !norms_itself) TRY(norm(s, *norm_of, x, tokens, k, spreads ? ORDER_SPREAD : ORDER_OWN));
         if (order) TRY(reorder_tokens(s, x, order, tokens, k));
         if constexpr (Map::takes_many_packed)
             if (is_many)
-                return launch_packed_bulk(s, name, groups, columns, k, x, norm_of && spreads, weights, rows, out);
+                return launch_packed_bulk(s, name, groups, columns, k, x, norm_of && spreads, weights, rows, memory,
+                                          out);
         const norm_rows<T> *norm_itself = norms_itself ? norm_of : nullptr;
         if (columns <= NARROW_TOKENS / 2)
             TRY((launch_narrow<T, 1>(s, groups, columns, k, norm_itself, (const T *)x, rows, out)));

@@ -56,7 +56,7 @@ struct bulk_exchange {
     float *parts;
 };
 enum { BULK_CUTS = 4, BULK_TILES_CUT = 256 /* at most */ };
-static inline bulk_exchange exchange_of(struct stream *s) {
+static inline bulk_exchange exchange_of(const struct stream *s) {
     unsigned *arrived = (unsigned *)cuda_exchange(s);
     return {arrived, (float *)(arrived + BULK_TILES_CUT)};
 }

@@ -283,14 +283,14 @@ static int launch_narrow_as(struct stream *s, int groups, int tokens, int k, con
     return 0;
 }
 
-/* Packed weights have kernels enough: theirs ask. */
+/* Packed weights have kernels enough: those for a single token ask. */
 template <typename T, int TILES, typename Rows, typename Out>
 static int launch_narrow(struct stream *s, int groups, int tokens, int k, const norm_rows<T> *norm, const T *x,
                          Rows rows, Out out) {
     constexpr bool is_plain = stream_of<T, Rows>::type::is_plain;
     if constexpr (is_plain && TILES == 1)
         if (norm) return launch_narrow_as<T, TILES, NORMS_ALWAYS>(s, groups, tokens, k, norm, x, rows, out);
-    constexpr enum narrow_norms norms = is_plain ? NORMS_NEVER : NORMS_ASKED;
+    constexpr enum narrow_norms norms = is_plain || TILES > 1 ? NORMS_NEVER : NORMS_ASKED;
     return launch_narrow_as<T, TILES, norms>(s, groups, tokens, k, norm, x, rows, out);
 }
 

@@ -17,9 +17,9 @@ enum { PACKED_STAGE = 256 /* columns of weights */, PACKED_COLUMNS = 64 /* token
 
 /* The grains of a kind: columns of one whose sum a scale is for, and what there is of them in a stage. */
 template <typename Kind> struct packed_grains {
-    static constexpr int stage = PACKED_STAGE, piece = packed_piece_columns(Kind::code);
+    static constexpr int piece = packed_piece_columns(Kind::code);
     static constexpr bool has_scales = Kind::grain != PACKED_GRAIN_ROW, has_ones = Kind::minima;
-    static constexpr int columns = has_scales && Kind::grain ? Kind::grain : piece, count = stage / columns;
+    static constexpr int columns = has_scales && Kind::grain ? Kind::grain : piece, count = PACKED_STAGE / columns;
     /* FP8's scale is for 128 columns, of which a piece has half. */
     static constexpr int of_scale = columns > 64 || Kind::grain ? 1 : 128 / columns;
     static constexpr int scale_halves = Kind::minima ? 2 : 1,
@@ -28,11 +28,10 @@ template <typename Kind> struct packed_grains {
 
 template <typename Kind> struct packed_bulk {
     typedef packed_grains<Kind> grains;
-    static constexpr packed_code code = Kind::code;
     static constexpr int columns = PACKED_COLUMNS, blocks = 1 /* a multiprocessor */, threads = BLOCK_THREADS + 128,
                          registers = 216, copy_registers = 72;
-    static constexpr int wide = grains::stage / PRODUCT_PIECE /* pieces of a stage */;
-    static constexpr int row_bytes = grains::stage / (packed_is_4(Kind::code) ? 2 : 1),
+    static constexpr int wide = PACKED_STAGE / PRODUCT_PIECE /* pieces of a stage */;
+    static constexpr int row_bytes = PACKED_STAGE / (packed_is_4(Kind::code) ? 2 : 1),
                          code_bytes = BULK_ROWS * row_bytes, token_bytes = columns * PRODUCT_PIECE * 2 /* of a piece */;
     static constexpr int ones_bytes = grains::has_ones ? grains::count * columns * 4 : 0,
                          engine_bytes = code_bytes + wide * token_bytes + ones_bytes /* before the scales */;
@@ -59,12 +58,11 @@ __host__ __device__ __forceinline__ int packed_token_parts(int k) {
     return ceil_div(k, PACKED_STAGE) * (PACKED_STAGE / PACKED_TOKENS_PART);
 }
 
-/* Brings tokens [tokens, k] into the order of spread_place, and makes their sums of each grain: by the instruction that the narrow product
- * has for it. A warp has 8 tokens. */
-template <typename T, typename Kind>
+/* Brings tokens [tokens, k] into the order of spread_place, and makes their sums of each GRAIN columns, 0: none, by the instruction that
+ * the narrow product has for it. A warp has 8 tokens. */
+template <typename T, int GRAIN>
 __global__ void __launch_bounds__(BLOCK_THREADS) packed_tokens_kernel(T *x, int tokens, int k, float *ones) {
-    typedef packed_grains<Kind> grains;
-    constexpr int PART = PACKED_TOKENS_PART, STEPS = PART / 16, OF_GRAIN = grains::columns / 16;
+    constexpr int PART = PACKED_TOKENS_PART, STEPS = PART / 16;
     const int parts = packed_token_parts(k), unit = blockIdx.x * (BLOCK_THREADS / 32) + threadIdx.x / 32,
               part = unit % parts, first_token = unit / parts * 8, lane = threadIdx.x % 32,
               token = first_token + lane / 4;
@@ -84,18 +82,18 @@ __global__ void __launch_bounds__(BLOCK_THREADS) packed_tokens_kernel(T *x, int 
         *(uint32_t *)(row + i * 16 + lane % 4 * 2) = held[i].x;
         *(uint32_t *)(row + i * 16 + lane % 4 * 2 + 8) = held[i].y;
     }
-    if (!grains::has_ones) return;
-    const uint32_t one = pair_of_ones(T()), of_ones[4] = {one, one, one, one};
-    const int all = ceil_div(k, grains::stage) * grains::count;
-    float *to = ones +
-                ((size_t)(first_token / PACKED_COLUMNS) * all + part * (PART / grains::columns)) * PACKED_COLUMNS +
-                first_token % PACKED_COLUMNS + lane % 4 * 2;
+    if constexpr (GRAIN > 0) {
+        constexpr int GRAINS = PART / GRAIN, OF_GRAIN = GRAIN / 16;
+        const uint32_t one = pair_of_ones(T()), of_ones[4] = {one, one, one, one};
+        float *to = ones + ((size_t)(first_token / PACKED_COLUMNS) * parts + part) * GRAINS * PACKED_COLUMNS +
+                    first_token % PACKED_COLUMNS + lane % 4 * 2;
 #pragma unroll
-    for (int g = 0; g < PART / grains::columns; g++) {
-        float c[4] = {};
+        for (int g = 0; g < GRAINS; g++) {
+            float c[4] = {};
 #pragma unroll
-        for (int i = 0; i < OF_GRAIN; i++) mma(c, of_ones, held[g * OF_GRAIN + i].x, held[g * OF_GRAIN + i].y, T());
-        if (lane < 4) *(float2 *)(to + (size_t)g * PACKED_COLUMNS) = make_float2(c[0], c[1]);
+            for (int i = 0; i < OF_GRAIN; i++) mma(c, of_ones, held[g * OF_GRAIN + i].x, held[g * OF_GRAIN + i].y, T());
+            if (lane < 4) *(float2 *)(to + (size_t)g * PACKED_COLUMNS) = make_float2(c[0], c[1]);
+        }
     }
 }
 
@@ -196,7 +194,7 @@ template <typename T, typename Kind> struct packed_bulk_steps {
     typedef packed_bulk<Kind> shape;
     typedef packed_grains<Kind> grains;
     static constexpr bool is_4 = packed_is_4(Kind::code);
-    static constexpr int TILES = PACKED_COLUMNS / 8, HALF = grains::stage / 2 /* columns */,
+    static constexpr int TILES = PACKED_COLUMNS / 8, HALF = PACKED_STAGE / 2 /* columns */,
                          STEP = grains::columns < 64 ? grains::columns : 64, STEPS = HALF / STEP,
                          OF_GRAIN = grains::columns / STEP, CALLS = STEP / 16, PIECE = grains::piece;
     static_assert(STEPS % 2 == 0 && STEPS % OF_GRAIN == 0, "halves begin alike");
@@ -403,47 +401,37 @@ __global__ void __launch_bounds__(packed_bulk<Kind>::threads, packed_bulk<Kind>:
 
 /* --- launches ----------------------------------------------------------------------------------------------- */
 
-/* Where tokens' sums lie behind what blocks exchange; false: there is no room for all of it. */
-template <typename Kind>
-static bool packed_bulk_room(const struct stream *s, int groups, int tokens, int k, bool is_cut,
-                             packed_bulk_memory *memory) {
+/* Does it take a product of more tokens than the narrow one does? If so, *memory is what it exchanges by. */
+template <typename T, typename Kind, typename Map>
+static bool is_packed_bulk(const struct stream *s, int groups, int tokens, int k, const packed_rows<T, Kind, Map> &rows,
+                           packed_bulk_memory *memory) {
     typedef packed_grains<Kind> grains;
-    if (!cuda_exchange(s)) return false;
-    memory->exchange = exchange_of((struct stream *)s);
-    const size_t tiles = is_cut ? ceil_div(groups, BULK_GROUPS) : 0,
-                 parts = tiles * BULK_CUTS * PACKED_COLUMNS * BULK_ROWS,
-                 ones = grains::has_ones ? (size_t)ceil_div(tokens, PACKED_COLUMNS) * ceil_div(k, grains::stage) *
-                                               grains::count * PACKED_COLUMNS
-                                         : 0;
+    if (!Map::takes_many_packed || !cuda_has_wgmma(s->device) || !cuda_exchange(s) || is_narrow(s, groups, tokens) ||
+        rows.map.order().box == 0)
+        return false;
+    const size_t tiles = rows.in_order ? 0 : ceil_div(groups, BULK_GROUPS),
+                 parts = tiles * BULK_CUTS * PACKED_COLUMNS * BULK_ROWS, chunks = ceil_div(tokens, PACKED_COLUMNS),
+                 of_a_token = grains::has_ones ? (size_t)ceil_div(k, PACKED_STAGE) * grains::count : 0,
+                 ones = chunks * PACKED_COLUMNS * of_a_token;
+    memory->exchange = exchange_of(s);
     memory->ones = memory->exchange.parts + parts;
     return tiles <= BULK_TILES_CUT &&
            (parts + ones) * sizeof(float) + BULK_TILES_CUT * sizeof(unsigned) <= CUDA_EXCHANGE_BYTES;
 }
 
-/* Does it take a product of more tokens than the narrow one does? */
-template <typename T, typename Kind, typename Map>
-static bool is_packed_bulk(const struct stream *s, int groups, int tokens, int k,
-                           const packed_rows<T, Kind, Map> &rows) {
-    packed_bulk_memory memory;
-    return Map::takes_many_packed && cuda_has_wgmma(s->device) && !is_narrow(s, groups, tokens) &&
-           rows.map.order().box > 0 && packed_bulk_room<Kind>(s, groups, tokens, k, !rows.in_order, &memory);
-}
-
-/* is_spread: x is in the order that it is left in. */
+/* A product that is_packed_bulk; is_spread: x is in the order that it is left in. */
 template <typename T, typename Kind, typename Map, typename Out>
 static int launch_packed_bulk(struct stream *s, const char *name, int groups, int tokens, int k, T *x, bool is_spread,
                               std::initializer_list<const struct weight *> weights,
-                              const packed_rows<T, Kind, Map> &rows, const Out &out) {
+                              const packed_rows<T, Kind, Map> &rows, const packed_bulk_memory &memory, const Out &out) {
     typedef packed_bulk<Kind> shape;
-    typedef packed_stream<T, Kind> stream;
+    typedef packed_grains<Kind> grains;
     const bool is_bf16 = std::is_same<T, bf16>::value;
     const int cuts = rows.in_order ? 1 : BULK_CUTS, chunks = ceil_div(tokens, PACKED_COLUMNS);
-    packed_bulk_memory memory;
-    if (!packed_bulk_room<Kind>(s, groups, tokens, k, cuts > 1, &memory))
-        return err_set(ERR_INTERNAL, "%s: no room to exchange sums", name);
-    const int units = chunks * (PACKED_COLUMNS / 8) * packed_token_parts(k);
     if (!is_spread) {
-        launch_dependent(s, packed_tokens_kernel<T, Kind>, dim3(ceil_div(units, BLOCK_THREADS / 32)), BLOCK_THREADS, 0,
+        constexpr int GRAIN = grains::has_ones ? grains::columns : 0;
+        const int warps = chunks * (PACKED_COLUMNS / 8) * packed_token_parts(k);
+        launch_dependent(s, packed_tokens_kernel<T, GRAIN>, dim3(ceil_div(warps, BLOCK_THREADS / 32)), BLOCK_THREADS, 0,
                          1, x, tokens, k, memory.ones);
         TRY(cuda_launched(s, "packed tokens", 24));
     }
@@ -461,10 +449,10 @@ static int launch_packed_bulk(struct stream *s, const char *name, int groups, in
     }
     auto kernel = packed_bulk_kernel<T, Kind, Map, Out>;
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape::bytes));
-    const narrow_cut cut = stream::cut(groups, k, 0);
-    const int tiles = ceil_div(groups, BULK_GROUPS),
+    const narrow_cut cut = packed_stream<T, Kind>::cut(groups, k, 0);
+    const int tiles = ceil_div(groups, BULK_GROUPS), step = cuts > 1 ? PACKED_COLUMNS : tokens,
               blocks = cuts > 1 ? tiles * cuts : min(tiles * chunks, shape::blocks * cuda_multiprocessors(s->device));
-    for (int first = 0; first<tokens; first += cuts> 1 ? PACKED_COLUMNS : tokens) {
+    for (int first = 0; first < tokens; first += step) {
         launch_dependent(s, kernel, dim3(blocks), shape::threads, shape::bytes, 1, maps, rows, groups, first, tokens, k,
                          cut, cuts, order, memory, box_tokens, out);
         TRY(cuda_launched(s, name, sizeof maps + sizeof rows + sizeof out + sizeof memory + 44));

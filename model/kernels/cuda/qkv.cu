@@ -163,12 +163,12 @@ template <typename T> struct qkv_store {
     }
 };
 
-/* Are groups of 8 dims and the 8 that they turn with finished by the product? Of many rows of packed weights that takes longer than a
- * kernel of its own. */
-static bool is_rotated_by_product(const struct op_qkv *op) {
+/* Are groups of 8 dims and the 8 that they turn with finished by the product? Of packed weights and so many rows that
+ * product_packed_bulk.cuh may take them that is slower than a kernel of its own. */
+static bool is_rotated_by_product(const struct stream *s, const struct op_qkv *op) {
     const bool is_normed = op->q_norm.kind != NORM_NONE || op->k_norm.kind != NORM_NONE || op->v_norm.kind != NORM_NONE;
     const bool turns_halves = op->rope.table && op->rope.dims == op->head_dim && !op->rope.pairs_neighbours;
-    const bool is_many = op->wq.packed && rows_count(&op->rows) > NARROW_TOKENS;
+    const bool is_many = op->wq.packed && rows_count(&op->rows) > NARROW_TOKENS && cuda_has_wgmma(s->device);
     return op->kv.type != DTYPE_FP8 && !is_normed && !is_many && turns_halves && op->head_dim % PRODUCT_ROWS == 0 &&
            op->wk.data && op->wv.data;
 }
@@ -244,6 +244,6 @@ int cuda_op_qkv(struct stream *s, const struct op_qkv *op) {
         typedef decltype(type) T;
         norm_rows<T> norm = rows_to_norm<T>(op->x, op->norm);
         if (!are_of_one_kind(op)) return products_then_heads(s, op);
-        return is_rotated_by_product(op) ? rotated_product<T>(s, op, norm) : product_then_heads<T>(s, op, norm);
+        return is_rotated_by_product(s, op) ? rotated_product<T>(s, op, norm) : product_then_heads<T>(s, op, norm);
     });
 }
