@@ -585,10 +585,12 @@ START_TEST(rounds_are_measured_when_asked_for_and_texts_do_not_notice)
 }
 END_TEST
 
-/* Of a trial with which an answer begins: a round or two, and a prompt of 200 tokens that the draft reads before. */
+/* Of a trial with which an answer begins: a round or two, and a prompt of 200 tokens that the draft reads before, which is as large as the
+ * target. */
 START_TEST(what_a_trial_took_has_the_draft_s_catching_up)
 {
-    const struct pair pair = quick_pair();
+    struct pair pair = quick_pair();
+    pair.draft = pair.target;
     struct engine_options o = pair_options(&pair, 2, 1);
     struct sequence *s;
     int running;
@@ -603,15 +605,16 @@ START_TEST(what_a_trial_took_has_the_draft_s_catching_up)
     request.generation.on_tokens = listen, request.generation.user = &got;
     struct auto_k *a = &e->auto_k;
     a->k = 0, a->trial = 0, a->plain = 100, a->credit = 1000;
-    for (int k = 1; k <= 2; k++) a->start_ms[3 + k] = 100 * a->start_ms[3]; /* bucket 1: it does not pay */
+    float *ms = a->start_ms + a->k_max + 1; /* of bucket 1: speculation does not pay */
+    for (int k = 1; k <= a->k_max; k++) ms[k] = 20 * ms[0];
     e->k = 0;
     ck_ok(engine_open(e, 256, &s));
     ck_ok(engine_generate(e, s, request.prompt.data, (int)request.prompt.len, &request.generation));
     ck_ok(probe_ingest(e));
     for (int i = 0; i < 15 && !(a->bill.ms > 0); i++) ck_ok(engine_step(e, &running));
     ck_assert_int_eq(a->trials, 1);
-    ck_assert_msg(a->bill.ms > 8 * (double)a->start_ms[3] && a->bill.expected > 0, "%g ms of %g rounds expected",
-                  a->bill.ms, a->bill.expected);
+    ck_assert_msg(a->bill.ms > 8 * (double)ms[0] && a->bill.expected > 0, "%g ms of %g rounds expected", a->bill.ms,
+                  a->bill.expected);
     free_answers(&got, 1), free_requests(&request, 1);
     engine_destroy(e);
 }
