@@ -154,7 +154,7 @@ static int product_of_packed(struct stream *s, const char *name, int groups, int
             map, {}, packed_table_of<T>(p), Map::may_be_long && is_long(s->device, groups, k)};
         int i = 0;
         for (const struct weight *w : weights) rows.of[i++] = packed_matrix_of(w);
-        packed_bulk_memory memory;
+        packed_bulk_memory memory = {};
         const bool is_many = is_packed_bulk(s, groups, columns, k, rows, &memory),
                    spreads = is_many && !order && !packed_grains<Kind>::has_ones;
         if (norm_of && !norms_itself) TRY(norm(s, *norm_of, x, tokens, k, spreads ? ORDER_SPREAD : ORDER_OWN));
