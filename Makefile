@@ -357,7 +357,7 @@ demo: deps
 
 # --- lint -------------------------------------------------------------------------------------------------
 
-lint: lint-format lint-shell lint-headers lint-links
+lint: lint-format lint-shell lint-headers lint-arm lint-links
 	$(AGAIN) run-tests SUITE=check_layering
 
 lint-format:
@@ -375,6 +375,20 @@ $(BUILD)/alone/%: % $(BUILD)/flags | build/deps.build build/deps.test
 	$(call say,ALONE,$<)
 	$(Q)printf '#include "%s"\n' $< | \
 	    $(CC) $(CPPFLAGS) $(CFLAGS) -Werror -fsyntax-only -MF $@.d -MT $@ -x c -
+	@touch $@
+
+# The host device has kernels for ARM: every file of the program compiles there without a warning. Headers of libraries are those of this machine.
+ifneq ($(filter lint lint-arm,$(MAKECMDGOALS)),)
+ARM_CC := $(shell command -v aarch64-linux-gnu-gcc)
+ON_ARM := $(if $(ARM_CC),$(patsubst %.c,$(BUILD)/arm/%,$(LIB_SRC) $(API_SRC) $(CLI_SRC)))
+endif
+lint-arm: $(ON_ARM)
+	$(if $(ON_ARM),,@echo 'duet: aarch64-linux-gnu-gcc is not installed, nothing is compiled for ARM' >&2)
+
+$(BUILD)/arm/%: %.c $(BUILD)/flags | build/deps.build
+	@mkdir -p $(@D)
+	$(call say,ARM,$<)
+	$(Q)$(ARM_CC) $(CPPFLAGS) $(CFLAGS) -idirafter /usr/include -Werror -fsyntax-only -MF $@.d -MT $@ $<
 	@touch $@
 
 # Each layer links with the layers below it and no other: its objects name nothing that lies above. The order is that of
@@ -477,14 +491,14 @@ help:
 	@echo 'make deps         install what is missing from the packages of Debian'
 	@echo 'make install      to PREFIX (now $(PREFIX)), below DESTDIR; make uninstall removes it'
 	@echo 'make package      a Debian package of this build, build/*.deb'
-	@echo 'make lint         formatting, layering, headers that compile alone, shell scripts'
+	@echo 'make lint         formatting, layering, headers that compile alone, files that compile for ARM, shell scripts'
 	@echo 'make test-data    prepare large optional test data (see CONTRIBUTING.md)'
 	@echo 'make clean        remove build/'
 	@echo
 	@echo 'MODE=release|debug|asan|tsan (now $(MODE))   DEVICE=host|cuda (now $(DEVICE))   CUDA_ARCH=sm_90 ...|all   CUDA_QUICK=1   CC=$(CC)   WERROR=1   V=1'
 
 FORCE:
-.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-emulated test-cuda-sanitize run-tests-cuda-sanitize torture run-torture valgrind run-valgrind mutate fuzz fuzz-replay run-fuzz test-data demo lint lint-format lint-shell lint-headers lint-links install package uninstall clean help FORCE
+.PHONY: all deps test has-cuda build-program build-tests build-fidelity fidelity run-fidelity run-tests test-cuda build-tests-cuda run-tests-cuda test-emulated test-cuda-sanitize run-tests-cuda-sanitize torture run-torture valgrind run-valgrind mutate fuzz fuzz-replay run-fuzz test-data demo lint lint-format lint-shell lint-headers lint-arm lint-links install package uninstall clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
--include $(LIB_OBJ:.o=.d) $(API_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(FUZZ_OBJ:.o=.d) $(CUDA_TEST_OBJ:.o=.d) $(FIDELITY_OBJ:.o=.d) $(ALONE:=.d) $(wildcard $(BUILD)/bench/*.d)
+-include $(LIB_OBJ:.o=.d) $(API_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(FUZZ_OBJ:.o=.d) $(CUDA_TEST_OBJ:.o=.d) $(FIDELITY_OBJ:.o=.d) $(ALONE:=.d) $(ON_ARM:=.d) $(wildcard $(BUILD)/bench/*.d)

@@ -351,8 +351,12 @@ static const struct backend host_backend = {
 };
 
 static const char *instruction_set(void) {
+#if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f")) return " (AVX-512)";
     if (__builtin_cpu_supports("avx2")) return " (AVX2)";
+#elif defined(__aarch64__)
+    return " (NEON)";
+#endif
     return "";
 }
 
