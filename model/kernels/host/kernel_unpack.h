@@ -222,11 +222,13 @@ VEC void read_step(const enum kind kind, const struct piece *p, int step, int g,
     vec_listed(map, values.list, nibbles_pairs(from), times, vec_set(map == MAP_CENTRED ? p->zero[g] : 0), out);
 }
 
-/* The last step of a row, of which `count` columns are there: the others are 0 and their bytes are not read. */
-VEC void read_last_step(const enum kind kind, const struct piece *p, int step, int g, int count,
-                        const unsigned char *from, struct values values, vec out[2]) {
+/* The last step of a row, of which `count` columns are there: the others are 0 and their bytes are not read. Rare, so one copy for all
+ * kinds will do. */
+__attribute__((noinline)) static void read_last_step(enum kind kind, const struct piece *p, int step, int g, int count,
+                                                     const unsigned char *from, struct values values, vec out[2]) {
     unsigned char padded[STEP] = {0};
     float wide[STEP];
+    if (is_blocks(kind)) __builtin_unreachable(); /* which are whole */
     memcpy(padded, from, (size_t)(kind == KIND_FP8 ? count : (count + 1) / 2));
     read_step(kind, p, step, g, padded, values, out);
     vec_store(wide, out[0]), vec_store(wide + LANES, out[1]);
