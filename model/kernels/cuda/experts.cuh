@@ -236,6 +236,18 @@ __global__ void __launch_bounds__(512) plain_experts_kernel(Rows weights, int, e
     }
 }
 
+/* 16-bit matrices of an expert: each `apart` numbers behind that of the one before. */
+template <typename T, typename Map> struct plain_expert_rows {
+    plain_rows<T, Map> first;
+    int64_t apart[2];
+    __device__ __forceinline__ plain_rows<T, Map> of(int expert) const {
+        plain_rows<T, Map> its = first;
+#pragma unroll
+        for (int i = 0; i < Map::matrices; i++) its.weights[i] += expert * apart[i];
+        return its;
+    }
+};
+
 /* Packed matrices of an expert: each `apart` bytes behind that of the one before. */
 template <typename T, typename Kind, typename Map> struct packed_expert_rows {
     packed_rows<T, Kind, Map> first;
@@ -342,7 +354,7 @@ template <typename T, typename Map, typename Run>
 static int with_packed_experts(const char *name, const struct experts &matrices, const struct experts *second, Map map,
                                Run run) {
     const struct weight *w = &matrices.each[0], *other = second ? &second->each[0] : nullptr;
-    if (other && !are_packed_alike(w, other))
+    if (other && !are_read_alike({w, other}))
         return err_set(ERR_INTERNAL, "%s: experts that are not packed alike", name);
     return with_kind(w->packed, [&](auto kind) {
         packed_expert_rows<T, decltype(kind), Map> rows = {{map, {}, packed_table_of<T>(w->packed), true},

@@ -5,12 +5,13 @@
 #include "model/kernels/cuda/experts.cuh"
 #include "model/kernels/cuda/table.h"
 
-template <typename T> struct expert_matrices {
-    const T *weights;
-    int64_t apart;
-    int rows, k;
-    __device__ __forceinline__ matrix_rows<T> of(int expert) const { return {weights + expert * apart, rows, k}; }
-};
+/* Matrices of so many rows. */
+static matrix_map<1> down_map(const struct op_experts_down *op) {
+    return {{op->width}};
+}
+template <typename T> static plain_expert_rows<T, matrix_map<1>> plain_rows_of(const struct op_experts_down *op) {
+    return {{down_map(op), {first_expert<T>(op->down)}, op->hidden, false}, {op->down.apart}};
+}
 
 template <typename T> struct expert_sums {
     float *sums;
@@ -119,10 +120,9 @@ template <typename T> static int single_row_down(struct stream *s, const struct 
     const row_entries<T> in = {(const T *)op->h.data, op->ids, op->chosen, op->hidden, {}};
     const row_total<T> out = {op->weights, first_expert<T>(op->bias), op->bias.apart, op->width, op->stores, op->x};
     if (are_packed(op->down))
-        return with_packed_experts<T>("experts_down", op->down, nullptr, matrix_map{op->width},
+        return with_packed_experts<T>("experts_down", op->down, nullptr, down_map(op),
                                       [&](auto rows) { return row_experts_down(s, groups, in, rows, out); });
-    expert_matrices<T> rows = {first_expert<T>(op->down), op->down.apart, op->width, op->hidden};
-    return row_experts_down(s, groups, in, rows, out);
+    return row_experts_down(s, groups, in, plain_rows_of<T>(op), out);
 }
 
 int cuda_op_experts_down(struct stream *s, const struct op_experts_down *op) {
@@ -140,9 +140,8 @@ int cuda_op_experts_down(struct stream *s, const struct op_experts_down *op) {
         const int groups = ceil_div(op->width, PRODUCT_ROWS), tiles = tiles_at_most(entries, n, columns);
         if (are_packed(op->down))
             return packed_experts_product<T>(s, "experts_down", groups, tiles, columns, op->hidden, in, op->down,
-                                             nullptr, matrix_map{op->width}, out);
-        expert_matrices<T> rows = {first_expert<T>(op->down), op->down.apart, op->width, op->hidden};
-        return experts_product<T>(s, "experts_down", groups, tiles, columns, op->hidden, in, rows, out);
+                                             nullptr, down_map(op), out);
+        return experts_product<T>(s, "experts_down", groups, tiles, columns, op->hidden, in, plain_rows_of<T>(op), out);
     }));
     launch_dependent(s, add_experts_kernel, dim3(ceil_div(op->width, BLOCK_THREADS), count), BLOCK_THREADS, 0, 1,
                      (const float *)op->sums, op->weights, op->ids, op->chosen, op->width, op->stores, op->x);

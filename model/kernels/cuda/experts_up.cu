@@ -82,15 +82,6 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
         norm_row(rows, blockIdx.x - 1, width, memory, y + (size_t)(blockIdx.x - 1) * width);
 }
 
-template <typename T> struct expert_pairs {
-    const T *gate, *up;
-    int64_t gate_apart, up_apart;
-    int rows, k;
-    __device__ __forceinline__ paired_rows<T> of(int expert) const {
-        return {gate + expert * gate_apart, up + expert * up_apart, rows, k};
-    }
-};
-
 template <typename T> struct expert_gates {
     T *h;
     const int32_t *sorted;        /* NULL: entries are in their own order */
@@ -160,12 +151,9 @@ int cuda_op_experts_up(struct stream *s, const struct op_experts_up *op) {
             if (are_packed(op->gate))
                 return packed_experts_product<T>(s, "experts_up", groups, tiles, columns, op->width, in, op->gate,
                                                  &op->up, map, out);
-            expert_pairs<T> rows = {first_expert<T>(op->gate),
-                                    first_expert<T>(op->up),
-                                    op->gate.apart,
-                                    op->up.apart,
-                                    op->hidden,
-                                    op->width};
+            const plain_expert_rows<T, paired_map> rows = {
+                {map, {first_expert<T>(op->gate), first_expert<T>(op->up)}, op->width, false},
+                {op->gate.apart, op->up.apart}};
             if (is_single) return row_experts_product(s, "experts_up", groups, row, rows, out);
             return experts_product<T>(s, "experts_up", groups, tiles, columns, op->width, in, rows, out);
         });

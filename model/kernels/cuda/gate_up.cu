@@ -27,7 +27,7 @@ int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
     if (prefill_takes(s, &op->rows, op->width)) return cuda_prefill_gate_up(s, op);
     const bool has_up = op->up.data != NULL;
     if (has_up == (op->times != NULL)) return err_set(ERR_INTERNAL, "gate_up: expected either `up` or `times`");
-    if (has_up && (op->gate.packed || op->up.packed) && !are_packed_alike(&op->gate, &op->up))
+    if (!are_read_alike({&op->gate, &op->up}))
         return err_set(ERR_INTERNAL, "gate_up: matrices that are not packed alike");
     return with_type("gate_up", {op->gate, op->up, op->norm, op->normed, op->h}, [&](auto type) {
         typedef decltype(type) T;
@@ -35,11 +35,12 @@ int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
         const norm_rows<T> norm_of = rows_to_norm<T>(op->x, op->norm);
         T *normed = (T *)op->normed.data;
         gated_store<T> store = {(T *)op->h.data, op->hidden, op->times_stride, op->times, op->activation};
+        const paired_map map = {op->hidden, has_up};
+        const bool in_order = is_long(s->device, groups, k);
         if (op->gate.packed)
             return product_of_packed<T>(s, "gate_up", groups, tokens, tokens, k, &norm_of, normed, {&op->gate, &op->up},
-                                        paired_map{op->hidden, has_up}, store);
-        paired_rows<T> rows = {(const T *)op->gate.data, (const T *)op->up.data, op->hidden, k,
-                               is_long(s->device, groups, k)};
+                                        map, in_order, store);
+        const plain_rows<T, paired_map> rows = {map, {(const T *)op->gate.data, (const T *)op->up.data}, k, in_order};
         return product_of_norm<T>(s, "gate_up", groups, tokens, tokens, k, norm_of, normed, rows, store);
     });
 }

@@ -8,12 +8,12 @@
 int cuda_op_logits(struct stream *s, const struct op_logits *op) {
     struct matrix_product product = {};
     product.name = "logits";
-    product.w = &op->w, product.bias = &op->bias, product.x = op->normed;
+    product.of[0] = {&op->w, &op->bias, op->logits, 0};
+    product.x = op->normed;
     product.rows = op->x, product.norm = &op->norm;
     product.step = op->last_only ? op->rows.q_len : 1, product.first = product.step - 1;
     product.tokens = op->last_only ? op->rows.batch : rows_count(&op->rows);
     product.columns = op->rows.prefill && !op->last_only ? prefill_padded(&op->rows) : product.tokens;
     product.scale = op->scale, product.cap = op->cap;
-    product.out = op->logits;
     return cuda_matrix_product(s, &product);
 }

@@ -26,56 +26,73 @@ static inline bool is_long(const struct device *d, int groups, int k) {
     return cuda_has_wgmma(d) && groups >= LONG && k % ORDER_GROUP == 0;
 }
 
-/* Groups of 16 rows of one matrix of so many. */
-struct matrix_map {
-    int rows;
-    __device__ __forceinline__ row_place at(int group, int i) const {
-        const int o = group * PRODUCT_ROWS + i;
-        return {o < rows ? 0 : -1, o};
+/* What is of matrix i < N, without an address that depends on i: kernels' arguments would be copied for it. */
+template <typename V, int N> __host__ __device__ __forceinline__ V of_matrix(const V (&each)[N], int i) {
+    static_assert(N <= 3, "matrices of a product");
+    if constexpr (N == 3)
+        if (i == 2) return each[2];
+    if constexpr (N >= 2)
+        if (i == 1) return each[1];
+    return each[0];
+}
+
+/* Which of the matrices of a product the rows of a group are: row_place at(group, i), and for the copy engine rows_of(matrix) and order()
+ * (product_bulk.cuh). may_be_long: their outputs may be added in order; takes_many_packed: by product_packed_bulk.cuh, if packed.
+ *
+ * Here groups of 16 rows of up to N matrices of so many, one behind the other; 0: there is none, nor any after it. */
+template <int N> struct matrix_map {
+    static constexpr int matrices = N;
+    int rows[N];
+    static constexpr bool may_be_long = true, takes_many_packed = true;
+    __device__ __forceinline__ row_place at(int group, int row) const {
+        row_place place = {0, group * PRODUCT_ROWS + row};
+        int limit = rows[0];
+#pragma unroll
+        for (int i = 1; i < N; i++)
+            if (place.row >= limit) place = {i, place.row - limit}, limit = rows[i];
+        if (place.row >= limit) place.matrix = -1;
+        return place;
     }
-    static constexpr bool may_be_long = true, takes_many_packed = true /* product_packed_bulk.cuh */;
-    __device__ int rows_of(int) const { return rows; }
-    bulk_order order() const { return {1, BULK_ROWS}; }
-};
-template <typename T> struct matrix_rows {
-    const T *weights;
-    int rows, k;
-    bool is_long;
-    __host__ __device__ matrix_map map() const { return {rows}; }
-    __device__ const T *row(int group, int i) const {
-        const row_place place = map().at(group, i);
-        return place.matrix == 0 ? weights + (size_t)place.row * k : nullptr;
+    __host__ __device__ int rows_of(int matrix) const {
+        return of_matrix(rows, matrix);
     }
-    static constexpr bool may_be_long = matrix_map::may_be_long;
-    __host__ __device__ bool adds_in_order() const { return is_long; }
-    bulk_matrix matrix(int i) const { return {i == 0 ? weights : nullptr, rows}; }
+    /* Boxes of one matrix. */
+    bulk_order order() const {
+        int box = BULK_ROWS;
+        for (int i = 0; i + 1 < N && rows[i + 1] > 0; i++)
+            while (box > 0 && rows[i] % box != 0) box = box > BULK_ATOM ? box / 2 : 0;
+        return {1, box};
+    }
 };
 
 /* Groups of 8 rows of one matrix of so many and the same 8 of another, where it is there: what an activation takes of both meets in the
  * epilogue. */
 struct paired_map {
+    static constexpr int matrices = 2;
     int rows;
     bool has_second;
+    static constexpr bool may_be_long = true, takes_many_packed = true;
     __device__ __forceinline__ row_place at(int group, int i) const {
         const int o = group * PRODUCT_HALF + i % PRODUCT_HALF, matrix = i / PRODUCT_HALF;
         return {o < rows && (matrix == 0 || has_second) ? matrix : -1, o};
     }
-    static constexpr bool may_be_long = true, takes_many_packed = true;
-    __device__ int rows_of(int) const { return rows; }
+    __host__ __device__ int rows_of(int) const { return rows; }
     bulk_order order() const { return {BULK_GROUPS, BULK_ROWS / 2}; }
 };
-template <typename T> struct paired_rows {
-    const T *gate, *up;
-    int rows, k;
-    bool is_long;
-    __host__ __device__ paired_map map() const { return {rows, up != nullptr}; }
-    __device__ const T *row(int group, int i) const {
-        const row_place place = map().at(group, i);
-        return place.matrix < 0 ? nullptr : (place.matrix ? up : gate) + (size_t)place.row * k;
+
+/* Rows of 16-bit matrices by a map; another is packed_rows. */
+template <typename T, typename Map> struct plain_rows {
+    static constexpr int matrices = Map::matrices;
+    static constexpr bool may_be_long = Map::may_be_long;
+    Map map;
+    const T *weights[matrices]; /* NULL: there is none */
+    int k;
+    bool in_order; /* the sums of splits are added in order (is_long) */
+    __host__ __device__ bool adds_in_order() const { return may_be_long && in_order; }
+    __device__ __forceinline__ const T *row(int group, int i) const {
+        const row_place place = map.at(group, i);
+        return place.matrix < 0 ? nullptr : of_matrix(weights, place.matrix) + (size_t)place.row * k;
     }
-    static constexpr bool may_be_long = paired_map::may_be_long;
-    __host__ __device__ bool adds_in_order() const { return is_long; }
-    bulk_matrix matrix(int i) const { return {i == 0 ? gate : i == 1 ? up : nullptr, rows}; }
 };
 
 /* Widths that 16-byte loads cannot read: one warp a weight row and token, the same promise. */
@@ -102,7 +119,7 @@ template <typename Rows>
 static bool is_bulk(const struct stream *s, int groups, int tokens, int k, const Rows &rows, bool is_normed) {
     const int few = is_normed ? NARROW_TOKENS : 64; /* transposing them takes a kernel of its own */
     return cuda_has_wgmma(s->device) && k % ORDER_GROUP == 0 && tokens > few && !is_narrow(s, groups, tokens) &&
-           rows.map().order().box > 0 && (rows.adds_in_order() || is_cut(s, groups));
+           rows.map.order().box > 0 && (rows.adds_in_order() || is_cut(s, groups));
 }
 
 template <typename T, typename Rows, typename Out>
@@ -118,9 +135,7 @@ static int launch_many(struct stream *s, int groups, int tokens, int k, const T 
     return launch_wide<T, 24>(s, groups, tokens, k, x, rows, out);
 }
 
-/* `Rows` maps the 16 rows of a group to weights: const T *row(int group, int i), NULL past the end; bool adds_in_order(), which is
- * false unless may_be_long; and for the copy engine map(), with row_place at(group, i), order() and rows_of(matrix), and matrix(i)
- * (product_bulk.cuh). `Out`: product_out.cuh. x may be left transposed (product_order.cuh). */
+/* `Rows` is a plain_rows, `Out` as in product_out.cuh. x may be left transposed (product_order.cuh). */
 template <typename T, typename Rows, typename Out>
 static int product(struct stream *s, const char *name, int groups, int tokens, int k, T *x, Rows rows, Out out) {
     if (is_bulk(s, groups, tokens, k, rows, false)) {
@@ -140,18 +155,17 @@ static int product(struct stream *s, const char *name, int groups, int tokens, i
 }
 
 /* The product of packed matrices that are alike (product_packed.cuh, product_packed_bulk.cuh), of the norm of tokens as below; norm NULL: x
- * is there, and may be left in another order. */
+ * is there, and may be left in another order. in_order: as in plain_rows. */
 template <typename T, typename Map, typename Out>
 static int product_of_packed(struct stream *s, const char *name, int groups, int tokens, int columns, int k,
                              const norm_rows<T> *norm_of, T *x, std::initializer_list<const struct weight *> weights,
-                             Map map, Out out) {
+                             Map map, bool in_order, Out out) {
     const struct packed *p = (*weights.begin())->packed;
     const int32_t *order = packed_order_of(*weights.begin());
     const bool norms_itself = norm_of && !order && narrow_norms_itself(columns, k);
     return with_kind(p, [&](auto kind) {
         typedef decltype(kind) Kind;
-        packed_rows<T, Kind, Map> rows = {
-            map, {}, packed_table_of<T>(p), Map::may_be_long && is_long(s->device, groups, k)};
+        packed_rows<T, Kind, Map> rows = {map, {}, packed_table_of<T>(p), Map::may_be_long && in_order};
         int i = 0;
         for (const struct weight *w : weights) rows.of[i++] = packed_matrix_of(w);
         packed_bulk_memory memory = {};

@@ -34,10 +34,6 @@ struct bulk_place {
 struct bulk_maps {
     CUtensorMap tokens, weights[BULK_MATRICES];
 };
-struct bulk_matrix {
-    const void *data; /* NULL: there is none */
-    int rows;
-};
 
 /* How the halves of the groups of a tile follow each other in the ring: `fold` first halves, then their second ones. So many rows that
  * follow each other are copied at once: `box`; 0: groups do not lie so that boxes find them. */
@@ -423,7 +419,7 @@ __global__ void __launch_bounds__(bulk<COLUMNS, CUTS>::threads, bulk<COLUMNS, CU
     if (threadIdx.x >= BLOCK_THREADS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(shape::copy_registers));
         if (threadIdx.x < BLOCK_THREADS + 32)
-            bulk_copies<COLUMNS, CUTS>(ring, barriers, maps, weights.map(), order, walk);
+            bulk_copies<COLUMNS, CUTS>(ring, barriers, maps, weights.map, order, walk);
         else
             inputs_are_ready();
     } else {
@@ -464,15 +460,14 @@ static int launch_bulk_columns(struct stream *s, const char *name, int groups, i
                                const T *x, const Rows &rows, const Out &out) {
     typedef bulk<COLUMNS, CUTS> shape;
     const bool is_bf16 = std::is_same<T, bf16>::value;
-    const bulk_order order = rows.map().order();
+    const bulk_order order = rows.map.order();
     auto kernel = bulk_product_kernel<T, COLUMNS, CUTS, Rows, Out>;
     struct bulk_maps maps;
     TRY(cuda_tensor_map(&maps.tokens, x, is_bf16, tokens, k, PRODUCT_PIECE, COLUMNS));
-    for (int i = 0; i < BULK_MATRICES; i++) {
-        const bulk_matrix matrix = rows.matrix(i);
-        if (!matrix.data) continue;
-        TRY(cuda_tensor_map(&maps.weights[i], matrix.data, is_bf16, matrix.rows, k, shape::wide * PRODUCT_PIECE,
-                            order.box));
+    for (int i = 0; i < Rows::matrices; i++) {
+        if (!rows.weights[i]) continue;
+        TRY(cuda_tensor_map(&maps.weights[i], rows.weights[i], is_bf16, rows.map.rows_of(i), k,
+                            shape::wide * PRODUCT_PIECE, order.box));
     }
     const int tiles = ceil_div(groups, BULK_GROUPS) * (CUTS > 1 ? 1 : ceil_div(tokens, COLUMNS)),
               blocks = CUTS > 1 ? tiles * CUTS : min(tiles, shape::blocks * cuda_multiprocessors(s->device));

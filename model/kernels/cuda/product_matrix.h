@@ -1,14 +1,23 @@
-/* The product of one matrix into f32, by the kernels of product.cuh: what project and logits share. */
+/* The product of up to three matrices into f32, by the kernels of product.cuh: what project, logits and, where it does not rotate, qkv
+ * share. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_MATRIX_H
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_MATRIX_H
 
 #include "model/ops.h"
 
-/* out[t, :] = cap(scale * (W x[t, :] + bias)), or, with `adds`, onto what lies there. */
+/* A matrix, and where its sums go. */
+struct product_matrix {
+    const struct weight *w; /* NULL or without data, behind the first: there is none, nor any after it */
+    const struct weight *bias;
+    float *out; /* [columns, w.rows] */
+    int stride; /* floats between its rows; 0: w.rows */
+};
+
+/* Of each matrix out[t, :] = cap(scale * (W x[t, :] + bias)), or, with `adds`, onto what lies there. */
 struct matrix_product {
     const char *name;
-    const struct weight *w, *bias;
-    struct buffer x; /* [tokens, w.cols] */
+    struct product_matrix of[3]; /* of one width */
+    struct buffer x;             /* [tokens, width] */
     int tokens;
     int columns; /* as many tokens as the product takes, those past `tokens` being scratch */
     /* Row t of x is norm(rows[t * step + first, :]), and made here. rows NULL: it is there. */
@@ -17,10 +26,9 @@ struct matrix_product {
     int step, first;
     bool adds;
     float scale, cap; /* cap 0: none */
-    float *out;       /* [columns, w.rows] */
-    int stride;       /* floats between its rows; 0: w.rows */
 };
 
+/* One launch where all matrices are of one kind, else one for each. */
 int cuda_matrix_product(struct stream *, const struct matrix_product *);
 
 #endif

@@ -193,9 +193,14 @@ static inline const int32_t *packed_order_of(const struct weight *w) {
     return packed_parts(w->packed, (void *)w->data, w->rows, w->cols).order;
 }
 
-/* Do products read both alike, so that one launch takes them? */
-static inline bool are_packed_alike(const struct weight *a, const struct weight *b) {
-    return a->packed && b->packed && packed_is_alike(a->packed, b->packed);
+/* Do products read them alike, those that are there, so that one launch takes all? */
+static inline bool are_read_alike(std::initializer_list<const struct weight *> weights) {
+    const struct packed *first = (*weights.begin())->packed;
+    for (const struct weight *w : weights) {
+        if (!w->data || w->packed == first) continue;
+        if (!first || !w->packed || !packed_is_alike(w->packed, first)) return false;
+    }
+    return true;
 }
 
 template <typename T> static packed_table packed_table_of(const struct packed *p) {

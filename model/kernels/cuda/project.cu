@@ -7,9 +7,9 @@ int cuda_op_project(struct stream *s, const struct op_project *op) {
     if (prefill_takes(s, &op->rows, op->w.cols)) return cuda_prefill_project(s, op);
     struct matrix_product product = {};
     product.name = "project";
-    product.w = &op->w, product.bias = &op->bias, product.x = op->h;
+    product.of[0] = {&op->w, &op->bias, op->x, 0};
+    product.x = op->h;
     product.tokens = product.columns = rows_count(&op->rows);
     product.adds = !op->stores, product.scale = op->scale;
-    product.out = op->x;
     return cuda_matrix_product(s, &product);
 }
