@@ -377,7 +377,8 @@ $(BUILD)/alone/%: % $(BUILD)/flags | build/deps.build build/deps.test
 	    $(CC) $(CPPFLAGS) $(CFLAGS) -Werror -fsyntax-only -MF $@.d -MT $@ -x c -
 	@touch $@
 
-# The host device has kernels for ARM: every file of the program compiles there without a warning. Headers of libraries are those of this machine.
+# The host device has kernels for ARM: every file of the program compiles there without a warning. Headers of libraries are those
+# of this machine.
 ifneq ($(filter lint lint-arm,$(MAKECMDGOALS)),)
 ARM_CC := $(shell command -v aarch64-linux-gnu-gcc)
 ON_ARM := $(if $(ARM_CC),$(patsubst %.c,$(BUILD)/arm/%,$(LIB_SRC) $(API_SRC) $(CLI_SRC)))
