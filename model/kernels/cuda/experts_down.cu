@@ -25,13 +25,18 @@ template <typename T> struct expert_sums {
         return its;
     }
     static constexpr int each = PRODUCT_ROWS;
+    struct place {
+        int row, o;
+        float bias;
+    };
     struct held {};
-    template <bool LATE> __device__ __forceinline__ held fetch(int, int, int, int) const { return {}; }
-    template <typename Sum>
-    __device__ __forceinline__ void finish(held, int group, int first, int count, int i, Sum sum) const {
-        const int row = i % PRODUCT_ROWS, o = group * PRODUCT_ROWS + row, t = i / PRODUCT_ROWS;
-        if (t < count && o < rows)
-            sums[(size_t)sorted[first + t] * rows + o] = sum(row, t) + (bias ? to_float(bias[o]) : 0.0f);
+    __device__ __forceinline__ place at(int group, int i) const {
+        const int o = group * PRODUCT_ROWS + i;
+        return {i, o, bias && o < rows ? to_float(bias[o]) : 0.0f};
+    }
+    template <bool LATE> __device__ __forceinline__ held fetch(const place &, int) const { return {}; }
+    template <typename Sum> __device__ __forceinline__ void finish(held, const place &at, int token, Sum sum) const {
+        if (at.o < rows) sums[(size_t)sorted[token] * rows + at.o] = sum(at.row) + at.bias;
     }
 };
 

@@ -96,17 +96,22 @@ template <typename T> struct expert_gates {
         return its;
     }
     static constexpr int each = PRODUCT_HALF;
+    struct place {
+        int row, f;
+        float gate_bias, up_bias;
+    };
     struct held {};
-    template <bool LATE> __device__ __forceinline__ held fetch(int, int, int, int) const { return {}; }
-    template <typename Sum>
-    __device__ __forceinline__ void finish(held, int group, int first, int count, int i, Sum sum) const {
-        const int f = group * PRODUCT_HALF + i % PRODUCT_HALF, t = i / PRODUCT_HALF;
-        if (t >= count || f >= hidden) return;
-        float gate = sum(i % PRODUCT_HALF, t), up = sum(i % PRODUCT_HALF + PRODUCT_HALF, t);
-        if (gate_bias) gate += to_float(gate_bias[f]);
-        if (up_bias) up += to_float(up_bias[f]);
-        const size_t entry = sorted ? sorted[first + t] : first + t;
-        h[entry * hidden + f] = from_float<T>(activate(activation, gate, up));
+    __device__ __forceinline__ place at(int group, int i) const {
+        const int f = group * PRODUCT_HALF + i;
+        return {i, f, gate_bias && f < hidden ? to_float(gate_bias[f]) : 0.0f,
+                up_bias && f < hidden ? to_float(up_bias[f]) : 0.0f};
+    }
+    template <bool LATE> __device__ __forceinline__ held fetch(const place &, int) const { return {}; }
+    template <typename Sum> __device__ __forceinline__ void finish(held, const place &at, int token, Sum sum) const {
+        if (at.f >= hidden) return;
+        const size_t entry = sorted ? sorted[token] : token;
+        h[entry * hidden + at.f] =
+            from_float<T>(activate(activation, sum(at.row) + at.gate_bias, sum(at.row + PRODUCT_HALF) + at.up_bias));
     }
 };
 

@@ -11,15 +11,17 @@ template <typename T> struct gated_store {
     enum activation activation;
     static constexpr int each = PRODUCT_HALF;
     static constexpr enum narrow_reads reads = READS_NOTHING;
+    struct place {
+        int row, f;
+    };
     struct held {};
-    template <bool LATE> __device__ __forceinline__ held fetch(int, int, int, int) const { return {}; }
-    template <typename Sum>
-    __device__ __forceinline__ void finish(held, int group, int first_token, int tokens, int i, Sum sum) const {
-        const int f = group * PRODUCT_HALF + i % PRODUCT_HALF, t = i / PRODUCT_HALF;
-        const size_t row = first_token + t;
-        if (t >= tokens || f >= hidden) return;
-        const float up = times ? times[row * times_stride + f] : sum(i % PRODUCT_HALF + PRODUCT_HALF, t);
-        h[row * hidden + f] = from_float<T>(activate(activation, sum(i % PRODUCT_HALF, t), up));
+    __device__ __forceinline__ place at(int group, int i) const { return {i, group * PRODUCT_HALF + i}; }
+    template <bool LATE> __device__ __forceinline__ held fetch(const place &, int) const { return {}; }
+    template <typename Sum> __device__ __forceinline__ void finish(held, const place &at, int token, Sum sum) const {
+        if (at.f >= hidden) return;
+        const size_t row = token;
+        const float up = times ? times[row * times_stride + at.f] : sum(at.row + PRODUCT_HALF);
+        h[row * hidden + at.f] = from_float<T>(activate(activation, sum(at.row), up));
     }
 };
 

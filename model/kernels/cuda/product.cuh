@@ -39,11 +39,12 @@ template <typename V, int N> __host__ __device__ __forceinline__ V of_matrix(con
 /* Which of the matrices of a product the rows of a group are: row_place at(group, i), and for the copy engine rows_of(matrix) and order()
  * (product_bulk.cuh). may_be_long: their outputs may be added in order; takes_many_packed: by product_packed_bulk.cuh, if packed.
  *
- * Here groups of 16 rows of up to N matrices of so many, one behind the other; 0: there is none, nor any after it. */
+ * Here groups of 16 rows of up to N matrices of so many, one behind the other; 0: there is none, nor any after it. Several are never
+ * long, as another kernel may rotate their rows. */
 template <int N> struct matrix_map {
     static constexpr int matrices = N;
     int rows[N];
-    static constexpr bool may_be_long = true, takes_many_packed = true;
+    static constexpr bool may_be_long = N == 1, takes_many_packed = true;
     __device__ __forceinline__ row_place at(int group, int row) const {
         row_place place = {0, group * PRODUCT_ROWS + row};
         int limit = rows[0];

@@ -471,9 +471,12 @@ static int launch_bulk_columns(struct stream *s, const char *name, int groups, i
     }
     const int tiles = ceil_div(groups, BULK_GROUPS) * (CUTS > 1 ? 1 : ceil_div(tokens, COLUMNS)),
               blocks = CUTS > 1 ? tiles * CUTS : min(tiles, shape::blocks * cuda_multiprocessors(s->device));
+    /* One a multiprocessor, where that is room for all: else two may come to share one while others have none. */
+    const bool are_alone = blocks <= cuda_multiprocessors(s->device) && shape::bytes < SHARED_BYTES;
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape::bytes));
-    launch_dependent(s, kernel, dim3(blocks), shape::threads, shape::bytes, 1, maps, rows, groups, first_token, tokens,
-                     k, order, exchange_of(s), out);
+    launch_sharing(s, kernel, dim3(blocks), shape::threads, shape::bytes, 1,
+                   are_alone ? SHARED_PERCENT : SHARED_PERCENT_ANY, maps, rows, groups, first_token, tokens, k, order,
+                   exchange_of(s), out);
     return cuda_launched(s, name, sizeof maps + sizeof rows + sizeof out + sizeof order + sizeof(bulk_exchange) + 16);
 }
 

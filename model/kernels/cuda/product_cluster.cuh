@@ -129,11 +129,16 @@ static int launch_clusters(struct stream *s, void (*kernel)(Rows, const T *, int
                            int k, const T *x, Rows rows, Out out) {
     if ((int64_t)(tokens + 2 * Shape::columns) * k > INT32_MAX)
         return err_set(ERR_INTERNAL, "a product of %d tokens of %d numbers", tokens, k);
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::ring_bytes));
     const int per_cluster = Shape::rows / PRODUCT_ROWS;
-    dim3 grid((groups + per_cluster - 1) / per_cluster * PRODUCT_SPLITS,
-              (tokens + Shape::columns - 1) / Shape::columns);
-    launch_dependent(s, kernel, grid, Shape::threads, Shape::ring_bytes, PRODUCT_SPLITS, rows, x, tokens, k, out);
+    const dim3 grid((groups + per_cluster - 1) / per_cluster * PRODUCT_SPLITS,
+                    (tokens + Shape::columns - 1) / Shape::columns);
+    /* Blocks that would find room one a multiprocessor come to lie three on some where three fit, so two may at most. With one, clusters
+     * would not all find room. */
+    constexpr int of_two = 100 << 10, most = Shape::ring_bytes > of_two ? Shape::ring_bytes : of_two;
+    const bool are_few = (int)(grid.x * grid.y) <= cuda_multiprocessors(s->device);
+    const int shared = are_few ? most : Shape::ring_bytes;
+    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most));
+    launch_dependent(s, kernel, grid, Shape::threads, shared, PRODUCT_SPLITS, rows, x, tokens, k, out);
     return 0;
 }
 

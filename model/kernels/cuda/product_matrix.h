@@ -30,5 +30,7 @@ struct matrix_product {
 
 /* One launch where all matrices are of one kind, else one for each. */
 int cuda_matrix_product(struct stream *, const struct matrix_product *);
+/* Of so many that are of one kind: in one launch. */
+int cuda_product_of_several(struct stream *, const struct matrix_product *, int matrices);
 
 #endif

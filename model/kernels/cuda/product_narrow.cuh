@@ -186,9 +186,9 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     const int first_token = blockIdx.y * COLUMNS, tokens = min(in.tokens - first_token, COLUMNS);
     const narrow_cut cut = stream::cut(groups, k, narrow_at_once<TILES>);
     const int at_once = PRODUCT_SPLITS / cut.ways, mine = threadIdx.x / 32 / cut.ways;
-    const int place = threadIdx.x / NUMBERS,
-              number_of_place = threadIdx.x % NUMBERS; /* what a thread finishes of the groups at once */
-    const int finished = place < at_once ? tokens : 0;
+    /* What a thread finishes: of the groups at once, the tokens and the numbers of a group. */
+    const int its_group = threadIdx.x / NUMBERS, its_token = threadIdx.x % NUMBERS / Out::each;
+    const bool finishes = its_group < at_once && its_token < tokens;
     __shared__ typename stream::memory memory_of_stream;
     stream rows(cut, k, memory_of_stream);
     auto first_of = [&](int number) { return (int)(blockIdx.x + number * gridDim.x) * at_once; };
@@ -203,16 +203,14 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
                stages = NORMS == NORMS_ALWAYS || in.staged;
     norm_memory<T> memory(staged + staged_stride(k), k);
     if (norms) memory.fetch(in.norm, k);
+    auto place_of = [&](int number) { return out.at(first_of(number) + its_group, threadIdx.x % Out::each); };
+    typename Out::held held = {};
     auto fetch = [&](int number) {
-        if constexpr (stream::is_plain)
-            return out.template fetch<false>(first_of(number) + place, first_token, finished, number_of_place);
-        else
-            return 0;
+        if (finishes) held = out.template fetch<false>(place_of(number), first_token + its_token);
     };
-    decltype(fetch(0)) held = {};
-    if (stream::is_plain && Out::reads == READS_FIXED) held = fetch(0);
+    if (stream::is_plain && Out::reads == READS_FIXED) fetch(0);
     inputs_are_ready();
-    if (stream::is_plain && Out::reads == READS_INPUTS) held = fetch(0);
+    if (stream::is_plain && Out::reads == READS_INPUTS) fetch(0);
     narrow_view<T> view = {in.x + (size_t)first_token * k, k, tokens, k};
     if (stages) {
         if (norms)
@@ -234,8 +232,10 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
             };
         };
         if constexpr (stream::is_plain) {
-            out.finish(held, first_group + place, first_token, finished, number_of_place, sum_of(place));
-            held = fetch(number + 1);
+            if (finishes)
+                out.finish(held, place_of(number), first_token + its_token,
+                           [&](int r) { return sum_of(its_group)(r, its_token); });
+            fetch(number + 1);
         } else {
             for (int i = 0; i < at_once && first_group + i < groups; i++)
                 store_groups<1, 1>(out, first_group + i, first_token, tokens, sum_of(i));

@@ -54,48 +54,40 @@ template <typename T> struct rotated_store {
     static constexpr int each = PRODUCT_HALF;
     static constexpr enum narrow_reads reads = READS_FIXED;
     /* Of a pair of dims. */
-    struct pair_place {
+    struct place {
         bool is_there, is_q, is_v;
         int head, dim, row;
     };
-    __device__ __forceinline__ pair_place place(int group, int first_token, int tokens, int i) const {
+    __device__ __forceinline__ place at(int group, int i) const {
         struct head_part part(group, head_dim);
         const bool is_q = part.head < heads, is_v = part.head >= heads + kv_heads;
         const int before = is_q ? 0 : is_v ? heads + kv_heads : heads;
-        return {i < PRODUCT_HALF * tokens && part.head < heads + 2 * kv_heads,
-                is_q,
-                is_v,
-                part.head - before,
-                part.dim + i % PRODUCT_HALF,
-                first_token + i / PRODUCT_HALF};
+        return {part.head < heads + 2 * kv_heads, is_q, is_v, part.head - before, part.dim + i, i};
     }
     /* What is read for it: its turn, and where keys or values go. */
     struct held {
         float2 turn;
         T *cell;
     };
-    template <bool LATE> __device__ __forceinline__ held fetch(int group, int first_token, int tokens, int i) const {
-        const pair_place at = place(group, first_token, tokens, i);
+    template <bool LATE> __device__ __forceinline__ held fetch(const place &at, int token) const {
         held h = {};
         if (!at.is_there) return h;
-        const int position = load_fixed<LATE>(rows.positions + at.row);
-        if (!at.is_v) h.turn = turns_of<LATE>(rope, rows, at.row, position, head_dim)[at.dim];
+        const int position = load_fixed<LATE>(rows.positions + token);
+        if (!at.is_v) h.turn = turns_of<LATE>(rope, rows, token, position, head_dim)[at.dim];
         if (!at.is_q)
-            h.cell = kv_cell<T>(at.is_v ? kv.v : kv.k, kv_heads, head_dim, page_of<LATE>(rows, at.row, position),
-                                at.head, at.row, position);
+            h.cell = kv_cell<T>(at.is_v ? kv.v : kv.k, kv_heads, head_dim, page_of<LATE>(rows, token, position),
+                                at.head, token, position);
         return h;
     }
     template <typename Sum>
-    __device__ __forceinline__ void finish(const held &h, int group, int first_token, int tokens, int i,
-                                           Sum sum) const {
-        const pair_place at = place(group, first_token, tokens, i);
+    __device__ __forceinline__ void finish(const held &h, const place &at, int token, Sum sum) const {
         if (!at.is_there) return;
         const int dh = head_dim, half = dh / 2, d = at.dim;
         const T *bias = at.is_q ? bq : at.is_v ? bv : bk;
-        float a = sum(i % PRODUCT_HALF, i / PRODUCT_HALF), b = sum(i % PRODUCT_HALF + PRODUCT_HALF, i / PRODUCT_HALF);
+        float a = sum(at.row), b = sum(at.row + PRODUCT_HALF);
         if (bias) a += to_float(bias[at.head * dh + d]), b += to_float(bias[at.head * dh + d + half]);
         if (!at.is_v) rotate(a, b, h.turn);
-        keep_pair(at.is_q, q + ((size_t)at.row * heads + at.head) * dh, h.cell, d, d + half, a, b);
+        keep_pair(at.is_q, q + ((size_t)token * heads + at.head) * dh, h.cell, d, d + half, a, b);
     }
 };
 
