@@ -277,9 +277,13 @@ static int launch_narrow_as(struct stream *s, int groups, int tokens, int k, con
     const size_t has = sizeof(narrow_sums<TILES>) + sizeof(typename stream::memory),
                  shared = norm ? staged_normed_bytes(k) : staged_bytes(groups, blocks, min(tokens, columns), k, has);
     narrow_tokens<T> in = {norm ? *norm : norm_rows<T>{}, x, tokens, shared > 0};
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    launch_sharing(s, kernel, dim3(blocks, (tokens + columns - 1) / columns), BLOCK_THREADS, shared, 1, SHARED_PERCENT,
-                   rows, groups, in, k, out);
+    const dim3 grid(blocks, ceil_div(tokens, columns));
+    /* Very few blocks of many tokens: no two on a multiprocessor while most have none. */
+    constexpr size_t alone = SHARED_BYTES / NARROW_BLOCKS + (1 << 10);
+    const bool are_few = TILES > 1 && (int)(grid.x * grid.y) <= cuda_multiprocessors(s->device) / NARROW_BLOCKS;
+    const size_t asked = are_few && cuda_takes_clusters(s->device) && shared < alone ? alone : shared;
+    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)asked));
+    launch_sharing(s, kernel, grid, BLOCK_THREADS, asked, 1, SHARED_PERCENT, rows, groups, in, k, out);
     return 0;
 }
 
