@@ -92,11 +92,13 @@ template <bool LATE = false> __device__ __forceinline__ int load_fixed(const int
     return x;
 }
 
-/* The page of a row's position; page 0 for a row without one. */
+/* The page of a row's position; page 0 for a row without one. Without a branch, which would wait for the position: a thread asks for
+ * those of several rows at once. */
 template <bool LATE = false> __device__ __forceinline__ int page_of(const struct rows &rows, int row, int position) {
-    if (position < 0) return 0;
-    const int slot = load_fixed<LATE>(rows.row_slot + quotient(row, rows.q_len));
-    return load_fixed<LATE>(rows.page_table + (size_t)slot * rows.pages_per_slot + position / KV_PAGE);
+    const int slot = load_fixed<LATE>(rows.row_slot + quotient(row, rows.q_len)),
+              page =
+                  load_fixed<LATE>(rows.page_table + (size_t)slot * rows.pages_per_slot + max(position, 0) / KV_PAGE);
+    return position < 0 ? 0 : page;
 }
 
 /* Programmatic dependent launch, sm_90 and later: a kernel launched by launch_dependent may start while the kernel before it

@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         sums.put(turn, c);
         __syncthreads();
         for (int i = 0; i < at_once && first_group + i < groups; i++)
-            store_groups<1, 1>(out.of(now.expert), first_group + i, now.first, now.count, [&](int r, int token) {
+            store_groups<1, 1, 1>(out.of(now.expert), first_group + i, now.first, now.count, [&](int r, int token) {
                 const float sum = sums.sum(turn, i * cut.ways, cut.ways, r, token, its.adds_in_order());
                 return rows.finish(sum, number, i, r);
             });
@@ -230,8 +230,8 @@ __global__ void __launch_bounds__(512) plain_experts_kernel(Rows weights, int, e
         const float sum = row ? plain_sum(row, in.row(tile.first + token), k) : 0.0f;
         if (threadIdx.x % 32 == 0) parts[warp] = sum;
         __syncthreads();
-        store_groups<1, 1>(out.of(tile.expert), blockIdx.x, tile.first + token, 1,
-                           [=](int r, int) { return parts[r]; });
+        store_groups<1, 1, 1>(out.of(tile.expert), blockIdx.x, tile.first + token, 1,
+                              [=](int r, int) { return parts[r]; });
         __syncthreads();
     }
 }

@@ -26,17 +26,18 @@ template <typename T> struct expert_sums {
     }
     static constexpr int each = PRODUCT_ROWS;
     struct place {
-        int row, o;
+        int o;
         float bias;
     };
     struct held {};
     __device__ __forceinline__ place at(int group, int i) const {
         const int o = group * PRODUCT_ROWS + i;
-        return {i, o, bias && o < rows ? to_float(bias[o]) : 0.0f};
+        return {o, bias && o < rows ? to_float(bias[o]) : 0.0f};
     }
+    __device__ __forceinline__ bool has(const place &at) const { return at.o < rows; }
     template <bool LATE> __device__ __forceinline__ held fetch(const place &, int) const { return {}; }
-    template <typename Sum> __device__ __forceinline__ void finish(held, const place &at, int token, Sum sum) const {
-        if (at.o < rows) sums[(size_t)sorted[token] * rows + at.o] = sum(at.row) + at.bias;
+    __device__ __forceinline__ void finish(held, const place &at, int token, const float (&its)[1]) const {
+        sums[(size_t)sorted[token] * rows + at.o] = its[0] + at.bias;
     }
 };
 

@@ -97,21 +97,20 @@ template <typename T> struct expert_gates {
     }
     static constexpr int each = PRODUCT_HALF;
     struct place {
-        int row, f;
+        int f;
         float gate_bias, up_bias;
     };
     struct held {};
     __device__ __forceinline__ place at(int group, int i) const {
         const int f = group * PRODUCT_HALF + i;
-        return {i, f, gate_bias && f < hidden ? to_float(gate_bias[f]) : 0.0f,
+        return {f, gate_bias && f < hidden ? to_float(gate_bias[f]) : 0.0f,
                 up_bias && f < hidden ? to_float(up_bias[f]) : 0.0f};
     }
+    __device__ __forceinline__ bool has(const place &at) const { return at.f < hidden; }
     template <bool LATE> __device__ __forceinline__ held fetch(const place &, int) const { return {}; }
-    template <typename Sum> __device__ __forceinline__ void finish(held, const place &at, int token, Sum sum) const {
-        if (at.f >= hidden) return;
+    __device__ __forceinline__ void finish(held, const place &at, int token, const float (&sums)[2]) const {
         const size_t entry = sorted ? sorted[token] : token;
-        h[entry * hidden + at.f] =
-            from_float<T>(activate(activation, sum(at.row) + at.gate_bias, sum(at.row + PRODUCT_HALF) + at.up_bias));
+        h[entry * hidden + at.f] = from_float<T>(activate(activation, sums[0] + at.gate_bias, sums[1] + at.up_bias));
     }
 };
 

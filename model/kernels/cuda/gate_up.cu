@@ -10,18 +10,16 @@ template <typename T> struct gated_store {
     const float *times; /* NULL: the sums of up */
     enum activation activation;
     static constexpr int each = PRODUCT_HALF;
-    static constexpr enum narrow_reads reads = READS_NOTHING;
-    struct place {
-        int row, f;
-    };
-    struct held {};
-    __device__ __forceinline__ place at(int group, int i) const { return {i, group * PRODUCT_HALF + i}; }
-    template <bool LATE> __device__ __forceinline__ held fetch(const place &, int) const { return {}; }
-    template <typename Sum> __device__ __forceinline__ void finish(held, const place &at, int token, Sum sum) const {
-        if (at.f >= hidden) return;
-        const size_t row = token;
-        const float up = times ? times[row * times_stride + at.f] : sum(at.row + PRODUCT_HALF);
-        h[row * hidden + at.f] = from_float<T>(activate(activation, sum(at.row), up));
+    static constexpr enum narrow_reads reads = READS_INPUTS;
+    typedef int place;
+    typedef float held; /* what takes the place of up */
+    __device__ __forceinline__ place at(int group, int i) const { return group * PRODUCT_HALF + i; }
+    __device__ __forceinline__ bool has(place f) const { return f < hidden; }
+    template <bool LATE> __device__ __forceinline__ held fetch(place f, int token) const {
+        return times ? times[(int64_t)token * times_stride + f] : 0.0f;
+    }
+    __device__ __forceinline__ void finish(held up, place f, int token, const float (&sums)[2]) const {
+        h[(int64_t)token * hidden + f] = from_float<T>(activate(activation, sums[0], times ? up : sums[1]));
     }
 };
 

@@ -42,9 +42,14 @@ __global__ void __launch_bounds__(BLOCK_THREADS) finish_kernel(const struct fini
         bias_a[j] = is_there && bias ? to_float(bias[first_of(j)]) : 0.0f;
         bias_b[j] = is_there && bias ? to_float(bias[second_of(j)]) : 0.0f;
     }
+    const int its_row = min(row, count - 1), position = load_fixed(op.rows.positions + its_row),
+              page = page_of(op.rows, its_row, position);
+    const float2 *turns = kind.is_rotated ? turns_of(op.rope, op.rows, its_row, position, dh) : nullptr;
+    float2 turn[HELD];
+#pragma unroll
+    for (int j = 0; j < HELD; j++) turn[j] = turns && lane + 32 * j < half ? turns[lane + 32 * j] : make_float2(1, 0);
     inputs_are_ready();
     if (row >= count) return;
-    const int position = op.rows.positions[row], slot = op.rows.row_slot[row / op.rows.q_len];
     float *in = is_q ? op.q + ((size_t)row * op.heads + head) * dh
                      : op.kv_rows + ((size_t)row * 2 * op.kv_heads + (op.v_is_k ? kv_head : head - op.heads)) * dh;
     float a[HELD], b[HELD], sum = 0;
@@ -54,12 +59,6 @@ __global__ void __launch_bounds__(BLOCK_THREADS) finish_kernel(const struct fini
         a[j] = is_there ? in[first_of(j)] + bias_a[j] : 0.0f;
         b[j] = is_there ? in[second_of(j)] + bias_b[j] : 0.0f;
     }
-    const int page =
-        position < 0 || is_q ? 0 : op.rows.page_table[(size_t)slot * op.rows.pages_per_slot + position / KV_PAGE];
-    float2 turn[HELD];
-    const float2 *turns = kind.is_rotated ? turns_of(op.rope, op.rows, row, position, dh) : nullptr;
-#pragma unroll
-    for (int j = 0; j < HELD; j++) turn[j] = turns && lane + 32 * j < half ? turns[lane + 32 * j] : make_float2(1, 0);
     if (kind.is_normed) {
 #pragma unroll
         for (int j = 0; j < HELD; j++) sum = fmaf(b[j], b[j], fmaf(a[j], a[j], sum));

@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(512) product_plain_kernel(Rows weights, const 
     const float sum = row ? plain_sum(row, x + (size_t)token * k, k) : 0.0f;
     if (threadIdx.x % 32 == 0) parts[warp] = sum;
     __syncthreads();
-    store_groups<1, 1>(out, blockIdx.x, token, 1, [=](int r, int) { return parts[r]; });
+    store_groups<1, 1, 1>(out, blockIdx.x, token, 1, [=](int r, int) { return parts[r]; });
 }
 
 /* Does product_bulk.cuh take a product of more tokens than the narrow one does? */

@@ -310,9 +310,11 @@ struct bulk_as_it_is {
 template <typename Shape, typename Out, typename Finish = bulk_as_it_is>
 __device__ __forceinline__ void bulk_finish(const float *sums, int first_group, int first_token, int tokens,
                                             const Out &out, Finish finish = {}) {
-    constexpr int FLIGHT = Out::reads == READS_NOTHING ? 4 : Shape::blocks == 1 ? 16 : 8;
-    store_groups<BULK_GROUPS, FLIGHT>(out, first_group, first_token, tokens,
-                                      [&](int r, int token) { return finish(sums[token * Shape::stride + r], r); });
+    constexpr bool IS_SHORT = Out::each == PRODUCT_ROWS; /* what becomes of two rows takes more instructions */
+    constexpr int TOGETHER = IS_SHORT ? 8 : Shape::blocks == 2 ? 2 : 4, FLIGHT = Shape::blocks == 2 ? 4 : 8;
+    store_groups<BULK_GROUPS, IS_SHORT ? 2 * FLIGHT : FLIGHT, TOGETHER>(
+        out, first_group, first_token, tokens,
+        [&](int r, int token) { return finish(sums[token * Shape::stride + r], r); });
 }
 
 /* The sums of Shape::stored tokens from `now` on; others have read what lay there. */

@@ -116,8 +116,9 @@ template <int COLUMNS, int ROWS> struct cluster_sums {
         if (threadIdx.x >= BLOCK_THREADS) return;
         for (int u = 0; u < units; u++) {
             const int unit = rank + u * PRODUCT_SPLITS, column = unit % cuts * unit_columns;
-            store_groups<1, 4>(out, first_group + unit / cuts, first_token + column, min(tokens - column, unit_columns),
-                               [&](int r, int token) { return added[u][r][token]; });
+            store_groups<1, 4, 4>(out, first_group + unit / cuts, first_token + column,
+                                  min(tokens - column, unit_columns),
+                                  [&](int r, int token) { return added[u][r][token]; });
         }
     }
 #endif

@@ -18,7 +18,7 @@ template <typename T, int N> struct matrix_sums {
     static constexpr enum narrow_reads reads = READS_INPUTS;
     struct place {
         float *out; /* of token 0; NULL: there is no such row */
-        int stride, row;
+        int stride;
         float bias;
     };
     typedef float held; /* what lies there */
@@ -26,17 +26,16 @@ template <typename T, int N> struct matrix_sums {
         const row_place its = map.at(group, i);
         if (its.matrix < 0) return {};
         const T *added = of_matrix(bias, its.matrix);
-        return {of_matrix(out, its.matrix) + its.row, of_matrix(stride, its.matrix), i,
+        return {of_matrix(out, its.matrix) + its.row, of_matrix(stride, its.matrix),
                 added ? to_float(added[its.row]) : 0.0f};
     }
+    __device__ __forceinline__ bool has(const place &at) const { return at.out; }
     template <bool LATE> __device__ __forceinline__ held fetch(const place &at, int token) const {
-        return adds && at.out ? at.out[(size_t)token * at.stride] : 0.0f;
+        return adds ? at.out[(int64_t)token * at.stride] : 0.0f;
     }
-    template <typename Sum>
-    __device__ __forceinline__ void finish(held value, const place &at, int token, Sum sum) const {
-        if (!at.out) return;
-        const float x = sum(at.row) + at.bias;
-        at.out[(size_t)token * at.stride] = cap != 0 ? soft_cap(x * scale, cap) : fmaf(x, scale, value);
+    __device__ __forceinline__ void finish(held value, const place &at, int token, const float (&sums)[1]) const {
+        const float x = fmaf(sums[0] + at.bias, scale, value);
+        at.out[(int64_t)token * at.stride] = cap != 0 ? soft_cap(x, cap) : x;
     }
 };
 

@@ -206,7 +206,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     auto place_of = [&](int number) { return out.at(first_of(number) + its_group, threadIdx.x % Out::each); };
     typename Out::held held = {};
     auto fetch = [&](int number) {
-        if (finishes) held = out.template fetch<false>(place_of(number), first_token + its_token);
+        const auto place = place_of(number);
+        if (finishes && out.has(place)) held = out.template fetch<false>(place, first_token + its_token);
     };
     if (stream::is_plain && Out::reads == READS_FIXED) fetch(0);
     inputs_are_ready();
@@ -232,13 +233,16 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
             };
         };
         if constexpr (stream::is_plain) {
-            if (finishes)
-                out.finish(held, place_of(number), first_token + its_token,
-                           [&](int r) { return sum_of(its_group)(r, its_token); });
+            const auto place = place_of(number);
+            if (finishes && out.has(place)) {
+                number_sums<Out> its;
+                its.take(threadIdx.x % Out::each, [&](int r) { return sum_of(its_group)(r, its_token); });
+                out.finish(held, place, first_token + its_token, its.of);
+            }
             fetch(number + 1);
         } else {
             for (int i = 0; i < at_once && first_group + i < groups; i++)
-                store_groups<1, 1>(out, first_group + i, first_token, tokens, sum_of(i));
+                store_groups<1, 1, 1>(out, first_group + i, first_token, tokens, sum_of(i));
         }
     }
 }

@@ -1,36 +1,58 @@
 /* What becomes of the sums of a product: an `Out` makes numbers of them, `each` a group of rows and token, PRODUCT_ROWS, or
  * PRODUCT_HALF where two rows make one. For number i < each of a group a thread calls
  *   place at(group, i)                   where it goes, whatever the token; reads nothing that a kernel of the pass writes
- *   held fetch<LATE>(place, token)       what it takes besides the sums: of memory, as `reads` says
- *   finish(held, place, token, sum)      with float sum(int row)
- * of which the last two do nothing past the last row. LATE: behind inputs_are_ready(). */
+ *   bool has(place)                      false past the last row: then it calls no more
+ *   held fetch<LATE>(place, token)       what it takes besides the sums: of memory, as `reads` says. LATE: behind inputs_are_ready()
+ *   finish(held, place, token, sums)     sums[PRODUCT_ROWS / each] of row i, and of row i + PRODUCT_HALF
+ * Branches in `finish` are in the way of the next number: a thread has several at once. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_OUT_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_OUT_CUH
 
 #include "model/kernels/cuda/product_mma.cuh"
 
-/* Nothing; what no kernel of the pass writes; what kernels before it write. */
-enum narrow_reads { READS_NOTHING, READS_FIXED, READS_INPUTS };
+/* What no kernel of the pass writes; what kernels before it write. */
+enum narrow_reads { READS_FIXED, READS_INPUTS };
+
+/* The sums of number i; sum(row). */
+template <typename Out> struct number_sums {
+    float of[PRODUCT_ROWS / Out::each];
+    template <typename Sum> __device__ __forceinline__ void take(int i, Sum sum) {
+#pragma unroll
+        for (int j = 0; j < PRODUCT_ROWS / Out::each; j++) of[j] = sum(i + j * PRODUCT_HALF);
+    }
+};
 
 /* The numbers of GROUPS groups, by the first BLOCK_THREADS threads of a block, each a number of every STEP-th token: FLIGHT of them are
- * fetched before any is finished. sum(row, token): rows are those of all groups, tokens those after the first. */
-template <int GROUPS, int FLIGHT, typename Out, typename Sum>
+ * fetched before any is finished, and up to TOGETHER finished without a branch. sum(row, token): rows are those of all groups, tokens those after the first. */
+template <int GROUPS, int FLIGHT, int TOGETHER, typename Out, typename Sum>
 __device__ __forceinline__ void store_groups(const Out &out, int first_group, int first_token, int tokens, Sum sum) {
     constexpr int EACH = Out::each, ACROSS = GROUPS * EACH, STEP = BLOCK_THREADS / ACROSS;
     static_assert(BLOCK_THREADS % ACROSS == 0, "a thread's numbers lie in the same place of all tokens");
-    const int group = threadIdx.x % ACROSS / EACH;
-    const typename Out::place place = out.at(first_group + group, threadIdx.x % EACH);
+    static_assert(FLIGHT % TOGETHER == 0, "as many each time");
+    const int group = threadIdx.x % ACROSS / EACH, i = threadIdx.x % EACH;
+    const typename Out::place place = out.at(first_group + group, i);
+    if (!out.has(place)) return;
 #pragma unroll 1
     for (int first = threadIdx.x / ACROSS; first < tokens; first += FLIGHT * STEP) {
-        typename Out::held held[FLIGHT] = {};
+        typename Out::held held[FLIGHT];
+        /* Past the last token the first once more, which has the same bits. */
+        auto token_of = [&](int j) { return first + j * STEP < tokens ? first + j * STEP : first; };
 #pragma unroll
-        for (int j = 0; j < FLIGHT; j++)
-            if (first + j * STEP < tokens) held[j] = out.template fetch<true>(place, first_token + first + j * STEP);
+        for (int j = 0; j < FLIGHT; j++) {
+            if (j % TOGETHER == 0 && first + j * STEP >= tokens) break;
+            held[j] = out.template fetch<true>(place, first_token + token_of(j));
+        }
 #pragma unroll
-        for (int j = 0; j < FLIGHT; j++)
-            if (first + j * STEP < tokens)
-                out.finish(held[j], place, first_token + first + j * STEP,
-                           [&](int r) { return sum(group * PRODUCT_ROWS + r, first + j * STEP); });
+        for (int now = 0; now < FLIGHT; now += TOGETHER) {
+            if (first + now * STEP >= tokens) break;
+            number_sums<Out> sums[TOGETHER];
+#pragma unroll
+            for (int j = 0; j < TOGETHER; j++)
+                sums[j].take(group * PRODUCT_ROWS + i, [&](int r) { return sum(r, token_of(now + j)); });
+#pragma unroll
+            for (int j = 0; j < TOGETHER; j++)
+                out.finish(held[now + j], place, first_token + token_of(now + j), sums[j].of);
+        }
     }
 }
 

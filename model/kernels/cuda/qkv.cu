@@ -56,38 +56,39 @@ template <typename T> struct rotated_store {
     /* Of a pair of dims. */
     struct place {
         bool is_there, is_q, is_v;
-        int head, dim, row;
+        int head, dim;
+        float2 bias;
     };
     __device__ __forceinline__ place at(int group, int i) const {
         struct head_part part(group, head_dim);
         const bool is_q = part.head < heads, is_v = part.head >= heads + kv_heads;
-        const int before = is_q ? 0 : is_v ? heads + kv_heads : heads;
-        return {part.head < heads + 2 * kv_heads, is_q, is_v, part.head - before, part.dim + i, i};
+        const int head = part.head - (is_q ? 0 : is_v ? heads + kv_heads : heads), dim = part.dim + i;
+        const T *bias = part.head >= heads + 2 * kv_heads ? nullptr : is_q ? bq : is_v ? bv : bk;
+        if (bias) bias += head * head_dim + dim;
+        return {part.head < heads + 2 * kv_heads,
+                is_q,
+                is_v,
+                head,
+                dim,
+                bias ? make_float2(to_float(bias[0]), to_float(bias[head_dim / 2])) : make_float2(0, 0)};
     }
+    __device__ __forceinline__ bool has(const place &at) const { return at.is_there; }
     /* What is read for it: its turn, and where keys or values go. */
     struct held {
         float2 turn;
         T *cell;
     };
     template <bool LATE> __device__ __forceinline__ held fetch(const place &at, int token) const {
-        held h = {};
-        if (!at.is_there) return h;
-        const int position = load_fixed<LATE>(rows.positions + token);
-        if (!at.is_v) h.turn = turns_of<LATE>(rope, rows, token, position, head_dim)[at.dim];
-        if (!at.is_q)
-            h.cell = kv_cell<T>(at.is_v ? kv.v : kv.k, kv_heads, head_dim, page_of<LATE>(rows, token, position),
-                                at.head, token, position);
-        return h;
+        const int position = load_fixed<LATE>(rows.positions + token), page = page_of<LATE>(rows, token, position);
+        return {turns_of<LATE>(rope, rows, token, position, head_dim)[at.dim],
+                kv_cell<T>(at.is_v ? kv.v : kv.k, kv_heads, head_dim, page, at.is_q ? 0 : at.head, token, position)};
     }
-    template <typename Sum>
-    __device__ __forceinline__ void finish(const held &h, const place &at, int token, Sum sum) const {
-        if (!at.is_there) return;
-        const int dh = head_dim, half = dh / 2, d = at.dim;
-        const T *bias = at.is_q ? bq : at.is_v ? bv : bk;
-        float a = sum(at.row), b = sum(at.row + PRODUCT_HALF);
-        if (bias) a += to_float(bias[at.head * dh + d]), b += to_float(bias[at.head * dh + d + half]);
-        if (!at.is_v) rotate(a, b, h.turn);
-        keep_pair(at.is_q, q + ((size_t)token * heads + at.head) * dh, h.cell, d, d + half, a, b);
+    __device__ __forceinline__ void finish(const held &h, const place &at, int token, const float (&sums)[2]) const {
+        const float a = sums[0] + at.bias.x, b = sums[1] + at.bias.y;
+        float turned_a = a, turned_b = b;
+        rotate(turned_a, turned_b, h.turn);
+        keep_pair(at.is_q, q + (int64_t)(token * heads + at.head) * head_dim, h.cell, at.dim, at.dim + head_dim / 2,
+                  at.is_v ? a : turned_a, at.is_v ? b : turned_b);
     }
 };
 
