@@ -23,7 +23,8 @@ template <typename Out> struct number_sums {
 };
 
 /* The numbers of GROUPS groups, by the first BLOCK_THREADS threads of a block, each a number of every STEP-th token: FLIGHT of them are
- * fetched before any is finished, and up to TOGETHER finished without a branch. sum(row, token): rows are those of all groups, tokens those after the first. */
+ * fetched before any is finished, and TOGETHER are finished without a branch between them. sum(row, token): rows are those of all
+ * groups, tokens those after the first. */
 template <int GROUPS, int FLIGHT, int TOGETHER, typename Out, typename Sum>
 __device__ __forceinline__ void store_groups(const Out &out, int first_group, int first_token, int tokens, Sum sum) {
     constexpr int EACH = Out::each, ACROSS = GROUPS * EACH, STEP = BLOCK_THREADS / ACROSS;
