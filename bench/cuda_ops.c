@@ -174,10 +174,12 @@ static int run_op(struct bench *b, enum which which, int layer, struct rows rows
                                                                 .scale = 0.088f,
                                                                 .heads = c->heads,
                                                                 .kv_heads = c->kv_heads,
-                                                                .head_dim = c->head_dim});
+                                                                .head_dim = c->head_dim,
+                                                                .reader = y->wo});
     case OUT:
-        return ops->project(b->stream,
-                            &(struct op_project){.rows = rows, .h = attended, .w = y->wo, .scale = 1, .x = b->x});
+        return ops->project(
+            b->stream,
+            &(struct op_project){.rows = rows, .h = attended, .h_is_for_w = true, .w = y->wo, .scale = 1, .x = b->x});
     case GATE_UP:
         return ops->gate_up(b->stream, &(struct op_gate_up){.rows = rows,
                                                             .x = b->x,
@@ -187,9 +189,12 @@ static int run_op(struct bench *b, enum which which, int layer, struct rows rows
                                                             .width = c->width,
                                                             .hidden = c->hidden,
                                                             .normed = normed,
-                                                            .h = h});
+                                                            .h = h,
+                                                            .reader = y->down});
     case DOWN:
-        return ops->project(b->stream, &(struct op_project){.rows = rows, .h = h, .w = y->down, .scale = 1, .x = b->x});
+        return ops->project(
+            b->stream,
+            &(struct op_project){.rows = rows, .h = h, .h_is_for_w = true, .w = y->down, .scale = 1, .x = b->x});
     case LOGITS:
         return ops->logits(b->stream, &(struct op_logits){.rows = rows,
                                                           .x = b->x,

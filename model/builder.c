@@ -289,6 +289,7 @@ void model_measure_pass(struct model *m) {
 
 void model_build_passes(struct model *m) {
     build(m, &m->passes[LOGITS_ALL]);
+    pass_tell_readers(&m->passes[LOGITS_ALL]);
     pass_copy_last_only(&m->passes[LOGITS_LAST], &m->passes[LOGITS_ALL]);
     pass_copy_cache_part(&m->passes[LOGITS_NONE], &m->passes[LOGITS_ALL]);
 }

@@ -53,13 +53,15 @@ struct op_attention {
     float scale, cap;    /* cap 0: none */
     struct weight sinks; /* [1, H]; may be absent */
     int32_t heads, kv_heads, head_dim;
-    int32_t window; /* 0: none */
+    int32_t window;       /* 0: none */
+    struct weight reader; /* w of the op_project that alone reads `out`, for which CUDA may order it; absent: none */
 };
 
 /* x[t, :] += scale * (W h[t, :] + bias)      the residual add of the attention output and of the MLP; or, with `stores`, = */
 struct op_project {
     struct rows rows;
     struct buffer h;    /* [T, w.cols]; scratch afterwards */
+    bool h_is_for_w;    /* the op that made h has w as its reader */
     struct weight w;    /* [D, cols] */
     struct weight bias; /* [1, D]; may be absent */
     float scale;
@@ -98,6 +100,7 @@ struct op_gate_up {
     struct buffer normed; /* [T, D] scratch */
     float *gated;         /* [2, T, F] scratch of prefill on CUDA, else NULL */
     struct buffer h;      /* [T, F] out */
+    struct weight reader; /* as op_attention's */
 };
 
 /* out[i, :] = cap(scale * (W norm(x[row_i, :]) + bias)), cap(s) = cap * tanh(s / cap): the head, a router. With last_only, one row

@@ -40,6 +40,18 @@ void pass_copy_last_only(struct pass *out, const struct pass *p) {
     if (head->kind == OP_LOGITS) head->logits.last_only = true;
 }
 
+void pass_tell_readers(struct pass *p) {
+    for (int i = 1; i < p->count; i++) {
+        struct op *writer = &p->ops[i - 1];
+        struct op_project *reader = &p->ops[i].project;
+        if (p->ops[i].kind != OP_PROJECT) continue;
+        if (writer->kind == OP_ATTENTION && writer->attention.out.data == reader->h.data)
+            writer->attention.reader = reader->w, reader->h_is_for_w = true;
+        if (writer->kind == OP_GATE_UP && writer->gate_up.h.data == reader->h.data)
+            writer->gate_up.reader = reader->w, reader->h_is_for_w = true;
+    }
+}
+
 static int submit(const struct ops *ops, struct stream *s, const struct op *op, const struct rows *rows) {
     struct op now = *op;
     now.rows = *rows;

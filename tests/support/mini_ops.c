@@ -267,6 +267,7 @@ static void list_layer(struct pass *pass, const struct mini *m, struct rows rows
 int mini_forward(struct lab *lab, const struct mini *m, struct rows rows) {
     struct pass pass = {0};
     list_layer(&pass, m, rows);
+    pass_tell_readers(&pass);
     const int count = pass.count;
     ck_ok(pass_run(&pass, ops_for(lab->device), lab->stream, &rows, NULL));
     pass_free(&pass);

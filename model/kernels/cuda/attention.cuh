@@ -4,7 +4,7 @@
 
 #include <math_constants.h>
 
-#include "model/kernels/cuda/common.cuh"
+#include "model/kernels/cuda/product_matrix.h"
 
 enum { ATTENTION_DIMS_MAX = 512 };
 static constexpr float LOG2_E = 1.44269504f;

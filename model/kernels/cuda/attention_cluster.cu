@@ -141,14 +141,12 @@ template <int HALF> __device__ __forceinline__ void join_level(struct node (&n)[
 /* The tree above the walkers; each block stores a share of the outputs. */
 template <typename T, int DH, int TILES, bool IS_PLAIN>
 __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const struct op_attention &op,
-                                             const struct chunk &c, int rank, int rank_bits, int there) {
+                                             const struct chunk &c, int rank, int rank_bits, int there,
+                                             enum token_order order) {
     constexpr int FOURS = DH / 4;
     const unsigned four_lanes = 15u << threadIdx.x % 32 / 4 * 4;
-    auto output_of = [&](int i) {
-        return (T *)op.out.data + (size_t)row_head(op, c, min(i / FOURS, c.count - 1)) * op.head_dim + i % FOURS * 4;
-    };
-    int i = rank * blockDim.x + threadIdx.x;
-    T *to = output_of(i);
+    auto output_of = [&](int i) { return row_head(op, c, min(i / FOURS, c.count - 1)) * op.head_dim + i % FOURS * 4; };
+    int i = rank * blockDim.x + threadIdx.x, to = output_of(i);
     cluster_wait();
     for (; i < c.count * FOURS; i += blockDim.x << rank_bits, to = output_of(i)) {
         const int query = i / FOURS, d = i % FOURS * 4;
@@ -170,12 +168,12 @@ __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const st
                         n[0].state.y, [](float x, float y) { return x + y; }, four_lanes),
                     sum = IS_PLAIN ? keys : add_sink<T>(op, head, keys, n[0].state.x);
         if (d >= op.head_dim) continue;
-        T out[4] = {};
+        alignas(8) T out[4] = {};
         if (sum != 0) {
             out[0] = from_float<T>(n[0].x.x / sum), out[1] = from_float<T>(n[0].x.y / sum);
             out[2] = from_float<T>(n[0].x.z / sum), out[3] = from_float<T>(n[0].x.w / sum);
         }
-        *(uint2 *)to = *(const uint2 *)out;
+        store_in_order(order, (T *)op.out.data, to, out);
     }
 }
 #endif
@@ -184,7 +182,8 @@ __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const st
  * for its instructions, and for more of them where code that it leaves out lies between. */
 template <typename T, int DH, int TILES, bool IS_PLAIN, bool IS_FP8>
 __global__ void __launch_bounds__(DH > 128 ? THREADS : THREADS_ALL, 1)
-    attention_cluster_kernel(const struct op_attention op, int chunks, int rank_bits, struct scoring scoring) {
+    attention_cluster_kernel(const struct op_attention op, int chunks, int rank_bits, struct scoring scoring,
+                             enum token_order order) {
 #if __CUDA_ARCH__ >= 900
     extern __shared__ __align__(16) unsigned char shared[];
     struct plan<DH, TILES> &s = *(struct plan<DH, TILES> *)shared;
@@ -214,7 +213,7 @@ __global__ void __launch_bounds__(DH > 128 ? THREADS : THREADS_ALL, 1)
         put_sums(s, r);
     }
     cluster_arrive();
-    join_walkers<T, DH, TILES, IS_PLAIN>(s, op, c, rank, rank_bits, there);
+    join_walkers<T, DH, TILES, IS_PLAIN>(s, op, c, rank, rank_bits, there, order);
     cluster_arrive();
     cluster_wait(); /* nobody ends while its memory is read */
 #endif
@@ -237,7 +236,7 @@ static int launch_tiles(struct stream *s, const struct op_attention *op, struct 
     const size_t of_multiprocessor = m.walkers == WALKERS ? 2 * shared : shared;
     const int percent = of_multiprocessor <= SHARED_BYTES ? SHARED_PERCENT : SHARED_PERCENT_ANY;
     launch_sharing(s, kernel, grid, m.walkers * WARPS * 32, shared, 1 << m.rank_bits, percent, *op, m.chunks,
-                   m.rank_bits, scoring_of(op));
+                   m.rank_bits, scoring_of(op), cuda_order_for(s, &op->rows, &op->reader));
     return cuda_launched(s, "attention", sizeof *op);
 }
 

@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(WARPS * 32) attention_kernel(const struct op_a
 
 /* grid (T, H): parts in ascending order; one without a key, whose sum is 0, is left out. Not by its maximum: that is -inf where
  * all scores are NaN, and NaN must come out. */
-template <typename T> __global__ void combine_kernel(const struct op_attention op) {
+template <typename T> __global__ void combine_kernel(const struct op_attention op, enum token_order order) {
     next_may_start();
     inputs_are_ready();
     const int dh = op.head_dim;
@@ -239,7 +239,8 @@ template <typename T> __global__ void combine_kernel(const struct op_attention o
             float value = parts[p * (dh + 2) + 2 + d];
             if (sums[p] != 0) out = fmaf(value, maxima[p], out);
         }
-        ((T *)op.out.data)[row_head * dh + d] = from_float<T>(sum == 0 ? 0.0f : out / sum);
+        const int at = (int)row_head * dh + d;
+        ((T *)op.out.data)[place_in(order, at)] = from_float<T>(sum == 0 ? 0.0f : out / sum);
     }
 }
 
@@ -266,8 +267,9 @@ template <typename T, bool IS_FP8> static int launch(struct stream *s, const str
         TRY((launch_attention<T, 1, 4, IS_FP8>(s, op)));
     else
         TRY((launch_attention<T, 4, 4, IS_FP8>(s, op)));
-    launch_dependent(s, combine_kernel<T>, dim3(rows_count(&op->rows), op->heads), COMBINE_THREADS, 0, 1, *op);
-    return cuda_launched(s, "attention combine", sizeof *op);
+    launch_dependent(s, combine_kernel<T>, dim3(rows_count(&op->rows), op->heads), COMBINE_THREADS, 0, 1, *op,
+                     cuda_order_for(s, &op->rows, &op->reader));
+    return cuda_launched(s, "attention combine", sizeof *op + 4);
 }
 
 int cuda_attention_plain(struct stream *s, const struct op_attention *op) {

@@ -2,6 +2,7 @@
  * up, so that both halves of an output meet in the epilogue. h is 16 bit. */
 #include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/product.cuh"
+#include "model/kernels/cuda/product_matrix.h"
 #include "model/kernels/cuda/table.h"
 
 template <typename T> struct gated_store {
@@ -9,17 +10,23 @@ template <typename T> struct gated_store {
     int hidden, times_stride;
     const float *times; /* NULL: the sums of up */
     enum activation activation;
+    enum token_order order; /* of h */
     static constexpr int each = PRODUCT_HALF;
     static constexpr enum narrow_reads reads = READS_INPUTS;
-    typedef int place;
+    struct place {
+        int f, at;
+    };
     typedef float held; /* what takes the place of up */
-    __device__ __forceinline__ place at(int group, int i) const { return group * PRODUCT_HALF + i; }
-    __device__ __forceinline__ bool has(place f) const { return f < hidden; }
-    template <bool LATE> __device__ __forceinline__ held fetch(place f, int token) const {
-        return times ? times[(int64_t)token * times_stride + f] : 0.0f;
+    __device__ __forceinline__ place at(int group, int i) const {
+        const int f = group * PRODUCT_HALF + i;
+        return {f, place_in(order, f)};
     }
-    __device__ __forceinline__ void finish(held up, place f, int token, const float (&sums)[2]) const {
-        h[(int64_t)token * hidden + f] = from_float<T>(activate(activation, sums[0], times ? up : sums[1]));
+    __device__ __forceinline__ bool has(const place &its) const { return its.f < hidden; }
+    template <bool LATE> __device__ __forceinline__ held fetch(const place &its, int token) const {
+        return times ? times[(int64_t)token * times_stride + its.f] : 0.0f;
+    }
+    __device__ __forceinline__ void finish(held up, const place &its, int token, const float (&sums)[2]) const {
+        h[(int64_t)token * hidden + its.at] = from_float<T>(activate(activation, sums[0], times ? up : sums[1]));
     }
 };
 
@@ -34,12 +41,13 @@ int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
         const int groups = ceil_div(op->hidden, PRODUCT_HALF), tokens = rows_count(&op->rows), k = op->width;
         const norm_rows<T> norm_of = rows_to_norm<T>(op->x, op->norm);
         T *normed = (T *)op->normed.data;
-        gated_store<T> store = {(T *)op->h.data, op->hidden, op->times_stride, op->times, op->activation};
+        gated_store<T> store = {(T *)op->h.data, op->hidden,     op->times_stride,
+                                op->times,       op->activation, cuda_order_for(s, &op->rows, &op->reader)};
         const paired_map map = {op->hidden, has_up};
         const bool in_order = is_long(s->device, groups, k);
         if (op->gate.packed)
-            return product_of_packed<T>(s, "gate_up", groups, tokens, tokens, k, &norm_of, normed, {&op->gate, &op->up},
-                                        map, in_order, store);
+            return product_of_packed<T>(s, "gate_up", groups, tokens, tokens, k, &norm_of, normed, false,
+                                        {&op->gate, &op->up}, map, in_order, store);
         const plain_rows<T, paired_map> rows = {map, {(const T *)op->gate.data, (const T *)op->up.data}, k, in_order};
         return product_of_norm<T>(s, "gate_up", groups, tokens, tokens, k, norm_of, normed, rows, store);
     });

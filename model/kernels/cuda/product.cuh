@@ -115,10 +115,15 @@ __global__ void __launch_bounds__(512) product_plain_kernel(Rows weights, const 
     store_groups<1, 1, 1>(out, blockIdx.x, token, 1, [=](int r, int) { return parts[r]; });
 }
 
+/* Who transposes the tokens of product_bulk.cuh: their norm, the op that makes them, or a kernel of its own. */
+enum token_source { TOKENS_NORMED, TOKENS_MADE, TOKENS_PLAIN };
+
 /* Does product_bulk.cuh take a product of more tokens than the narrow one does? */
 template <typename Rows>
-static bool is_bulk(const struct stream *s, int groups, int tokens, int k, const Rows &rows, bool is_normed) {
-    const int few = is_normed ? NARROW_TOKENS : 64; /* transposing them takes a kernel of its own */
+static bool is_bulk(const struct stream *s, int groups, int tokens, int k, const Rows &rows, enum token_source source) {
+    /* Up to 48 or 64 tokens clusters are faster, if there is no norm that waits; blocks should fill three quarters of the GPU. */
+    const bool fills = ceil_div(groups, BULK_GROUPS) * BULK_CUTS * 4 >= cuda_multiprocessors(s->device) * 3;
+    const int few = source == TOKENS_NORMED ? NARROW_TOKENS : source == TOKENS_MADE && fills ? 48 : 64;
     return cuda_has_wgmma(s->device) && k % ORDER_GROUP == 0 && tokens > few && !is_narrow(s, groups, tokens) &&
            rows.map.order().box > 0 && (rows.adds_in_order() || is_cut(s, groups));
 }
@@ -136,11 +141,12 @@ static int launch_many(struct stream *s, int groups, int tokens, int k, const T 
     return launch_wide<T, 24>(s, groups, tokens, k, x, rows, out);
 }
 
-/* `Rows` is a plain_rows, `Out` as in product_out.cuh. x may be left transposed (product_order.cuh). */
+/* `Rows` is a plain_rows, `Out` as in product_out.cuh. x may be left transposed (product_order.cuh), or, of TOKENS_MADE, is so where is_bulk says it. */
 template <typename T, typename Rows, typename Out>
-static int product(struct stream *s, const char *name, int groups, int tokens, int k, T *x, Rows rows, Out out) {
-    if (is_bulk(s, groups, tokens, k, rows, false)) {
-        TRY(transpose_tokens(s, x, tokens, k));
+static int product(struct stream *s, const char *name, int groups, int tokens, int k, T *x, enum token_source source,
+                   Rows rows, Out out) {
+    if (is_bulk(s, groups, tokens, k, rows, source)) {
+        if (source == TOKENS_PLAIN) TRY(transpose_tokens(s, x, tokens, k));
         return launch_bulk<T>(s, name, groups, tokens, k, x, rows, out);
     }
     if (k % 8 != 0)
@@ -156,11 +162,11 @@ static int product(struct stream *s, const char *name, int groups, int tokens, i
 }
 
 /* The product of packed matrices that are alike (product_packed.cuh, product_packed_bulk.cuh), of the norm of tokens as below; norm NULL: x
- * is there, and may be left in another order. in_order: as in plain_rows. */
+ * is there, and may be left in another order, or, is_made, was made for it (cuda_order_for). in_order: as in plain_rows. */
 template <typename T, typename Map, typename Out>
 static int product_of_packed(struct stream *s, const char *name, int groups, int tokens, int columns, int k,
-                             const norm_rows<T> *norm_of, T *x, std::initializer_list<const struct weight *> weights,
-                             Map map, bool in_order, Out out) {
+                             const norm_rows<T> *norm_of, T *x, bool is_made,
+                             std::initializer_list<const struct weight *> weights, Map map, bool in_order, Out out) {
     const struct packed *p = (*weights.begin())->packed;
     const int32_t *order = packed_order_of(*weights.begin());
     const bool norms_itself = norm_of && !order && narrow_norms_itself(columns, k);
@@ -171,13 +177,12 @@ static int product_of_packed(struct stream *s, const char *name, int groups, int
         for (const struct weight *w : weights) rows.of[i++] = packed_matrix_of(w);
         packed_bulk_memory memory = {};
         const bool is_many = is_packed_bulk(s, groups, columns, k, rows, &memory),
-                   spreads = is_many && !order && !packed_grains<Kind>::has_ones;
-        if (norm_of && !norms_itself) TRY(norm(s, *norm_of, x, tokens, k, spreads ? ORDER_SPREAD : ORDER_OWN));
+                   is_spread = is_many && (norm_of || is_made) && spreads<Kind>(*weights.begin());
+        if (norm_of && !norms_itself) TRY(norm(s, *norm_of, x, tokens, k, is_spread ? ORDER_SPREAD : ORDER_OWN));
         if (order) TRY(reorder_tokens(s, x, order, tokens, k));
         if constexpr (Map::takes_many_packed)
             if (is_many)
-                return launch_packed_bulk(s, name, groups, columns, k, x, norm_of && spreads, weights, rows, memory,
-                                          out);
+                return launch_packed_bulk(s, name, groups, columns, k, x, is_spread, weights, rows, memory, out);
         const norm_rows<T> *norm_itself = norms_itself ? norm_of : nullptr;
         if (columns <= NARROW_TOKENS / 2)
             TRY((launch_narrow<T, 1>(s, groups, columns, k, norm_itself, (const T *)x, rows, out)));
@@ -196,10 +201,10 @@ static int product_of_norm(struct stream *s, const char *name, int groups, int t
         TRY((launch_narrow<T, 1>(s, groups, columns, k, &norm_of, normed, rows, out)));
         return cuda_launched(s, name, sizeof rows + sizeof norm_of + sizeof out + 24);
     }
-    const bool is_transposed = is_bulk(s, groups, columns, k, rows, true);
+    const bool is_transposed = is_bulk(s, groups, columns, k, rows, TOKENS_NORMED);
     TRY(norm(s, norm_of, normed, tokens, k, is_transposed ? ORDER_TRANSPOSED : ORDER_OWN));
     if (is_transposed) return launch_bulk<T>(s, name, groups, columns, k, normed, rows, out);
-    return product<T>(s, name, groups, columns, k, normed, rows, out);
+    return product<T>(s, name, groups, columns, k, normed, TOKENS_PLAIN, rows, out);
 }
 
 #endif

@@ -1,6 +1,23 @@
 /* The product of matrices into f32: bias, scale, cap and the residual add are its epilogue. x is 16 bit. */
 #include "model/kernels/cuda/product_matrix.cuh"
 
+enum token_order cuda_order_for(const struct stream *s, const struct rows *rows, const struct weight *reader) {
+    const int groups = ceil_div(reader->rows, PRODUCT_ROWS), tokens = rows_count(rows), k = reader->cols;
+    const matrix_map<1> map = {{reader->rows}};
+    if (!reader->data || rows->prefill) return ORDER_OWN;
+    if (!reader->packed) {
+        const plain_rows<bf16, matrix_map<1>> matrix = {map, {}, k, false};
+        return is_bulk(s, groups, tokens, k, matrix, TOKENS_MADE) ? ORDER_TRANSPOSED : ORDER_OWN;
+    }
+    const int is_spread = with_kind(reader->packed, [&](auto kind) {
+        typedef decltype(kind) Kind;
+        const packed_rows<bf16, Kind, matrix_map<1>> matrix = {map, {}, {}, is_long(s->device, groups, k)};
+        packed_bulk_memory memory;
+        return (int)(is_packed_bulk(s, groups, tokens, k, matrix, &memory) && spreads<Kind>(reader));
+    });
+    return is_spread ? ORDER_SPREAD : ORDER_OWN;
+}
+
 int cuda_matrix_product(struct stream *s, const struct matrix_product *p) {
     int matrices = 1;
     bool is_one_kind = true;

@@ -3,7 +3,7 @@
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_MATRIX_H
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_MATRIX_H
 
-#include "model/ops.h"
+#include "model/kernels/cuda/product_order.cuh"
 
 /* A matrix, and where its sums go. */
 struct product_matrix {
@@ -18,6 +18,7 @@ struct matrix_product {
     const char *name;
     struct product_matrix of[3]; /* of one width */
     struct buffer x;             /* [tokens, width] */
+    bool x_is_for_it;            /* in the order that cuda_order_for tells */
     int tokens;
     int columns; /* as many tokens as the product takes, those past `tokens` being scratch */
     /* Row t of x is norm(rows[t * step + first, :]), and made here. rows NULL: it is there. */
@@ -28,6 +29,9 @@ struct matrix_product {
     float scale, cap; /* cap 0: none */
 };
 
+/* The order in which op_project reads rows by a matrix: what makes them for it alone writes them so. A matrix that is absent: nothing reads
+ * them. */
+enum token_order cuda_order_for(const struct stream *, const struct rows *, const struct weight *reader);
 /* One launch where all matrices are of one kind, else one for each. */
 int cuda_matrix_product(struct stream *, const struct matrix_product *);
 /* Of so many that are of one kind: in one launch. */

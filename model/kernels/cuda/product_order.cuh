@@ -26,6 +26,10 @@ __device__ __forceinline__ int spread_place(int i) {
     return (i & ~15) | (i & 2) << 2 | (i & 12) >> 1 | (i & 1);
 }
 
+__device__ __forceinline__ int place_in(enum token_order order, int i) {
+    return order == ORDER_OWN ? i : order == ORDER_SPREAD ? spread_place(i) : transposed_place(i);
+}
+
 /* Four numbers from `at` on, a multiple of 4. */
 template <typename T>
 __device__ __forceinline__ void store_in_order(enum token_order order, T *to, int at, const T (&x)[4]) {
@@ -34,9 +38,8 @@ __device__ __forceinline__ void store_in_order(enum token_order order, T *to, in
         *(uint2 *)(to + at) = make_uint2(words[0], words[1]);
         return;
     }
-    const bool spread = order == ORDER_SPREAD;
-    *(uint32_t *)(to + (spread ? spread_place(at) : transposed_place(at))) = words[0];
-    *(uint32_t *)(to + (spread ? spread_place(at + 2) : transposed_place(at + 2))) = words[1];
+    *(uint32_t *)(to + place_in(order, at)) = words[0];
+    *(uint32_t *)(to + place_in(order, at + 2)) = words[1];
 }
 
 /* Tokens of so many blocks of ORDER_GROUP, in place. */

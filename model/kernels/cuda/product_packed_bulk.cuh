@@ -419,6 +419,11 @@ static bool is_packed_bulk(const struct stream *s, int groups, int tokens, int k
            (parts + ones) * sizeof(float) + BULK_TILES_CUT * sizeof(unsigned) <= CUDA_EXCHANGE_BYTES;
 }
 
+/* Are its tokens in ORDER_SPREAD, if they are made for it, and else by packed_tokens_kernel, which makes more of some? */
+template <typename Kind> static bool spreads(const struct weight *w) {
+    return !packed_order_of(w) && !packed_grains<Kind>::has_ones;
+}
+
 /* A product that is_packed_bulk; is_spread: x is in the order that it is left in. */
 template <typename T, typename Kind, typename Map, typename Out>
 static int launch_packed_bulk(struct stream *s, const char *name, int groups, int tokens, int k, T *x, bool is_spread,

@@ -8,7 +8,7 @@ int cuda_op_project(struct stream *s, const struct op_project *op) {
     struct matrix_product product = {};
     product.name = "project";
     product.of[0] = {&op->w, &op->bias, op->x, 0};
-    product.x = op->h;
+    product.x = op->h, product.x_is_for_it = op->h_is_for_w && !op->rows.prefill;
     product.tokens = product.columns = rows_count(&op->rows);
     product.adds = !op->stores, product.scale = op->scale;
     return cuda_matrix_product(s, &product);

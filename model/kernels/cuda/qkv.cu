@@ -61,16 +61,16 @@ template <typename T> struct rotated_store {
     };
     __device__ __forceinline__ place at(int group, int i) const {
         struct head_part part(group, head_dim);
-        const bool is_q = part.head < heads, is_v = part.head >= heads + kv_heads;
+        const bool is_q = part.head < heads, is_v = part.head >= heads + kv_heads,
+                   is_there = part.head < heads + 2 * kv_heads;
         const int head = part.head - (is_q ? 0 : is_v ? heads + kv_heads : heads), dim = part.dim + i;
-        const T *bias = part.head >= heads + 2 * kv_heads ? nullptr : is_q ? bq : is_v ? bv : bk;
-        if (bias) bias += head * head_dim + dim;
-        return {part.head < heads + 2 * kv_heads,
-                is_q,
-                is_v,
-                head,
-                dim,
-                bias ? make_float2(to_float(bias[0]), to_float(bias[head_dim / 2])) : make_float2(0, 0)};
+        place its = {is_there, is_q, is_v, head, dim, make_float2(0, 0)};
+        const T *bias = is_q ? bq : is_v ? bv : bk;
+        if (is_there && bias) {
+            bias += head * head_dim + dim;
+            its.bias = make_float2(to_float(bias[0]), to_float(bias[head_dim / 2]));
+        }
+        return its;
     }
     __device__ __forceinline__ bool has(const place &at) const { return at.is_there; }
     /* What is read for it: its turn, and where keys or values go. */
@@ -118,7 +118,7 @@ template <typename T> static int rotated_product(struct stream *s, const struct 
     const norm_rows<T> norm = rows_to_norm<T>(op->x, op->norm);
     T *normed = (T *)op->normed.data;
     if (op->wq.packed)
-        return product_of_packed<T>(s, "qkv", groups, tokens, tokens, op->width, &norm, normed,
+        return product_of_packed<T>(s, "qkv", groups, tokens, tokens, op->width, &norm, normed, false,
                                     {&op->wq, &op->wk, &op->wv}, map, false, store);
     const plain_rows<T, head_map> rows = {
         map, {(const T *)op->wq.data, (const T *)op->wk.data, (const T *)op->wv.data}, op->width, false};
