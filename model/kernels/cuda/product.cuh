@@ -121,7 +121,7 @@ enum token_source { TOKENS_NORMED, TOKENS_MADE, TOKENS_PLAIN };
 /* Does product_bulk.cuh take a product of more tokens than the narrow one does? */
 template <typename Rows>
 static bool is_bulk(const struct stream *s, int groups, int tokens, int k, const Rows &rows, enum token_source source) {
-    /* Up to 48 or 64 tokens clusters are faster, if there is no norm that waits; blocks should fill three quarters of the GPU. */
+    /* Without a norm clusters are faster up to 64 tokens; up to 48 where blocks fill three quarters of the GPU and need no kernel before. */
     const bool fills = ceil_div(groups, BULK_GROUPS) * BULK_CUTS * 4 >= cuda_multiprocessors(s->device) * 3;
     const int few = source == TOKENS_NORMED ? NARROW_TOKENS : source == TOKENS_MADE && fills ? 48 : 64;
     return cuda_has_wgmma(s->device) && k % ORDER_GROUP == 0 && tokens > few && !is_narrow(s, groups, tokens) &&
@@ -141,7 +141,8 @@ static int launch_many(struct stream *s, int groups, int tokens, int k, const T 
     return launch_wide<T, 24>(s, groups, tokens, k, x, rows, out);
 }
 
-/* `Rows` is a plain_rows, `Out` as in product_out.cuh. x may be left transposed (product_order.cuh), or, of TOKENS_MADE, is so where is_bulk says it. */
+/* `Rows` is a plain_rows, `Out` as in product_out.cuh. x may be left transposed (product_order.cuh); TOKENS_MADE: where is_bulk takes it, it
+ * comes so. */
 template <typename T, typename Rows, typename Out>
 static int product(struct stream *s, const char *name, int groups, int tokens, int k, T *x, enum token_source source,
                    Rows rows, Out out) {
