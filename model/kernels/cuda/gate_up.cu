@@ -6,13 +6,29 @@
 #include "model/kernels/cuda/table.h"
 
 template <typename T> struct gated_store {
+    typedef T number;
     T *h;
-    int hidden, times_stride;
-    const float *times; /* NULL: the sums of up */
+    int width, times_stride; /* of h */
+    const float *times;      /* NULL: the sums of up */
     enum activation activation;
     enum token_order order; /* of h */
     static constexpr int each = PRODUCT_HALF;
     static constexpr enum narrow_reads reads = READS_INPUTS;
+    static constexpr bool makes_rows = true;
+    __device__ __forceinline__ T *row(int token) const { return h + (int64_t)token * width; }
+    template <int N>
+    __device__ __forceinline__ void numbers_of(const float (&gate)[N], const float (&up)[N], T (&to)[N]) const {
+        auto all = [&](enum activation its) {
+#pragma unroll
+            for (int i = 0; i < N; i++) to[i] = from_float<T>(activate(its, gate[i], up[i]));
+        };
+        if (activation == ACTIVATION_SILU)
+            all(ACTIVATION_SILU);
+        else if (activation == ACTIVATION_GELU)
+            all(ACTIVATION_GELU);
+        else
+            all(ACTIVATION_CLAMPED);
+    }
     struct place {
         int f, at;
     };
@@ -21,12 +37,14 @@ template <typename T> struct gated_store {
         const int f = group * PRODUCT_HALF + i;
         return {f, place_in(order, f)};
     }
-    __device__ __forceinline__ bool has(const place &its) const { return its.f < hidden; }
+    __device__ __forceinline__ bool has(const place &its) const {
+        return its.f < width;
+    }
     template <bool LATE> __device__ __forceinline__ held fetch(const place &its, int token) const {
         return times ? times[(int64_t)token * times_stride + its.f] : 0.0f;
     }
     __device__ __forceinline__ void finish(held up, const place &its, int token, const float (&sums)[2]) const {
-        h[(int64_t)token * hidden + its.at] = from_float<T>(activate(activation, sums[0], times ? up : sums[1]));
+        row(token)[its.at] = from_float<T>(activate(activation, sums[0], times ? up : sums[1]));
     }
 };
 
@@ -44,7 +62,8 @@ int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
         gated_store<T> store = {(T *)op->h.data, op->hidden,     op->times_stride,
                                 op->times,       op->activation, cuda_order_for(s, &op->rows, &op->reader)};
         const paired_map map = {op->hidden, has_up};
-        const bool in_order = is_long(s->device, groups, k);
+        /* The kernels of long outputs store by rows, of sums alone. */
+        const bool in_order = is_long(s->device, groups, k) && has_up && op->hidden % 8 == 0;
         if (op->gate.packed)
             return product_of_packed<T>(s, "gate_up", groups, tokens, tokens, k, &norm_of, normed, false,
                                         {&op->gate, &op->up}, map, in_order, store);

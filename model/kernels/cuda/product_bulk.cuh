@@ -2,7 +2,8 @@
  *
  * A block owns 128 weight rows and COLUMNS tokens. One warp asks the copy engine for stages of one or two pieces of 64 of k, into a ring in
  * shared memory; two groups of 4 warps multiply, each 64 rows by all columns. Weights go from the ring to registers, 16 bytes a lane for
- * two instructions as in mma_half; tokens, which lie transposed (product_order.cuh), are read by the instruction itself.
+ * two instructions as in mma_half; tokens, which lie transposed (product_order.cuh), are read by the instruction itself. Of stages of one
+ * piece half is multiplied while the other half goes to registers, since tensor cores have most to do there.
  *   Long outputs: a block walks over tiles, and over all of k; the sums of a split of k are added to those before it when it ends,
  *   and narrow products of such outputs add in the same order.
  *   Others: CUTS blocks share the splits of a tile, each those that add_splits adds first, and exchange their sums through memory
@@ -72,9 +73,10 @@ template <int COLUMNS, int CUTS> struct bulk {
                          weight_bytes = wide * BULK_ROWS * PRODUCT_PIECE * 2,
                          atom_bytes = wide * BULK_ATOM * PRODUCT_PIECE * 2,
                          stage_bytes = weight_bytes + wide * token_bytes;
-    /* Sums on their way out, [tokens][stride]: of a cut product all, where the ring was; else of some tokens, beside the ring, into which
-     * the next tile is copied meanwhile. */
-    static constexpr int stored = CUTS > 1 ? COLUMNS : 32, stride = BULK_ROWS + 4, sums_bytes = stored * stride * 4;
+    /* Sums on their way out, [tokens][stride]: of a cut product all, where the ring was; else of some tokens, or 16-bit numbers of all
+     * (bulk_store_rows), beside the ring, into which the next tile is copied meanwhile. */
+    static constexpr int stored = CUTS > 1 ? COLUMNS : 32, stride = BULK_ROWS + 4, numbers_bytes = COLUMNS * BULK_ROWS,
+                         sums_bytes = stored * stride * 4 > numbers_bytes ? stored *stride * 4 : numbers_bytes;
     static constexpr int room = (blocks == 2 ? 113 : 226) << 10, barrier_bytes = 128;
     static constexpr int most = (room - barrier_bytes - (CUTS > 1 ? 0 : sums_bytes)) / stage_bytes,
                          stages = most < 8 ? most : 8, ring_bytes = stages * stage_bytes,
@@ -89,23 +91,29 @@ template <int COLUMNS, int CUTS> struct bulk {
 __device__ __forceinline__ void barrier_init(uint64_t *barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
 __device__ __forceinline__ void barrier_arrive(uint64_t *barrier) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+    barrier_arrive(shared_address(barrier));
 }
 /* This thread arrives, and so will `bytes` of copies. */
 __device__ __forceinline__ void barrier_expect(uint64_t *barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                  : "memory");
 }
-__device__ __forceinline__ void barrier_wait(uint64_t *barrier, int parity) {
+__device__ __forceinline__ void barrier_wait(uint32_t barrier, int parity) {
     asm volatile("{\n"
                  ".reg .pred done;\n"
                  "again:\n"
                  "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
                  "@!done bra again;\n"
-                 "}" ::"r"(shared_address(barrier)),
+                 "}" ::"r"(barrier),
                  "r"(parity)
                  : "memory");
+}
+__device__ __forceinline__ void barrier_wait(uint64_t *barrier, int parity) {
+    barrier_wait(shared_address(barrier), parity);
 }
 /* Box (x, y) of a map, x along its rows. */
 __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *map, int x, int y, uint64_t *barrier) {
@@ -240,39 +248,6 @@ __device__ __forceinline__ void bulk_copies(unsigned char *ring, const bulk_barr
         });
 }
 
-/* A lane's share of 64 weight rows by 64 of k: piece `piece` of a stage of WIDE. */
-template <int WIDE> struct bulk_weights {
-    uint4 of[2][2]; /* halves of the piece, of groups */
-    /* `low`, `high`: where the rows of the warp's halves of groups lie. Of odd rows the second half of the piece is read first, so that no
-     * two lanes meet in a bank. Rows of a single piece are swizzled. */
-    __device__ __forceinline__ bulk_weights(const unsigned char *stage, int low, int high, int piece) {
-        const int row = threadIdx.x % 32 / 4, part = threadIdx.x % 4, odd = row & 1;
-        const uint4 *rows[2] = {(const uint4 *)(stage + low) + row * 8 * WIDE,
-                                (const uint4 *)(stage + high) + row * 8 * WIDE};
-        auto at = [&](int half) { return WIDE == 1 ? (part + half * 4) ^ row : piece * 8 + part + half * 4; };
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const uint4 x = rows[i][at(odd)], y = rows[i][at(odd ^ 1)];
-            of[0][i] = odd ? y : x, of[1][i] = odd ? x : y;
-        }
-    }
-};
-
-/* The sums of a piece: its weights by all tokens. */
-template <typename T, int COLUMNS, int WIDE>
-__device__ __forceinline__ void bulk_multiply(float (&c)[COLUMNS / 8][4], const bulk_weights<WIDE> &a,
-                                              const unsigned char *tokens) {
-    wgmma_begin();
-#pragma unroll
-    for (int call = 0; call < 4; call++) {
-        const uint4 &low = a.of[call / 2][0], &high = a.of[call / 2][1];
-        const uint32_t halves[2][4] = {{low.x, high.x, low.y, high.y}, {low.z, high.z, low.w, high.w}};
-        wgmma(c, halves[call % 2], swizzled_rows(tokens + call * 32), T());
-    }
-    wgmma_commit();
-    wgmma_wait();
-}
-
 template <int TILES> __device__ __forceinline__ void add_tiles(float (&to)[TILES][4], const float (&c)[TILES][4]) {
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++)
@@ -285,6 +260,146 @@ template <int TILES> __device__ __forceinline__ void clear_tiles(float (&c)[TILE
 #pragma unroll
         for (int j = 0; j < 4; j++) c[tile][j] = 0;
 }
+/* Says that registers of sums may change here: those of instructions that have been waited for. */
+template <int TILES> __device__ __forceinline__ void show_tiles(float (&c)[TILES][4]) {
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) asm volatile("" : "+f"(c[tile][j])::"memory");
+}
+
+/* Which of 8 weight rows a lane has. Of rows of 128 bytes, which are swizzled, neighbours have rows that are 4 apart, so that no two lanes
+ * meet in a bank. */
+template <int WIDE> __device__ __forceinline__ int bulk_row() {
+    const int row = threadIdx.x % 32 / 4;
+    return WIDE == 1 ? row / 2 + row % 2 * 4 : row;
+}
+
+/* A lane's rows of the halves of its group, as the registers of two instructions that take 16 bytes of each. */
+struct bulk_rows {
+    uint32_t of[2][4];
+    __device__ __forceinline__ void take(const uint4 &low, const uint4 &high) {
+        of[0][0] = low.x, of[0][1] = high.x, of[0][2] = low.y, of[0][3] = high.y;
+        of[1][0] = low.z, of[1][1] = high.z, of[1][2] = low.w, of[1][3] = high.w;
+    }
+};
+
+__device__ __forceinline__ uint4 load_shared(uint32_t at) {
+    uint4 x;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(at));
+    return x;
+}
+
+/* Sums of split after split of k, in a block's order of stages of one piece: its weights by all tokens. There is always a group of instructions
+ * under way but at the end of a split. */
+template <typename T, int COLUMNS, int CUTS> struct bulk_halves {
+    typedef bulk<COLUMNS, CUTS> shape;
+    typedef float tiles[COLUMNS / 8][4];
+    uint32_t ring, full; /* in shared memory */
+    uint64_t tokens_of_ring;
+    int low, high; /* where the lane's rows lie in a stage */
+    bulk_place_in_ring<shape::stages> place;
+    int left;              /* stages from `place` on */
+    bulk_rows early, late; /* the first half of the stage at `place`; the second of the one before */
+
+    template <typename Walk>
+    __device__ __forceinline__ bulk_halves(const unsigned char *ring_, const bulk_barriers &barriers,
+                                           const bulk_order &order, const Walk &walk)
+        : ring(shared_address(ring_)), full(shared_address(barriers.full)),
+          tokens_of_ring(swizzled_rows(ring_ + shape::weight_bytes)), left(0) {
+        const int warp = threadIdx.x / 32, row = bulk_row<1>() * PRODUCT_PIECE * 2;
+        low = order.atom(warp, 0) * shape::atom_bytes + row, high = order.atom(warp, 1) * shape::atom_bytes + row;
+        asm volatile("" : "+r"(ring), "+r"(full)); /* which would be made anew for each stage */
+        for (int turn = 0; turn < walk.turns; turn++) left += walk.count(turn);
+        left *= ceil_div(walk.tiles - walk.first, walk.step);
+        if (left > 0) come();
+    }
+    __device__ __forceinline__ void load(bulk_rows &rows, int half) const {
+        const uint32_t at =
+            ring + place.stage * shape::stage_bytes + (((threadIdx.x % 4 + half * 4) ^ bulk_row<1>()) * 16);
+        rows.take(load_shared(at + low), load_shared(at + high));
+    }
+    __device__ __forceinline__ void come() {
+        barrier_wait(full + place.stage * 8, place.round & 1);
+        load(early, 0);
+    }
+    __device__ __forceinline__ void leave(int stage) const {
+        if (threadIdx.x % 32 == 0) barrier_arrive(full + (shape::stages + stage) * 8);
+    }
+    static __device__ __forceinline__ void multiply(tiles &c, const bulk_rows &rows, uint64_t tokens, int adds) {
+        wgmma_begin();
+        wgmma(c, rows.of[0], tokens, T(), adds);
+        wgmma(c, rows.of[1], rows_behind(tokens, 32), T());
+        wgmma_commit();
+        wgmma_wait<1>();
+    }
+    /* c = the sums of the next split, of `count` pieces, at least one. */
+    __device__ __forceinline__ void sum(tiles &c, int count) {
+        int before = 0;
+#pragma unroll 1
+        for (int i = 0; i < count; i++) {
+            const uint64_t tokens = rows_behind(tokens_of_ring, place.stage * shape::stage_bytes);
+            multiply(c, early, tokens, i);
+            if (i > 0) leave(before);
+            load(late, 1);
+            multiply(c, late, rows_behind(tokens, 64), 1);
+            before = place.stage, place.next();
+            if (--left > 0) come();
+        }
+        wgmma_wait();
+        leave(before);
+    }
+};
+
+/* The same of stages of up to two pieces, one after the other. */
+template <typename T, int COLUMNS, int CUTS> struct bulk_pieces {
+    typedef bulk<COLUMNS, CUTS> shape;
+    typedef float tiles[COLUMNS / 8][4];
+    const unsigned char *ring;
+    bulk_barriers barriers;
+    int low, high;
+    bulk_place_in_ring<shape::stages> place;
+
+    template <typename Walk>
+    __device__ __forceinline__ bulk_pieces(const unsigned char *ring, const bulk_barriers &barriers,
+                                           const bulk_order &order, const Walk &)
+        : ring(ring), barriers(barriers) {
+        const int warp = threadIdx.x / 32;
+        low = order.atom(warp, 0) * shape::atom_bytes, high = order.atom(warp, 1) * shape::atom_bytes;
+    }
+    /* Of odd rows the second half is read first, so that no two lanes meet in a bank. */
+    static __device__ __forceinline__ void add(tiles &c, const unsigned char *stage, int low, int high, int piece) {
+        const int row = bulk_row<shape::wide>(), part = threadIdx.x % 4 + piece * 8, odd = row & 1;
+        const uint4 *rows[2] = {(const uint4 *)(stage + low) + row * 8 * shape::wide,
+                                (const uint4 *)(stage + high) + row * 8 * shape::wide};
+        const unsigned char *tokens = stage + shape::weight_bytes + piece * shape::token_bytes;
+        uint4 first[2], second[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const uint4 x = rows[i][part + odd * 4], y = rows[i][part + (odd ^ 1) * 4];
+            first[i] = odd ? y : x, second[i] = odd ? x : y;
+        }
+        bulk_rows halves[2];
+        halves[0].take(first[0], first[1]), halves[1].take(second[0], second[1]);
+        wgmma_begin();
+#pragma unroll
+        for (int call = 0; call < 4; call++)
+            wgmma(c, halves[call / 2].of[call % 2], swizzled_rows(tokens + call * 32), T());
+        wgmma_commit();
+        wgmma_wait();
+    }
+    __device__ __forceinline__ void sum(tiles &c, int count) {
+        clear_tiles(c);
+        for (int i = count; i > 0; i -= shape::wide, place.next()) {
+            const unsigned char *stage = ring + place.stage * shape::stage_bytes;
+            barrier_wait(barriers.full + place.stage, place.round & 1);
+#pragma unroll
+            for (int piece = 0; piece < shape::wide; piece++)
+                if (piece < i) add(c, stage, low, high, piece);
+            if (threadIdx.x % 32 == 0) barrier_arrive(barriers.empty + place.stage);
+        }
+    }
+};
 
 /* --- sums -------------------------------------------------------------------------------------------------- */
 
@@ -294,13 +409,13 @@ __device__ __forceinline__ void bulk_sync() {
 }
 
 /* A lane's sums of TILES x 8 tokens: rows `row` and `row + 8` of its warp's group. */
-template <int STRIDE, int TILES> __device__ __forceinline__ void bulk_put(float *sums, const float (*c)[4]) {
-    const int warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4, part = threadIdx.x % 4;
-    float *to = sums + part * 2 * STRIDE + warp * PRODUCT_ROWS + row;
+template <typename Shape, int TILES> __device__ __forceinline__ void bulk_put(float *sums, const float (*c)[4]) {
+    const int warp = threadIdx.x / 32, row = bulk_row<Shape::wide>(), part = threadIdx.x % 4;
+    float *to = sums + part * 2 * Shape::stride + warp * PRODUCT_ROWS + row;
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++)
 #pragma unroll
-        for (int j = 0; j < 4; j++) to[(tile * 8 + j % 2) * STRIDE + j / 2 * 8] = c[tile][j];
+        for (int j = 0; j < 4; j++) to[(tile * 8 + j % 2) * Shape::stride + j / 2 * 8] = c[tile][j];
 }
 
 /* finish(sum, r): what becomes of a sum of row r of the tile before `out` has it. */
@@ -323,18 +438,63 @@ __device__ __forceinline__ void bulk_put_some(float *sums, const float (&c)[Shap
     bulk_sync();
 #pragma unroll
     for (int first = 0; first < Shape::columns; first += Shape::stored)
-        if (first == now) bulk_put<Shape::stride, Shape::stored / 8>(sums, c + first / 8);
+        if (first == now) bulk_put<Shape, Shape::stored / 8>(sums, c + first / 8);
     bulk_sync();
+}
+
+/* For outs that makes_rows. A lane makes numbers of its sums, of 32 tokens at a time; then they lie in shared memory as in memory, 128 bytes a
+ * token, swizzled by 16. Sums move to the front meanwhile: a copy of the code for each would be more than the caches of instructions
+ * have room for. */
+template <typename Shape, typename Out>
+__device__ __forceinline__ void bulk_store_rows(void *numbers, float (&c)[Shape::columns / 8][4], int first_group,
+                                                int first_token, int count, const Out &out) {
+    typedef typename Out::number number;
+    constexpr int ROW = BULK_GROUPS * PRODUCT_HALF, CHUNK = 8, CHUNKS = ROW / CHUNK, TILES = Shape::columns / 8,
+                  AT_ONCE = 4;
+    const int at = place_in(out.order, threadIdx.x / 32 * PRODUCT_HALF + bulk_row<Shape::wide>()),
+              part = threadIdx.x % 4;
+    /* Those from chunk * CHUNK on of a token. */
+    auto numbers_of = [=](int token, int chunk) {
+        return (number *)numbers + token * ROW + (chunk ^ (token / 2 % 2 * 4 + token / 4 % 4)) * CHUNK;
+    };
+    bulk_sync(); /* others have read what lay there */
+#pragma unroll 1
+    for (int now = 0; now < count; now += AT_ONCE * 8) {
+        float first[AT_ONCE * 2], second[AT_ONCE * 2];
+        number made[AT_ONCE * 2];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE * 2; i++) first[i] = c[i / 2][i % 2], second[i] = c[i / 2][i % 2 + 2];
+        out.numbers_of(first, second, made);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE * 2; i++)
+            numbers_of(now + i / 2 * 8 + part * 2 + i % 2, at / CHUNK)[at % CHUNK] = made[i];
+#pragma unroll
+        for (int tile = 0; tile + AT_ONCE < TILES; tile++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) c[tile][j] = c[tile + AT_ONCE][j];
+    }
+    bulk_sync();
+#pragma unroll 2
+    for (int i = threadIdx.x; i < count * CHUNKS; i += BLOCK_THREADS) {
+        const int token = i / CHUNKS, chunk = i % CHUNKS, first = first_group * PRODUCT_HALF + chunk * CHUNK;
+        if (first < out.width)
+            *(uint4 *)(out.row(first_token + token) + first) = *(const uint4 *)numbers_of(token, chunk);
+    }
 }
 
 /* Of a block that has walked over all of k. */
 template <typename Shape, typename Out>
-__device__ __forceinline__ void bulk_store(float *sums, const float (&c)[Shape::columns / 8][4], int first_group,
+__device__ __forceinline__ void bulk_store(float *sums, float (&c)[Shape::columns / 8][4], int first_group,
                                            int first_token, int tokens, const Out &out) {
+    const int count = min(tokens - first_token, Shape::columns);
+    if constexpr (Out::makes_rows) {
+        bulk_store_rows<Shape>(sums, c, first_group, first_token, count, out);
+    } else {
 #pragma unroll 1
-    for (int now = 0; now < min(tokens - first_token, Shape::columns); now += Shape::stored) {
-        bulk_put_some<Shape>(sums, c, now);
-        bulk_finish<Shape>(sums, first_group, first_token + now, min(tokens - first_token - now, Shape::stored), out);
+        for (int now = 0; now < count; now += Shape::stored) {
+            bulk_put_some<Shape>(sums, c, now);
+            bulk_finish<Shape>(sums, first_group, first_token + now, min(count - now, Shape::stored), out);
+        }
     }
 }
 
@@ -353,7 +513,7 @@ __device__ __forceinline__ bulk_share bulk_exchange_sums(float *sums, const floa
     auto here = [&](int token, int quad) { return (float4 *)(sums + token * Shape::stride) + quad; };
     auto there = [&](int cut, int token, int quad) { return parts + (cut * COLUMNS + token) * QUADS + quad; };
     bulk_sync(); /* what lay in the ring is multiplied */
-    bulk_put<Shape::stride, COLUMNS / 8>(sums, c);
+    bulk_put<Shape, COLUMNS / 8>(sums, c);
     bulk_sync();
 #pragma unroll 4
     for (int i = threadIdx.x; i < (count - mine) * QUADS; i += BLOCK_THREADS) {
@@ -427,23 +587,17 @@ __global__ void __launch_bounds__(bulk<COLUMNS, CUTS>::threads, bulk<COLUMNS, CU
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(shape::registers));
         inputs_are_ready();
-        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, low = order.atom(warp, 0) * shape::atom_bytes,
-                  high = order.atom(warp, 1) * shape::atom_bytes;
-        bulk_place_in_ring<shape::stages> place;
+        typename std::conditional<shape::wide == 1, bulk_halves<T, COLUMNS, CUTS>, bulk_pieces<T, COLUMNS, CUTS>>::type
+            products(ring, barriers, order, walk);
+#pragma unroll 1
         for (int tile = walk.first; tile < walk.tiles; tile += walk.step) {
-            float c[COLUMNS / 8][4], total[COLUMNS / 8][4] = {};
+            float c[COLUMNS / 8][4] = {} /* so that none of it lives while a tile is stored */,
+                              total[COLUMNS / 8][4] = {};
+#pragma unroll 1
             for (int turn = 0; turn < walk.turns; turn++) {
-                clear_tiles(c);
-                for (int i = walk.count(turn); i > 0; i -= shape::wide, place.next()) {
-                    const unsigned char *stage = ring + place.stage * shape::stage_bytes;
-                    barrier_wait(barriers.full + place.stage, place.round & 1);
-#pragma unroll
-                    for (int piece = 0; piece < shape::wide; piece++)
-                        if (piece < i)
-                            bulk_multiply<T, COLUMNS>(c, bulk_weights<shape::wide>(stage, low, high, piece),
-                                                      stage + shape::weight_bytes + piece * shape::token_bytes);
-                    if (lane == 0) barrier_arrive(barriers.empty + place.stage);
-                }
+                if (walk.count(turn) == 0) continue;
+                products.sum(c, walk.count(turn));
+                show_tiles(c);
                 add_tiles(total, c);
             }
             if constexpr (CUTS > 1)

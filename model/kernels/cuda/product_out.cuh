@@ -4,7 +4,11 @@
  *   bool has(place)                      false past the last row: then it calls no more
  *   held fetch<LATE>(place, token)       what it takes besides the sums: of memory, as `reads` says. LATE: behind inputs_are_ready()
  *   finish(held, place, token, sums)     sums[PRODUCT_ROWS / each] of row i, and of row i + PRODUCT_HALF
- * Branches in `finish` are in the way of the next number: a thread has several at once. */
+ * Branches in `finish` are in the way of the next number: a thread has several at once.
+ *
+ * makes_rows: of two rows it makes a `number` of 16 bits, and those of a token lie side by side. For products that add in order it also has
+ *   numbers_of(sums, sums, numbers)      several at once, each number group * PRODUCT_HALF + i of some token, whatever the token
+ *   row(token), width, order             where a token's numbers lie, how many, a multiple of 8, and in which order (product_order.cuh) */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_OUT_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_OUT_CUH
 

@@ -42,6 +42,7 @@ template <typename Kind> struct packed_bulk {
                          ring_bytes = stages * stage_bytes, memory_bytes = ring_bytes + sums_bytes,
                          bytes = memory_bytes + other_bytes;
     static_assert(stages >= 3 && columns * stride * 4 <= ring_bytes, "a ring, which holds the sums of a cut product");
+    static_assert(columns * BULK_ROWS <= sums_bytes, "16-bit numbers of all tokens");
 };
 
 /* In the memory for exchange: what blocks of a cut product exchange, and behind it sums of tokens, [chunks][grains][PACKED_COLUMNS]. */
@@ -174,14 +175,6 @@ __device__ __forceinline__ void packed_bulk_copies(unsigned char *ring, const bu
 
 /* --- sums -------------------------------------------------------------------------------------------------- */
 
-/* Says that the registers of sums may change here: those of instructions that have been waited for. */
-template <int TILES> __device__ __forceinline__ void show_sums(float (&c)[TILES][4]) {
-#pragma unroll
-    for (int tile = 0; tile < TILES; tile++)
-#pragma unroll
-        for (int j = 0; j < 4; j++) asm volatile("" : "+f"(c[tile][j])::"memory");
-}
-
 /* Half of a stage. Both run the same code, and there is one of each loop and store alone: where the kernels of a layer do not fit in the
  * caches of instructions together, each of them starts late. */
 struct packed_half {
@@ -254,10 +247,10 @@ template <typename T, typename Kind> struct packed_bulk_steps {
     /* After a step that has been waited for: c += scale * sum - minimum * ones, as of packed_stream, if it was the last of a
      * grain. */
     __device__ __forceinline__ void add(float (&c)[TILES][4], const packed_half &at, int step) {
-        if (!grains::has_scales) show_sums(c);
+        if (!grains::has_scales) show_tiles(c);
         if (!grains::has_scales || step % OF_GRAIN != OF_GRAIN - 1) return;
         float(&sum_of)[TILES][4] = sums[step / OF_GRAIN % SETS];
-        show_sums(sum_of);
+        show_tiles(sum_of);
         const int grain = step / OF_GRAIN, row = threadIdx.x / 32 * PRODUCT_ROWS + threadIdx.x % 32 / 4;
         const unsigned char *scales = at.stage + shape::engine_bytes + at.half * (grains::scale_bytes / 2);
         const float *ones = (const float *)(at.stage + shape::code_bytes + shape::wide * shape::token_bytes) +
@@ -387,10 +380,12 @@ __global__ void __launch_bounds__(packed_bulk<Kind>::threads, packed_bulk<Kind>:
 #pragma unroll
                 for (int j = 0; j < 4; j++) total[i][j] = times_factor<as>(total[i][j], factor[j / 2]);
         }
+        if constexpr (Out::makes_rows)
+            if (cuts == 1) return bulk_store_rows<shape>(sums, total, first_group, token, count, out);
         const int most = cuts > 1 ? PACKED_COLUMNS : shape::stored;
 #pragma unroll 1
         for (int done = 0; done < share.count; done += most) {
-            if (cuts == 1) bulk_put_some<shape>(sums, total, done);
+            if (!Out::makes_rows && cuts == 1) bulk_put_some<shape>(sums, total, done);
             bulk_finish<shape>(sums + share.first * shape::stride, first_group, token + share.first + done,
                                min(share.count - done, most), out,
                                [&](float sum, int r) { return cuts > 1 ? times_factor<as>(sum, factors[r]) : sum; });
