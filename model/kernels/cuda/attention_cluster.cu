@@ -36,8 +36,7 @@ __device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<D
     auto &values = s.walkers[mine].values;
     struct held_keys<DH, IS_FP8> k;
     struct held_values<IS_FP8> v;
-    struct waiting<DH, TILES> waiting;
-    waiting.count = waiting.leaves = 0;
+    struct waiting<DH, TILES> waiting((float2 *)&s.walkers[walkers_of_block]);
     struct place now = find_place(c, walker, leaves, place{0, first_of_leaf(c, walker, 0)});
     if (now.leaf != NO_LEAF) {
         if (now.first / KV_PAGE != page_index) page = c.pages[now.first / KV_PAGE];
@@ -226,7 +225,9 @@ struct mapping {
 
 template <typename T, int DH, int TILES, bool IS_FP8>
 static int launch_tiles(struct stream *s, const struct op_attention *op, struct mapping m) {
-    const size_t shared = plan<DH, TILES>::bytes(m.walkers);
+    typedef plan<DH, TILES> plan;
+    const int levels = LEVELS + 1 - m.rank_bits - m.walkers / WALKERS; /* of the tree, for a walker */
+    const size_t shared = plan::bytes(m.walkers) + plan::bytes_of_sums(m.walkers, levels);
     const bool is_plain = op->cap == 0 && !op->sinks.data;
     auto kernel = is_plain ? attention_cluster_kernel<T, DH, TILES, !IS_FP8, IS_FP8>
                            : attention_cluster_kernel<T, DH, TILES, false, IS_FP8>;

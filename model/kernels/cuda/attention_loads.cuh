@@ -15,7 +15,7 @@ enum {
     WALKERS = 2,     /* a block, or */
     WALKERS_ALL = 4, /* where a multiprocessor has one block in place of two */
     RANKS = 8,       /* at most */
-    LEVELS = 3,      /* sums that wait for others while a single rank goes through the tree */
+    LEVELS = 3,      /* of the tree, in which a sum of a single rank waits for another */
     NO_LEAF = PARTS,
     THREADS = WALKERS * WARPS * 32,
     THREADS_ALL = WALKERS_ALL * WARPS * 32
@@ -41,6 +41,13 @@ template <int DH, int TILES> struct plan {
     } walkers[WALKERS_ALL]; /* the last two only if there are so many */
     static constexpr size_t bytes(int count) {
         return sizeof(struct plan) - (WALKERS_ALL - count) * sizeof(walkers[0]);
+    }
+    /* Sums that wait (attention_tree.cuh), in pairs of numbers, so many a thread and tile. Those of few queries are behind the plan: memory of
+     * threads would be more than the first cache. Of more queries they would take the room in which the next kernel begins. */
+    static constexpr int PAIRS = 1 + DH / 32;
+    static constexpr bool HOLDS_SUMS = TILES == 1 && DH <= 256;
+    static constexpr size_t bytes_of_sums(int count, int levels) {
+        return HOLDS_SUMS ? sizeof(float2) * PAIRS * count * WARPS * 32 * levels : 0;
     }
 };
 

@@ -19,44 +19,71 @@ __device__ __forceinline__ float join(float left, float right, float2 factor) {
     return factor.x == ALONE ? left : factor.y == ALONE ? right : both;
 }
 
-/* Sums of subtrees that wait for their right neighbour, in memory of the thread. */
+/* Sums of subtrees that wait for their right neighbour, each at the level of the highest bit in which its leaves differ from that one's: as
+ * pairs of numbers, `apart` from each other. */
+struct waiting_sums {
+    float2 *pairs;
+    int apart;
+};
 template <int DH, int TILES> struct waiting {
-    struct running<DH, TILES> sums[LEVELS];
-    int count, leaves; /* a leaf of each, 4 bits, the last one lowest */
+    typedef plan<DH, TILES> its;
+    static constexpr int OWN = its::HOLDS_SUMS ? 1 : LEVELS, PAIRS = TILES * its::PAIRS;
+    float2 *shared, own[OWN][PAIRS];
+    unsigned levels; /* that have one, as bits */
+    __device__ __forceinline__ explicit waiting(float2 *shared) : shared(shared), levels(0) {}
+    __device__ __forceinline__ struct waiting_sums at(int level) {
+        if constexpr (its::HOLDS_SUMS)
+            return {shared + level * PAIRS * blockDim.x + threadIdx.x, (int)blockDim.x};
+        else
+            return {own[level], 1};
+    }
 };
 
 template <int DH, int TILES>
-__device__ __forceinline__ void join_left(struct running<DH, TILES> &right, const struct running<DH, TILES> &left) {
+__device__ __forceinline__ void put_waiting(const struct waiting_sums &to, const struct running<DH, TILES> &r) {
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
-        const float2 factor = join_factors(left.max[tile], right.max[tile]), of_left = of_columns(factor.x),
+        float2 *its = to.pairs + tile * plan<DH, TILES>::PAIRS * to.apart;
+        its[0] = make_float2(r.max[tile], r.sum[tile]);
+#pragma unroll
+        for (int i = 0; i < DH / 32; i++)
+            its[(1 + i) * to.apart] = make_float2(r.out[tile][i / 2][i % 2 * 2], r.out[tile][i / 2][i % 2 * 2 + 1]);
+    }
+}
+
+template <int DH, int TILES>
+__device__ __forceinline__ void join_left(struct running<DH, TILES> &right, const struct waiting_sums &left) {
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++) {
+        const float2 *its = left.pairs + tile * plan<DH, TILES>::PAIRS * left.apart, state = its[0],
+                     factor = join_factors(state.x, right.max[tile]), of_left = of_columns(factor.x),
                      of_right = of_columns(factor.y);
 #pragma unroll
-        for (int i = 0; i < DH / 16; i++) {
-            float *x = &right.out[tile][i / 4][i % 4];
-            *x = join(left.out[tile][i / 4][i % 4], *x,
-                      i % 2 ? make_float2(of_left.y, of_right.y) : make_float2(of_left.x, of_right.x));
+        for (int i = 0; i < DH / 32; i++) {
+            const float2 x = its[(1 + i) * left.apart];
+            float *out = &right.out[tile][i / 2][i % 2 * 2];
+            out[0] = join(x.x, out[0], make_float2(of_left.x, of_right.x));
+            out[1] = join(x.y, out[1], make_float2(of_left.y, of_right.y));
         }
-        right.sum[tile] = join(left.sum[tile], right.sum[tile], factor);
-        right.max[tile] = max_or_nan(left.max[tile], right.max[tile]);
+        right.sum[tile] = join(state.y, right.sum[tile], factor);
+        right.max[tile] = max_or_nan(state.x, right.max[tile]);
     }
 }
 
 /* After the last split of a leaf: its sums become those of the warp's keys, in all lanes, as no other order of additions is that of
- * every number of ranks. Then adds what ends here, and lets the sum wait where a leaf follows. Two leaves' subtree is the
- * smaller, the lower the highest bit in which they differ. */
+ * every number of ranks. Then adds what ends here, the smaller first, and lets the sum wait where a leaf follows. */
 template <int DH, int TILES>
 __device__ __forceinline__ void end_leaf(struct running<DH, TILES> &r, struct waiting<DH, TILES> &w, int leaf,
                                          int next_leaf) {
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++)
         r.sum[tile] = join_lanes(r.sum[tile], [](float x, float y) { return x + y; });
+    const int level = 31 - __clz(leaf ^ next_leaf); /* above all levels if there is no leaf any more */
 #pragma unroll 1
-    for (; w.count > 0 && (leaf ^ next_leaf) > (leaf ^ (w.leaves & 15)); w.leaves >>= 4)
-        join_left(r, w.sums[--w.count]);
+    for (; w.levels & ((1u << level) - 1); w.levels &= w.levels - 1) join_left(r, w.at(__ffs(w.levels) - 1));
     if (next_leaf == NO_LEAF) return;
-    w.sums[w.count++] = r;
-    w.leaves = w.leaves << 4 | leaf;
+    put_waiting(w.at(level), r);
+    w.levels |= 1u << level;
     clear(r);
 }
 
