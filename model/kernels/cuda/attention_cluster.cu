@@ -227,6 +227,8 @@ template <typename T, int DH, int TILES, bool IS_FP8>
 static int launch_tiles(struct stream *s, const struct op_attention *op, struct mapping m) {
     typedef plan<DH, TILES> plan;
     const int levels = LEVELS + 1 - m.rank_bits - m.walkers / WALKERS; /* of the tree, for a walker */
+    static_assert(plan::bytes(WALKERS) + plan::bytes_of_sums(WALKERS, LEVELS) <= (DH > 128 ? 226u : 113u) << 10,
+                  "as many blocks a multiprocessor as launch_chunks counts on");
     const size_t shared = plan::bytes(m.walkers) + plan::bytes_of_sums(m.walkers, levels);
     const bool is_plain = op->cap == 0 && !op->sinks.data;
     auto kernel = is_plain ? attention_cluster_kernel<T, DH, TILES, !IS_FP8, IS_FP8>

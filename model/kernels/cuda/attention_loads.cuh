@@ -42,12 +42,12 @@ template <int DH, int TILES> struct plan {
     static constexpr size_t bytes(int count) {
         return sizeof(struct plan) - (WALKERS_ALL - count) * sizeof(walkers[0]);
     }
-    /* Sums that wait (attention_tree.cuh), in pairs of numbers, so many a thread and tile. Those of few queries are behind the plan: memory of
-     * threads would be more than the first cache. Of more queries they would take the room in which the next kernel begins. */
+    /* Sums that wait (attention_tree.cuh), in pairs of numbers, so many a thread and tile. Those of few queries lie behind the plan, as memory
+     * of all threads would be more than the first cache. */
     static constexpr int PAIRS = 1 + DH / 32;
-    static constexpr bool HOLDS_SUMS = TILES == 1 && DH <= 256;
+    static constexpr bool HOLDS_SUMS = TILES == 1 ? DH <= 256 : TILES == 2 && DH <= 128;
     static constexpr size_t bytes_of_sums(int count, int levels) {
-        return HOLDS_SUMS ? sizeof(float2) * PAIRS * count * WARPS * 32 * levels : 0;
+        return HOLDS_SUMS ? sizeof(float2) * TILES * PAIRS * count * WARPS * 32 * levels : 0;
     }
 };
 
