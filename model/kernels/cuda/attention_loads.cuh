@@ -42,8 +42,8 @@ template <int DH, int TILES> struct plan {
     static constexpr size_t bytes(int count) {
         return sizeof(struct plan) - (WALKERS_ALL - count) * sizeof(walkers[0]);
     }
-    /* Sums that wait (attention_tree.cuh), in pairs of numbers, so many a thread and tile. Those of few queries lie behind the plan, as memory
-     * of all threads would be more than the first cache. */
+    /* Sums that wait (attention_tree.cuh), in pairs of numbers, so many a thread and tile. Those of few queries lie behind the plan, as
+     * memory of all threads would be more than the first cache. */
     static constexpr int PAIRS = 1 + DH / 32;
     static constexpr bool HOLDS_SUMS = TILES == 1 ? DH <= 256 : TILES == 2 && DH <= 128;
     static constexpr size_t bytes_of_sums(int count, int levels) {

@@ -75,8 +75,9 @@ template <int COLUMNS, int CUTS> struct bulk {
                          stage_bytes = weight_bytes + wide * token_bytes;
     /* Sums on their way out, [tokens][stride]: of a cut product all, where the ring was; else of some tokens, or 16-bit numbers of all
      * (bulk_store_rows), beside the ring, into which the next tile is copied meanwhile. */
-    static constexpr int stored = CUTS > 1 ? COLUMNS : 32, stride = BULK_ROWS + 4, numbers_bytes = COLUMNS * BULK_ROWS,
-                         sums_bytes = stored * stride * 4 > numbers_bytes ? stored *stride * 4 : numbers_bytes;
+    static constexpr int stored = CUTS > 1 ? COLUMNS : 32, stride = BULK_ROWS + 4, stored_bytes = stored * stride * 4,
+                         numbers_bytes = COLUMNS * BULK_ROWS,
+                         sums_bytes = stored_bytes > numbers_bytes ? stored_bytes : numbers_bytes;
     static constexpr int room = (blocks == 2 ? 113 : 226) << 10, barrier_bytes = 128;
     static constexpr int most = (room - barrier_bytes - (CUTS > 1 ? 0 : sums_bytes)) / stage_bytes,
                          stages = most < 8 ? most : 8, ring_bytes = stages * stage_bytes,
@@ -290,8 +291,8 @@ __device__ __forceinline__ uint4 load_shared(uint32_t at) {
     return x;
 }
 
-/* Sums of split after split of k, in a block's order of stages of one piece: its weights by all tokens. There is always a group of instructions
- * under way but at the end of a split. */
+/* The sums of split after split of k, weights by all tokens, in a block's order of stages, which here have one piece. There is always a
+ * group of instructions under way but at the end of a split. */
 template <typename T, int COLUMNS, int CUTS> struct bulk_halves {
     typedef bulk<COLUMNS, CUTS> shape;
     typedef float tiles[COLUMNS / 8][4];
@@ -442,9 +443,9 @@ __device__ __forceinline__ void bulk_put_some(float *sums, const float (&c)[Shap
     bulk_sync();
 }
 
-/* For outs that makes_rows. A lane makes numbers of its sums, of 32 tokens at a time; then they lie in shared memory as in memory, 128 bytes a
- * token, swizzled by 16. Sums move to the front meanwhile: a copy of the code for each would be more than the caches of instructions
- * have room for. */
+/* For outs that makes_rows. A lane makes numbers of its sums, of 32 tokens at a time; then they lie in shared memory as in memory, 128
+ * bytes a token, swizzled by 16. Sums move to the front meanwhile: a copy of the code for each would be more than the caches of
+ * instructions have room for. */
 template <typename Shape, typename Out>
 __device__ __forceinline__ void bulk_store_rows(void *numbers, float (&c)[Shape::columns / 8][4], int first_group,
                                                 int first_token, int count, const Out &out) {
@@ -453,8 +454,8 @@ __device__ __forceinline__ void bulk_store_rows(void *numbers, float (&c)[Shape:
                   AT_ONCE = 4;
     const int at = place_in(out.order, threadIdx.x / 32 * PRODUCT_HALF + bulk_row<Shape::wide>()),
               part = threadIdx.x % 4;
-    /* Those from chunk * CHUNK on of a token. */
-    auto numbers_of = [=](int token, int chunk) {
+    /* Where those from chunk * CHUNK on of a token lie. */
+    auto place_of = [=](int token, int chunk) {
         return (number *)numbers + token * ROW + (chunk ^ (token / 2 % 2 * 4 + token / 4 % 4)) * CHUNK;
     };
     bulk_sync(); /* others have read what lay there */
@@ -467,7 +468,7 @@ __device__ __forceinline__ void bulk_store_rows(void *numbers, float (&c)[Shape:
         out.numbers_of(first, second, made);
 #pragma unroll
         for (int i = 0; i < AT_ONCE * 2; i++)
-            numbers_of(now + i / 2 * 8 + part * 2 + i % 2, at / CHUNK)[at % CHUNK] = made[i];
+            place_of(now + i / 2 * 8 + part * 2 + i % 2, at / CHUNK)[at % CHUNK] = made[i];
 #pragma unroll
         for (int tile = 0; tile + AT_ONCE < TILES; tile++)
 #pragma unroll
@@ -478,7 +479,7 @@ __device__ __forceinline__ void bulk_store_rows(void *numbers, float (&c)[Shape:
     for (int i = threadIdx.x; i < count * CHUNKS; i += BLOCK_THREADS) {
         const int token = i / CHUNKS, chunk = i % CHUNKS, first = first_group * PRODUCT_HALF + chunk * CHUNK;
         if (first < out.width)
-            *(uint4 *)(out.row(first_token + token) + first) = *(const uint4 *)numbers_of(token, chunk);
+            *(uint4 *)(out.row(first_token + token) + first) = *(const uint4 *)place_of(token, chunk);
     }
 }
 
@@ -591,8 +592,8 @@ __global__ void __launch_bounds__(bulk<COLUMNS, CUTS>::threads, bulk<COLUMNS, CU
             products(ring, barriers, order, walk);
 #pragma unroll 1
         for (int tile = walk.first; tile < walk.tiles; tile += walk.step) {
-            float c[COLUMNS / 8][4] = {} /* so that none of it lives while a tile is stored */,
-                              total[COLUMNS / 8][4] = {};
+            float c[COLUMNS / 8][4], total[COLUMNS / 8][4] = {};
+            clear_tiles(c); /* so that none of it lives while a tile is stored */
 #pragma unroll 1
             for (int turn = 0; turn < walk.turns; turn++) {
                 if (walk.count(turn) == 0) continue;
