@@ -8,8 +8,9 @@
 template <typename T> struct gated_store {
     typedef T number;
     T *h;
-    int width, times_stride; /* of h */
-    const float *times;      /* NULL: the sums of up */
+    int width; /* of h */
+    int times_stride;
+    const float *times; /* NULL: the sums of up */
     enum activation activation;
     enum token_order order; /* of h */
     static constexpr int each = PRODUCT_HALF;
@@ -62,7 +63,7 @@ int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
         gated_store<T> store = {(T *)op->h.data, op->hidden,     op->times_stride,
                                 op->times,       op->activation, cuda_order_for(s, &op->rows, &op->reader)};
         const paired_map map = {op->hidden, has_up};
-        /* The kernels of long outputs store by rows, of sums alone. */
+        /* Those that add in order store rows by eights, made of sums alone (makes_rows). */
         const bool in_order = is_long(s->device, groups, k) && has_up && op->hidden % 8 == 0;
         if (op->gate.packed)
             return product_of_packed<T>(s, "gate_up", groups, tokens, tokens, k, &norm_of, normed, false,

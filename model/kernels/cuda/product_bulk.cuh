@@ -304,10 +304,10 @@ template <typename T, int COLUMNS, int CUTS> struct bulk_halves {
     bulk_rows early, late; /* the first half of the stage at `place`; the second of the one before */
 
     template <typename Walk>
-    __device__ __forceinline__ bulk_halves(const unsigned char *ring_, const bulk_barriers &barriers,
+    __device__ __forceinline__ bulk_halves(const unsigned char *memory, const bulk_barriers &barriers,
                                            const bulk_order &order, const Walk &walk)
-        : ring(shared_address(ring_)), full(shared_address(barriers.full)),
-          tokens_of_ring(swizzled_rows(ring_ + shape::weight_bytes)), left(0) {
+        : ring(shared_address(memory)), full(shared_address(barriers.full)),
+          tokens_of_ring(swizzled_rows(memory + shape::weight_bytes)), left(0) {
         const int warp = threadIdx.x / 32, row = bulk_row<1>() * PRODUCT_PIECE * 2;
         low = order.atom(warp, 0) * shape::atom_bytes + row, high = order.atom(warp, 1) * shape::atom_bytes + row;
         asm volatile("" : "+r"(ring), "+r"(full)); /* which would be made anew for each stage */
@@ -327,6 +327,7 @@ template <typename T, int COLUMNS, int CUTS> struct bulk_halves {
     __device__ __forceinline__ void leave(int stage) const {
         if (threadIdx.x % 32 == 0) barrier_arrive(full + (shape::stages + stage) * 8);
     }
+    /* Waits for the half before this one. */
     static __device__ __forceinline__ void multiply(tiles &c, const bulk_rows &rows, uint64_t tokens, int adds) {
         wgmma_begin();
         wgmma(c, rows.of[0], tokens, T(), adds);
