@@ -86,14 +86,10 @@ template <typename T, typename Rows> __host__ __device__ __forceinline__ narrow_
 /* The single row of an op, normalised by every block after its first weights are asked for. */
 template <typename T> struct row_norm {
     norm_memory<T> memory;
-    T *normed;
-    __device__ row_norm(const row_entries<T> &in, void *shared)
-        : memory((T *)shared + staged_stride(in.k), in.k), normed((T *)shared) {
-        memory.fetch(in.norm, in.k);
-    }
+    __device__ row_norm(const row_entries<T> &in, void *shared) : memory(shared, in.k) { memory.fetch(in.norm, in.k); }
     __device__ void make(row_entries<T> &in) {
-        norm_row(in.norm, 0, in.k, memory, normed);
-        in.x = normed;
+        norm_row(in.norm, 0, in.k, memory, memory.weight);
+        in.x = memory.weight;
     }
 };
 template <typename T> struct no_norm {
@@ -317,7 +313,7 @@ template <typename T, typename Rows, typename Out>
 static int row_experts_product(struct stream *s, const char *name, int groups, const row_entries<T> &in, Rows rows,
                                Out out) {
     auto kernel = narrow_experts_kernel<T, 1, row_entries<T>, Rows, Out>;
-    const size_t shared = staged_normed_bytes(in.k);
+    const size_t shared = norm_bytes(in.k);
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     launch_sharing(s, kernel, narrow_experts_blocks<T, Rows>(s, groups, in.chosen, in.k), BLOCK_THREADS, shared, 1,
                    SHARED_PERCENT, rows, groups, in, in.k, out);

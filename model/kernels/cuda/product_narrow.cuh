@@ -11,7 +11,7 @@
 
 /* Blocks a multiprocessor; the most tokens of a block; the shared memory that a token may take which a block normalises, which every GPU
  * has. Each block does that again, so it pays for one token alone. */
-enum { NARROW_BLOCKS = 2, NARROW_TOKENS = 16, NARROW_SHARED = 88 << 10 };
+enum { NARROW_BLOCKS = 2, NARROW_TOKENS = 16, NARROW_SHARED = 66 << 10 };
 
 /* Asks L2 for the whole line of 128 bytes, of which another load reads the rest next; 64 and 256 are slower on an H200. An ordinary
  * load: ptxas moves some of those that go by the cache of constants behind inputs_are_ready. */
@@ -22,6 +22,13 @@ __device__ __forceinline__ uint4 load_streamed(const void *address, bool wanted)
                      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                      : "l"(address));
     return v;
+}
+/* The same, or nothing: `to` stays as it is. */
+__device__ __forceinline__ void load_streamed_if(bool wanted, uint4 &to, const void *address) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.s32 p, %5, 0; @p ld.global.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4]; }"
+        : "+r"(to.x), "+r"(to.y), "+r"(to.z), "+r"(to.w)
+        : "l"(address), "r"((int)wanted));
 }
 
 /* How k is cut: the warps of a block, `ways` a group of rows, each have so many pieces at most. Where there are many groups, a block has
@@ -35,6 +42,7 @@ enum { NARROW_FEW_GROUPS = 256 };
  * packed_stream (product_packed.cuh). The groups of a block have numbers; go_to(number) calls the stream's own with the rows. */
 template <typename T> struct plain_stream {
     static constexpr bool is_plain = true;
+    static constexpr int LOADED = 8; /* numbers of a token that a lane loads at once */
     static constexpr int PIECE = PRODUCT_PIECE,
                          AHEAD = PRODUCT_UNIT; /* of k; pieces in flight, k is cut by multiples of both */
     static __host__ __device__ __forceinline__ narrow_cut cut(int groups, int k, int most_at_once) {
@@ -132,15 +140,15 @@ template <int TILES> struct narrow_sums {
     }
 };
 
-/* Elements between tokens in shared memory: 64 bytes more, so that neighbours lie in other banks. */
-__host__ __device__ constexpr int staged_stride(int k) {
-    return (k + PRODUCT_PIECE - 1) / PRODUCT_PIECE * PRODUCT_PIECE + 32;
+/* Elements between tokens in shared memory: what a lane loads of one more than whole lines, so that neighbours lie in other banks. */
+template <typename Stream> __host__ __device__ constexpr int staged_stride(int k) {
+    return ceil_div(k, 64) * 64 + Stream::LOADED * 4;
 }
 
-template <typename T> __device__ void stage_tokens(T *to, const T *x, int tokens, int k) {
+template <typename T> __device__ void stage_tokens(T *to, const T *x, int tokens, int k, int stride) {
     for (int token = 0; token < tokens; token++)
         for (int i = threadIdx.x; i < k / 8; i += BLOCK_THREADS)
-            *((uint4 *)(to + (size_t)token * staged_stride(k)) + i) = *((const uint4 *)(x + (size_t)token * k) + i);
+            *((uint4 *)(to + (size_t)token * stride) + i) = *((const uint4 *)(x + (size_t)token * k) + i);
     __syncthreads();
 }
 
@@ -198,11 +206,12 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     };
     next_may_start();
     rows.start(go_to);
+    constexpr auto stride_of = staged_stride<stream>;
     T *staged = (T *)shared;
     const bool norms = NORMS == NORMS_ALWAYS || (NORMS == NORMS_ASKED && in.norm.x),
                stages = NORMS == NORMS_ALWAYS || in.staged;
-    norm_memory<T> memory(staged + staged_stride(k), k);
-    if (norms) memory.fetch(in.norm, k);
+    norm_memory<T> memory(shared, k);
+    if (norms) memory.fetch(in.norm, k), staged = memory.weight;
     auto place_of = [&](int number) { return out.at(first_of(number) + its_group, threadIdx.x % Out::each); };
     typename Out::held held = {};
     auto fetch = [&](int number) {
@@ -217,8 +226,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         if (norms)
             norm_row(in.norm, 0, k, memory, staged);
         else
-            stage_tokens(staged, view.x, tokens, k);
-        view.x = staged, view.stride = staged_stride(k);
+            stage_tokens(staged, view.x, tokens, k, stride_of(k));
+        view.x = staged, view.stride = stride_of(k);
     }
     const bool in_order = weights.adds_in_order();
     for (int number = 0; first_of(number) < groups; number++) {
@@ -227,39 +236,38 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         rows.multiply_group(c, number, view, go_to);
         sums.put(turn, c);
         __syncthreads();
-        auto sum_of = [&](int i) {
-            return [&, i](int r, int token) {
-                return rows.finish(sums.sum(turn, i * cut.ways, cut.ways, r, token, in_order), number, i, r);
-            };
+        /* A number of group i of those at once. */
+        auto finish = [&](int i, const auto &place, const typename Out::held &its_held) {
+            number_sums<Out> its;
+            its.take(threadIdx.x % Out::each, [&](int r) {
+                return rows.finish(sums.sum(turn, i * cut.ways, cut.ways, r, its_token, in_order), number, i, r);
+            });
+            out.finish(its_held, place, first_token + its_token, its.of);
         };
         if constexpr (stream::is_plain) {
             const auto place = place_of(number);
-            if (finishes && out.has(place)) {
-                number_sums<Out> its;
-                its.take(threadIdx.x % Out::each, [&](int r) { return sum_of(its_group)(r, its_token); });
-                out.finish(held, place, first_token + its_token, its.of);
-            }
+            if (finishes && out.has(place)) finish(its_group, place, held);
             fetch(number + 1);
         } else {
-            for (int i = 0; i < at_once && first_group + i < groups; i++)
-                store_groups<1, 1, 1>(out, first_group + i, first_token, tokens, sum_of(i));
+#pragma unroll 1
+            for (int i = its_group; i < at_once && first_group + i < groups; i += narrow_at_once<TILES>) {
+                const auto place = out.at(first_group + i, threadIdx.x % Out::each);
+                if (its_token < tokens && out.has(place))
+                    finish(i, place, out.template fetch<true>(place, first_token + its_token));
+            }
         }
     }
 }
 
-/* Shared memory for a token and to normalise it. */
-static inline size_t staged_normed_bytes(int k) {
-    return (size_t)staged_stride(k) * 2 + norm_bytes(k);
-}
-/* Does a block normalise what it multiplies? */
+/* Does a block normalise what it multiplies? The token takes the place of the norm's weight. */
 static inline bool narrow_norms_itself(int tokens, int k) {
-    return tokens == 1 && staged_normed_bytes(k) <= NARROW_SHARED;
+    return tokens == 1 && norm_bytes(k) <= NARROW_SHARED;
 }
 
 /* Shared memory for tokens that are not normalised, where it pays: groups enough for a block, and room for them beside what it has. */
-static inline size_t staged_bytes(int groups, int blocks, int tokens, int k, size_t has) {
+template <typename Stream> static size_t staged_bytes(int groups, int blocks, int tokens, int k, size_t has) {
     enum { RESERVED = 1 << 10, MOST = SHARED_BYTES / NARROW_BLOCKS - RESERVED, GROUPS = 3 };
-    const size_t bytes = (size_t)tokens * staged_stride(k) * 2;
+    const size_t bytes = (size_t)tokens * staged_stride<Stream>(k) * 2;
     return groups >= GROUPS * blocks && has + bytes <= MOST && tokens > 1 ? bytes : 0;
 }
 
@@ -279,7 +287,7 @@ static int launch_narrow_as(struct stream *s, int groups, int tokens, int k, con
     const int columns = TILES * 8, at_once = PRODUCT_SPLITS / stream::cut(groups, k, narrow_at_once<TILES>).ways,
               blocks = min(ceil_div(groups, at_once), NARROW_BLOCKS * cuda_multiprocessors(s->device));
     const size_t has = sizeof(narrow_sums<TILES>) + sizeof(typename stream::memory),
-                 shared = norm ? staged_normed_bytes(k) : staged_bytes(groups, blocks, min(tokens, columns), k, has);
+                 shared = norm ? norm_bytes(k) : staged_bytes<stream>(groups, blocks, min(tokens, columns), k, has);
     narrow_tokens<T> in = {norm ? *norm : norm_rows<T>{}, x, tokens, shared > 0};
     const dim3 grid(blocks, ceil_div(tokens, columns));
     /* Very few blocks of many tokens: no two on a multiprocessor while most have none. */

@@ -2,8 +2,8 @@
  *
  * Shapes: codes, scales and factors as model/packed.h lays them out; tokens as in product_narrow.cuh.
  * Mapping: a lane's 16 bytes of a piece are numbers of 2 (eight bits) or 4 blocks of 32 columns; a block is two mma over 16 columns
- *   each, as in plain_stream, but of columns in their own order. Scales and factors come by way of shared memory: loads to registers
- *   would share the few counters that a warp waits by with those of the codes, which are asked for later.
+ *   each, as in plain_stream, but of columns in their own order. Scales and factors come by way of shared memory, those of four pieces at
+ *   once: loads to registers would share the few counters that a warp waits by with those of the codes, which are asked for later.
  * Numerics: codes become 16 bits exactly (a table's values are rounded to them), the sum of the columns of a `grain` is multiplied by its
  *   scale in f32 and added to those before it. What all numbers of a grain have too much, the minimum, is taken off times the sum of
  *   the tokens, which a matrix of ones makes. At the end a row's factor. All by the weight's shape alone, so a token's bits do not depend
@@ -26,45 +26,53 @@ struct packed_table {
     uint32_t low[4], high[4];
 };
 
-/* Two pairs of 16-bit numbers: their differences, their products. */
-template <typename T> __device__ __forceinline__ uint32_t less(uint32_t x, uint32_t y) {
-    typedef typename pair_of<T>::type pair;
-    const pair d = __hsub2(*(const pair *)&x, *(const pair *)&y);
-    return *(const uint32_t *)&d;
-}
+template <typename T> struct is_half { static constexpr bool value = false; };
+template <> struct is_half<half> { static constexpr bool value = true; };
+
+/* Two pairs of 16-bit numbers: their products, and those and a third. */
 template <typename T> __device__ __forceinline__ uint32_t times(uint32_t x, uint32_t y) {
     typedef typename pair_of<T>::type pair;
     const pair p = __hmul2(*(const pair *)&x, *(const pair *)&y);
     return *(const uint32_t *)&p;
 }
+template <typename T> __device__ __forceinline__ uint32_t times_plus(uint32_t x, uint32_t y, uint32_t z) {
+    uint32_t sum;
+    if (is_half<T>::value)
+        asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(x), "r"(y), "r"(z));
+    else
+        asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(x), "r"(y), "r"(z));
+    return sum;
+}
 
-/* (a & b) | c and (a & b) ^ c as one instruction, which the compiler does not find for two constants. */
+/* (a & b) | c as one instruction, which the compiler does not find for two constants. */
 __device__ __forceinline__ uint32_t and_or(uint32_t a, uint32_t b, uint32_t c) {
     uint32_t d;
     asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
     return d;
 }
-__device__ __forceinline__ uint32_t and_xor(uint32_t a, uint32_t b, uint32_t c) {
-    uint32_t d;
-    asm("lop3.b32 %0, %1, %2, %3, 0x6A;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
-    return d;
-}
 
-template <typename T> struct is_half { static constexpr bool value = false; };
-template <> struct is_half<half> { static constexpr bool value = true; };
-
-/* Two numbers of a matrix of ones. */
-__device__ __forceinline__ uint32_t pair_of_ones(bf16) {
-    return 0x3F803F80u;
+/* 2^power, twice. */
+template <typename T> __host__ __device__ constexpr uint32_t pair_of_power(int power) {
+    return (uint32_t)(is_half<T>::value ? (15 + power) << 10 : (127 + power) << 7) * 0x10001u;
 }
-__device__ __forceinline__ uint32_t pair_of_ones(half) {
-    return 0x3C003C00u;
+/* An integer of up to 8 bits (f16: 11) at the end of 16 is as many times the least number that they hold, 2^-133 (2^-24): a subnormal one or
+ * of the first exponent. So a pair of them, which may lie `up` bits higher, becomes one of numbers by one instruction: what they are less
+ * 2^MIDDLE, times 2^integer_power. */
+template <typename T> constexpr int integer_power = is_half<T>::value ? -9 : -7;
+template <typename T, int MIDDLE> __device__ __forceinline__ uint32_t integers(uint32_t pair, int up) {
+    return times_plus<T>(pair, pair_of_power<T>((is_half<T>::value ? 24 : 133) + integer_power<T> - up),
+                         0x80008000u | pair_of_power<T>(MIDDLE + integer_power<T>));
 }
 
 /* Columns of a piece; a number is what unpacked has times unit. */
 template <typename T, packed_code CODE> struct unpacked_as {
     static constexpr int piece = packed_piece_columns(CODE);
-    static constexpr float unit = !is_half<T>::value ? 1 : CODE == PACKED_FP8 ? 256 : CODE == PACKED_FP4 ? 16384 : 1;
+    static constexpr bool is_integer = CODE == PACKED_INT4 || CODE == PACKED_INT8;
+    static constexpr float unit = is_integer           ? 1 << -integer_power<T>
+                                  : !is_half<T>::value ? 1
+                                  : CODE == PACKED_FP8 ? 256
+                                  : CODE == PACKED_FP4 ? 16384
+                                                       : 1;
 };
 
 /* Four of 16 bytes, chosen by the low halves of the nibbles of `at`, whose fourth bits are moved to those of `second`. */
@@ -79,13 +87,20 @@ __device__ __forceinline__ uint32_t word_of(const uint4 &codes, int i) {
 /* The eight numbers of a block that a lane has, in pairs; the first two are of its first 16 columns. A word of 4 bits has all eight. */
 template <typename T, packed_code CODE> struct unpacked;
 
-/* Integers less 8, as mantissas of a power of two, which is taken off. */
+/* Pairs of a word as they are: the second and the fourth lie 4 bits higher than they should. */
+__device__ __forceinline__ void pairs_of_nibbles(uint32_t (&pairs)[4], uint32_t word) {
+    const uint32_t later = word >> 8;
+    pairs[0] = word & 0x000F000Fu, pairs[1] = word & 0x00F000F0u;
+    pairs[2] = later & 0x000F000Fu, pairs[3] = later & 0x00F000F0u;
+}
+
+/* Integers less 8. */
 template <typename T> struct unpacked<T, PACKED_INT4> {
     uint32_t pairs[4];
     __device__ __forceinline__ unpacked(const uint4 &codes, int block, const packed_table &) {
-        const uint32_t word = word_of(codes, block), power = is_half<T>::value ? 0x64006400u : 0x43004300u;
+        pairs_of_nibbles(pairs, word_of(codes, block));
 #pragma unroll
-        for (int t = 0; t < 4; t++) pairs[t] = less<T>(and_or(word >> 4 * t, 0x000F000Fu, power), power + 0x00080008u);
+        for (int t = 0; t < 4; t++) pairs[t] = integers<T, 3>(pairs[t], t % 2 * 4);
     }
 };
 
@@ -122,18 +137,13 @@ template <typename T> struct unpacked<T, PACKED_FP4> {
 
 /* Eight bits: a block is two words, of which each has a pair in its even and one in its odd bytes. */
 
-/* Integers less 128. bf16 has room for seven bits beside a power of two: the eighth decides which is subtracted. */
-__device__ __forceinline__ uint32_t from_int8(uint32_t word, bf16) {
-    return less<bf16>(and_or(word, 0x007F007Fu, 0x43004300u), and_xor(word, 0x00800080u, 0x43804380u));
-}
-__device__ __forceinline__ uint32_t from_int8(uint32_t word, half) {
-    return less<half>(and_or(word, 0x00FF00FFu, 0x64006400u), 0x64806480u);
-}
+/* Integers less 128. */
 template <typename T> struct unpacked<T, PACKED_INT8> {
     uint32_t pairs[4];
     __device__ __forceinline__ unpacked(const uint4 &codes, int block, const packed_table &) {
 #pragma unroll
-        for (int t = 0; t < 4; t++) pairs[t] = from_int8(word_of(codes, 2 * block + t / 2) >> t % 2 * 8, T());
+        for (int t = 0; t < 4; t++)
+            pairs[t] = integers<T, 7>(word_of(codes, 2 * block + t / 2) >> t % 2 * 8 & 0x00FF00FFu, 0);
     }
 };
 
@@ -156,6 +166,39 @@ template <typename T> struct unpacked<T, PACKED_FP8> {
 };
 
 template <typename T, typename Kind> struct packed_stream;
+
+/* Integers of 4 bits that have minima are multiplied as they are where T is bf16: `raw`, subnormal numbers of 2^-133 that are 8 too large. So
+ * tokens are made 2^80 larger, those of the pairs that lie 4 bits higher 2^76, and minima are taken off with those 8. */
+struct raw_nibbles {
+    uint32_t pairs[4];
+    __device__ __forceinline__ raw_nibbles(const uint4 &codes, int block, const packed_table &) {
+        pairs_of_nibbles(pairs, word_of(codes, block));
+    }
+};
+template <typename T, bool RAW> struct multiplied_tokens {
+    /* Two pairs of a token. */
+    static __device__ __forceinline__ uint2 token(uint2 x) {
+        if (!RAW) return x;
+        return make_uint2(times<T>(x.x, pair_of_power<T>(80)), times<T>(x.y, pair_of_power<T>(76)));
+    }
+    /* A matrix of them makes the sums of tokens that minima need, in the unit of the other sums: raw 8 of each number, else 1. */
+    static __device__ __forceinline__ uint32_t ones(int pair) {
+        if (RAW) return pair ? 0x00800080u : 0x00080008u;
+        return pair_of_power<T>(integer_power<T>);
+    }
+    /* What is taken off times such a sum. */
+    static __device__ __forceinline__ float taken_off(float scale, float minimum) {
+        return RAW ? fmaf(minimum, 0.125f, scale) : minimum;
+    }
+};
+/* How products multiply the numbers of a kind; sums are as many times `unit`. */
+template <typename T, typename Kind>
+constexpr bool is_raw = Kind::code == PACKED_INT4 &&Kind::minima && !is_half<T>::value;
+template <typename T, typename Kind> struct multiplied_as : multiplied_tokens<T, is_raw<T, Kind>> {
+    typedef multiplied_tokens<T, is_raw<T, Kind>> tokens;
+    typedef typename std::conditional<is_raw<T, Kind>, raw_nibbles, unpacked<T, Kind::code>>::type numbers;
+    static constexpr float unit = is_raw<T, Kind> ? 1ull << (133 - 80) : unpacked_as<T, Kind::code>::unit;
+};
 
 /* A row's sum by its factor: a product of its own, which no kernel adds to in the same instruction. */
 template <typename As> __device__ __forceinline__ float times_factor(float sum, float factor) {
@@ -260,15 +303,19 @@ template <typename T, typename Kind, typename Map> struct stream_of<T, packed_ro
 
 template <typename T, typename Kind> struct packed_stream {
     static constexpr bool is_plain = false;
-    static constexpr packed_code CODE = Kind::code;
-    typedef unpacked_as<T, CODE> as;
-    static constexpr int GRAIN = Kind::grain, PIECE = as::piece, BLOCKS = PIECE / PACKED_BLOCK, AHEAD = 4;
+    static constexpr int LOADED = 4; /* numbers of a token that a lane loads at once */
+    typedef multiplied_as<T, Kind> as;
+    typedef typename as::numbers numbers;
+    static constexpr int GRAIN = Kind::grain, PIECE = packed_piece_columns(Kind::code), BLOCKS = PIECE / PACKED_BLOCK,
+                         AHEAD = 4 /* pieces in flight */, MANY_GROUPS = 4096;
     static constexpr bool has_scales = GRAIN != PACKED_GRAIN_ROW;
-    /* Scales of a row and piece, and what is copied of them: at least a word. */
-    static constexpr int scale_bytes = !has_scales ? 0 : (GRAIN ? PIECE / GRAIN : 1) * (Kind::minima ? 4 : 2),
-                         copied_bytes = has_scales && scale_bytes < 4 ? 4 : scale_bytes, words = copied_bytes / 4;
+    /* Scales of a row in words: of a piece, of FP8's 64 columns a half of them; of those pieces whose scales are copied at once. */
+    static constexpr int scale_bytes = (GRAIN ? PIECE / GRAIN : 1) * (Kind::minima ? 4 : 2),
+                         pieces_of_scale = GRAIN == 0 && PIECE < 128 ? 128 / PIECE : 1,
+                         words = scale_bytes < 4 ? 1 : scale_bytes / 4, AT_ONCE = words < 4 ? AHEAD / words : 1,
+                         copied_words = scale_bytes < 4 ? 1 : AT_ONCE * words;
     struct memory {
-        uint32_t scales[PRODUCT_SPLITS][AHEAD][PRODUCT_ROWS][has_scales ? words : 1];
+        alignas(16) uint32_t scales[2][PRODUCT_SPLITS][PRODUCT_ROWS][has_scales ? copied_words : 0]; /* by turns */
         float factors[3][PRODUCT_SPLITS][PRODUCT_ROWS]; /* of the groups that are stored, read and asked for */
     };
     struct piece {
@@ -276,22 +323,25 @@ template <typename T, typename Kind> struct packed_stream {
     };
     piece pieces[AHEAD];
     struct memory &shared;
-    const uint8_t *codes[2], *scales[2]; /* of rows */
+    const uint8_t *codes[2], *scales[2]; /* of rows: AHEAD pieces that are asked for */
     int first, count, k;                 /* the warp's pieces */
     int end;                             /* of pieces that are wanted */
-    int ways;
+    int ways, turn;                      /* of scales that are read */
     packed_table table;
 
-    /* As many warps a row as leave few of them idle, but more where there are few rows. */
+    /* As many warps a row as leave few of them idle, but more where there are few rows, and 4 for very many: a block, whose warps meet after
+     * each group, has two of them at once then. */
     static __host__ __device__ __forceinline__ narrow_cut cut(int groups, int k, int) {
         const int pieces = ceil_div(k, PIECE);
         auto padded = [=](int ways) { return ceil_div(pieces, ways * AHEAD) * AHEAD; };
         int ways = PRODUCT_SPLITS;
+        if (groups > MANY_GROUPS && ways * padded(ways) == ways / 2 * padded(ways / 2)) ways /= 2;
         while (ways > 1 && groups > NARROW_FEW_GROUPS && ways * padded(ways) > ways / 2 * padded(ways / 2)) ways /= 2;
         return {ways, padded(ways)};
     }
     __device__ __forceinline__ packed_stream(const narrow_cut &cut, int of_k, struct memory &its)
-        : shared(its), first(threadIdx.x / 32 % cut.ways * cut.pieces), count(cut.pieces), k(of_k), ways(cut.ways) {}
+        : shared(its), first(threadIdx.x / 32 % cut.ways * cut.pieces), count(cut.pieces), k(of_k), ways(cut.ways),
+          turn(0) {}
 
     template <typename Rows>
     __device__ __forceinline__ void go_to(const Rows &weights, int group, int number, bool is_there) {
@@ -302,54 +352,71 @@ template <typename T, typename Kind> struct packed_stream {
             row_place place = is_there ? weights.map.at(group, threadIdx.x % 32 / 4 + 8 * i) : row_place{0, 0};
             if (place.matrix < 0) place = {0, 0}; /* a row that is not there is read as the first one, for nobody */
             const packed_matrix &m = weights.of[place.matrix];
-            codes[i] = m.codes + (int64_t)place.row * m.row_bytes + threadIdx.x % 4 * 16;
-            scales[i] = m.scales + (int64_t)place.row * m.scale_bytes;
+            codes[i] = m.codes + (int64_t)place.row * m.row_bytes + first * PACKED_PIECE_BYTES + threadIdx.x % 4 * 16;
+            scales[i] = m.scales + (int64_t)place.row * m.scale_bytes + scales_before(first) + threadIdx.x % 4 * 4;
             if (first == 0 && threadIdx.x % 4 == 0)
                 copy_async_part<4>(&shared.factors[number % 3][threadIdx.x / 32 / ways][threadIdx.x % 32 / 4 + 8 * i],
                                    m.factors + place.row);
         }
     }
 
-    /* Bytes before those of a piece in a row's scales; of eight bits and 128 columns a piece has half of a scale. */
-    static __device__ __forceinline__ int scales_before(int index) {
-        return GRAIN == 0 && PIECE < 128 ? index / 2 * scale_bytes : index * scale_bytes;
+    /* Where the scales of rows lie that a lane's sums belong to. */
+    __device__ __forceinline__ uint32_t *scales_of(int turn, int row) const {
+        return shared.scales[turn][threadIdx.x / 32][row * 8 + threadIdx.x % 32 / 4];
+    }
+    /* Bytes of a row's scales before the word with that of piece `index`. */
+    static __host__ __device__ constexpr int scales_before(int index) {
+        return index / pieces_of_scale * scale_bytes / 4 * 4;
+    }
+    /* Asks for the scales of AT_ONCE pieces, the first of which is piece from + i, that `rows` point to piece `from` of, if they have pieces
+     * as far as that; and for what go_to asked for. */
+    __device__ __forceinline__ void ask_scales(const uint8_t *const (&rows)[2], int from, int i, int end, int turn) {
+        const int part = threadIdx.x % 4;
+#pragma unroll
+        for (int row = 0; row < 2; row++)
+#pragma unroll
+            for (int word = 0; word < copied_words; word += 4)
+                if (word + part < copied_words && from + i + (word + part) / words < end)
+                    copy_async_part<4>(scales_of(turn, row) + word + part, rows[row] + scales_before(i) + word * 4);
+        copies_commit_group();
     }
     /* Piece from + i, of which `i` is a constant of the caller's. */
     __device__ __forceinline__ void fetch(int from, int i) {
-        constexpr int EACH = copied_bytes < 16 ? 4 : copied_bytes / 4; /* of a lane of the four that share a row */
         const bool wanted = from + i < end;
-        const int lane = threadIdx.x % 32;
 #pragma unroll
         for (int row = 0; row < 2; row++) {
-            pieces[i].codes[row] =
-                load_streamed(codes[row] + (int64_t)from * PACKED_PIECE_BYTES + i * PACKED_PIECE_BYTES, wanted);
-            if (has_scales && wanted && lane % 4 * EACH < copied_bytes)
-                copy_async_part<EACH>((char *)shared.scales[threadIdx.x / 32][i][row * 8 + lane / 4] + lane % 4 * EACH,
-                                      scales[row] + scales_before(from + i) / 4 * 4 + lane % 4 * EACH);
+            const uint8_t *at = codes[row] + i * PACKED_PIECE_BYTES;
+            if (has_scales) /* what is not wanted is not multiplied */
+                load_streamed_if(wanted, pieces[i].codes[row], at);
+            else
+                pieces[i].codes[row] = load_streamed(at, wanted);
         }
-        copies_commit_group();
+        if (!has_scales) copies_commit_group();
     }
 
     /* What the two rows of a lane's sums have for a piece. */
     struct piece_scales {
-        uint32_t of[2][has_scales ? words : 1];
+        alignas(16) uint32_t of[2][words];
         __device__ __forceinline__ float number(int row, int i) const {
             const uint32_t word = of[row][i / 2];
             return __half2float(__ushort_as_half((unsigned short)(i % 2 ? word >> 16 : word & 0xFFFF)));
         }
     };
-    __device__ __forceinline__ piece_scales scales_of(int from, int i) const {
-        piece_scales s = {};
-        copies_wait_group<AHEAD - 1>();
-        __syncwarp(); /* they are other lanes' copies, too */
+    __device__ __forceinline__ piece_scales scales_of_piece(int i) const {
+        piece_scales s;
 #pragma unroll
-        for (int row = 0; row < 2; row++)
+        for (int row = 0; row < 2; row++) {
+            const uint32_t *its = scales_of(turn, row) + (scale_bytes < 4 ? 0 : i % AT_ONCE * words);
 #pragma unroll
-            for (int j = 0; j < words; j++) {
-                s.of[row][j] = shared.scales[threadIdx.x / 32][i][row * 8 + threadIdx.x % 32 / 4][j];
-                if (scale_bytes < 4 && scales_before(from + i) % 4) s.of[row][j] >>= 16;
-            }
-        __syncwarp(); /* all have read before others take their place */
+            for (int j = 0; j < words; j += 4)
+                if (words % 4 == 0)
+                    *(uint4 *)&s.of[row][j] = *(const uint4 *)(its + j);
+                else if (words % 2 == 0)
+                    *(uint2 *)&s.of[row][j] = *(const uint2 *)(its + j);
+                else
+                    s.of[row][j] = its[j];
+            if (scale_bytes < 4 && i / pieces_of_scale % 2) s.of[row][0] >>= 16;
+        }
         return s;
     }
     /* The sums of the columns of a grain, and of the tokens alone. */
@@ -361,8 +428,12 @@ template <typename T, typename Kind> struct packed_stream {
     static __device__ __forceinline__ void add(float (&c)[TILES][4], const piece_scales &s, int i,
                                                grain_sums<TILES> &sums) {
         constexpr int EACH = Kind::minima ? 2 : 1;
-        const float scale[2] = {s.number(0, i * EACH), s.number(1, i * EACH)},
-                    minimum[2] = {s.number(0, i * EACH + EACH - 1), s.number(1, i * EACH + EACH - 1)};
+        float scale[2], minimum[2];
+#pragma unroll
+        for (int row = 0; row < 2; row++) {
+            scale[row] = s.number(row, i * EACH);
+            if (Kind::minima) minimum[row] = as::taken_off(scale[row], s.number(row, i * EACH + 1));
+        }
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++)
 #pragma unroll
@@ -375,17 +446,19 @@ template <typename T, typename Kind> struct packed_stream {
     /* The products of 16 columns. */
     template <int TILES>
     static __device__ __forceinline__ void multiply_half(float (&sums)[TILES][4], float (&of_ones)[TILES][4],
-                                                         const unpacked<T, CODE> &low, const unpacked<T, CODE> &high,
-                                                         int half, const uint2 (&x)[TILES]) {
-        const uint32_t one = pair_of_ones(T()), ones[4] = {one, one, one, one},
+                                                         const numbers &low, const numbers &high, int half,
+                                                         const uint2 (&x)[TILES]) {
+        const uint32_t ones[4] = {as::ones(0), as::ones(0), as::ones(1), as::ones(1)},
                        a[4] = {low.pairs[2 * half], high.pairs[2 * half], low.pairs[2 * half + 1],
                                high.pairs[2 * half + 1]};
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++) {
-            mma(sums[tile], a, x[tile].x, x[tile].y, T());
-            if (Kind::minima) mma(of_ones[tile], ones, x[tile].x, x[tile].y, T());
+            const uint2 token = as::token(x[tile]);
+            mma(sums[tile], a, token.x, token.y, T());
+            if (Kind::minima) mma(of_ones[tile], ones, token.x, token.y, T());
         }
     }
+    /* Piece from + i, of which `i` is a constant of the caller's. */
     template <int TILES, typename Tokens>
     __device__ __forceinline__ void multiply(float (&c)[TILES][4], int from, int i, const Tokens &tokens) const {
         const piece &a = pieces[i];
@@ -394,7 +467,7 @@ template <typename T, typename Kind> struct packed_stream {
          * branch the compiler mixes a piece's instructions with those of its neighbours. With scales it runs out of registers. */
         if (has_scales && columns <= 0) return;
         piece_scales s;
-        if (has_scales) s = scales_of(from, i);
+        if (has_scales) s = scales_of_piece(i);
         const T *x[TILES];
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++) x[tile] = tokens.lane(tile) + (int64_t)from * PIECE + i * PIECE;
@@ -409,7 +482,7 @@ template <typename T, typename Kind> struct packed_stream {
                 early[tile] = is_there ? of_block[0] : make_uint2(0, 0);
                 late[tile] = is_there ? of_block[4] : make_uint2(0, 0);
             }
-            const unpacked<T, CODE> low(a.codes[0], block, table), high(a.codes[1], block, table);
+            const numbers low(a.codes[0], block, table), high(a.codes[1], block, table);
             if (!has_scales) {
                 multiply_half(c, sums.ones, low, high, 0, early);
                 multiply_half(c, sums.ones, low, high, 1, late);
@@ -425,6 +498,7 @@ template <typename T, typename Kind> struct packed_stream {
 
     template <typename GoTo> __device__ __forceinline__ void start(GoTo go_to) {
         go_to(0);
+        if (has_scales) ask_scales(scales, first, 0, end, turn);
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) fetch(first, i);
     }
@@ -432,15 +506,37 @@ template <typename T, typename Kind> struct packed_stream {
     __device__ __forceinline__ void multiply_group(float (&c)[TILES][4], int number, const Tokens &tokens, GoTo go_to) {
         for (int done = 0; done < count; done += AHEAD) {
             const bool last = done + AHEAD >= count;
-            const int here = first + done, later = last ? first : here + AHEAD;
-            if (last) go_to(number + 1);
+            const int here = first + done, later = last ? first : here + AHEAD, end_here = end;
+            const uint8_t *const scales_here[2] = {scales[0], scales[1]};
+            auto go_on = [&] {
+                if (last) return go_to(number + 1);
+#pragma unroll
+                for (int row = 0; row < 2; row++)
+                    codes[row] += AHEAD * PACKED_PIECE_BYTES, scales[row] += scales_before(AHEAD);
+            };
+            if (!has_scales) go_on();
 #pragma unroll
             for (int i = 0; i < AHEAD; i++) {
+                if (has_scales && i % AT_ONCE == 0) {
+                    copies_wait_group<0>();
+                    __syncwarp(); /* they are other lanes' copies, too, and all have read what lay there before */
+                    if (AT_ONCE == AHEAD) go_on();
+                    if (i + AT_ONCE < AHEAD)
+                        ask_scales(scales_here, here, i + AT_ONCE, end_here, turn ^ 1);
+                    else
+                        ask_scales(scales, later, 0, end, turn ^ 1);
+                    /* Factors are waited for with the scales that are asked for after them. */
+                    if (AT_ONCE < AHEAD && i == 0) go_on();
+                }
                 multiply(c, here, i, tokens);
                 fetch(later, i);
+                if (has_scales)
+                    __syncwarp(); /* so that the compiler asks for a piece here, and not for several later */
+                if ((i + 1) % AT_ONCE == 0) turn ^= 1;
             }
         }
-        copies_wait_group<AHEAD>(); /* the factors of this group, which were asked for before its pieces */
+        /* The factors of this group, which were asked for before its pieces. */
+        if (!has_scales) copies_wait_group<AHEAD>();
     }
     /* A sum of the group that has a place among those at once. */
     __device__ __forceinline__ float finish(float sum, int number, int place, int r) const {

@@ -59,9 +59,9 @@ __host__ __device__ __forceinline__ int packed_token_parts(int k) {
     return ceil_div(k, PACKED_STAGE) * (PACKED_STAGE / PACKED_TOKENS_PART);
 }
 
-/* Brings tokens [tokens, k] into the order of spread_place, and makes their sums of each GRAIN columns, 0: none, by the instruction that
- * the narrow product has for it. A warp has 8 tokens. */
-template <typename T, int GRAIN>
+/* Brings tokens [tokens, k] into the order of spread_place and makes of them what is multiplied, As (multiplied_tokens), and their sums of
+ * each GRAIN columns, 0: none, by the instruction that the narrow product has for it. A warp has 8 tokens. */
+template <typename T, int GRAIN, typename As>
 __global__ void __launch_bounds__(BLOCK_THREADS) packed_tokens_kernel(T *x, int tokens, int k, float *ones) {
     constexpr int PART = PACKED_TOKENS_PART, STEPS = PART / 16;
     const int parts = packed_token_parts(k), unit = blockIdx.x * (BLOCK_THREADS / 32) + threadIdx.x / 32,
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) packed_tokens_kernel(T *x, int 
     T *row = x + (size_t)token * k + part * PART;
 #pragma unroll
     for (int i = 0; i < STEPS; i++)
-        held[i] = token < tokens && part * PART + i * 16 < k ? *(const uint2 *)(row + i * 16 + lane % 4 * 4)
+        held[i] = token < tokens && part * PART + i * 16 < k ? As::token(*(const uint2 *)(row + i * 16 + lane % 4 * 4))
                                                              : make_uint2(0, 0);
     __syncwarp(); /* all of a token's four lanes have read */
 #pragma unroll
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) packed_tokens_kernel(T *x, int 
     }
     if constexpr (GRAIN > 0) {
         constexpr int GRAINS = PART / GRAIN, OF_GRAIN = GRAIN / 16;
-        const uint32_t one = pair_of_ones(T()), of_ones[4] = {one, one, one, one};
+        const uint32_t of_ones[4] = {As::ones(0), As::ones(0), As::ones(1), As::ones(1)};
         float *to = ones + ((size_t)(first_token / PACKED_COLUMNS) * parts + part) * GRAINS * PACKED_COLUMNS +
                     first_token % PACKED_COLUMNS + lane % 4 * 2;
 #pragma unroll
@@ -186,6 +186,7 @@ struct packed_half {
 template <typename T, typename Kind> struct packed_bulk_steps {
     typedef packed_bulk<Kind> shape;
     typedef packed_grains<Kind> grains;
+    typedef multiplied_as<T, Kind> as;
     static constexpr bool is_4 = packed_is_4(Kind::code);
     static constexpr int TILES = PACKED_COLUMNS / 8, HALF = PACKED_STAGE / 2 /* columns */,
                          STEP = grains::columns < 64 ? grains::columns : 64, STEPS = HALF / STEP,
@@ -220,7 +221,7 @@ template <typename T, typename Kind> struct packed_bulk_steps {
         for (int call = 0; call < CALLS; call++) {
             const int column = step * STEP + call * 16, in_piece = column % PIECE, half = in_piece / 16 % 2;
             const uint4(&piece)[2] = pieces[column / PIECE];
-            const unpacked<T, Kind::code> first(piece[0], in_piece / PACKED_BLOCK, table),
+            const typename as::numbers first(piece[0], in_piece / PACKED_BLOCK, table),
                 second(piece[1], in_piece / PACKED_BLOCK, table);
             to[call][0] = first.pairs[2 * half], to[call][1] = second.pairs[2 * half];
             to[call][2] = first.pairs[2 * half + 1], to[call][3] = second.pairs[2 * half + 1];
@@ -260,7 +261,8 @@ template <typename T, typename Kind> struct packed_bulk_steps {
         for (int i = 0; i < 2; i++) {
             const __half *its = (const __half *)(scales + (row + 8 * i) * grains::scale_bytes) +
                                 grain / grains::of_scale * grains::scale_halves;
-            scale[i] = __half2float(its[0]), minimum[i] = Kind::minima ? __half2float(its[1]) : 0.0f;
+            scale[i] = __half2float(its[0]);
+            minimum[i] = Kind::minima ? as::taken_off(scale[i], __half2float(its[1])) : 0.0f;
         }
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++) {
@@ -342,7 +344,7 @@ __global__ void __launch_bounds__(packed_bulk<Kind>::threads, packed_bulk<Kind>:
                        packed_bulk_memory memory, int box_tokens, Out out) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     typedef packed_bulk<Kind> shape;
-    typedef unpacked_as<T, Kind::code> as;
+    typedef multiplied_as<T, Kind> as;
     extern __shared__ __align__(1024) unsigned char bulk_memory[];
     unsigned char *ring = bulk_memory;
     uint64_t *full = (uint64_t *)(ring + shape::memory_bytes);
@@ -351,7 +353,8 @@ __global__ void __launch_bounds__(packed_bulk<Kind>::threads, packed_bulk<Kind>:
     next_may_start();
     if (threadIdx.x == 0) bulk_barriers_init(barriers, shape::stages, 1 + 128);
     __syncthreads();
-    const bulk_walk<shape> walk(cuts, groups, first_token, tokens, k, cut.pieces * (as::piece / PRODUCT_PIECE));
+    const bulk_walk<shape> walk(cuts, groups, first_token, tokens, k,
+                                cut.pieces * (shape::grains::piece / PRODUCT_PIECE));
     if (threadIdx.x >= BLOCK_THREADS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(shape::copy_registers));
         packed_bulk_copies<shape>(ring, barriers, maps, weights, order, box_tokens, memory.ones, walk);
@@ -431,8 +434,8 @@ static int launch_packed_bulk(struct stream *s, const char *name, int groups, in
     if (!is_spread) {
         constexpr int GRAIN = grains::has_ones ? grains::columns : 0;
         const int warps = chunks * (PACKED_COLUMNS / 8) * packed_token_parts(k);
-        launch_dependent(s, packed_tokens_kernel<T, GRAIN>, dim3(ceil_div(warps, BLOCK_THREADS / 32)), BLOCK_THREADS, 0,
-                         1, x, tokens, k, memory.ones);
+        launch_dependent(s, packed_tokens_kernel<T, GRAIN, typename multiplied_as<T, Kind>::tokens>,
+                         dim3(ceil_div(warps, BLOCK_THREADS / 32)), BLOCK_THREADS, 0, 1, x, tokens, k, memory.ones);
         TRY(cuda_launched(s, "packed tokens", 24));
     }
     const bulk_order order = rows.map.order();

@@ -23,13 +23,13 @@ __device__ __forceinline__ void unpack_eight(const packed_matrix &m, const packe
     const int part = i % 4, block = i / 4 % BLOCKS, piece = i / 4 / BLOCKS;
     const uint8_t *at = m.codes + (size_t)row * m.row_bytes + piece * PACKED_PIECE_BYTES + part * 16;
     const unpacked<T, CODE> codes(*(const uint4 *)at, block, table);
-    const float factor = m.factors[row] * unpacked_as<T, CODE>::unit;
+    const float factor = m.factors[row];
 #pragma unroll
     for (int t = 0; t < 4; t++) {
         const int column = piece * PIECE + block * PACKED_BLOCK + t / 2 * 16 + part * 4 + t % 2 * 2;
         const __half *of =
             (const __half *)(m.scales + (size_t)row * m.scale_bytes) + (column >> m.shift) * (m.has_minima ? 2 : 1);
-        const float scale = m.scale_bytes ? __half2float(of[0]) : 1.0f,
+        const float scale = (m.scale_bytes ? __half2float(of[0]) : 1.0f) * unpacked_as<T, CODE>::unit,
                     minimum = m.has_minima ? __half2float(of[1]) : 0.0f;
         const float2 two = two_of<T>(codes.pairs[t]);
         put(column, (scale * two.x - minimum) * factor);
