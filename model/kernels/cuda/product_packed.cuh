@@ -2,8 +2,8 @@
  *
  * Shapes: codes, scales and factors as model/packed.h lays them out; tokens as in product_narrow.cuh.
  * Mapping: a lane's 16 bytes of a piece are numbers of 2 (eight bits) or 4 blocks of 32 columns; a block is two mma over 16 columns
- *   each, as in plain_stream, but of columns in their own order. Scales and factors come by way of shared memory, those of four pieces at
- *   once: loads to registers would share the few counters that a warp waits by with those of the codes, which are asked for later.
+ *   each, as in plain_stream, but of columns in their own order. Scales and factors come by way of shared memory, scales 16 bytes of a row
+ *   at once: loads to registers would share the counter by which a warp waits for codes, which are asked for later.
  * Numerics: codes become 16 bits exactly (a table's values are rounded to them), the sum of the columns of a `grain` is multiplied by its
  *   scale in f32 and added to those before it. What all numbers of a grain have too much, the minimum, is taken off times the sum of
  *   the tokens, which a matrix of ones makes. At the end a row's factor. All by the weight's shape alone, so a token's bits do not depend

@@ -1,65 +1,68 @@
-/* Packed weights (model/packed.h) as numbers of their own, each rounded once. A thread has a block's eight numbers of one lane of a
- * product: four columns, and four 16 behind them. Bytes: those of the codes, and 2 or 4 a number. */
+/* Packed weights (model/packed.h) as numbers of their own, each rounded once. A block of 32 columns has eight numbers in a lane's part of a
+ * piece: four columns, and four 16 behind them. Bytes: those of the codes, and 2 or 4 a number. */
 #include "model/kernels/cuda/unpack.h"
 
 #include "model/kernels/cuda/product_packed.cuh"
 
-enum { THREADS = 256, EIGHT = 8 };
+enum { THREADS = 256, PART_BYTES = 16, PARTS = PACKED_PIECE_BYTES / PART_BYTES };
 
 template <typename T> __device__ __forceinline__ float2 two_of(uint32_t pair) {
     return to_floats(*(const typename pair_of<T>::type *)&pair);
 }
 
-/* Eights of a row. */
-template <packed_code CODE> __host__ __device__ static inline int eights_of(const packed_matrix &m) {
-    return m.row_bytes / PACKED_PIECE_BYTES * (unpacked_as<half, CODE>::piece / EIGHT);
-}
+template <packed_code CODE> constexpr int blocks_of_piece = packed_piece_columns(CODE) / PACKED_BLOCK;
 
-/* Hands the eight numbers `i` of a row to put(column, value). */
+/* Hands those of part `part` of a row, whose codes these are, to put(column, four numbers), twice. */
 template <typename T, packed_code CODE, typename Put>
-__device__ __forceinline__ void unpack_eight(const packed_matrix &m, const packed_table &table, int row, int i,
-                                             Put put) {
-    constexpr int PIECE = unpacked_as<T, CODE>::piece, BLOCKS = PIECE / PACKED_BLOCK;
-    const int part = i % 4, block = i / 4 % BLOCKS, piece = i / 4 / BLOCKS;
-    const uint8_t *at = m.codes + (size_t)row * m.row_bytes + piece * PACKED_PIECE_BYTES + part * 16;
-    const unpacked<T, CODE> codes(*(const uint4 *)at, block, table);
+__device__ __forceinline__ void unpack_block(const packed_matrix &m, const packed_table &table, int row, int part,
+                                             const uint4 &codes, int block, Put put) {
+    constexpr int PIECE = unpacked_as<T, CODE>::piece;
+    const unpacked<T, CODE> its(codes, block, table);
     const float factor = m.factors[row];
 #pragma unroll
-    for (int t = 0; t < 4; t++) {
-        const int column = piece * PIECE + block * PACKED_BLOCK + t / 2 * 16 + part * 4 + t % 2 * 2;
+    for (int half = 0; half < 2; half++) {
+        const int column = part / PARTS * PIECE + block * PACKED_BLOCK + half * 16 + part % PARTS * 4;
         const __half *of =
             (const __half *)(m.scales + (size_t)row * m.scale_bytes) + (column >> m.shift) * (m.has_minima ? 2 : 1);
         const float scale = (m.scale_bytes ? __half2float(of[0]) : 1.0f) * unpacked_as<T, CODE>::unit,
                     minimum = m.has_minima ? __half2float(of[1]) : 0.0f;
-        const float2 two = two_of<T>(codes.pairs[t]);
-        put(column, (scale * two.x - minimum) * factor);
-        put(column + 1, (scale * two.y - minimum) * factor);
+        const float2 first = two_of<T>(its.pairs[2 * half]), second = two_of<T>(its.pairs[2 * half + 1]);
+        auto value = [=](float x) { return (scale * x - minimum) * factor; };
+        put(column, make_float4(value(first.x), value(first.y), value(second.x), value(second.y)));
     }
 }
 
+/* A thread has a part of a row. */
 template <typename T, packed_code CODE>
 __global__ void __launch_bounds__(THREADS)
-    unpack_kernel(packed_matrix m, packed_table table, const int32_t *order, int first, int cols, T *to) {
-    const int i = blockIdx.x * THREADS + threadIdx.x, row = blockIdx.y;
+    unpack_kernel(packed_matrix m, packed_table table, const int32_t *order, int first, int count, int cols, T *to) {
+    const int parts = m.row_bytes / PART_BYTES, at = blockIdx.x * THREADS + threadIdx.x, row = at / parts,
+              part = at % parts;
     next_may_start();
     inputs_are_ready();
-    if (i >= eights_of<CODE>(m)) return;
-    unpack_eight<T, CODE>(m, table, first + row, i, [&](int column, float value) {
-        if (column < cols) to[(size_t)row * cols + (order ? order[column] : column)] = from_float<T>(value);
-    });
+    if (row >= count) return;
+    const uint4 codes = ((const uint4 *)(m.codes + (size_t)(first + row) * m.row_bytes))[part];
+    T *its = to + (size_t)row * cols;
+#pragma unroll
+    for (int block = 0; block < blocks_of_piece<CODE>; block++)
+        unpack_block<T, CODE>(m, table, first + row, part, codes, block, [&](int column, float4 x) {
+            alignas(8)
+                const T four[4] = {from_float<T>(x.x), from_float<T>(x.y), from_float<T>(x.z), from_float<T>(x.w)};
+            if (column >= cols) return;
+            if (order)
+                for (int i = 0; i < 4; i++) its[order[column + i]] = four[i];
+            else
+                *(uint2 *)(its + column) = *(const uint2 *)four;
+        });
 }
 
 template <typename T> static int unpack_as(struct stream *s, const struct weight *w, int first, int count, T *to) {
-    enum { MOST_ROWS = 65535 };
     return with_kind(w->packed, [&](auto kind) {
-        constexpr packed_code CODE = decltype(kind)::code;
         const packed_matrix m = packed_matrix_of(w);
-        for (int done = 0; done < count; done += MOST_ROWS) {
-            const dim3 grid(ceil_div(eights_of<CODE>(m), THREADS), min(count - done, (int)MOST_ROWS));
-            launch_dependent(s, unpack_kernel<T, CODE>, grid, THREADS, 0, 1, m, packed_table_of<T>(w->packed),
-                             packed_order_of(w), first + done, w->cols, to + (size_t)done * w->cols);
-        }
-        return cuda_launched(s, "unpack", sizeof(packed_matrix) + sizeof(packed_table) + 24);
+        launch_dependent(s, unpack_kernel<T, decltype(kind)::code>,
+                         dim3(ceil_div(count * (m.row_bytes / PART_BYTES), THREADS)), THREADS, 0, 1, m,
+                         packed_table_of<T>(w->packed), packed_order_of(w), first, count, w->cols, to);
+        return cuda_launched(s, "unpack", sizeof(packed_matrix) + sizeof(packed_table) + 28);
     });
 }
 
@@ -76,11 +79,18 @@ __global__ void __launch_bounds__(THREADS)
     next_may_start(); /* the first kernel of a pass */
     int token = op.rows.tokens[blockIdx.x];
     if (token < 0 || token >= op.table.rows) token = 0;
-    const int cols = op.table.cols;
-    for (int i = threadIdx.x; i < eights_of<CODE>(m); i += THREADS)
-        unpack_eight<half, CODE>(m, table, token, i, [&](int column, float value) {
-            if (column < cols) op.out[(size_t)blockIdx.x * cols + (order ? order[column] : column)] = op.scale * value;
+    const int cols = op.table.cols, parts = m.row_bytes / PART_BYTES;
+    const uint4 *codes = (const uint4 *)(m.codes + (size_t)token * m.row_bytes);
+    float *out = op.out + (size_t)blockIdx.x * cols;
+    for (int i = threadIdx.x; i < parts * blocks_of_piece<CODE>; i += THREADS) {
+        const int block = i / PARTS % blocks_of_piece<CODE>,
+                  part = i / PARTS / blocks_of_piece<CODE> * PARTS + i % PARTS;
+        unpack_block<half, CODE>(m, table, token, part, codes[part], block, [&](int column, float4 x) {
+            const float four[4] = {x.x, x.y, x.z, x.w};
+            for (int j = 0; j < 4 && column < cols; j++)
+                out[order ? order[column + j] : column + j] = op.scale * four[j];
         });
+    }
 }
 
 int cuda_embed_packed(struct stream *s, const struct op_embed *op) {
