@@ -10,30 +10,40 @@ template <typename T> __device__ __forceinline__ float2 two_of(uint32_t pair) {
     return to_floats(*(const typename pair_of<T>::type *)&pair);
 }
 
-template <packed_code CODE> constexpr int blocks_of_piece = packed_piece_columns(CODE) / PACKED_BLOCK;
+template <typename Kind> constexpr int blocks_of_piece = packed_piece_columns(Kind::code) / PACKED_BLOCK;
+
+/* Scale and minimum of a row's columns from `behind`, a constant, behind the first one of a piece on. Loads that the compiler knows to be of what
+ * no store changes: it makes one of those of a group. */
+template <typename Kind>
+__device__ __forceinline__ float2 scale_of(const packed_matrix &m, int row, int piece, int behind) {
+    if (Kind::grain == PACKED_GRAIN_ROW) return make_float2(1, 0);
+    constexpr int PIECE = unpacked_as<half, Kind::code>::piece, GROUP = Kind::grain ? Kind::grain : 128;
+    const int index = GROUP > PIECE ? piece * PIECE / GROUP : piece * (PIECE / GROUP) + behind / GROUP;
+    const uint8_t *scales = m.scales + (size_t)row * m.scale_bytes;
+    if (Kind::minima) return __half22float2(__ldg((const __half2 *)scales + index));
+    return make_float2(__half2float(__ldg((const __half *)scales + index)), 0);
+}
 
 /* Hands those of part `part` of a row, whose codes these are, to put(column, four numbers), twice. */
-template <typename T, packed_code CODE, typename Put>
+template <typename T, typename Kind, typename Put>
 __device__ __forceinline__ void unpack_block(const packed_matrix &m, const packed_table &table, int row, int part,
                                              const uint4 &codes, int block, Put put) {
-    constexpr int PIECE = unpacked_as<T, CODE>::piece;
-    const unpacked<T, CODE> its(codes, block, table);
-    const float factor = m.factors[row];
+    typedef unpacked_as<T, Kind::code> as;
+    const unpacked<T, Kind::code> its(codes, block, table);
+    const float factor = __ldg(m.factors + row);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const int column = part / PARTS * PIECE + block * PACKED_BLOCK + half * 16 + part % PARTS * 4;
-        const __half *of =
-            (const __half *)(m.scales + (size_t)row * m.scale_bytes) + (column >> m.shift) * (m.has_minima ? 2 : 1);
-        const float scale = (m.scale_bytes ? __half2float(of[0]) : 1.0f) * unpacked_as<T, CODE>::unit,
-                    minimum = m.has_minima ? __half2float(of[1]) : 0.0f;
-        const float2 first = two_of<T>(its.pairs[2 * half]), second = two_of<T>(its.pairs[2 * half + 1]);
-        auto value = [=](float x) { return (scale * x - minimum) * factor; };
-        put(column, make_float4(value(first.x), value(first.y), value(second.x), value(second.y)));
+        const int piece = part / PARTS, behind = block * PACKED_BLOCK + half * 16;
+        const float2 of = scale_of<Kind>(m, row, piece, behind), first = two_of<T>(its.pairs[2 * half]),
+                     second = two_of<T>(its.pairs[2 * half + 1]);
+        auto value = [=](float x) { return (of.x * as::unit * x - of.y) * factor; };
+        put(piece * as::piece + behind + part % PARTS * 4,
+            make_float4(value(first.x), value(first.y), value(second.x), value(second.y)));
     }
 }
 
 /* A thread has a part of a row. */
-template <typename T, packed_code CODE>
+template <typename T, typename Kind>
 __global__ void __launch_bounds__(THREADS)
     unpack_kernel(packed_matrix m, packed_table table, const int32_t *order, int first, int count, int cols, T *to) {
     const int parts = m.row_bytes / PART_BYTES, at = blockIdx.x * THREADS + threadIdx.x, row = at / parts,
@@ -41,11 +51,11 @@ __global__ void __launch_bounds__(THREADS)
     next_may_start();
     inputs_are_ready();
     if (row >= count) return;
-    const uint4 codes = ((const uint4 *)(m.codes + (size_t)(first + row) * m.row_bytes))[part];
+    const uint4 codes = __ldg((const uint4 *)(m.codes + (size_t)(first + row) * m.row_bytes) + part);
     T *its = to + (size_t)row * cols;
 #pragma unroll
-    for (int block = 0; block < blocks_of_piece<CODE>; block++)
-        unpack_block<T, CODE>(m, table, first + row, part, codes, block, [&](int column, float4 x) {
+    for (int block = 0; block < blocks_of_piece<Kind>; block++)
+        unpack_block<T, Kind>(m, table, first + row, part, codes, block, [&](int column, float4 x) {
             alignas(8)
                 const T four[4] = {from_float<T>(x.x), from_float<T>(x.y), from_float<T>(x.z), from_float<T>(x.w)};
             if (column >= cols) return;
@@ -59,7 +69,7 @@ __global__ void __launch_bounds__(THREADS)
 template <typename T> static int unpack_as(struct stream *s, const struct weight *w, int first, int count, T *to) {
     return with_kind(w->packed, [&](auto kind) {
         const packed_matrix m = packed_matrix_of(w);
-        launch_dependent(s, unpack_kernel<T, decltype(kind)::code>,
+        launch_dependent(s, unpack_kernel<T, decltype(kind)>,
                          dim3(ceil_div(count * (m.row_bytes / PART_BYTES), THREADS)), THREADS, 0, 1, m,
                          packed_table_of<T>(w->packed), packed_order_of(w), first, count, w->cols, to);
         return cuda_launched(s, "unpack", sizeof(packed_matrix) + sizeof(packed_table) + 28);
@@ -72,7 +82,7 @@ int cuda_unpack(struct stream *s, const struct weight *w, int first, int count, 
 }
 
 /* A block a row, as embed_kernel. */
-template <packed_code CODE>
+template <typename Kind>
 __global__ void __launch_bounds__(THREADS)
     embed_packed_kernel(const struct op_embed op, packed_matrix m, packed_table table, const int32_t *order) {
     inputs_are_ready();
@@ -82,10 +92,10 @@ __global__ void __launch_bounds__(THREADS)
     const int cols = op.table.cols, parts = m.row_bytes / PART_BYTES;
     const uint4 *codes = (const uint4 *)(m.codes + (size_t)token * m.row_bytes);
     float *out = op.out + (size_t)blockIdx.x * cols;
-    for (int i = threadIdx.x; i < parts * blocks_of_piece<CODE>; i += THREADS) {
-        const int block = i / PARTS % blocks_of_piece<CODE>,
-                  part = i / PARTS / blocks_of_piece<CODE> * PARTS + i % PARTS;
-        unpack_block<half, CODE>(m, table, token, part, codes[part], block, [&](int column, float4 x) {
+    for (int i = threadIdx.x; i < parts * blocks_of_piece<Kind>; i += THREADS) {
+        const int block = i / PARTS % blocks_of_piece<Kind>,
+                  part = i / PARTS / blocks_of_piece<Kind> * PARTS + i % PARTS;
+        unpack_block<half, Kind>(m, table, token, part, codes[part], block, [&](int column, float4 x) {
             const float four[4] = {x.x, x.y, x.z, x.w};
             for (int j = 0; j < 4 && column < cols; j++)
                 out[order ? order[column + j] : column + j] = op.scale * four[j];
@@ -95,7 +105,7 @@ __global__ void __launch_bounds__(THREADS)
 
 int cuda_embed_packed(struct stream *s, const struct op_embed *op) {
     return with_kind(op->table.packed, [&](auto kind) {
-        launch_dependent(s, embed_packed_kernel<decltype(kind)::code>, dim3(rows_count(&op->rows)), THREADS, 0, 1, *op,
+        launch_dependent(s, embed_packed_kernel<decltype(kind)>, dim3(rows_count(&op->rows)), THREADS, 0, 1, *op,
                          packed_matrix_of(&op->table), packed_table_of<half>(op->table.packed),
                          packed_order_of(&op->table));
         return cuda_launched(s, "embed", sizeof *op + sizeof(packed_matrix) + sizeof(packed_table) + 8);
