@@ -213,22 +213,13 @@ struct packed_matrix {
     const uint8_t *scales;
     const float *factors;
     int row_bytes, scale_bytes; /* of a row */
-    int shift;                  /* 1 << shift columns share a scale */
-    bool has_minima;
 };
 static inline packed_matrix packed_matrix_of(const struct weight *w) {
     const struct packed *p = w->packed;
     if (!w->data) return packed_matrix{};
     const struct packed_parts parts = packed_parts(p, (void *)w->data, w->rows, w->cols);
-    int shift = p->group ? 0 : 31;
-    while (p->group > 1 << shift) shift++;
-    return {parts.codes,
-            (const uint8_t *)parts.scales,
-            parts.factors,
-            (int)packed_row_bytes(p, w->cols),
-            packed_row_scales(p, w->cols) * (p->has_minima ? 4 : 2),
-            shift,
-            p->has_minima};
+    return {parts.codes, (const uint8_t *)parts.scales, parts.factors, (int)packed_row_bytes(p, w->cols),
+            packed_row_scales(p, w->cols) * (p->has_minima ? 4 : 2)};
 }
 
 /* In device memory; NULL: columns are in their own. */
