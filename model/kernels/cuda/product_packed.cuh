@@ -6,8 +6,8 @@
  *   at once: loads to registers would share the counter by which a warp waits for codes, which are asked for later.
  * Numerics: codes become 16 bits exactly (a table's values are rounded to them), the sum of the columns of a `grain` is multiplied by its
  *   scale in f32 and added to those before it. What all numbers of a grain have too much, the minimum, is taken off times the sum of
- *   the tokens, which a matrix of ones makes. At the end a row's factor. All by the weight's shape alone, so a token's bits do not depend
- *   on the others.
+ *   the tokens, which a matrix of ones makes; where is_raw, together with what integers have too much. At the end a row's factor. All by
+ *   the weight's shape alone, so a token's bits do not depend on the others.
  * Any number of tokens is taken, COLUMNS at most by a block: weights are read again for more. On Hopper product_packed_bulk.cuh takes
  * those. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_CUH
@@ -167,8 +167,11 @@ template <typename T> struct unpacked<T, PACKED_FP8> {
 
 template <typename T, typename Kind> struct packed_stream;
 
-/* Integers of 4 bits that have minima are multiplied as they are where T is bf16: `raw`, subnormal numbers of 2^-133 that are 8 too large. So
- * tokens are made 2^80 larger, those of the pairs that lie 4 bits higher 2^76, and minima are taken off with those 8. */
+/* Are numbers of a kind multiplied `raw`, as integers lie in their words: subnormal bf16 of 2^-133, 8 too large? Then tokens are made 2^80 larger,
+ * those of the pairs that lie 4 bits higher 2^76, so that from 2^47 on they are infinite, and minima are taken off with those 8. */
+template <typename T, typename Kind>
+constexpr bool is_raw = Kind::code == PACKED_INT4 && !is_half<T>::value && Kind::minima;
+
 struct raw_nibbles {
     uint32_t pairs[4];
     __device__ __forceinline__ raw_nibbles(const uint4 &codes, int block, const packed_table &) {
@@ -192,8 +195,6 @@ template <typename T, bool RAW> struct multiplied_tokens {
     }
 };
 /* How products multiply the numbers of a kind; sums are as many times `unit`. */
-template <typename T, typename Kind>
-constexpr bool is_raw = Kind::code == PACKED_INT4 &&Kind::minima && !is_half<T>::value;
 template <typename T, typename Kind> struct multiplied_as : multiplied_tokens<T, is_raw<T, Kind>> {
     typedef multiplied_tokens<T, is_raw<T, Kind>> tokens;
     typedef typename std::conditional<is_raw<T, Kind>, raw_nibbles, unpacked<T, Kind::code>>::type numbers;
