@@ -225,6 +225,9 @@ template <typename T, typename Kind> struct packed_bulk_steps {
                 second(piece[1], in_piece / PACKED_BLOCK, table);
             to[call][0] = first.pairs[2 * half], to[call][1] = second.pairs[2 * half];
             to[call][2] = first.pairs[2 * half + 1], to[call][3] = second.pairs[2 * half + 1];
+            /* Made here, as the compiler would move what takes one instruction behind the fence of wgmma, and then make a second one. */
+            if (is_raw<T, Kind>)
+                asm volatile("" : "+r"(to[call][0]), "+r"(to[call][1]), "+r"(to[call][2]), "+r"(to[call][3]));
         }
     }
     __device__ __forceinline__ void multiply(float (&c)[TILES][4], const step_codes &a, const packed_half &at,
