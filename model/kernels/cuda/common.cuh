@@ -57,6 +57,11 @@ __device__ __forceinline__ float warp_max(float x) {
     return x;
 }
 
+/* 1 / sqrt(sum * share + eps) within 3 ulp, share = 1 / count: every thread of a norm makes it, so in few instructions. */
+__device__ __forceinline__ float inverse_rms(float sum, float share, float eps) {
+    return rsqrtf(fmaf(sum, share, eps));
+}
+
 /* g / (1 + exp(-z)), within 2 ulp. */
 __device__ __forceinline__ float times_sigmoid(float g, float z) {
     return __fdividef(g, 1.0f + expf(-z));

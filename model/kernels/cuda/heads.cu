@@ -29,6 +29,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) finish_kernel(const struct fini
     const int lane = threadIdx.x % 32, dh = op.head_dim, half = dh / 2, index = blockIdx.x * WARPS + threadIdx.x / 32;
     const int row = index / op.all, head = index % op.all, kv_head = (head - op.heads) % op.kv_heads;
     const bool is_q = head < op.heads, is_v = head >= op.heads + op.kv_heads;
+    const float share = 1.0f / (float)dh;
     const struct head_kind<T> kind = is_q ? op.of_q : is_v ? op.of_v : op.of_k;
     const T *bias = kind.bias ? kind.bias + (is_q ? head : kv_head) * dh : nullptr;
     float factor_a[HELD], factor_b[HELD], bias_a[HELD], bias_b[HELD];
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) finish_kernel(const struct fini
     if (kind.is_normed) {
 #pragma unroll
         for (int j = 0; j < HELD; j++) sum = fmaf(b[j], b[j], fmaf(a[j], a[j], sum));
-        const float scale = 1.0f / sqrtf(warp_sum(sum) / (float)dh + kind.eps);
+        const float scale = inverse_rms(warp_sum(sum), share, kind.eps);
 #pragma unroll
         for (int j = 0; j < HELD; j++) a[j] *= scale * factor_a[j], b[j] *= scale * factor_b[j];
     }

@@ -55,6 +55,7 @@ static inline size_t norm_bytes(int width) {
 template <typename T> __device__ float hold_row(const norm_rows<T> &rows, const float *in, int width, float *held) {
     __shared__ __align__(16) float partial[BLOCK_THREADS / 32];
     static_assert(BLOCK_THREADS == 256, "8 sums are added");
+    const float share = 1.0f / (float)width;
     float sum = 0;
     auto add = [&](float x) { sum = fmaf(x, x, sum); };
     if (width % 4 == 0) {
@@ -76,7 +77,7 @@ template <typename T> __device__ float hold_row(const norm_rows<T> &rows, const 
     __syncthreads();
     const float4 p = *(const float4 *)partial, q = *(const float4 *)(partial + 4);
     const float total = ((p.x + q.x) + (p.z + q.z)) + ((p.y + q.y) + (p.w + q.w));
-    return rows.is_plain ? 1.0f : 1.0f / sqrtf(total / (float)width + rows.eps);
+    return rows.is_plain ? 1.0f : inverse_rms(total, share, rows.eps);
 }
 
 /* One row, after fetch; `order`: product_order.cuh. Ends with a barrier. */
