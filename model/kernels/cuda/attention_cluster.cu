@@ -113,66 +113,76 @@ __device__ __forceinline__ struct node join_nodes(const struct node &left, const
                             join(left.x.z, right.x.z, factor), join(left.x.w, right.x.w, factor))};
 }
 
-/* What a walker of the cluster put; walkers from `there` on have no keys. Of the sums one of four neighbouring threads has each. */
+/* What a walker of the cluster put, the sum that of the keys of warp `warp`; walkers from `there` on have no keys. */
 template <int DH, int TILES>
 __device__ __forceinline__ struct node load_node(struct plan<DH, TILES> &s, int walker, int rank_bits, int there,
-                                                 int query, int d) {
+                                                 int query, int d, int warp) {
     struct node n = {make_float2(-CUDART_INF_F, 0), make_float4(0, 0, 0, 0)};
     if (walker >= there) return n;
     const auto &its = s.walkers[walker >> rank_bits];
     const int rank = walker & ((1 << rank_bits) - 1);
     asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
                  : "=f"(n.state.x), "=f"(n.state.y)
-                 : "r"(of_rank(&its.state[query][threadIdx.x % WARPS], rank)));
+                 : "r"(of_rank(&its.state[query][warp], rank)));
     asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
                  : "=f"(n.x.x), "=f"(n.x.y), "=f"(n.x.z), "=f"(n.x.w)
                  : "r"(of_rank(&its.out[query][d], rank)));
     return n;
 }
 
-/* T_HALF from T_2HALF. With no more than HALF walkers they are those that make T_HALF. */
-template <int HALF> __device__ __forceinline__ void join_level(struct node (&n)[RANKS], int there) {
-    if (there <= HALF) return;
-#pragma unroll
-    for (int r = 0; r < HALF; r++) n[r] = join_nodes(n[r], n[r + HALF]);
+/* What the lane `apart` lanes on has, of pairs of them. */
+__device__ __forceinline__ struct node neighbouring_node(const struct node &n, int apart) {
+    auto of = [&](float x) { return __shfl_xor_sync(0xffffffffu, x, apart); };
+    return node{make_float2(of(n.state.x), of(n.state.y)), make_float4(of(n.x.x), of(n.x.y), of(n.x.z), of(n.x.w))};
 }
 
-/* The tree above the walkers; each block stores a share of the outputs. */
+/* The tree above the walkers. Half as many lanes as there are walkers make 4 dims of a query, and with those of the next outputs the sum of
+ * all warps' keys. Each block stores a share of the outputs, and arrives at the cluster's barrier when it has read what others put. */
 template <typename T, int DH, int TILES, bool IS_PLAIN>
 __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const struct op_attention &op,
                                              const struct chunk &c, int rank, int rank_bits, int there,
                                              enum token_order order) {
     constexpr int FOURS = DH / 4;
-    const unsigned four_lanes = 15u << threadIdx.x % 32 / 4 * 4;
-    auto output_of = [&](int i) { return row_head(op, c, min(i / FOURS, c.count - 1)) * op.head_dim + i % FOURS * 4; };
-    int i = rank * blockDim.x + threadIdx.x, to = output_of(i);
+    const int lane_bits = rank_bits + (int)blockDim.x / THREADS_ALL, lanes = 1 << lane_bits, lane = threadIdx.x % 32,
+              r = lane % lanes, all = c.count * FOURS, step = (int)blockDim.x << rank_bits >> lane_bits;
+    auto output_of = [&](int i) { return row_head(op, c, i / FOURS) * op.head_dim + i % FOURS * 4; };
+    /* Lanes past the last output make that once more. */
+    auto index_of = [&](int first) { return min(first + (lane >> lane_bits), all - 1); };
+    struct node left, right;
+    auto load = [&](int i) {
+        const int query = i / FOURS, d = i % FOURS * 4, warp = (lane >> lane_bits) % WARPS;
+        left = load_node(s, r, rank_bits, there, query, d, warp);
+        right = load_node(s, r + lanes, rank_bits, there, query, d, warp);
+    };
+    int first = (int)(rank * blockDim.x + threadIdx.x - lane) >> lane_bits, i = index_of(first), to = output_of(i);
     cluster_wait();
-    for (; i < c.count * FOURS; i += blockDim.x << rank_bits, to = output_of(i)) {
-        const int query = i / FOURS, d = i % FOURS * 4;
-        if (d / 16 * 16 >= op.head_dim) continue; /* four threads alike */
-        struct node n[RANKS];
+    if (first < all)
+        load(i);
+    else
+        cluster_arrive();
+    while (first < all) {
+        struct node n = there > lanes ? join_nodes(left, right) : left;
+        const int query = i / FOURS, d = i % FOURS * 4, its = to;
+        first += step;
+        if (first < all)
+            i = index_of(first), load(i), to = output_of(i);
+        else
+            cluster_arrive();
 #pragma unroll
-        for (int r = 0; r < RANKS; r++) n[r] = load_node(s, r, rank_bits, there, query, d);
-        if (there > RANKS) {
-#pragma unroll
-            for (int r = 0; r < RANKS; r++)
-                n[r] = join_nodes(n[r], load_node(s, r + RANKS, rank_bits, there, query, d));
-        }
-        join_level<4>(n, there);
-        join_level<2>(n, there);
-        join_level<1>(n, there);
+        for (int half = RANKS / 2; half > 0; half /= 2) /* T_half is there where there are no more walkers with keys */
+            if (half < lanes && there > half) n = join_nodes(n, neighbouring_node(n, half));
         const int of_row = c.first_query + query - quotient(c.first_query + query, c.group) * c.group,
                   head = c.head * c.group + of_row;
-        const float keys = join_lanes(
-                        n[0].state.y, [](float x, float y) { return x + y; }, four_lanes),
-                    sum = IS_PLAIN ? keys : add_sink<T>(op, head, keys, n[0].state.x);
-        if (d >= op.head_dim) continue;
+        float keys = n.state.y + __shfl_xor_sync(0xffffffffu, n.state.y, lanes);
+        keys += __shfl_xor_sync(0xffffffffu, keys, 2 * lanes);
+        const float sum = IS_PLAIN ? keys : add_sink<T>(op, head, keys, n.state.x);
+        if (r > 0 || d >= op.head_dim) continue;
         alignas(8) T out[4] = {};
         if (sum != 0) {
-            out[0] = from_float<T>(n[0].x.x / sum), out[1] = from_float<T>(n[0].x.y / sum);
-            out[2] = from_float<T>(n[0].x.z / sum), out[3] = from_float<T>(n[0].x.w / sum);
+            out[0] = from_float<T>(n.x.x / sum), out[1] = from_float<T>(n.x.y / sum);
+            out[2] = from_float<T>(n.x.z / sum), out[3] = from_float<T>(n.x.w / sum);
         }
-        store_in_order(order, (T *)op.out.data, to, out);
+        store_in_order(order, (T *)op.out.data, its, out);
     }
 }
 #endif
@@ -213,7 +223,6 @@ __global__ void __launch_bounds__(DH > 128 ? THREADS : THREADS_ALL, 1)
     }
     cluster_arrive();
     join_walkers<T, DH, TILES, IS_PLAIN>(s, op, c, rank, rank_bits, there, order);
-    cluster_arrive();
     cluster_wait(); /* nobody ends while its memory is read */
 #endif
 }
@@ -229,7 +238,9 @@ static int launch_tiles(struct stream *s, const struct op_attention *op, struct 
     const int levels = LEVELS + 1 - m.rank_bits - m.walkers / WALKERS; /* of the tree, for a walker */
     static_assert(plan::bytes(WALKERS) + plan::bytes_of_sums(WALKERS, LEVELS) <= (DH > 128 ? 226u : 113u) << 10,
                   "as many blocks a multiprocessor as launch_chunks counts on");
-    const size_t shared = plan::bytes(m.walkers) + plan::bytes_of_sums(m.walkers, levels);
+    /* Never three blocks on a multiprocessor, as then others would have none. */
+    const size_t needed = plan::bytes(m.walkers) + plan::bytes_of_sums(m.walkers, levels),
+                 shared = needed > SHARED_BYTES / 3 ? needed : SHARED_BYTES / 3;
     const bool is_plain = op->cap == 0 && !op->sinks.data;
     auto kernel = is_plain ? attention_cluster_kernel<T, DH, TILES, !IS_FP8, IS_FP8>
                            : attention_cluster_kernel<T, DH, TILES, false, IS_FP8>;

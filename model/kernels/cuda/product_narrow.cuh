@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         if constexpr (stream::is_plain) {
             const auto place = place_of(number);
             if (finishes && out.has(place)) finish(its_group, place, held);
-            fetch(number + 1);
+            if (first_of(number + 1) < groups) fetch(number + 1);
         } else {
 #pragma unroll 1
             for (int i = its_group; i < at_once && first_group + i < groups; i += narrow_at_once<TILES>) {
