@@ -50,6 +50,12 @@ static inline int packed_row_scales(const struct packed *p, int cols) {
     return p->group ? ((padded + p->group - 1) / p->group + 1) / 2 * 2 : 0;
 }
 
+/* Are there kernels that multiply it by rows of f16? Not of kinds that GGUF files alone have: their norms are f32, and so such models bf16
+ * (model_device_type), while each kind more is compiled for a dozen products. */
+PACKED_CONSTANT bool packed_takes_f16(enum packed_code code, int group) {
+    return code != PACKED_INT8 && !(code == PACKED_INT4 && group == 16);
+}
+
 /* How a quantised weight would be packed. False: it is not; it has groups that are neither 16, 32 or 64 columns nor a multiple of 128
  * (of FP8 that alone), groups of other sizes than they should have, or rows of no whole blocks of 32. There are as few kinds as
  * kernels pay for: groups are of 16, 32 or, of INT4 and FP8, 128 columns, others are cut; and INT4 of 16 or 128 has minima. The

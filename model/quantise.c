@@ -70,7 +70,8 @@ static void plan(const struct model *m, struct binding *b) {
     float values[16];
     if (binding_is_quantised(b)) stored_place(&b->stored, &rows, &w, &scales, NULL);
     if (b->stored.values) scales.values = memcpy(values, b->stored.values->data, sizeof values);
-    b->is_packed = packed_plan(&b->packed, &w, b->stored.zeros != NULL);
+    b->is_packed = packed_plan(&b->packed, &w, b->stored.zeros != NULL) &&
+                   (m->weight_type != DTYPE_F16 || packed_takes_f16(b->packed.code, b->packed.group));
 }
 
 /* Matrices that one product reads: gate and up, those of all experts (which lie at one distance, besides). */

@@ -81,12 +81,12 @@ START_TEST(experts_agree_with_the_host)
 }
 END_TEST
 
-/* Loop index: the form, in either 16-bit type by turns; experts whose columns are out of order are never packed (model/quantise.c). */
+/* Loop index: the form, in either 16-bit type by turns where kernels take both; experts whose columns are out of order are never packed (model/quantise.c). */
 START_TEST(packed_experts_agree_with_the_host)
 {
     static struct bench b;
     const struct mini_shape shape = {.name = "packed experts",
-                                     .type = _i % 2 ? DTYPE_F16 : DTYPE_BF16,
+                                     .type = gpu_type_of_packed(_i, _i % 2 ? DTYPE_F16 : DTYPE_BF16),
                                      .packed = 1 + _i,
                                      .width = 256,
                                      .hidden = 512,

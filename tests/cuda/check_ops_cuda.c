@@ -178,7 +178,7 @@ START_TEST(prefill_agrees_with_the_host)
 }
 END_TEST
 
-/* Loop index: the form, in either 16-bit type by turns; shapes whose heads the product finishes and others, and one with most features. */
+/* Loop index: the form, in either 16-bit type by turns where kernels take both; shapes whose heads the product finishes and others, and one with most features. */
 START_TEST(packed_weights_agree_with_the_host)
 {
     static struct bench b;
@@ -186,7 +186,7 @@ START_TEST(packed_weights_agree_with_the_host)
     for (int i = 0; i < (test_is_small() ? 1 : 3); i++)
         for (int prefill = 0; prefill < 2; prefill++) {
             struct mini_shape shape = bench_shape(which[i] + (_i % 2 ? bench_shape_count() : 0));
-            shape.packed = 1 + _i;
+            shape.packed = 1 + _i, shape.type = gpu_type_of_packed(_i, shape.type);
             b = (struct bench){.prefill = prefill};
             lab_open(&b.lab, 0);
             bench_open(&b, shape, false);

@@ -46,7 +46,10 @@ static struct mini_shape shape_at(int index) {
         .width = 512, .hidden = 768, .heads = 4, .kv_heads = 2, .head_dim = 32, .vocab = 520, .name = "packed"};
     struct mini_shape shape = packed >= 0 ? of_packed : mini_families[family];
     shape.type = index % 2 ? DTYPE_F16 : DTYPE_BF16;
-    if (packed >= 0) shape.packed = 1 + packed_forms[packed], shape.has_qk_norm = packed % 3 == 2;
+    if (packed >= 0) {
+        shape.packed = 1 + packed_forms[packed], shape.has_qk_norm = packed % 3 == 2;
+        shape.type = gpu_type_of_packed(packed_forms[packed], shape.type);
+    }
     /* Long outputs, whose splits are added in order, and widths of no whole stage (product_packed_bulk.cuh). */
     if (packed >= 0 && packed % 2 == 0) shape.hidden = 8448, shape.vocab = 16416;
     if (packed >= 0 && packed % 4 == 1) shape.hidden = 800;

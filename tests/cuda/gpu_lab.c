@@ -102,6 +102,16 @@ static void *make_packed(struct gpu *g, int form, int rows, int cols, struct pac
     return memory;
 }
 
+enum dtype gpu_type_of_packed(int form, enum dtype type) {
+    const struct quantised_form *f = &quantised_forms[form];
+    const float values[16] = {0};
+    const struct scales scales = {.group = f->group ? f->group : 512, .values = values};
+    const struct weight w = {
+        .format = f->format, .rows = 1, .cols = 512, .scales = dtype_block(f->format).numbers >= 32 ? NULL : &scales};
+    struct packed p;
+    return packed_plan(&p, &w, f->has_zeros) && !packed_takes_f16(p.code, p.group) ? DTYPE_BF16 : type;
+}
+
 static void pack_one(struct gpu *g, int form, struct weight *host, struct weight *twin) {
     struct packed *p = lab_alloc(&g->lab, sizeof *p);
     const int rows = host->rows, cols = host->cols;
@@ -146,7 +156,9 @@ static void pack_all(struct gpu *g, struct mini *host, struct mini *twin) {
                                     &twin->wv, &twin->embedding, &twin->input_gate, &twin->input_projection};
     for (size_t i = 0; i < sizeof here / sizeof *here; i++) {
         const bool is_other = here[i] == &host->wv && form % 2;
-        if (here[i]->data) pack_one(g, is_other ? (form + 1) % QUANTISED_FORMS : form, here[i], there[i]);
+        const int its_form = is_other ? (form + 1) % QUANTISED_FORMS : form;
+        if (here[i]->data && gpu_type_of_packed(its_form, twin->shape.type) == twin->shape.type)
+            pack_one(g, its_form, here[i], there[i]);
     }
     if (host->shape.experts == 0) return;
     pack_experts(g, form, &host->expert_gate, &twin->expert_gate, host->shape.experts);

@@ -23,6 +23,8 @@ void gpu_get(struct gpu *, void *host, const void *device, size_t bytes);
 
 /* Random keys and values of 16 bits in `raw` [2 * kv_floats], and widened in the host layer's caches. */
 struct weight mini_random_caches(struct lab *, struct mini *);
+/* The 16-bit type of a layer whose matrices become packed ones of a form: `type`, or bf16 where kernels take that alone. */
+enum dtype gpu_type_of_packed(int form, enum dtype type);
 /* Allocates a twin on the GPU: weights, page table, RoPE table and caches copied, buffers of its own. Where the shape says so, matrices
  * become packed ones there, and here what these stand for. */
 void gpu_twin(struct gpu *, struct mini *host, const struct weight *raw_caches, struct mini *twin);

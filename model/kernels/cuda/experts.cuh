@@ -352,7 +352,7 @@ static int with_packed_experts(const char *name, const struct experts &matrices,
     const struct weight *w = &matrices.each[0], *other = second ? &second->each[0] : nullptr;
     if (other && !are_read_alike({w, other}))
         return err_set(ERR_INTERNAL, "%s: experts that are not packed alike", name);
-    return with_kind(w->packed, [&](auto kind) {
+    return with_kind_of<T>(w->packed, [&](auto kind) {
         packed_expert_rows<T, decltype(kind), Map> rows = {{map, {}, packed_table_of<T>(w->packed), true},
                                                            {matrices.apart, 0}};
         rows.first.of[0] = packed_matrix_of(w);

@@ -171,7 +171,7 @@ static int product_of_packed(struct stream *s, const char *name, int groups, int
     const struct packed *p = (*weights.begin())->packed;
     const int32_t *order = packed_order_of(*weights.begin());
     const bool norms_itself = norm_of && !order && narrow_norms_itself(columns, k);
-    return with_kind(p, [&](auto kind) {
+    return with_kind_of<T>(p, [&](auto kind) {
         typedef decltype(kind) Kind;
         packed_rows<T, Kind, Map> rows = {map, {}, packed_table_of<T>(p), Map::may_be_long && in_order};
         int i = 0;

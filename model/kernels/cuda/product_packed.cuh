@@ -278,6 +278,17 @@ template <typename Run> static int with_kind(const struct packed *p, Run run) {
     }
 }
 
+/* The same for a product with rows of T. */
+template <typename T, typename Run> static int with_kind_of(const struct packed *p, Run run) {
+    return with_kind(p, [&](auto kind) {
+        typedef decltype(kind) Kind;
+        if constexpr (is_half<T>::value && !packed_takes_f16(Kind::code, Kind::grain))
+            return err_set(ERR_INTERNAL, "f16 rows of a product of packed weights that take bf16 alone");
+        else
+            return run(kind);
+    });
+}
+
 /* Rows of up to three packed matrices of one kind and minima; `Map` says which: row_place at(group, i). */
 template <typename T, typename Kind, typename Map> struct packed_rows {
     Map map;
