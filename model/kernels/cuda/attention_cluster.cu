@@ -26,46 +26,50 @@ template <int WALKER = 0> __device__ __forceinline__ void sync_walker(int walker
         sync_walker<WALKER + 1>(walker);
 }
 
-/* T_W(w) of this thread's walker, from `page` of its first split on, if that lies at `page_index` of the sequence. */
-template <typename T, bool IS_FP8, int DH, int TILES>
-__device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<DH, TILES> &r,
-                                     struct inputs<DH, TILES> &in, const struct op_attention &op, const struct chunk &c,
-                                     int rank, int rank_bits, int page_index, int page, struct scoring scoring) {
-    const int mine = own_walker(), walkers_of_block = blockDim.x / (WARPS * 32), walker = rank + (mine << rank_bits),
-              walker_bits = rank_bits + walkers_of_block / 2, leaves = PARTS >> walker_bits;
-    auto &values = s.walkers[mine].values;
+/* The walk of this thread's walker: where it is, with the keys and values that are there or on their way. */
+template <int DH, bool IS_FP8> struct walking {
+    int walker, walker_bits, leaves; /* number w of W = 2^walker_bits; parts that it has */
+    struct place now;
     struct held_keys<DH, IS_FP8> k;
     struct held_values<IS_FP8> v;
+    __device__ __forceinline__ walking(const struct chunk &c, int rank, int rank_bits)
+        : walker(rank + (own_walker() << rank_bits)), walker_bits(rank_bits + (int)blockDim.x / THREADS_ALL + 1),
+          leaves(PARTS >> walker_bits), now(find_place(c, walker, leaves, place{0, first_of_leaf(c, walker, 0)})) {}
+};
+
+/* T_W(w) of this thread's walker, from its first split on. */
+template <typename T, bool IS_FP8, int DH, int TILES>
+__device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<DH, TILES> &r,
+                                     struct walking<DH, IS_FP8> &w, struct inputs<DH, TILES> &in,
+                                     const struct op_attention &op, const struct chunk &c, int rank, int rank_bits,
+                                     struct scoring scoring) {
+    const int mine = own_walker(), walkers_of_block = blockDim.x / (WARPS * 32);
+    auto &values = s.walkers[mine].values;
     struct waiting<DH, TILES> waiting((float2 *)&s.walkers[walkers_of_block]);
-    struct place now = find_place(c, walker, leaves, place{0, first_of_leaf(c, walker, 0)});
-    if (now.leaf != NO_LEAF) {
-        if (now.first / KV_PAGE != page_index) page = c.pages[now.first / KV_PAGE];
-        load_keys<T>(k, op, c, page, now.first);
-        load_values<DH>(v, values, op, c, page, now.first);
-    }
+    struct place &now = w.now;
     put_queries<T>(s, in);
     __syncthreads();
     int turns = 0; /* as many as the block's other walkers: racecheck counts barriers of all threads */
     for (int i = 0; i < walkers_of_block; i++)
-        turns = max(turns, count_splits(c, rank + (i << rank_bits), walker_bits));
+        turns = max(turns, count_splits(c, rank + (i << rank_bits), w.walker_bits));
 #pragma unroll 1
     for (int left = turns; left > 0; left--) {
         const bool is_there = now.leaf != NO_LEAF;
-        const struct place next = is_there ? find_place(c, walker, leaves, place{now.leaf, now.first + STEP}) : now;
+        const struct place next = is_there ? find_place(c, w.walker, w.leaves, place{now.leaf, now.first + STEP}) : now;
         const bool is_next = next.leaf != NO_LEAF;
-        page = is_next ? c.pages[next.first / KV_PAGE] : 0;
+        const int page = is_next ? c.pages[next.first / KV_PAGE] : 0;
         struct scores<TILES> scores;
-        if (is_there) score<T>(scores, s, k, in.position, c, now.first, op.window, scoring);
-        if (is_next) load_keys<T>(k, op, c, page, next.first);
+        if (is_there) score<T>(scores, s, w.k, in.position, c, now.first, op.window, scoring);
+        if (is_next) load_keys<T>(w.k, op, c, page, next.first);
         if (is_there) put_maxima(s, scores);
         sync_walker(mine);
         if (is_there) weigh<T>(s, r, scores);
         sync_walker(mine);
         if (!is_there) continue;
-        wait_for_values<T, DH>(v, values);
+        wait_for_values<T, DH>(w.v, values);
         add_split<T>(r, s, values, in.position, c, now.first, op.window);
         __syncwarp();
-        if (is_next) load_values<DH>(v, values, op, c, page, next.first);
+        if (is_next) load_values<DH>(w.v, values, op, c, page, next.first);
         if (next.leaf != now.leaf) end_leaf(r, waiting, now.leaf, next.leaf);
         now = next;
     }
@@ -194,6 +198,8 @@ __global__ void __launch_bounds__(DH > 128 ? THREADS : THREADS_ALL, 1)
     attention_cluster_kernel(const struct op_attention op, int chunks, int rank_bits, struct scoring scoring,
                              enum token_order order) {
 #if __CUDA_ARCH__ >= 900
+    /* Keys older than the pass are asked for before its inputs are ready. With more queries registers would spill. */
+    constexpr bool IS_EARLY = TILES <= 2;
     extern __shared__ __align__(16) unsigned char shared[];
     struct plan<DH, TILES> &s = *(struct plan<DH, TILES> *)shared;
     next_may_start();
@@ -208,16 +214,30 @@ __global__ void __launch_bounds__(DH > 128 ? THREADS : THREADS_ALL, 1)
     index_inputs(in, op, c);
     c.pages = op.rows.page_table + (size_t)load_fixed(op.rows.row_slot + c.b) * op.rows.pages_per_slot;
     c.nearest = load_fixed(nearest), c.last = load_fixed(last);
+    const int pass_begins = IS_EARLY ? load_fixed(op.rows.positions + first_row) : 0;
     load_positions(in, op);
-    const int page = load_fixed(c.pages + page_index);
-    inputs_are_ready();
-    load_queries(in, op);
+    int page = load_fixed(c.pages + page_index);
     c.oldest = op.window > 0 ? max(max(c.nearest, 0) - op.window + 1, 0) : 0;
     const int there = c.last < 0 ? 0 : min(c.last / SPLIT + 1, (int)(blockDim.x / (WARPS * 32)) << rank_bits);
+    struct walking<DH, IS_FP8> w(c, rank, rank_bits);
+    const int first = w.now.first;
+    const bool has_split = rank < there && w.now.leaf != NO_LEAF,
+               is_older = IS_EARLY && first >= c.oldest && first + SPLIT <= pass_begins && op.head_dim == DH;
+    if (has_split && first / KV_PAGE != page_index) page = load_fixed(c.pages + first / KV_PAGE);
+    if (has_split && is_older) load_rows<T, DH, true>(w.k, op, c, page, first);
+    inputs_are_ready();
+    load_queries(in, op);
+    if (has_split) {
+        if (!IS_EARLY)
+            load_keys<T>(w.k, op, c, page, first);
+        else if (!is_older)
+            load_rows<T, DH, false>(w.k, op, c, page, first);
+        load_values<DH>(w.v, s.walkers[own_walker()].values, op, c, page, first);
+    }
     if (rank < there) {
         struct running<DH, TILES> r;
         clear(r);
-        walk<T, IS_FP8>(s, r, in, op, c, rank, rank_bits, page_index, page, scoring);
+        walk<T>(s, r, w, in, op, c, rank, rank_bits, scoring);
         sync_walker(own_walker()); /* no value is read any more */
         put_sums(s, r);
     }

@@ -192,8 +192,8 @@ __device__ __forceinline__ void load_keys(struct held_keys<DH, false> &k, const 
     else
         load_rows<T, DH, false>(k, op, c, page, first);
 }
-template <typename T, int DH>
-__device__ __forceinline__ void load_keys(struct held_keys<DH, true> &k, const struct op_attention &op,
+template <typename T, int DH, bool IS_WHOLE>
+__device__ __forceinline__ void load_rows(struct held_keys<DH, true> &k, const struct op_attention &op,
                                           const struct chunk &c, int page, int first) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % WARPS;
     const struct coded from = find_coded(op, op.kv.k, page, c.head);
@@ -210,6 +210,12 @@ __device__ __forceinline__ void load_keys(struct held_keys<DH, true> &k, const s
                 k.x[half_tile][i] = __ldcg((const uint2 *)(from.codes + at * op.head_dim + d));
         }
     }
+}
+
+template <typename T, int DH>
+__device__ __forceinline__ void load_keys(struct held_keys<DH, true> &k, const struct op_attention &op,
+                                          const struct chunk &c, int page, int first) {
+    load_rows<T, DH, false>(k, op, c, page, first);
 }
 
 /* In 16 bits. */
