@@ -5,8 +5,8 @@
  *   neighbours; more tokens are more column tiles of 8. k is cut into 8 splits, each a multiple of 256, whose sums are
  *   added in a fixed order. Within 32 of k every lane takes 16 contiguous bytes of a row for two mma: k is permuted alike in both
  *   operands, which changes no product.
- *   Up to 16 tokens (product_narrow.cuh), of short outputs more: a block of 8 warps owns 16 weight rows, a warp is a split and streams
- *   to registers.
+ *   Up to 16 tokens (product_narrow.cuh), of short outputs of short rows more: a block of 8 warps owns 16 weight rows, a warp is
+ *   a split and streams to registers.
  *   More, on sm_90: a block owns 128 rows (product_bulk.cuh); long outputs add their splits in order.
  *   More: a cluster of 8 blocks owns 128 rows or more, a block is a split; weights and tokens pass through shared memory. By
  *   wgmma on sm_90, where it takes up to 64 tokens of short outputs and the experts' (product_wgmma.cuh), by mma after it
@@ -118,14 +118,22 @@ __global__ void __launch_bounds__(512) product_plain_kernel(Rows weights, const 
 /* Who transposes the tokens of product_bulk.cuh: their norm, the op that makes them, or a kernel of its own. */
 enum token_source { TOKENS_NORMED, TOKENS_MADE, TOKENS_PLAIN };
 
+/* Does the narrow product take them? Of long rows no more tokens than a block's: what L2 brings, tokens and the weights again, is what
+ * limits it there. */
+static bool is_narrow_plain(const struct stream *s, int groups, int tokens, int k) {
+    enum { LONG_ROWS = 6144 };
+    return (tokens <= NARROW_TOKENS || k <= LONG_ROWS) && is_narrow(s, groups, tokens);
+}
+
 /* Does product_bulk.cuh take a product of more tokens than the narrow one does? */
 template <typename Rows>
 static bool is_bulk(const struct stream *s, int groups, int tokens, int k, const Rows &rows, enum token_source source) {
     /* Without a norm clusters are faster up to 64 tokens; up to 48 where blocks fill three quarters of the GPU and need no kernel before. */
     const bool fills = ceil_div(groups, BULK_GROUPS) * BULK_CUTS * 4 >= cuda_multiprocessors(s->device) * 3;
     const int few = source == TOKENS_NORMED ? NARROW_TOKENS : source == TOKENS_MADE && fills ? 48 : 64;
-    return cuda_has_wgmma(s->device) && k % ORDER_GROUP == 0 && tokens > few && !is_narrow(s, groups, tokens) &&
-           rows.map.order().box > 0 && (rows.adds_in_order() || is_cut(s, groups));
+    return cuda_has_wgmma(s->device) && k % ORDER_GROUP == 0 && tokens > few &&
+           !is_narrow_plain(s, groups, tokens, k) && rows.map.order().box > 0 &&
+           (rows.adds_in_order() || is_cut(s, groups));
 }
 
 template <typename T, typename Rows, typename Out>
@@ -155,7 +163,7 @@ static int product(struct stream *s, const char *name, int groups, int tokens, i
                          out);
     else if (tokens <= 8)
         TRY((launch_narrow<T, 1>(s, groups, tokens, k, nullptr, x, rows, out)));
-    else if (!cuda_takes_clusters(s->device) || is_narrow(s, groups, tokens))
+    else if (!cuda_takes_clusters(s->device) || is_narrow_plain(s, groups, tokens, k))
         TRY((launch_narrow<T, 2>(s, groups, tokens, k, nullptr, x, rows, out)));
     else
         TRY((launch_many(s, groups, tokens, k, (const T *)x, rows, out)));
