@@ -68,8 +68,8 @@ PTX       := -gencode arch=compute_$(lastword $(ARCHS)),code=compute_$(lastword 
 GENCODE   := $(foreach a,$(ARCHS:90=90a),-gencode arch=compute_$a,code=sm_$a) $(if $(filter all,$(CUDA_ARCH)),$(PTX))
 # CUDA_QUICK=1: slow kernels in a third of the compile time, to see that they compile. nvcc before 13 may know no such option.
 QUICK     := $(if $(CUDA_QUICK),$(if $(shell $(NVCC) --help | grep -e --Ofast-compile),-O1 -Ofc max))
-NVCCFLAGS := -std=c++17 $(or $(QUICK),-O2 -lineinfo $(if $(filter-out release,$(MODE)),-g,-Xcompiler -O1)) -I. -MMD -MP $(GENCODE) -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden \
-             $(if $(WERROR),-Werror all-warnings)
+NVCCFLAGS := -std=c++17 $(or $(QUICK),-O2 -lineinfo $(if $(filter-out release,$(MODE)),-g,-Xcompiler -O1)) -I. -MMD -MP \
+             $(GENCODE) -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden $(if $(WERROR),-Werror all-warnings)
 override LDLIBS += -L$(CUDA_LIB) -Wl,-rpath,$(abspath $(CUDA_LIB)) -lcublas -lcudart -lstdc++
 else ifneq ($(DEVICE),host)
 $(error DEVICE=$(DEVICE): expected host or cuda)

@@ -112,7 +112,7 @@ struct rows {
     const int32_t
         *positions; /* [T]; consecutive within a graph row; < 0: a row without a position, which writes K and V to
                                   the dummy page and attends to nothing: zeros. In a prefill such rows come last */
-    const int32_t *row_slot;   /* [batch]: row of the page table; 0 is the dummy sequence */
+    const int32_t *row_slot;   /* [batch]: row of the page table, each once but 0, which is the dummy sequence */
     const int32_t *page_table; /* [slots, pages_per_slot]: page numbers; row 0 is all page 0 */
     int32_t pages_per_slot;
 };

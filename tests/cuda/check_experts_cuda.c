@@ -81,7 +81,8 @@ START_TEST(experts_agree_with_the_host)
 }
 END_TEST
 
-/* Loop index: the form, in either 16-bit type by turns where kernels take both; experts whose columns are out of order are never packed (model/quantise.c). */
+/* Loop index: the form, in either 16-bit type by turns where kernels take both; experts whose columns are out of order are never packed
+ * (model/quantise.c). */
 START_TEST(packed_experts_agree_with_the_host)
 {
     static struct bench b;

@@ -178,7 +178,8 @@ START_TEST(prefill_agrees_with_the_host)
 }
 END_TEST
 
-/* Loop index: the form, in either 16-bit type by turns where kernels take both; shapes whose heads the product finishes and others, and one with most features. */
+/* Loop index: the form, in either 16-bit type by turns where kernels take both; shapes whose heads the product finishes and others, and
+ * one with most features. */
 START_TEST(packed_weights_agree_with_the_host)
 {
     static struct bench b;

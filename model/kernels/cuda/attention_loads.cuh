@@ -192,6 +192,7 @@ __device__ __forceinline__ void load_keys(struct held_keys<DH, false> &k, const 
     else
         load_rows<T, DH, false>(k, op, c, page, first);
 }
+/* Of FP8 the same either way. */
 template <typename T, int DH, bool IS_WHOLE>
 __device__ __forceinline__ void load_rows(struct held_keys<DH, true> &k, const struct op_attention &op,
                                           const struct chunk &c, int page, int first) {
