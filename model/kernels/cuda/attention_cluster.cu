@@ -18,60 +18,66 @@
  *   the values that they do not see put to zero, and a query that sees none keeps its sum. */
 #include "model/kernels/cuda/attention_tree.cuh"
 
-/* A barrier of a walker's warps. An instruction each, as a number in a register would take all barriers of the block. */
-template <int WALKER = 0> __device__ __forceinline__ void sync_walker(int walker) {
-    if (walker == WALKER)
-        asm volatile("bar.sync %0, %1;" ::"n"(WALKER + 1), "n"(WARPS * 32) : "memory");
-    else if constexpr (WALKER + 1 < WALKERS_ALL)
-        sync_walker<WALKER + 1>(walker);
+/* A barrier of a walker's warps. */
+__device__ __forceinline__ void sync_walker(int walker) {
+    asm volatile("bar.sync %0, %1;" ::"r"(walker + 1), "n"(WARPS * 32) : "memory");
 }
 
-/* The walk of this thread's walker: where it is, with the keys and values that are there or on their way. */
+/* The walk of this thread's walker: where it is and goes next, with the keys and values that are there or on their way. */
 template <int DH, bool IS_FP8> struct walking {
     int walker, walker_bits, leaves; /* number w of W = 2^walker_bits; parts that it has */
-    struct place now;
+    int turns; /* splits of the block's walker that has most: racecheck wants as many barriers of all threads */
+    struct place now, next;
+    int page; /* of the next place */
     struct held_keys<DH, IS_FP8> k;
-    struct held_values<IS_FP8> v;
-    __device__ __forceinline__ walking(const struct chunk &c, int rank, int rank_bits)
+    struct held_values<DH, IS_FP8> v;
+    __device__ __forceinline__ walking(const struct op_attention &op, const struct chunk &c, int rank, int rank_bits)
         : walker(rank + (own_walker() << rank_bits)), walker_bits(rank_bits + (int)blockDim.x / THREADS_ALL + 1),
-          leaves(PARTS >> walker_bits), now(find_place(c, walker, leaves, place{0, first_of_leaf(c, walker, 0)})) {}
+          leaves(PARTS >> walker_bits), turns(0), k(op, c), v(op, c) {
+        now = find_place(c, walker, leaves, place{0, first_of_leaf(c, walker, 0)});
+        next = after(c, now);
+        for (int i = 0; i < (int)blockDim.x / (WARPS * 32); i++)
+            turns = max(turns, count_splits(c, rank + (i << rank_bits), walker_bits));
+    }
+    __device__ __forceinline__ struct place after(const struct chunk &c, const struct place &at) const {
+        return find_place(c, walker, leaves, place{at.leaf, at.first + STEP});
+    }
 };
 
 /* T_W(w) of this thread's walker, from its first split on. */
 template <typename T, bool IS_FP8, int DH, int TILES>
 __device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<DH, TILES> &r,
                                      struct walking<DH, IS_FP8> &w, struct inputs<DH, TILES> &in,
-                                     const struct op_attention &op, const struct chunk &c, int rank, int rank_bits,
-                                     struct scoring scoring) {
-    const int mine = own_walker(), walkers_of_block = blockDim.x / (WARPS * 32);
+                                     const struct op_attention &op, const struct chunk &c, struct scoring scoring) {
+    const int mine = own_walker();
     auto &values = s.walkers[mine].values;
-    struct waiting<DH, TILES> waiting((float2 *)&s.walkers[walkers_of_block]);
-    struct place &now = w.now;
+    struct waiting<DH, TILES> waiting((float2 *)&s.walkers[blockDim.x / (WARPS * 32)]);
+    struct place &now = w.now, &next = w.next;
     put_queries<T>(s, in);
     __syncthreads();
-    int turns = 0; /* as many as the block's other walkers: racecheck counts barriers of all threads */
-    for (int i = 0; i < walkers_of_block; i++)
-        turns = max(turns, count_splits(c, rank + (i << rank_bits), w.walker_bits));
 #pragma unroll 1
-    for (int left = turns; left > 0; left--) {
-        const bool is_there = now.leaf != NO_LEAF;
-        const struct place next = is_there ? find_place(c, w.walker, w.leaves, place{now.leaf, now.first + STEP}) : now;
+    for (; now.leaf != NO_LEAF; w.turns--) {
         const bool is_next = next.leaf != NO_LEAF;
-        const int page = is_next ? c.pages[next.first / KV_PAGE] : 0;
         struct scores<TILES> scores;
-        if (is_there) score<T>(scores, s, w.k, in.position, c, now.first, op.window, scoring);
-        if (is_next) load_keys<T>(w.k, op, c, page, next.first);
-        if (is_there) put_maxima(s, scores);
+        score<T>(scores, s, w.k, in.position, c, now.first, op.window, scoring);
+        clear(w.k);
+        load_keys(w.k, op, c, w.page, next.first, is_next);
+        put_maxima(s, scores);
         sync_walker(mine);
-        if (is_there) weigh<T>(s, r, scores);
+        weigh<T>(s, r, scores);
         sync_walker(mine);
-        if (!is_there) continue;
         wait_for_values<T, DH>(w.v, values);
         add_split<T>(r, s, values, in.position, c, now.first, op.window);
         __syncwarp();
-        if (is_next) load_values<DH>(w.v, values, op, c, page, next.first);
+        if (is_next) load_values<DH>(w.v, values, op, c, w.page, next.first);
         if (next.leaf != now.leaf) end_leaf(r, waiting, now.leaf, next.leaf);
-        now = next;
+        now = next, next = w.after(c, now);
+        w.page = c.pages[next.first / KV_PAGE];
+    }
+#pragma unroll 1
+    for (; w.turns > 0; w.turns--) {
+        sync_walker(mine);
+        sync_walker(mine);
     }
 }
 
@@ -219,25 +225,22 @@ __global__ void __launch_bounds__(DH > 128 ? THREADS : THREADS_ALL, 1)
     int page = load_fixed(c.pages + page_index);
     c.oldest = op.window > 0 ? max(max(c.nearest, 0) - op.window + 1, 0) : 0;
     const int there = c.last < 0 ? 0 : min(c.last / SPLIT + 1, (int)(blockDim.x / (WARPS * 32)) << rank_bits);
-    struct walking<DH, IS_FP8> w(c, rank, rank_bits);
+    struct walking<DH, IS_FP8> w(op, c, rank, rank_bits);
     const int first = w.now.first;
     const bool has_split = rank < there && w.now.leaf != NO_LEAF,
-               is_older = IS_EARLY && first >= c.oldest && first + SPLIT <= pass_begins && op.head_dim == DH;
+               is_older = IS_EARLY && first >= c.oldest && first + SPLIT <= pass_begins;
     if (has_split && first / KV_PAGE != page_index) page = load_fixed(c.pages + first / KV_PAGE);
-    if (has_split && is_older) load_rows<T, DH, true>(w.k, op, c, page, first);
+    clear(w.k);
+    if (IS_EARLY) load_keys(w.k, op, c, page, first, has_split && is_older);
+    w.page = has_split ? load_fixed(c.pages + w.next.first / KV_PAGE) : 0;
     inputs_are_ready();
     load_queries(in, op);
-    if (has_split) {
-        if (!IS_EARLY)
-            load_keys<T>(w.k, op, c, page, first);
-        else if (!is_older)
-            load_rows<T, DH, false>(w.k, op, c, page, first);
-        load_values<DH>(w.v, s.walkers[own_walker()].values, op, c, page, first);
-    }
+    load_keys(w.k, op, c, page, first, has_split && !is_older);
+    if (has_split) load_values<DH>(w.v, s.walkers[own_walker()].values, op, c, page, first);
     if (rank < there) {
         struct running<DH, TILES> r;
         clear(r);
-        walk<T>(s, r, w, in, op, c, rank, rank_bits, scoring);
+        walk<T>(s, r, w, in, op, c, scoring);
         sync_walker(own_walker()); /* no value is read any more */
         put_sums(s, r);
     }

@@ -153,70 +153,87 @@ __device__ __forceinline__ void put_queries(struct plan<DH, TILES> &s, const str
     }
 }
 
-/* Where the cell of a position begins, in elements. `first` begins a split. */
-__device__ __forceinline__ size_t split_cell(const struct op_attention &op, const struct chunk &c, int page,
-                                             int first) {
-    return (((size_t)page * op.kv_heads + c.head) * KV_PAGE + first % KV_PAGE) * op.head_dim;
+/* A lane's first element of the split at `first`; `from` is that of a page's first split, in the page. */
+__device__ __forceinline__ const uint16_t *split_cells(const void *cache, const struct op_attention &op, int page,
+                                                       int first, unsigned from) {
+    const unsigned of_page = op.kv_heads * op.head_dim * KV_PAGE, in_page = first % KV_PAGE * op.head_dim + from;
+    return (const uint16_t *)cache + ((size_t)page * of_page + in_page);
+}
+
+/* 16 or 8 bytes past the first cache if they are wanted, else what was there. Without a branch, behind which registers would be moved, which
+ * waits for what they are to hold. */
+__device__ __forceinline__ void load_wanted(uint4 &x, const void *from, bool wanted) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n@p ld.global.cg.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+                 : "+r"(x.x), "+r"(x.y), "+r"(x.z), "+r"(x.w)
+                 : "l"(__cvta_generic_to_global(from)), "r"((int)wanted)
+                 : "memory");
+}
+__device__ __forceinline__ void load_wanted(uint2 &x, const void *from, bool wanted) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\n@p ld.global.cg.L2::128B.v2.u32 {%0, %1}, [%2];\n}"
+                 : "+r"(x.x), "+r"(x.y)
+                 : "l"(__cvta_generic_to_global(from)), "r"((int)wanted)
+                 : "memory");
 }
 
 /* A warp's 16 keys, in registers: dims 32 i + 8 (lane % 4) of keys lane / 4 and lane / 4 + 8. */
-template <int DH, bool IS_FP8> struct held_keys { uint4 x[2][DH / 32]; };
+template <int DH, bool IS_FP8> struct held_keys {
+    uint4 x[2][DH / 32];
+    unsigned from; /* where in a page the lane's first element of a page's first split lies */
+    __device__ __forceinline__ held_keys() {}
+    __device__ __forceinline__ held_keys(const struct op_attention &op, const struct chunk &c) {
+        const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % WARPS * KEYS + lane / 4;
+        from = (c.head * KV_PAGE + row) * op.head_dim + lane % 4 * 8;
+    }
+};
 template <int DH> struct held_keys<DH, true> {
     uint2 x[2][DH / 32];
     int scale[2];
+    __device__ __forceinline__ held_keys(const struct op_attention &, const struct chunk &) {}
 };
 
-template <typename T, int DH, bool IS_WHOLE>
-__device__ __forceinline__ void load_rows(struct held_keys<DH, false> &k, const struct op_attention &op,
-                                          const struct chunk &c, int page, int first) {
+/* What stands for keys that no query sees. */
+template <int DH> __device__ __forceinline__ void clear(struct held_keys<DH, false> &k) {
+#pragma unroll
+    for (int i = 0; i < DH / 16; i++) k.x[i % 2][i / 2] = make_uint4(0, 0, 0, 0);
+}
+template <int DH> __device__ __forceinline__ void clear(struct held_keys<DH, true> &k) {
+#pragma unroll
+    for (int i = 0; i < DH / 16; i++) k.x[i % 2][i / 2] = make_uint2(0, 0);
+    k.scale[0] = k.scale[1] = SCALE_ONE;
+}
+
+/* Those of the split at `first` that some query sees, if the split is wanted. */
+template <int DH>
+__device__ __forceinline__ void load_keys(struct held_keys<DH, false> &k, const struct op_attention &op,
+                                          const struct chunk &c, int page, int first, bool is_wanted) {
     const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % WARPS * KEYS + lane / 4, dims = lane % 4 * 8;
-    const T *cells = (const T *)op.kv.k + split_cell(op, c, page, first) + row * op.head_dim + dims;
+    const uint16_t *cells = split_cells(op.kv.k, op, page, first, k.from);
 #pragma unroll
     for (int half_tile = 0; half_tile < 2; half_tile++) {
         const int key = first + row + half_tile * 8;
-        const bool wanted = IS_WHOLE || (key <= c.last && key >= c.oldest);
-        const T *from = cells + half_tile * 8 * op.head_dim;
+        const bool wanted = is_wanted && key <= c.last && key >= c.oldest;
 #pragma unroll
-        for (int i = 0; i < DH / 32; i++) {
-            if (!IS_WHOLE) k.x[half_tile][i] = make_uint4(0, 0, 0, 0);
-            if (wanted && (IS_WHOLE || 32 * i + dims < op.head_dim))
-                k.x[half_tile][i] = __ldcg((const uint4 *)(from + 32 * i));
-        }
+        for (int i = 0; i < DH / 32; i++)
+            load_wanted(k.x[half_tile][i], cells + half_tile * 8 * op.head_dim + 32 * i,
+                        wanted && 32 * i + dims < op.head_dim);
     }
 }
-template <typename T, int DH>
-__device__ __forceinline__ void load_keys(struct held_keys<DH, false> &k, const struct op_attention &op,
-                                          const struct chunk &c, int page, int first) {
-    if (first >= c.oldest && first + SPLIT - 1 <= c.last && op.head_dim == DH)
-        load_rows<T, DH, true>(k, op, c, page, first);
-    else
-        load_rows<T, DH, false>(k, op, c, page, first);
-}
-/* Of FP8 the same either way. */
-template <typename T, int DH, bool IS_WHOLE>
-__device__ __forceinline__ void load_rows(struct held_keys<DH, true> &k, const struct op_attention &op,
-                                          const struct chunk &c, int page, int first) {
+template <int DH>
+__device__ __forceinline__ void load_keys(struct held_keys<DH, true> &k, const struct op_attention &op,
+                                          const struct chunk &c, int page, int first, bool is_wanted) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % WARPS;
     const struct coded from = find_coded(op, op.kv.k, page, c.head);
 #pragma unroll
     for (int half_tile = 0; half_tile < 2; half_tile++) {
         const int key = warp * KEYS + half_tile * 8 + lane / 4, at = first % KV_PAGE + key;
-        const bool wanted = first + key <= c.last && first + key >= c.oldest;
-        k.scale[half_tile] = wanted ? __ldcg(from.scales + at) : SCALE_ONE;
+        const bool wanted = is_wanted && first + key <= c.last && first + key >= c.oldest;
+        if (wanted) k.scale[half_tile] = __ldcg(from.scales + at);
 #pragma unroll
         for (int i = 0; i < DH / 32; i++) {
             const int d = 32 * i + lane % 4 * 8;
-            k.x[half_tile][i] = make_uint2(0, 0);
-            if (wanted && d < op.head_dim)
-                k.x[half_tile][i] = __ldcg((const uint2 *)(from.codes + at * op.head_dim + d));
+            load_wanted(k.x[half_tile][i], from.codes + at * op.head_dim + d, wanted && d < op.head_dim);
         }
     }
-}
-
-template <typename T, int DH>
-__device__ __forceinline__ void load_keys(struct held_keys<DH, true> &k, const struct op_attention &op,
-                                          const struct chunk &c, int page, int first) {
-    load_rows<T, DH, false>(k, op, c, page, first);
 }
 
 /* In 16 bits. */
@@ -234,29 +251,44 @@ __device__ __forceinline__ struct held_keys<DH, false> widen_keys(const struct h
 
 /* A warp's quarter of the dims of 64 values, in shared memory; zeros for those that no query sees. Nobody else reads them. FP8 waits
  * there as it came, in the second half of each quarter, and the lanes keep the scales of values lane and lane + 32. */
-template <bool IS_FP8>
+template <int DH, bool IS_FP8>
 struct held_values {
+    unsigned from; /* where in a page the lane's first element of a page's first split lies */
+    __device__ __forceinline__ held_values(const struct op_attention &op, const struct chunk &c) {
+        constexpr int EIGHTS = DH / WARPS / 8;
+        const int lane = threadIdx.x % 32, d = threadIdx.x / 32 % WARPS * (DH / WARPS) + lane % EIGHTS * 8;
+        from = (c.head * KV_PAGE + lane / EIGHTS) * op.head_dim + d;
+    }
 };
-template <> struct held_values<true> { int scale[2]; };
+template <int DH> struct held_values<DH, true> {
+    int scale[2];
+    __device__ __forceinline__ held_values(const struct op_attention &, const struct chunk &) {}
+};
 
 template <int DH>
-__device__ __forceinline__ void load_values(struct held_values<false> &, uint16_t (&values)[SPLIT][DH + 8],
+__device__ __forceinline__ void load_values(struct held_values<DH, false> &v, uint16_t (&values)[SPLIT][DH + 8],
                                             const struct op_attention &op, const struct chunk &c, int page, int first) {
     constexpr int EIGHTS = DH / WARPS / 8, AT_ONCE = 32 / EIGHTS;
     const int lane = threadIdx.x % 32, d = threadIdx.x / 32 % WARPS * (DH / WARPS) + lane % EIGHTS * 8,
               key = lane / EIGHTS;
-    const uint16_t *cells = (const uint16_t *)op.kv.v + split_cell(op, c, page, first) + key * op.head_dim + d;
     uint16_t *to = &values[key][d];
+    const uint16_t *cells = split_cells(op.kv.v, op, page, first, v.from);
+    if (first >= c.oldest && first + SPLIT - 1 <= c.last && op.head_dim == DH) {
+#pragma unroll
+        for (int i = 0; i < SPLIT / AT_ONCE; i++)
+            copy_async_ahead(to + i * AT_ONCE * (DH + 8), cells + i * AT_ONCE * DH, true);
+        return;
+    }
     /* of keys from the first to the last that are wanted */
     const unsigned after = (unsigned)(first + key - c.oldest),
                    count = d < op.head_dim && c.last >= c.oldest ? (unsigned)(c.last - c.oldest + 1) : 0;
 #pragma unroll
     for (int i = 0; i < SPLIT / AT_ONCE; i++)
-        copy_async(to + i * AT_ONCE * (DH + 8), cells + (size_t)(i * AT_ONCE) * op.head_dim,
-                   after + i * AT_ONCE < count);
+        copy_async_ahead(to + i * AT_ONCE * (DH + 8), cells + (size_t)(i * AT_ONCE) * op.head_dim,
+                         after + i * AT_ONCE < count);
 }
 template <typename T, int DH>
-__device__ __forceinline__ void wait_for_values(const struct held_values<false> &, uint16_t (&)[SPLIT][DH + 8]) {
+__device__ __forceinline__ void wait_for_values(const struct held_values<DH, false> &, uint16_t (&)[SPLIT][DH + 8]) {
     copies_wait_all();
     __syncwarp();
 }
@@ -267,7 +299,7 @@ template <int DH> __device__ __forceinline__ uint8_t *code_place(uint16_t (&valu
     return (uint8_t *)&values[key][threadIdx.x / 32 % WARPS * QUARTER + QUARTER / 2] + threadIdx.x % EIGHTS * 8;
 }
 template <int DH>
-__device__ __forceinline__ void load_values(struct held_values<true> &v, uint16_t (&values)[SPLIT][DH + 8],
+__device__ __forceinline__ void load_values(struct held_values<DH, true> &v, uint16_t (&values)[SPLIT][DH + 8],
                                             const struct op_attention &op, const struct chunk &c, int page, int first) {
     constexpr int EIGHTS = DH / WARPS / 8;
     const int lane = threadIdx.x % 32, d = threadIdx.x / 32 % WARPS * (DH / WARPS) + lane % EIGHTS * 8;
@@ -288,7 +320,8 @@ __device__ __forceinline__ void load_values(struct held_values<true> &v, uint16_
 }
 /* A value is widened by the lanes that have read its codes. */
 template <typename T, int DH>
-__device__ __forceinline__ void wait_for_values(const struct held_values<true> &v, uint16_t (&values)[SPLIT][DH + 8]) {
+__device__ __forceinline__ void wait_for_values(const struct held_values<DH, true> &v,
+                                                uint16_t (&values)[SPLIT][DH + 8]) {
     constexpr int EIGHTS = DH / WARPS / 8;
     const int lane = threadIdx.x % 32, d = threadIdx.x / 32 % WARPS * (DH / WARPS) + lane % EIGHTS * 8;
     copies_wait_all();
