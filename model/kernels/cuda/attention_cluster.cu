@@ -18,7 +18,8 @@
  *   the values that they do not see put to zero, and a query that sees none keeps its sum. */
 #include "model/kernels/cuda/attention_tree.cuh"
 
-/* A barrier of a walker's warps. */
+/* A barrier of a walker's warps. Its number in a register takes all barriers of the block, of which a multiprocessor has enough; a branch for each
+ * number costs more than the barrier. */
 __device__ __forceinline__ void sync_walker(int walker) {
     asm volatile("bar.sync %0, %1;" ::"r"(walker + 1), "n"(WARPS * 32) : "memory");
 }

@@ -160,8 +160,8 @@ __device__ __forceinline__ const uint16_t *split_cells(const void *cache, const 
     return (const uint16_t *)cache + ((size_t)page * of_page + in_page);
 }
 
-/* 16 or 8 bytes past the first cache if they are wanted, else what was there. Without a branch, behind which registers would be moved, which
- * waits for what they are to hold. */
+/* 16 or 8 bytes past the first cache if they are wanted, else what was there. Without a branch: behind one, registers would be moved, which
+ * waits for what they are to hold. Lanes ask for 64 bytes of a row at once, so L2 is asked for the line. */
 __device__ __forceinline__ void load_wanted(uint4 &x, const void *from, bool wanted) {
     asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n@p ld.global.cg.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
                  : "+r"(x.x), "+r"(x.y), "+r"(x.z), "+r"(x.w)
@@ -273,7 +273,7 @@ __device__ __forceinline__ void load_values(struct held_values<DH, false> &v, ui
               key = lane / EIGHTS;
     uint16_t *to = &values[key][d];
     const uint16_t *cells = split_cells(op.kv.v, op, page, first, v.from);
-    if (first >= c.oldest && first + SPLIT - 1 <= c.last && op.head_dim == DH) {
+    if (first >= c.oldest && first + SPLIT - 1 <= c.last && op.head_dim == DH) { /* all of it, at constant distances */
 #pragma unroll
         for (int i = 0; i < SPLIT / AT_ONCE; i++)
             copy_async_ahead(to + i * AT_ONCE * (DH + 8), cells + i * AT_ONCE * DH, true);
