@@ -59,7 +59,18 @@ static char *address(const instruction &i, const frame &f, int argument, size_t 
     return (char *)at;
 }
 
+/* How a cache is to treat what is read: nothing here, but an instruction that names a policy has one. */
+enum { POLICY = 0x12F00000 };
+static void make_policy(const instruction &i, frame &f) {
+    i.set(f, 0, POLICY);
+}
+static void check_policy(const instruction &i, const frame &f) {
+    if (i.has("L2::cache_hint") && i.get(f, (int)i.arguments.size() - 1) != POLICY)
+        fail("%s without a policy", i.name.c_str());
+}
+
 static void load(const instruction &i, frame &f) {
+    check_policy(i, f);
     const size_t bytes = (size_t)i.bits / 8;
     const char *from = address(i, f, i.count, bytes * (size_t)i.count);
     for (int n = 0; n < i.count; n++) {
@@ -81,6 +92,7 @@ static void store(const instruction &i, frame &f) {
 static void nothing(const instruction &, frame &) {}
 
 static void copy_async(const instruction &i, frame &f) {
+    check_policy(i, f);
     const int bytes = (int)i.get(f, 2), read = i.arguments.size() > 3 ? (int)i.get(f, 3) : bytes;
     if (read < 0 || read > bytes) fail("%s reads %d bytes", i.name.c_str(), read);
     const uint64_t from = i.get(f, 1);
@@ -392,6 +404,7 @@ static void fma_float(const instruction &i, frame &f) {
 static const struct entry entries[] = {
     {"ld", load, nullptr},
     {"st", store, nullptr},
+    {"createpolicy", make_policy, nullptr},
     {"prefetch", nothing, nullptr},
     {"prefetchu", nothing, nullptr},
     {"membar", nothing, nullptr},

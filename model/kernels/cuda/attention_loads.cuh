@@ -161,17 +161,20 @@ __device__ __forceinline__ const uint16_t *split_cells(const void *cache, const 
 }
 
 /* 16 or 8 bytes past the first cache if they are wanted, else what was there. Without a branch: behind one, registers would be moved, which
- * waits for what they are to hold. Lanes ask for 64 bytes of a row at once, so L2 is asked for the line. */
+ * waits for what they are to hold. Lanes ask for 64 bytes of a row at once, so L2 is asked for the line; that drops it first, and keeps
+ * sums that wait. */
 __device__ __forceinline__ void load_wanted(uint4 &x, const void *from, bool wanted) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n@p ld.global.cg.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n"
+                 "@p ld.global.cg.L2::cache_hint.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4], %6;\n}"
                  : "+r"(x.x), "+r"(x.y), "+r"(x.z), "+r"(x.w)
-                 : "l"(__cvta_generic_to_global(from)), "r"((int)wanted)
+                 : "l"(__cvta_generic_to_global(from)), "r"((int)wanted), "l"(dropped_first())
                  : "memory");
 }
 __device__ __forceinline__ void load_wanted(uint2 &x, const void *from, bool wanted) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\n@p ld.global.cg.L2::128B.v2.u32 {%0, %1}, [%2];\n}"
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\n"
+                 "@p ld.global.cg.L2::cache_hint.L2::128B.v2.u32 {%0, %1}, [%2], %4;\n}"
                  : "+r"(x.x), "+r"(x.y)
-                 : "l"(__cvta_generic_to_global(from)), "r"((int)wanted)
+                 : "l"(__cvta_generic_to_global(from)), "r"((int)wanted), "l"(dropped_first())
                  : "memory");
 }
 
@@ -276,7 +279,7 @@ __device__ __forceinline__ void load_values(struct held_values<DH, false> &v, ui
     if (first >= c.oldest && first + SPLIT - 1 <= c.last && op.head_dim == DH) { /* all of it, at constant distances */
 #pragma unroll
         for (int i = 0; i < SPLIT / AT_ONCE; i++)
-            copy_async_ahead(to + i * AT_ONCE * (DH + 8), cells + i * AT_ONCE * DH, true);
+            copy_async_once(to + i * AT_ONCE * (DH + 8), cells + i * AT_ONCE * DH, true);
         return;
     }
     /* of keys from the first to the last that are wanted */
@@ -284,8 +287,8 @@ __device__ __forceinline__ void load_values(struct held_values<DH, false> &v, ui
                    count = d < op.head_dim && c.last >= c.oldest ? (unsigned)(c.last - c.oldest + 1) : 0;
 #pragma unroll
     for (int i = 0; i < SPLIT / AT_ONCE; i++)
-        copy_async_ahead(to + i * AT_ONCE * (DH + 8), cells + (size_t)(i * AT_ONCE) * op.head_dim,
-                         after + i * AT_ONCE < count);
+        copy_async_once(to + i * AT_ONCE * (DH + 8), cells + (size_t)(i * AT_ONCE) * op.head_dim,
+                        after + i * AT_ONCE < count);
 }
 template <typename T, int DH>
 __device__ __forceinline__ void wait_for_values(const struct held_values<DH, false> &, uint16_t (&)[SPLIT][DH + 8]) {
@@ -315,7 +318,7 @@ __device__ __forceinline__ void load_values(struct held_values<DH, true> &v, uin
         const int key = i * (32 / EIGHTS) + lane / EIGHTS;
         const bool wanted = first + key <= c.last && first + key >= c.oldest && d < op.head_dim;
         const uint8_t *at = wanted ? from.codes + (first % KV_PAGE + key) * op.head_dim + d : from.codes;
-        copy_async_8(code_place<DH>(values, key), at, wanted);
+        copy_async_once_8(code_place<DH>(values, key), at, wanted);
     }
 }
 /* A value is widened by the lanes that have read its codes. */

@@ -43,20 +43,31 @@ __device__ __forceinline__ void copy_async_ahead(void *to, const void *from, boo
                  "r"(wanted ? 16 : 0)
                  : "memory");
 }
+/* The same of what is read once: L2 drops it first, and keeps what is not. */
+__device__ __forceinline__ uint64_t dropped_first() {
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+__device__ __forceinline__ void copy_async_once(void *to, const void *from, bool wanted) {
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(shared_address(to)),
+                 "l"(from), "r"(wanted ? 16 : 0), "l"(dropped_first())
+                 : "memory");
+}
 /* 4 or 8 bytes. */
 template <int BYTES> __device__ __forceinline__ void copy_async_part(void *to, const void *from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to)), "l"(from), "n"(BYTES)
                  : "memory");
 }
-/* 4 or 8 bytes or zeros. */
+/* 4 bytes or zeros; 8, read once. */
 __device__ __forceinline__ void copy_async_4(void *to, const void *from, bool wanted) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from),
                  "r"(wanted ? 4 : 0)
                  : "memory");
 }
-__device__ __forceinline__ void copy_async_8(void *to, const void *from, bool wanted) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_address(to)), "l"(from),
-                 "r"(wanted ? 8 : 0)
+__device__ __forceinline__ void copy_async_once_8(void *to, const void *from, bool wanted) {
+    asm volatile("cp.async.ca.shared.global.L2::cache_hint [%0], [%1], 8, %2, %3;" ::"r"(shared_address(to)), "l"(from),
+                 "r"(wanted ? 8 : 0), "l"(dropped_first())
                  : "memory");
 }
 /* Ends a group of this thread's copies; waits until at most PENDING groups are on their way; waits for all copies. */
