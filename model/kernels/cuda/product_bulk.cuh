@@ -123,6 +123,13 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *map, int x
                  "l"(map), "r"(x), "r"(y), "r"(shared_address(barrier))
                  : "memory");
 }
+/* Of what is read once: L2 drops it first. */
+__device__ __forceinline__ void copy_box_once(void *to, const CUtensorMap *map, int x, int y, uint64_t *barrier) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+                 "[%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
+                 "l"(map), "r"(x), "r"(y), "r"(shared_address(barrier)), "l"(dropped_first())
+                 : "memory");
+}
 
 /* --- a block's share --------------------------------------------------------------------------------------- */
 
@@ -224,7 +231,7 @@ __device__ __forceinline__ void copy_rows(unsigned char *to, int row_bytes, cons
     const int atom = threadIdx.x % 32 * (order.box / BULK_ATOM);
     if (atom >= BULK_ROWS / BULK_ATOM) return;
     const bulk_place place = bulk_place_of(map, first_group + order.group(atom), order.half(atom));
-    copy_box(to + atom * BULK_ATOM * row_bytes, &maps.weights[place.matrix], at, place.row, full);
+    copy_box_once(to + atom * BULK_ATOM * row_bytes, &maps.weights[place.matrix], at, place.row, full);
 }
 
 template <int COLUMNS, int CUTS, typename Map>

@@ -50,7 +50,7 @@ template <typename T, typename Shape> struct weight_copies {
                                threadIdx.x % RING_CHUNKS);
 #pragma unroll
         for (int i = 0; i < COPIES; i++)
-            copy_async_ahead(to + i * COPY_ROWS * RING_CHUNKS, from[i] + piece * PRODUCT_PIECE, piece < inside);
+            copy_async_once(to + i * COPY_ROWS * RING_CHUNKS, from[i] + piece * PRODUCT_PIECE, piece < inside);
     }
 };
 

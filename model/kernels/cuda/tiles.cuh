@@ -46,7 +46,7 @@ __device__ __forceinline__ void copy_async_ahead(void *to, const void *from, boo
 /* The same of what is read once: L2 drops it first, and keeps what is not. */
 __device__ __forceinline__ uint64_t dropped_first() {
     uint64_t policy;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
     return policy;
 }
 __device__ __forceinline__ void copy_async_once(void *to, const void *from, bool wanted) {
