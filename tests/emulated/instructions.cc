@@ -65,8 +65,7 @@ static void make_policy(const instruction &i, frame &f) {
     i.set(f, 0, POLICY);
 }
 static void check_policy(const instruction &i, const frame &f) {
-    if (i.has("L2::cache_hint") && i.get(f, (int)i.arguments.size() - 1) != POLICY)
-        fail("%s without a policy", i.name.c_str());
+    if (i.has_policy && i.get(f, (int)i.arguments.size() - 1) != POLICY) fail("%s without a policy", i.name.c_str());
 }
 
 static void load(const instruction &i, frame &f) {

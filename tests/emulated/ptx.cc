@@ -104,6 +104,7 @@ struct parser {
 /* What a name says: its last type, f32, b16x2 and the like; and where its memory is. */
 static void look_at_name(struct instruction &i) {
     i.is_shared = i.has("shared") || i.has("shared::cta") || i.has("shared::cluster");
+    i.has_policy = i.has("L2::cache_hint");
     i.is_transposed = i.has("trans"), i.matrices = i.has("x4") ? 4 : i.has("x2") ? 2 : 1;
     i.type = 'b', i.bits = 32, i.count = i.has("v4") ? 4 : i.has("v2") ? 2 : 1;
     for (size_t dot = i.name.rfind('.'); dot != std::string::npos && dot > 0; dot = i.name.rfind('.', dot - 1)) {

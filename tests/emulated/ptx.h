@@ -29,7 +29,7 @@ struct instruction {
     const struct entry *entry;
     int bits, count; /* of the last type in the name; 2 for v2, 4 for v4 */
     char type;       /* u, s, b, f */
-    bool is_shared, is_transposed;
+    bool is_shared, is_transposed, has_policy;
     int matrices;                     /* of ldmatrix */
     bool has(const char *part) const; /* ".part" is in the name */
     uint64_t get(const struct frame &f, int i) const {

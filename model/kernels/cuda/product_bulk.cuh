@@ -123,7 +123,7 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *map, int x
                  "l"(map), "r"(x), "r"(y), "r"(shared_address(barrier))
                  : "memory");
 }
-/* Of what is read once: L2 drops it first. */
+/* The same, of what is read once (tiles.cuh). */
 __device__ __forceinline__ void copy_box_once(void *to, const CUtensorMap *map, int x, int y, uint64_t *barrier) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
                  "[%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),

@@ -43,12 +43,13 @@ __device__ __forceinline__ void copy_async_ahead(void *to, const void *from, boo
                  "r"(wanted ? 16 : 0)
                  : "memory");
 }
-/* The same of what is read once: L2 drops it first, and keeps what is not. */
+/* The policy of what a pass reads once: L2 drops it first, and keeps what is read again. */
 __device__ __forceinline__ uint64_t dropped_first() {
     uint64_t policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
     return policy;
 }
+/* As copy_async_ahead, of what is read once. */
 __device__ __forceinline__ void copy_async_once(void *to, const void *from, bool wanted) {
     asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(shared_address(to)),
                  "l"(from), "r"(wanted ? 16 : 0), "l"(dropped_first())
