@@ -118,7 +118,6 @@ static int time_run(struct engine *e, struct sequence *s, const struct ids *prom
     g.on_tokens = note_arrival, g.user = a;
     TRY(engine_generate(e, s, prompt->data, (int)prompt->len, &g));
     TRY(probe_ingest(e));
-    TRY(probe_sync(e));
     const int64_t start_us = clock_us();
     while (running > 0) TRY(engine_step(e, &running));
     if (a->count < a->most)

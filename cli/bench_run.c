@@ -134,19 +134,29 @@ struct full_rounds {
     int64_t count;
 };
 
+/* A step may only enqueue a round, so what counts are those that it collects. */
+static int timed_step(struct engine *e, int *running, double *seconds, int64_t *rounds) {
+    const uint64_t collected = engine_counts(e).collected;
+    const int64_t start_us = clock_us();
+    TRY(engine_step(e, running));
+    *seconds += (double)(clock_us() - start_us) * 1e-6;
+    *rounds += (int64_t)(engine_counts(e).collected - collected);
+    return 0;
+}
+
+/* Rounds in flight behind the last answer are none of the next group's. */
+static int drain(struct engine *e) {
+    int running;
+    while (engine_counts(e).collected < engine_counts(e).rounds) TRY(engine_step(e, &running));
+    return 0;
+}
+
 static int run_group(struct engine *e, struct sequence **sequences, int count, struct bench_run *run,
                      struct full_rounds *full) {
     int running = count;
-    while (running > 0) {
-        bool all_live = running == count;
-        int64_t start_us = clock_us();
-        TRY(engine_step(e, &running));
-        double seconds = (double)(clock_us() - start_us) * 1e-6;
-        run->seconds += seconds;
-        if (!all_live) continue;
-        full->seconds += seconds;
-        full->count++;
-    }
+    while (running == count) TRY(timed_step(e, &running, &full->seconds, &full->count));
+    while (running > 0) TRY(timed_step(e, &running, &run->seconds, &run->rounds));
+    TRY(drain(e));
     for (int i = 0; i < count; i++) acceptance_merge(&run->stats, engine_sequence_stats(sequences[i]));
     return 0;
 }
@@ -154,7 +164,6 @@ static int run_group(struct engine *e, struct sequence **sequences, int count, s
 static void set_means(struct bench_run *run, const struct engine_counts *before, struct engine_counts after) {
     double rounds = (double)(after.rounds - before->rounds),
            timed = (double)(after.times.rounds - before->times.rounds);
-    run->rounds = (int64_t)rounds;
     if (rounds > 0) {
         run->host_us = (double)(after.host_us - before->host_us) / rounds;
         run->wait_us = (double)(after.wait_us - before->wait_us) / rounds;
@@ -182,6 +191,7 @@ int bench_generate(struct engine *e, const struct bench_prompts *p, const struct
     }
     run->tokens = run->stats.emitted;
     run->round_ms = full.count > 0 ? full.seconds * 1e3 / (double)full.count : 0;
+    run->seconds += full.seconds, run->rounds += full.count;
     set_means(run, &before, engine_counts(e));
     return rc;
 }

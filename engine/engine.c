@@ -345,6 +345,7 @@ const struct acceptance *engine_stats(const struct engine *e) {
 struct engine_counts engine_counts(const struct engine *e) {
     struct engine_counts counts = {
         .rounds = e->enqueued,
+        .collected = e->collected,
         .stream = stream_counts(e->stream),
         .target = graph_set_counts(e->target.graphs),
         .graph_launches = e->graph_launches,

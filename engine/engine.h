@@ -187,7 +187,7 @@ struct round_times {
 };
 
 struct engine_counts {
-    uint64_t rounds;
+    uint64_t rounds, collected;               /* those that were enqueued; and whose results are there */
     struct stream_counts stream;              /* since the start, prefill included */
     uint64_t graph_launches, kernel_launches; /* of rounds; kernels outside graphs */
     struct graph_set_counts draft, target;

@@ -123,7 +123,7 @@ int probe_free_page_count(const struct engine *e) {
 int probe_ingest(struct engine *e) {
     do TRY(scheduler_ingest(e));
     while (engine_load(e).ingesting > 0);
-    return 0;
+    return probe_sync(e);
 }
 
 int probe_set_timing(struct engine *e, int every) {

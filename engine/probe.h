@@ -37,7 +37,8 @@ struct start_times {
 const struct start_times *probe_start_times(const struct engine *);
 int probe_threads(const struct engine *); /* of work on the host */
 
-/* Steps without rounds, until every sequence that has a slot, or gets one, is ready for its first. None is in a round. */
+/* Steps without rounds, until every sequence that has a slot, or gets one, is ready for its first, and waits for the device: who times
+ * rounds from here on times no prompt. None is in a round. */
 int probe_ingest(struct engine *);
 
 /* Times one round in `every` from now on, 0: none. ERR_USAGE for an engine that was made without timing. */
