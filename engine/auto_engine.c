@@ -143,6 +143,7 @@ static int measure_catch_up(struct engine *e) {
 static int rows_to_dummy(struct engine *e) {
     int32_t *rows = free_round(e)->row_slot;
     memset(rows, 0, (size_t)e->max_batch * sizeof *rows);
+    e->rows_sent = NULL;
     return stream_copy(e->stream, e->state.row_slot, rows, (size_t)e->max_batch * sizeof *rows);
 }
 

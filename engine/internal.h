@@ -102,6 +102,7 @@ struct engine {
     void *pinned;
     struct round rounds[ROUNDS_IN_FLIGHT_MAX + 1];
     uint64_t enqueued, collected; /* rounds */
+    const int32_t *rows_sent;     /* [max_batch] the row map that the device has, of the last round; NULL: another */
     int32_t next_serial;
     struct acceptance stats;
     int64_t host_us, wait_us;

@@ -140,6 +140,7 @@ int probe_set_buckets(struct engine *e, enum bucket_policy policy) {
     e->target.graphs = NULL;
     if (e->proposer) graph_set_destroy(e->proposer->graphs), e->proposer->graphs = NULL;
     e->options.buckets = policy;
+    e->rows_sent = NULL;
     TRY(stream_fill(e->stream, e->state.row_slot, 0, (size_t)e->max_batch * sizeof(int32_t)));
     TRY(prefill_clear(&e->prefill, e->stream));
     TRY(engine_create_graphs(e));

@@ -1,6 +1,8 @@
 /* The round: propose K, score K+1, accept; and the ring that brings its results back.
  *
  * Nothing here waits for the device but round_collect, which waits for a round that was enqueued earlier. */
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/err.h"
 #include "engine/internal.h"
@@ -28,6 +30,15 @@ static int round_k(const struct engine *e) {
     return 0;
 }
 
+/* The row map, unless the device has it: a copy between two graphs takes as long as several kernels. */
+static int send_rows(struct engine *e, const int32_t *rows) {
+    const size_t bytes = (size_t)e->max_batch * sizeof *rows;
+    if (!e->rows_sent || memcmp(e->rows_sent, rows, bytes) != 0)
+        TRY(stream_copy(e->stream, e->state.row_slot, rows, bytes));
+    e->rows_sent = rows;
+    return 0;
+}
+
 static int pack_rows(struct engine *e, struct round *r) {
     r->rows = 0;
     e->state.penalises = e->gives_logprobs = false;
@@ -40,7 +51,7 @@ static int pack_rows(struct engine *e, struct round *r) {
         e->gives_logprobs |= s->generation.logprobs;
     }
     for (int row = r->rows; row < e->max_batch; row++) r->row_slot[row] = 0;
-    return stream_copy(e->stream, e->state.row_slot, r->row_slot, (size_t)e->max_batch * sizeof *r->row_slot);
+    return send_rows(e, r->row_slot);
 }
 
 /* Marks, where the round is timed: the start, those of the proposer, after the target's replay, after acceptance. */
@@ -56,6 +67,15 @@ int round_run(struct engine *e, int rows, int k, struct marks *marks) {
     return marks_add(marks, e->stream);
 }
 
+/* Acceptance writes its records where the host reads them. */
+static int run_into(struct engine *e, struct round *r) {
+    struct round_record *const own = e->state.records;
+    e->state.records = r->records;
+    int rc = round_run(e, r->rows, r->k, r->timed ? &r->marks : NULL);
+    e->state.records = own;
+    return rc;
+}
+
 int round_enqueue(struct engine *e) {
     struct round *r = &e->rounds[e->enqueued % (ROUNDS_IN_FLIGHT_MAX + 1)];
     struct stream_counts before = stream_counts(e->stream);
@@ -65,9 +85,8 @@ int round_enqueue(struct engine *e) {
     marks_restart(&r->marks);
     TRY(pack_rows(e, r));
     TRY(auto_enqueue(e, r));
-    TRY(round_run(e, r->rows, r->k, r->timed ? &r->marks : NULL));
+    TRY(run_into(e, r));
     if (r->spanned) TRY(span_end(e, &r->span));
-    TRY(stream_copy(e->stream, r->records, e->state.records, (size_t)r->rows * sizeof *r->records));
     TRY(event_record(r->done, e->stream));
     e->enqueued++;
     e->rounds_by_k[r->k]++;

@@ -110,7 +110,7 @@ struct round_state {
     int32_t *target_positions;    /* [B, K+1] */
     float *target_logits;         /* [B, K+1, target_stride] */
     float *p_target;              /* [B, K+1, vocab_target] scratch of verify_accept */
-    struct round_record *records; /* [B] */
+    struct round_record *records; /* [B] where acceptance writes them; pinned memory will do, too */
 };
 
 /* Cuts all buffers from `pool` (also a plan). The sizes and end_count must be set; ERR_LIMIT, ERR_USAGE or ERR_INTERNAL for one
