@@ -28,7 +28,8 @@ static norm_rows<T> rows_to_norm(const float *x, const struct norm &norm, int st
 }
 
 /* Shared memory of a block that normalises: a row before, and the weight, which no kernel writes and so may be fetched early. Both are
- * copied past the registers: a thread that waits for loads waits for those of a product's weights as well. */
+ * copied past the registers: a thread that waits for loads waits for those of a product's weights as well. And by way of the first cache:
+ * all blocks of a narrow product want the same few lines at once, and L2 has each in one place. */
 template <typename T> struct norm_memory {
     float *held; /* [width], 16-byte aligned */
     T *weight;   /* [width] */
@@ -40,7 +41,7 @@ template <typename T> struct norm_memory {
         else if (width % 8 == 0)
 #pragma unroll 1
             for (int at = threadIdx.x * 8; at < width; at += BLOCK_THREADS * 8)
-                copy_async(weight + at, rows.weight + at, true);
+                copy_async_part<16>(weight + at, rows.weight + at);
         else
 #pragma unroll 1
             for (int at = threadIdx.x; at < width; at += BLOCK_THREADS) weight[at] = rows.weight[at];
@@ -60,7 +61,7 @@ template <typename T> __device__ float hold_row(const norm_rows<T> &rows, const 
     auto add = [&](float x) { sum = fmaf(x, x, sum); };
     if (width % 4 == 0) {
 #pragma unroll 2
-        for (int at = threadIdx.x * 4; at < width; at += BLOCK_THREADS * 4) copy_async(held + at, in + at, true);
+        for (int at = threadIdx.x * 4; at < width; at += BLOCK_THREADS * 4) copy_async_part<16>(held + at, in + at);
         copies_wait_all();
 #pragma unroll 2
         for (int at = threadIdx.x * 4; at < width; at += BLOCK_THREADS * 4) {
@@ -80,10 +81,15 @@ template <typename T> __device__ float hold_row(const norm_rows<T> &rows, const 
     return rows.is_plain ? 1.0f : inverse_rms(total, share, rows.eps);
 }
 
-/* One row, after fetch; `order`: product_order.cuh. Ends with a barrier. */
-template <typename T>
+struct store_in_own_order {
+    template <typename T> __device__ __forceinline__ void operator()(T *to, int at, const T (&four)[4]) const {
+        store_in_order(ORDER_OWN, to, at, four);
+    }
+};
+/* One row, after fetch; store(out, at, y[4]) keeps four numbers, where the width is a multiple of 4. Ends with a barrier. */
+template <typename T, typename Store = store_in_own_order>
 __device__ void norm_row(const norm_rows<T> &rows, int row, int width, norm_memory<T> memory, T *out,
-                         enum token_order order = ORDER_OWN) {
+                         Store store = {}) {
     const float *in = rows.x + ((size_t)row * rows.step + rows.first) * width;
     const float scale = hold_row(rows, in, width, memory.held), offset = rows.offset;
     if (width % 4 == 0) {
@@ -97,7 +103,7 @@ __device__ void norm_row(const norm_rows<T> &rows, int row, int width, norm_memo
             y[1] = from_float<T>(x.y * scale * (to_float(w[1]) + offset));
             y[2] = from_float<T>(x.z * scale * (to_float(w[2]) + offset));
             y[3] = from_float<T>(x.w * scale * (to_float(w[3]) + offset));
-            store_in_order(order, out, at, y);
+            store(out, at, y);
         }
     } else {
 #pragma unroll 1
@@ -115,7 +121,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     next_may_start();
     memory.fetch(rows, width);
     inputs_are_ready();
-    norm_row(rows, blockIdx.x, width, memory, y + (size_t)blockIdx.x * width, order);
+    norm_row(rows, blockIdx.x, width, memory, y + (size_t)blockIdx.x * width,
+             [=](T *to, int at, const T(&four)[4]) { store_in_order(order, to, at, four); });
 }
 
 template <typename T>

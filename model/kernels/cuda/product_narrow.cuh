@@ -142,14 +142,26 @@ template <int TILES> struct narrow_sums {
 
 /* Elements between tokens in shared memory: what a lane loads of one more than whole lines, so that neighbours lie in other banks. */
 template <typename Stream> __host__ __device__ constexpr int staged_stride(int k) {
-    return ceil_div(k, 64) * 64 + Stream::LOADED * 4;
+    return ceil_div(k, Stream::PIECE) * Stream::PIECE + Stream::LOADED * 4;
 }
 
-template <typename T> __device__ void stage_tokens(T *to, const T *x, int tokens, int k, int stride) {
+/* each(four numbers): what becomes of them. Ends with a barrier. */
+template <typename T, typename Each>
+__device__ void stage_tokens(T *to, const T *x, int tokens, int k, int stride, Each each) {
     for (int token = 0; token < tokens; token++)
-        for (int i = threadIdx.x; i < k / 8; i += BLOCK_THREADS)
-            *((uint4 *)(to + (size_t)token * stride) + i) = *((const uint4 *)(x + (size_t)token * k) + i);
+        for (int i = threadIdx.x; i < k / 8; i += BLOCK_THREADS) {
+            const uint4 its = *((const uint4 *)(x + (size_t)token * k) + i);
+            const uint2 low = each(make_uint2(its.x, its.y)), high = each(make_uint2(its.z, its.w));
+            *((uint4 *)(to + (size_t)token * stride) + i) = make_uint4(low.x, low.y, high.x, high.y);
+        }
     __syncthreads();
+}
+
+/* Zeros behind each token, from number k on. */
+template <typename T> __device__ void clear_past(T *to, int tokens, int k, int stride, int end) {
+    const int past = end - k;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < tokens * past; i += BLOCK_THREADS) to[i / past * stride + k + i % past] = T();
 }
 
 /* How the tokens come: a row to be normalised, or 16-bit x [tokens, k]; staged: through shared memory, as one that is normalised
@@ -162,8 +174,9 @@ template <typename T> struct narrow_tokens {
 };
 
 /* Tokens of a block, from memory or shared memory: numbers at, at + 1, ... of the one that a lane has of a tile; zeros past the last
- * token and past k. */
-template <typename T> struct narrow_view {
+ * token and past k. PREPARED: they are as the stream multiplies them, and zeros follow as far as its last piece reaches. */
+template <typename T, bool PREPARED> struct narrow_view {
+    static constexpr bool is_prepared = PREPARED;
     const T *x;
     int stride, tokens, k;
     /* Four numbers of each block of 16 of the token that a lane has of a tile, or, past the last one, of that. */
@@ -177,14 +190,15 @@ template <typename T> struct narrow_view {
     }
 };
 
-/* Does a kernel normalise its tokens? Code that it leaves out is code that it need not load: those of a layer together should fit in
- * the caches of instructions. */
-enum narrow_norms { NORMS_NEVER, NORMS_ALWAYS, NORMS_ASKED };
+/* What a kernel does with its tokens first: copies them into shared memory, if they are `staged`; normalises a row there; or either, and
+ * leaves them as the stream multiplies them. Code that it leaves out is code that it need not load: those of a layer together should
+ * fit in the caches of instructions. */
+enum narrow_start { START_STAGES, START_NORMS, START_PREPARES };
 
 /* Groups that a block finishes at once, a thread a number. */
 template <int TILES> constexpr int narrow_at_once = BLOCK_THREADS / (PRODUCT_ROWS * TILES * 8);
 
-template <typename T, int TILES, enum narrow_norms NORMS, typename Rows, typename Out>
+template <typename T, int TILES, enum narrow_start START, typename Rows, typename Out>
 __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     narrow_product_kernel(Rows weights, int groups, narrow_tokens<T> in, int k, Out out) {
     typedef typename stream_of<T, Rows>::type stream;
@@ -208,8 +222,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     rows.start(go_to);
     constexpr auto stride_of = staged_stride<stream>;
     T *staged = (T *)shared;
-    const bool norms = NORMS == NORMS_ALWAYS || (NORMS == NORMS_ASKED && in.norm.x),
-               stages = NORMS == NORMS_ALWAYS || in.staged;
+    constexpr bool PREPARES = START == START_PREPARES;
+    const bool norms = START == START_NORMS || (PREPARES && in.norm.x), stages = START != START_STAGES || in.staged;
     norm_memory<T> memory(shared, k);
     if (norms) memory.fetch(in.norm, k), staged = memory.weight;
     auto place_of = [&](int number) { return out.at(first_of(number) + its_group, threadIdx.x % Out::each); };
@@ -221,12 +235,18 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     if (stream::is_plain && Out::reads == READS_FIXED) fetch(0);
     inputs_are_ready();
     if (stream::is_plain && Out::reads == READS_INPUTS) fetch(0);
-    narrow_view<T> view = {in.x + (size_t)first_token * k, k, tokens, k};
+    narrow_view<T, PREPARES> view = {in.x + (size_t)first_token * k, k, tokens, k};
+    auto prepared = [](uint2 four) {
+        if constexpr (PREPARES) return stream::prepared(four);
+        return four;
+    };
+    if (PREPARES) clear_past(staged, tokens, k, stride_of(k), ceil_div(k, stream::PIECE) * stream::PIECE);
     if (stages) {
         if (norms)
-            norm_row(in.norm, 0, k, memory, staged);
+            norm_row(in.norm, 0, k, memory, staged,
+                     [&](T *to, int at, const T(&four)[4]) { *(uint2 *)(to + at) = prepared(*(const uint2 *)four); });
         else
-            stage_tokens(staged, view.x, tokens, k, stride_of(k));
+            stage_tokens(staged, view.x, tokens, k, stride_of(k), prepared);
         view.x = staged, view.stride = stride_of(k);
     }
     const bool in_order = weights.adds_in_order();
@@ -264,11 +284,14 @@ static inline bool narrow_norms_itself(int tokens, int k) {
     return tokens == 1 && norm_bytes(k) <= NARROW_SHARED;
 }
 
-/* Shared memory for tokens that are not normalised, where it pays: groups enough for a block, and room for them beside what it has. */
+/* Shared memory for tokens that are not normalised, where it pays: groups enough for a block, or, of one token of packed weights, pieces
+ * enough for a warp, and room for them beside what it has. */
 template <typename Stream> static size_t staged_bytes(int groups, int blocks, int tokens, int k, size_t has) {
     enum { RESERVED = 1 << 10, MOST = SHARED_BYTES / NARROW_BLOCKS - RESERVED, GROUPS = 3 };
     const size_t bytes = (size_t)tokens * staged_stride<Stream>(k) * 2;
-    return groups >= GROUPS * blocks && has + bytes <= MOST && tokens > 1 ? bytes : 0;
+    const bool has_many = groups >= GROUPS * blocks, is_deep = Stream::cut(groups, k, 1).pieces > Stream::AHEAD,
+               pays = tokens > 1 ? has_many : !Stream::is_plain && (has_many || is_deep);
+    return pays && has + bytes <= MOST ? bytes : 0;
 }
 
 /* Does the narrow product take them? More than a block's too where the blocks of all tokens run at once: they read the same weights at
@@ -278,16 +301,19 @@ static inline bool is_narrow(const struct stream *s, int groups, int tokens) {
            groups * ceil_div(tokens, NARROW_TOKENS) <= NARROW_BLOCKS * cuda_multiprocessors(s->device);
 }
 
-/* `norm`: NULL, or the row of which x is to be the normalised form, for a single token; then x is not read. */
-template <typename T, int TILES, enum narrow_norms NORMS, typename Rows, typename Out>
+/* Blocks along x of a launch. */
+template <typename Stream, int TILES> static int narrow_blocks(const struct stream *s, int groups, int k) {
+    const int at_once = PRODUCT_SPLITS / Stream::cut(groups, k, narrow_at_once<TILES>).ways;
+    return min(ceil_div(groups, at_once), NARROW_BLOCKS * cuda_multiprocessors(s->device));
+}
+
+/* `norm`: NULL, or the row of which x is to be the normalised form, for a single token; then x is not read. `shared`: bytes for tokens. */
+template <typename T, int TILES, enum narrow_start START, typename Rows, typename Out>
 static int launch_narrow_as(struct stream *s, int groups, int tokens, int k, const norm_rows<T> *norm, const T *x,
-                            Rows rows, Out out) {
-    auto kernel = narrow_product_kernel<T, TILES, NORMS, Rows, Out>;
+                            size_t shared, Rows rows, Out out) {
+    auto kernel = narrow_product_kernel<T, TILES, START, Rows, Out>;
     typedef typename stream_of<T, Rows>::type stream;
-    const int columns = TILES * 8, at_once = PRODUCT_SPLITS / stream::cut(groups, k, narrow_at_once<TILES>).ways,
-              blocks = min(ceil_div(groups, at_once), NARROW_BLOCKS * cuda_multiprocessors(s->device));
-    const size_t has = sizeof(narrow_sums<TILES>) + sizeof(typename stream::memory),
-                 shared = norm ? norm_bytes(k) : staged_bytes<stream>(groups, blocks, min(tokens, columns), k, has);
+    const int columns = TILES * 8, blocks = narrow_blocks<stream, TILES>(s, groups, k);
     narrow_tokens<T> in = {norm ? *norm : norm_rows<T>{}, x, tokens, shared > 0};
     const dim3 grid(blocks, ceil_div(tokens, columns));
     /* Very few blocks of many tokens: no two on a multiprocessor while most have none. */
@@ -299,15 +325,20 @@ static int launch_narrow_as(struct stream *s, int groups, int tokens, int k, con
     return 0;
 }
 
-/* Packed weights have kernels enough: those for a single token ask. */
 template <typename T, int TILES, typename Rows, typename Out>
 static int launch_narrow(struct stream *s, int groups, int tokens, int k, const norm_rows<T> *norm, const T *x,
                          Rows rows, Out out) {
-    constexpr bool is_plain = stream_of<T, Rows>::type::is_plain;
-    if constexpr (is_plain && TILES == 1)
-        if (norm) return launch_narrow_as<T, TILES, NORMS_ALWAYS>(s, groups, tokens, k, norm, x, rows, out);
-    constexpr enum narrow_norms norms = is_plain || TILES > 1 ? NORMS_NEVER : NORMS_ASKED;
-    return launch_narrow_as<T, TILES, norms>(s, groups, tokens, k, norm, x, rows, out);
+    typedef typename stream_of<T, Rows>::type stream;
+    const size_t has = sizeof(narrow_sums<TILES>) + sizeof(typename stream::memory),
+                 staged = staged_bytes<stream>(groups, narrow_blocks<stream, TILES>(s, groups, k),
+                                               min(tokens, TILES * 8), k, has),
+                 past = stream::is_plain ? 0 : stream::PIECE * sizeof(T), shared = norm ? norm_bytes(k) + past : staged;
+    if constexpr (TILES == 1) {
+        constexpr enum narrow_start start = stream::is_plain ? START_NORMS : START_PREPARES;
+        if (norm || (start == START_PREPARES && staged > 0))
+            return launch_narrow_as<T, TILES, start>(s, groups, tokens, k, norm, x, shared, rows, out);
+    }
+    return launch_narrow_as<T, TILES, START_STAGES>(s, groups, tokens, k, norm, x, shared, rows, out);
 }
 
 #endif

@@ -447,7 +447,7 @@ template <typename T, typename Kind> struct packed_stream {
         sums = grain_sums<TILES>();
     }
     /* The products of 16 columns. */
-    template <int TILES>
+    template <bool PREPARED, int TILES>
     static __device__ __forceinline__ void multiply_half(float (&sums)[TILES][4], float (&of_ones)[TILES][4],
                                                          const numbers &low, const numbers &high, int half,
                                                          const uint2 (&x)[TILES]) {
@@ -456,7 +456,7 @@ template <typename T, typename Kind> struct packed_stream {
                                high.pairs[2 * half + 1]};
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++) {
-            const uint2 token = as::token(x[tile]);
+            const uint2 token = PREPARED ? x[tile] : as::token(x[tile]);
             mma(sums[tile], a, token.x, token.y, T());
             if (Kind::minima) mma(of_ones[tile], ones, token.x, token.y, T());
         }
@@ -477,7 +477,7 @@ template <typename T, typename Kind> struct packed_stream {
         grain_sums<TILES> sums;
 #pragma unroll
         for (int block = 0; block < BLOCKS; block++) {
-            const bool is_there = (has_scales && block == 0) || columns > block * PACKED_BLOCK;
+            const bool is_there = (has_scales && (Tokens::is_prepared || block == 0)) || columns > block * PACKED_BLOCK;
             uint2 early[TILES], late[TILES];
 #pragma unroll
             for (int tile = 0; tile < TILES; tile++) {
@@ -487,18 +487,22 @@ template <typename T, typename Kind> struct packed_stream {
             }
             const numbers low(a.codes[0], block, table), high(a.codes[1], block, table);
             if (!has_scales) {
-                multiply_half(c, sums.ones, low, high, 0, early);
-                multiply_half(c, sums.ones, low, high, 1, late);
+                multiply_half<Tokens::is_prepared>(c, sums.ones, low, high, 0, early);
+                multiply_half<Tokens::is_prepared>(c, sums.ones, low, high, 1, late);
                 continue;
             }
-            multiply_half(sums.of, sums.ones, low, high, 0, early);
+            multiply_half<Tokens::is_prepared>(sums.of, sums.ones, low, high, 0, early);
             if (GRAIN == 16) add(c, s, 2 * block, sums);
-            multiply_half(sums.of, sums.ones, low, high, 1, late);
+            multiply_half<Tokens::is_prepared>(sums.of, sums.ones, low, high, 1, late);
             if (GRAIN) add(c, s, GRAIN == 16 ? 2 * block + 1 : block, sums);
         }
         if (!GRAIN) add(c, s, 0, sums);
     }
 
+    /* Four numbers of a token as they are multiplied. */
+    static __device__ __forceinline__ uint2 prepared(uint2 four) {
+        return as::token(four);
+    }
     template <typename GoTo> __device__ __forceinline__ void start(GoTo go_to) {
         go_to(0);
         if (has_scales) ask_scales(scales, first, 0, end, turn);

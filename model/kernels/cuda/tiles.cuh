@@ -55,7 +55,7 @@ __device__ __forceinline__ void copy_async_once(void *to, const void *from, bool
                  "l"(from), "r"(wanted ? 16 : 0), "l"(dropped_first())
                  : "memory");
 }
-/* 4 or 8 bytes. */
+/* 4, 8 or 16 bytes, by way of the first cache, where other blocks of the multiprocessor find them. */
 template <int BYTES> __device__ __forceinline__ void copy_async_part(void *to, const void *from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to)), "l"(from), "n"(BYTES)
                  : "memory");
