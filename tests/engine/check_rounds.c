@@ -48,6 +48,40 @@ START_TEST(a_round_launches_the_documented_numbers)
 }
 END_TEST
 
+static void listen(void *user, struct token_block *block) {
+    struct answer *a = user;
+    ids_append(&a->ids, block->tokens, (size_t)block->count);
+    a->finish = block->finish;
+}
+
+/* Between rounds a GPU copies nothing while their rows stay: records are written where the host reads them. And with two rounds in flight a
+ * first step collects none. */
+START_TEST(rounds_of_the_same_rows_copy_nothing)
+{
+    struct engine *e = open_pair(3, 2, 2);
+    struct request request = story(e, 60);
+    struct sequence *s[2];
+    struct answer got[2] = {0};
+    int running = 1;
+    for (int i = 0; i < 2; i++) {
+        struct generation g = request.generation;
+        g.on_tokens = listen, g.user = &got[i];
+        ck_ok(engine_open(e, 128, &s[i]));
+        ck_ok(engine_generate(e, s[i], request.prompt.data, (int)request.prompt.len, &g));
+        ck_ok(engine_step(e, &running)); /* its rows, for the first time */
+        ck_assert_uint_eq(engine_counts(e).rounds - engine_counts(e).collected, 1);
+        const uint64_t rounds = engine_counts(e).rounds, copies = engine_counts(e).stream.copies;
+        for (int step = 0; step < 4; step++) ck_ok(engine_step(e, &running));
+        ck_assert_uint_eq(engine_counts(e).rounds - rounds, 4);
+        ck_assert_uint_eq(engine_counts(e).stream.copies, copies);
+    }
+    while (running > 0) ck_ok(engine_step(e, &running));
+    must_equal(&got[1], &got[0], "of rows that come and go");
+    free_answers(got, 2), free_requests(&request, 1);
+    engine_destroy(e);
+}
+END_TEST
+
 START_TEST(nothing_is_allocated_or_captured_after_start_up)
 {
     struct engine *e = open_pair(4, 5, 2);
@@ -411,6 +445,7 @@ Suite *check_rounds(void) {
     Suite *suite = suite_create("rounds");
     TCase *tc = tcase_create("rounds");
     tcase_add_loop_test(tc, a_round_launches_the_documented_numbers, 0, 7);
+    tcase_add_test(tc, rounds_of_the_same_rows_copy_nothing);
     tcase_add_test(tc, nothing_is_allocated_or_captured_after_start_up);
     tcase_add_test(tc, exactly_max_tokens_come_out_for_every_number);
     tcase_add_test(tc, the_last_position_of_the_context_is_usable_and_no_more);
