@@ -3,7 +3,8 @@
  * Shapes: codes, scales and factors as model/packed.h lays them out; tokens as in product_narrow.cuh.
  * Mapping: a lane's 16 bytes of a piece are numbers of 2 (eight bits) or 4 blocks of 32 columns; a block is two mma over 16 columns
  *   each, as in plain_stream, but of columns in their own order. Scales and factors come by way of shared memory, scales 16 bytes of a row
- *   at once: loads to registers would share the counter by which a warp waits for codes, which are asked for later.
+ *   at once: loads to registers would share the counter by which a warp waits for codes, which are asked for later. Tokens in shared memory
+ *   lie there as they are multiplied, made so once for all groups of a block.
  * Numerics: codes become 16 bits exactly (a table's values are rounded to them), the sum of the columns of a `grain` is multiplied by its
  *   scale in f32 and added to those before it. What all numbers of a grain have too much, the minimum, is taken off times the sum of
  *   the tokens, which a matrix of ones makes; where is_raw, together with what integers have too much. At the end a row's factor. All by
@@ -477,6 +478,7 @@ template <typename T, typename Kind> struct packed_stream {
         grain_sums<TILES> sums;
 #pragma unroll
         for (int block = 0; block < BLOCKS; block++) {
+            /* Of a piece past the end, which is multiplied where there are no scales, there are no prepared tokens. */
             const bool is_there = (has_scales && (Tokens::is_prepared || block == 0)) || columns > block * PACKED_BLOCK;
             uint2 early[TILES], late[TILES];
 #pragma unroll
