@@ -18,12 +18,6 @@ static void ask(const struct engine *e, struct request *requests, float temperat
     }
 }
 
-static void listen(void *user, struct token_block *block) {
-    struct answer *a = user;
-    ids_append(&a->ids, block->tokens, (size_t)block->count);
-    a->finish = block->finish;
-}
-
 /* A round of `cheap` tokens takes nearly no time, so that it is chosen. */
 static void make_cheap(struct engine *e, int cheap) {
     float ms[K + 1];
@@ -38,7 +32,7 @@ static int run_while_k_changes(struct engine *e, const struct request *requests,
     memset(answers, 0, COUNT * sizeof *answers);
     for (int i = 0; i < COUNT; i++) {
         struct generation g = requests[i].generation;
-        g.on_tokens = listen, g.user = &answers[i];
+        g.on_tokens = keep_tokens, g.user = &answers[i];
         ck_ok(engine_open(e, 256, &open[i]));
         ck_ok(engine_generate(e, open[i], requests[i].prompt.data, (int)requests[i].prompt.len, &g));
     }
@@ -196,7 +190,7 @@ START_TEST(rounds_are_measured_when_asked_for_and_texts_do_not_notice)
     request = text_request(e, story_starts[0], 40);
     run_requests(e, &request, 1, &expected);
     ck_assert(isnan(engine_round_ms(e, 1, 0)));
-    request.generation.on_tokens = listen, request.generation.user = &got;
+    request.generation.on_tokens = keep_tokens, request.generation.user = &got;
     ck_ok(engine_open(e, 128, &s));
     ck_ok(engine_generate(e, s, request.prompt.data, (int)request.prompt.len, &request.generation));
     for (int step = 0; running > 0; step++) {
@@ -232,7 +226,7 @@ START_TEST(what_a_trial_took_has_the_draft_s_catching_up)
     struct engine *e = must_open(&o);
     struct request request = filler_request(1, 200, 20);
     struct answer got = {0};
-    request.generation.on_tokens = listen, request.generation.user = &got;
+    request.generation.on_tokens = keep_tokens, request.generation.user = &got;
     struct auto_k *a = &e->auto_k;
     a->k = 0, a->trial = 0, a->plain = 100, a->credit = 1000;
     float *ms = a->start_ms + a->k_max + 1; /* of bucket 1 */

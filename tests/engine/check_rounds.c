@@ -48,12 +48,6 @@ START_TEST(a_round_launches_the_documented_numbers)
 }
 END_TEST
 
-static void listen(void *user, struct token_block *block) {
-    struct answer *a = user;
-    ids_append(&a->ids, block->tokens, (size_t)block->count);
-    a->finish = block->finish;
-}
-
 /* Between rounds a GPU copies nothing while their rows stay: records are written where the host reads them. And with two rounds in flight a
  * first step collects none. */
 START_TEST(rounds_of_the_same_rows_copy_nothing)
@@ -65,7 +59,7 @@ START_TEST(rounds_of_the_same_rows_copy_nothing)
     int running = 1;
     for (int i = 0; i < 2; i++) {
         struct generation g = request.generation;
-        g.on_tokens = listen, g.user = &got[i];
+        g.on_tokens = keep_tokens, g.user = &got[i];
         ck_ok(engine_open(e, 128, &s[i]));
         ck_ok(engine_generate(e, s[i], request.prompt.data, (int)request.prompt.len, &g));
         ck_ok(engine_step(e, &running)); /* its rows, for the first time */

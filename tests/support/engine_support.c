@@ -175,6 +175,12 @@ static void finish(struct engine *e, struct sequence **s, struct listener *l) {
     *s = NULL;
 }
 
+void keep_tokens(void *user, struct token_block *block) {
+    struct answer *a = user;
+    ids_append(&a->ids, block->tokens, (size_t)block->count);
+    a->finish = block->finish;
+}
+
 void run_requests(struct engine *e, const struct request *requests, int count, struct answer *answers) {
     run_requests_at_most(e, requests, count, count, answers);
 }

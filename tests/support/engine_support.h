@@ -51,6 +51,8 @@ void run_requests_at_most(struct engine *e, const struct request *requests, int 
 /* One more turn on an open sequence. */
 struct answer run_turn(struct engine *e, struct sequence *s, const struct request *request);
 void free_requests(struct request *requests, int count);
+/* on_tokens of an engine that a test steps itself; user: a struct answer. */
+void keep_tokens(void *user, struct token_block *);
 void free_answers(struct answer *answers, int count);
 
 /* Graph replays and kernel launches of the rounds of one answer without prefill; returns the rounds. */
