@@ -15,7 +15,7 @@ struct cuda_stream {
     cudaStream_t native;
     cudaEvent_t order;          /* of forks and joins */
     size_t captured_bytes;      /* arguments of the launches of the running capture */
-    struct cublasContext *blas; /* NULL before stream_set_workspace */
+    struct cublasContext *blas; /* cuda_blas.cuh; NULL before stream_set_workspace */
     void *exchange;             /* likewise */
 };
 
@@ -39,8 +39,6 @@ static inline struct cublasContext *cuda_blas(const struct stream *s) {
 static inline void *cuda_exchange(const struct stream *s) {
     return reinterpret_cast<const struct cuda_stream *>(s)->exchange;
 }
-/* ERR_DEVICE "CALL: reason" for a failed cublasStatus_t, 0 for success. */
-int cuda_blas_check(int status, const char *call);
 
 /* ERR_DEVICE "CALL: reason" for a failed call, with a hint where a kernel before it is at fault; clears a sticky error where
  * that is possible. 0 for cudaSuccess. */

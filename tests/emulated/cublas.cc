@@ -43,7 +43,7 @@ static float number_at(const void *of, cudaDataType type, long long i) {
 }
 
 /* op(x) as [count][k], each vector contiguous: `along` elements from one of k to the next, `across` between vectors. */
-static floats unpack(const void *x, cudaDataType type, long long offset, int count, int k, long long across,
+static floats unpack(const void *x, cudaDataType type, long long offset, int64_t count, int64_t k, long long across,
                      long long along) {
     floats y((size_t)count * (size_t)k);
     for (int i = 0; i < count; i++)
@@ -52,7 +52,7 @@ static floats unpack(const void *x, cudaDataType type, long long offset, int cou
     return y;
 }
 
-static float dot(const float *a, const float *b, int k) {
+static float dot(const float *a, const float *b, int64_t k) {
     float part[16] = {}, sum = 0;
     int i = 0;
     for (; i + 16 <= k; i += 16)
@@ -62,11 +62,12 @@ static float dot(const float *a, const float *b, int k) {
     return sum;
 }
 
-cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t blas, cublasOperation_t of_a, cublasOperation_t of_b, int m,
-                                          int n, int k, const void *alpha, const void *a, cudaDataType a_type, int lda,
-                                          long long a_apart, const void *b, cudaDataType b_type, int ldb,
-                                          long long b_apart, const void *beta, void *c, cudaDataType c_type, int ldc,
-                                          long long c_apart, int count, cublasComputeType_t compute, cublasGemmAlgo_t) {
+cublasStatus_t cublasGemmStridedBatchedEx_64(cublasHandle_t blas, cublasOperation_t of_a, cublasOperation_t of_b,
+                                             int64_t m, int64_t n, int64_t k, const void *alpha, const void *a,
+                                             cudaDataType a_type, int64_t lda, long long a_apart, const void *b,
+                                             cudaDataType b_type, int64_t ldb, long long b_apart, const void *beta,
+                                             void *c, cudaDataType c_type, int64_t ldc, long long c_apart,
+                                             int64_t count, cublasComputeType_t compute, cublasGemmAlgo_t) {
     const float scale = *(const float *)alpha, keep = *(const float *)beta;
     if (compute != CUBLAS_COMPUTE_32F || c_type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
     auto multiply = [=] {

@@ -1,7 +1,6 @@
 /* The products of prefill: 16 bit x 16 bit -> f32 by cuBLAS. To cuBLAS, which counts by columns, w is [K, O], to be transposed, x
  * is [K, T] and out is [O, T]. */
-#include <cublas_v2.h>
-
+#include "graphs/cuda_blas.cuh"
 #include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/unpack.h"
 
@@ -11,10 +10,10 @@ static int blas_product(struct stream *s, const struct prefill_product *p, const
     const float beta = p->adds;
     const long long to_second = second ? (const uint16_t *)second - (const uint16_t *)w : 0;
     const int k = p->w->cols;
-    int status =
-        cublasGemmStridedBatchedEx(cuda_blas(s), CUBLAS_OP_T, CUBLAS_OP_N, rows, prefill_padded(p->rows), k, &p->scale,
-                                   w, type, k, to_second, p->x.data, type, k, 0, &beta, out, CUDA_R_32F, p->stride,
-                                   (long long)p->apart, second ? 2 : 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    const cublasStatus_t status = cuda_blas_calls()->cublasGemmStridedBatchedEx_64(
+        cuda_blas(s), CUBLAS_OP_T, CUBLAS_OP_N, rows, prefill_padded(p->rows), k, &p->scale, w, type, k, to_second,
+        p->x.data, type, k, 0, &beta, out, CUDA_R_32F, p->stride, (long long)p->apart, second ? 2 : 1,
+        CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
     TRY(cuda_blas_check(status, "cublasGemmStridedBatchedEx"));
     return cuda_launched(s, "prefill product", 0);
 }
