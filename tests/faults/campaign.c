@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "tests/support/support.h"
 
@@ -48,6 +49,7 @@ enum { WAYS = sizeof ways / sizeof *ways };
 struct group {
     uint64_t hash;
     uint32_t first, last; /* the calls of the kind, from 1 */
+    bool is_shared;       /* an earlier campaign of the process has one at this site */
 };
 
 struct plan {
@@ -55,7 +57,7 @@ struct plan {
     uint32_t count, slots; /* slots: of the table, a power of two */
 };
 
-enum { SITE_FRAMES = 3, FOR_GOOD_STEP = 4, SMALL_STEP = 11 };
+enum { SITE_FRAMES = 3, FOR_GOOD_STEP = 4, SMALL_STEP = 11, SHARED_STEP = 8 };
 
 static bool is_of_program(uint64_t frame) {
     return frame >> FAULT_MODULE_SHIFT == 0;
@@ -95,7 +97,7 @@ static struct plan make_plan(const struct fault_log *log, enum fault_kind kind, 
         uint32_t slot = (uint32_t)(hash * 0x9e3779b97f4a7c15u >> 32) & (p.slots - 1);
         while (table[slot] && p.groups[table[slot] - 1].hash != hash) slot = (slot + 1) & (p.slots - 1);
         if (!table[slot]) {
-            p.groups[p.count] = (struct group){hash, at, at};
+            p.groups[p.count] = (struct group){.hash = hash, .first = at, .last = at};
             table[slot] = ++p.count;
         }
         p.groups[table[slot] - 1].last = at;
@@ -186,19 +188,47 @@ static void run_reference(struct campaign *c) {
     buf_free(&why);
 }
 
-/* Scenarios share most of their sites; each begins with another one of a step. */
-static uint32_t step_of(const struct way *w, enum effort effort) {
-    if (effort != EFFORT_SITES) return 1;
-    return (w->how == FAULT_FOR_GOOD ? FOR_GOOD_STEP : 1) * (test_is_small() ? SMALL_STEP : 1);
+/* The sites of earlier tests of the process that made it, in a map that its children share. */
+enum { SHARED_SLOTS = 1 << 16 };
+static uint64_t *shared_sites; /* [SHARED_SLOTS], 0: free; NULL: each campaign for itself */
+
+void campaign_share(void) {
+    void *map =
+        mmap(NULL, SHARED_SLOTS * sizeof *shared_sites, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared_sites = map == MAP_FAILED ? NULL : map;
+}
+
+/* Whether an earlier campaign has the site; from now on one has. */
+static bool meet_site(enum fault_kind kind, uint64_t hash) {
+    const uint64_t site = (hash ^ (uint64_t)kind) * 0x9e3779b97f4a7c15u | 1;
+    uint32_t slot = (uint32_t)(site >> 32) % SHARED_SLOTS, tried = 0;
+    while (shared_sites[slot] && shared_sites[slot] != site && tried++ < SHARED_SLOTS) slot = (slot + 1) % SHARED_SLOTS;
+    const bool met = shared_sites[slot] == site;
+    shared_sites[slot] = site;
+    return met;
+}
+
+/* Scenarios share most of their sites. Of those that an earlier one has, and of all sites where there is little time, each takes one of
+ * a step, beginning with another one. */
+static uint32_t step_of(const struct way *w, const struct group *g) {
+    return (w->how == FAULT_FOR_GOOD ? FOR_GOOD_STEP : 1) * (test_is_small() ? SMALL_STEP
+                                                             : g->is_shared  ? SHARED_STEP
+                                                                             : 1);
+}
+
+static bool is_taken(const struct campaign *c, const struct way *w, const struct plan *plan, uint32_t i) {
+    const uint32_t step = step_of(w, &plan->groups[i]);
+    return i % step == (plan->count > step ? (uint32_t)(c->scenario - scenarios) % step : 0);
 }
 
 static void run_plan(struct campaign *c, const struct plan *plan, enum fault_kind kind, enum effort effort) {
+    for (uint32_t i = 0; shared_sites && i < plan->count; i++)
+        plan->groups[i].is_shared = meet_site(kind, plan->groups[i].hash);
     for (int w = 0; w < WAYS; w++) {
         if (ways[w].kind != kind || (ways[w].only_thorough && effort == EFFORT_SITES)) continue;
-        const uint32_t step = step_of(&ways[w], effort);
-        const uint32_t start = plan->count > step ? (uint32_t)(c->scenario - scenarios) % step : 0;
-        for (uint32_t i = start; i < plan->count; i += step) {
+        for (uint32_t i = 0; i < plan->count; i++) {
             const struct group *g = &plan->groups[i];
+            if (effort == EFFORT_SITES && !is_taken(c, &ways[w], plan, i)) continue;
             run_fault(c, &ways[w], g->first);
             if (effort == EFFORT_STACKS && g->last != g->first) run_fault(c, &ways[w], g->last);
         }

@@ -8,7 +8,8 @@
 
 /* Which calls fail. Two calls are alike if the same functions of the program lead to them. */
 enum effort {
-    EFFORT_SITES, /* the first call of those whose three innermost functions are alike; for good, one of four of these */
+    EFFORT_SITES,  /* the first call of those whose three innermost functions are alike; for good, one of four of these;
+                   * of sites that an earlier campaign has had, one of eight (campaign_share) */
     EFFORT_STACKS, /* the first and the last call of those with the same stack */
     EFFORT_CALLS,  /* every call */
 };
@@ -25,6 +26,9 @@ struct tally {
  * the stack of the call. Those of one site that broke the same are one line. false: the interposer has no force here, which
  * is so where a sanitizer is part of the program itself, or the kernel has no filters for system calls. */
 bool campaign_run(const struct scenario *, unsigned kinds, enum effort, struct tally *, FILE *out);
+
+/* From now on campaigns of this process and of its children know of each other's sites; before that, none does. */
+void campaign_share(void);
 
 /* Fails the Check test that it is in if a promise was broken, one call a site; skips it where there is no force. */
 void campaign_expect(const struct scenario *, unsigned kinds);

@@ -2,7 +2,7 @@
  *
  *   run_torture [SCENARIO...]    of memory, the first and the last call of every stack fail; of the rest, every call
  *                                TORTURE=calls: of memory every call too, which takes hours
- *                                TORTURE=sites: as `make test` does
+ *                                TORTURE=sites: as `make test` does, but of each scenario all sites
  *
  * Exit status 1 if a promise was broken. */
 #include <stdlib.h>
