@@ -132,7 +132,7 @@ START_TEST(a_lane_finds_its_columns_in_16_bytes)
         uint32_t word;
         memcpy(&word, lane + (is_4 ? block * 4 : block * 8 + at / 4 * 4), sizeof word);
         ck_assert_uint_eq(word, f->zero_word ^ f->changed[is_4 ? at / 2 : at % 4 / 2] << at % 2 * 16);
-        free(lab.blocks[--lab.block_count]);
+        lab_free_last(&lab);
     }
     lab_close(&lab);
 }

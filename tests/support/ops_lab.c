@@ -1,8 +1,9 @@
 #include "tests/support/ops_lab.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/philox.h"
 #include "tests/support/support.h"
@@ -17,15 +18,23 @@ void lab_open(struct lab *lab, int threads) {
 void lab_close(struct lab *lab) {
     stream_destroy(lab->stream);
     device_close(lab->device);
-    for (int i = 0; i < lab->block_count; i++) free(lab->blocks[i]);
+    while (lab->block_count > 0) lab_free_last(lab);
 }
 
 void *lab_alloc(struct lab *lab, size_t bytes) {
     ck_assert_int_lt(lab->block_count, LAB_BLOCKS_MAX);
-    void *block = malloc(bytes);
-    ck_assert_ptr_nonnull(block);
-    memset(block, 0xFF, bytes);
-    return lab->blocks[lab->block_count++] = block;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes + page - 1) / page * page;
+    unsigned char *map = mmap(NULL, whole + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(map, MAP_FAILED);
+    ck_assert_int_eq(mprotect(map + whole, page, PROT_NONE), 0);
+    memset(map, 0xFF, whole);
+    lab->blocks[lab->block_count++] = (struct lab_block){map, whole + page};
+    return map + whole - bytes;
+}
+
+void lab_free_last(struct lab *lab) {
+    const struct lab_block *last = &lab->blocks[--lab->block_count];
+    munmap(last->map, last->bytes);
 }
 
 static uint32_t draw(struct lab *lab) {

@@ -1,5 +1,5 @@
-/* What the suites of the ops work with: a device, random weights and numbers. All memory is malloc'ed to the byte, so that
- * sanitizers see a read past an end. */
+/* What the suites of the ops work with: a device, random weights and numbers. All memory ends, to the byte, where a page begins that nobody
+ * may touch, so that a read or write past an end is a crash in every build: inner loops are compiled without sanitizers. */
 #ifndef DUET_TESTS_OPS_LAB_H
 #define DUET_TESTS_OPS_LAB_H
 
@@ -10,14 +10,18 @@ enum { LAB_BLOCKS_MAX = 512 };
 struct lab {
     struct device *device;
     struct stream *stream;
-    void *blocks[LAB_BLOCKS_MAX];
+    struct lab_block {
+        void *map;
+        size_t bytes; /* with the page behind */
+    } blocks[LAB_BLOCKS_MAX];
     int block_count;
     uint64_t draws;
 };
 
 void lab_open(struct lab *, int threads);
 void lab_close(struct lab *);
-void *lab_alloc(struct lab *, size_t bytes);      /* every byte 0xFF: NaN as f32, -1 as int32 */
+void *lab_alloc(struct lab *, size_t bytes);      /* every byte 0xFF, before it too: NaN as f32, -1 as int32 */
+void lab_free_last(struct lab *);                 /* what was allocated last */
 float lab_random(struct lab *);                   /* uniform in [-1, 1) */
 float *lab_random_floats(struct lab *, size_t n); /* likewise */
 int lab_pick(struct lab *, int first, int end);   /* uniform in [first, end) */
