@@ -14,9 +14,9 @@ END_TEST
 Suite *check_faults(void);
 Suite *check_faults(void) {
     Suite *suite = suite_create("faults");
+    campaign_share();
     TCase *memory = tcase_create("memory");
     tcase_add_loop_test(memory, a_failed_allocation_keeps_the_promise, 0, scenario_count);
-    campaign_share();
     suite_add_tcase(suite, memory);
     return suite;
 }
