@@ -72,8 +72,11 @@ GENCODE   := $(foreach a,$(ARCHS:90=90a),-gencode arch=compute_$a,code=sm_$a) $(
 QUICK     := $(if $(CUDA_QUICK),$(if $(shell $(NVCC) --help | grep -e --Ofast-compile),-O1 -Ofc max))
 NVCCFLAGS := -std=c++17 $(or $(QUICK),-O2 -lineinfo $(if $(filter-out release,$(MODE)),-g,-Xcompiler -O1)) -I. -MMD -MP \
              $(GENCODE) -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden $(if $(WERROR),-Werror all-warnings)
-# cuBLAS is loaded by name (graphs/cuda_blas.cuh), from there too.
-override LDLIBS += -L$(CUDA_LIB) -Wl,-rpath,$(abspath $(CUDA_LIB)) -lcudart -lstdc++ -ldl
+# cuBLAS is loaded by name (graphs/cuda_blas.cuh), from there too. Sanitizers call dlopen in the program's place, for which the
+# loader looks at their DT_RUNPATH; DT_RPATH of the program counts for all.
+RPATH_asan := -Wl,--disable-new-dtags
+RPATH_tsan := $(RPATH_asan)
+override LDLIBS += -L$(CUDA_LIB) $(RPATH_$(MODE)) -Wl,-rpath,$(abspath $(CUDA_LIB)) -lcudart -lstdc++ -ldl
 else ifneq ($(DEVICE),host)
 $(error DEVICE=$(DEVICE): expected host or cuda)
 else

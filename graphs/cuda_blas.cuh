@@ -24,7 +24,7 @@ struct cuda_blas_calls {
 #undef CALL
 };
 
-/* Loads the library if nobody has; without it all are NULL, and no stream gets a workspace. */
+/* Loads the library if nobody has. To be called of a stream with a workspace: without the library none gets one. */
 const struct cuda_blas_calls *cuda_blas_calls(void);
 /* ERR_DEVICE "CALL: reason" for a failed call, 0 for success. */
 int cuda_blas_check(cublasStatus_t status, const char *call);

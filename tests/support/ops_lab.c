@@ -28,12 +28,13 @@ void *lab_alloc(struct lab *lab, size_t bytes) {
     ck_assert_ptr_ne(map, MAP_FAILED);
     ck_assert_int_eq(mprotect(map + whole, page, PROT_NONE), 0);
     memset(map, 0xFF, whole);
-    lab->blocks[lab->block_count++] = (struct lab_block){map, whole + page};
+    lab->blocks[lab->block_count++] = (struct lab_block){map, whole + page, whole - bytes};
     return map + whole - bytes;
 }
 
 void lab_free_last(struct lab *lab) {
     const struct lab_block *last = &lab->blocks[--lab->block_count];
+    for (size_t i = 0; i < last->before; i++) require(last->map[i] == 0xFF, "written before the start of a block");
     munmap(last->map, last->bytes);
 }
 

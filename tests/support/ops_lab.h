@@ -11,8 +11,9 @@ struct lab {
     struct device *device;
     struct stream *stream;
     struct lab_block {
-        void *map;
-        size_t bytes; /* with the page behind */
+        unsigned char *map;
+        size_t bytes;  /* with the page behind */
+        size_t before; /* of what was asked for, within the first page: not to be written, which freeing checks */
     } blocks[LAB_BLOCKS_MAX];
     int block_count;
     uint64_t draws;
