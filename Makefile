@@ -26,7 +26,9 @@ API_SRC  := $(wildcard lib/*.c)
 SUITE_SRC := $(filter-out tests/cuda/%,$(wildcard tests/*/check_*.c))
 FAULT_SRC := $(filter-out tests/faults/interpose.c tests/faults/main.c tests/faults/check_%,$(wildcard tests/faults/*.c))
 SHARED_SRC := tests/runner.c $(wildcard tests/support/*.c) $(filter-out %/main.c tests/fidelity/check_%,$(wildcard tests/fidelity/*.c))
-TEST_SRC := tests/run.c $(SUITE_SRC) $(SHARED_SRC) $(FAULT_SRC)
+# Of the suites that SUITE names those alone are built.
+BUILT_SRC := $(or $(foreach s,$(SUITE),$(filter %/$(s).c,$(SUITE_SRC))),$(SUITE_SRC))
+TEST_SRC := tests/run.c $(BUILT_SRC) $(SHARED_SRC) $(FAULT_SRC)
 FUZZ_SRC := $(wildcard fuzz/*.c)
 HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) lib cli tests tests/support tests/cuda tests/faults tests/fidelity fuzz))
 SUITES   := $(basename $(notdir $(SUITE_SRC)))
@@ -175,7 +177,7 @@ build/deps.%: tools/install-deps
 
 # --- tests: every tests/*/check_NAME.c defines `Suite *check_NAME(void)` ----------------------------------
 
-$(BUILD)/tests/suites.h: STAMP_TEXT = $(foreach s,$(SUITES),SUITE($(s)))
+$(BUILD)/tests/suites.h: STAMP_TEXT = $(foreach s,$(basename $(notdir $(BUILT_SRC))),SUITE($(s)))
 $(BUILD)/tests/suites.h: FORCE
 	$(STAMP)
 $(TEST_OBJ): | build/deps.test
@@ -195,7 +197,8 @@ endif
 CHECK_LIBS := -Wl,--wrap=_mark_point $(shell pkg-config --libs check 2>/dev/null)
 # Commands run inside tests too, over devices with faults to order (tests/support/faulty_host.h and failing_device.h).
 WRAP := -Wl,--wrap=device_open_host,--wrap=device_open_cuda,--wrap=record_write
-$(BUILD)/tests/run: $(LIB_OBJ) $(API_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TEST_OBJ) $(FUZZ_OBJ)
+$(BUILD)/tests/run: $(LIB_OBJ) $(API_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(TEST_OBJ) \
+                    $(if $(filter %/check_fuzz.c,$(BUILT_SRC)),$(FUZZ_OBJ))
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP) $^ $(LDLIBS) $(CHECK_LIBS) -o $@
 
