@@ -1,75 +1,87 @@
 /* The product of many tokens with quantised weights on Hopper: codes, scales and tokens by the copy engine, sums by wgmma. See
  * product_packed.cuh for the numbers and product_bulk.cuh for the walk.
  *
- * A stage of the ring has 256 columns of 128 weight rows, as codes, and of 64 tokens. A warp of those that multiply makes 16 bits of
- * the codes of 16 rows in registers, from which wgmma takes them, and multiplies the sums of a grain with its scale while those of
- * the next are made: the same additions as of the narrow product, in the same order. Tokens lie in the order of product_order.cuh, and
- * their sums over each grain, which minima need, are made before (packed_tokens_kernel).
+ * A stage of the ring has 256 columns of 128 weight rows, as codes, and of 64 tokens; or 128 columns, and of 128 tokens, for which
+ * codes become 16 bits half as often: of kinds whose grains are long, as registers have room for the sums of one alone then. A warp
+ * of those that multiply makes 16 bits of the codes of 16 rows in registers, from which wgmma takes them, and multiplies the sums of a
+ * grain with its scale while those of the next are made: the same additions as of the narrow product, in the same order. Tokens lie in
+ * the order of product_order.cuh, and their sums over each grain, which minima need, are made before (packed_tokens_kernel).
  * The order in which splits are added is that of product_bulk.cuh: one after the other for long outputs, else as add_splits says.
- * Bytes: the codes and scales a chunk of 64 tokens; tokens from L2, 128 bytes a column for 128 weight rows. */
+ * Bytes: the codes and scales a chunk of 64 or 128 tokens; tokens from L2, 2 bytes of each a column for 128 weight rows. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_BULK_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_BULK_CUH
 
 #include "model/kernels/cuda/product_bulk.cuh"
 #include "model/kernels/cuda/product_packed.cuh"
 
-enum { PACKED_STAGE = 256 /* columns of weights */, PACKED_COLUMNS = 64 /* tokens */ };
+enum { PACKED_HALF = 128 /* columns of weights */ };
 
-/* The grains of a kind: columns of one whose sum a scale is for, and what there is of them in a stage. */
-template <typename Kind> struct packed_grains {
+/* The grains of a kind: columns whose sum a scale is for, and what there is of them in a stage of so many halves. */
+template <typename Kind, int HALVES> struct packed_grains {
     static constexpr int piece = packed_piece_columns(Kind::code);
     static constexpr bool has_scales = Kind::grain != PACKED_GRAIN_ROW, has_ones = Kind::minima;
-    static constexpr int columns = has_scales && Kind::grain ? Kind::grain : piece, count = PACKED_STAGE / columns;
+    static constexpr int columns = has_scales && Kind::grain ? Kind::grain : piece,
+                         count = HALVES * PACKED_HALF / columns;
     /* FP8's scale is for 128 columns, of which a piece has half. */
     static constexpr int of_scale = columns > 64 || Kind::grain ? 1 : 128 / columns;
     static constexpr int scale_halves = Kind::minima ? 2 : 1,
-                         scale_bytes = has_scales ? count / of_scale * scale_halves * 2 : 0;
+                         scale_bytes = has_scales ? count / of_scale * scale_halves * 2 : 0,
+                         copied_bytes = has_scales && scale_bytes < 4 ? 4 : scale_bytes /* words with them */;
+    /* May a block have 128 tokens? Where grains are short registers hold sums of two. */
+    static constexpr bool is_long = columns >= 64;
 };
 
-template <typename Kind> struct packed_bulk {
-    typedef packed_grains<Kind> grains;
-    static constexpr int columns = PACKED_COLUMNS, blocks = 1 /* a multiprocessor */, threads = BLOCK_THREADS + 128,
-                         registers = 216, copy_registers = 72;
-    static constexpr int wide = PACKED_STAGE / PRODUCT_PIECE /* pieces of a stage */;
-    static constexpr int row_bytes = PACKED_STAGE / (packed_is_4(Kind::code) ? 2 : 1),
+/* A block's shape: of up to 64 tokens, or of 128, whose stages are half as long. */
+template <typename Kind, int COLUMNS> struct packed_bulk {
+    static constexpr int columns = COLUMNS, halves = COLUMNS <= 64 ? 2 : 1, stage_columns = halves * PACKED_HALF;
+    typedef packed_grains<Kind, halves> grains;
+    static constexpr int blocks = 1 /* a multiprocessor */, threads = BLOCK_THREADS + 128,
+                         registers = columns > 64 ? 224 : 216, copy_registers = columns > 64 ? 56 : 72;
+    static constexpr int wide = stage_columns / PRODUCT_PIECE /* pieces of a stage */;
+    static constexpr int row_bytes = stage_columns / (packed_is_4(Kind::code) ? 2 : 1),
                          code_bytes = BULK_ROWS * row_bytes, token_bytes = columns * PRODUCT_PIECE * 2 /* of a piece */;
     static constexpr int ones_bytes = grains::has_ones ? grains::count * columns * 4 : 0,
                          engine_bytes = code_bytes + wide * token_bytes + ones_bytes /* before the scales */;
-    static constexpr int stage_bytes = (engine_bytes + BULK_ROWS * grains::scale_bytes + 1023) / 1024 * 1024;
-    static constexpr int stored = 16, stride = BULK_ROWS + 4, sums_bytes = stored * stride * 4;
+    static constexpr int stage_bytes = (engine_bytes + BULK_ROWS * grains::copied_bytes + 1023) / 1024 * 1024;
+    /* Beside the ring: the sums of splits so far, where registers have no room for them; then sums on their way out, as in `bulk`. */
+    static constexpr bool shares_total = grains::has_scales && columns > 64;
+    static constexpr int stored = 16, stride = BULK_ROWS + 4, stored_bytes = stored * stride * 4,
+                         numbers_bytes = columns * BULK_ROWS, total_bytes = shares_total ? columns * BULK_ROWS * 4 : 0,
+                         out_bytes = stored_bytes > numbers_bytes ? stored_bytes : numbers_bytes,
+                         sums_bytes = out_bytes > total_bytes ? out_bytes : total_bytes;
     static constexpr int room = 226 << 10, other_bytes = 128 /* barriers */ + BULK_ROWS * 4 /* factors */;
     static constexpr int most = (room - other_bytes - sums_bytes) / stage_bytes, stages = most < 8 ? most : 8,
                          ring_bytes = stages * stage_bytes, memory_bytes = ring_bytes + sums_bytes,
                          bytes = memory_bytes + other_bytes;
     static_assert(stages >= 3 && columns * stride * 4 <= ring_bytes, "a ring, which holds the sums of a cut product");
-    static_assert(columns * BULK_ROWS <= sums_bytes, "16-bit numbers of all tokens");
 };
 
-/* In the memory for exchange: what blocks of a cut product exchange, and behind it sums of tokens, [chunks][grains][PACKED_COLUMNS]. */
+/* In the memory for exchange: what blocks of a cut product exchange, and behind it sums of tokens, [chunks][grains][columns]. */
 struct packed_bulk_memory {
     bulk_exchange exchange;
     float *ones;
+    int columns; /* tokens of a chunk */
 };
 
 /* --- tokens ------------------------------------------------------------------------------------------------ */
 
-/* Columns of a warp, and how many warps a row of tokens takes: to the end of the last stage. */
-enum { PACKED_TOKENS_PART = 128 };
+/* How many warps a row of tokens takes, of PACKED_HALF columns each: to the end of the last stage. */
 __host__ __device__ __forceinline__ int packed_token_parts(int k) {
-    return ceil_div(k, PACKED_STAGE) * (PACKED_STAGE / PACKED_TOKENS_PART);
+    return ceil_div(k, 2 * PACKED_HALF) * 2;
 }
 
 /* Brings tokens [tokens, k] into the order of spread_place and makes of them what is multiplied, As (multiplied_tokens), and their sums of
  * each GRAIN columns, 0: none, by the instruction that the narrow product has for it. A warp has 8 tokens. */
 template <typename T, int GRAIN, typename As>
-__global__ void __launch_bounds__(BLOCK_THREADS) packed_tokens_kernel(T *x, int tokens, int k, float *ones) {
-    constexpr int PART = PACKED_TOKENS_PART, STEPS = PART / 16;
+__global__ void __launch_bounds__(BLOCK_THREADS)
+    packed_tokens_kernel(T *x, int tokens, int k, int columns, float *ones) {
+    constexpr int PART = PACKED_HALF, STEPS = PART / 16;
     const int parts = packed_token_parts(k), unit = blockIdx.x * (BLOCK_THREADS / 32) + threadIdx.x / 32,
               part = unit % parts, first_token = unit / parts * 8, lane = threadIdx.x % 32,
               token = first_token + lane / 4;
     next_may_start();
     inputs_are_ready();
-    if (first_token >= ceil_div(tokens, PACKED_COLUMNS) * PACKED_COLUMNS) return;
+    if (first_token >= ceil_div(tokens, columns) * columns) return;
     uint2 held[STEPS];
     T *row = x + (size_t)token * k + part * PART;
 #pragma unroll
@@ -86,14 +98,14 @@ __global__ void __launch_bounds__(BLOCK_THREADS) packed_tokens_kernel(T *x, int 
     if constexpr (GRAIN > 0) {
         constexpr int GRAINS = PART / GRAIN, OF_GRAIN = GRAIN / 16;
         const uint32_t of_ones[4] = {As::ones(0), As::ones(0), As::ones(1), As::ones(1)};
-        float *to = ones + ((size_t)(first_token / PACKED_COLUMNS) * parts + part) * GRAINS * PACKED_COLUMNS +
-                    first_token % PACKED_COLUMNS + lane % 4 * 2;
+        float *to = ones + ((size_t)(first_token / columns) * parts + part) * GRAINS * columns + first_token % columns +
+                    lane % 4 * 2;
 #pragma unroll
         for (int g = 0; g < GRAINS; g++) {
             float c[4] = {};
 #pragma unroll
             for (int i = 0; i < OF_GRAIN; i++) mma(c, of_ones, held[g * OF_GRAIN + i].x, held[g * OF_GRAIN + i].y, T());
-            if (lane < 4) *(float2 *)(to + (size_t)g * PACKED_COLUMNS) = make_float2(c[0], c[1]);
+            if (lane < 4) *(float2 *)(to + (size_t)g * columns) = make_float2(c[0], c[1]);
         }
     }
 }
@@ -116,7 +128,7 @@ __device__ __forceinline__ void packed_bulk_copies(unsigned char *ring, const bu
                                                    int box_tokens, const float *ones, const bulk_walk<Shape> &walk) {
     typedef bulk_cursor<bulk_walk<Shape>> cursor;
     typedef typename Shape::grains grains;
-    constexpr int BYTES = grains::scale_bytes;
+    constexpr int BYTES = grains::copied_bytes;
     const int thread = threadIdx.x - BLOCK_THREADS, lane = thread % 32, warp = thread / 32;
     const bool by_16 = BYTES >= 16 && weights.of[0].scale_bytes % 16 == 0;
     int tile = -1, left = 0;
@@ -129,7 +141,7 @@ __device__ __forceinline__ void packed_bulk_copies(unsigned char *ring, const bu
             if (warp == 0) {
                 if (lane == 0)
                     barrier_expect(barriers.full + stage,
-                                   Shape::code_bytes + Shape::ones_bytes + box_tokens * (PACKED_STAGE * 2));
+                                   Shape::code_bytes + Shape::ones_bytes + box_tokens * (Shape::stage_columns * 2));
                 __syncwarp();
                 copy_rows(to, Shape::row_bytes, maps, weights.map, order, walk.group(at.tile),
                           number * (Shape::row_bytes / 2), barriers.full + stage);
@@ -142,7 +154,7 @@ __device__ __forceinline__ void packed_bulk_copies(unsigned char *ring, const bu
                 scales = m.scales + (int64_t)(place.matrix < 0 ? 0 : place.row) * m.scale_bytes, left = m.scale_bytes;
             }
             unsigned char *row = to + Shape::engine_bytes + thread * BYTES;
-            const int start = number * BYTES;
+            const int start = number * grains::scale_bytes / 4 * 4;
             if (by_16)
 #pragma unroll
                 for (int j = 0; j < BYTES / 16; j++)
@@ -158,7 +170,7 @@ __device__ __forceinline__ void packed_bulk_copies(unsigned char *ring, const bu
             unsigned char *to = ring + stage * Shape::stage_bytes + Shape::code_bytes;
             const int first = walk.token(at.tile);
             if (Shape::ones_bytes && thread == 0) {
-                const size_t all = ceil_div(walk.pieces, Shape::wide) * grains::count;
+                const size_t all = packed_token_parts(walk.pieces * PRODUCT_PIECE) * (PACKED_HALF / grains::columns);
                 copy_line(to + Shape::wide * Shape::token_bytes,
                           ones +
                               (first / Shape::columns * all + at.piece / Shape::wide * grains::count) * Shape::columns,
@@ -175,22 +187,22 @@ __device__ __forceinline__ void packed_bulk_copies(unsigned char *ring, const bu
 
 /* --- sums -------------------------------------------------------------------------------------------------- */
 
-/* Half of a stage. Both run the same code, and there is one of each loop and store alone: where the kernels of a layer do not fit in the
- * caches of instructions together, each of them starts late. */
+/* Half of a stage, or all of it. Halves run the same code, and there is one of each loop and store alone: where the kernels of a layer do
+ * not fit in the caches of instructions together, each of them starts late. */
 struct packed_half {
     const unsigned char *stage;
-    int half;
+    int half, number; /* the stage's in k */
 };
 
 /* What a warp multiplies, step by step: a step is as many columns as one group of instructions takes, of one grain or a part of it. */
-template <typename T, typename Kind> struct packed_bulk_steps {
-    typedef packed_bulk<Kind> shape;
-    typedef packed_grains<Kind> grains;
+template <typename T, typename Kind, int COLUMNS> struct packed_bulk_steps {
+    typedef packed_bulk<Kind, COLUMNS> shape;
+    typedef typename shape::grains grains;
     typedef multiplied_as<T, Kind> as;
-    static constexpr bool is_4 = packed_is_4(Kind::code);
-    static constexpr int TILES = PACKED_COLUMNS / 8, HALF = PACKED_STAGE / 2 /* columns */,
-                         STEP = grains::columns < 64 ? grains::columns : 64, STEPS = HALF / STEP,
-                         OF_GRAIN = grains::columns / STEP, CALLS = STEP / 16, PIECE = grains::piece;
+    static constexpr bool is_swizzled = shape::row_bytes == 128;
+    static constexpr int TILES = COLUMNS / 8, HALF = PACKED_HALF, STEP = grains::columns < 64 ? grains::columns : 64,
+                         STEPS = HALF / STEP, OF_GRAIN = grains::columns / STEP, CALLS = STEP / 16,
+                         PIECE = grains::piece;
     static_assert(STEPS % 2 == 0 && STEPS % OF_GRAIN == 0, "halves begin alike");
     /* Sums of a grain that are added while those of the next are made, which pays where grains are short; else there are no registers. */
     static constexpr int SETS = grains::has_scales && CALLS <= 2 ? 2 : 1;
@@ -203,8 +215,8 @@ template <typename T, typename Kind> struct packed_bulk_steps {
         const int warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4, part = threadIdx.x % 4;
 #pragma unroll
         for (int i = 0; i < 2; i++)
-            codes[i] =
-                (order.atom(warp, i) * BULK_ATOM + row) * shape::row_bytes + ((part * 16) ^ (is_4 ? row * 16 : 0));
+            codes[i] = (order.atom(warp, i) * BULK_ATOM + row) * shape::row_bytes +
+                       ((part * 16) ^ (is_swizzled ? row * 16 : 0));
     }
 
     /* The codes of a step, in 16 bits. Rows of 128 bytes are swizzled; in those of 256 two lanes meet in a bank. */
@@ -215,7 +227,8 @@ template <typename T, typename Kind> struct packed_bulk_steps {
 #pragma unroll
                 for (int row = 0; row < 2; row++) {
                     const int place = (at.half * (HALF / PIECE) + piece) * PACKED_PIECE_BYTES;
-                    pieces[piece][row] = *(const uint4 *)(at.stage + (is_4 ? codes[row] ^ place : codes[row] + place));
+                    pieces[piece][row] =
+                        *(const uint4 *)(at.stage + (is_swizzled ? codes[row] ^ place : codes[row] + place));
                 }
 #pragma unroll
         for (int call = 0; call < CALLS; call++) {
@@ -248,21 +261,24 @@ template <typename T, typename Kind> struct packed_bulk_steps {
         }
         wgmma_commit();
     }
-    /* After a step that has been waited for: c += scale * sum - minimum * ones, as of packed_stream, if it was the last of a
-     * grain. */
+    static __device__ __forceinline__ bool ends_grain(int step) {
+        return grains::has_scales && step % OF_GRAIN == OF_GRAIN - 1;
+    }
+    /* After a step that has been waited for, the last of a grain: c += scale * sum - minimum * ones, as of packed_stream. */
     __device__ __forceinline__ void add(float (&c)[TILES][4], const packed_half &at, int step) {
-        if (!grains::has_scales) show_tiles(c);
-        if (!grains::has_scales || step % OF_GRAIN != OF_GRAIN - 1) return;
+        if (!ends_grain(step)) return;
         float(&sum_of)[TILES][4] = sums[step / OF_GRAIN % SETS];
         show_tiles(sum_of);
         const int grain = step / OF_GRAIN, row = threadIdx.x / 32 * PRODUCT_ROWS + threadIdx.x % 32 / 4;
-        const unsigned char *scales = at.stage + shape::engine_bytes + at.half * (grains::scale_bytes / 2);
+        const unsigned char *scales = at.stage + shape::engine_bytes +
+                                      (grains::scale_bytes < 4 ? at.number % 2 * grains::scale_bytes
+                                                               : at.half * (grains::scale_bytes / shape::halves));
         const float *ones = (const float *)(at.stage + shape::code_bytes + shape::wide * shape::token_bytes) +
-                            (at.half * (grains::count / 2) + grain) * PACKED_COLUMNS + threadIdx.x % 4 * 2;
+                            (at.half * (grains::count / shape::halves) + grain) * COLUMNS + threadIdx.x % 4 * 2;
         float scale[2], minimum[2];
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const __half *its = (const __half *)(scales + (row + 8 * i) * grains::scale_bytes) +
+            const __half *its = (const __half *)(scales + (row + 8 * i) * grains::copied_bytes) +
                                 grain / grains::of_scale * grains::scale_halves;
             scale[i] = __half2float(its[0]);
             minimum[i] = Kind::minima ? as::taken_off(scale[i], __half2float(its[1])) : 0.0f;
@@ -280,73 +296,132 @@ template <typename T, typename Kind> struct packed_bulk_steps {
     }
 };
 
+/* The sums of the splits of a tile so far: in registers, or in `memory`, where a thread's lie. */
+template <int TILES, bool SHARED> struct packed_total {
+    float of[SHARED ? 1 : TILES][4] = {};
+    float4 *memory;
+    bool is_there = false;
+    __device__ __forceinline__ packed_total(float *sums) : memory((float4 *)sums + threadIdx.x) {}
+    /* c is added and cleared. The first time others may still store the sums of the tile before. */
+    __device__ __forceinline__ void add(float (&c)[TILES][4]) {
+        if constexpr (SHARED) {
+            if (!is_there) bulk_sync();
+#pragma unroll
+            for (int tile = 0; tile < TILES; tile++) {
+                float4 &its = memory[tile * BLOCK_THREADS];
+                float4 sum = is_there ? its : make_float4(0, 0, 0, 0);
+                sum.x += c[tile][0], sum.y += c[tile][1], sum.z += c[tile][2], sum.w += c[tile][3];
+                its = sum;
+            }
+            is_there = true;
+        } else {
+            add_tiles(of, c);
+        }
+        clear_tiles(c);
+    }
+    /* c becomes the sum of all. */
+    __device__ __forceinline__ void end(float (&c)[TILES][4]) const {
+        if constexpr (SHARED) {
+            if (!is_there) return;
+#pragma unroll
+            for (int tile = 0; tile < TILES; tile++) {
+                const float4 its = memory[tile * BLOCK_THREADS];
+                c[tile][0] = its.x + c[tile][0], c[tile][1] = its.y + c[tile][1];
+                c[tile][2] = its.z + c[tile][2], c[tile][3] = its.w + c[tile][3];
+            }
+        } else {
+#pragma unroll
+            for (int tile = 0; tile < TILES; tile++)
+#pragma unroll
+                for (int j = 0; j < 4; j++) c[tile][j] = of[tile][j] + c[tile][j];
+        }
+    }
+};
+
 /* The warps that multiply: codes of a step become numbers while the instructions of the one before work. */
 template <typename Steps, typename Walk, typename Store>
-__device__ __forceinline__ void packed_bulk_sums(Steps &steps, const unsigned char *ring, const bulk_barriers &barriers,
-                                                 const Walk &walk, Store store) {
+__device__ __forceinline__ void packed_bulk_sums(Steps &steps, const unsigned char *ring, float *sums,
+                                                 const bulk_barriers &barriers, const Walk &walk, Store store) {
     typedef typename Steps::shape shape;
+    constexpr bool WAITS_EARLY = Steps::SETS > 1; /* for the next stage: where grains are short that is faster */
     typename Steps::step_codes a[2];
     bulk_place_in_ring<shape::stages> place;
+    bulk_cursor<Walk> at(walk);
     auto come = [&] { /* to the stage at `place` */
                       barrier_wait(barriers.full + place.stage, place.round & 1);
-                      return packed_half{ring + place.stage * shape::stage_bytes, 0};
+                      return packed_half{ring + place.stage * shape::stage_bytes, 0, at.piece / shape::wide};
     };
-    bulk_cursor<Walk> at(walk);
     bool is_there = at.next(walk);
     for (int tile = walk.first; tile < walk.tiles; tile += walk.step) {
-        float c[Steps::TILES][4] = {}, total[Steps::TILES][4] = {};
+        float c[Steps::TILES][4] = {};
+        packed_total<Steps::TILES, shape::shares_total> total(sums);
         packed_half now = {};
-        if (is_there && at.tile == tile) steps.unpack(a[0], now = come(), 0);
-#pragma unroll 1
-        while (is_there && at.tile == tile) {
-            const bool ends_stage = now.half == 1;
+        bool goes_on = is_there && at.tile == tile;
+        if (goes_on) steps.unpack(a[0], now = come(), 0);
+        while (goes_on) {
             const int turn = at.turn;
-            uint64_t *empty = barriers.empty + place.stage;
-            packed_half after = {now.stage, 1};
-            if (ends_stage) {
-                is_there = at.next(walk), place.next();
-                if (is_there && at.tile == tile) after = come();
-            }
-            const bool goes_on = is_there && at.tile == tile, ends_turn = !goes_on || at.turn != turn;
+            uint64_t *left = nullptr; /* by all instructions but the last ones */
+            auto leave = [&] {
+                if (left && threadIdx.x % 32 == 0) barrier_arrive(left);
+                left = nullptr;
+            };
+            bool ends_turn = false;
+#pragma unroll 1
+            while (!ends_turn) {
+                const bool ends_stage = now.half == shape::halves - 1;
+                uint64_t *const empty = barriers.empty + place.stage;
+                packed_half after = {now.stage, 1, now.number};
+                if (ends_stage) is_there = at.next(walk), place.next();
+                goes_on = is_there && at.tile == tile, ends_turn = !goes_on || at.turn != turn;
+                if (WAITS_EARLY && ends_stage && goes_on) after = come();
 #pragma unroll
-            for (int step = 0; step < Steps::STEPS; step++) {
-                steps.multiply(c, a[step % 2], now, step);
-                if (Steps::SETS > 1) { /* the one before, whose codes had the registers of the next */
-                    wgmma_wait<1>();
-                    if (step > 0) steps.add(c, now, step - 1);
+                for (int step = 0; step < Steps::STEPS; step++) {
+                    steps.multiply(c, a[step % 2], now, step);
+                    wgmma_wait<1>(); /* for the one before, whose codes had the registers of the next */
+                    if (Steps::SETS > 1 && step > 0) steps.add(c, now, step - 1);
+                    if (step == 0) leave();
+                    if (step + 1 < Steps::STEPS) {
+                        steps.unpack(a[(step + 1) % 2], now, step + 1);
+                    } else if (goes_on) {
+                        if (!WAITS_EARLY && ends_stage) after = come();
+                        steps.unpack(a[0], after, 0);
+                    }
+                    if (Steps::SETS == 1 && steps.ends_grain(step)) {
+                        wgmma_wait();
+                        steps.add(c, now, step);
+                    }
                 }
-                if (step + 1 < Steps::STEPS)
-                    steps.unpack(a[(step + 1) % 2], now, step + 1);
-                else if (goes_on)
-                    steps.unpack(a[0], after, 0);
-                if (Steps::SETS == 1) {
+                if (Steps::SETS > 1) {
                     wgmma_wait();
-                    steps.add(c, now, step);
+                    steps.add(c, now, Steps::STEPS - 1);
                 }
+                if (ends_stage) {
+                    left = empty;
+                    if (shape::grains::has_scales) { /* the last instructions too */
+                        __syncwarp();
+                        leave();
+                    }
+                }
+                now = after;
             }
-            if (Steps::SETS > 1) {
-                wgmma_wait();
-                steps.add(c, now, Steps::STEPS - 1);
-            }
-            if (ends_stage) {
-                __syncwarp();
-                if (threadIdx.x % 32 == 0) barrier_arrive(empty);
-            }
-            if (ends_turn) add_tiles(total, c), clear_tiles(c);
-            now = after;
+            wgmma_wait();
+            show_tiles(c);
+            leave();
+            if (goes_on) total.add(c);
         }
-        store(total, tile);
+        total.end(c);
+        store(c, tile);
     }
 }
 #endif
 
-template <typename T, typename Kind, typename Map, typename Out>
-__global__ void __launch_bounds__(packed_bulk<Kind>::threads, packed_bulk<Kind>::blocks)
+template <typename T, typename Kind, int COLUMNS, typename Map, typename Out>
+__global__ void __launch_bounds__(packed_bulk<Kind, COLUMNS>::threads, packed_bulk<Kind, COLUMNS>::blocks)
     packed_bulk_kernel(const __grid_constant__ bulk_maps maps, packed_rows<T, Kind, Map> weights, int groups,
                        int first_token, int tokens, int k, narrow_cut cut, int cuts, bulk_order order,
                        packed_bulk_memory memory, int box_tokens, Out out) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    typedef packed_bulk<Kind> shape;
+    typedef packed_bulk<Kind, COLUMNS> shape;
     typedef multiplied_as<T, Kind> as;
     extern __shared__ __align__(1024) unsigned char bulk_memory[];
     unsigned char *ring = bulk_memory;
@@ -370,10 +445,11 @@ __global__ void __launch_bounds__(packed_bulk<Kind>::threads, packed_bulk<Kind>:
     };
     if (cuts > 1 && threadIdx.x < BULK_ROWS) factors[threadIdx.x] = factor_of(walk.first, threadIdx.x);
     inputs_are_ready();
-    packed_bulk_steps<T, Kind> steps(order, weights.table);
-    packed_bulk_sums(steps, ring, barriers, walk, [&](float(&total)[PACKED_COLUMNS / 8][4], int tile) {
-        const int first_group = walk.group(tile), token = walk.token(tile), count = min(tokens - token, PACKED_COLUMNS);
-        float *sums = (float *)(cuts > 1 ? ring : ring + shape::ring_bytes);
+    packed_bulk_steps<T, Kind, COLUMNS> steps(order, weights.table);
+    float *beside = (float *)(ring + shape::ring_bytes);
+    packed_bulk_sums(steps, ring, beside, barriers, walk, [&](float(&total)[COLUMNS / 8][4], int tile) {
+        const int first_group = walk.group(tile), token = walk.token(tile), count = min(tokens - token, COLUMNS);
+        float *sums = cuts > 1 ? (float *)ring : beside;
         /* Of a cut tile the block's share of tokens at once, else all of them, some at a time. */
         bulk_share share = {0, count};
         if (cuts > 1) {
@@ -382,13 +458,13 @@ __global__ void __launch_bounds__(packed_bulk<Kind>::threads, packed_bulk<Kind>:
             const int r = threadIdx.x / 32 * PRODUCT_ROWS + threadIdx.x % 32 / 4;
             const float factor[2] = {factor_of(tile, r), factor_of(tile, r + 8)};
 #pragma unroll
-            for (int i = 0; i < PACKED_COLUMNS / 8; i++)
+            for (int i = 0; i < COLUMNS / 8; i++)
 #pragma unroll
                 for (int j = 0; j < 4; j++) total[i][j] = times_factor<as>(total[i][j], factor[j / 2]);
         }
         if constexpr (Out::makes_rows)
             if (cuts == 1) return bulk_store_rows<shape>(sums, total, first_group, token, count, out);
-        const int most = cuts > 1 ? PACKED_COLUMNS : shape::stored;
+        const int most = cuts > 1 ? COLUMNS : shape::stored;
 #pragma unroll 1
         for (int done = 0; done < share.count; done += most) {
             if (!Out::makes_rows && cuts == 1) bulk_put_some<shape>(sums, total, done);
@@ -406,44 +482,41 @@ __global__ void __launch_bounds__(packed_bulk<Kind>::threads, packed_bulk<Kind>:
 template <typename T, typename Kind, typename Map>
 static bool is_packed_bulk(const struct stream *s, int groups, int tokens, int k, const packed_rows<T, Kind, Map> &rows,
                            packed_bulk_memory *memory) {
-    typedef packed_grains<Kind> grains;
+    typedef packed_grains<Kind, 2> grains;
     if (!Map::takes_many_packed || !cuda_has_wgmma(s->device) || !cuda_exchange(s) || is_narrow(s, groups, tokens) ||
         rows.map.order().box == 0)
         return false;
     const size_t tiles = rows.in_order ? 0 : ceil_div(groups, BULK_GROUPS),
-                 parts = tiles * BULK_CUTS * PACKED_COLUMNS * BULK_ROWS, chunks = ceil_div(tokens, PACKED_COLUMNS),
-                 of_a_token = grains::has_ones ? (size_t)ceil_div(k, PACKED_STAGE) * grains::count : 0,
-                 ones = chunks * PACKED_COLUMNS * of_a_token;
+                 of_a_token = grains::has_ones ? (size_t)packed_token_parts(k) * (PACKED_HALF / grains::columns) : 0;
     memory->exchange = exchange_of(s);
-    memory->ones = memory->exchange.parts + parts;
-    return tiles <= BULK_TILES_CUT &&
-           (parts + ones) * sizeof(float) + BULK_TILES_CUT * sizeof(unsigned) <= CUDA_EXCHANGE_BYTES;
+    /* As many chunks of 128 as two of 64 each would be, if there is memory. */
+    for (int columns : {128, 64}) {
+        const size_t parts = tiles * BULK_CUTS * columns * BULK_ROWS,
+                     ones = (size_t)ceil_div(tokens, columns) * columns * of_a_token;
+        if (columns > 64 && (!grains::is_long || ceil_div(tokens, 64) % 2 != 0)) continue;
+        memory->ones = memory->exchange.parts + parts, memory->columns = columns;
+        if (tiles <= BULK_TILES_CUT &&
+            (parts + ones) * sizeof(float) + BULK_TILES_CUT * sizeof(unsigned) <= CUDA_EXCHANGE_BYTES)
+            return true;
+    }
+    return false;
 }
 
 /* Are its tokens in ORDER_SPREAD, if they are made for it, and else by packed_tokens_kernel, which makes more of some? */
 template <typename Kind> static bool spreads(const struct weight *w) {
-    return !packed_order_of(w) && !packed_grains<Kind>::has_ones;
+    return !packed_order_of(w) && !Kind::minima;
 }
 
-/* A product that is_packed_bulk; is_spread: x is in the order that it is left in. */
-template <typename T, typename Kind, typename Map, typename Out>
-static int launch_packed_bulk(struct stream *s, const char *name, int groups, int tokens, int k, T *x, bool is_spread,
-                              std::initializer_list<const struct weight *> weights,
-                              const packed_rows<T, Kind, Map> &rows, const packed_bulk_memory &memory, const Out &out) {
-    typedef packed_bulk<Kind> shape;
-    typedef packed_grains<Kind> grains;
+template <int COLUMNS, typename T, typename Kind, typename Map, typename Out>
+static int launch_packed_columns(struct stream *s, const char *name, int groups, int tokens, int k, const T *x,
+                                 std::initializer_list<const struct weight *> weights,
+                                 const packed_rows<T, Kind, Map> &rows, const packed_bulk_memory &memory,
+                                 const Out &out) {
+    typedef packed_bulk<Kind, COLUMNS> shape;
     const bool is_bf16 = std::is_same<T, bf16>::value;
-    const int cuts = rows.in_order ? 1 : BULK_CUTS, chunks = ceil_div(tokens, PACKED_COLUMNS);
-    if (!is_spread) {
-        constexpr int GRAIN = grains::has_ones ? grains::columns : 0;
-        const int warps = chunks * (PACKED_COLUMNS / 8) * packed_token_parts(k);
-        launch_dependent(s, packed_tokens_kernel<T, GRAIN, typename multiplied_as<T, Kind>::tokens>,
-                         dim3(ceil_div(warps, BLOCK_THREADS / 32)), BLOCK_THREADS, 0, 1, x, tokens, k, memory.ones);
-        TRY(cuda_launched(s, "packed tokens", 24));
-    }
     const bulk_order order = rows.map.order();
     struct bulk_maps maps;
-    const int box_tokens = min(PACKED_COLUMNS, ceil_div(tokens, 8) * 8); /* no more than there are */
+    const int box_tokens = min(COLUMNS, ceil_div(tokens, 8) * 8); /* no more than there are */
     TRY(cuda_tensor_map(&maps.tokens, x, is_bf16, tokens, k, PRODUCT_PIECE, box_tokens));
     int i = 0;
     for (const struct weight *w : weights) {
@@ -453,17 +526,39 @@ static int launch_packed_bulk(struct stream *s, const char *name, int groups, in
                                 order.box));
         i++;
     }
-    auto kernel = packed_bulk_kernel<T, Kind, Map, Out>;
+    auto kernel = packed_bulk_kernel<T, Kind, COLUMNS, Map, Out>;
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape::bytes));
     const narrow_cut cut = packed_stream<T, Kind>::cut(groups, k, 0);
-    const int tiles = ceil_div(groups, BULK_GROUPS), step = cuts > 1 ? PACKED_COLUMNS : tokens,
-              blocks = cuts > 1 ? tiles * cuts : min(tiles * chunks, shape::blocks * cuda_multiprocessors(s->device));
+    const int cuts = rows.in_order ? 1 : BULK_CUTS, tiles = ceil_div(groups, BULK_GROUPS),
+              step = cuts > 1 ? COLUMNS : tokens,
+              blocks = cuts > 1
+                           ? tiles * cuts
+                           : min(tiles * ceil_div(tokens, COLUMNS), shape::blocks * cuda_multiprocessors(s->device));
     for (int first = 0; first < tokens; first += step) {
         launch_dependent(s, kernel, dim3(blocks), shape::threads, shape::bytes, 1, maps, rows, groups, first, tokens, k,
                          cut, cuts, order, memory, box_tokens, out);
         TRY(cuda_launched(s, name, sizeof maps + sizeof rows + sizeof out + sizeof memory + 44));
     }
     return 0;
+}
+
+/* A product that is_packed_bulk; is_spread: x is in the order that it is left in. */
+template <typename T, typename Kind, typename Map, typename Out>
+static int launch_packed_bulk(struct stream *s, const char *name, int groups, int tokens, int k, T *x, bool is_spread,
+                              std::initializer_list<const struct weight *> weights,
+                              const packed_rows<T, Kind, Map> &rows, const packed_bulk_memory &memory, const Out &out) {
+    if (!is_spread) {
+        constexpr int GRAIN = Kind::minima ? packed_grains<Kind, 2>::columns : 0;
+        const int warps = ceil_div(tokens, memory.columns) * (memory.columns / 8) * packed_token_parts(k);
+        launch_dependent(s, packed_tokens_kernel<T, GRAIN, typename multiplied_as<T, Kind>::tokens>,
+                         dim3(ceil_div(warps, BLOCK_THREADS / 32)), BLOCK_THREADS, 0, 1, x, tokens, k, memory.columns,
+                         memory.ones);
+        TRY(cuda_launched(s, "packed tokens", 28));
+    }
+    if constexpr (packed_grains<Kind, 2>::is_long)
+        if (memory.columns > 64)
+            return launch_packed_columns<128>(s, name, groups, tokens, k, x, weights, rows, memory, out);
+    return launch_packed_columns<64>(s, name, groups, tokens, k, x, weights, rows, memory, out);
 }
 
 #endif

@@ -85,6 +85,8 @@ WGMMA(24, "m64n192k16", SUMS_0 ", " SUMS_16 ", " SUMS_32 ", " SUMS_48 ", " SUMS_
       "{%96, %97, %98, %99}, %100", "%101", FOUR(SUMS_OF, 0), FOUR(SUMS_OF, 4), FOUR(SUMS_OF, 8), FOUR(SUMS_OF, 12),
       FOUR(SUMS_OF, 16), FOUR(SUMS_OF, 20))
 WGMMA_FIRST(8, "m64n64k16", SUMS_0 ", " SUMS_16, "{%32, %33, %34, %35}, %36", FOUR(FIRST_OF, 0), FOUR(FIRST_OF, 4))
+WGMMA_FIRST(16, "m64n128k16", SUMS_0 ", " SUMS_16 ", " SUMS_32 ", " SUMS_48, "{%64, %65, %66, %67}, %68",
+            FOUR(FIRST_OF, 0), FOUR(FIRST_OF, 4), FOUR(FIRST_OF, 8), FOUR(FIRST_OF, 12))
 #undef SUMS_80
 #undef SUMS_64
 #undef SUMS_48
