@@ -1,6 +1,7 @@
 /* Products of a weight's rows with token rows. Included by kernels.h alone.
  *
- * A tile is R weight rows by C tokens, R * C accumulators in registers. A block is up to BLOCK_ROWS weight
+ * A tile is R weight rows by C tokens, R * C accumulators in registers, beside which there is room for a part of a vector of each row and of one
+ * token. A block is up to BLOCK_ROWS weight
  * rows: all tokens pass over it while it is in the L2 cache, so that a pass reads each weight from memory
  * once. Where TILE_QUANTISED is 0 quantised weights become f32 first, which is less code of equal bits. */
 
@@ -11,19 +12,23 @@ enum { TILE_ROWS_MAX = TILE_ROWS_FEW > TILE_ROWS ? TILE_ROWS_FEW : TILE_ROWS };
  * fetched on the way: rows are too short for the processor to notice so many of them. */
 VEC void tile_add(const int R, const int C, const enum dtype type, const unsigned char *const *w, const float *const *x,
                   int cols, const unsigned char *ahead, vec *acc) {
-    vec weights[TILE_ROWS_MAX];
     int k = 0;
     for (; k + LANES <= cols; k += LANES) {
         const int step_bytes = R * LANES * dtype_bytes(type);
         UNROLL for (int b = 0; ahead && b < step_bytes; b += LINE)
             __builtin_prefetch(ahead + R * k * dtype_bytes(type) + b);
-        UNROLL for (int r = 0; r < R; r++) weights[r] = vec_widen(w[r] + (size_t)k * dtype_bytes(type), type);
-        UNROLL for (int c = 0; c < C; c++) {
-            vec v = vec_load(x[c] + k);
-            UNROLL for (int r = 0; r < R; r++) acc[c * R + r] = vec_fma(weights[r], v, acc[c * R + r]);
+        UNROLL for (int part = 0; part < VEC_PARTS; part++) {
+            vec_part weights[TILE_ROWS_MAX];
+            UNROLL for (int r = 0; r < R; r++) weights[r] =
+                part_widen(w[r] + (size_t)k * dtype_bytes(type), type, part);
+            UNROLL for (int c = 0; c < C; c++) {
+                const vec_part v = part_load(x[c] + k, part);
+                UNROLL for (int r = 0; r < R; r++) part_fma(&acc[c * R + r], part, weights[r], v);
+            }
         }
     }
     if (k < cols) {
+        vec weights[TILE_ROWS_MAX];
         UNROLL for (int r = 0; r < R; r++) weights[r] =
             widen_part(w[r] + (size_t)k * dtype_bytes(type), type, cols - k);
         UNROLL for (int c = 0; c < C; c++) {

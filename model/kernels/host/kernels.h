@@ -11,6 +11,24 @@
 
 enum { LANES = 16 };
 
+/* The registers of a vector, one after the other; where there is one, it is the vector. */
+#ifndef VEC_PARTS
+#define VEC_PARTS 1
+typedef vec vec_part;
+VEC vec_part part_load(const float *p, int part) {
+    (void)part;
+    return vec_load(p);
+}
+VEC vec_part part_widen(const void *p, const enum dtype type, int part) {
+    (void)part;
+    return vec_widen(p, type);
+}
+VEC void part_fma(vec *c, int part, vec_part a, vec_part b) { /* c += a b */
+    (void)part;
+    *c = vec_fma(a, b, *c);
+}
+#endif
+
 #include "model/kernels/host/kernel_rows.h"
 
 #include "model/kernels/host/kernel_blocks.h"

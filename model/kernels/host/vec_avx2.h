@@ -76,6 +76,23 @@ VEC vec vec_widen(const void *p, const enum dtype type) {
 VEC __m256 vec_fold(vec a) {
     return _mm256_add_ps(a.lo, a.hi);
 }
+
+#define VEC_PARTS 2
+typedef __m256 vec_part;
+/* Into a register: a load in each instruction that needs it would be one load more than there are products. */
+VEC vec_part part_load(const float *p, int part) {
+    __m256 its = _mm256_loadu_ps(p + 8 * part);
+    __asm__("" : "+x"(its));
+    return its;
+}
+VEC vec_part part_widen(const void *p, const enum dtype type, int part) {
+    if (type == DTYPE_F32) return part_load(p, part);
+    return avx_widen(_mm_loadu_si128((const __m128i *)p + part), type);
+}
+VEC void part_fma(vec *c, int part, vec_part a, vec_part b) { /* c += a b */
+    __m256 *its = part ? &c->hi : &c->lo;
+    *its = _mm256_fmadd_ps(a, b, *its);
+}
 VEC void vec_sum4(float *out, vec a, vec b, vec c, vec d) {
     _mm_storeu_ps(out, avx_sum4(vec_fold(a), vec_fold(b), vec_fold(c), vec_fold(d)));
 }

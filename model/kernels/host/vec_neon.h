@@ -73,6 +73,19 @@ VEC vec vec_widen(const void *p, const enum dtype type) {
     const uint16_t *halves = p;
     VEC_EACH(neon_widen(vld1_u16(halves + 4 * i), type));
 }
+
+#define VEC_PARTS 4
+typedef float32x4_t vec_part;
+VEC vec_part part_load(const float *p, int part) {
+    return vld1q_f32(p + 4 * part);
+}
+VEC vec_part part_widen(const void *p, const enum dtype type, int part) {
+    return type == DTYPE_F32 ? part_load(p, part) : neon_widen(vld1_u16((const uint16_t *)p + 4 * part), type);
+}
+VEC void part_fma(vec *c, int part, vec_part a, vec_part b) { /* c += a b */
+    c->val[part] = vfmaq_f32(c->val[part], a, b);
+}
+
 VEC float32x4_t vec_fold(vec a) {
     return vaddq_f32(vaddq_f32(a.val[0], a.val[2]), vaddq_f32(a.val[1], a.val[3]));
 }
