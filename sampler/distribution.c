@@ -20,23 +20,29 @@ static uint64_t unit_of(enum unit unit, float weight) {
     return unit == UNIT_IDS ? 1 : rule_mass(weight);
 }
 
+/* Digits of an order of 32 bits: of few ids the histograms cost more than the ids. */
+enum { DIGIT_BITS = 11, FEW_DIGIT_BITS = 8, FEW_IDS = 4096 };
+
 /* The shortest prefix, most probable first, of ids with weight > floor whose units add up to `target`; they do add
  * up to that much in all. */
 static struct cut find_cut(const float *weight, const float *logits, int n, float floor, enum unit unit,
                            uint64_t target) {
-    static const struct { int shift, bits; } digits[] = {{21, 11}, {10, 11}, {0, 10}};
+    const int most = n <= FEW_IDS ? FEW_DIGIT_BITS : DIGIT_BITS;
     uint32_t prefix = 0, mask = 0;
-    for (int d = 0; d < 3; d++) {
-        uint64_t histogram[2048] = {0};
-        uint32_t digit_mask = (1u << digits[d].bits) - 1, digit = digit_mask;
+    for (int left = 32; left > 0;) {
+        const int bits = left < most ? left : most;
+        uint64_t histogram[1 << DIGIT_BITS];
+        memset(histogram, 0, sizeof *histogram << bits);
+        left -= bits;
+        uint32_t digit_mask = (1u << bits) - 1, digit = digit_mask;
         for (int i = 0; i < n; i++) {
             uint32_t order = rule_order(logits[i]);
             if (weight[i] > floor && (order & mask) == prefix)
-                histogram[order >> digits[d].shift & digit_mask] += unit_of(unit, weight[i]);
+                histogram[order >> left & digit_mask] += unit_of(unit, weight[i]);
         }
         while (digit > 0 && histogram[digit] < target) target -= histogram[digit--];
-        prefix |= digit << digits[d].shift;
-        mask |= digit_mask << digits[d].shift;
+        prefix |= digit << left;
+        mask |= digit_mask << left;
     }
     struct cut cut = {prefix, -1};
     for (int i = 0; i < n && target > 0; i++) {
