@@ -201,13 +201,15 @@ START_TEST(row_of_many_equals_single_row)
     static struct single s;
     static const int large[] = {90, 200, 272, 1088}, few[] = {1, 9, 17},
                      of_families[] = {1, 2, 6, 8, 9, 16, 17, 33, 64, 100, 130, 250, 272};
+    enum { LARGE = sizeof large / sizeof *large, FEW = sizeof few / sizeof *few };
+    enum { OF_FAMILIES = sizeof of_families / sizeof *of_families };
     if (is_left_out(_i)) return;
     open_single(&s, _i);
     run_single_rows(&s);
-    for (size_t i = 0; i < 3; i++) check_splits(&s, few[i]);
-    for (size_t i = 0; i < 13 && s.is_family && !test_is_small(); i++) check_splits(&s, of_families[i]);
+    for (size_t i = 0; i < FEW; i++) check_splits(&s, few[i]);
+    for (size_t i = 0; i < OF_FAMILIES && s.is_family && !test_is_small(); i++) check_splits(&s, of_families[i]);
     for (int rows = 1; rows <= 64 && !s.is_family && !test_is_small(); rows++) check_splits(&s, rows);
-    for (size_t i = 0; i < 4 && !s.is_family && !test_is_small(); i++) check_splits(&s, large[i]);
+    for (size_t i = 0; i < LARGE && !s.is_family && !test_is_small(); i++) check_splits(&s, large[i]);
     gpu_close(&s.gpu);
     lab_close(&s.lab);
 }

@@ -1,9 +1,9 @@
 /* Products of a weight's rows with token rows. Included by kernels.h alone.
  *
- * A tile is R weight rows by C tokens, R * C accumulators in registers, beside which there is room for a part of a vector of each row and of one
- * token. A block is up to BLOCK_ROWS weight
- * rows: all tokens pass over it while it is in the L2 cache, so that a pass reads each weight from memory
- * once. Where TILE_QUANTISED is 0 quantised weights become f32 first, which is less code of equal bits. */
+ * A tile is R weight rows by C tokens, R * C accumulators in registers, beside which there is room for a part of a
+ * vector of each row and of one token. A block is up to BLOCK_ROWS weight rows: all tokens pass over it while it is in
+ * the L2 cache, so that a pass reads each weight from memory once. Where TILE_QUANTISED is 0 quantised weights become
+ * f32 first, which is less code of equal bits. */
 
 enum { BLOCK_ROWS = 64, BLOCK_BYTES = 256 << 10 };
 enum { TILE_ROWS_MAX = TILE_ROWS_FEW > TILE_ROWS ? TILE_ROWS_FEW : TILE_ROWS };
