@@ -20,8 +20,8 @@ static uint64_t unit_of(enum unit unit, float weight) {
     return unit == UNIT_IDS ? 1 : rule_mass(weight);
 }
 
-/* Digits of an order of 32 bits: of few ids the histograms cost more than the ids. */
-enum { DIGIT_BITS = 11, FEW_DIGIT_BITS = 8, FEW_IDS = 4096 };
+/* Digits of an order of 32 bits: of up to some 500 ids histograms of 11 bits cost more than the ids. */
+enum { DIGIT_BITS = 11, FEW_DIGIT_BITS = 8, FEW_IDS = 512 };
 
 /* The shortest prefix, most probable first, of ids with weight > floor whose units add up to `target`; they do add
  * up to that much in all. */
