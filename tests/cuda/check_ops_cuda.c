@@ -178,6 +178,21 @@ START_TEST(prefill_agrees_with_the_host)
 }
 END_TEST
 
+/* Outputs so long that a block goes on from group to group, the last of which is a part of one. Loop index: the form. */
+START_TEST(long_packed_outputs_agree_with_the_host)
+{
+    static struct bench b;
+    if (test_is_small() || _i % 3 != 0) return;
+    struct mini_shape shape = bench_shape(0);
+    shape.packed = 1 + _i, shape.type = gpu_type_of_packed(_i, DTYPE_BF16);
+    shape.width = 2048, shape.hidden = 4352, shape.vocab = 16409;
+    lab_open(&b.lab, 0);
+    bench_open(&b, shape, false);
+    check_pass(&b, 1, 1), check_pass(&b, 2, 5);
+    bench_close(&b);
+}
+END_TEST
+
 /* Loop index: the form, in either 16-bit type by turns where kernels take both; shapes whose heads the product finishes and others, and
  * one with most features. */
 START_TEST(packed_weights_agree_with_the_host)
@@ -281,6 +296,7 @@ Suite *check_ops_cuda(void) {
     tcase_add_loop_test(tc, ops_agree_with_the_host_for_random_shapes, 0, RANDOM_SHAPES);
     tcase_add_loop_test(tc, prefill_agrees_with_the_host, 0, 2 * bench_shape_count());
     tcase_add_loop_test(tc, packed_weights_agree_with_the_host, 0, QUANTISED_FORMS);
+    tcase_add_loop_test(tc, long_packed_outputs_agree_with_the_host, 0, QUANTISED_FORMS);
     tcase_add_loop_test(tc, nan_values_reach_the_rows_that_see_them, 0, 2 * bench_shape_count());
     tcase_add_test(tc, weights_that_the_kernels_cannot_read_are_refused);
     suite_add_tcase(suite, tc);

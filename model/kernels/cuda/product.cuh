@@ -37,7 +37,9 @@ template <typename V, int N> __host__ __device__ __forceinline__ V of_matrix(con
 }
 
 /* Which of the matrices of a product the rows of a group are: row_place at(group, i), and for the copy engine rows_of(matrix) and order()
- * (product_bulk.cuh). may_be_long: their outputs may be added in order; takes_many_packed: by product_packed_bulk.cuh, if packed.
+ * (product_bulk.cuh). may_be_long: their outputs may be added in order; takes_many_packed: by product_packed_bulk.cuh, if packed. step: each
+ * group's rows lie so many behind those of the one before, in one matrix or in the same of two, and if the first of row_limit(half) is there
+ * so is that of the half; 0: they do not.
  *
  * Here groups of 16 rows of up to N matrices of so many, one behind the other; 0: there is none, nor any after it. Several are never
  * long, as another kernel may rotate their rows. */
@@ -45,6 +47,8 @@ template <int N> struct matrix_map {
     static constexpr int matrices = N;
     int rows[N];
     static constexpr bool may_be_long = N == 1, takes_many_packed = true;
+    static constexpr int step = N == 1 ? PRODUCT_ROWS : 0;
+    __device__ __forceinline__ int row_limit(int half) const { return rows[0] - half * PRODUCT_HALF; }
     __device__ __forceinline__ row_place at(int group, int row) const {
         row_place place = {0, group * PRODUCT_ROWS + row};
         int limit = rows[0];
@@ -73,6 +77,8 @@ struct paired_map {
     int rows;
     bool has_second;
     static constexpr bool may_be_long = true, takes_many_packed = true;
+    static constexpr int step = PRODUCT_HALF;
+    __device__ __forceinline__ int row_limit(int half) const { return half == 0 || has_second ? rows : 0; }
     __device__ __forceinline__ row_place at(int group, int i) const {
         const int o = group * PRODUCT_HALF + i % PRODUCT_HALF, matrix = i / PRODUCT_HALF;
         return {o < rows && (matrix == 0 || has_second) ? matrix : -1, o};

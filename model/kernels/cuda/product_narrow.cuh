@@ -219,6 +219,14 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         const int group = first_of(number) + mine;
         rows.go_to(weights, group, number, group < groups);
     };
+    auto go_on = [&](int number) {
+        if constexpr (stream::is_plain)
+            go_to(number);
+        else if constexpr (Rows::step == 0)
+            go_to(number);
+        else
+            rows.go_on(weights, gridDim.x * at_once, number, first_of(number) + mine < groups);
+    };
     next_may_start();
     rows.start(go_to);
     constexpr auto stride_of = staged_stride<stream>;
@@ -254,7 +262,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     for (int number = 0; first_of(number) < groups; number++) {
         const int turn = number & 1, first_group = first_of(number);
         float c[TILES][4] = {};
-        rows.multiply_group(c, number, view, go_to);
+        rows.multiply_group(c, number, view, go_on);
         sums.put(turn, c);
         __syncthreads();
         /* A number of group i of those at once. */

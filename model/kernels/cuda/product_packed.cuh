@@ -292,6 +292,7 @@ template <typename T, typename Run> static int with_kind_of(const struct packed 
 
 /* Rows of up to three packed matrices of one kind and minima; `Map` says which: row_place at(group, i). */
 template <typename T, typename Kind, typename Map> struct packed_rows {
+    static constexpr int step = Map::step;
     Map map;
     packed_matrix of[3];
     packed_table table;
@@ -330,6 +331,7 @@ template <typename T, typename Kind> struct packed_stream {
     const uint8_t *codes[2], *scales[2]; /* of rows: AHEAD pieces that are asked for */
     int first, count, k;                 /* the warp's pieces */
     int end;                             /* of pieces that are wanted */
+    int row;                             /* of the matrix of the first, where rows have a step */
     int ways, turn;                      /* of scales that are read */
     packed_table table;
 
@@ -351,6 +353,7 @@ template <typename T, typename Kind> struct packed_stream {
     __device__ __forceinline__ void go_to(const Rows &weights, int group, int number, bool is_there) {
         table = weights.table;
         end = is_there ? ceil_div(k, PIECE) : 0;
+        if (Rows::step) row = group * Rows::step + threadIdx.x % 32 / 4;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             row_place place = is_there ? weights.map.at(group, threadIdx.x % 32 / 4 + 8 * i) : row_place{0, 0};
@@ -361,6 +364,27 @@ template <typename T, typename Kind> struct packed_stream {
             if (first == 0 && threadIdx.x % 4 == 0)
                 copy_async_part<4>(&shared.factors[number % 3][threadIdx.x / 32 / ways][threadIdx.x % 32 / 4 + 8 * i],
                                    m.factors + place.row);
+        }
+    }
+
+    /* The same of rows that have a step, so many groups on from where it is: behind the last pieces of a group. */
+    template <typename Rows>
+    __device__ __forceinline__ void go_on(const Rows &weights, int groups, int number, bool is_there) {
+        const int rows = groups * Rows::step, behind = count - AHEAD;
+        const packed_matrix &its = weights.of[0]; /* those of a product are of one shape */
+        const uint32_t codes_on = rows * its.row_bytes - behind * PACKED_PIECE_BYTES,
+                       scales_on = rows * its.scale_bytes - scales_before(behind);
+        end = is_there ? ceil_div(k, PIECE) : 0;
+        row += rows;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const int matrix = Rows::step == PRODUCT_HALF ? i : 0;
+            const bool is_row = row < weights.map.row_limit(i);
+            codes[i] = is_row ? codes[i] + codes_on : its.codes;
+            scales[i] = is_row ? scales[i] + scales_on : its.scales;
+            if (is_row && first == 0 && threadIdx.x % 4 == 0)
+                copy_async_part<4>(&shared.factors[number % 3][threadIdx.x / 32 / ways][threadIdx.x % 32 / 4 + 8 * i],
+                                   weights.of[matrix].factors + row + (matrix == i ? 0 : PRODUCT_HALF));
         }
     }
 

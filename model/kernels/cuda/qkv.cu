@@ -25,6 +25,7 @@ struct head_map {
     static constexpr int matrices = 3;
     int heads, kv_heads, head_dim;
     static constexpr bool may_be_long = false, takes_many_packed = false;
+    static constexpr int step = 0;
     __host__ __device__ int rows_of(int matrix) const { return (matrix == 0 ? heads : kv_heads) * head_dim; }
     /* As many groups of a head as a tile may hold. */
     bulk_order order() const {
