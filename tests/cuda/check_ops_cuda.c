@@ -178,13 +178,14 @@ START_TEST(prefill_agrees_with_the_host)
 }
 END_TEST
 
-/* Outputs so long that a block goes on from group to group, the last of which is a part of one. Loop index: the form. */
+/* Outputs so long that a block goes on from group to group, the last of which is a part of one. Loop index: every third form. */
 START_TEST(long_packed_outputs_agree_with_the_host)
 {
     static struct bench b;
-    if (test_is_small() || _i % 3 != 0) return;
+    const int form = 3 * _i;
+    if (test_is_small()) return;
     struct mini_shape shape = bench_shape(0);
-    shape.packed = 1 + _i, shape.type = gpu_type_of_packed(_i, DTYPE_BF16);
+    shape.packed = 1 + form, shape.type = gpu_type_of_packed(form, DTYPE_BF16);
     shape.width = 2048, shape.hidden = 4352, shape.vocab = 16409;
     lab_open(&b.lab, 0);
     bench_open(&b, shape, false);
@@ -300,7 +301,7 @@ Suite *check_ops_cuda(void) {
     tcase_add_test(tc, weights_that_the_kernels_cannot_read_are_refused);
     suite_add_tcase(suite, tc);
     TCase *outputs = tcase_create("long outputs");
-    tcase_add_loop_test(outputs, long_packed_outputs_agree_with_the_host, 0, QUANTISED_FORMS);
+    tcase_add_loop_test(outputs, long_packed_outputs_agree_with_the_host, 0, (QUANTISED_FORMS + 2) / 3);
     suite_add_tcase(suite, outputs);
     return suite;
 }

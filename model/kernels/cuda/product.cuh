@@ -89,7 +89,7 @@ struct paired_map {
 
 /* Rows of 16-bit matrices by a map; another is packed_rows. */
 template <typename T, typename Map> struct plain_rows {
-    static constexpr int matrices = Map::matrices;
+    static constexpr int matrices = Map::matrices, step = 0 /* each group's are found by the map */;
     static constexpr bool may_be_long = Map::may_be_long;
     Map map;
     const T *weights[matrices]; /* NULL: there is none */

@@ -220,9 +220,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         rows.go_to(weights, group, number, group < groups);
     };
     auto go_on = [&](int number) {
-        if constexpr (stream::is_plain)
-            go_to(number);
-        else if constexpr (Rows::step == 0)
+        if constexpr (Rows::step == 0)
             go_to(number);
         else
             rows.go_on(weights, gridDim.x * at_once, number, first_of(number) + mine < groups);

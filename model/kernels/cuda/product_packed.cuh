@@ -349,6 +349,12 @@ template <typename T, typename Kind> struct packed_stream {
         : shared(its), first(threadIdx.x / 32 % cut.ways * cut.pieces), count(cut.pieces), k(of_k), ways(cut.ways),
           turn(0) {}
 
+    /* For the sums of half `i` of a group: by one of the warps that share it, a lane a row. */
+    __device__ __forceinline__ void ask_factor(int number, int i, const float *from) {
+        if (first == 0 && threadIdx.x % 4 == 0)
+            copy_async_part<4>(&shared.factors[number % 3][threadIdx.x / 32 / ways][threadIdx.x % 32 / 4 + 8 * i],
+                               from);
+    }
     template <typename Rows>
     __device__ __forceinline__ void go_to(const Rows &weights, int group, int number, bool is_there) {
         table = weights.table;
@@ -361,9 +367,7 @@ template <typename T, typename Kind> struct packed_stream {
             const packed_matrix &m = weights.of[place.matrix];
             codes[i] = m.codes + (int64_t)place.row * m.row_bytes + first * PACKED_PIECE_BYTES + threadIdx.x % 4 * 16;
             scales[i] = m.scales + (int64_t)place.row * m.scale_bytes + scales_before(first) + threadIdx.x % 4 * 4;
-            if (first == 0 && threadIdx.x % 4 == 0)
-                copy_async_part<4>(&shared.factors[number % 3][threadIdx.x / 32 / ways][threadIdx.x % 32 / 4 + 8 * i],
-                                   m.factors + place.row);
+            ask_factor(number, i, m.factors + place.row);
         }
     }
 
@@ -382,9 +386,7 @@ template <typename T, typename Kind> struct packed_stream {
             const bool is_row = row < weights.map.row_limit(i);
             codes[i] = is_row ? codes[i] + codes_on : its.codes;
             scales[i] = is_row ? scales[i] + scales_on : its.scales;
-            if (is_row && first == 0 && threadIdx.x % 4 == 0)
-                copy_async_part<4>(&shared.factors[number % 3][threadIdx.x / 32 / ways][threadIdx.x % 32 / 4 + 8 * i],
-                                   weights.of[matrix].factors + row + (matrix == i ? 0 : PRODUCT_HALF));
+            if (is_row) ask_factor(number, i, weights.of[matrix].factors + row + (matrix == i ? 0 : PRODUCT_HALF));
         }
     }
 
