@@ -271,6 +271,7 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
     TRY(cut_room(m, pool));
     for (int i = 0; i < SCRATCHES; i++) {
         size_t rows = (size_t)(i == SCRATCH_PARTS ? limits->graph_rows : limits->max_rows);
+        if (rows < SCRATCH_ROWS) rows = SCRATCH_ROWS;
         TRY(cut(m, pool, POOL_SCRATCH, names[i], rows * m->scratch_per_row[i] * sizeof(float), &m->scratch[i]));
     }
     return 0;

@@ -12,6 +12,9 @@
 
 #include "model/operands.h"
 
+/* Of f32 that buffers of [T, numbers a row] have room for at least: CUDA keeps numbers of 16 bits by blocks of 8 or 16 rows in them. */
+enum { SCRATCH_ROWS = 4 };
+
 /* out[t, :] = scale * table[tokens[t], :] */
 struct op_embed {
     struct rows rows;

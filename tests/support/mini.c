@@ -399,7 +399,8 @@ static void *from_lab(void *lab, size_t bytes) {
 
 void mini_make_buffers(struct mini *m, void *(*allocate)(void *, size_t), void *from) {
     const struct mini_shape *s = &m->shape;
-    const size_t t = (size_t)s->max_rows, f = sizeof(float), width = (size_t)s->width, p = (size_t)s->layer_inputs;
+    const size_t t = (size_t)(s->max_rows > SCRATCH_ROWS ? s->max_rows : SCRATCH_ROWS), f = sizeof(float),
+                 width = (size_t)s->width, p = (size_t)s->layer_inputs;
     const size_t q = (size_t)s->heads * (size_t)s->head_dim, kv = (size_t)s->kv_heads * (size_t)s->head_dim;
     const size_t experts = (size_t)s->experts, entries = t * (size_t)s->chosen;
     m->tokens = allocate(from, t * sizeof(int32_t)), m->positions = allocate(from, t * sizeof(int32_t));

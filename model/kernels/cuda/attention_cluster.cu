@@ -193,7 +193,12 @@ __device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const st
             out[0] = from_float<T>(n.x.x / sum), out[1] = from_float<T>(n.x.y / sum);
             out[2] = from_float<T>(n.x.z / sum), out[3] = from_float<T>(n.x.w / sum);
         }
-        store_in_order(order, (T *)op.out.data, its, out);
+        int at = its;
+        if (order >= ORDER_BY_8) {
+            const int width = op.heads * op.head_dim, token = quotient(its / 8, width / 8);
+            at = (int)token_start(order, width, token) + place_start(order, its - token * width);
+        }
+        store_in_order(order, (T *)op.out.data, at, out);
     }
 }
 #endif

@@ -239,8 +239,9 @@ template <typename T> __global__ void combine_kernel(const struct op_attention o
             float value = parts[p * (dh + 2) + 2 + d];
             if (sums[p] != 0) out = fmaf(value, maxima[p], out);
         }
-        const int at = (int)row_head * dh + d;
-        ((T *)op.out.data)[place_in(order, at)] = from_float<T>(sum == 0 ? 0.0f : out / sum);
+        const int at = place_start(order, place_in(order, (int)blockIdx.y * dh + d));
+        ((T *)op.out.data)[token_start(order, op.heads * dh, blockIdx.x) + at] =
+            from_float<T>(sum == 0 ? 0.0f : out / sum);
     }
 }
 

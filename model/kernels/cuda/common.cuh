@@ -126,7 +126,13 @@ __device__ __forceinline__ void next_may_start() {
 /* The part of a multiprocessor's memory, in bytes and in percent of 228 KiB, that kernels around a narrow product ask for as
  * shared memory. It changes only while a multiprocessor is idle, so blocks of the next kernel would wait if it needed more; and
  * loads in flight need the rest. */
-enum { SHARED_BYTES = 132 << 10, SHARED_PERCENT = 57, SHARED_PERCENT_ANY = cudaSharedmemCarveoutDefault };
+enum {
+    SHARED_BYTES = 132 << 10,
+    SHARED_PERCENT = 57,
+    SHARED_BYTES_MORE = 164 << 10,
+    SHARED_PERCENT_MORE = 72 /* where tokens find room in that alone */,
+    SHARED_PERCENT_ANY = cudaSharedmemCarveoutDefault
+};
 
 /* Launches `kernel` so that it may start early; clusters of `cluster` blocks along x. */
 template <typename... Params, typename... Args>

@@ -62,7 +62,8 @@ template <typename T> struct row_entries {
 
 /* What narrow_view is to tokens that lie side by side. */
 template <typename T, int TILES> struct expert_view {
-    static constexpr bool is_prepared = false;
+    static constexpr bool is_prepared = false, is_whole = false;
+    static constexpr int apart = 1;
     const T *x[TILES]; /* the lane's token of each tile, or the last one */
     int k;
     template <typename In> __device__ __forceinline__ expert_view(const In &in, const struct tile &now) : k(in.k) {

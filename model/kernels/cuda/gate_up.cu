@@ -16,7 +16,10 @@ template <typename T> struct gated_store {
     static constexpr int each = PRODUCT_HALF;
     static constexpr enum narrow_reads reads = READS_INPUTS;
     static constexpr bool makes_rows = true;
-    __device__ __forceinline__ T *row(int token) const { return h + (int64_t)token * width; }
+    /* Eight numbers of a token that lie in this order already, from `first` on. */
+    __device__ __forceinline__ T *eight(int token, int first) const {
+        return h + token_start(order, width, token) + place_start(order, first);
+    }
     template <int N>
     __device__ __forceinline__ void numbers_of(const float (&gate)[N], const float (&up)[N], T (&to)[N]) const {
         auto all = [&](enum activation its) {
@@ -36,7 +39,7 @@ template <typename T> struct gated_store {
     typedef float held; /* what takes the place of up */
     __device__ __forceinline__ place at(int group, int i) const {
         const int f = group * PRODUCT_HALF + i;
-        return {f, place_in(order, f)};
+        return {f, place_start(order, place_in(order, f))};
     }
     __device__ __forceinline__ bool has(const place &its) const {
         return its.f < width;
@@ -45,7 +48,8 @@ template <typename T> struct gated_store {
         return times ? times[(int64_t)token * times_stride + its.f] : 0.0f;
     }
     __device__ __forceinline__ void finish(held up, const place &its, int token, const float (&sums)[2]) const {
-        row(token)[its.at] = from_float<T>(activate(activation, sums[0], times ? up : sums[1]));
+        h[token_start(order, width, token) + its.at] =
+            from_float<T>(activate(activation, sums[0], times ? up : sums[1]));
     }
 };
 

@@ -121,8 +121,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     next_may_start();
     memory.fetch(rows, width);
     inputs_are_ready();
-    norm_row(rows, blockIdx.x, width, memory, y + (size_t)blockIdx.x * width,
-             [=](T *to, int at, const T(&four)[4]) { store_in_order(order, to, at, four); });
+    norm_row(rows, blockIdx.x, width, memory, y + token_start(order, width, blockIdx.x),
+             [=](T *to, int at, const T(&four)[4]) { store_in_order(order, to, place_start(order, at), four); });
 }
 
 template <typename T>

@@ -176,6 +176,12 @@ static int product(struct stream *s, const char *name, int groups, int tokens, i
     return cuda_launched(s, name, sizeof rows + sizeof out + 24);
 }
 
+/* The order in which such a product takes tokens that are made for it. */
+template <typename Kind> static enum token_order packed_token_order(const struct weight *w, int tokens, bool is_many) {
+    if (is_many) return spreads<Kind>(w) ? ORDER_SPREAD : ORDER_OWN;
+    return narrow_order<Kind>(w, tokens);
+}
+
 /* The product of packed matrices that are alike (product_packed.cuh, product_packed_bulk.cuh), of the norm of tokens as below; norm NULL: x
  * is there, and may be left in another order, or, is_made, was made for it (cuda_order_for). in_order: as in plain_rows. */
 template <typename T, typename Map, typename Out>
@@ -191,18 +197,17 @@ static int product_of_packed(struct stream *s, const char *name, int groups, int
         int i = 0;
         for (const struct weight *w : weights) rows.of[i++] = packed_matrix_of(w);
         packed_bulk_memory memory = {};
-        const bool is_many = is_packed_bulk(s, groups, columns, k, rows, &memory),
-                   is_spread = is_many && (norm_of || is_made) && spreads<Kind>(*weights.begin());
-        if (norm_of && !norms_itself) TRY(norm(s, *norm_of, x, tokens, k, is_spread ? ORDER_SPREAD : ORDER_OWN));
+        const bool is_many = is_packed_bulk(s, groups, columns, k, rows, &memory);
+        enum token_order comes = ORDER_OWN;
+        if (norm_of || is_made) comes = packed_token_order<Kind>(*weights.begin(), columns, is_many);
+        if (norm_of && !norms_itself) TRY(norm(s, *norm_of, x, tokens, k, comes));
         if (order) TRY(reorder_tokens(s, x, order, tokens, k));
         if constexpr (Map::takes_many_packed)
             if (is_many)
-                return launch_packed_bulk(s, name, groups, columns, k, x, is_spread, weights, rows, memory, out);
-        const norm_rows<T> *norm_itself = norms_itself ? norm_of : nullptr;
-        if (columns <= NARROW_TOKENS / 2)
-            TRY((launch_narrow<T, 1>(s, groups, columns, k, norm_itself, (const T *)x, rows, out)));
-        else
-            TRY((launch_narrow<T, 2>(s, groups, columns, k, norm_itself, (const T *)x, rows, out)));
+                return launch_packed_bulk(s, name, groups, columns, k, x, comes == ORDER_SPREAD, weights, rows, memory,
+                                          out);
+        TRY((launch_narrow_packed(s, groups, columns, k, norms_itself ? norm_of : nullptr, (const T *)x, comes, rows,
+                                  out)));
         return cuda_launched(s, name, sizeof rows + sizeof out + 24);
     });
 }

@@ -486,8 +486,7 @@ __device__ __forceinline__ void bulk_store_rows(void *numbers, float (&c)[Shape:
 #pragma unroll 2
     for (int i = threadIdx.x; i < count * CHUNKS; i += BLOCK_THREADS) {
         const int token = i / CHUNKS, chunk = i % CHUNKS, first = first_group * PRODUCT_HALF + chunk * CHUNK;
-        if (first < out.width)
-            *(uint4 *)(out.row(first_token + token) + first) = *(const uint4 *)place_of(token, chunk);
+        if (first < out.width) *(uint4 *)out.eight(first_token + token, first) = *(const uint4 *)place_of(token, chunk);
     }
 }
 

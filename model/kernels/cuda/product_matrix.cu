@@ -9,13 +9,12 @@ enum token_order cuda_order_for(const struct stream *s, const struct rows *rows,
         const plain_rows<bf16, matrix_map<1>> matrix = {map, {}, k, false};
         return is_bulk(s, groups, tokens, k, matrix, TOKENS_MADE) ? ORDER_TRANSPOSED : ORDER_OWN;
     }
-    const int is_spread = with_kind(reader->packed, [&](auto kind) {
+    return (enum token_order)with_kind(reader->packed, [&](auto kind) {
         typedef decltype(kind) Kind;
         const packed_rows<bf16, Kind, matrix_map<1>> matrix = {map, {}, {}, is_long(s->device, groups, k)};
         packed_bulk_memory memory;
-        return (int)(is_packed_bulk(s, groups, tokens, k, matrix, &memory) && spreads<Kind>(reader));
+        return (int)packed_token_order<Kind>(reader, tokens, is_packed_bulk(s, groups, tokens, k, matrix, &memory));
     });
-    return is_spread ? ORDER_SPREAD : ORDER_OWN;
 }
 
 int cuda_matrix_product(struct stream *s, const struct matrix_product *p) {

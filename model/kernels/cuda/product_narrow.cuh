@@ -2,12 +2,13 @@
  *
  * Blocks that fill the GPU once walk over the groups of 16 weight rows. A warp owns one split of k, keeps PRODUCT_UNIT pieces
  * (8 KB) in flight across the ends of groups, and asks for the first ones before it waits for the tokens. Tokens are read from L2,
- * or from shared memory where enough groups use them (of packed weights: or enough pieces) or the block normalises them itself.
+ * or from shared memory where enough groups use them or the block normalises them itself; of packed weights a single one always.
  * Bytes: O K 2 of weights. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_NARROW_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_NARROW_CUH
 
 #include "model/kernels/cuda/norm.cuh"
+#include "model/kernels/cuda/product_order.cuh"
 #include "model/kernels/cuda/product_out.cuh"
 
 /* Blocks a multiprocessor; the most tokens of a block; the shared memory that a token may take which a block normalises, which every GPU
@@ -146,15 +147,29 @@ template <typename Stream> __host__ __device__ constexpr int staged_stride(int k
     return ceil_div(k, Stream::PIECE) * Stream::PIECE + Stream::LOADED * 4;
 }
 
-/* each(four numbers): what becomes of them. Ends with a barrier. */
+/* each(four numbers): what becomes of them. Ends with a barrier. In ORDER_BY_8, if is_by_8, or their own; FLIGHT loads of a thread at once. */
 template <typename T, typename Each>
-__device__ void stage_tokens(T *to, const T *x, int tokens, int k, int stride, Each each) {
-    for (int token = 0; token < tokens; token++)
-        for (int i = threadIdx.x; i < k / 8; i += BLOCK_THREADS) {
-            const uint4 its = *((const uint4 *)(x + (size_t)token * k) + i);
-            const uint2 low = each(make_uint2(its.x, its.y)), high = each(make_uint2(its.z, its.w));
-            *((uint4 *)(to + (size_t)token * stride) + i) = make_uint4(low.x, low.y, high.x, high.y);
+__device__ void stage_tokens(T *to, const T *x, bool is_by_8, int tokens, int k, int stride, Each each) {
+    enum { FLIGHT = 4 };
+    /* Eights in the order in which they lie: those of a token, or of all tokens' blocks of 16. */
+    const int count = tokens * (k / 8), together = is_by_8 ? 2 * tokens : k / 8;
+#pragma unroll 1
+    for (int first = threadIdx.x; first < count; first += FLIGHT * BLOCK_THREADS) {
+        uint4 its[FLIGHT];
+        int at[FLIGHT];
+#pragma unroll
+        for (int j = 0; j < FLIGHT; j++) {
+            const int i = first + j * BLOCK_THREADS, part = quotient(i, together), of_part = i - part * together;
+            at[j] = is_by_8 ? of_part / 2 * stride + part * ORDER_BLOCK + of_part % 2 * 8 : part * stride + of_part * 8;
+            if (i < count) its[j] = *(const uint4 *)(x + (is_by_8 ? part * 8 * ORDER_BLOCK + of_part * 8 : i * 8));
         }
+#pragma unroll
+        for (int j = 0; j < FLIGHT; j++) {
+            if (first + j * BLOCK_THREADS >= count) break;
+            const uint2 low = each(make_uint2(its[j].x, its[j].y)), high = each(make_uint2(its[j].z, its[j].w));
+            *(uint4 *)(to + at[j]) = make_uint4(low.x, low.y, high.x, high.y);
+        }
+    }
     __syncthreads();
 }
 
@@ -165,25 +180,29 @@ template <typename T> __device__ void clear_past(T *to, int tokens, int k, int s
     for (int i = threadIdx.x; i < tokens * past; i += BLOCK_THREADS) to[i / past * stride + k + i % past] = T();
 }
 
-/* How the tokens come: a row to be normalised, or 16-bit x [tokens, k]; staged: through shared memory, as one that is normalised
- * always does. */
+/* How the tokens come: a row to be normalised, or 16-bit x [tokens, k], in `order` if weights are packed; staged: through shared memory, as one
+ * that is normalised always does. A block has `columns` of them at most. */
 template <typename T> struct narrow_tokens {
     norm_rows<T> norm;
     const T *x;
-    int tokens;
+    enum token_order order;
+    int tokens, columns;
     bool staged;
 };
 
 /* Tokens of a block, from memory or shared memory: numbers at, at + 1, ... of the one that a lane has of a tile; zeros past the last
  * token and past k. PREPARED: they are as the stream multiplies them, and zeros follow as far as its last piece reaches. */
-template <typename T, bool PREPARED> struct narrow_view {
-    static constexpr bool is_prepared = PREPARED;
+template <typename T, int TILES, bool PREPARED> struct narrow_view {
+    /* As packed_stream reads them; if not prepared, COLUMNS tokens by blocks of 16 numbers (product_order.cuh), of whole pieces. */
+    static constexpr bool is_prepared = PREPARED, is_whole = true;
+    static constexpr int apart =
+        PREPARED ? 1 : TILES * 8; /* from a number to the next of a token, in the first of each block */
     const T *x;
     int stride, tokens, k;
     /* Four numbers of each block of 16 of the token that a lane has of a tile, or, past the last one, of that. */
     __device__ __forceinline__ const T *lane(int tile) const {
         const int token = min(tile * 8 + (int)threadIdx.x % 32 / 4, tokens - 1);
-        return x + (size_t)token * stride + threadIdx.x % 4 * 4;
+        return x + (PREPARED ? token * stride : token * ORDER_BLOCK) + threadIdx.x % 4 * 4;
     }
     template <typename V> __device__ __forceinline__ V read(int tile, int at) const {
         const int token = tile * 8 + threadIdx.x % 32 / 4;
@@ -206,7 +225,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     constexpr int COLUMNS = TILES * 8, NUMBERS = PRODUCT_ROWS * COLUMNS;
     __shared__ narrow_sums<TILES> sums;
     extern __shared__ __align__(16) unsigned char shared[];
-    const int first_token = blockIdx.y * COLUMNS, tokens = min(in.tokens - first_token, COLUMNS);
+    const int columns = stream::is_plain ? COLUMNS : in.columns, first_token = blockIdx.x * columns,
+              tokens = min(in.tokens - first_token, columns);
     const narrow_cut cut = stream::cut(groups, k, narrow_at_once<TILES>);
     const int at_once = PRODUCT_SPLITS / cut.ways, mine = threadIdx.x / 32 / cut.ways;
     /* What a thread finishes: of the groups at once, the tokens and the numbers of a group. */
@@ -214,7 +234,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     const bool finishes = its_group < at_once && its_token < tokens;
     __shared__ typename stream::memory memory_of_stream;
     stream rows(cut, k, memory_of_stream);
-    auto first_of = [&](int number) { return (int)(blockIdx.x + number * gridDim.x) * at_once; };
+    auto first_of = [&](int number) { return (int)(blockIdx.y + number * gridDim.y) * at_once; };
     auto go_to = [&](int number) {
         const int group = first_of(number) + mine;
         rows.go_to(weights, group, number, group < groups);
@@ -223,14 +243,15 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         if constexpr (Rows::step == 0)
             go_to(number);
         else
-            rows.go_on(weights, gridDim.x * at_once, number, first_of(number) + mine < groups);
+            rows.go_on(weights, gridDim.y * at_once, number, first_of(number) + mine < groups);
     };
     next_may_start();
     rows.start(go_to);
     constexpr auto stride_of = staged_stride<stream>;
     T *staged = (T *)shared;
     constexpr bool PREPARES = START == START_PREPARES;
-    const bool norms = START == START_NORMS || (PREPARES && in.norm.x), stages = START != START_STAGES || in.staged;
+    const bool norms = START == START_NORMS || (PREPARES && in.norm.x),
+               stages = START != START_STAGES || (stream::is_plain && in.staged);
     norm_memory<T> memory(shared, k);
     if (norms) memory.fetch(in.norm, k), staged = memory.weight;
     auto place_of = [&](int number) { return out.at(first_of(number) + its_group, threadIdx.x % Out::each); };
@@ -242,7 +263,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     if (stream::is_plain && Out::reads == READS_FIXED) fetch(0);
     inputs_are_ready();
     if (stream::is_plain && Out::reads == READS_INPUTS) fetch(0);
-    narrow_view<T, PREPARES> view = {in.x + (size_t)first_token * k, k, tokens, k};
+    narrow_view<T, TILES, PREPARES> view = {in.x + (size_t)first_token * k, k, tokens, k};
     auto prepared = [](uint2 four) {
         if constexpr (PREPARES) return stream::prepared(four);
         return four;
@@ -253,7 +274,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
             norm_row(in.norm, 0, k, memory, staged,
                      [&](T *to, int at, const T(&four)[4]) { *(uint2 *)(to + at) = prepared(*(const uint2 *)four); });
         else
-            stage_tokens(staged, view.x, tokens, k, stride_of(k), prepared);
+            stage_tokens(staged, view.x, !stream::is_plain && in.order == ORDER_BY_8, tokens, k, stride_of(k),
+                         prepared);
         view.x = staged, view.stride = stride_of(k);
     }
     const bool in_order = weights.adds_in_order();
@@ -291,14 +313,19 @@ static inline bool narrow_norms_itself(int tokens, int k) {
     return tokens == 1 && norm_bytes(k) <= NARROW_SHARED;
 }
 
-/* Shared memory for tokens that are not normalised, where it pays: groups enough for a block, or, of one token of packed weights, pieces
- * enough for a warp, and room for them beside what it has. */
-template <typename Stream> static size_t staged_bytes(int groups, int blocks, int tokens, int k, size_t has) {
-    enum { RESERVED = 1 << 10, MOST = SHARED_BYTES / NARROW_BLOCKS - RESERVED, GROUPS = 3 };
+/* What a block may have of `shared` bytes of a multiprocessor. */
+static inline size_t narrow_share(size_t shared) {
+    enum { RESERVED = 1 << 10 };
+    return shared / NARROW_BLOCKS - RESERVED;
+}
+template <typename Stream, int TILES>
+constexpr size_t narrow_has = sizeof(narrow_sums<TILES>) + sizeof(typename Stream::memory);
+
+/* Shared memory for tokens that are not normalised, where it pays: groups enough for a block, and room for them in `most` bytes. */
+template <typename Stream> static size_t staged_bytes(int groups, int blocks, int tokens, int k, size_t most) {
+    enum { GROUPS = Stream::is_plain ? 3 : 5 };
     const size_t bytes = (size_t)tokens * staged_stride<Stream>(k) * 2;
-    const bool has_many = groups >= GROUPS * blocks, is_deep = Stream::cut(groups, k, 1).pieces > Stream::AHEAD,
-               pays = tokens > 1 ? has_many : !Stream::is_plain && (has_many || is_deep);
-    return pays && has + bytes <= MOST ? bytes : 0;
+    return tokens > 1 && groups >= GROUPS * blocks && bytes <= most ? bytes : 0;
 }
 
 /* Does the narrow product take them? More than a block's too where the blocks of all tokens run at once: they read the same weights at
@@ -308,44 +335,77 @@ static inline bool is_narrow(const struct stream *s, int groups, int tokens) {
            groups * ceil_div(tokens, NARROW_TOKENS) <= NARROW_BLOCKS * cuda_multiprocessors(s->device);
 }
 
-/* Blocks along x of a launch. */
-template <typename Stream, int TILES> static int narrow_blocks(const struct stream *s, int groups, int k) {
-    const int at_once = PRODUCT_SPLITS / Stream::cut(groups, k, narrow_at_once<TILES>).ways;
-    return min(ceil_div(groups, at_once), NARROW_BLOCKS * cuda_multiprocessors(s->device));
+/* A grid: chunks of tokens, whose blocks follow each other so that they read the same weights at about the same time, and blocks that
+ * walk over the groups. */
+template <typename Stream, int TILES>
+static dim3 narrow_grid(const struct stream *s, int groups, int tokens, int columns, int k) {
+    const int at_once = PRODUCT_SPLITS / Stream::cut(groups, k, narrow_at_once<TILES>).ways,
+              chunks = ceil_div(tokens, columns), room = NARROW_BLOCKS * cuda_multiprocessors(s->device) / chunks;
+    return dim3(chunks, max(min(ceil_div(groups, at_once), room), 1));
 }
 
-/* `norm`: NULL, or the row of which x is to be the normalised form, for a single token; then x is not read. `shared`: bytes for tokens. */
+/* `shared`: bytes for tokens. */
 template <typename T, int TILES, enum narrow_start START, typename Rows, typename Out>
-static int launch_narrow_as(struct stream *s, int groups, int tokens, int k, const norm_rows<T> *norm, const T *x,
-                            size_t shared, Rows rows, Out out) {
+static int launch_narrow_as(struct stream *s, int groups, int k, const narrow_tokens<T> &in, size_t shared, Rows rows,
+                            Out out) {
     auto kernel = narrow_product_kernel<T, TILES, START, Rows, Out>;
     typedef typename stream_of<T, Rows>::type stream;
-    const int columns = TILES * 8, blocks = narrow_blocks<stream, TILES>(s, groups, k);
-    narrow_tokens<T> in = {norm ? *norm : norm_rows<T>{}, x, tokens, shared > 0};
-    const dim3 grid(blocks, ceil_div(tokens, columns));
+    const dim3 grid = narrow_grid<stream, TILES>(s, groups, in.tokens, in.columns, k);
     /* Very few blocks of many tokens: no two on a multiprocessor while most have none. */
     constexpr size_t alone = SHARED_BYTES / NARROW_BLOCKS + (1 << 10);
-    const bool are_few = TILES > 1 && (int)(grid.x * grid.y) <= cuda_multiprocessors(s->device) / NARROW_BLOCKS;
+    const bool are_few = TILES > 1 && (int)(grid.x * grid.y) <= cuda_multiprocessors(s->device) / NARROW_BLOCKS,
+               is_large = shared + narrow_has<stream, TILES> > narrow_share(SHARED_BYTES);
     const size_t asked = are_few && cuda_takes_clusters(s->device) && shared < alone ? alone : shared;
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)asked));
-    launch_sharing(s, kernel, grid, BLOCK_THREADS, asked, 1, SHARED_PERCENT, rows, groups, in, k, out);
+    launch_sharing(s, kernel, grid, BLOCK_THREADS, asked, 1, is_large ? SHARED_PERCENT_MORE : SHARED_PERCENT, rows,
+                   groups, in, k, out);
     return 0;
 }
 
+/* `norm`: NULL, or the row of which x is to be the normalised form, for a single token; then x is not read. */
 template <typename T, int TILES, typename Rows, typename Out>
 static int launch_narrow(struct stream *s, int groups, int tokens, int k, const norm_rows<T> *norm, const T *x,
                          Rows rows, Out out) {
     typedef typename stream_of<T, Rows>::type stream;
-    const size_t has = sizeof(narrow_sums<TILES>) + sizeof(typename stream::memory),
-                 staged = staged_bytes<stream>(groups, narrow_blocks<stream, TILES>(s, groups, k),
-                                               min(tokens, TILES * 8), k, has),
-                 past = stream::is_plain ? 0 : stream::PIECE * sizeof(T), shared = norm ? norm_bytes(k) + past : staged;
-    if constexpr (TILES == 1) {
-        constexpr enum narrow_start start = stream::is_plain ? START_NORMS : START_PREPARES;
-        if (norm || (start == START_PREPARES && staged > 0))
-            return launch_narrow_as<T, TILES, start>(s, groups, tokens, k, norm, x, shared, rows, out);
+    enum { COLUMNS = TILES * 8 };
+    const size_t staged =
+        staged_bytes<stream>(groups, narrow_grid<stream, TILES>(s, groups, tokens, COLUMNS, k).y, min(tokens, COLUMNS),
+                             k, narrow_share(SHARED_BYTES) - narrow_has<stream, TILES>);
+    if constexpr (TILES == 1)
+        if (norm) {
+            const narrow_tokens<T> in = {*norm, x, ORDER_OWN, tokens, COLUMNS, true};
+            return launch_narrow_as<T, TILES, START_NORMS>(s, groups, k, in, norm_bytes(k), rows, out);
+        }
+    const narrow_tokens<T> in = {{}, x, ORDER_OWN, tokens, COLUMNS, staged > 0};
+    return launch_narrow_as<T, TILES, START_STAGES>(s, groups, k, in, staged, rows, out);
+}
+
+/* The same of packed weights, x in an order of theirs, or in its own, in which a block has no more tokens than find room in shared memory. */
+template <typename T, typename Rows, typename Out>
+static int launch_narrow_packed(struct stream *s, int groups, int tokens, int k, const norm_rows<T> *norm, const T *x,
+                                enum token_order order, Rows rows, Out out) {
+    typedef typename stream_of<T, Rows>::type stream;
+    enum { COLUMNS = 8 };
+    constexpr size_t has = narrow_has<stream, 1>;
+    const size_t each = (size_t)staged_stride<stream>(k) * 2;
+    narrow_tokens<T> in = {{}, x, order, tokens, COLUMNS, true};
+    size_t shared;
+    if (norm) {
+        in.norm = *norm, shared = norm_bytes(k) + stream::PIECE * sizeof(T);
+    } else if (order == ORDER_OWN) {
+        enum { MOST = 96 << 10 /* every GPU has it */ };
+        in.columns = min((int)((MOST - has) / each), min(tokens, (int)COLUMNS)), shared = in.columns * each;
+        if (in.columns == 0) return err_set(ERR_UNSUPPORTED, "a product of packed rows of %d columns", k);
+    } else {
+        const size_t most =
+            narrow_share(stream::takes_more && cuda_takes_clusters(s->device) ? SHARED_BYTES_MORE : SHARED_BYTES);
+        const int blocks = narrow_grid<stream, 1>(s, groups, tokens, COLUMNS, k).y;
+        shared = tokens > COLUMNS ? 0 : staged_bytes<stream>(groups, blocks, tokens, k, most - has);
     }
-    return launch_narrow_as<T, TILES, START_STAGES>(s, groups, tokens, k, norm, x, shared, rows, out);
+    if (shared > 0) return launch_narrow_as<T, 1, START_PREPARES>(s, groups, k, in, shared, rows, out);
+    if (tokens <= COLUMNS) return launch_narrow_as<T, 1, START_STAGES>(s, groups, k, in, 0, rows, out);
+    in.columns = NARROW_TOKENS;
+    return launch_narrow_as<T, 2, START_STAGES>(s, groups, k, in, 0, rows, out);
 }
 
 #endif

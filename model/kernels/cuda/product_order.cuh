@@ -9,14 +9,21 @@
  * Of product_packed_bulk.cuh: a lane has four numbers of each 16, of which one instruction takes all. It wants two of them in the first 8
  * and two in the others: the 8 words of each 32 bytes are transposed, as 4 x 2.
  *
+ * Of product_packed.cuh: what a warp loads of tokens at once are four numbers of each 16 of 8 of them, which lie side by side: the 16 numbers
+ * of each of 8 tokens, one behind the other, then the next 16 of these. Or of 16 tokens. So tokens take as much memory as the next multiple
+ * of so many.
+ *
  * Of packed weights whose groups' columns do not lie side by side (model/packed.h): that of the groups. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_ORDER_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_ORDER_CUH
 
 #include "model/kernels/cuda/common.cuh"
 
-enum { ORDER_GROUP = 32 /* numbers */ };
-enum token_order { ORDER_OWN, ORDER_TRANSPOSED, ORDER_SPREAD };
+enum {
+    ORDER_GROUP = 32 /* numbers */,
+    ORDER_BLOCK = 16 /* those of a token that lie side by side in the last two orders */
+};
+enum token_order { ORDER_OWN, ORDER_TRANSPOSED, ORDER_SPREAD, ORDER_BY_8, ORDER_BY_16 };
 
 /* Where number `i` of tokens goes, whose widths are multiples of ORDER_GROUP. */
 __device__ __forceinline__ int transposed_place(int i) {
@@ -26,15 +33,28 @@ __device__ __forceinline__ int spread_place(int i) {
     return (i & ~15) | (i & 2) << 2 | (i & 12) >> 1 | (i & 1);
 }
 
+/* Where it goes among the numbers of its token. */
 __device__ __forceinline__ int place_in(enum token_order order, int i) {
-    return order == ORDER_OWN ? i : order == ORDER_SPREAD ? spread_place(i) : transposed_place(i);
+    return order == ORDER_SPREAD ? spread_place(i) : order == ORDER_TRANSPOSED ? transposed_place(i) : i;
+}
+/* Where what goes there lies in memory, in numbers: that of the token, and what is added for the place. */
+__device__ __forceinline__ int tokens_together(enum token_order order) {
+    return order == ORDER_BY_8 ? 8 : order == ORDER_BY_16 ? 16 : 1;
+}
+__device__ __forceinline__ size_t token_start(enum token_order order, int width, int token) {
+    const int its = token & (tokens_together(order) - 1);
+    return (size_t)(token - its) * width + its * ORDER_BLOCK;
+}
+__device__ __forceinline__ int place_start(enum token_order order, int place) {
+    const int in_block = place & (ORDER_BLOCK - 1);
+    return (place - in_block) * tokens_together(order) + in_block;
 }
 
-/* Four numbers from `at` on, a multiple of 4. */
+/* Four numbers of a token from `at` on, a multiple of 4; in the last two orders `at` is a place_start. */
 template <typename T>
 __device__ __forceinline__ void store_in_order(enum token_order order, T *to, int at, const T (&x)[4]) {
     const uint32_t *words = (const uint32_t *)x;
-    if (order == ORDER_OWN) {
+    if (order != ORDER_TRANSPOSED && order != ORDER_SPREAD) {
         *(uint2 *)(to + at) = make_uint2(words[0], words[1]);
         return;
     }

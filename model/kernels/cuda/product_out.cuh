@@ -8,7 +8,8 @@
  *
  * makes_rows: of two rows it makes a `number` of 16 bits, and those of a token lie side by side. For products that add in order it also has
  *   numbers_of(sums, sums, numbers)      several at once, each number group * PRODUCT_HALF + i of some token, whatever the token
- *   row(token), width, order             where a token's numbers lie, how many, a multiple of 8, and in which order (product_order.cuh) */
+ *   eight(token, first), width, order    where those from `first` on lie, how many a token has, both multiples of 8, and in which order
+ *                                        (product_order.cuh) */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_OUT_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_OUT_CUH
 

@@ -4,7 +4,8 @@
  * Mapping: a lane's 16 bytes of a piece are numbers of 2 (eight bits) or 4 blocks of 32 columns; a block is two mma over 16 columns
  *   each, as in plain_stream, but of columns in their own order. Scales and factors come by way of shared memory, scales 16 bytes of a row
  *   at once: loads to registers would share the counter by which a warp waits for codes, which are asked for later. Tokens in shared memory
- *   lie there as they are multiplied, made so once for all groups of a block.
+ *   lie there as they are multiplied, made so once for all groups of a block; two or more in memory so that a warp's load of them is of few
+ *   lines (product_order.cuh).
  * Numerics: codes become 16 bits exactly (a table's values are rounded to them), the sum of the columns of a `grain` is multiplied by its
  *   scale in f32 and added to those before it. What all numbers of a grain have too much, the minimum, is taken off times the sum of
  *   the tokens, which a matrix of ones makes; where is_raw, together with what integers have too much. At the end a row's factor. All by
@@ -306,6 +307,12 @@ template <typename T, typename Kind, typename Map> struct stream_of<T, packed_ro
 
 /* --- the stream -------------------------------------------------------------------------------------------------- */
 
+/* The order in which a narrow product takes so many tokens: a single one and what has no whole pieces through shared memory. */
+template <typename Kind> static enum token_order narrow_order(const struct weight *w, int tokens) {
+    if (tokens == 1 || packed_order_of(w) || w->cols % packed_piece_columns(Kind::code) != 0) return ORDER_OWN;
+    return tokens <= 8 ? ORDER_BY_8 : ORDER_BY_16;
+}
+
 template <typename T, typename Kind> struct packed_stream {
     static constexpr bool is_plain = false;
     static constexpr int LOADED = 4; /* numbers of a token that a lane loads at once */
@@ -314,6 +321,8 @@ template <typename T, typename Kind> struct packed_stream {
     static constexpr int GRAIN = Kind::grain, PIECE = packed_piece_columns(Kind::code), BLOCKS = PIECE / PACKED_BLOCK,
                          AHEAD = 4 /* pieces in flight */, MANY_GROUPS = 4096;
     static constexpr bool has_scales = GRAIN != PACKED_GRAIN_ROW;
+    static constexpr bool takes_more =
+        packed_is_4(Kind::code); /* shared memory for tokens, if they need it: of 8 bits that is slower */
     /* Scales of a row in words: of a piece, of FP8's 64 columns a half of them; of those pieces whose scales are copied at once. */
     static constexpr int scale_bytes = (GRAIN ? PIECE / GRAIN : 1) * (Kind::minima ? 4 : 2),
                          pieces_of_scale = GRAIN == 0 && PIECE < 128 ? 128 / PIECE : 1,
@@ -500,18 +509,20 @@ template <typename T, typename Kind> struct packed_stream {
         if (has_scales) s = scales_of_piece(i);
         const T *x[TILES];
 #pragma unroll
-        for (int tile = 0; tile < TILES; tile++) x[tile] = tokens.lane(tile) + (int64_t)from * PIECE + i * PIECE;
+        for (int tile = 0; tile < TILES; tile++)
+            x[tile] = tokens.lane(tile) + ((int64_t)from * PIECE + i * PIECE) * Tokens::apart;
         grain_sums<TILES> sums;
 #pragma unroll
         for (int block = 0; block < BLOCKS; block++) {
-            /* Of a piece past the end, which is multiplied where there are no scales, there are no prepared tokens. */
-            const bool is_there = (has_scales && (Tokens::is_prepared || block == 0)) || columns > block * PACKED_BLOCK;
+            /* Of a piece past the end, which is multiplied where there are no scales, there are no tokens. */
+            const bool is_there = (has_scales && (Tokens::is_whole || block == 0)) || columns > block * PACKED_BLOCK;
             uint2 early[TILES], late[TILES];
 #pragma unroll
             for (int tile = 0; tile < TILES; tile++) {
-                const uint2 *of_block = (const uint2 *)(x[tile] + block * PACKED_BLOCK);
-                early[tile] = is_there ? of_block[0] : make_uint2(0, 0);
-                late[tile] = is_there ? of_block[4] : make_uint2(0, 0);
+                const T *first = x[tile] + block * PACKED_BLOCK * Tokens::apart,
+                        *second = first + ORDER_BLOCK * Tokens::apart;
+                early[tile] = is_there ? *(const uint2 *)first : make_uint2(0, 0);
+                late[tile] = is_there ? *(const uint2 *)second : make_uint2(0, 0);
             }
             const numbers low(a.codes[0], block, table), high(a.codes[1], block, table);
             if (!has_scales) {
