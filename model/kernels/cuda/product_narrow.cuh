@@ -147,29 +147,23 @@ template <typename Stream> __host__ __device__ constexpr int staged_stride(int k
     return ceil_div(k, Stream::PIECE) * Stream::PIECE + Stream::LOADED * 4;
 }
 
-/* each(four numbers): what becomes of them. Ends with a barrier. In ORDER_BY_8, if is_by_8, or their own; FLIGHT loads of a thread at once. */
+/* each(four numbers): what becomes of them. In ORDER_BY_8, if is_by_8, or their own. Ends with a barrier. */
 template <typename T, typename Each>
 __device__ void stage_tokens(T *to, const T *x, bool is_by_8, int tokens, int k, int stride, Each each) {
-    enum { FLIGHT = 4 };
-    /* Eights in the order in which they lie: those of a token, or of all tokens' blocks of 16. */
-    const int count = tokens * (k / 8), together = is_by_8 ? 2 * tokens : k / 8;
-#pragma unroll 1
-    for (int first = threadIdx.x; first < count; first += FLIGHT * BLOCK_THREADS) {
-        uint4 its[FLIGHT];
-        int at[FLIGHT];
-#pragma unroll
-        for (int j = 0; j < FLIGHT; j++) {
-            const int i = first + j * BLOCK_THREADS, part = quotient(i, together), of_part = i - part * together;
-            at[j] = is_by_8 ? of_part / 2 * stride + part * ORDER_BLOCK + of_part % 2 * 8 : part * stride + of_part * 8;
-            if (i < count) its[j] = *(const uint4 *)(x + (is_by_8 ? part * 8 * ORDER_BLOCK + of_part * 8 : i * 8));
+    auto copy = [&](const T *from, int at) {
+        const uint4 its = *(const uint4 *)from;
+        const uint2 low = each(make_uint2(its.x, its.y)), high = each(make_uint2(its.z, its.w));
+        *(uint4 *)(to + at) = make_uint4(low.x, low.y, high.x, high.y);
+    };
+    if (is_by_8)
+        for (int i = threadIdx.x; i < tokens * (k / 8); i += BLOCK_THREADS) { /* eights, block by block of 16 */
+            const int block = quotient(i, 2 * tokens), its = i - block * 2 * tokens;
+            copy(x + block * 8 * ORDER_BLOCK + its * 8, its / 2 * stride + block * ORDER_BLOCK + its % 2 * 8);
         }
-#pragma unroll
-        for (int j = 0; j < FLIGHT; j++) {
-            if (first + j * BLOCK_THREADS >= count) break;
-            const uint2 low = each(make_uint2(its[j].x, its[j].y)), high = each(make_uint2(its[j].z, its[j].w));
-            *(uint4 *)(to + at[j]) = make_uint4(low.x, low.y, high.x, high.y);
-        }
-    }
+    else
+        for (int token = 0; token < tokens; token++)
+            for (int i = threadIdx.x; i < k / 8; i += BLOCK_THREADS)
+                copy(x + (size_t)token * k + i * 8, token * stride + i * 8);
     __syncthreads();
 }
 
