@@ -12,7 +12,7 @@
 
 #include "model/operands.h"
 
-/* Of f32 that buffers of [T, numbers a row] have room for at least: CUDA keeps numbers of 16 bits by blocks of 8 or 16 rows in them. */
+/* Rows of f32 that buffers of [T, numbers a row] have room for at least: CUDA keeps 16-bit numbers of rows in them by blocks of 8 or 16. */
 enum { SCRATCH_ROWS = 4 };
 
 /* out[t, :] = scale * table[tokens[t], :] */

@@ -321,8 +321,8 @@ template <typename T, typename Kind> struct packed_stream {
     static constexpr int GRAIN = Kind::grain, PIECE = packed_piece_columns(Kind::code), BLOCKS = PIECE / PACKED_BLOCK,
                          AHEAD = 4 /* pieces in flight */, MANY_GROUPS = 4096;
     static constexpr bool has_scales = GRAIN != PACKED_GRAIN_ROW;
-    static constexpr bool takes_more =
-        packed_is_4(Kind::code); /* shared memory for tokens, if they need it: of 8 bits that is slower */
+    /* May tokens take more shared memory than kernels around a narrow product? Of 8 bits that is slower. */
+    static constexpr bool takes_more = packed_is_4(Kind::code);
     /* Scales of a row in words: of a piece, of FP8's 64 columns a half of them; of those pieces whose scales are copied at once. */
     static constexpr int scale_bytes = (GRAIN ? PIECE / GRAIN : 1) * (Kind::minima ? 4 : 2),
                          pieces_of_scale = GRAIN == 0 && PIECE < 128 ? 128 / PIECE : 1,
