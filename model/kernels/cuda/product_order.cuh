@@ -37,10 +37,11 @@ __device__ __forceinline__ int spread_place(int i) {
 __device__ __forceinline__ int place_in(enum token_order order, int i) {
     return order == ORDER_SPREAD ? spread_place(i) : order == ORDER_TRANSPOSED ? transposed_place(i) : i;
 }
-/* Where what goes there lies in memory, in numbers: that of the token, and what is added for the place. */
+/* Tokens whose blocks lie side by side. */
 __device__ __forceinline__ int tokens_together(enum token_order order) {
     return order == ORDER_BY_8 ? 8 : order == ORDER_BY_16 ? 16 : 1;
 }
+/* Where a number lies in memory is that of the token, and what is added for its place, in numbers. */
 __device__ __forceinline__ size_t token_start(enum token_order order, int width, int token) {
     const int its = token & (tokens_together(order) - 1);
     return (size_t)(token - its) * width + its * ORDER_BLOCK;

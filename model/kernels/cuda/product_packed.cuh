@@ -10,7 +10,7 @@
  *   scale in f32 and added to those before it. What all numbers of a grain have too much, the minimum, is taken off times the sum of
  *   the tokens, which a matrix of ones makes; where is_raw, together with what integers have too much. At the end a row's factor. All by
  *   the weight's shape alone, so a token's bits do not depend on the others.
- * Any number of tokens is taken, COLUMNS at most by a block: weights are read again for more. On Hopper product_packed_bulk.cuh takes
+ * Any number of tokens is taken, COLUMNS at most by a block: weights are read again, from L2, for more. On Hopper product_packed_bulk.cuh takes
  * those. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_CUH
