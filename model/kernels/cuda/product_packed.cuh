@@ -307,12 +307,6 @@ template <typename T, typename Kind, typename Map> struct stream_of<T, packed_ro
 
 /* --- the stream -------------------------------------------------------------------------------------------------- */
 
-/* The order in which a narrow product takes so many tokens: a single one and what has no whole pieces through shared memory. */
-template <typename Kind> static enum token_order narrow_order(const struct weight *w, int tokens) {
-    if (tokens == 1 || packed_order_of(w) || w->cols % packed_piece_columns(Kind::code) != 0) return ORDER_OWN;
-    return tokens <= 8 ? ORDER_BY_8 : ORDER_BY_16;
-}
-
 template <typename T, typename Kind> struct packed_stream {
     static constexpr bool is_plain = false;
     static constexpr int LOADED = 4; /* numbers of a token that a lane loads at once */
@@ -589,5 +583,14 @@ template <typename T, typename Kind> struct packed_stream {
         return times_factor<as>(sum, shared.factors[number % 3][place][r]);
     }
 };
+
+/* The order in which a narrow product takes so many tokens: what has no whole pieces through shared memory, and a single one where warps have
+ * pieces enough for it. */
+template <typename Kind> static enum token_order narrow_order(const struct weight *w, int tokens) {
+    typedef packed_stream<bf16, Kind> stream;
+    const bool is_deep = stream::cut(ceil_div(w->rows, PRODUCT_ROWS), w->cols, 1).pieces > stream::AHEAD;
+    if (packed_order_of(w) || w->cols % stream::PIECE != 0 || (tokens == 1 && is_deep)) return ORDER_OWN;
+    return tokens <= 8 ? ORDER_BY_8 : ORDER_BY_16;
+}
 
 #endif

@@ -1,13 +1,14 @@
 /* The product of many tokens with quantised weights on Hopper: codes, scales and tokens by the copy engine, sums by wgmma. See
  * product_packed.cuh for the numbers and product_bulk.cuh for the walk.
  *
- * A stage of the ring has 256 columns of 128 weight rows, as codes, and of 64 tokens; or 128 columns, and of 128 tokens, for which
- * codes become 16 bits half as often: of kinds whose grains are long, as registers have room for the sums of one alone then. A warp
+ * A stage of the ring has 256 columns of 128 weight rows, as codes, and of 64 tokens; or of 32, of which two blocks share a
+ * multiprocessor, so that one multiplies while the other waits; or 128 columns, and of 128 tokens, for which codes become 16 bits half as
+ * often: of kinds whose grains are long, as registers have room for the sums of one alone then. A warp
  * of those that multiply makes 16 bits of the codes of 16 rows in registers, from which wgmma takes them, and multiplies the sums of a
  * grain with its scale while those of the next are made: the same additions as of the narrow product, in the same order. Tokens lie in
  * the order of product_order.cuh, and their sums over each grain, which minima need, are made before (packed_tokens_kernel).
  * The order in which splits are added is that of product_bulk.cuh: one after the other for long outputs, else as add_splits says.
- * Bytes: the codes and scales a chunk of 64 or 128 tokens; tokens from L2, 2 bytes of each a column for 128 weight rows. */
+ * Bytes: the codes and scales a chunk of 32, 64 or 128 tokens; tokens from L2, 2 bytes of each a column for 128 weight rows. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_BULK_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_BULK_CUH
 
@@ -31,12 +32,17 @@ template <typename Kind, int HALVES> struct packed_grains {
     static constexpr bool is_long = columns >= 64;
 };
 
-/* A block's shape: of up to 64 tokens, or of 128, whose stages are half as long. */
-template <typename Kind, int COLUMNS> struct packed_bulk {
-    static constexpr int columns = COLUMNS, halves = COLUMNS <= 64 ? 2 : 1, stage_columns = halves * PACKED_HALF;
+/* A block's shape: of 32 tokens, of which two share a multiprocessor, of 64 or of 128. */
+template <typename Kind, int COLUMNS, int HALVES> struct packed_bulk_of {
+    static constexpr int columns = COLUMNS, halves = HALVES, stage_columns = halves * PACKED_HALF;
     typedef packed_grains<Kind, halves> grains;
-    static constexpr int blocks = 1 /* a multiprocessor */, threads = BLOCK_THREADS + 128,
-                         registers = columns > 64 ? 224 : 216, copy_registers = columns > 64 ? 56 : 72;
+    static constexpr int blocks = columns > 32 ? 1 : 2 /* a multiprocessor */, threads = BLOCK_THREADS + 128,
+                         registers = columns > 64   ? 224
+                                     : columns > 32 ? 216
+                                                    : 104,
+                         copy_registers = columns > 64   ? 56
+                                          : columns > 32 ? 72
+                                                         : 32;
     static constexpr int wide = stage_columns / PRODUCT_PIECE /* pieces of a stage */;
     static constexpr int row_bytes = stage_columns / (packed_is_4(Kind::code) ? 2 : 1),
                          code_bytes = BULK_ROWS * row_bytes, token_bytes = columns * PRODUCT_PIECE * 2 /* of a piece */;
@@ -49,11 +55,17 @@ template <typename Kind, int COLUMNS> struct packed_bulk {
                          numbers_bytes = columns * BULK_ROWS, total_bytes = shares_total ? columns * BULK_ROWS * 4 : 0,
                          out_bytes = stored_bytes > numbers_bytes ? stored_bytes : numbers_bytes,
                          sums_bytes = out_bytes > total_bytes ? out_bytes : total_bytes;
-    static constexpr int room = 226 << 10, other_bytes = 128 /* barriers */ + BULK_ROWS * 4 /* factors */;
+    static constexpr int room = 226 / blocks << 10, other_bytes = 128 /* barriers */ + BULK_ROWS * 4 /* factors */;
     static constexpr int most = (room - other_bytes - sums_bytes) / stage_bytes, stages = most < 8 ? most : 8,
                          ring_bytes = stages * stage_bytes, memory_bytes = ring_bytes + sums_bytes,
                          bytes = memory_bytes + other_bytes;
-    static_assert(stages >= 3 && columns * stride * 4 <= ring_bytes, "a ring, which holds the sums of a cut product");
+};
+/* Of up to 64 tokens a stage has two halves, where there is room for three of them: the engine brings longer rows then. */
+template <typename Kind, int COLUMNS>
+struct packed_bulk
+    : packed_bulk_of<Kind, COLUMNS, COLUMNS <= 64 && packed_bulk_of<Kind, COLUMNS, 2>::stages >= 3 ? 2 : 1> {
+    static_assert(packed_bulk::stages >= 3 && COLUMNS * packed_bulk::stride * 4 <= packed_bulk::ring_bytes,
+                  "a ring, which holds the sums of a cut product");
 };
 
 /* In the memory for exchange: what blocks of a cut product exchange, and behind it sums of tokens, [chunks][grains][columns]. */
@@ -200,12 +212,14 @@ template <typename T, typename Kind, int COLUMNS> struct packed_bulk_steps {
     typedef typename shape::grains grains;
     typedef multiplied_as<T, Kind> as;
     static constexpr bool is_swizzled = shape::row_bytes == 128;
-    static constexpr int TILES = COLUMNS / 8, HALF = PACKED_HALF, STEP = grains::columns < 64 ? grains::columns : 64,
+    static constexpr int TILES = COLUMNS / 8, HALF = PACKED_HALF, MOST = COLUMNS > 32 ? 64 : 32,
+                         STEP = grains::columns < MOST ? grains::columns : MOST /* its codes take registers */,
                          STEPS = HALF / STEP, OF_GRAIN = grains::columns / STEP, CALLS = STEP / 16,
                          PIECE = grains::piece;
     static_assert(STEPS % 2 == 0 && STEPS % OF_GRAIN == 0, "halves begin alike");
-    /* Sums of a grain that are added while those of the next are made, which pays where grains are short; else there are no registers. */
-    static constexpr int SETS = grains::has_scales && CALLS <= 2 ? 2 : 1;
+    /* Sums of a grain that are added while those of the next are made, which pays where grains are short; else there are no registers, nor
+     * where two blocks share a multiprocessor. */
+    static constexpr int SETS = grains::has_scales && grains::columns <= 32 && COLUMNS > 32 ? 2 : 1;
     typedef uint32_t step_codes[CALLS][4];
     int codes[2]; /* where the first piece of a lane's two rows lies in a stage */
     packed_table table;
@@ -490,10 +504,11 @@ static bool is_packed_bulk(const struct stream *s, int groups, int tokens, int k
                  of_a_token = grains::has_ones ? (size_t)packed_token_parts(k) * (PACKED_HALF / grains::columns) : 0;
     memory->exchange = exchange_of(s);
     /* As many chunks of 128 as two of 64 each would be, if there is memory. */
-    for (int columns : {128, 64}) {
+    for (int columns : {128, 64, 32}) {
         const size_t parts = tiles * BULK_CUTS * columns * BULK_ROWS,
                      ones = (size_t)ceil_div(tokens, columns) * columns * of_a_token;
         if (columns > 64 && (!grains::is_long || ceil_div(tokens, 64) % 2 != 0)) continue;
+        if (columns > 32 && tokens <= 32) continue;
         memory->ones = memory->exchange.parts + parts, memory->columns = columns;
         if (tiles <= BULK_TILES_CUT &&
             (parts + ones) * sizeof(float) + BULK_TILES_CUT * sizeof(unsigned) <= CUDA_EXCHANGE_BYTES)
@@ -534,9 +549,12 @@ static int launch_packed_columns(struct stream *s, const char *name, int groups,
               blocks = cuts > 1
                            ? tiles * cuts
                            : min(tiles * ceil_div(tokens, COLUMNS), shape::blocks * cuda_multiprocessors(s->device));
+    /* One a multiprocessor, where that is room for all: else two may come to share one while others have none. */
+    const bool are_alone = blocks <= cuda_multiprocessors(s->device) && shape::bytes < SHARED_BYTES;
     for (int first = 0; first < tokens; first += step) {
-        launch_dependent(s, kernel, dim3(blocks), shape::threads, shape::bytes, 1, maps, rows, groups, first, tokens, k,
-                         cut, cuts, order, memory, box_tokens, out);
+        launch_sharing(s, kernel, dim3(blocks), shape::threads, shape::bytes, 1,
+                       are_alone ? SHARED_PERCENT : SHARED_PERCENT_ANY, maps, rows, groups, first, tokens, k, cut, cuts,
+                       order, memory, box_tokens, out);
         TRY(cuda_launched(s, name, sizeof maps + sizeof rows + sizeof out + sizeof memory + 44));
     }
     return 0;
@@ -558,6 +576,8 @@ static int launch_packed_bulk(struct stream *s, const char *name, int groups, in
     if constexpr (packed_grains<Kind, 2>::is_long)
         if (memory.columns > 64)
             return launch_packed_columns<128>(s, name, groups, tokens, k, x, weights, rows, memory, out);
+    if (memory.columns <= 32)
+        return launch_packed_columns<32>(s, name, groups, tokens, k, x, weights, rows, memory, out);
     return launch_packed_columns<64>(s, name, groups, tokens, k, x, weights, rows, memory, out);
 }
 
