@@ -58,13 +58,19 @@ static inline bulk_exchange exchange_of(const struct stream *s) {
     return {arrived, (float *)(arrived + BULK_TILES_CUT)};
 }
 
+/* What setmaxnreg leaves to a thread of the warps that copy, where so many blocks of `threads` share a multiprocessor and those that multiply
+ * take `registers` each. */
+constexpr int bulk_copy_registers(int blocks, int threads, int registers) {
+    const int at_launch = (1 << 16) / (threads * blocks) / 8 * 8;
+    return (at_launch * threads - BLOCK_THREADS * registers) / (threads - BLOCK_THREADS);
+}
+
 template <int COLUMNS, int CUTS> struct bulk {
     static constexpr int columns = COLUMNS;
     static constexpr int blocks = COLUMNS <= 64 ? 2 : 1; /* a multiprocessor */
     /* The first BLOCK_THREADS multiply, the next warp copies. Registers are moved by groups of 4 warps. */
     static constexpr int threads = BLOCK_THREADS + 128, registers = blocks == 2 ? 104 : COLUMNS <= 128 ? 216 : 232;
-    static constexpr int at_launch = (1 << 16) / (threads * blocks) / 8 * 8,
-                         copy_registers = (at_launch * threads - BLOCK_THREADS * registers) / 128;
+    static constexpr int copy_registers = bulk_copy_registers(blocks, threads, registers);
     static_assert(copy_registers >= 24 && copy_registers % 8 == 0, "what setmaxnreg takes");
     /* Pieces of a stage: two where there is room. The engine has only so many rows of boxes on their way, and those of two pieces bring
      * 256 bytes each in place of 128. */
@@ -618,6 +624,12 @@ __global__ void __launch_bounds__(bulk<COLUMNS, CUTS>::threads, bulk<COLUMNS, CU
 #endif
 }
 
+/* How blocks of `bytes` of shared memory are launched (launch_sharing): one a multiprocessor, where that is room for all; else two may come
+ * to share one while others have none. */
+static inline int bulk_percent(const struct stream *s, int blocks, int bytes) {
+    return blocks <= cuda_multiprocessors(s->device) && bytes < SHARED_BYTES ? SHARED_PERCENT : SHARED_PERCENT_ANY;
+}
+
 /* CUTS > 1: of the first COLUMNS tokens from first_token on. */
 template <int COLUMNS, int CUTS, typename T, typename Rows, typename Out>
 static int launch_bulk_columns(struct stream *s, const char *name, int groups, int first_token, int tokens, int k,
@@ -635,12 +647,9 @@ static int launch_bulk_columns(struct stream *s, const char *name, int groups, i
     }
     const int tiles = ceil_div(groups, BULK_GROUPS) * (CUTS > 1 ? 1 : ceil_div(tokens, COLUMNS)),
               blocks = CUTS > 1 ? tiles * CUTS : min(tiles, shape::blocks * cuda_multiprocessors(s->device));
-    /* One a multiprocessor, where that is room for all: else two may come to share one while others have none. */
-    const bool are_alone = blocks <= cuda_multiprocessors(s->device) && shape::bytes < SHARED_BYTES;
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape::bytes));
-    launch_sharing(s, kernel, dim3(blocks), shape::threads, shape::bytes, 1,
-                   are_alone ? SHARED_PERCENT : SHARED_PERCENT_ANY, maps, rows, groups, first_token, tokens, k, order,
-                   exchange_of(s), out);
+    launch_sharing(s, kernel, dim3(blocks), shape::threads, shape::bytes, 1, bulk_percent(s, blocks, shape::bytes),
+                   maps, rows, groups, first_token, tokens, k, order, exchange_of(s), out);
     return cuda_launched(s, name, sizeof maps + sizeof rows + sizeof out + sizeof order + sizeof(bulk_exchange) + 16);
 }
 

@@ -1,12 +1,14 @@
 /* The product of many tokens with quantised weights on Hopper: codes, scales and tokens by the copy engine, sums by wgmma. See
  * product_packed.cuh for the numbers and product_bulk.cuh for the walk.
  *
- * A stage of the ring has 256 columns of 128 weight rows, as codes, and of 64 tokens; or of 32, of which two blocks share a
- * multiprocessor, so that one multiplies while the other waits; or 128 columns, and of 128 tokens, for which codes become 16 bits half as
- * often: of kinds whose grains are long, as registers have room for the sums of one alone then. A warp
- * of those that multiply makes 16 bits of the codes of 16 rows in registers, from which wgmma takes them, and multiplies the sums of a
- * grain with its scale while those of the next are made: the same additions as of the narrow product, in the same order. Tokens lie in
- * the order of product_order.cuh, and their sums over each grain, which minima need, are made before (packed_tokens_kernel).
+ * A stage of the ring has 256 columns of 128 weight rows, as codes, and of 64 tokens. Up to 32 tokens a block has 32, and two blocks share
+ * a multiprocessor, so that one multiplies while the other waits; their stages have 256 columns where three find room, else 128. Of many
+ * tokens a block has 128, with 128 columns a stage, so that codes become 16 bits half as often: of kinds whose grains are long, as
+ * registers have room for the sums of one alone then.
+ * A warp of those that multiply makes 16 bits of the codes of 16 rows in registers, from which wgmma takes them, and multiplies the sums
+ * of a grain with its scale, of short grains while those of the next are made: the same additions as of the narrow product, in the same
+ * order. Tokens lie in the order of product_order.cuh, and their sums over each grain, which minima need, are made before
+ * (packed_tokens_kernel).
  * The order in which splits are added is that of product_bulk.cuh: one after the other for long outputs, else as add_splits says.
  * Bytes: the codes and scales a chunk of 32, 64 or 128 tokens; tokens from L2, 2 bytes of each a column for 128 weight rows. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_BULK_CUH
@@ -37,12 +39,11 @@ template <typename Kind, int COLUMNS, int HALVES> struct packed_bulk_of {
     static constexpr int columns = COLUMNS, halves = HALVES, stage_columns = halves * PACKED_HALF;
     typedef packed_grains<Kind, halves> grains;
     static constexpr int blocks = columns > 32 ? 1 : 2 /* a multiprocessor */, threads = BLOCK_THREADS + 128,
-                         registers = columns > 64   ? 224
-                                     : columns > 32 ? 216
-                                                    : 104,
-                         copy_registers = columns > 64   ? 56
-                                          : columns > 32 ? 72
-                                                         : 32;
+                         registers = blocks == 2    ? 104
+                                     : columns > 64 ? 224
+                                                    : 216,
+                         copy_registers = bulk_copy_registers(blocks, threads, registers);
+    static_assert(copy_registers >= 24 && copy_registers % 8 == 0, "what setmaxnreg takes");
     static constexpr int wide = stage_columns / PRODUCT_PIECE /* pieces of a stage */;
     static constexpr int row_bytes = stage_columns / (packed_is_4(Kind::code) ? 2 : 1),
                          code_bytes = BULK_ROWS * row_bytes, token_bytes = columns * PRODUCT_PIECE * 2 /* of a piece */;
@@ -549,12 +550,9 @@ static int launch_packed_columns(struct stream *s, const char *name, int groups,
               blocks = cuts > 1
                            ? tiles * cuts
                            : min(tiles * ceil_div(tokens, COLUMNS), shape::blocks * cuda_multiprocessors(s->device));
-    /* One a multiprocessor, where that is room for all: else two may come to share one while others have none. */
-    const bool are_alone = blocks <= cuda_multiprocessors(s->device) && shape::bytes < SHARED_BYTES;
     for (int first = 0; first < tokens; first += step) {
-        launch_sharing(s, kernel, dim3(blocks), shape::threads, shape::bytes, 1,
-                       are_alone ? SHARED_PERCENT : SHARED_PERCENT_ANY, maps, rows, groups, first, tokens, k, cut, cuts,
-                       order, memory, box_tokens, out);
+        launch_sharing(s, kernel, dim3(blocks), shape::threads, shape::bytes, 1, bulk_percent(s, blocks, shape::bytes),
+                       maps, rows, groups, first, tokens, k, cut, cuts, order, memory, box_tokens, out);
         TRY(cuda_launched(s, name, sizeof maps + sizeof rows + sizeof out + sizeof memory + 44));
     }
     return 0;
