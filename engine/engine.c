@@ -140,13 +140,14 @@ static int warm_up_rounds(struct engine *e) {
 }
 
 /* Kernels load at their first launch, which allocates and waits: everything that a run can launch and no graph set has
- * warmed up runs once, for the dummy sequence. Prefill's kernels differ by its rows rounded up to PREFILL_PAD. */
+ * warmed up runs once, for the dummy sequence. Prefill's kernels differ by its padded rows. */
 static int warm_up(struct engine *e) {
     static const int32_t tokens[PREFILL_CHUNK_MAX + 1];
     if (!device_is_async(e->device)) return 0;
     int chunk = prefill_chunk(e->device), longest = e->context < chunk ? e->context : chunk;
-    for (int rows = PREFILL_PAD; rows < longest + PREFILL_PAD; rows += PREFILL_PAD) {
-        int last = rows < longest ? rows : longest;
+    for (int last = 0; last < longest;) {
+        const int rows = prefill_padded(last + 1);
+        last = rows < longest ? rows : longest;
         struct proposer_turn turn = {.slot = 0, .tokens = tokens, .length = last + 1};
         int first = 0;
         TRY(model_prefill_chunk(e->target_model, e->stream, &e->prefill, 0, tokens, &first, last));

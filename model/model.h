@@ -17,7 +17,7 @@ struct model;
 
 /* Sizes that the engine decides. */
 struct model_limits {
-    int max_rows;       /* T of the largest pass, a prefill's rounded up to PREFILL_PAD */
+    int max_rows;       /* T of the largest pass, a prefill's rounded up (prefill_padded) */
     int graph_rows;     /* T of the largest pass that is no prefill */
     int pages;          /* P, page 0 included */
     int slots;          /* of sequences, the dummy's included */
@@ -123,7 +123,7 @@ int prefill_q_len(const struct model *, int count);
 /* Each kernel of such passes of up to `batch` slots once, for the dummy sequence. */
 int model_warm_up_spans(struct model *, struct stream *, struct prefill_buffers *, int batch);
 
-/* From here on model_prefill_chunk replays graphs of `set`, one for every multiple of PREFILL_PAD rows up to a chunk; the same bits as
+/* From here on model_prefill_chunk replays graphs of `set`, one for every size that prefill_padded tells; the same bits as
  * without. The set's build function calls model_build_prefill for keys of `kind`. All must outlive the model. */
 int model_add_prefill_graphs(struct model *, struct prefill_buffers *, struct graph_set *set, int kind);
 int model_build_prefill(struct model *, struct stream *, int count);

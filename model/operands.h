@@ -12,7 +12,7 @@
 #include "graphs/device.h"
 #include "model/dtype.h"
 
-enum { KV_PAGE = 256, ATTENTION_SPLIT = 64, ATTENTION_PARTS = 16, PREFILL_PAD = 64 };
+enum { KV_PAGE = 256, ATTENTION_SPLIT = 64, ATTENTION_PARTS = 16, PREFILL_PAD_LEAST = 8, PREFILL_PAD = 64 };
 
 /* What one op writes and another reads. The residual stream, q and logits are f32 everywhere; what feeds a product is f32 on the
  * host and has the weights' 16-bit type on CUDA. */
@@ -107,7 +107,7 @@ struct rows {
     int32_t batch, q_len;
     bool
         prefill; /* one sequence's chunk: batch = 1; CUDA takes kernels for many rows, and cuBLAS where its stream has a
-                     workspace. Buffers hold T rounded up to PREFILL_PAD rows, those past T being scratch */
+                     workspace */
     const int32_t *tokens; /* [T]; ids outside [0, V) read row 0 of the embedding */
     const int32_t
         *positions; /* [T]; consecutive within a graph row; < 0: a row without a position, which writes K and V to
@@ -118,6 +118,12 @@ struct rows {
 };
 static inline int rows_count(const struct rows *r) {
     return r->batch * r->q_len;
+}
+/* The size to which a prefill of so many rows is padded, where it is: a power of two from 8 on, or a multiple of 64. */
+static inline int prefill_padded(int rows) {
+    int size = PREFILL_PAD_LEAST;
+    while (size < rows && size < PREFILL_PAD) size *= 2;
+    return size < rows ? (rows + PREFILL_PAD - 1) / PREFILL_PAD * PREFILL_PAD : size;
 }
 
 /* One layer's keys and values, as model/kv_pages.h says: f32 on the host, 16 bits on CUDA, or FP8 on either. Page 0 belongs to padding

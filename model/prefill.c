@@ -1,8 +1,8 @@
 /* Prefill: a sequence's known tokens into a cache, in chunks cut at absolute multiples of the device's chunk, so that
  * the numbers depend on the sequence's tokens and turn boundaries alone; or a few tokens of each of several sequences.
  *
- * With graphs a chunk is padded to a captured size by rows without a position, and attention runs eagerly between the captured
- * pieces, over the rows that are there. */
+ * Where kernels differ by the rows, or graphs are replayed, a chunk is padded to one of a few sizes by rows without a position, and
+ * attention runs over the rows that are there; with graphs eagerly, between the captured pieces. */
 #include <string.h>
 
 #include "base/err.h"
@@ -81,20 +81,29 @@ static int stage_spans(struct prefill_buffers *p, struct stream *s, const struct
 
 int model_add_prefill_graphs(struct model *m, struct prefill_buffers *p, struct graph_set *set, int kind) {
     m->prefill_graphs = set, m->prefill_kind = kind, m->prefill_inputs = p;
-    for (int rows = prefill_chunk(m->device); rows > 0; rows -= PREFILL_PAD) TRY(graph_set_add_single(set, kind, rows));
+    for (int rows = prefill_chunk(m->device); rows >= PREFILL_PAD_LEAST;
+         rows = rows > PREFILL_PAD ? rows - PREFILL_PAD : rows / 2)
+        TRY(graph_set_add_single(set, kind, rows));
     return 0;
 }
 
+static int run_padded(const struct model *m, struct stream *s, const struct prefill_buffers *p, int count) {
+    const struct rows padded = input_rows(p, 1, count);
+    return pass_run(&m->passes[LOGITS_NONE], m->ops, s, &padded, &p->live);
+}
+
 int model_build_prefill(struct model *m, struct stream *s, int count) {
-    const struct rows padded = input_rows(m->prefill_inputs, 1, count);
-    return pass_run(&m->passes[LOGITS_NONE], m->ops, s, &padded, &m->prefill_inputs->live);
+    return run_padded(m, s, m->prefill_inputs, count);
 }
 
 static int run_chunk(struct model *m, struct stream *s, struct prefill_buffers *p, int count) {
     p->live = input_rows(p, 1, count);
-    if (!m->prefill_graphs || p->row_invariant) return model_forward(m, s, &p->live, LOGITS_NONE, NULL);
-    const int padded = (count + PREFILL_PAD - 1) / PREFILL_PAD * PREFILL_PAD;
-    return graph_set_launch(m->prefill_graphs, (struct graph_key){m->prefill_kind, 1, padded}, s);
+    if (p->row_invariant) return model_forward(m, s, &p->live, LOGITS_NONE, NULL);
+    const int padded = prefill_padded(count);
+    if (m->prefill_graphs)
+        return graph_set_launch(m->prefill_graphs, (struct graph_key){m->prefill_kind, 1, padded}, s);
+    /* Where kernels differ by the rows, only those of these sizes are loaded. */
+    return m->ops->kernel_class ? run_padded(m, s, p, padded) : model_forward(m, s, &p->live, LOGITS_NONE, NULL);
 }
 
 int model_prefill_chunk(struct model *m, struct stream *s, struct prefill_buffers *p, int32_t slot,

@@ -177,8 +177,15 @@ START_TEST(prefill_agrees_with_the_kernels_of_decoding)
                                         "fixtures/families/olmo2",
                                         "fixtures/families/granite",
                                         "fixtures/families/glm4",
-                                        "fixtures/families/phi3"};
-    static const int lengths[] = {2, 65, 129, 257, 470, 900};
+                                        "fixtures/families/phi3",
+                                        "fixtures/formats/ct-fp8-channel",
+                                        "fixtures/formats/fp8-block",
+                                        "fixtures/formats/awq-g128",
+                                        "fixtures/formats/gptq-desc-act",
+                                        "fixtures/formats/ct-int4-g32-asym",
+                                        "fixtures/formats/ct-mxfp4",
+                                        "fixtures/formats/nvfp4"};
+    static const int lengths[] = {2, 65, 129, 257, 470, 12, 30, 900};
     char dir[4096];
     const char *found = _i == 0 ? asset_path("target") : shared_path(names[_i - 1]);
     if (!found) {
@@ -188,7 +195,7 @@ START_TEST(prefill_agrees_with_the_kernels_of_decoding)
     snprintf(dir, sizeof dir, "%s", found);
     struct engine_options options = {.target = test_checkpoint(dir), .device = "cuda", .max_batch = 3};
     struct engine *e = must_open(&options);
-    for (int i = 0; i < (_i == 0 ? 6 : 5); i++) {
+    for (int i = 0; i < (_i == 0 ? 8 : 7); i++) {
         struct request r = filler(i, lengths[i], 1);
         struct sequence *s[2];
         for (int j = 0; j < 2; j++) {
@@ -262,7 +269,7 @@ Suite *check_prefill_cuda(void) {
     if (test_is_small()) return suite;
     tc = tcase_create("prefill_cuda_engines");
     tcase_add_test(tc, prefill_twice_gives_the_same_bits);
-    tcase_add_loop_test(tc, prefill_agrees_with_the_kernels_of_decoding, 0, 13);
+    tcase_add_loop_test(tc, prefill_agrees_with_the_kernels_of_decoding, 0, 20);
     tcase_add_test(tc, no_length_of_a_prompt_allocates);
     tcase_add_test(tc, a_draft_equal_to_the_target_is_accepted_but_for_rounding);
     suite_add_tcase(suite, tc);

@@ -9,7 +9,6 @@
 #ifndef DUET_MODEL_KERNELS_CUDA_EXPERTS_CUH
 #define DUET_MODEL_KERNELS_CUDA_EXPERTS_CUH
 
-#include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/product.cuh"
 
 enum { EXPERTS_MAX = 1024, ENTRIES_MAX = 1 << 16, TILE_MAX = 64 };
@@ -271,7 +270,7 @@ static inline bool are_packed(const struct experts &e) {
 static inline int tile_columns(const struct stream *s, const struct rows *rows, int experts, int chosen,
                                bool is_packed) {
     enum { FEW = 8, MANY = 128, ROWS_OF_MANY = 8 /* of an expert, in a pass of more than MANY rows, on average */ };
-    const int count = rows->prefill ? prefill_padded(rows) : rows_count(rows);
+    const int count = rows_count(rows);
     if (count <= FEW) return 8;
     return !is_packed && count > MANY && cuda_takes_clusters(s->device) && MANY * chosen >= ROWS_OF_MANY * experts
                ? TILE_MAX

@@ -54,7 +54,7 @@ template <typename T> struct gated_store {
 };
 
 int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
-    if (prefill_takes(s, &op->rows, op->width)) return cuda_prefill_gate_up(s, op);
+    if (prefill_takes(s, &op->rows, &op->gate)) return cuda_prefill_gate_up(s, op);
     const bool has_up = op->up.data != NULL;
     if (has_up == (op->times != NULL)) return err_set(ERR_INTERNAL, "gate_up: expected either `up` or `times`");
     if (!are_read_alike({&op->gate, &op->up}))
@@ -70,9 +70,9 @@ int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
         /* Those that add in order store rows by eights, made of sums alone (makes_rows). */
         const bool in_order = is_long(s->device, groups, k) && has_up && op->hidden % 8 == 0;
         if (op->gate.packed)
-            return product_of_packed<T>(s, "gate_up", groups, tokens, tokens, k, &norm_of, normed, false,
-                                        {&op->gate, &op->up}, map, in_order, store);
+            return product_of_packed<T>(s, "gate_up", groups, tokens, k, &norm_of, normed, false, {&op->gate, &op->up},
+                                        map, in_order, store);
         const plain_rows<T, paired_map> rows = {map, {(const T *)op->gate.data, (const T *)op->up.data}, k, in_order};
-        return product_of_norm<T>(s, "gate_up", groups, tokens, tokens, k, norm_of, normed, rows, store);
+        return product_of_norm<T>(s, "gate_up", groups, tokens, k, norm_of, normed, rows, store);
     });
 }

@@ -1,10 +1,7 @@
 /* logits[i, :] = cap(scale * (W norm(x[row_i, :]) + bias)): the product of the norm of the rows wanted, into f32. */
-#include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/product_matrix.h"
 #include "model/kernels/cuda/table.h"
 
-/* In a chunk of prefill (a router) the product takes as many rows as the chunk is rounded up to, so that any length runs kernels
- * that are loaded. */
 int cuda_op_logits(struct stream *s, const struct op_logits *op) {
     struct matrix_product product = {};
     product.name = "logits";
@@ -13,7 +10,6 @@ int cuda_op_logits(struct stream *s, const struct op_logits *op) {
     product.rows = op->x, product.norm = &op->norm;
     product.step = op->last_only ? op->rows.q_len : 1, product.first = product.step - 1;
     product.tokens = op->last_only ? op->rows.batch : rows_count(&op->rows);
-    product.columns = op->rows.prefill && !op->last_only ? prefill_padded(&op->rows) : product.tokens;
     product.scale = op->scale, product.cap = op->cap;
     return cuda_matrix_product(s, &product);
 }

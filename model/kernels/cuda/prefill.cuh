@@ -1,20 +1,25 @@
-/* Prefill: the products of many rows by cuBLAS, each with a small kernel for what decoding fuses into its epilogue.
+/* Prefill: the products of many rows by cuBLAS, each with a small kernel for what decoding fuses into its epilogue. Numbers depend on the
+ * rows in the chunk and may differ from decoding's in the last bits.
  *
- * The rows of a product are rounded up to PREFILL_PAD: cuBLAS chooses its kernels by shape, so that a chunk of any length runs
- * kernels that are loaded before the pool is sealed. A row of a product never sees the others; what rows past T hold is never
- * read. Numbers depend on the rows in the chunk and may differ from decoding's in the last bits. */
+ * Of few rows the products are those of decoding, which read a weight once as well, and packed ones without their 16 bits on the way
+ * through memory. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PREFILL_CUH
 #define DUET_MODEL_KERNELS_CUDA_PREFILL_CUH
 
 #include "model/kernels/cuda/common.cuh"
 
-/* Does a product over k go to cuBLAS? Rows of no whole 16 bytes go through the product of decoding. */
-static inline bool prefill_takes(const struct stream *s, const struct rows *rows, int k) {
-    return rows->prefill && k % 8 == 0 && cuda_blas(s);
+/* The most rows of a pass whose products are faster so: docs/PERFORMANCE.md, "Prompts". Without wgmma they read packed weights again for
+ * every 16. */
+static inline int prefill_few(const struct stream *s, const struct packed *packed) {
+    if (!cuda_has_wgmma(s->device)) return 16;
+    if (!packed) return 32;
+    if (packed->group == 0) return 512; /* a scale a row */
+    return packed->group <= (packed->has_minima ? 32 : 16) ? 128 : 256;
 }
 
-static inline int prefill_padded(const struct rows *rows) {
-    return (rows_count(rows) + PREFILL_PAD - 1) / PREFILL_PAD * PREFILL_PAD;
+/* Does a product go to cuBLAS? Rows of no whole 16 bytes go through the product of decoding. */
+static inline bool prefill_takes(const struct stream *s, const struct rows *rows, const struct weight *w) {
+    return rows->prefill && rows_count(rows) > prefill_few(s, w->packed) && w->cols % 8 == 0 && cuda_blas(s);
 }
 
 /* out[t, o] = scale * sum_k x[t, k] w[o, k], or, with `adds`, onto what lies there. */

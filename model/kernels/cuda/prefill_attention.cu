@@ -222,7 +222,7 @@ __device__ __forceinline__ void add_values(struct running<DH> &r, const float (&
 /* A row without a key, whose sum is 0, gives zeros. `factor` brings maxima to scores times log2(e). */
 template <typename T, int DH>
 __device__ __forceinline__ void store(const struct running<DH> &r, const struct op_attention &op, int head,
-                                      int first_query, int count, float factor) {
+                                      int first_query, int count, float factor, enum token_order order) {
     const int lane = threadIdx.x % 32, dh = op.head_dim, group = op.heads / op.kv_heads;
 #pragma unroll
     for (int row = 0; row < 2; row++) {
@@ -232,12 +232,14 @@ __device__ __forceinline__ void store(const struct running<DH> &r, const struct 
         if (index >= count) continue;
         sum = add_sink<T>(op, head * group + query % group, sum, r.max[row] * factor);
         const float share = 1.0f / sum;
-        T *out = (T *)op.out.data + ((size_t)(query / group) * op.heads + head * group + query % group) * dh;
+        T *out = (T *)op.out.data + token_start(order, op.heads * dh, query / group);
+        const int start = (head * group + query % group) * dh;
 #pragma unroll
         for (int n = 0; n < plan<DH>::DIMS / 8; n++) {
             int d = first_dim<DH>() + 8 * n + lane % 4 * 2;
             const float x = r.out[n][2 * row] * share, y = r.out[n][2 * row + 1] * share;
-            if (d < dh) *(uint32_t *)(out + d) = sum == 0 ? 0 : pack(x, y, T());
+            if (d < dh)
+                *(uint32_t *)(out + place_start(order, place_in(order, start + d))) = sum == 0 ? 0 : pack(x, y, T());
         }
     }
 }
@@ -252,7 +254,7 @@ __device__ __forceinline__ int last_position(const int *positions, int first, in
 /* grid (queries / QUERIES, HKV) */
 template <typename T, int DH, bool IS_FP8>
 __global__ void __launch_bounds__(plan<DH>::THREADS)
-    prefill_attention_kernel(const struct op_attention op, struct scoring scoring) {
+    prefill_attention_kernel(const struct op_attention op, struct scoring scoring, enum token_order order) {
     constexpr int KEYS = plan<DH>::KEYS, STRIDE = plan<DH>::STRIDE;
     extern __shared__ __align__(16) unsigned char shared[];
     T *q = (T *)shared, *keys = q + QUERIES * STRIDE, *values = keys + KEYS * STRIDE;
@@ -290,7 +292,7 @@ __global__ void __launch_bounds__(plan<DH>::THREADS)
         if (first + KEYS <= last) tile.load(keys, op, op.kv.k, head, first + KEYS, last);
         add_values<T, DH>(r, s, values);
     }
-    store<T, DH>(r, op, head, first_query + mine, count - mine, factor);
+    store<T, DH>(r, op, head, first_query + mine, count - mine, factor, order);
 }
 
 template <typename T, int DH, bool IS_FP8> static int launch(struct stream *s, const struct op_attention *op) {
@@ -300,7 +302,7 @@ template <typename T, int DH, bool IS_FP8> static int launch(struct stream *s, c
     if (shared > 48 << 10)
         CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     kernel<<<dim3(ceil_div(queries, QUERIES), op->kv_heads), plan<DH>::THREADS, shared, cuda_native(s)>>>(
-        *op, scoring_of(op));
+        *op, scoring_of(op), cuda_order_for(s, &op->rows, &op->reader));
     return cuda_launched(s, "prefill attention", sizeof *op);
 }
 

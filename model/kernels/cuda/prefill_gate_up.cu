@@ -3,7 +3,7 @@
 #include "model/kernels/cuda/norm.cuh"
 #include "model/kernels/cuda/prefill.cuh"
 
-/* Four elements a thread; the last may reach into the rows past T. */
+/* Four elements a thread; the last may reach past the last row. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK_THREADS)
     combine_kernel(const float4 *__restrict__ gate, const float4 *__restrict__ up, T *__restrict__ h, size_t fours,
@@ -36,13 +36,13 @@ template <typename T> static void combine(struct stream *s, const struct op_gate
                                                                              op->hidden, op->activation);
         return;
     }
-    const size_t fours = ((size_t)count * (size_t)op->hidden + 3) / 4;
+    const size_t fours = apart / 4;
     combine_kernel<T><<<(unsigned)((fours + BLOCK_THREADS - 1) / BLOCK_THREADS), BLOCK_THREADS, 0, cuda_native(s)>>>(
         (const float4 *)op->gated, (const float4 *)(op->gated + apart), h, fours, op->activation);
 }
 
 int cuda_prefill_gate_up(struct stream *s, const struct op_gate_up *op) {
-    const size_t apart = (size_t)prefill_padded(&op->rows) * (size_t)op->hidden;
+    const size_t apart = ((size_t)rows_count(&op->rows) * (size_t)op->hidden + 3) & ~(size_t)3;
     return with_type("gate_up", {op->gate, op->up, op->norm, op->normed, op->h}, [&](auto type) {
         typedef decltype(type) T;
         TRY(norm(s, rows_to_norm<T>(op->x, op->norm), (T *)op->normed.data, rows_count(&op->rows), op->width));

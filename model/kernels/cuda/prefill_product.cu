@@ -11,7 +11,7 @@ static int blas_product(struct stream *s, const struct prefill_product *p, const
     const long long to_second = second ? (const uint16_t *)second - (const uint16_t *)w : 0;
     const int k = p->w->cols;
     const cublasStatus_t status = cuda_blas_calls()->cublasGemmStridedBatchedEx_64(
-        cuda_blas(s), CUBLAS_OP_T, CUBLAS_OP_N, rows, prefill_padded(p->rows), k, &p->scale, w, type, k, to_second,
+        cuda_blas(s), CUBLAS_OP_T, CUBLAS_OP_N, rows, rows_count(p->rows), k, &p->scale, w, type, k, to_second,
         p->x.data, type, k, 0, &beta, out, CUDA_R_32F, p->stride, (long long)p->apart, second ? 2 : 1,
         CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
     TRY(cuda_blas_check(status, "cublasGemmStridedBatchedEx"));

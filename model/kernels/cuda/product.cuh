@@ -185,46 +185,52 @@ template <typename Kind> static enum token_order packed_token_order(const struct
 /* The product of packed matrices that are alike (product_packed.cuh, product_packed_bulk.cuh), of the norm of tokens as below; norm NULL: x
  * is there, and may be left in another order, or, is_made, was made for it (cuda_order_for). in_order: as in plain_rows. */
 template <typename T, typename Map, typename Out>
-static int product_of_packed(struct stream *s, const char *name, int groups, int tokens, int columns, int k,
+static int product_of_packed(struct stream *s, const char *name, int groups, int tokens, int k,
                              const norm_rows<T> *norm_of, T *x, bool is_made,
                              std::initializer_list<const struct weight *> weights, Map map, bool in_order, Out out) {
     const struct packed *p = (*weights.begin())->packed;
     const int32_t *order = packed_order_of(*weights.begin());
-    const bool norms_itself = norm_of && !order && narrow_norms_itself(columns, k);
+    const bool norms_itself = norm_of && !order && narrow_norms_itself(tokens, k);
     return with_kind_of<T>(p, [&](auto kind) {
         typedef decltype(kind) Kind;
         packed_rows<T, Kind, Map> rows = {map, {}, packed_table_of<T>(p), Map::may_be_long && in_order};
         int i = 0;
         for (const struct weight *w : weights) rows.of[i++] = packed_matrix_of(w);
         packed_bulk_memory memory = {};
-        const bool is_many = is_packed_bulk(s, groups, columns, k, rows, &memory);
+        const bool is_many = is_packed_bulk(s, groups, tokens, k, rows, &memory);
         enum token_order comes = ORDER_OWN;
-        if (norm_of || is_made) comes = packed_token_order<Kind>(*weights.begin(), columns, is_many);
-        if (norm_of && !norms_itself) TRY(norm(s, *norm_of, x, tokens, k, comes));
+        if (norm_of || is_made) comes = packed_token_order<Kind>(*weights.begin(), tokens, is_many);
+        bool is_normed = !norm_of || norms_itself;
+        if constexpr (Kind::minima)
+            if (!is_normed && is_many && !order) {
+                TRY((packed_norm<T, Kind>(s, *norm_of, x, tokens, k, memory)));
+                comes = ORDER_SPREAD, is_normed = true;
+            }
+        if (!is_normed) TRY(norm(s, *norm_of, x, tokens, k, comes));
         if (order) TRY(reorder_tokens(s, x, order, tokens, k));
         if constexpr (Map::takes_many_packed)
             if (is_many)
-                return launch_packed_bulk(s, name, groups, columns, k, x, comes == ORDER_SPREAD, weights, rows, memory,
+                return launch_packed_bulk(s, name, groups, tokens, k, x, comes == ORDER_SPREAD, weights, rows, memory,
                                           out);
-        TRY((launch_narrow_packed(s, groups, columns, k, norms_itself ? norm_of : nullptr, (const T *)x, comes, rows,
+        TRY((launch_narrow_packed(s, groups, tokens, k, norms_itself ? norm_of : nullptr, (const T *)x, comes, rows,
                                   out)));
         return cuda_launched(s, name, sizeof rows + sizeof out + 24);
     });
 }
 
-/* The product of normalised rows; `normed` [columns, k] is scratch, of which rows past `tokens` hold anything. A single token is
- * normalised by the product itself. */
+/* The product of normalised rows; `normed` [tokens, k] is scratch. A single token is normalised by
+ * the product itself. */
 template <typename T, typename Rows, typename Out>
-static int product_of_norm(struct stream *s, const char *name, int groups, int tokens, int columns, int k,
-                           norm_rows<T> norm_of, T *normed, Rows rows, Out out) {
-    if (k % 8 == 0 && narrow_norms_itself(columns, k)) {
-        TRY((launch_narrow<T, 1>(s, groups, columns, k, &norm_of, normed, rows, out)));
+static int product_of_norm(struct stream *s, const char *name, int groups, int tokens, int k, norm_rows<T> norm_of,
+                           T *normed, Rows rows, Out out) {
+    if (k % 8 == 0 && narrow_norms_itself(tokens, k)) {
+        TRY((launch_narrow<T, 1>(s, groups, tokens, k, &norm_of, normed, rows, out)));
         return cuda_launched(s, name, sizeof rows + sizeof norm_of + sizeof out + 24);
     }
-    const bool is_transposed = is_bulk(s, groups, columns, k, rows, TOKENS_NORMED);
+    const bool is_transposed = is_bulk(s, groups, tokens, k, rows, TOKENS_NORMED);
     TRY(norm(s, norm_of, normed, tokens, k, is_transposed ? ORDER_TRANSPOSED : ORDER_OWN));
-    if (is_transposed) return launch_bulk<T>(s, name, groups, columns, k, normed, rows, out);
-    return product<T>(s, name, groups, columns, k, normed, TOKENS_PLAIN, rows, out);
+    if (is_transposed) return launch_bulk<T>(s, name, groups, tokens, k, normed, rows, out);
+    return product<T>(s, name, groups, tokens, k, normed, TOKENS_PLAIN, rows, out);
 }
 
 #endif

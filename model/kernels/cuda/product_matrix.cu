@@ -1,10 +1,13 @@
 /* The product of matrices into f32: bias, scale, cap and the residual add are its epilogue. x is 16 bit. */
+#include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/product_matrix.cuh"
 
 enum token_order cuda_order_for(const struct stream *s, const struct rows *rows, const struct weight *reader) {
-    const int groups = ceil_div(reader->rows, PRODUCT_ROWS), tokens = rows_count(rows), k = reader->cols;
+    /* Attention of a chunk has the rows that are there, a product its padded ones. */
+    const int tokens = rows->prefill ? prefill_padded(rows_count(rows)) : rows_count(rows);
+    const int groups = ceil_div(reader->rows, PRODUCT_ROWS), k = reader->cols;
     const matrix_map<1> map = {{reader->rows}};
-    if (!reader->data || rows->prefill) return ORDER_OWN;
+    if (!reader->data || prefill_takes(s, rows, reader)) return ORDER_OWN;
     if (!reader->packed) {
         const plain_rows<bf16, matrix_map<1>> matrix = {map, {}, k, false};
         return is_bulk(s, groups, tokens, k, matrix, TOKENS_MADE) ? ORDER_TRANSPOSED : ORDER_OWN;

@@ -65,13 +65,13 @@ template <int N> static int product_of_matrices(struct stream *s, const struct m
         if (p->rows) norm_of = rows_to_norm<T>(p->rows, norm, p->step, p->first);
         sums.map = map;
         if (is_packed)
-            return product_of_packed<T>(s, p->name, groups, p->tokens, p->columns, k, p->rows ? &norm_of : nullptr, x,
+            return product_of_packed<T>(s, p->name, groups, p->tokens, k, p->rows ? &norm_of : nullptr, x,
                                         p->x_is_for_it, {w[0], w[1], w[2]}, map, in_order, sums);
         rows.map = map, rows.k = k, rows.in_order = in_order;
         if (!p->rows)
-            return product<T>(s, p->name, groups, p->columns, k, x, p->x_is_for_it ? TOKENS_MADE : TOKENS_PLAIN, rows,
+            return product<T>(s, p->name, groups, p->tokens, k, x, p->x_is_for_it ? TOKENS_MADE : TOKENS_PLAIN, rows,
                               sums);
-        return product_of_norm<T>(s, p->name, groups, p->tokens, p->columns, k, norm_of, x, rows, sums);
+        return product_of_norm<T>(s, p->name, groups, p->tokens, k, norm_of, x, rows, sums);
     });
 }
 

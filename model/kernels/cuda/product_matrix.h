@@ -9,7 +9,7 @@
 struct product_matrix {
     const struct weight *w; /* NULL or without data, behind the first: there is none, nor any after it */
     const struct weight *bias;
-    float *out; /* [columns, w.rows] */
+    float *out; /* [tokens, w.rows] */
     int stride; /* floats between its rows; 0: w.rows */
 };
 
@@ -20,7 +20,6 @@ struct matrix_product {
     struct buffer x;             /* [tokens, width] */
     bool x_is_for_it;            /* in the order that cuda_order_for tells */
     int tokens;
-    int columns; /* as many tokens as the product takes, those past `tokens` being scratch */
     /* Row t of x is norm(rows[t * step + first, :]), and made here. rows NULL: it is there. */
     const float *rows;
     const struct norm *norm;

@@ -8,7 +8,7 @@
  * A warp of those that multiply makes 16 bits of the codes of 16 rows in registers, from which wgmma takes them, and multiplies the sums
  * of a grain with its scale, of short grains while those of the next are made: the same additions as of the narrow product, in the same
  * order. Tokens lie in the order of product_order.cuh, and their sums over each grain, which minima need, are made before
- * (packed_tokens_kernel).
+ * (packed_norm_kernel, packed_tokens_kernel).
  * The order in which splits are added is that of product_bulk.cuh: one after the other for long outputs, else as add_splits says.
  * Bytes: the codes and scales a chunk of 32, 64 or 128 tokens; tokens from L2, 2 bytes of each a column for 128 weight rows. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_PACKED_BULK_CUH
@@ -119,6 +119,40 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 #pragma unroll
             for (int i = 0; i < OF_GRAIN; i++) mma(c, of_ones, held[g * OF_GRAIN + i].x, held[g * OF_GRAIN + i].y, T());
             if (lane < 4) *(float2 *)(to + (size_t)g * columns) = make_float2(c[0], c[1]);
+        }
+    }
+}
+
+/* The same of norm(rows), for kinds that need sums: a block normalises a row and has 8 grains of it where the other has 8 tokens of one. */
+template <typename T, int GRAIN, typename As>
+__global__ void __launch_bounds__(BLOCK_THREADS)
+    packed_norm_kernel(norm_rows<T> rows, T *y, int k, int columns, float *ones) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    norm_memory<T> memory(shared, k);
+    const int token = blockIdx.x, lane = threadIdx.x % 32, grains = packed_token_parts(k) * (PACKED_HALF / GRAIN);
+    next_may_start();
+    memory.fetch(rows, k);
+    inputs_are_ready();
+    norm_row(rows, token, k, memory, y + (size_t)token * k, [&](T *to, int at, const T(&four)[4]) {
+        const uint2 x = As::token(*(const uint2 *)four);
+        *(uint32_t *)(to + spread_place(at)) = x.x, *(uint32_t *)(to + spread_place(at + 2)) = x.y;
+        *(uint2 *)(memory.held + at) = x; /* in place of the four that it was made of */
+    });
+    const uint32_t of_ones[4] = {As::ones(0), As::ones(0), As::ones(1), As::ones(1)};
+    float *to = ones + (size_t)(token / columns) * grains * columns + token % columns;
+    for (int first = threadIdx.x / 32 * 8; first < grains; first += BLOCK_THREADS / 32 * 8) {
+        const int start = (first + lane / 4) * GRAIN;
+        float c[4] = {};
+#pragma unroll
+        for (int i = 0; i < GRAIN; i += 16) {
+            uint2 x = make_uint2(0, 0);
+            if (start + i < k) x = *(const uint2 *)(memory.held + start + i + lane % 4 * 4);
+            mma(c, of_ones, x.x, x.y, T());
+        }
+        if (lane < 4) {
+            const int grain = first + lane * 2;
+            if (grain < grains) to[(size_t)grain * columns] = c[0];
+            if (grain + 1 < grains) to[(size_t)(grain + 1) * columns] = c[1];
         }
     }
 }
@@ -556,6 +590,18 @@ static int launch_packed_columns(struct stream *s, const char *name, int groups,
         TRY(cuda_launched(s, name, sizeof maps + sizeof rows + sizeof out + sizeof memory + 44));
     }
     return 0;
+}
+
+/* Of a kind with minima the norm of tokens, made as such a product takes them. */
+template <typename T, typename Kind>
+static int packed_norm(struct stream *s, const norm_rows<T> &rows, T *y, int tokens, int k,
+                       const packed_bulk_memory &memory) {
+    auto kernel = packed_norm_kernel<T, packed_grains<Kind, 2>::columns, typename multiplied_as<T, Kind>::tokens>;
+    const size_t shared = norm_bytes(k);
+    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    launch_sharing(s, kernel, dim3(tokens), BLOCK_THREADS, shared, 1, SHARED_PERCENT, rows, y, k, memory.columns,
+                   memory.ones);
+    return cuda_launched(s, "packed norm", sizeof rows + 24);
 }
 
 /* A product that is_packed_bulk; is_spread: x is in the order that it is left in. */

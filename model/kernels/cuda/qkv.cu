@@ -120,11 +120,11 @@ template <typename T> static int rotated_product(struct stream *s, const struct 
     const norm_rows<T> norm = rows_to_norm<T>(op->x, op->norm);
     T *normed = (T *)op->normed.data;
     if (op->wq.packed)
-        return product_of_packed<T>(s, "qkv", groups, tokens, tokens, op->width, &norm, normed, false,
+        return product_of_packed<T>(s, "qkv", groups, tokens, op->width, &norm, normed, false,
                                     {&op->wq, &op->wk, &op->wv}, map, false, store);
     const plain_rows<T, head_map> rows = {
         map, {(const T *)op->wq.data, (const T *)op->wk.data, (const T *)op->wv.data}, op->width, false};
-    return product_of_norm<T>(s, "qkv", groups, tokens, tokens, op->width, norm, normed, rows, store);
+    return product_of_norm<T>(s, "qkv", groups, tokens, op->width, norm, normed, rows, store);
 }
 
 static int product_then_heads(struct stream *s, const struct op_qkv *op) {
@@ -136,7 +136,7 @@ static int product_then_heads(struct stream *s, const struct op_qkv *op) {
     product.of[2] = {&op->wv, &op->bv, op->kv_rows + kv_rows, 2 * kv_rows};
     product.x = op->normed;
     product.rows = op->x, product.norm = &op->norm, product.step = 1;
-    product.tokens = product.columns = rows_count(&op->rows);
+    product.tokens = rows_count(&op->rows);
     product.scale = 1;
     TRY(cuda_matrix_product(s, &product));
     return cuda_finish_heads(s, op, false);
@@ -146,7 +146,7 @@ static int product_then_heads(struct stream *s, const struct op_qkv *op) {
 int cuda_op_qkv(struct stream *s, const struct op_qkv *op) {
     const bool has_bias = op->bq.data || op->bk.data;
     if (!op->wk.data && op->wv.data) return err_set(ERR_INTERNAL, "qkv: values without keys");
-    if (prefill_takes(s, &op->rows, op->width) && !(op->norms_all_heads && has_bias)) return cuda_prefill_qkv(s, op);
+    if (prefill_takes(s, &op->rows, &op->wq) && !(op->norms_all_heads && has_bias)) return cuda_prefill_qkv(s, op);
     if (!is_rotated_by_product(s, op)) return product_then_heads(s, op);
     return with_type("qkv", {op->wq, op->wk, op->wv, op->bq, op->bk, op->bv, op->norm, op->normed},
                      [&](auto type) { return rotated_product<decltype(type)>(s, op); });
