@@ -267,16 +267,17 @@ static int launch_tiles(struct stream *s, const struct op_attention *op, struct 
     const int levels = LEVELS + 1 - m.rank_bits - m.walkers / WALKERS; /* of the tree, for a walker */
     static_assert(plan::bytes(WALKERS) + plan::bytes_of_sums(WALKERS, LEVELS) <= (DH > 128 ? 226u : 113u) << 10,
                   "as many blocks a multiprocessor as launch_chunks counts on");
-    /* Never three blocks on a multiprocessor, as then others would have none. */
+    const dim3 grid(op->rows.batch * m.chunks << m.rank_bits, op->kv_heads);
+    /* Never three blocks on a multiprocessor, as then others would have none; nor two, where there are no more than half as many. */
+    const int blocks = (int)(grid.x * grid.y), each = 2 * blocks <= cuda_multiprocessors(s->device) ? 1 : 2;
     const size_t needed = plan::bytes(m.walkers) + plan::bytes_of_sums(m.walkers, levels),
-                 shared = needed > SHARED_BYTES / 3 ? needed : SHARED_BYTES / 3;
+                 shared = spread_bytes({SHARED_PERCENT, each}, needed);
     const bool is_plain = op->cap == 0 && !op->sinks.data;
     auto kernel = is_plain ? attention_cluster_kernel<T, DH, TILES, !IS_FP8, IS_FP8>
                            : attention_cluster_kernel<T, DH, TILES, false, IS_FP8>;
     if (shared > 48 << 10)
         CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    dim3 grid(op->rows.batch * m.chunks << m.rank_bits, op->kv_heads);
-    const size_t of_multiprocessor = m.walkers == WALKERS ? 2 * shared : shared;
+    const size_t of_multiprocessor = m.walkers == WALKERS ? (size_t)each * shared : shared;
     const int percent = of_multiprocessor <= SHARED_BYTES ? SHARED_PERCENT : SHARED_PERCENT_ANY;
     launch_sharing(s, kernel, grid, m.walkers * WARPS * 32, shared, 1 << m.rank_bits, percent, *op, m.chunks,
                    m.rank_bits, scoring_of(op), cuda_order_for(s, &op->rows, &op->reader));

@@ -165,6 +165,20 @@ static void launch_dependent(struct stream *stream, void (*kernel)(Params...), d
     launch_sharing(stream, kernel, grid, threads, shared, cluster, SHARED_PERCENT_ANY, args...);
 }
 
+/* How the small blocks of a kernel lie on multiprocessors that the next one's are to fill: `each` on one, by the shared memory that they ask
+ * for, 0: as many as find room. The first multiprocessor that is free would take them all, and those of the next kernel that have it wait for
+ * all. */
+struct spread {
+    int percent; /* as launch_sharing has it */
+    int each;
+};
+/* What such a block asks for that needs so much: more than would let another one in, of what a percentage is rounded up to. */
+static inline size_t spread_bytes(struct spread spread, size_t needed) {
+    enum { PERCENT_BYTES = (228 << 10) / 100 };
+    const size_t least = spread.each > 0 ? (size_t)((spread.percent + 1) * PERCENT_BYTES / (spread.each + 1)) : 0;
+    return needed > least ? needed : least;
+}
+
 /* What an op names: its address, NULL where it is absent, its type, and whether kernels can read it, which take rows that lie
  * side by side and experts at one distance, of whole 16 bytes. Weights lie so (model/upload.c). */
 struct operand {

@@ -121,11 +121,16 @@ int cuda_finish_heads(struct stream *s, const struct op_qkv *op, bool adds_bias)
                 op->heads + (op->wk.data ? 2 * op->kv_heads : 0), v_is_k, op->q, op->kv_rows, op->kv.k, op->kv.v
         };
         if (op->norms_all_heads) TRY(norm_all_heads(s, op, &finish));
+        enum { FEW = 16 };
         const int count = rows_count(&op->rows), blocks = ceil_div(count * finish.all, WARPS);
         auto kernel = op->head_dim <= 256 ? finish_kernel<T, 4, false> : finish_kernel<T, 8, false>;
         if (op->kv.type == DTYPE_FP8)
             kernel = op->head_dim <= 256 ? finish_kernel<T, 4, true> : finish_kernel<T, 8, true>;
-        launch_dependent(s, kernel, dim3(blocks), BLOCK_THREADS, 0, 1, finish, count);
+        /* Behind a product that fills multiprocessors, which is measured of packed weights. */
+        struct spread spread = {SHARED_PERCENT_ANY, 0};
+        if (op->wq.packed && count > FEW && blocks <= 2 * cuda_multiprocessors(s->device)) spread = {SHARED_PERCENT, 2};
+        launch_sharing(s, kernel, dim3(blocks), BLOCK_THREADS, spread_bytes(spread, 0), 1, spread.percent, finish,
+                       count);
         return cuda_launched(s, "heads", sizeof finish + 4);
     });
 }

@@ -126,10 +126,11 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 }
 
 template <typename T>
-static int norm(struct stream *s, norm_rows<T> rows, T *y, int count, int width, enum token_order order = ORDER_OWN) {
-    const size_t shared = norm_bytes(width);
+static int norm(struct stream *s, norm_rows<T> rows, T *y, int count, int width, enum token_order order = ORDER_OWN,
+                struct spread spread = {SHARED_PERCENT, 0}) {
+    const size_t shared = spread_bytes(spread, norm_bytes(width));
     CUDA_TRY(cudaFuncSetAttribute(norm_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    launch_sharing(s, norm_kernel<T>, dim3(count), BLOCK_THREADS, shared, 1, SHARED_PERCENT, rows, y, width, order);
+    launch_sharing(s, norm_kernel<T>, dim3(count), BLOCK_THREADS, shared, 1, spread.percent, rows, y, width, order);
     return cuda_launched(s, "norm", sizeof rows + 16);
 }
 

@@ -206,8 +206,9 @@ static int product_of_packed(struct stream *s, const char *name, int groups, int
                 TRY((packed_norm<T, Kind>(s, *norm_of, x, tokens, k, memory)));
                 comes = ORDER_SPREAD, is_normed = true;
             }
-        if (!is_normed) TRY(norm(s, *norm_of, x, tokens, k, comes));
-        if (order) TRY(reorder_tokens(s, x, order, tokens, k));
+        const struct spread spread = is_many ? packed_norm_spread(s, tokens) : narrow_norm_spread(s, tokens);
+        if (!is_normed) TRY(norm(s, *norm_of, x, tokens, k, comes, spread));
+        if (order) TRY(reorder_tokens(s, x, order, tokens, k, spread));
         if constexpr (Map::takes_many_packed)
             if (is_many)
                 return launch_packed_bulk(s, name, groups, tokens, k, x, comes == ORDER_SPREAD, weights, rows, memory,
@@ -228,7 +229,8 @@ static int product_of_norm(struct stream *s, const char *name, int groups, int t
         return cuda_launched(s, name, sizeof rows + sizeof norm_of + sizeof out + 24);
     }
     const bool is_transposed = is_bulk(s, groups, tokens, k, rows, TOKENS_NORMED);
-    TRY(norm(s, norm_of, normed, tokens, k, is_transposed ? ORDER_TRANSPOSED : ORDER_OWN));
+    TRY(norm(s, norm_of, normed, tokens, k, is_transposed ? ORDER_TRANSPOSED : ORDER_OWN,
+             narrow_norm_spread(s, tokens)));
     if (is_transposed) return launch_bulk<T>(s, name, groups, tokens, k, normed, rows, out);
     return product<T>(s, name, groups, tokens, k, normed, TOKENS_PLAIN, rows, out);
 }

@@ -330,6 +330,11 @@ static inline bool is_narrow(const struct stream *s, int groups, int tokens) {
            groups * ceil_div(tokens, NARROW_TOKENS) <= NARROW_BLOCKS * cuda_multiprocessors(s->device);
 }
 
+/* How the blocks of a norm before a product of so many tokens lie. */
+static inline struct spread narrow_norm_spread(const struct stream *s, int tokens) {
+    return {SHARED_PERCENT, tokens <= NARROW_TOKENS && cuda_has_wgmma(s->device) ? 2 : 0};
+}
+
 /* A grid: chunks of tokens, whose blocks follow each other so that they read the same weights at about the same time, and blocks that
  * walk over the groups. */
 template <typename Stream, int TILES>
@@ -346,11 +351,11 @@ static int launch_narrow_as(struct stream *s, int groups, int k, const narrow_to
     auto kernel = narrow_product_kernel<T, TILES, START, Rows, Out>;
     typedef typename stream_of<T, Rows>::type stream;
     const dim3 grid = narrow_grid<stream, TILES>(s, groups, in.tokens, in.columns, k);
-    /* Very few blocks of many tokens: no two on a multiprocessor while most have none. */
-    constexpr size_t alone = SHARED_BYTES / NARROW_BLOCKS + (1 << 10);
-    const bool are_few = TILES > 1 && (int)(grid.x * grid.y) <= cuda_multiprocessors(s->device) / NARROW_BLOCKS,
+    /* Very few blocks: no two on a multiprocessor while most have none. */
+    const bool are_few = cuda_takes_clusters(s->device) &&
+                         (int)(grid.x * grid.y) <= cuda_multiprocessors(s->device) / NARROW_BLOCKS,
                is_large = shared + narrow_has<stream, TILES> > narrow_share(SHARED_BYTES);
-    const size_t asked = are_few && cuda_takes_clusters(s->device) && shared < alone ? alone : shared;
+    const size_t asked = spread_bytes({SHARED_PERCENT, are_few ? 1 : 0}, shared);
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)asked));
     launch_sharing(s, kernel, grid, BLOCK_THREADS, asked, 1, is_large ? SHARED_PERCENT_MORE : SHARED_PERCENT, rows,
                    groups, in, k, out);

@@ -592,14 +592,22 @@ static int launch_packed_columns(struct stream *s, const char *name, int groups,
     return 0;
 }
 
+/* How blocks that make its tokens lie: one a multiprocessor, but norms so that half of these are left to its own. */
+static constexpr struct spread PACKED_SPREAD = {14 /* 32 KB */, 1};
+static struct spread packed_norm_spread(const struct stream *s, int tokens) {
+    const int each = 2 * tokens <= cuda_multiprocessors(s->device) ? 1 : 2;
+    return {PACKED_SPREAD.percent * each, each};
+}
+
 /* Of a kind with minima the norm of tokens, made as such a product takes them. */
 template <typename T, typename Kind>
 static int packed_norm(struct stream *s, const norm_rows<T> &rows, T *y, int tokens, int k,
                        const packed_bulk_memory &memory) {
     auto kernel = packed_norm_kernel<T, packed_grains<Kind, 2>::columns, typename multiplied_as<T, Kind>::tokens>;
-    const size_t shared = norm_bytes(k);
+    const struct spread spread = packed_norm_spread(s, tokens);
+    const size_t shared = spread_bytes(spread, norm_bytes(k));
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    launch_sharing(s, kernel, dim3(tokens), BLOCK_THREADS, shared, 1, SHARED_PERCENT, rows, y, k, memory.columns,
+    launch_sharing(s, kernel, dim3(tokens), BLOCK_THREADS, shared, 1, spread.percent, rows, y, k, memory.columns,
                    memory.ones);
     return cuda_launched(s, "packed norm", sizeof rows + 24);
 }
@@ -612,9 +620,9 @@ static int launch_packed_bulk(struct stream *s, const char *name, int groups, in
     if (!is_spread) {
         constexpr int GRAIN = Kind::minima ? packed_grains<Kind, 2>::columns : 0;
         const int warps = ceil_div(tokens, memory.columns) * (memory.columns / 8) * packed_token_parts(k);
-        launch_dependent(s, packed_tokens_kernel<T, GRAIN, typename multiplied_as<T, Kind>::tokens>,
-                         dim3(ceil_div(warps, BLOCK_THREADS / 32)), BLOCK_THREADS, 0, 1, x, tokens, k, memory.columns,
-                         memory.ones);
+        launch_sharing(s, packed_tokens_kernel<T, GRAIN, typename multiplied_as<T, Kind>::tokens>,
+                       dim3(ceil_div(warps, BLOCK_THREADS / 32)), BLOCK_THREADS, spread_bytes(PACKED_SPREAD, 0), 1,
+                       PACKED_SPREAD.percent, x, tokens, k, memory.columns, memory.ones);
         TRY(cuda_launched(s, "packed tokens", 28));
     }
     if constexpr (packed_grains<Kind, 2>::is_long)
