@@ -34,7 +34,7 @@ static void put_string(struct buf *out, const char *bytes, size_t n, bool from_t
         }
         at = next;
     }
-    buf_append(out, bytes + done, n - done);
+    if (done < n) buf_append(out, bytes + done, n - done);
     buf_putc(out, '"');
 }
 

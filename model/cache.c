@@ -18,6 +18,7 @@ uint64_t cache_bytes_per_token(const struct cache *c) {
 
 struct kv_layer cache_layer(const struct cache *c, int layer) {
     size_t start = c->start[c->config->layer[layer].kv_layer];
+    if (!c->k) return (struct kv_layer){.type = c->type}; /* a plan */
     return (struct kv_layer){c->k + start, c->v + start, c->type};
 }
 

@@ -36,7 +36,7 @@ static size_t aligned_bytes(const struct model *m, const struct binding *b) {
 static char *place_of(const struct model *m, const struct binding *b, char **next) {
     char *at = *next;
     if (b->ids) return m->cut_head;
-    *next += aligned_bytes(m, b);
+    if (at) *next += aligned_bytes(m, b); /* no plan */
     return at;
 }
 
