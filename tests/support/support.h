@@ -10,12 +10,17 @@
 
 /* Builds with sanitizers are some ten times slower: long loops of a test may take fewer turns there. The thread sanitizer is
  * for loops on several threads: what is of one thread alone, and long, may be left out. */
-#ifdef __SANITIZE_THREAD__
+#ifdef __has_feature /* as clang tells it */
+#define IS_SANITIZED(kind) __has_feature(kind##_sanitizer)
+#else
+#define IS_SANITIZED(kind) 0
+#endif
+#if defined __SANITIZE_THREAD__ || IS_SANITIZED(thread)
 enum { SANITIZED_THREADS = 1 };
 #else
 enum { SANITIZED_THREADS = 0 };
 #endif
-#ifdef __SANITIZE_ADDRESS__
+#if defined __SANITIZE_ADDRESS__ || IS_SANITIZED(address)
 enum { SANITIZED = 1 };
 #else
 enum { SANITIZED = SANITIZED_THREADS };
