@@ -211,7 +211,8 @@ START_TEST(packed_weights_agree_with_the_host)
                 if (passes[p][0] < b.host.shape.slots && passes[p][1] <= 9 && (!test_is_small() || is_small_pass(p)))
                     check_pass(&b, passes[p][0], passes[p][1]);
             if (prefill) bench_set_pass(&b, 1, 65), check_layer(&b);
-            if (prefill && !test_is_small()) bench_set_pass(&b, 1, 300), check_layer(&b);
+            /* More rows than the kernels of decoding take of any kind: these weights are unpacked. */
+            if (prefill && !test_is_small()) bench_set_pass(&b, 1, 520), check_layer(&b);
             bench_close(&b);
         }
 }

@@ -8,8 +8,8 @@
 
 #include "model/kernels/cuda/common.cuh"
 
-/* The most rows of a pass whose products are faster so: docs/PERFORMANCE.md, "Prompts". Without wgmma they read packed weights again for
- * every 16. */
+/* Up to so many rows of a chunk the kernels of decoding are faster than cuBLAS: docs/PERFORMANCE.md, "Short prompts". Without wgmma they
+ * read weights again for every 16. */
 static inline int prefill_few(const struct stream *s, const struct packed *packed) {
     if (!cuda_has_wgmma(s->device)) return 16;
     if (!packed) return 32;
