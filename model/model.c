@@ -224,14 +224,17 @@ static int cut_ropes(struct model *m, struct pool *pool) {
                : 0;
 }
 
-/* Prefill unpacks some rows of a packed matrix at a time (model/packed.h). */
+/* Prefill unpacks some rows of a packed matrix at a time (model/packed.h): all of it up to 128 MiB, as a product of few rows leaves most of
+ * a GPU without work. Embeddings and the head are not unpacked. */
 static int cut_room(struct model *m, struct pool *pool) {
-    enum { MOST = 16 << 20 };
+    enum { MOST = 64 << 20 };
     int64_t numbers = 0;
     for (int i = 0; i < m->binding_count; i++) {
         const struct binding *b = &m->bindings[i];
+        const bool is_of_vocabulary =
+            b->weight == &m->head || b->weight == &m->embedding || b->weight == &m->layer_embedding;
         const int64_t all = b->rows * b->cols, room = all < MOST ? all : b->cols > MOST ? b->cols : MOST;
-        if (b->is_packed && room > numbers) numbers = room;
+        if (b->is_packed && !is_of_vocabulary && room > numbers) numbers = room;
     }
     TRY(cut(m, pool, POOL_SCRATCH, "unpacked weights", (size_t)numbers * sizeof(uint16_t), &m->room));
     for (int i = 0; i < m->binding_count; i++)

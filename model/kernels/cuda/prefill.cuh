@@ -13,8 +13,8 @@
 static inline int prefill_few(const struct stream *s, const struct packed *packed) {
     if (!cuda_has_wgmma(s->device)) return 16;
     if (!packed) return 32;
-    if (packed->group == 0) return 512; /* a scale a row */
-    return packed->group <= (packed->has_minima ? 32 : 16) ? 128 : 256;
+    if (packed->group == 0) return 256; /* a scale a row */
+    return packed->group <= (packed->has_minima ? 32 : 16) ? 64 : 128;
 }
 
 /* Does a product go to cuBLAS? Rows of no whole 16 bytes go through the product of decoding. */

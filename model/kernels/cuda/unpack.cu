@@ -42,28 +42,38 @@ __device__ __forceinline__ void unpack_block(const packed_matrix &m, const packe
     }
 }
 
-/* A thread has a part of a row. */
+/* A thread has a part of a row. Of a block it and its neighbour have four columns side by side, and four 16 behind them: one takes those, the other
+ * these, so that each stores eight. */
 template <typename T, typename Kind>
 __global__ void __launch_bounds__(THREADS)
     unpack_kernel(packed_matrix m, packed_table table, const int32_t *order, int first, int count, int cols, T *to) {
-    const int parts = m.row_bytes / PART_BYTES, at = blockIdx.x * THREADS + threadIdx.x, row = at / parts,
-              part = at % parts;
+    const int parts = m.row_bytes / PART_BYTES, at = blockIdx.x * THREADS + threadIdx.x, part = at % parts,
+              row = min(at / parts, count - 1); /* past the last row that once more */
+    const bool is_second = part % 2;
     next_may_start();
     inputs_are_ready();
-    if (row >= count) return;
     const uint4 codes = __ldg((const uint4 *)(m.codes + (size_t)(first + row) * m.row_bytes) + part);
     T *its = to + (size_t)row * cols;
 #pragma unroll
-    for (int block = 0; block < blocks_of_piece<Kind>; block++)
-        unpack_block<T, Kind>(m, table, first + row, part, codes, block, [&](int column, float4 x) {
+    for (int block = 0; block < blocks_of_piece<Kind>; block++) {
+        uint2 fours[2];
+        int column = 0, half = 0;
+        unpack_block<T, Kind>(m, table, first + row, part, codes, block, [&](int first_column, float4 x) {
             alignas(8)
                 const T four[4] = {from_float<T>(x.x), from_float<T>(x.y), from_float<T>(x.z), from_float<T>(x.w)};
-            if (column >= cols) return;
-            if (order)
-                for (int i = 0; i < 4; i++) its[order[column + i]] = four[i];
-            else
-                *(uint2 *)(its + column) = *(const uint2 *)four;
+            if (order && first_column < cols)
+                for (int i = 0; i < 4; i++) its[order[first_column + i]] = four[i];
+            if (half == is_second) column = first_column - is_second * 4;
+            fours[half++] = *(const uint2 *)four;
         });
+        if (order) continue;
+        const uint2 given = fours[!is_second], kept = fours[is_second],
+                    taken =
+                        make_uint2(__shfl_xor_sync(0xffffffffu, given.x, 1), __shfl_xor_sync(0xffffffffu, given.y, 1));
+        if (column < cols)
+            *(uint4 *)(its + column) =
+                is_second ? make_uint4(taken.x, taken.y, kept.x, kept.y) : make_uint4(kept.x, kept.y, taken.x, taken.y);
+    }
 }
 
 template <typename T> static int unpack_as(struct stream *s, const struct weight *w, int first, int count, T *to) {
