@@ -34,7 +34,7 @@ static const struct named_packed {
 };
 
 struct layer {
-    struct weight norm, wq, wk, wv, wo, gate, up, down;
+    struct weight norm, head_norm, wq, wk, wv, wo, gate, up, down;
     struct kv_layer kv;
 };
 
@@ -117,7 +117,7 @@ static int make(struct bench *b) {
     b->arena = arena;
     for (int l = 0; l < LAYERS; l++) {
         struct layer *y = &b->layers[l];
-        y->norm = weight(b, 1, d), y->wq = weight(b, q, d), y->wk = weight(b, kv, d), y->wv = weight(b, kv, d);
+        y->norm = weight(b, 1, d), y->head_norm = weight(b, 1, c->head_dim), y->wq = weight(b, q, d), y->wk = weight(b, kv, d), y->wv = weight(b, kv, d);
         y->wo = weight(b, d, q), y->gate = weight(b, c->hidden, d), y->up = weight(b, c->hidden, d);
         y->down = weight(b, d, c->hidden);
         size_t cache = (size_t)CACHE_PAGES * (size_t)kv * KV_PAGE * 2;
@@ -145,7 +145,8 @@ static int run_op(struct bench *b, enum which which, int layer, struct rows rows
     const struct ops *ops = ops_cuda();
     const struct model_config *c = &b->shape;
     const struct layer *y = &b->layers[layer];
-    const struct norm norm = {.kind = NORM_RMS, .weight = y->norm, .eps = 1e-5f};
+    const struct norm norm = {.kind = NORM_RMS, .weight = y->norm, .eps = 1e-5f},
+                      of_heads = {.kind = c->qk_norm ? NORM_RMS : NORM_NONE, .weight = y->head_norm, .eps = 1e-5f};
     const struct buffer normed = {b->normed, DTYPE_BF16}, attended = {b->attended, DTYPE_BF16}, h = {b->h, DTYPE_BF16};
     switch (which) {
     case QKV:
@@ -153,6 +154,8 @@ static int run_op(struct bench *b, enum which which, int layer, struct rows rows
                         &(struct op_qkv){.rows = rows,
                                          .x = b->x,
                                          .norm = norm,
+                                         .q_norm = of_heads,
+                                         .k_norm = of_heads,
                                          .wq = y->wq,
                                          .wk = y->wk,
                                          .wv = y->wv,
