@@ -117,7 +117,8 @@ static int make(struct bench *b) {
     b->arena = arena;
     for (int l = 0; l < LAYERS; l++) {
         struct layer *y = &b->layers[l];
-        y->norm = weight(b, 1, d), y->head_norm = weight(b, 1, c->head_dim), y->wq = weight(b, q, d), y->wk = weight(b, kv, d), y->wv = weight(b, kv, d);
+        y->norm = weight(b, 1, d), y->head_norm = weight(b, 1, c->head_dim), y->wq = weight(b, q, d),
+        y->wk = weight(b, kv, d), y->wv = weight(b, kv, d);
         y->wo = weight(b, d, q), y->gate = weight(b, c->hidden, d), y->up = weight(b, c->hidden, d);
         y->down = weight(b, d, c->hidden);
         size_t cache = (size_t)CACHE_PAGES * (size_t)kv * KV_PAGE * 2;

@@ -268,8 +268,8 @@ static int launch_tiles(struct stream *s, const struct op_attention *op, struct 
     static_assert(plan::bytes(WALKERS) + plan::bytes_of_sums(WALKERS, LEVELS) <= (DH > 128 ? 226u : 113u) << 10,
                   "as many blocks a multiprocessor as launch_chunks counts on");
     const dim3 grid(op->rows.batch * m.chunks << m.rank_bits, op->kv_heads);
-    /* Never three blocks on a multiprocessor, as then others would have none; nor two, where there are no more than half as many. */
-    const int blocks = (int)(grid.x * grid.y), each = 2 * blocks <= cuda_multiprocessors(s->device) ? 1 : 2;
+    /* Never three blocks on a multiprocessor, as then others would have none. */
+    const int each = spread_each(s, (int)(grid.x * grid.y));
     const size_t needed = plan::bytes(m.walkers) + plan::bytes_of_sums(m.walkers, levels),
                  shared = spread_bytes({SHARED_PERCENT, each}, needed);
     const bool is_plain = op->cap == 0 && !op->sinks.data;

@@ -178,6 +178,10 @@ static inline size_t spread_bytes(struct spread spread, size_t needed) {
     const size_t least = spread.each > 0 ? (size_t)((spread.percent + 1) * PERCENT_BYTES / (spread.each + 1)) : 0;
     return needed > least ? needed : least;
 }
+/* How many of so many blocks to put on one: if half of the multiprocessors have none even so, one, else two. */
+static inline int spread_each(const struct stream *s, int blocks) {
+    return 2 * blocks <= cuda_multiprocessors(s->device) ? 1 : 2;
+}
 
 /* What an op names: its address, NULL where it is absent, its type, and whether kernels can read it, which take rows that lie
  * side by side and experts at one distance, of whole 16 bytes. Weights lie so (model/upload.c). */

@@ -123,9 +123,10 @@ int cuda_finish_heads(struct stream *s, const struct op_qkv *op, bool adds_bias)
         if (op->norms_all_heads) TRY(norm_all_heads(s, op, &finish));
         enum { FEW = 16 };
         const int count = rows_count(&op->rows), blocks = ceil_div(count * finish.all, WARPS);
-        auto kernel = op->head_dim <= 256 ? finish_kernel<T, 4, false> : finish_kernel<T, 8, false>;
-        if (op->kv.type == DTYPE_FP8)
-            kernel = op->head_dim <= 256 ? finish_kernel<T, 4, true> : finish_kernel<T, 8, true>;
+        const bool is_fp8 = op->kv.type == DTYPE_FP8;
+        auto kernel = is_fp8 ? finish_kernel<T, 8, true> : finish_kernel<T, 8, false>;
+        if (op->head_dim <= 256) kernel = is_fp8 ? finish_kernel<T, 4, true> : finish_kernel<T, 4, false>;
+        if (op->head_dim <= 128) kernel = is_fp8 ? finish_kernel<T, 2, true> : finish_kernel<T, 2, false>;
         /* Behind a product that fills multiprocessors, which is measured of packed weights. */
         struct spread spread = {SHARED_PERCENT_ANY, 0};
         if (op->wq.packed && count > FEW && blocks <= 2 * cuda_multiprocessors(s->device)) spread = {SHARED_PERCENT, 2};

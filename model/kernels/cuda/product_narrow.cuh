@@ -51,7 +51,7 @@ template <typename T> struct plain_stream {
     static __host__ __device__ __forceinline__ narrow_cut cut(int groups, int k, int most_at_once) {
         const int pieces = piece_count(k);
         int ways = PRODUCT_SPLITS;
-        while (groups > NARROW_FEW_GROUPS && PRODUCT_SPLITS < ways * most_at_once &&
+        while (groups >= NARROW_FEW_GROUPS && PRODUCT_SPLITS < ways * most_at_once &&
                ways / 2 * pieces * PRODUCT_PIECE >= k)
             ways /= 2;
         return {ways, pieces};
@@ -351,9 +351,7 @@ static int launch_narrow_as(struct stream *s, int groups, int k, const narrow_to
     auto kernel = narrow_product_kernel<T, TILES, START, Rows, Out>;
     typedef typename stream_of<T, Rows>::type stream;
     const dim3 grid = narrow_grid<stream, TILES>(s, groups, in.tokens, in.columns, k);
-    /* Very few blocks: no two on a multiprocessor while most have none. */
-    const bool are_few = cuda_takes_clusters(s->device) &&
-                         (int)(grid.x * grid.y) <= cuda_multiprocessors(s->device) / NARROW_BLOCKS,
+    const bool are_few = cuda_takes_clusters(s->device) && spread_each(s, (int)(grid.x * grid.y)) == 1,
                is_large = shared + narrow_has<stream, TILES> > narrow_share(SHARED_BYTES);
     const size_t asked = spread_bytes({SHARED_PERCENT, are_few ? 1 : 0}, shared);
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)asked));

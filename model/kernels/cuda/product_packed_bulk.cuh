@@ -595,7 +595,7 @@ static int launch_packed_columns(struct stream *s, const char *name, int groups,
 /* How blocks that make its tokens lie: one a multiprocessor, but norms so that half of these are left to its own. */
 static constexpr struct spread PACKED_SPREAD = {14 /* 32 KB */, 1};
 static struct spread packed_norm_spread(const struct stream *s, int tokens) {
-    const int each = 2 * tokens <= cuda_multiprocessors(s->device) ? 1 : 2;
+    const int each = spread_each(s, tokens);
     return {PACKED_SPREAD.percent * each, each};
 }
 
