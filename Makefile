@@ -71,8 +71,8 @@ ARCHS     := $(patsubst sm_%,%,$(if $(filter all,$(CUDA_ARCH)),sm_80 sm_86 sm_89
 PTX       := -gencode arch=compute_$(lastword $(ARCHS)),code=compute_$(lastword $(ARCHS))
 GENCODE   := $(foreach a,$(ARCHS:90=90a),-gencode arch=compute_$a,code=sm_$a) $(if $(filter all,$(CUDA_ARCH)),$(PTX))
 # CUDA_QUICK=1: slow kernels in a third of the compile time, to see that they compile. nvcc before 13 may know no such option.
-QUICK     := $(if $(CUDA_QUICK),$(if $(shell $(NVCC) --help | grep -e --Ofast-compile),-O1 -Ofc max))
-NVCCFLAGS := -std=c++17 $(or $(QUICK),-O2 -lineinfo $(if $(filter-out release,$(MODE)),-g,-Xcompiler -O1)) -I. -MMD -MP \
+QUICK     := $(if $(CUDA_QUICK),$(if $(shell $(NVCC) --help | grep -e --Ofast-compile),-Ofc max))
+NVCCFLAGS := -std=c++17 $(or $(QUICK),-O1 -lineinfo $(if $(filter-out release,$(MODE)),-g)) -I. -MMD -MP \
              $(GENCODE) -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden $(if $(WERROR),-Werror all-warnings)
 # cuBLAS is loaded by name (graphs/cuda_blas.cuh), from there too. Sanitizers call dlopen in the program's place, for which the
 # loader looks at their DT_RUNPATH; DT_RPATH of the program counts for all.
