@@ -301,7 +301,8 @@ ifneq ($(SUITE),)
 run-tests: $(BUILD)/tests/run $(BUILD)/duet $(FAULTS_SO) $(INSTALLED)/done
 	$(Q)$(BUILD)/tests/run $(SUITE)
 else
-# Suites run side by side, each on a processor of its own and with a log; the last line sums them up. The longest begin first, so that none is left alone at the end.
+# Suites run side by side, each on a processor of its own and with a log; the last line sums them up. The longest begin first, so
+# that none is left alone at the end.
 LONGEST := check_faults_files check_faults check_device_faults check_fidelity check_lossless check_ngram check_steady check_auto_k_texts \
            check_rounds check_bench check_ops_rows check_cache
 LOGS := $(patsubst %,$(BUILD)/logs/%,$(LONGEST) $(filter-out $(LONGEST),$(SUITES)))
