@@ -71,7 +71,7 @@ ARCHS     := $(patsubst sm_%,%,$(if $(filter all,$(CUDA_ARCH)),sm_80 sm_86 sm_89
 PTX       := -gencode arch=compute_$(lastword $(ARCHS)),code=compute_$(lastword $(ARCHS))
 GENCODE   := $(foreach a,$(ARCHS:90=90a),-gencode arch=compute_$a,code=sm_$a) $(if $(filter all,$(CUDA_ARCH)),$(PTX))
 # CUDA_QUICK=1: slow kernels in a third of the compile time, to see that they compile. nvcc before 13 may know no such option.
-QUICK     := $(if $(CUDA_QUICK),$(if $(shell $(NVCC) --help | grep -e --Ofast-compile),-Ofc max))
+QUICK     := $(if $(CUDA_QUICK),$(if $(shell $(NVCC) --help | grep -e --Ofast-compile),-O1 -Ofc max))
 NVCCFLAGS := -std=c++17 $(or $(QUICK),-O1 -lineinfo $(if $(filter-out release,$(MODE)),-g)) -I. -MMD -MP \
              $(GENCODE) -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden $(if $(WERROR),-Werror all-warnings)
 # cuBLAS is loaded by name (graphs/cuda_blas.cuh), from there too. Sanitizers call dlopen in the program's place, for which the
@@ -133,7 +133,7 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | build/deps.build
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
-# In a template nvcc lets the host call a function of the device, and makes exit() of it.
+# In a template nvcc lets the host call a function of the device, and makes exit() of it, which -O1 leaves out where nobody gets there.
 $(BUILD)/%.cu.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
