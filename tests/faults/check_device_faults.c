@@ -21,7 +21,7 @@
 static int most_calls(void) {
     struct pair pairs[PAIRS_MAX];
     if (getenv("DUET_TORTURE")) return 1 << 30;
-    return !test_device_is_host() ? 3 : test_is_small() ? 4 : test_pairs(pairs) > 1 ? 30 : 8;
+    return !test_device_is_host() ? 3 : test_is_small() ? 4 : test_pairs(pairs) > 1 ? 60 : 8;
 }
 
 /* One run of what is tested with the fault that failing_device is set to. */

@@ -120,7 +120,7 @@ START_TEST(matches_in_windows_are_those_in_the_whole_text)
     ck_ok(pattern_compile(&p, regexes[_i], strlen(regexes[_i])));
     ck_ok(matcher_create(&m, &work));
     size_t window = m.window_bytes, sight = m.sight_bytes;
-    for (int i = 0; i < (test_is_small() ? 300 : 1500); i++) {
+    for (int i = 0; i < (test_is_small() ? 300 : 3000); i++) {
         make_text(&chance, &text);
         m.window_bytes = i % 8 ? damage_below(&chance, 7) : window;
         m.sight_bytes = i % 8 ? 1 + damage_below(&chance, 6) : sight;
