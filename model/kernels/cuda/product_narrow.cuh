@@ -34,8 +34,8 @@ __device__ __forceinline__ void load_streamed_if(bool wanted, uint4 &to, const v
         : "l"(address), "r"((int)wanted));
 }
 
-/* How k is cut: the warps of a block, `ways` a group of rows, each have so many pieces at most. Where there are many groups, a block has
- * several at once rather than warps without work. */
+/* How k is cut: the warps of a block, `ways` a group of rows, each have so many pieces at most. Where there are NARROW_FEW_GROUPS (of
+ * packed weights: more), a block has several at once rather than warps without work. */
 struct narrow_cut {
     int ways, pieces;
 };
