@@ -168,6 +168,19 @@ __device__ void stage_tokens(T *to, const T *x, bool is_by_8, int tokens, int k,
     __syncthreads();
 }
 
+/* A warp's share of a token: `count` numbers from `from` on, a multiple of 256, zeros past k. For that warp alone. */
+template <typename T, typename Each>
+__device__ void stage_share(T *to, const T *x, int from, int count, int k, Each each) {
+#pragma unroll 4
+    for (int at = threadIdx.x % 32 * 8; at < count; at += 32 * 8) {
+        uint4 its = make_uint4(0, 0, 0, 0);
+        if (from + at < k) its = *(const uint4 *)(x + from + at);
+        const uint2 low = each(make_uint2(its.x, its.y)), high = each(make_uint2(its.z, its.w));
+        *(uint4 *)(to + at) = make_uint4(low.x, low.y, high.x, high.y);
+    }
+    __syncwarp();
+}
+
 /* Zeros behind each token, from number k on. */
 template <typename T> __device__ void clear_past(T *to, int tokens, int k, int stride, int end) {
     const int past = end - k;
@@ -176,13 +189,13 @@ template <typename T> __device__ void clear_past(T *to, int tokens, int k, int s
 }
 
 /* How the tokens come: a row to be normalised, or 16-bit x [tokens, k], in `order` if weights are packed; staged: through shared memory, as one
- * that is normalised always does. A block has `columns` of them at most. */
+ * that is normalised always does; by_warps: a single one, of which each warp has its share there. A block has `columns` of them at most. */
 template <typename T> struct narrow_tokens {
     norm_rows<T> norm;
     const T *x;
     enum token_order order;
     int tokens, columns;
-    bool staged;
+    bool staged, by_warps;
 };
 
 /* Tokens of a block, from memory or shared memory: numbers at, at + 1, ... of the one that a lane has of a tile; zeros past the last
@@ -263,8 +276,14 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         if constexpr (PREPARES) return stream::prepared(four);
         return four;
     };
-    if (PREPARES) clear_past(staged, tokens, k, stride_of(k), ceil_div(k, stream::PIECE) * stream::PIECE);
-    if (stages) {
+    if (PREPARES && !in.by_warps)
+        clear_past(staged, tokens, k, stride_of(k), ceil_div(k, stream::PIECE) * stream::PIECE);
+    if (PREPARES && in.by_warps) {
+        const int from = rows.first * stream::PIECE, count = rows.count * stream::PIECE;
+        staged += threadIdx.x / 32 * count;
+        stage_share(staged, view.x, from, count, k, prepared);
+        view.x = staged - from;
+    } else if (stages) {
         if (norms)
             norm_row(in.norm, 0, k, memory, staged,
                      [&](T *to, int at, const T(&four)[4]) { *(uint2 *)(to + at) = prepared(*(const uint2 *)four); });
@@ -371,10 +390,10 @@ static int launch_narrow(struct stream *s, int groups, int tokens, int k, const 
                              k, narrow_share(SHARED_BYTES) - narrow_has<stream, TILES>);
     if constexpr (TILES == 1)
         if (norm) {
-            const narrow_tokens<T> in = {*norm, x, ORDER_OWN, tokens, COLUMNS, true};
+            const narrow_tokens<T> in = {*norm, x, ORDER_OWN, tokens, COLUMNS, true, false};
             return launch_narrow_as<T, TILES, START_NORMS>(s, groups, k, in, norm_bytes(k), rows, out);
         }
-    const narrow_tokens<T> in = {{}, x, ORDER_OWN, tokens, COLUMNS, staged > 0};
+    const narrow_tokens<T> in = {{}, x, ORDER_OWN, tokens, COLUMNS, staged > 0, false};
     return launch_narrow_as<T, TILES, START_STAGES>(s, groups, k, in, staged, rows, out);
 }
 
@@ -386,13 +405,17 @@ static int launch_narrow_packed(struct stream *s, int groups, int tokens, int k,
     enum { COLUMNS = 8 };
     constexpr size_t has = narrow_has<stream, 1>;
     const size_t each = (size_t)staged_stride<stream>(k) * 2;
-    narrow_tokens<T> in = {{}, x, order, tokens, COLUMNS, true};
+    narrow_tokens<T> in = {{}, x, order, tokens, COLUMNS, true, false};
     size_t shared;
     if (norm) {
         in.norm = *norm, shared = norm_bytes(k) + stream::PIECE * sizeof(T);
     } else if (order == ORDER_OWN) {
         enum { MOST = 96 << 10 /* every GPU has it */ };
-        in.columns = min((int)((MOST - has) / each), min(tokens, (int)COLUMNS)), shared = in.columns * each;
+        const size_t shares =
+            (size_t)PRODUCT_SPLITS * stream::cut(groups, k, narrow_at_once<1>).pieces * stream::PIECE * sizeof(T);
+        in.by_warps = tokens == 1 && shares <= MOST - has;
+        in.columns = min((int)((MOST - has) / each), min(tokens, (int)COLUMNS));
+        shared = in.by_warps ? shares : in.columns * each;
         if (in.columns == 0) return err_set(ERR_UNSUPPORTED, "a product of packed rows of %d columns", k);
     } else {
         const size_t most =

@@ -123,17 +123,19 @@ template <typename T> struct unpacked<T, PACKED_TABLE> {
 
 /* FP4 as E2M1, whose bits lie where one shift brings those of a pair to the end of bf16's exponent and the top of its mantissa: there
  * they are 2^126 too small, subnormal ones too, and in f16 2^14. Those of the last pair lie in the gaps of the others. */
+__device__ __forceinline__ void pairs_of_fp4(uint32_t (&pairs)[4], uint32_t word) {
+#pragma unroll
+    for (int t = 0; t < 3; t++) pairs[t] = word << 3 * t & 0x81C081C0u;
+    pairs[3] = (word << 1 & 0x80008000u) | (word >> 5 & 0x01000100u) | (word >> 4 & 0x00C000C0u);
+}
 template <typename T> struct unpacked<T, PACKED_FP4> {
     uint32_t pairs[4];
     __device__ __forceinline__ unpacked(const uint4 &codes, int block, const packed_table &) {
-        const uint32_t word = word_of(codes, block),
-                       last = (word << 1 & 0x80008000u) | (word >> 5 & 0x01000100u) | (word >> 4 & 0x00C000C0u);
+        pairs_of_fp4(pairs, word_of(codes, block));
 #pragma unroll
-        for (int t = 0; t < 4; t++) {
-            const uint32_t pair = t < 3 ? word << 3 * t & 0x81C081C0u : last;
-            pairs[t] = is_half<T>::value ? (pair & 0x80008000u) | (pair & 0x01C001C0u) << 3
-                                         : times<bf16>(pair, 0x7E807E80u /* 2^126 */);
-        }
+        for (int t = 0; t < 4; t++)
+            pairs[t] = is_half<T>::value ? (pairs[t] & 0x80008000u) | (pairs[t] & 0x01C001C0u) << 3
+                                         : times<bf16>(pairs[t], 0x7E807E80u /* 2^126 */);
     }
 };
 
@@ -150,10 +152,12 @@ template <typename T> struct unpacked<T, PACKED_INT8> {
 };
 
 /* E4M3, whose bits lie where bf16's sign, the end of its exponent and the top of its mantissa are, for the second pair; those of the first
- * are in the gaps. There they are 2^120 too small, subnormal ones too, and so would be bf16's sums: it is made up for at once. */
+ * are in the gaps. There they are 2^120 too small, subnormal ones too. */
+__device__ __forceinline__ uint32_t pair_of_fp8(uint32_t word, int pair) {
+    return pair ? word & 0x87F087F0u : and_or(word << 4, 0x80F080F0u, word >> 4 & 0x07000700u);
+}
 __device__ __forceinline__ uint32_t from_fp8(uint32_t word, int pair, bf16) {
-    const uint32_t first = and_or(word << 4, 0x80F080F0u, word >> 4 & 0x07000700u);
-    return times<bf16>(pair ? word & 0x87F087F0u : first, 0x7B807B80u);
+    return times<bf16>(pair_of_fp8(word, pair), 0x7B807B80u);
 }
 __device__ __forceinline__ uint32_t from_fp8(uint32_t word, int pair, half) { /* 2^8 too small */
     const uint32_t first = and_or(word << 7, 0x07800780u, word >> 1 & 0x38003800u);
@@ -201,6 +205,31 @@ template <typename T, typename Kind> struct multiplied_as : multiplied_tokens<T,
     typedef multiplied_tokens<T, is_raw<T, Kind>> tokens;
     typedef typename std::conditional<is_raw<T, Kind>, raw_nibbles, unpacked<T, Kind::code>>::type numbers;
     static constexpr float unit = is_raw<T, Kind> ? 1ull << (133 - 80) : unpacked_as<T, Kind::code>::unit;
+};
+
+/* How the narrow product multiplies them, which makes tokens larger as it reads them: FP8 and FP4 in bf16 as their bits lie in words, too, 2^120
+ * and 2^126 too small. Sums have the bits that bulk products make, who unpack them: those of tokens below 2^47, if above 2^-80. */
+template <typename T, typename Kind>
+constexpr bool is_raw_float = (Kind::code == PACKED_FP8 || Kind::code == PACKED_FP4) && !is_half<T>::value;
+
+template <packed_code CODE> struct raw_floats {
+    uint32_t pairs[4];
+    __device__ __forceinline__ raw_floats(const uint4 &codes, int block, const packed_table &) {
+        if (CODE == PACKED_FP4)
+            pairs_of_fp4(pairs, word_of(codes, block));
+        else
+#pragma unroll
+            for (int t = 0; t < 4; t++) pairs[t] = pair_of_fp8(word_of(codes, 2 * block + t / 2), t % 2);
+    }
+};
+template <typename T, typename Kind, bool RAW = is_raw_float<T, Kind>> struct narrow_as : multiplied_as<T, Kind> {};
+template <typename T, typename Kind> struct narrow_as<T, Kind, true> : multiplied_as<T, Kind> {
+    typedef raw_floats<Kind::code> numbers;
+    static_assert(!Kind::minima, "sums of tokens would be larger, too");
+    static constexpr float unit = 1ull << ((Kind::code == PACKED_FP4 ? 126 : 120) - 80);
+    static __device__ __forceinline__ uint2 token(uint2 x) {
+        return make_uint2(times<T>(x.x, pair_of_power<T>(80)), times<T>(x.y, pair_of_power<T>(80)));
+    }
 };
 
 /* A row's sum by its factor: a product of its own, which no kernel adds to in the same instruction. */
@@ -310,7 +339,7 @@ template <typename T, typename Kind, typename Map> struct stream_of<T, packed_ro
 template <typename T, typename Kind> struct packed_stream {
     static constexpr bool is_plain = false;
     static constexpr int LOADED = 4; /* numbers of a token that a lane loads at once */
-    typedef multiplied_as<T, Kind> as;
+    typedef narrow_as<T, Kind> as;
     typedef typename as::numbers numbers;
     static constexpr int GRAIN = Kind::grain, PIECE = packed_piece_columns(Kind::code), BLOCKS = PIECE / PACKED_BLOCK,
                          AHEAD = 4 /* pieces in flight */, MANY_GROUPS = 4096;
