@@ -35,9 +35,9 @@ SUITES   := $(basename $(notdir $(SUITE_SRC)))
 
 CFLAGS_release := -O2 -g
 CFLAGS_debug   := -O0 -g
-CFLAGS_asan    := -O2 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-CFLAGS_isa_asan := -fno-sanitize=all
-CFLAGS_portable_asan := -fno-sanitize=null,pointer-overflow,object-size -O1
+CFLAGS_asan    := -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+CFLAGS_isa_asan := -O2 -fno-sanitize=all
+CFLAGS_portable_asan := -fno-sanitize=null,pointer-overflow,object-size
 CFLAGS_portable_tsan := -O1
 CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -Wno-pass-failed
 CFLAGS_tsan    := -O2 -g1 -fsanitize=thread -fno-omit-frame-pointer
@@ -302,11 +302,11 @@ run-tests: $(BUILD)/tests/run $(BUILD)/duet $(FAULTS_SO) $(INSTALLED)/done
 	$(Q)$(BUILD)/tests/run $(SUITE)
 else
 # Suites run side by side, each with a log; the last line sums them up. The longest begin first, so that none is left alone at the end.
-LONGEST := check_faults_files check_faults check_device_faults check_fidelity check_lossless check_ngram check_steady check_auto_k_texts \
-           check_rounds check_bench check_ops_rows check_cache
+LONGEST := check_chat_references check_faults_files check_faults check_device_faults check_fidelity check_lossless check_ngram check_steady \
+           check_auto_k_texts check_rounds check_bench check_ops_rows check_cache
 # Of these, what is as true on one thread has a processor of its own: side by side, engines with a thread for every processor wait
 # for each other's. check_lossless and the shorter suites have all processors, so that several threads stay tested.
-ONE_CORE := check_ngram check_steady check_auto_k_texts check_rounds check_cache
+ONE_CORE := check_chat_references check_ngram check_steady check_auto_k_texts check_rounds check_cache
 LOGS := $(patsubst %,$(BUILD)/logs/%,$(LONGEST) $(filter-out $(LONGEST),$(SUITES)))
 run-tests: $(LOGS)
 	@tools/sum-tests $(LOGS)

@@ -172,12 +172,13 @@ static void run_fault(struct campaign *c, const struct way *w, uint32_t at) {
     buf_free(&why);
 }
 
-/* The run without fault is what all others are compared with: it says what it has to say, twice the same. */
+/* The run without fault is what all others are compared with: it says what it has to say, twice the same. Stacks, which take most of its
+ * time, are those of the second run. */
 static void run_reference(struct campaign *c) {
-    const struct fault none = {.how = FAULT_NEVER};
+    const struct fault none = {.how = FAULT_NEVER}, past_all = {FAULT_MEMORY, FAULT_ONCE, UINT32_MAX, ENOMEM};
     struct ending again;
     struct buf why = {0};
-    fault_run(&again, c->scenario, &none);
+    fault_run(&again, c->scenario, &past_all);
     fault_run(&c->reference, c->scenario, &none);
     const struct ending *r = &c->reference;
     ck_assert_msg(r->status == c->scenario->status, "%s: status %d without a fault: %s", c->scenario->name, r->status,

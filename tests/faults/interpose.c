@@ -94,18 +94,18 @@ static int add_module(struct dl_phdr_info *info, size_t size, void *user) {
     return 0;
 }
 
-static uint64_t place_of(const void *address) {
+/* FAULT_MODULES_MAX: of none that is known. */
+static uint64_t module_of(const void *address) {
     uintptr_t at = (uintptr_t)address;
     for (int i = 0; i < faults.modules; i++)
-        if (at >= faults.module[i].base && at < faults.module[i].end)
-            return (uint64_t)i << FAULT_MODULE_SHIFT | (at - faults.module[i].base);
-    return at | (uint64_t)FAULT_MODULES_MAX << FAULT_MODULE_SHIFT;
+        if (at >= faults.module[i].base && at < faults.module[i].end) return (uint64_t)i;
+    return FAULT_MODULES_MAX;
 }
 
-static bool is_of_this_file(const void *address) {
-    Dl_info info, own;
-    return dladdr(address, &info) && dladdr(__extension__(const void *) call_system, &own) &&
-           info.dli_fbase == own.dli_fbase;
+static uint64_t place_of(const void *address) {
+    uint64_t module = module_of(address);
+    return module << FAULT_MODULE_SHIFT |
+           ((uintptr_t)address - (module == FAULT_MODULES_MAX ? 0 : faults.module[module].base));
 }
 
 static void record(uint32_t kind) {
@@ -115,8 +115,9 @@ static void record(uint32_t kind) {
     struct fault_call *call = &faults.log->call[slot];
     call->kind = kind, call->depth = 0;
     int n = backtrace(frames, FAULT_DEPTH + OWN_FRAMES), first = 0;
+    const uint64_t own = module_of(__extension__(const void *) call_system);
     for (int i = 0; i < n && i < OWN_FRAMES; i++)
-        if (is_of_this_file(frames[i])) first = i + 1;
+        if (module_of(frames[i]) == own) first = i + 1;
     for (int i = first; i < n && call->depth < FAULT_DEPTH; i++) call->frames[call->depth++] = place_of(frames[i]);
 }
 

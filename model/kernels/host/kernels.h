@@ -5,8 +5,10 @@
 
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
-#else
+#elif defined(__OPTIMIZE__)
 #define UNROLL _Pragma("GCC unroll 16")
+#else /* gcc then warns that it ignores it */
+#define UNROLL
 #endif
 
 enum { LANES = 16 };
