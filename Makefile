@@ -304,9 +304,9 @@ else
 # Suites run side by side, each with a log; the last line sums them up. The longest begin first, so that none is left alone at the end.
 LONGEST := check_chat_references check_faults_files check_faults check_device_faults check_fidelity check_lossless check_ngram check_steady \
            check_auto_k_texts check_rounds check_bench check_ops_rows check_cache
-# Of these, what is as true on one thread has a processor of its own: side by side, engines with a thread for every processor wait
-# for each other's. check_lossless and the shorter suites have all processors, so that several threads stay tested.
-ONE_CORE := check_chat_references check_ngram check_steady check_auto_k_texts check_rounds check_cache
+# What is as true on one thread has a processor of its own where that saves the most: side by side, engines with a thread for every
+# processor wait for each other's. check_lossless and the other suites have all processors, so that several threads stay tested.
+ONE_CORE := check_chat_references check_ngram check_steady check_auto_k_texts check_rounds check_cache check_ids
 LOGS := $(patsubst %,$(BUILD)/logs/%,$(LONGEST) $(filter-out $(LONGEST),$(SUITES)))
 run-tests: $(LOGS)
 	@tools/sum-tests $(LOGS)

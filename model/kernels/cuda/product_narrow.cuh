@@ -3,7 +3,7 @@
  * Blocks that fill the GPU once walk over the groups of 16 weight rows. A warp owns one split of k, keeps PRODUCT_UNIT pieces
  * (8 KB) in flight across the ends of groups, and asks for the first ones before it waits for the tokens. Tokens are read from L2,
  * or from shared memory where enough groups use them or the block normalises them itself; of packed weights a single one, too, where
- * warps have many pieces.
+ * warps have many pieces: each copies its share.
  * Bytes: O K 2 of weights. */
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_NARROW_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_NARROW_CUH
