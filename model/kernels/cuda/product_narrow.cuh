@@ -195,7 +195,7 @@ template <typename T> struct narrow_tokens {
     const T *x;
     enum token_order order;
     int tokens, columns;
-    bool staged, by_warps;
+    bool staged, by_warps = false;
 };
 
 /* Tokens of a block, from memory or shared memory: numbers at, at + 1, ... of the one that a lane has of a tile; zeros past the last
@@ -276,14 +276,13 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         if constexpr (PREPARES) return stream::prepared(four);
         return four;
     };
-    if (PREPARES && !in.by_warps)
-        clear_past(staged, tokens, k, stride_of(k), ceil_div(k, stream::PIECE) * stream::PIECE);
     if (PREPARES && in.by_warps) {
         const int from = rows.first * stream::PIECE, count = rows.count * stream::PIECE;
         staged += threadIdx.x / 32 * count;
         stage_share(staged, view.x, from, count, k, prepared);
         view.x = staged - from;
     } else if (stages) {
+        if (PREPARES) clear_past(staged, tokens, k, stride_of(k), ceil_div(k, stream::PIECE) * stream::PIECE);
         if (norms)
             norm_row(in.norm, 0, k, memory, staged,
                      [&](T *to, int at, const T(&four)[4]) { *(uint2 *)(to + at) = prepared(*(const uint2 *)four); });
@@ -390,10 +389,10 @@ static int launch_narrow(struct stream *s, int groups, int tokens, int k, const 
                              k, narrow_share(SHARED_BYTES) - narrow_has<stream, TILES>);
     if constexpr (TILES == 1)
         if (norm) {
-            const narrow_tokens<T> in = {*norm, x, ORDER_OWN, tokens, COLUMNS, true, false};
+            const narrow_tokens<T> in = {*norm, x, ORDER_OWN, tokens, COLUMNS, true};
             return launch_narrow_as<T, TILES, START_NORMS>(s, groups, k, in, norm_bytes(k), rows, out);
         }
-    const narrow_tokens<T> in = {{}, x, ORDER_OWN, tokens, COLUMNS, staged > 0, false};
+    const narrow_tokens<T> in = {{}, x, ORDER_OWN, tokens, COLUMNS, staged > 0};
     return launch_narrow_as<T, TILES, START_STAGES>(s, groups, k, in, staged, rows, out);
 }
 
@@ -405,14 +404,14 @@ static int launch_narrow_packed(struct stream *s, int groups, int tokens, int k,
     enum { COLUMNS = 8 };
     constexpr size_t has = narrow_has<stream, 1>;
     const size_t each = (size_t)staged_stride<stream>(k) * 2;
-    narrow_tokens<T> in = {{}, x, order, tokens, COLUMNS, true, false};
+    narrow_tokens<T> in = {{}, x, order, tokens, COLUMNS, true};
     size_t shared;
     if (norm) {
         in.norm = *norm, shared = norm_bytes(k) + stream::PIECE * sizeof(T);
     } else if (order == ORDER_OWN) {
         enum { MOST = 96 << 10 /* every GPU has it */ };
         const size_t shares =
-            (size_t)PRODUCT_SPLITS * stream::cut(groups, k, narrow_at_once<1>).pieces * stream::PIECE * sizeof(T);
+            (size_t)(BLOCK_THREADS / 32) * stream::cut(groups, k, narrow_at_once<1>).pieces * stream::PIECE * sizeof(T);
         in.by_warps = tokens == 1 && shares <= MOST - has;
         in.columns = min((int)((MOST - has) / each), min(tokens, (int)COLUMNS));
         shared = in.by_warps ? shares : in.columns * each;

@@ -173,6 +173,9 @@ template <typename T> struct unpacked<T, PACKED_FP8> {
 
 template <typename T, typename Kind> struct packed_stream;
 
+/* What tokens are made larger by, as a power of two, where numbers are multiplied as they lie in their words. */
+enum { TOKENS_LARGER = 80 };
+
 /* Are numbers of a kind multiplied `raw`, as integers lie in their words: subnormal bf16 of 2^-133, 8 too large? Then tokens are made 2^80 larger,
  * those of the pairs that lie 4 bits higher 2^76, so that from 2^47 on they are infinite, and minima are taken off with those 8. */
 template <typename T, typename Kind>
@@ -188,7 +191,8 @@ template <typename T, bool RAW> struct multiplied_tokens {
     /* Two pairs of a token. */
     static __device__ __forceinline__ uint2 token(uint2 x) {
         if (!RAW) return x;
-        return make_uint2(times<T>(x.x, pair_of_power<T>(80)), times<T>(x.y, pair_of_power<T>(76)));
+        return make_uint2(times<T>(x.x, pair_of_power<T>(TOKENS_LARGER)),
+                          times<T>(x.y, pair_of_power<T>(TOKENS_LARGER - 4)));
     }
     /* A matrix of them makes the sums of tokens that minima need, in the unit of the other sums: raw 8 of each number, else 1. */
     static __device__ __forceinline__ uint32_t ones(int pair) {
@@ -204,7 +208,7 @@ template <typename T, bool RAW> struct multiplied_tokens {
 template <typename T, typename Kind> struct multiplied_as : multiplied_tokens<T, is_raw<T, Kind>> {
     typedef multiplied_tokens<T, is_raw<T, Kind>> tokens;
     typedef typename std::conditional<is_raw<T, Kind>, raw_nibbles, unpacked<T, Kind::code>>::type numbers;
-    static constexpr float unit = is_raw<T, Kind> ? 1ull << (133 - 80) : unpacked_as<T, Kind::code>::unit;
+    static constexpr float unit = is_raw<T, Kind> ? 1ull << (133 - TOKENS_LARGER) : unpacked_as<T, Kind::code>::unit;
 };
 
 /* How the narrow product multiplies them, which makes tokens larger as it reads them: FP8 and FP4 in bf16 as their bits lie in words, too, 2^120
@@ -226,9 +230,10 @@ template <typename T, typename Kind, bool RAW = is_raw_float<T, Kind>> struct na
 template <typename T, typename Kind> struct narrow_as<T, Kind, true> : multiplied_as<T, Kind> {
     typedef raw_floats<Kind::code> numbers;
     static_assert(!Kind::minima, "sums of tokens would be larger, too");
-    static constexpr float unit = 1ull << ((Kind::code == PACKED_FP4 ? 126 : 120) - 80);
+    static constexpr float unit = 1ull << ((Kind::code == PACKED_FP4 ? 126 : 120) - TOKENS_LARGER);
     static __device__ __forceinline__ uint2 token(uint2 x) {
-        return make_uint2(times<T>(x.x, pair_of_power<T>(80)), times<T>(x.y, pair_of_power<T>(80)));
+        return make_uint2(times<T>(x.x, pair_of_power<T>(TOKENS_LARGER)),
+                          times<T>(x.y, pair_of_power<T>(TOKENS_LARGER)));
     }
 };
 
