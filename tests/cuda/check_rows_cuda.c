@@ -115,10 +115,8 @@ static int compared_slots(const struct single *s) {
     return test_is_small() ? 3 : slot_count(s) - 1;
 }
 
-static void open_single(struct single *s, int index) {
-    struct mini_shape shape = shape_at(index);
-    s->is_family = index >= SHAPES;
-    shape.slots = slot_count(s), shape.pages_per_slot = PAGES_PER_SLOT, shape.max_rows = ROWS_MAX;
+static void open_shape(struct single *s, struct mini_shape shape) {
+    shape.max_rows = ROWS_MAX;
     lab_open(&s->lab, 1);
     gpu_open(&s->gpu);
     gpu_lend_workspace(&s->gpu);
@@ -130,6 +128,13 @@ static void open_single(struct single *s, int index) {
     s->got = lab_alloc(&s->lab, row_floats(s) * sizeof(float));
     s->k = lab_alloc(&s->lab, cache), s->v = lab_alloc(&s->lab, cache);
     s->got_k = lab_alloc(&s->lab, cache), s->got_v = lab_alloc(&s->lab, cache);
+}
+
+static void open_single(struct single *s, int index) {
+    struct mini_shape shape = shape_at(index);
+    s->is_family = index >= SHAPES;
+    shape.slots = slot_count(s), shape.pages_per_slot = PAGES_PER_SLOT;
+    open_shape(s, shape);
 }
 
 static void run_single_rows(struct single *s) {
@@ -261,6 +266,46 @@ START_TEST(padding_rows_and_nan_in_free_cells_change_nothing)
 }
 END_TEST
 
+/* Rows that see many splits of keys, of which few rows have two on their way at once (attention_staged.cu). Loop index: heads, window. */
+START_TEST(row_far_on_equals_row_of_many)
+{
+    enum { FAR_ROWS = 16, FAR_PAGES = 132 };
+    static const int from[] = {1000, 2040, 9001, FAR_PAGES * KV_PAGE - FAR_ROWS};
+    static struct single s;
+    struct mini_shape shape = {.type = _i % 4 < 2 ? DTYPE_BF16 : DTYPE_F16,
+                               .width = 64,
+                               .hidden = 96,
+                               .heads = 4,
+                               .kv_heads = 1,
+                               .head_dim = _i % 2 ? 64 : 128,
+                               .vocab = 67,
+                               .window = _i < 4 ? 0 : 3000,
+                               .slots = 2,
+                               .pages_per_slot = FAR_PAGES};
+    open_shape(&s, shape);
+    for (size_t f = 0; f < (test_is_small() ? 2 : sizeof from / sizeof *from); f++) {
+        gpu_restore_caches(&s.gpu, &s.twin, &s.raw);
+        set_rows(&s, 1, 1, from[f], FAR_ROWS);
+        mini_forward(&s.gpu.lab, &s.twin, mini_rows(&s.twin, 1, FAR_ROWS));
+        for (int i = 0; i < FAR_ROWS; i++) read_row(&s, i, expected(&s, 1, i));
+        for (int rows = 1; rows <= 2; rows++) {
+            gpu_restore_caches(&s.gpu, &s.twin, &s.raw);
+            for (int i = 0; i < FAR_ROWS; i += rows) {
+                set_rows(&s, 1, 1, from[f] + i, rows);
+                mini_forward(&s.gpu.lab, &s.twin, mini_rows(&s.twin, 1, rows));
+                for (int j = 0; j < rows; j++) {
+                    read_row(&s, j, s.got);
+                    ck_assert_msg(memcmp(s.got, expected(&s, 1, i + j), row_floats(&s) * sizeof *s.got) == 0,
+                                  "position %d: %d rows at once differ from %d", from[f] + i + j, rows, FAR_ROWS);
+                }
+            }
+        }
+    }
+    gpu_close(&s.gpu);
+    lab_close(&s.lab);
+}
+END_TEST
+
 Suite *check_rows_cuda(void);
 Suite *check_rows_cuda(void) {
     Suite *suite = suite_create("rows_cuda");
@@ -269,6 +314,9 @@ Suite *check_rows_cuda(void) {
               end = SHAPES + mini_family_count + PACKED; /* the widest takes checkers minutes */
     tcase_add_loop_test(tc, row_of_many_equals_single_row, first, end);
     tcase_add_loop_test(tc, padding_rows_and_nan_in_free_cells_change_nothing, first, end);
+    TCase *far = tcase_create("far");
+    tcase_add_loop_test(far, row_far_on_equals_row_of_many, 0, 8);
     suite_add_tcase(suite, tc);
+    suite_add_tcase(suite, far);
     return suite;
 }

@@ -16,13 +16,7 @@
  *   A query's result is that of its own visible keys: scores of others are selected away; values that no query of the chunk may see
  *   are not read but zero; where not all queries see the same of 16 keys, queries of one position are multiplied on their own, with
  *   the values that they do not see put to zero, and a query that sees none keeps its sum. */
-#include "model/kernels/cuda/attention_tree.cuh"
-
-/* A barrier of a walker's warps. Its number in a register takes all barriers of the block, of which a multiprocessor has enough; a branch for each
- * number costs more than the barrier. */
-__device__ __forceinline__ void sync_walker(int walker) {
-    asm volatile("bar.sync %0, %1;" ::"r"(walker + 1), "n"(WARPS * 32) : "memory");
-}
+#include "model/kernels/cuda/attention_join.cuh"
 
 /* The walk of this thread's walker: where it is and goes next, with the keys and values that are there or on their way. */
 template <int DH, bool IS_FP8> struct walking {
@@ -51,7 +45,7 @@ __device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<D
                                      struct walking<DH, IS_FP8> &w, struct inputs<DH, TILES> &in,
                                      const struct op_attention &op, const struct chunk &c, struct scoring scoring) {
     const int mine = own_walker();
-    auto &values = s.walkers[mine].values;
+    auto &values = s.walkers[mine].cells;
     struct waiting<DH, TILES> waiting((float2 *)&s.walkers[blockDim.x / (WARPS * 32)]);
     struct place &now = w.now, &next = w.next;
     put_queries<T>(s, in);
@@ -82,127 +76,6 @@ __device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<D
     }
 }
 
-/* What the walker has summed. */
-template <int DH, int TILES>
-__device__ __forceinline__ void put_sums(struct plan<DH, TILES> &s, const struct running<DH, TILES> &r) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % WARPS;
-    auto &walker = s.walkers[own_walker()];
-#pragma unroll
-    for (int tile = 0; tile < TILES; tile++) {
-        const int query = 8 * tile + lane % 4 * 2;
-#pragma unroll
-        for (int i = 0; i < DH / 64 * 4; i++)
-            walker.out[query + i % 2][warp * (DH / WARPS) + i / 4 * 16 + i / 2 % 2 * 8 + lane / 4] =
-                r.out[tile][i / 4][i % 4];
-        if (lane % 4 == 0) walker.state[8 * tile + lane / 4][warp] = make_float2(r.max[tile], r.sum[tile]);
-    }
-}
-
-#if __CUDA_ARCH__ >= 900
-/* Shared memory of a block of the cluster; all of its blocks wait for each other. */
-__device__ __forceinline__ uint32_t of_rank(const void *mine, int rank) {
-    uint32_t its, at = (uint32_t)__cvta_generic_to_shared(mine);
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(its) : "r"(at), "r"(rank));
-    return its;
-}
-__device__ __forceinline__ void cluster_arrive() {
-    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-}
-__device__ __forceinline__ void cluster_wait() {
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-}
-
-/* A node of the tree: its maximum and the sum of one warp's keys, and 4 dims of the values' sum. */
-struct node {
-    float2 state;
-    float4 x;
-};
-__device__ __forceinline__ struct node join_nodes(const struct node &left, const struct node &right) {
-    const float2 factor = join_factors(left.state.x, right.state.x);
-    return node{make_float2(max_or_nan(left.state.x, right.state.x), join(left.state.y, right.state.y, factor)),
-                make_float4(join(left.x.x, right.x.x, factor), join(left.x.y, right.x.y, factor),
-                            join(left.x.z, right.x.z, factor), join(left.x.w, right.x.w, factor))};
-}
-
-/* What a walker of the cluster put, the sum that of the keys of warp `warp`; walkers from `there` on have no keys. */
-template <int DH, int TILES>
-__device__ __forceinline__ struct node load_node(struct plan<DH, TILES> &s, int walker, int rank_bits, int there,
-                                                 int query, int d, int warp) {
-    struct node n = {make_float2(-CUDART_INF_F, 0), make_float4(0, 0, 0, 0)};
-    if (walker >= there) return n;
-    const auto &its = s.walkers[walker >> rank_bits];
-    const int rank = walker & ((1 << rank_bits) - 1);
-    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
-                 : "=f"(n.state.x), "=f"(n.state.y)
-                 : "r"(of_rank(&its.state[query][warp], rank)));
-    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(n.x.x), "=f"(n.x.y), "=f"(n.x.z), "=f"(n.x.w)
-                 : "r"(of_rank(&its.out[query][d], rank)));
-    return n;
-}
-
-/* What the lane `apart` lanes on has, of pairs of them. */
-__device__ __forceinline__ struct node neighbouring_node(const struct node &n, int apart) {
-    auto of = [&](float x) { return __shfl_xor_sync(0xffffffffu, x, apart); };
-    return node{make_float2(of(n.state.x), of(n.state.y)), make_float4(of(n.x.x), of(n.x.y), of(n.x.z), of(n.x.w))};
-}
-
-/* The tree above the walkers. Half as many lanes as there are walkers make 4 dims of a query, and with those of the next outputs the sum of
- * all warps' keys. Each block stores a share of the outputs, and arrives at the cluster's barrier when it has read what others put. */
-template <typename T, int DH, int TILES, bool IS_PLAIN>
-__device__ __forceinline__ void join_walkers(struct plan<DH, TILES> &s, const struct op_attention &op,
-                                             const struct chunk &c, int rank, int rank_bits, int there,
-                                             enum token_order order) {
-    constexpr int FOURS = DH / 4;
-    const int lane_bits = rank_bits + (int)blockDim.x / THREADS_ALL, lanes = 1 << lane_bits, lane = threadIdx.x % 32,
-              r = lane % lanes, all = c.count * FOURS, step = (int)blockDim.x << rank_bits >> lane_bits;
-    auto output_of = [&](int i) { return row_head(op, c, i / FOURS) * op.head_dim + i % FOURS * 4; };
-    /* Lanes past the last output make that once more. */
-    auto index_of = [&](int first) { return min(first + (lane >> lane_bits), all - 1); };
-    struct node left, right;
-    auto load = [&](int i) {
-        const int query = i / FOURS, d = i % FOURS * 4, warp = (lane >> lane_bits) % WARPS;
-        left = load_node(s, r, rank_bits, there, query, d, warp);
-        right = load_node(s, r + lanes, rank_bits, there, query, d, warp);
-    };
-    int first = (int)(rank * blockDim.x + threadIdx.x - lane) >> lane_bits, i = index_of(first), to = output_of(i);
-    cluster_wait();
-    if (first < all)
-        load(i);
-    else
-        cluster_arrive();
-    while (first < all) {
-        struct node n = there > lanes ? join_nodes(left, right) : left;
-        const int query = i / FOURS, d = i % FOURS * 4, its = to;
-        first += step;
-        if (first < all)
-            i = index_of(first), load(i), to = output_of(i);
-        else
-            cluster_arrive();
-#pragma unroll
-        for (int half = RANKS / 2; half > 0; half /= 2) /* T_half is there where there are no more walkers with keys */
-            if (half < lanes && there > half) n = join_nodes(n, neighbouring_node(n, half));
-        const int of_row = c.first_query + query - quotient(c.first_query + query, c.group) * c.group,
-                  head = c.head * c.group + of_row;
-        float keys = n.state.y + __shfl_xor_sync(0xffffffffu, n.state.y, lanes);
-        keys += __shfl_xor_sync(0xffffffffu, keys, 2 * lanes);
-        const float sum = IS_PLAIN ? keys : add_sink<T>(op, head, keys, n.state.x);
-        if (r > 0 || d >= op.head_dim) continue;
-        alignas(8) T out[4] = {};
-        if (sum != 0) {
-            out[0] = from_float<T>(n.x.x / sum), out[1] = from_float<T>(n.x.y / sum);
-            out[2] = from_float<T>(n.x.z / sum), out[3] = from_float<T>(n.x.w / sum);
-        }
-        int at = its;
-        if (order >= ORDER_BY_8) {
-            const int width = op.heads * op.head_dim, token = quotient(its / 8, width / 8);
-            at = (int)token_start(order, width, token) + place_start(order, its - token * width);
-        }
-        store_in_order(order, (T *)op.out.data, at, out);
-    }
-}
-#endif
-
 /* grid (batch chunks ranks, HKV), clusters of `ranks` along x. IS_PLAIN: no caps, no sinks; FP8 has no kernels of its own for these. A kernel that has just started waits
  * for its instructions, and for more of them where code that it leaves out lies between. */
 template <typename T, int DH, int TILES, bool IS_PLAIN, bool IS_FP8>
@@ -217,24 +90,15 @@ __global__ void __launch_bounds__(DH > 128 ? THREADS : THREADS_ALL, 1)
     next_may_start();
     if (IS_PLAIN) scoring.cap = 0;
     const int rank = blockIdx.x & ((1 << rank_bits) - 1);
-    struct chunk c = find_chunk(op, chunks, blockIdx.x >> rank_bits, 8 * TILES);
-    const int first_row = c.b * op.rows.q_len,
-              page_index = min((rank + (own_walker() << rank_bits)) * SPLIT / KV_PAGE, op.rows.pages_per_slot - 1);
-    const int *nearest = op.rows.positions + first_row + quotient(c.first_query, c.group),
-              *last = op.rows.positions + first_row + quotient(c.first_query + c.count - 1, c.group);
     struct inputs<DH, TILES> in;
-    index_inputs(in, op, c);
-    c.pages = op.rows.page_table + (size_t)load_fixed(op.rows.row_slot + c.b) * op.rows.pages_per_slot;
-    c.nearest = load_fixed(nearest), c.last = load_fixed(last);
-    const int pass_begins = IS_EARLY ? load_fixed(op.rows.positions + first_row) : 0;
-    load_positions(in, op);
+    struct chunk c = open_chunk<DH, TILES, IS_EARLY>(in, op, chunks, blockIdx.x >> rank_bits);
+    const int page_index = min((rank + (own_walker() << rank_bits)) * SPLIT / KV_PAGE, op.rows.pages_per_slot - 1);
     int page = load_fixed(c.pages + page_index);
-    c.oldest = op.window > 0 ? max(max(c.nearest, 0) - op.window + 1, 0) : 0;
     const int there = c.last < 0 ? 0 : min(c.last / SPLIT + 1, (int)(blockDim.x / (WARPS * 32)) << rank_bits);
     struct walking<DH, IS_FP8> w(op, c, rank, rank_bits);
     const int first = w.now.first;
     const bool has_split = rank < there && w.now.leaf != NO_LEAF,
-               is_older = IS_EARLY && first >= c.oldest && first + SPLIT <= pass_begins;
+               is_older = IS_EARLY && first >= c.oldest && first + SPLIT <= c.begins;
     if (has_split && first / KV_PAGE != page_index) page = load_fixed(c.pages + first / KV_PAGE);
     clear(w.k);
     if (IS_EARLY) load_keys(w.k, op, c, page, first, has_split && is_older);
@@ -242,7 +106,7 @@ __global__ void __launch_bounds__(DH > 128 ? THREADS : THREADS_ALL, 1)
     inputs_are_ready();
     load_queries(in, op);
     load_keys(w.k, op, c, page, first, has_split && !is_older);
-    if (has_split) load_values<DH>(w.v, s.walkers[own_walker()].values, op, c, page, first);
+    if (has_split) load_values<DH>(w.v, s.walkers[own_walker()].cells, op, c, page, first);
     if (rank < there) {
         struct running<DH, TILES> r;
         clear(r);
@@ -251,7 +115,7 @@ __global__ void __launch_bounds__(DH > 128 ? THREADS : THREADS_ALL, 1)
         put_sums(s, r);
     }
     cluster_arrive();
-    join_walkers<T, DH, TILES, IS_PLAIN>(s, op, c, rank, rank_bits, there, order);
+    join_walkers<T, IS_PLAIN>(s, op, c, rank, rank_bits, there, order);
     cluster_wait(); /* nobody ends while its memory is read */
 #endif
 }
@@ -319,6 +183,7 @@ template <typename T, int DH, bool IS_FP8> static int launch_chunks(struct strea
 }
 
 int cuda_attention_cluster(struct stream *s, const struct op_attention *op) {
+    if (cuda_attention_is_staged(s, op)) return cuda_attention_staged(s, op);
     return with_cells(op, [&](auto type, auto is_fp8) {
         typedef decltype(type) T;
         constexpr bool IS_FP8 = decltype(is_fp8)::value;

@@ -1,4 +1,4 @@
-/* What attention_cluster.cu loads: its chunk of queries, and keys and values of a split. */
+/* What attention_cluster.cu and attention_staged.cu load: their chunk of queries, and keys and values of a split. */
 #ifndef DUET_MODEL_KERNELS_CUDA_ATTENTION_LOADS_CUH
 #define DUET_MODEL_KERNELS_CUDA_ATTENTION_LOADS_CUH
 
@@ -23,8 +23,12 @@ enum {
 static_assert(WARPS == BLOCKS, "a warp scores a block of keys");
 static_assert(PARTS == WALKERS * RANKS, "a part for each walker, if all are there");
 
-/* Shared memory for heads of up to DH dimensions and TILES times 8 queries. Queries are the rows of a for scores, two tiles at once. */
-template <int DH, int TILES> struct plan {
+/* Keys and values of a split in 16 bits, as they lie in memory; the 16 bytes of a row change places (swizzled). */
+template <int DH> struct stage { uint4 keys[SPLIT][DH / 8], values[SPLIT][DH / 8]; };
+
+/* Shared memory for heads of up to DH dimensions and TILES times 8 queries. Queries are the rows of a for scores, two tiles at once. STAGES:
+ * the splits that a walker has there; 0: the values of one. */
+template <int DH, int TILES, int STAGES = 0> struct plan {
     static constexpr int QUERIES = 8 * TILES, STRIDE = SPLIT + 8 /* other banks */;
     /* High and low parts as the lanes of mma take them, of two tiles first one, then the other; of a tile alone both at once. */
     uint4 queries[TILES][DH / 16][32];
@@ -35,7 +39,7 @@ template <int DH, int TILES> struct plan {
         float4 of_warps[QUERIES];     /* each one's maximum of a split */
         float2 state[QUERIES][WARPS]; /* the maximum, and the sum of each warp's keys */
         union {
-            uint16_t values[SPLIT][DH + 8];
+            typename std::conditional<STAGES == 0, uint16_t[SPLIT][DH + 8], struct stage<DH>[STAGES]>::type cells;
             float out[QUERIES][DH + 4]; /* when all values are used up */
         };
     } walkers[WALKERS_ALL]; /* the last two only if there are so many */
@@ -60,6 +64,7 @@ __device__ __forceinline__ int own_walker(void) {
 struct chunk {
     int b, head, group, first_query, count;
     int nearest, last, oldest; /* least and largest position of a row; no key before `oldest` is visible to any */
+    int begins;                /* the pass, if that is wanted: at this position */
     const int *pages;
 };
 
@@ -117,6 +122,22 @@ __device__ __forceinline__ void load_positions(struct inputs<DH, TILES> &in, con
         in.position[tile] = in.row[tile] < 0 ? -1 : load_fixed(op.rows.positions + in.row[tile]);
 }
 
+/* The chunk number `index` of a graph row and key head, with what positions say of it. IS_EARLY: and where the pass begins. */
+template <int DH, int TILES, bool IS_EARLY>
+__device__ __forceinline__ struct chunk open_chunk(struct inputs<DH, TILES> &in, const struct op_attention &op,
+                                                   int chunks, int index) {
+    struct chunk c = find_chunk(op, chunks, index, 8 * TILES);
+    const int *first = op.rows.positions + c.b * op.rows.q_len, *nearest = first + quotient(c.first_query, c.group),
+              *last = first + quotient(c.first_query + c.count - 1, c.group);
+    index_inputs(in, op, c);
+    c.pages = op.rows.page_table + (size_t)load_fixed(op.rows.row_slot + c.b) * op.rows.pages_per_slot;
+    c.nearest = load_fixed(nearest), c.last = load_fixed(last);
+    c.begins = IS_EARLY ? load_fixed(first) : 0;
+    load_positions(in, op);
+    c.oldest = op.window > 0 ? max(max(c.nearest, 0) - op.window + 1, 0) : 0;
+    return c;
+}
+
 template <int DH, int TILES>
 __device__ __forceinline__ void load_queries(struct inputs<DH, TILES> &in, const struct op_attention &op) {
     constexpr int EIGHTS = inputs<DH, TILES>::EIGHTS;
@@ -132,8 +153,8 @@ __device__ __forceinline__ void load_queries(struct inputs<DH, TILES> &in, const
 
 /* Number `eighth` of a row's eights of dims: four pairs, of which a lane of mma takes two as the halves of 16 dims, and two more as those
  * of the next. Keys lie in memory so, and the order of dims in a sum is free. */
-template <typename T, int DH, int TILES>
-__device__ __forceinline__ void put_queries(struct plan<DH, TILES> &s, const struct inputs<DH, TILES> &in) {
+template <typename T, int DH, int TILES, int STAGES>
+__device__ __forceinline__ void put_queries(struct plan<DH, TILES, STAGES> &s, const struct inputs<DH, TILES> &in) {
     constexpr int EIGHTS = inputs<DH, TILES>::EIGHTS;
 #pragma unroll
     for (int n = 0; n < inputs<DH, TILES>::LOADS; n++) {
@@ -236,6 +257,37 @@ __device__ __forceinline__ void load_keys(struct held_keys<DH, true> &k, const s
             const int d = 32 * i + lane % 4 * 8;
             load_wanted(k.x[half_tile][i], from.codes + at * op.head_dim + d, wanted && d < op.head_dim);
         }
+    }
+}
+
+/* Where number `chunk` of a row's 16 bytes lies in a stage: 8 rows' in as many banks, and those of two neighbours' 64 bytes, too. */
+__device__ __forceinline__ int swizzled(int row, int chunk) {
+    return chunk ^ (row % 2 * 4 | row / 2 % 4);
+}
+
+/* Asks for the keys or values of the split at `first`, 16 a warp, whole rows by neighbouring lanes; zeros for those that no query sees. */
+template <int DH>
+__device__ __forceinline__ void copy_rows(uint4 (&to)[SPLIT][DH / 8], const void *cache, const struct op_attention &op,
+                                          const struct chunk &c, int page, int first) {
+    constexpr int CHUNKS = DH / 8, AT_ONCE = 32 / CHUNKS;
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % WARPS * KEYS + lane / CHUNKS, chunk = lane % CHUNKS;
+    const uint16_t *cells = split_cells(cache, op, page, first, (c.head * KV_PAGE + row) * op.head_dim + chunk * 8);
+#pragma unroll
+    for (int i = 0; i < KEYS / AT_ONCE; i++) {
+        const int at = row + i * AT_ONCE, key = first + at;
+        copy_async_once(&to[at][swizzled(at, chunk)], cells + i * AT_ONCE * op.head_dim,
+                        key <= c.last && key >= c.oldest && chunk * 8 < op.head_dim);
+    }
+}
+
+/* The warp's keys of a stage, as load_keys has them. */
+template <int DH>
+__device__ __forceinline__ void take_keys(struct held_keys<DH, false> &k, const uint4 (&keys)[SPLIT][DH / 8]) {
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % WARPS * KEYS + lane / 4;
+#pragma unroll
+    for (int i = 0; i < DH / 16; i++) {
+        const int at = row + i % 2 * 8;
+        k.x[i % 2][i / 2] = keys[at][swizzled(at, i / 2 * 4 + lane % 4)];
     }
 }
 
