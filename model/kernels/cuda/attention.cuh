@@ -46,10 +46,7 @@ __device__ __forceinline__ float add_sink(const struct op_attention &op, int hea
     return sum + exp2f(to_float(((const T *)op.sinks.data)[head]) * LOG2_E - max);
 }
 
-/* By clusters of blocks; where few of them have few queries, in another way to the same bits. */
 int cuda_attention_cluster(struct stream *, const struct op_attention *);
-bool cuda_attention_is_staged(const struct stream *, const struct op_attention *);
-int cuda_attention_staged(struct stream *, const struct op_attention *);
 int cuda_attention_plain(struct stream *, const struct op_attention *);
 
 #endif

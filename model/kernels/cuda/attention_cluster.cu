@@ -18,59 +18,84 @@
  *   the values that they do not see put to zero, and a query that sees none keeps its sum. */
 #include "model/kernels/cuda/attention_join.cuh"
 
-/* The walk of this thread's walker: where it is and goes next, with the keys and values that are there or on their way. */
-template <int DH, bool IS_FP8> struct walking {
-    int walker, walker_bits, leaves; /* number w of W = 2^walker_bits; parts that it has */
+/* The walk of this thread's walker: the split where it is, and those after it, of which STAGES are there or on their way, with the page of the
+ * next one to ask for. */
+template <int STAGES> struct walking {
+    static constexpr bool is_single = STAGES > 1; /* a part */
+    int walker, walker_bits, leaves;              /* number w of W = 2^walker_bits; parts that it has */
     int turns; /* splits of the block's walker that has most: racecheck wants as many barriers of all threads */
-    struct place now, next;
-    int page; /* of the next place */
-    struct held_keys<DH, IS_FP8> k;
-    struct held_values<DH, IS_FP8> v;
-    __device__ __forceinline__ walking(const struct op_attention &op, const struct chunk &c, int rank, int rank_bits)
-        : walker(rank + (own_walker() << rank_bits)), walker_bits(rank_bits + (int)blockDim.x / THREADS_ALL + 1),
-          leaves(PARTS >> walker_bits), turns(0), k(op, c), v(op, c) {
-        now = find_place(c, walker, leaves, place{0, first_of_leaf(c, walker, 0)});
-        next = after(c, now);
+    struct place at[STAGES + 2];
+    int page;
+    __device__ __forceinline__ walking(const struct chunk &c, int rank, int rank_bits)
+        : walker(rank + (own_walker() << rank_bits)),
+          walker_bits(PART_BITS - levels_of((int)blockDim.x / (WARPS * 32), rank_bits)),
+          leaves(is_single ? 1 : PARTS >> walker_bits) {
+        const int first = first_of_leaf(c, walker, 0);
+        at[0] = is_single ? after(c, place{0, first - STEP}) : find_place(c, walker, leaves, place{0, first});
+        for (int i = 1; i < STAGES; i++) at[i] = after(c, at[i - 1]);
+    }
+    __device__ __forceinline__ struct place after(const struct chunk &c, const struct place &at) const {
+        const int first = at.first + STEP;
+        if (is_single) return place{first <= c.last ? 0 : (int)NO_LEAF, first};
+        return find_place(c, walker, leaves, place{at.leaf, first});
+    }
+    __device__ __forceinline__ int load_page(const struct chunk &c, const struct place &at) const {
+        return load_fixed<true>(c.pages + (at.leaf == NO_LEAF ? 0 : at.first / KV_PAGE));
+    }
+    /* What is not needed before the first splits are on their way. */
+    __device__ __forceinline__ void look_ahead(const struct chunk &c, int rank, int rank_bits) {
+        at[STAGES] = after(c, at[STAGES - 1]);
+        page = load_page(c, at[STAGES]);
+        at[STAGES + 1] = after(c, at[STAGES]);
+        turns = 0;
         for (int i = 0; i < (int)blockDim.x / (WARPS * 32); i++)
             turns = max(turns, count_splits(c, rank + (i << rank_bits), walker_bits));
     }
-    __device__ __forceinline__ struct place after(const struct chunk &c, const struct place &at) const {
-        return find_place(c, walker, leaves, place{at.leaf, at.first + STEP});
+    __device__ __forceinline__ void step(const struct chunk &c) {
+#pragma unroll
+        for (int i = 0; i < STAGES + 1; i++) at[i] = at[i + 1];
+        at[STAGES + 1] = after(c, at[STAGES + 1]);
     }
 };
 
 /* T_W(w) of this thread's walker, from its first split on. */
-template <typename T, bool IS_FP8, int DH, int TILES>
-__device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<DH, TILES> &r,
-                                     struct walking<DH, IS_FP8> &w, struct inputs<DH, TILES> &in,
-                                     const struct op_attention &op, const struct chunk &c, struct scoring scoring) {
+template <typename T, int STAGES, typename Plan, int DH, int TILES>
+__device__ __forceinline__ void walk(Plan &s, struct running<DH, TILES> &r, struct walking<STAGES> &w,
+                                     const int (&position)[TILES], const struct op_attention &op, const struct chunk &c,
+                                     struct scoring scoring) {
     const int mine = own_walker();
-    auto &values = s.walkers[mine].cells;
-    struct waiting<DH, TILES> waiting((float2 *)&s.walkers[blockDim.x / (WARPS * 32)]);
-    struct place &now = w.now, &next = w.next;
-    put_queries<T>(s, in);
-    __syncthreads();
+    struct waiting<Plan> waiting((float2 *)&s.walkers[blockDim.x / (WARPS * 32)]);
+    int i = 0;
 #pragma unroll 1
-    for (; now.leaf != NO_LEAF; w.turns--) {
-        const bool is_next = next.leaf != NO_LEAF;
+    for (; w.at[0].leaf != NO_LEAF; w.turns--) {
+        auto &stage = s.walkers[mine].stages[i];
+        const int first = w.at[0].first, next = w.at[STAGES].first, page = w.page;
+        const bool is_next = w.at[STAGES].leaf != NO_LEAF;
+        w.page = w.load_page(c, w.at[STAGES + 1]);
+        struct held_keys<DH> k;
         struct scores<TILES> scores;
-        score<T>(scores, s, w.k, in.position, c, now.first, op.window, scoring);
-        clear(w.k);
-        load_keys(w.k, op, c, w.page, next.first, is_next);
+        copies_wait_group<2 * STAGES - 1>();
+        __syncwarp();
+        take_keys<T>(k, stage, c, first);
+        score<T>(scores, s, k, position, c, first, op.window, scoring);
+        __syncwarp();
+        begin_keys(stage, op, c, page, next, is_next);
         put_maxima(s, scores);
         sync_walker(mine);
         weigh<T>(s, r, scores);
+        copies_wait_group<2 * STAGES - 1>();
+        widen_values<T>(stage, c, first);
         sync_walker(mine);
-        wait_for_values<T, DH>(w.v, values);
-        add_split<T>(r, s, values, in.position, c, now.first, op.window);
-        __syncwarp();
-        if (is_next) load_values<DH>(w.v, values, op, c, w.page, next.first);
-        if (next.leaf != now.leaf) end_leaf(r, waiting, now.leaf, next.leaf);
-        now = next, next = w.after(c, now);
-        w.page = c.pages[next.first / KV_PAGE];
+        add_split<T>(r, s, stage.values, position, c, first, op.window);
+        sync_walker(mine);
+        begin_values(stage, op, c, page, next, is_next);
+        if (w.at[1].leaf != w.at[0].leaf) end_leaf(r, waiting, w.at[0].leaf, w.is_single ? NO_LEAF : w.at[1].leaf);
+        w.step(c);
+        i = (i + 1) % STAGES;
     }
 #pragma unroll 1
     for (; w.turns > 0; w.turns--) {
+        sync_walker(mine);
         sync_walker(mine);
         sync_walker(mine);
     }
@@ -78,44 +103,55 @@ __device__ __forceinline__ void walk(struct plan<DH, TILES> &s, struct running<D
 
 /* grid (batch chunks ranks, HKV), clusters of `ranks` along x. IS_PLAIN: no caps, no sinks; FP8 has no kernels of its own for these. A kernel that has just started waits
  * for its instructions, and for more of them where code that it leaves out lies between. */
-template <typename T, int DH, int TILES, bool IS_PLAIN, bool IS_FP8>
-__global__ void __launch_bounds__(DH > 128 ? THREADS : THREADS_ALL, 1)
+template <typename T, int DH, int TILES, int STAGES, bool IS_PLAIN, bool IS_FP8>
+__global__ void __launch_bounds__(DH > 128 || STAGES > 1 ? THREADS : THREADS_ALL, 1)
     attention_cluster_kernel(const struct op_attention op, int chunks, int rank_bits, struct scoring scoring,
                              enum token_order order) {
 #if __CUDA_ARCH__ >= 900
-    /* Keys older than the pass are asked for before its inputs are ready. With more queries registers would spill. */
-    constexpr bool IS_EARLY = TILES <= 2;
     extern __shared__ __align__(16) unsigned char shared[];
-    struct plan<DH, TILES> &s = *(struct plan<DH, TILES> *)shared;
+    auto &s = *(struct plan<DH, TILES, STAGES, IS_FP8> *)shared;
     next_may_start();
     if (IS_PLAIN) scoring.cap = 0;
-    const int rank = blockIdx.x & ((1 << rank_bits) - 1);
+    const int rank = blockIdx.x & ((1 << rank_bits) - 1), mine = own_walker();
     struct inputs<DH, TILES> in;
-    struct chunk c = open_chunk<DH, TILES, IS_EARLY>(in, op, chunks, blockIdx.x >> rank_bits);
-    const int page_index = min((rank + (own_walker() << rank_bits)) * SPLIT / KV_PAGE, op.rows.pages_per_slot - 1);
-    int page = load_fixed(c.pages + page_index);
+    const struct chunk c = open_chunk<DH, TILES>(in, op, chunks, blockIdx.x >> rank_bits);
+    /* The pages of the first splits, before it is known that they are these. */
+    int guesses[STAGES], pages[STAGES];
+#pragma unroll
+    for (int i = 0; i < STAGES; i++) {
+        const int first = (rank + (mine << rank_bits)) * SPLIT + i * STEP;
+        guesses[i] = min(first / KV_PAGE, op.rows.pages_per_slot - 1);
+        pages[i] = load_fixed(c.pages + guesses[i]);
+    }
     const int there = c.last < 0 ? 0 : min(c.last / SPLIT + 1, (int)(blockDim.x / (WARPS * 32)) << rank_bits);
-    struct walking<DH, IS_FP8> w(op, c, rank, rank_bits);
-    const int first = w.now.first;
-    const bool has_split = rank < there && w.now.leaf != NO_LEAF,
-               is_older = IS_EARLY && first >= c.oldest && first + SPLIT <= c.begins;
-    if (has_split && first / KV_PAGE != page_index) page = load_fixed(c.pages + first / KV_PAGE);
-    clear(w.k);
-    if (IS_EARLY) load_keys(w.k, op, c, page, first, has_split && is_older);
-    w.page = has_split ? load_fixed(c.pages + w.next.first / KV_PAGE) : 0;
-    inputs_are_ready();
+    struct walking<STAGES> w(c, rank, rank_bits);
+    bool are_ready = false;
+#pragma unroll 1
+    for (int i = 0; i < STAGES; i++) {
+        auto &stage = s.walkers[mine].stages[i];
+        const struct place at = i == 0 ? w.at[0] : w.at[STAGES - 1];
+        const int guessed = i == 0 ? guesses[0] : guesses[STAGES - 1];
+        int page = i == 0 ? pages[0] : pages[STAGES - 1];
+        const bool is_wanted = at.leaf != NO_LEAF,
+                   is_older = is_wanted && at.first >= c.oldest && at.first + SPLIT <= c.begins;
+        if (is_wanted && at.first / KV_PAGE != guessed) page = load_fixed(c.pages + at.first / KV_PAGE);
+        if (!are_ready && !is_older) inputs_are_ready(), are_ready = true;
+        begin_keys(stage, op, c, page, at.first, is_wanted);
+        begin_values(stage, op, c, page, at.first, is_wanted);
+    }
+    if (!are_ready) inputs_are_ready();
     load_queries(in, op);
-    load_keys(w.k, op, c, page, first, has_split && !is_older);
-    if (has_split) load_values<DH>(w.v, s.walkers[own_walker()].cells, op, c, page, first);
+    w.look_ahead(c, rank, rank_bits);
     if (rank < there) {
         struct running<DH, TILES> r;
         clear(r);
-        walk<T>(s, r, w, in, op, c, scoring);
-        sync_walker(own_walker()); /* no value is read any more */
+        put_queries<T>(s, in);
+        __syncthreads();
+        walk<T>(s, r, w, in.position, op, c, scoring);
         put_sums(s, r);
     }
     cluster_arrive();
-    join_walkers<T, IS_PLAIN>(s, op, c, rank, rank_bits, there, order);
+    join_walkers<T, IS_PLAIN>(s, op, c, rank, rank_bits, w.walker_bits, there, order);
     cluster_wait(); /* nobody ends while its memory is read */
 #endif
 }
@@ -125,39 +161,50 @@ struct mapping {
     int chunks, walkers, rank_bits;
 };
 
-template <typename T, int DH, int TILES, bool IS_FP8>
-static int launch_tiles(struct stream *s, const struct op_attention *op, struct mapping m) {
-    typedef plan<DH, TILES> plan;
-    const int levels = LEVELS + 1 - m.rank_bits - m.walkers / WALKERS; /* of the tree, for a walker */
-    static_assert(plan::bytes(WALKERS) + plan::bytes_of_sums(WALKERS, LEVELS) <= (DH > 128 ? 226u : 113u) << 10,
+template <typename T, int DH, int TILES, int STAGES, bool IS_FP8>
+static int launch_stages(struct stream *s, const struct op_attention *op, struct mapping m, int each) {
+    typedef plan<DH, TILES, STAGES, IS_FP8> plan;
+    constexpr int least = walkers_of(DH), most = STAGES > 1 ? 0 : levels_of(least, 0);
+    const int levels = levels_of(m.walkers, m.rank_bits);
+    static_assert(plan::bytes(least) + plan::bytes_of_sums(least, most) <= (DH > 128 || STAGES > 1 ? 226u : 113u) << 10,
                   "as many blocks a multiprocessor as launch_chunks counts on");
     const dim3 grid(op->rows.batch * m.chunks << m.rank_bits, op->kv_heads);
-    /* Never three blocks on a multiprocessor, as then others would have none. */
-    const int each = spread_each(s, (int)(grid.x * grid.y));
     const size_t needed = plan::bytes(m.walkers) + plan::bytes_of_sums(m.walkers, levels),
                  shared = spread_bytes({SHARED_PERCENT, each}, needed);
     const bool is_plain = op->cap == 0 && !op->sinks.data;
-    auto kernel = is_plain ? attention_cluster_kernel<T, DH, TILES, !IS_FP8, IS_FP8>
-                           : attention_cluster_kernel<T, DH, TILES, false, IS_FP8>;
+    auto kernel = is_plain ? attention_cluster_kernel<T, DH, TILES, STAGES, !IS_FP8, IS_FP8>
+                           : attention_cluster_kernel<T, DH, TILES, STAGES, false, IS_FP8>;
     if (shared > 48 << 10)
         CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    const size_t of_multiprocessor = m.walkers == WALKERS ? (size_t)each * shared : shared;
-    const int percent = of_multiprocessor <= SHARED_BYTES ? SHARED_PERCENT : SHARED_PERCENT_ANY;
+    const size_t of_multiprocessor = m.walkers < WALKERS_ALL ? (size_t)each * shared : shared;
+    const int percent = of_multiprocessor <= SHARED_BYTES        ? SHARED_PERCENT
+                        : of_multiprocessor <= SHARED_BYTES_MORE ? SHARED_PERCENT_MORE
+                                                                 : SHARED_PERCENT_ANY;
     launch_sharing(s, kernel, grid, m.walkers * WARPS * 32, shared, 1 << m.rank_bits, percent, *op, m.chunks,
                    m.rank_bits, scoring_of(op), cuda_order_for(s, &op->rows, &op->reader));
     return cuda_launched(s, "attention", sizeof *op);
 }
 
-/* As many blocks as run at once, if there is work for so many. Clusters of 8 do not find the last tenth of the room, those of 4 not the
- * last sixteenth: there clusters of 2 blocks twice as large do. */
-static struct mapping map_chunks(int chunks, int pairs, int room, bool may_be_large) {
-    const int rooms[] = {room, room, room * 15 / 16, room * 9 / 10};
-    for (int bits = 3; bits > 0; bits--) {
+/* Never three blocks on a multiprocessor, as then others would have none. Where one has but a block, whose walkers have a part each, two splits
+ * are on their way. */
+template <typename T, int DH, int TILES, bool IS_FP8>
+static int launch_tiles(struct stream *s, const struct op_attention *op, struct mapping m) {
+    const int each = spread_each(s, op->rows.batch * m.chunks * op->kv_heads << m.rank_bits);
+    if constexpr (TILES == 1 && DH <= 128)
+        if (each == 1 && m.walkers << m.rank_bits == PARTS) return launch_stages<T, DH, 1, 2, IS_FP8>(s, op, m, each);
+    return launch_stages<T, DH, TILES, 1, IS_FP8>(s, op, m, each);
+}
+
+/* As many blocks as run at once, if there is work for so many, of `walkers` each. Clusters of 8 do not find the last tenth of the room, those of
+ * 4 not the last sixteenth: there clusters of 2 blocks twice as large do. A walker has a neighbour. */
+static struct mapping map_chunks(int chunks, int pairs, int room, int walkers, bool may_be_large) {
+    const int rooms[] = {room, room, room * 15 / 16, room * 9 / 10}, least = walkers > 1 ? 0 : 1;
+    for (int bits = 3; bits > least; bits--) {
         const int blocks = pairs * chunks << bits;
-        if (blocks <= rooms[bits]) return {chunks, WALKERS, bits};
+        if (blocks <= rooms[bits]) return {chunks, walkers, bits};
         if (bits == 2 && blocks <= room && may_be_large) return {chunks, WALKERS_ALL, bits - 1};
     }
-    return {chunks, WALKERS, 0};
+    return {chunks, walkers, least};
 }
 
 /* Small grids take small chunks, which are done sooner, and all ranks; larger ones chunks as large as may be, of equal size, as that
@@ -169,7 +216,7 @@ template <typename T, int DH, bool IS_FP8> static int launch_chunks(struct strea
     int a_chunk = 1;
     while (a_chunk < most && pairs * ((tiles + a_chunk - 1) / a_chunk) * RANKS > room * 9 / 10) a_chunk++;
     const int chunks = (tiles + a_chunk - 1) / a_chunk;
-    const struct mapping m = map_chunks(chunks, pairs, room, DH <= 128);
+    const struct mapping m = map_chunks(chunks, pairs, room, walkers_of(DH), DH <= 128);
     switch ((tiles + chunks - 1) / chunks) {
     case 1:
         return launch_tiles<T, DH, 1, IS_FP8>(s, op, m);
@@ -183,7 +230,6 @@ template <typename T, int DH, bool IS_FP8> static int launch_chunks(struct strea
 }
 
 int cuda_attention_cluster(struct stream *s, const struct op_attention *op) {
-    if (cuda_attention_is_staged(s, op)) return cuda_attention_staged(s, op);
     return with_cells(op, [&](auto type, auto is_fp8) {
         typedef decltype(type) T;
         constexpr bool IS_FP8 = decltype(is_fp8)::value;

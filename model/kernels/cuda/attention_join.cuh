@@ -11,8 +11,8 @@ __device__ __forceinline__ void sync_walker(int walker) {
 }
 
 /* What the walker has summed. */
-template <int DH, int TILES, int STAGES>
-__device__ __forceinline__ void put_sums(struct plan<DH, TILES, STAGES> &s, const struct running<DH, TILES> &r) {
+template <typename Plan, int DH, int TILES>
+__device__ __forceinline__ void put_sums(Plan &s, const struct running<DH, TILES> &r) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % WARPS;
     auto &walker = s.walkers[own_walker()];
 #pragma unroll
@@ -53,9 +53,9 @@ __device__ __forceinline__ struct node join_nodes(const struct node &left, const
 }
 
 /* What a walker of the cluster put, the sum that of the keys of warp `warp`; walkers from `there` on have no keys. */
-template <int DH, int TILES, int STAGES>
-__device__ __forceinline__ struct node load_node(struct plan<DH, TILES, STAGES> &s, int walker, int rank_bits,
-                                                 int there, int query, int d, int warp) {
+template <typename Plan>
+__device__ __forceinline__ struct node load_node(Plan &s, int walker, int rank_bits, int there, int query, int d,
+                                                 int warp) {
     struct node n = {make_float2(-CUDART_INF_F, 0), make_float4(0, 0, 0, 0)};
     if (walker >= there) return n;
     const auto &its = s.walkers[walker >> rank_bits];
@@ -77,13 +77,12 @@ __device__ __forceinline__ struct node neighbouring_node(const struct node &n, i
 
 /* The tree above the walkers. Half as many lanes as there are walkers make 4 dims of a query, and with those of the next outputs the sum of
  * all warps' keys. Each block stores a share of the outputs, and arrives at the cluster's barrier when it has read what others put. */
-template <typename T, bool IS_PLAIN, int DH, int TILES, int STAGES>
-__device__ __forceinline__ void join_walkers(struct plan<DH, TILES, STAGES> &s, const struct op_attention &op,
-                                             const struct chunk &c, int rank, int rank_bits, int there,
-                                             enum token_order order) {
-    constexpr int FOURS = DH / 4;
-    const int lane_bits = rank_bits + (int)blockDim.x / THREADS_ALL, lanes = 1 << lane_bits, lane = threadIdx.x % 32,
-              r = lane % lanes, all = c.count * FOURS, step = (int)blockDim.x << rank_bits >> lane_bits;
+template <typename T, bool IS_PLAIN, typename Plan>
+__device__ __forceinline__ void join_walkers(Plan &s, const struct op_attention &op, const struct chunk &c, int rank,
+                                             int rank_bits, int walker_bits, int there, enum token_order order) {
+    constexpr int FOURS = Plan::DIMS / 4;
+    const int lane_bits = walker_bits - 1, lanes = 1 << lane_bits, lane = threadIdx.x % 32, r = lane % lanes,
+              all = c.count * FOURS, step = (int)blockDim.x << rank_bits >> lane_bits;
     auto output_of = [&](int i) { return row_head(op, c, i / FOURS) * op.head_dim + i % FOURS * 4; };
     /* Lanes past the last output make that once more. */
     auto index_of = [&](int first) { return min(first + (lane >> lane_bits), all - 1); };

@@ -1,4 +1,4 @@
-/* What attention_cluster.cu and attention_staged.cu load: their chunk of queries, and keys and values of a split. */
+/* What attention_cluster.cu loads: its chunk of queries, and keys and values of a split. */
 #ifndef DUET_MODEL_KERNELS_CUDA_ATTENTION_LOADS_CUH
 #define DUET_MODEL_KERNELS_CUDA_ATTENTION_LOADS_CUH
 
@@ -8,6 +8,7 @@
 enum {
     SPLIT = ATTENTION_SPLIT,
     PARTS = ATTENTION_PARTS,
+    PART_BITS = 4,
     STEP = PARTS * SPLIT, /* from a split to the next of its part */
     KEYS = 16,            /* of an mma */
     BLOCKS = SPLIT / KEYS,
@@ -15,21 +16,39 @@ enum {
     WALKERS = 2,     /* a block, or */
     WALKERS_ALL = 4, /* where a multiprocessor has one block in place of two */
     RANKS = 8,       /* at most */
-    LEVELS = 3,      /* of the tree, in which a sum of a single rank waits for another */
     NO_LEAF = PARTS,
     THREADS = WALKERS * WARPS * 32,
     THREADS_ALL = WALKERS_ALL * WARPS * 32
 };
 static_assert(WARPS == BLOCKS, "a warp scores a block of keys");
-static_assert(PARTS == WALKERS * RANKS, "a part for each walker, if all are there");
+static_assert(PARTS == 1 << PART_BITS && PARTS == WALKERS * RANKS, "a part for each walker, if all are there");
 
-/* Keys and values of a split in 16 bits, as they lie in memory; the 16 bytes of a row change places (swizzled). */
-template <int DH> struct stage { uint4 keys[SPLIT][DH / 8], values[SPLIT][DH / 8]; };
+/* The least walkers of a block for heads of up to so many dimensions: of the largest one finds room. */
+__host__ __device__ constexpr int walkers_of(int dims) {
+    return dims > 256 ? 1 : WALKERS;
+}
+/* Levels of the tree in which a walker's sum waits for another: of walkers of which a cluster has 2^bits, 4 at most. */
+__host__ __device__ constexpr int levels_of(int walkers, int rank_bits) {
+    return PART_BITS - walkers / 2 - rank_bits;
+}
+/* Pairs of numbers that a thread has of 8 queries' sums: maximum and sum, and values. */
+__host__ __device__ constexpr int pairs_of(int dims) {
+    return 1 + dims / 32;
+}
 
-/* Shared memory for heads of up to DH dimensions and TILES times 8 queries. Queries are the rows of a for scores, two tiles at once. STAGES:
- * the splits that a walker has there; 0: the values of one. */
-template <int DH, int TILES, int STAGES = 0> struct plan {
-    static constexpr int QUERIES = 8 * TILES, STRIDE = SPLIT + 8 /* other banks */;
+/* Keys and values of a split in shared memory: 8 dims a place, and those of a row change places (swizzled). FP8 comes as codes and scales, and
+ * values are widened there. */
+template <int DH, bool IS_FP8> struct stage { uint4 keys[SPLIT][DH / 8], values[SPLIT][DH / 8]; };
+template <int DH> struct stage<DH, true> {
+    uint2 keys[SPLIT][DH / 8], codes[SPLIT][DH / 8];
+    uint4 values[SPLIT][DH / 8];
+    uint4 key_scales[BLOCKS], value_scales[BLOCKS]; /* a byte a row */
+};
+
+/* Shared memory for heads of up to DH dimensions and TILES times 8 queries, and STAGES splits of each walker. Queries are the rows of a for
+ * scores, two tiles at once. */
+template <int DH, int TILES, int STAGES, bool IS_FP8> struct plan {
+    static constexpr int DIMS = DH, QUERIES = 8 * TILES, STRIDE = SPLIT + 8 /* other banks */;
     /* High and low parts as the lanes of mma take them, of two tiles first one, then the other; of a tile alone both at once. */
     uint4 queries[TILES][DH / 16][32];
     struct {
@@ -39,19 +58,18 @@ template <int DH, int TILES, int STAGES = 0> struct plan {
         float4 of_warps[QUERIES];     /* each one's maximum of a split */
         float2 state[QUERIES][WARPS]; /* the maximum, and the sum of each warp's keys */
         union {
-            typename std::conditional<STAGES == 0, uint16_t[SPLIT][DH + 8], struct stage<DH>[STAGES]>::type cells;
+            struct stage<DH, IS_FP8> stages[STAGES];
             float out[QUERIES][DH + 4]; /* when all values are used up */
         };
-    } walkers[WALKERS_ALL]; /* the last two only if there are so many */
+    } walkers[WALKERS_ALL]; /* the last ones only if there are so many */
     static constexpr size_t bytes(int count) {
         return sizeof(struct plan) - (WALKERS_ALL - count) * sizeof(walkers[0]);
     }
-    /* Sums that wait (attention_tree.cuh), in pairs of numbers, so many a thread and tile. Those of few queries lie behind the plan, as
-     * memory of all threads would be more than the first cache. */
-    static constexpr int PAIRS = 1 + DH / 32;
-    static constexpr bool HOLDS_SUMS = TILES == 1 ? DH <= 256 : TILES == 2 && DH <= 128;
+    /* Sums that wait (attention_tree.cuh). Those of few queries lie behind the plan, as memory of all threads would be more than the first
+     * cache. */
+    static constexpr bool HOLDS_SUMS = TILES == 1 && DH <= 256;
     static constexpr size_t bytes_of_sums(int count, int levels) {
-        return HOLDS_SUMS ? sizeof(float2) * TILES * PAIRS * count * WARPS * 32 * levels : 0;
+        return HOLDS_SUMS ? sizeof(float2) * TILES * pairs_of(DH) * count * WARPS * 32 * levels : 0;
     }
 };
 
@@ -64,7 +82,7 @@ __device__ __forceinline__ int own_walker(void) {
 struct chunk {
     int b, head, group, first_query, count;
     int nearest, last, oldest; /* least and largest position of a row; no key before `oldest` is visible to any */
-    int begins;                /* the pass, if that is wanted: at this position */
+    int begins;                /* the pass: at this position */
     const int *pages;
 };
 
@@ -90,10 +108,11 @@ __device__ __forceinline__ int row_head(const struct op_attention &op, const str
     return (c.b * op.rows.q_len + row) * op.heads + (c.head - row) * c.group + i;
 }
 
-/* What one of the first THREADS threads loads before it looks for keys: 8 elements of each of some queries, and the positions of
+/* What one of the first LOADERS threads loads before it looks for keys: 8 elements of each of some queries, and the positions of
  * queries 8 tile + lane / 4, -1 past the chunk. Indexes first, as they need no input. */
 template <int DH, int TILES> struct inputs {
-    static constexpr int EIGHTS = DH / 8, LOADS = (8 * TILES * EIGHTS + THREADS - 1) / THREADS;
+    static constexpr int EIGHTS = DH / 8, LOADERS = walkers_of(DH) * WARPS * 32,
+                         LOADS = (8 * TILES * EIGHTS + LOADERS - 1) / LOADERS;
     float4 x[LOADS], y[LOADS];
     int position[TILES];
     int row_head[LOADS], row[TILES]; /* -1: none */
@@ -102,11 +121,11 @@ template <int DH, int TILES> struct inputs {
 template <int DH, int TILES>
 __device__ __forceinline__ void index_inputs(struct inputs<DH, TILES> &in, const struct op_attention &op,
                                              const struct chunk &c) {
-    constexpr int EIGHTS = inputs<DH, TILES>::EIGHTS;
+    constexpr int EIGHTS = inputs<DH, TILES>::EIGHTS, LOADERS = inputs<DH, TILES>::LOADERS;
 #pragma unroll
     for (int n = 0; n < inputs<DH, TILES>::LOADS; n++) {
-        const int query = (n * THREADS + threadIdx.x) / EIGHTS;
-        in.row_head[n] = query < c.count && threadIdx.x < THREADS ? row_head(op, c, query) : -1;
+        const int query = (n * LOADERS + threadIdx.x) / EIGHTS;
+        in.row_head[n] = query < c.count && threadIdx.x < LOADERS ? row_head(op, c, query) : -1;
     }
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
@@ -122,8 +141,8 @@ __device__ __forceinline__ void load_positions(struct inputs<DH, TILES> &in, con
         in.position[tile] = in.row[tile] < 0 ? -1 : load_fixed(op.rows.positions + in.row[tile]);
 }
 
-/* The chunk number `index` of a graph row and key head, with what positions say of it. IS_EARLY: and where the pass begins. */
-template <int DH, int TILES, bool IS_EARLY>
+/* The chunk number `index` of a graph row and key head, with what positions say of it. */
+template <int DH, int TILES>
 __device__ __forceinline__ struct chunk open_chunk(struct inputs<DH, TILES> &in, const struct op_attention &op,
                                                    int chunks, int index) {
     struct chunk c = find_chunk(op, chunks, index, 8 * TILES);
@@ -132,7 +151,7 @@ __device__ __forceinline__ struct chunk open_chunk(struct inputs<DH, TILES> &in,
     index_inputs(in, op, c);
     c.pages = op.rows.page_table + (size_t)load_fixed(op.rows.row_slot + c.b) * op.rows.pages_per_slot;
     c.nearest = load_fixed(nearest), c.last = load_fixed(last);
-    c.begins = IS_EARLY ? load_fixed(first) : 0;
+    c.begins = load_fixed(first);
     load_positions(in, op);
     c.oldest = op.window > 0 ? max(max(c.nearest, 0) - op.window + 1, 0) : 0;
     return c;
@@ -140,10 +159,10 @@ __device__ __forceinline__ struct chunk open_chunk(struct inputs<DH, TILES> &in,
 
 template <int DH, int TILES>
 __device__ __forceinline__ void load_queries(struct inputs<DH, TILES> &in, const struct op_attention &op) {
-    constexpr int EIGHTS = inputs<DH, TILES>::EIGHTS;
+    constexpr int EIGHTS = inputs<DH, TILES>::EIGHTS, LOADERS = inputs<DH, TILES>::LOADERS;
 #pragma unroll
     for (int n = 0; n < inputs<DH, TILES>::LOADS; n++) {
-        const int d = (n * THREADS + threadIdx.x) % EIGHTS * 8;
+        const int d = (n * LOADERS + threadIdx.x) % EIGHTS * 8;
         in.x[n] = in.y[n] = make_float4(0, 0, 0, 0);
         if (in.row_head[n] < 0 || d >= op.head_dim) continue;
         const float4 *q = (const float4 *)(op.q + (size_t)in.row_head[n] * op.head_dim + d);
@@ -153,13 +172,13 @@ __device__ __forceinline__ void load_queries(struct inputs<DH, TILES> &in, const
 
 /* Number `eighth` of a row's eights of dims: four pairs, of which a lane of mma takes two as the halves of 16 dims, and two more as those
  * of the next. Keys lie in memory so, and the order of dims in a sum is free. */
-template <typename T, int DH, int TILES, int STAGES>
-__device__ __forceinline__ void put_queries(struct plan<DH, TILES, STAGES> &s, const struct inputs<DH, TILES> &in) {
-    constexpr int EIGHTS = inputs<DH, TILES>::EIGHTS;
+template <typename T, typename Plan, int DH, int TILES>
+__device__ __forceinline__ void put_queries(Plan &s, const struct inputs<DH, TILES> &in) {
+    constexpr int EIGHTS = inputs<DH, TILES>::EIGHTS, LOADERS = inputs<DH, TILES>::LOADERS;
 #pragma unroll
     for (int n = 0; n < inputs<DH, TILES>::LOADS; n++) {
-        const int i = n * THREADS + threadIdx.x, query = i / EIGHTS, eighth = i % EIGHTS;
-        if (query >= 8 * TILES || threadIdx.x >= THREADS) continue;
+        const int i = n * LOADERS + threadIdx.x, query = i / EIGHTS, eighth = i % EIGHTS;
+        if (query >= 8 * TILES || threadIdx.x >= LOADERS) continue;
         const float pairs[4][2] = {
             {in.x[n].x, in.x[n].y}, {in.x[n].z, in.x[n].w}, {in.y[n].x, in.y[n].y}, {in.y[n].z, in.y[n].w}};
         const int lane = query % 8 * 4 + eighth % 4, tile = query / 8;
@@ -174,222 +193,140 @@ __device__ __forceinline__ void put_queries(struct plan<DH, TILES, STAGES> &s, c
     }
 }
 
-/* A lane's first element of the split at `first`; `from` is that of a page's first split, in the page. */
-__device__ __forceinline__ const uint16_t *split_cells(const void *cache, const struct op_attention &op, int page,
-                                                       int first, unsigned from) {
-    const unsigned of_page = op.kv_heads * op.head_dim * KV_PAGE, in_page = first % KV_PAGE * op.head_dim + from;
-    return (const uint16_t *)cache + ((size_t)page * of_page + in_page);
+/* Where 8 dims of a row lie in a stage: those of 8 rows in as many banks, and of two neighbours 64 bytes beside each other. */
+__device__ __forceinline__ int swizzled(int row, int eighth) {
+    return eighth ^ (row % 2 * 4 | row / 2 % 4);
 }
 
-/* 16 or 8 bytes past the first cache if they are wanted, else what was there. Without a branch: behind one, registers would be moved, which
- * waits for what they are to hold. Lanes ask for 64 bytes of a row at once, so L2 is asked for the line; that drops it first, and keeps
- * sums that wait. */
-__device__ __forceinline__ void load_wanted(uint4 &x, const void *from, bool wanted) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n"
-                 "@p ld.global.cg.L2::cache_hint.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4], %6;\n}"
-                 : "+r"(x.x), "+r"(x.y), "+r"(x.z), "+r"(x.w)
-                 : "l"(__cvta_generic_to_global(from)), "r"((int)wanted), "l"(dropped_first())
-                 : "memory");
+__device__ __forceinline__ void copy_place(uint4 *to, const uint4 *from, bool wanted) {
+    copy_async_once(to, from, wanted);
 }
-__device__ __forceinline__ void load_wanted(uint2 &x, const void *from, bool wanted) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\n"
-                 "@p ld.global.cg.L2::cache_hint.L2::128B.v2.u32 {%0, %1}, [%2], %4;\n}"
-                 : "+r"(x.x), "+r"(x.y)
-                 : "l"(__cvta_generic_to_global(from)), "r"((int)wanted), "l"(dropped_first())
-                 : "memory");
+__device__ __forceinline__ void copy_place(uint2 *to, const uint2 *from, bool wanted) {
+    copy_async_once_8(to, from, wanted);
 }
 
-/* A warp's 16 keys, in registers: dims 32 i + 8 (lane % 4) of keys lane / 4 and lane / 4 + 8. */
-template <int DH, bool IS_FP8> struct held_keys {
-    uint4 x[2][DH / 32];
-    unsigned from; /* where in a page the lane's first element of a page's first split lies */
-    __device__ __forceinline__ held_keys() {}
-    __device__ __forceinline__ held_keys(const struct op_attention &op, const struct chunk &c) {
-        const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % WARPS * KEYS + lane / 4;
-        from = (c.head * KV_PAGE + row) * op.head_dim + lane % 4 * 8;
-    }
-};
-template <int DH> struct held_keys<DH, true> {
-    uint2 x[2][DH / 32];
-    int scale[2];
-    __device__ __forceinline__ held_keys(const struct op_attention &, const struct chunk &) {}
+/* A lane's places of 16 rows of a split that its warp copies: whole rows by neighbouring lanes, from row `row` of the split on. */
+template <int DH> struct places {
+    static constexpr int EIGHTS = DH / 8, AT_ONCE = EIGHTS < 32 ? 32 / EIGHTS : 1, LOADS = KEYS / AT_ONCE,
+                         OF_ROW = EIGHTS < 32 ? 1 : EIGHTS / 32;
+    int row, eighth;
+    __device__ __forceinline__ places()
+        : row(threadIdx.x / 32 % WARPS * KEYS + threadIdx.x % 32 / EIGHTS), eighth(threadIdx.x % 32 % EIGHTS) {}
 };
 
-/* What stands for keys that no query sees. */
-template <int DH> __device__ __forceinline__ void clear(struct held_keys<DH, false> &k) {
+/* Asks for the split at `first` of keys, or values, of a head, which lie in a page from `head` on; zeros for those that no query sees. */
+template <int DH, typename Place>
+__device__ __forceinline__ void copy_rows(Place (&to)[SPLIT][DH / 8], const void *head, const struct op_attention &op,
+                                          const struct chunk &c, int first) {
+    typedef places<DH> places;
+    const places at;
+    const int pitch = op.head_dim / 8;
+    const Place *from = (const Place *)head + ((first % KV_PAGE + at.row) * pitch + at.eighth);
 #pragma unroll
-    for (int i = 0; i < DH / 16; i++) k.x[i % 2][i / 2] = make_uint4(0, 0, 0, 0);
-}
-template <int DH> __device__ __forceinline__ void clear(struct held_keys<DH, true> &k) {
+    for (int i = 0; i < places::LOADS; i++) {
+        const int row = at.row + i * places::AT_ONCE, key = first + row;
 #pragma unroll
-    for (int i = 0; i < DH / 16; i++) k.x[i % 2][i / 2] = make_uint2(0, 0);
-    k.scale[0] = k.scale[1] = SCALE_ONE;
-}
-
-/* Those of the split at `first` that some query sees, if the split is wanted. */
-template <int DH>
-__device__ __forceinline__ void load_keys(struct held_keys<DH, false> &k, const struct op_attention &op,
-                                          const struct chunk &c, int page, int first, bool is_wanted) {
-    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % WARPS * KEYS + lane / 4, dims = lane % 4 * 8;
-    const uint16_t *cells = split_cells(op.kv.k, op, page, first, k.from);
-#pragma unroll
-    for (int half_tile = 0; half_tile < 2; half_tile++) {
-        const int key = first + row + half_tile * 8;
-        const bool wanted = is_wanted && key <= c.last && key >= c.oldest;
-#pragma unroll
-        for (int i = 0; i < DH / 32; i++)
-            load_wanted(k.x[half_tile][i], cells + half_tile * 8 * op.head_dim + 32 * i,
-                        wanted && 32 * i + dims < op.head_dim);
-    }
-}
-template <int DH>
-__device__ __forceinline__ void load_keys(struct held_keys<DH, true> &k, const struct op_attention &op,
-                                          const struct chunk &c, int page, int first, bool is_wanted) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % WARPS;
-    const struct coded from = find_coded(op, op.kv.k, page, c.head);
-#pragma unroll
-    for (int half_tile = 0; half_tile < 2; half_tile++) {
-        const int key = warp * KEYS + half_tile * 8 + lane / 4, at = first % KV_PAGE + key;
-        const bool wanted = is_wanted && first + key <= c.last && first + key >= c.oldest;
-        if (wanted) k.scale[half_tile] = __ldcg(from.scales + at);
-#pragma unroll
-        for (int i = 0; i < DH / 32; i++) {
-            const int d = 32 * i + lane % 4 * 8;
-            load_wanted(k.x[half_tile][i], from.codes + at * op.head_dim + d, wanted && d < op.head_dim);
+        for (int j = 0; j < places::OF_ROW; j++) {
+            const int eighth = at.eighth + 32 * j;
+            copy_place(&to[row][swizzled(row, eighth)], from + i * places::AT_ONCE * pitch + 32 * j,
+                       key <= c.last && key >= c.oldest && eighth < pitch);
         }
     }
 }
 
-/* Where number `chunk` of a row's 16 bytes lies in a stage: 8 rows' in as many banks, and those of two neighbours' 64 bytes, too. */
-__device__ __forceinline__ int swizzled(int row, int chunk) {
-    return chunk ^ (row % 2 * 4 | row / 2 % 4);
+/* A key/value head's numbers in a page of 16 bits. */
+__device__ __forceinline__ const uint16_t *find_cells(const struct op_attention &op, const void *cache, int page,
+                                                      int head) {
+    const unsigned of_head = KV_PAGE * op.head_dim;
+    return (const uint16_t *)cache + ((size_t)page * (op.kv_heads * of_head) + head * of_head);
 }
 
-/* Asks for the keys or values of the split at `first`, 16 a warp, whole rows by neighbouring lanes; zeros for those that no query sees. */
+/* Ask for keys, and for values, of the split at `first`, if it is wanted: a group of copies either way. */
 template <int DH>
-__device__ __forceinline__ void copy_rows(uint4 (&to)[SPLIT][DH / 8], const void *cache, const struct op_attention &op,
-                                          const struct chunk &c, int page, int first) {
-    constexpr int CHUNKS = DH / 8, AT_ONCE = 32 / CHUNKS;
-    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % WARPS * KEYS + lane / CHUNKS, chunk = lane % CHUNKS;
-    const uint16_t *cells = split_cells(cache, op, page, first, (c.head * KV_PAGE + row) * op.head_dim + chunk * 8);
-#pragma unroll
-    for (int i = 0; i < KEYS / AT_ONCE; i++) {
-        const int at = row + i * AT_ONCE, key = first + at;
-        copy_async_once(&to[at][swizzled(at, chunk)], cells + i * AT_ONCE * op.head_dim,
-                        key <= c.last && key >= c.oldest && chunk * 8 < op.head_dim);
+__device__ __forceinline__ void begin_keys(struct stage<DH, false> &to, const struct op_attention &op,
+                                           const struct chunk &c, int page, int first, bool is_wanted) {
+    if (is_wanted) copy_rows<DH>(to.keys, find_cells(op, op.kv.k, page, c.head), op, c, first);
+    copies_commit_group();
+}
+template <int DH>
+__device__ __forceinline__ void begin_values(struct stage<DH, false> &to, const struct op_attention &op,
+                                             const struct chunk &c, int page, int first, bool is_wanted) {
+    if (is_wanted) copy_rows<DH>(to.values, find_cells(op, op.kv.v, page, c.head), op, c, first);
+    copies_commit_group();
+}
+template <int DH>
+__device__ __forceinline__ void begin_codes(uint2 (&codes)[SPLIT][DH / 8], uint4 (&scales)[BLOCKS], const void *cache,
+                                            const struct op_attention &op, const struct chunk &c, int page, int first,
+                                            bool is_wanted) {
+    if (is_wanted) {
+        const struct coded from = find_coded(op, cache, page, c.head);
+        const int warp = threadIdx.x / 32 % WARPS;
+        copy_rows<DH>(codes, from.codes, op, c, first);
+        if (threadIdx.x % 32 == 0) copy_async_once(&scales[warp], from.scales + first % KV_PAGE + warp * KEYS, true);
     }
+    copies_commit_group();
+}
+template <int DH>
+__device__ __forceinline__ void begin_keys(struct stage<DH, true> &to, const struct op_attention &op,
+                                           const struct chunk &c, int page, int first, bool is_wanted) {
+    begin_codes<DH>(to.keys, to.key_scales, op.kv.k, op, c, page, first, is_wanted);
+}
+template <int DH>
+__device__ __forceinline__ void begin_values(struct stage<DH, true> &to, const struct op_attention &op,
+                                             const struct chunk &c, int page, int first, bool is_wanted) {
+    begin_codes<DH>(to.codes, to.value_scales, op.kv.v, op, c, page, first, is_wanted);
 }
 
-/* The warp's keys of a stage, as load_keys has them. */
-template <int DH>
-__device__ __forceinline__ void take_keys(struct held_keys<DH, false> &k, const uint4 (&keys)[SPLIT][DH / 8]) {
+/* What the codes of a row of the split at `first` are multiplied by; zeros stand for rows that no query sees. */
+__device__ __forceinline__ float factor_of(const uint4 (&scales)[BLOCKS], const struct chunk &c, int first, int row) {
+    const int key = first + row;
+    return fp8_factor(key <= c.last && key >= c.oldest ? ((const uint8_t *)scales)[row] : (uint8_t)SCALE_ONE);
+}
+
+/* A warp's 16 keys, as lanes of mma take them: dims 32 i + 8 (lane % 4) of keys lane / 4 and lane / 4 + 8. */
+template <int DH> struct held_keys { uint4 x[2][DH / 32]; };
+
+/* The warp's keys of the split at `first`, in 16 bits. */
+template <typename T, int DH>
+__device__ __forceinline__ void take_keys(struct held_keys<DH> &k, const struct stage<DH, false> &from,
+                                          const struct chunk &, int) {
     const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % WARPS * KEYS + lane / 4;
 #pragma unroll
     for (int i = 0; i < DH / 16; i++) {
         const int at = row + i % 2 * 8;
-        k.x[i % 2][i / 2] = keys[at][swizzled(at, i / 2 * 4 + lane % 4)];
+        k.x[i % 2][i / 2] = from.keys[at][swizzled(at, i / 2 * 4 + lane % 4)];
     }
-}
-
-/* In 16 bits. */
-template <typename T, int DH>
-__device__ __forceinline__ const struct held_keys<DH, false> &widen_keys(const struct held_keys<DH, false> &k) {
-    return k;
-} template <typename T, int DH>
-__device__ __forceinline__ struct held_keys<DH, false> widen_keys(const struct held_keys<DH, true> &k) {
-    struct held_keys<DH, false> wide;
-#pragma unroll
-    for (int i = 0; i < DH / 16; i++)
-        wide.x[i % 2][i / 2] = widen_eight<T>(k.x[i % 2][i / 2], fp8_factor(k.scale[i % 2]));
-    return wide;
-}
-
-/* A warp's quarter of the dims of 64 values, in shared memory; zeros for those that no query sees. Nobody else reads them. FP8 waits
- * there as it came, in the second half of each quarter, and the lanes keep the scales of values lane and lane + 32. */
-template <int DH, bool IS_FP8>
-struct held_values {
-    unsigned from; /* where in a page the lane's first element of a page's first split lies */
-    __device__ __forceinline__ held_values(const struct op_attention &op, const struct chunk &c) {
-        constexpr int EIGHTS = DH / WARPS / 8;
-        const int lane = threadIdx.x % 32, d = threadIdx.x / 32 % WARPS * (DH / WARPS) + lane % EIGHTS * 8;
-        from = (c.head * KV_PAGE + lane / EIGHTS) * op.head_dim + d;
-    }
-};
-template <int DH> struct held_values<DH, true> {
-    int scale[2];
-    __device__ __forceinline__ held_values(const struct op_attention &, const struct chunk &) {}
-};
-
-template <int DH>
-__device__ __forceinline__ void load_values(struct held_values<DH, false> &v, uint16_t (&values)[SPLIT][DH + 8],
-                                            const struct op_attention &op, const struct chunk &c, int page, int first) {
-    constexpr int EIGHTS = DH / WARPS / 8, AT_ONCE = 32 / EIGHTS;
-    const int lane = threadIdx.x % 32, d = threadIdx.x / 32 % WARPS * (DH / WARPS) + lane % EIGHTS * 8,
-              key = lane / EIGHTS;
-    uint16_t *to = &values[key][d];
-    const uint16_t *cells = split_cells(op.kv.v, op, page, first, v.from);
-    if (first >= c.oldest && first + SPLIT - 1 <= c.last && op.head_dim == DH) { /* all of it, at constant distances */
-#pragma unroll
-        for (int i = 0; i < SPLIT / AT_ONCE; i++)
-            copy_async_once(to + i * AT_ONCE * (DH + 8), cells + i * AT_ONCE * DH, true);
-        return;
-    }
-    /* of keys from the first to the last that are wanted */
-    const unsigned after = (unsigned)(first + key - c.oldest),
-                   count = d < op.head_dim && c.last >= c.oldest ? (unsigned)(c.last - c.oldest + 1) : 0;
-#pragma unroll
-    for (int i = 0; i < SPLIT / AT_ONCE; i++)
-        copy_async_once(to + i * AT_ONCE * (DH + 8), cells + (size_t)(i * AT_ONCE) * op.head_dim,
-                        after + i * AT_ONCE < count);
 }
 template <typename T, int DH>
-__device__ __forceinline__ void wait_for_values(const struct held_values<DH, false> &, uint16_t (&)[SPLIT][DH + 8]) {
-    copies_wait_all();
-    __syncwarp();
+__device__ __forceinline__ void take_keys(struct held_keys<DH> &k, const struct stage<DH, true> &from,
+                                          const struct chunk &c, int first) {
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % WARPS * KEYS + lane / 4;
+    const float factors[2] = {factor_of(from.key_scales, c, first, row), factor_of(from.key_scales, c, first, row + 8)};
+#pragma unroll
+    for (int i = 0; i < DH / 16; i++) {
+        const int at = row + i % 2 * 8;
+        k.x[i % 2][i / 2] = widen_eight<T>(from.keys[at][swizzled(at, i / 2 * 4 + lane % 4)], factors[i % 2]);
+    }
 }
 
-/* Where a lane's codes of a value wait: the second half of the warp's quarter. */
-template <int DH> __device__ __forceinline__ uint8_t *code_place(uint16_t (&values)[SPLIT][DH + 8], int key) {
-    constexpr int EIGHTS = DH / WARPS / 8, QUARTER = DH / WARPS;
-    return (uint8_t *)&values[key][threadIdx.x / 32 % WARPS * QUARTER + QUARTER / 2] + threadIdx.x % EIGHTS * 8;
-}
-template <int DH>
-__device__ __forceinline__ void load_values(struct held_values<DH, true> &v, uint16_t (&values)[SPLIT][DH + 8],
-                                            const struct op_attention &op, const struct chunk &c, int page, int first) {
-    constexpr int EIGHTS = DH / WARPS / 8;
-    const int lane = threadIdx.x % 32, d = threadIdx.x / 32 % WARPS * (DH / WARPS) + lane % EIGHTS * 8;
-    const struct coded from = find_coded(op, op.kv.v, page, c.head);
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const int key = lane + 32 * i;
-        v.scale[i] = (first + key <= c.last && first + key >= c.oldest) ? __ldcg(from.scales + first % KV_PAGE + key)
-                                                                        : SCALE_ONE;
-    }
-#pragma unroll
-    for (int i = 0; i < SPLIT * EIGHTS / 32; i++) {
-        const int key = i * (32 / EIGHTS) + lane / EIGHTS;
-        const bool wanted = first + key <= c.last && first + key >= c.oldest && d < op.head_dim;
-        const uint8_t *at = wanted ? from.codes + (first % KV_PAGE + key) * op.head_dim + d : from.codes;
-        copy_async_once_8(code_place<DH>(values, key), at, wanted);
-    }
-}
-/* A value is widened by the lanes that have read its codes. */
+/* The values that the warp copied, in 16 bits. */
 template <typename T, int DH>
-__device__ __forceinline__ void wait_for_values(const struct held_values<DH, true> &v,
-                                                uint16_t (&values)[SPLIT][DH + 8]) {
-    constexpr int EIGHTS = DH / WARPS / 8;
-    const int lane = threadIdx.x % 32, d = threadIdx.x / 32 % WARPS * (DH / WARPS) + lane % EIGHTS * 8;
-    copies_wait_all();
+__device__ __forceinline__ void widen_values(struct stage<DH, false> &, const struct chunk &, int) {}
+template <typename T, int DH>
+__device__ __forceinline__ void widen_values(struct stage<DH, true> &s, const struct chunk &c, int first) {
+    typedef places<DH> places;
+    const places at;
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < SPLIT * EIGHTS / 32; i++) {
-        const int key = i * (32 / EIGHTS) + lane / EIGHTS;
-        const uint2 codes = *(const uint2 *)code_place<DH>(values, key);
-        const int scale = __shfl_sync(0xffffffffu, v.scale[i / EIGHTS], key % 32);
-        __syncwarp();
-        *(uint4 *)&values[key][d] = widen_eight<T>(codes, fp8_factor((uint8_t)scale));
+    for (int i = 0; i < places::LOADS; i++) {
+        const int row = at.row + i * places::AT_ONCE;
+        const float factor = factor_of(s.value_scales, c, first, row);
+#pragma unroll
+        for (int j = 0; j < places::OF_ROW; j++) {
+            const int place = swizzled(row, at.eighth + 32 * j);
+            s.values[row][place] = widen_eight<T>(s.codes[row][place], factor);
+        }
     }
-    __syncwarp();
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* What attention_cluster.cu and attention_staged.cu do with a split: scores, and the softmax of a walker. */
+/* What attention_cluster.cu does with a split: scores, and the softmax of a walker. */
 #ifndef DUET_MODEL_KERNELS_CUDA_ATTENTION_SPLITS_CUH
 #define DUET_MODEL_KERNELS_CUDA_ATTENTION_SPLITS_CUH
 
@@ -14,11 +14,10 @@ __device__ __forceinline__ bool is_seen_by_all(const struct chunk &c, int first,
 }
 
 /* A warp's 16 keys of the split at `first` against all queries. */
-template <typename T, int DH, int TILES, int STAGES, bool IS_FP8>
-__device__ __forceinline__ void score(struct scores<TILES> &scores, const struct plan<DH, TILES, STAGES> &s,
-                                      const struct held_keys<DH, IS_FP8> &held, const int (&position)[TILES],
-                                      const struct chunk &c, int first, int window, struct scoring scoring) {
-    const struct held_keys<DH, false> &k = widen_keys<T>(held);
+template <typename T, typename Plan, int DH, int TILES>
+__device__ __forceinline__ void score(struct scores<TILES> &scores, const Plan &s, const struct held_keys<DH> &k,
+                                      const int (&position)[TILES], const struct chunk &c, int first, int window,
+                                      struct scoring scoring) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int tile = 0; tile < TILES; tile += 2) {
@@ -59,8 +58,8 @@ template <typename Join> __device__ __forceinline__ float join_lanes(float x, Jo
 }
 
 /* The largest scores of the warp's keys, for the walker's other warps. */
-template <int DH, int TILES, int STAGES>
-__device__ __forceinline__ void put_maxima(struct plan<DH, TILES, STAGES> &s, const struct scores<TILES> &scores) {
+template <typename Plan, int TILES>
+__device__ __forceinline__ void put_maxima(Plan &s, const struct scores<TILES> &scores) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % WARPS;
     float largest[TILES];
 #pragma unroll
@@ -102,9 +101,8 @@ __device__ __forceinline__ float shift_of(float max) {
 }
 
 /* Takes the maxima up to those of all warps, scales what was summed so far, and puts the weights of the warp's keys for all warps. */
-template <typename T, int DH, int TILES, int STAGES>
-__device__ __forceinline__ void weigh(struct plan<DH, TILES, STAGES> &s, struct running<DH, TILES> &r,
-                                      const struct scores<TILES> &scores) {
+template <typename T, typename Plan, int DH, int TILES>
+__device__ __forceinline__ void weigh(Plan &s, struct running<DH, TILES> &r, const struct scores<TILES> &scores) {
     const int lane = threadIdx.x % 32, key = threadIdx.x / 32 % WARPS * KEYS + lane % 4 * 2;
     auto &walker = s.walkers[own_walker()];
     auto &weights = walker.weights;
@@ -137,8 +135,7 @@ __device__ __forceinline__ void weigh(struct plan<DH, TILES, STAGES> &s, struct 
 struct weights {
     uint32_t high[2], low[2];
 };
-template <int DH, int TILES, int STAGES>
-__device__ __forceinline__ struct weights take_weights(const struct plan<DH, TILES, STAGES> &s, int block, int tile) {
+template <typename Plan> __device__ __forceinline__ struct weights take_weights(const Plan &s, int block, int tile) {
     const int lane = threadIdx.x % 32, key = block * KEYS + lane / 8 % 2 * 8;
     const auto &weights = s.walkers[own_walker()].weights;
     uint32_t of[4];
@@ -190,19 +187,11 @@ __device__ __forceinline__ void add_edge(float (&out)[COUNT][4], const uint32_t 
 
 /* Values of 16 keys: 16 dims a row of `a`, as mma takes them. */
 template <int DH>
-__device__ __forceinline__ void take_values(uint32_t (&a)[DH / 64][4], const uint16_t (*values)[DH + 8]) {
-    const int lane = threadIdx.x % 32, d = threadIdx.x / 32 % WARPS * (DH / WARPS);
-#pragma unroll
-    for (int i = 0; i < DH / 64; i++)
-        load_transposed(a[i], &values[lane % 8 + lane / 16 * 8][d + 16 * i + lane / 8 % 2 * 8]);
-}
-
-template <int DH>
 __device__ __forceinline__ void take_values(uint32_t (&a)[DH / 64][4], const uint4 (*values)[DH / 8]) {
     const int lane = threadIdx.x % 32, row = lane % 8 + lane / 16 * 8,
-              chunk = threadIdx.x / 32 % WARPS * (DH / WARPS / 8) + lane / 8 % 2;
+              eighth = threadIdx.x / 32 % WARPS * (DH / WARPS / 8) + lane / 8 % 2;
 #pragma unroll
-    for (int i = 0; i < DH / 64; i++) load_transposed(a[i], &values[row][swizzled(row, chunk + 2 * i)]);
+    for (int i = 0; i < DH / 64; i++) load_transposed(a[i], &values[row][swizzled(row, eighth + 2 * i)]);
 }
 
 /* Is none of a warp's values inf or NaN? Then an invisible value's weight of 0 adds 0. */
@@ -223,9 +212,9 @@ __device__ __forceinline__ void add_plain(float (&out)[COUNT][4], const uint32_t
 }
 
 /* The values of a split with the weights that all warps have put, 16 keys by 16. */
-template <typename T, int DH, int TILES, int STAGES, typename Row>
-__device__ __forceinline__ void add_split(struct running<DH, TILES> &r, const struct plan<DH, TILES, STAGES> &s,
-                                          const Row (&values)[SPLIT], const int (&position)[TILES],
+template <typename T, typename Plan, int DH, int TILES, int EIGHTS>
+__device__ __forceinline__ void add_split(struct running<DH, TILES> &r, const Plan &s,
+                                          const uint4 (&values)[SPLIT][EIGHTS], const int (&position)[TILES],
                                           const struct chunk &c, int first, int window) {
     if (is_seen_by_all(c, first, SPLIT, window)) {
 #pragma unroll

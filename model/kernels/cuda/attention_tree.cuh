@@ -25,14 +25,14 @@ struct waiting_sums {
     float2 *pairs;
     int apart;
 };
-template <int DH, int TILES> struct waiting {
-    typedef plan<DH, TILES> its;
-    static constexpr int OWN = its::HOLDS_SUMS ? 1 : LEVELS, PAIRS = TILES * its::PAIRS;
+template <typename Plan> struct waiting {
+    static constexpr int OWN = Plan::HOLDS_SUMS ? 1 : levels_of(walkers_of(Plan::DIMS), 0),
+                         PAIRS = Plan::QUERIES / 8 * pairs_of(Plan::DIMS);
     float2 *shared, own[OWN][PAIRS];
     unsigned levels; /* that have one, as bits */
     __device__ __forceinline__ explicit waiting(float2 *shared) : shared(shared), levels(0) {}
     __device__ __forceinline__ struct waiting_sums at(int level) {
-        if constexpr (its::HOLDS_SUMS)
+        if constexpr (Plan::HOLDS_SUMS)
             return {shared + level * PAIRS * blockDim.x + threadIdx.x, (int)blockDim.x};
         else
             return {own[level], 1};
@@ -43,7 +43,7 @@ template <int DH, int TILES>
 __device__ __forceinline__ void put_waiting(const struct waiting_sums &to, const struct running<DH, TILES> &r) {
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
-        float2 *its = to.pairs + tile * plan<DH, TILES>::PAIRS * to.apart;
+        float2 *its = to.pairs + tile * pairs_of(DH) * to.apart;
         its[0] = make_float2(r.max[tile], r.sum[tile]);
 #pragma unroll
         for (int i = 0; i < DH / 32; i++)
@@ -55,7 +55,7 @@ template <int DH, int TILES>
 __device__ __forceinline__ void join_left(struct running<DH, TILES> &right, const struct waiting_sums &left) {
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
-        const float2 *its = left.pairs + tile * plan<DH, TILES>::PAIRS * left.apart, state = its[0],
+        const float2 *its = left.pairs + tile * pairs_of(DH) * left.apart, state = its[0],
                      factor = join_factors(state.x, right.max[tile]), of_left = of_columns(factor.x),
                      of_right = of_columns(factor.y);
 #pragma unroll
@@ -72,8 +72,8 @@ __device__ __forceinline__ void join_left(struct running<DH, TILES> &right, cons
 
 /* After the last split of a leaf: its sums become those of the warp's keys, in all lanes, as no other order of additions is that of
  * every number of ranks. Then adds what ends here, the smaller first, and lets the sum wait where a leaf follows. */
-template <int DH, int TILES>
-__device__ __forceinline__ void end_leaf(struct running<DH, TILES> &r, struct waiting<DH, TILES> &w, int leaf,
+template <typename Plan, int DH, int TILES>
+__device__ __forceinline__ void end_leaf(struct running<DH, TILES> &r, struct waiting<Plan> &w, int leaf,
                                          int next_leaf) {
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++)
