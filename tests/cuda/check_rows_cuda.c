@@ -266,7 +266,7 @@ START_TEST(padding_rows_and_nan_in_free_cells_change_nothing)
 }
 END_TEST
 
-/* Rows that see many splits of keys, of which few rows have two on their way at once (attention_staged.cu). Loop index: heads, window. */
+/* Rows that see many splits of keys, of which few rows have two on their way at once (attention_cluster.cu). Loop index: heads, window. */
 START_TEST(row_far_on_equals_row_of_many)
 {
     enum { FAR_ROWS = 16, FAR_PAGES = 132 };

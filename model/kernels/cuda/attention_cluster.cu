@@ -3,11 +3,12 @@
  * Shapes: q [T, H DH] f32; K, V pages [P, HKV, PAGE, DH] 16 bit or FP8 (attention_cells.cuh); out [T, H DH] 16 bit.
  * Mapping: a query is one row and one of the H / HKV heads that share a key head; a chunk is up to 8 TILES queries of a graph
  *   row. Cluster (b, chunk | key/value head) has 1, 2, 4 or 8 ranks, a block each, so many that the grid fills the device
- *   about once. 4 warps are a walker: rank, rank + ranks, and in large blocks two more. Walker w of W walks parts w, w + W, ...,
- *   each split by split in ascending order with an online softmax a query. For the scores a warp owns 16 keys of a split and all
- *   dimensions, for the values all 64 keys and a quarter of the dimensions; maxima and weights go from warp to warp by way of
- *   shared memory. Keys go from memory to the registers of mma, values by way of shared memory, each byte once a chunk; keys of the
- *   next split arrive while values are multiplied, and the other way round.
+ *   about once. 4 warps are a walker: rank, rank + ranks, and in large blocks two more; of the largest heads a block has one. Walker w
+ *   of W walks parts w, w + W, ..., each split by split in ascending order with an online softmax a query. For the scores a warp owns
+ *   16 keys of a split and all dimensions, for the values all 64 keys and a quarter of the dimensions; maxima and weights go from warp to
+ *   warp by way of shared memory. So do keys and values, each byte once a chunk, copied by whole rows of 16 keys a warp. Keys of the next
+ *   split arrive while values are multiplied, and the other way round; where blocks are few, two splits are on their way. Those that are
+ *   older than the pass are asked for before its inputs are ready.
  * Order: the 16 parts are added in a fixed tree (attention_tree.cuh). Walker w of W makes its node T_W(w), depth first, and the
  *   cluster the rest. So the number of ranks changes no bit, nor do parts without keys, which are left out.
  * Bytes: every visible key and value once a chunk. FLOPs: 8 DH a query and visible key.
