@@ -1,5 +1,6 @@
 /* A row's bits do not depend on the other rows of a pass: row r of M rows is a pass of that row alone. Whole layers, and what
  * they write into the caches; M = 1..64, 90, 200, 272, 1088, dealt to graph rows in every way; of the layers of families fewer. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -287,7 +288,11 @@ START_TEST(row_far_on_equals_row_of_many)
         gpu_restore_caches(&s.gpu, &s.twin, &s.raw);
         set_rows(&s, 1, 1, from[f], FAR_ROWS);
         mini_forward(&s.gpu.lab, &s.twin, mini_rows(&s.twin, 1, FAR_ROWS));
-        for (int i = 0; i < FAR_ROWS; i++) read_row(&s, i, expected(&s, 1, i));
+        for (int i = 0; i < FAR_ROWS; i++) {
+            read_row(&s, i, expected(&s, 1, i));
+            for (size_t j = 0; j < row_floats(&s); j++)
+                ck_assert_msg(isfinite(expected(&s, 1, i)[j]), "position %d: number %zu", from[f] + i, j);
+        }
         for (int rows = 1; rows <= 2; rows++) {
             gpu_restore_caches(&s.gpu, &s.twin, &s.raw);
             for (int i = 0; i < FAR_ROWS; i += rows) {
