@@ -22,7 +22,7 @@
 /* The walk of this thread's walker: the split where it is, and those after it, of which STAGES are there or on their way, with the page of the
  * next one to ask for. */
 template <int STAGES> struct walking {
-    static constexpr bool is_single = STAGES > 1; /* a part */
+    static constexpr bool is_single = STAGES > 1; /* A walker has one leaf: launch_tiles sees to it. */
     int walker, walker_bits, leaves;              /* number w of W = 2^walker_bits; parts that it has */
     int turns; /* splits of the block's walker that has most: racecheck wants as many barriers of all threads */
     struct place at[STAGES + 2];
@@ -102,8 +102,8 @@ __device__ __forceinline__ void walk(Plan &s, struct running<DH, TILES> &r, stru
     }
 }
 
-/* grid (batch chunks ranks, HKV), clusters of `ranks` along x. IS_PLAIN: no caps, no sinks; FP8 has no kernels of its own for these. A kernel that has just started waits
- * for its instructions, and for more of them where code that it leaves out lies between. */
+/* grid (batch chunks ranks, HKV), clusters of `ranks` along x. IS_PLAIN: no caps, no sinks; FP8 has no kernels of its own for these. A kernel
+ * that has just started waits for its instructions, and for more of them where code that it leaves out lies between. */
 template <typename T, int DH, int TILES, int STAGES, bool IS_PLAIN, bool IS_FP8>
 __global__ void __launch_bounds__(DH > 128 || STAGES > 1 ? THREADS : THREADS_ALL, 1)
     attention_cluster_kernel(const struct op_attention op, int chunks, int rank_bits, struct scoring scoring,

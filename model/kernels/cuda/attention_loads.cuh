@@ -27,7 +27,7 @@ static_assert(PARTS == 1 << PART_BITS && PARTS == WALKERS * RANKS, "a part for e
 __host__ __device__ constexpr int walkers_of(int dims) {
     return dims > 256 ? 1 : WALKERS;
 }
-/* Levels of the tree in which a walker's sum waits for another: of walkers of which a cluster has 2^bits, 4 at most. */
+/* Levels of the tree in which a walker's sum waits for another, where a block has 1, 2 or 4 walkers and a cluster 2^rank_bits blocks. */
 __host__ __device__ constexpr int levels_of(int walkers, int rank_bits) {
     return PART_BITS - walkers / 2 - rank_bits;
 }
