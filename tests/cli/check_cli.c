@@ -480,7 +480,7 @@ START_TEST(bench_prints_every_step_and_the_speed_up)
                                         "speed-up against K = 0"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) expect_out(parts[i]);
     ck_assert_ptr_null(strstr(buf_text(&p.out), "M = 18"));
-    ck_assert_ptr_null(strstr(buf_text(&p.out), "2048")); /* the pair's context is 1024 */
+    ck_assert_ptr_null(strstr(buf_text(&p.out), "prefill of 2048")); /* the pair's context is 1024 */
     ck_assert_ptr_null(strstr(buf_text(&p.out), "simulated"));
 }
 END_TEST
