@@ -103,6 +103,37 @@ START_TEST(attention_has_the_bits_of_one_over_the_numbers_in_16_bits)
 }
 END_TEST
 
+/* Rows that see many splits of keys, of which one or two rows have two on their way at once (attention_cluster.cu). Loop index: type, heads,
+ * window. */
+START_TEST(attention_far_on_has_the_bits_of_one_over_the_numbers_in_16_bits)
+{
+    static const int few[][2] = {{1, 1}, {1, 2}, {2, 1}, {1, 6}, {1, 1}, {1, 1}};
+    static struct bench b;
+    struct coded c;
+    lab_open(&b.lab, 0);
+    b.prefill = false;
+    bench_open(&b,
+               (struct mini_shape){.type = _i % 2 ? DTYPE_F16 : DTYPE_BF16,
+                                   .width = 64,
+                                   .hidden = 96,
+                                   .heads = 4,
+                                   .kv_heads = 1,
+                                   .head_dim = _i / 2 % 2 ? 64 : 128,
+                                   .vocab = 67,
+                                   .window = _i < 4 ? 0 : 3000,
+                                   .slots = 3,
+                                   .pages_per_slot = 132},
+               false);
+    open_coded(&b, &c);
+    fill_caches(&b, &c);
+    for (size_t p = 0; p < sizeof few / sizeof *few; p++) {
+        bench_set_pass(&b, few[p][0], few[p][1]);
+        compare_attention(&b, &c);
+    }
+    bench_close(&b);
+}
+END_TEST
+
 /* --- qkv ------------------------------------------------------------------------------------------------------- */
 
 /* A vector's numbers are as near to the host's as its scale allows; the scale is no larger than it must be. Then its bytes are those of
@@ -205,6 +236,7 @@ Suite *check_kv_numbers_cuda(void) {
     Suite *suite = suite_create("kv_numbers_cuda");
     TCase *tc = tcase_create("kv_numbers_cuda");
     tcase_add_loop_test(tc, attention_has_the_bits_of_one_over_the_numbers_in_16_bits, 0, 2 * bench_shape_count());
+    tcase_add_loop_test(tc, attention_far_on_has_the_bits_of_one_over_the_numbers_in_16_bits, 0, 8);
     tcase_add_loop_test(tc, qkv_writes_numbers_near_the_host_s_and_nothing_else, 0, 4 * bench_shape_count());
     tcase_add_loop_test(tc, a_vector_s_bits_do_not_depend_on_the_rows_beside_it, 0, 2 * bench_shape_count());
     suite_add_tcase(suite, tc);

@@ -81,11 +81,12 @@ static void scale_rope(struct mini *m) {
                                   .high_freq = 4,
                                   .attention_factor = 1,
                                   .original_positions = KV_PAGE};
-    model_config_rope(&c, PAGES_PER_SLOT * KV_PAGE, 0, m->rope);
+    model_config_rope(&c, m->shape.pages_per_slot * KV_PAGE, 0, m->rope);
 }
 
 void bench_open(struct bench *b, struct mini_shape shape, bool scaled_rope) {
-    shape.pages_per_slot = PAGES_PER_SLOT, shape.max_rows = ROWS_MAX;
+    if (shape.pages_per_slot == 0) shape.pages_per_slot = PAGES_PER_SLOT;
+    shape.max_rows = ROWS_MAX;
     b->eps = shape.type == DTYPE_BF16 ? 0x1p-8 : 0x1p-11;
     gpu_open(&b->gpu);
     b->gpu.is_filled = b->prefill || shape.experts > 0; /* rows that choose no experts have no h */
@@ -112,10 +113,10 @@ void bench_close(struct bench *b) {
 }
 
 /* Where a graph row begins: anywhere, or so that a page's edge lies in it; at -1 the first row has no position. */
-static int pick_first(struct lab *lab, int q_len) {
-    int end = PAGES_PER_SLOT * KV_PAGE - q_len + 1;
-    int first = lab_pick(lab, 0, 2) ? lab_pick(lab, -1, end)
-                                    : KV_PAGE * lab_pick(lab, 0, PAGES_PER_SLOT) - lab_pick(lab, 0, q_len + 1);
+static int pick_first(struct lab *lab, int pages, int q_len) {
+    int end = pages * KV_PAGE - q_len + 1;
+    int first =
+        lab_pick(lab, 0, 2) ? lab_pick(lab, -1, end) : KV_PAGE * lab_pick(lab, 0, pages) - lab_pick(lab, 0, q_len + 1);
     return first < -1 ? -1 : first < end ? first : end - 1;
 }
 
@@ -126,7 +127,7 @@ void bench_set_pass(struct bench *b, int batch, int q_len) {
     b->batch = batch, b->q_len = q_len, b->count = batch * q_len;
     for (int i = 0; i < batch; i++) {
         bool is_padding = batch > 2 && i == batch - 1;
-        int first = pick_first(&b->lab, q_len);
+        int first = pick_first(&b->lab, m->shape.pages_per_slot, q_len);
         m->row_slot[i] = is_padding ? 0 : i + 1;
         for (int j = 0; j < q_len; j++) {
             m->positions[i * q_len + j] = is_padding ? -1 : first + j;

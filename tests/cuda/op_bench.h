@@ -28,7 +28,7 @@ int bench_shape_count(void);
 struct mini_shape bench_shape(int index);
 struct mini_shape bench_random_shape(struct lab *, int index);
 
-/* After lab_open. `prefill` is set before. */
+/* After lab_open. `prefill` is set before. A shape that says no pages_per_slot gets PAGES_PER_SLOT. */
 void bench_open(struct bench *, struct mini_shape, bool scaled_rope);
 void bench_close(struct bench *);
 void bench_restore_caches(struct bench *);
