@@ -18,7 +18,7 @@
 #define ISA_NAME   "avx2"
 #define ISA_VEC    "model/kernels/host/vec_avx2.h"
 /* 16 registers: tiles of 4x1, 2x2 and 2x3. */
-enum { TILE_TOKENS = 3, TILE_ROWS = 2, TILE_ROWS_FEW = 4, TILE_FEW = 1, TILE_QUANTISED = 1, VALUE_VECS = 2 };
+enum { TILE_TOKENS = 3, TILE_ROWS = 2, TILE_ROWS_FEW = 4, TILE_FEW = 1, TILE_STEPS = 2, VALUE_VECS = 2 };
 
 #include "model/kernels/host/kernels.h"
 

@@ -18,7 +18,7 @@
 #define ISA_NAME   "avx512"
 #define ISA_VEC    "model/kernels/host/vec_avx512.h"
 /* Accumulators of a tile, rows x tokens: 8x1, 8x2, 4x3 .. 4x6, and the loaded weights beside them. */
-enum { TILE_TOKENS = 6, TILE_ROWS = 4, TILE_ROWS_FEW = 8, TILE_FEW = 2, TILE_QUANTISED = 1, VALUE_VECS = 4 };
+enum { TILE_TOKENS = 6, TILE_ROWS = 4, TILE_ROWS_FEW = 8, TILE_FEW = 2, TILE_STEPS = 6, VALUE_VECS = 4 };
 
 #include "model/kernels/host/kernels.h"
 

@@ -7,7 +7,7 @@
 #define ISA_SYMBOL host_isa_portable
 #define ISA_NAME   "portable"
 #define ISA_VEC    "model/kernels/host/vec_portable.h"
-enum { TILE_TOKENS = 2, TILE_ROWS = 2, TILE_ROWS_FEW = 4, TILE_FEW = 1, TILE_QUANTISED = 0, VALUE_VECS = 2 };
+enum { TILE_TOKENS = 2, TILE_ROWS = 2, TILE_ROWS_FEW = 4, TILE_FEW = 1, TILE_STEPS = 0, VALUE_VECS = 2 };
 
 #include "model/kernels/host/kernels.h"
 

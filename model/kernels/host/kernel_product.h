@@ -2,10 +2,12 @@
  *
  * A tile is R weight rows by C tokens, R * C accumulators in registers, beside which there is room for a part of a
  * vector of each row and of one token. A block is up to BLOCK_ROWS weight rows: all tokens pass over it while it is in
- * the L2 cache, so that a pass reads each weight from memory once. Where TILE_QUANTISED is 0 quantised weights become
- * f32 first, which is less code of equal bits. */
+ * the L2 cache, so that a pass reads each weight from memory once. Quantised weights become f32 in registers for tiles of
+ * up to TILE_STEPS tokens, and first, in a cache, for larger ones: fewer loops to compile, of equal bits. */
 
 enum { BLOCK_ROWS = 64, BLOCK_BYTES = 256 << 10 };
+/* So many tokens read rows step by step, though each of two tiles makes f32 of them. */
+enum { STEPS_TOKENS = TILE_STEPS < TILE_TOKENS ? TILE_STEPS : 2 * TILE_STEPS };
 enum { TILE_ROWS_MAX = TILE_ROWS_FEW > TILE_ROWS ? TILE_ROWS_FEW : TILE_ROWS };
 
 /* Adds columns [0, cols) of rows w[0..R) with tokens x[0..C) to acc[c * R + r]. What lies `ahead` (NULL: nothing) in memory is
@@ -52,7 +54,7 @@ VEC void tile(const int R, const int C, const enum dtype type, const unsigned ch
     tile_sum(R * C, acc, sum);
 }
 
-/* The same of rows of a quantised weight that are read step by step, for few tokens. */
+/* The same of rows of a quantised weight that are read step by step; their columns are whole steps. */
 VEC void tile_steps(const int R, const int C, const enum kind kind, const struct weight *w,
                     const unsigned char *const *data, const int *rows, const float *const *x, float *sum) {
     const int span = kind_piece(kind), step_bytes = (int)kind_bytes(kind, span) * STEP / span;
@@ -61,7 +63,7 @@ VEC void tile_steps(const int R, const int C, const enum kind kind, const struct
     vec acc[TILE_ROWS_MAX * TILE_TOKENS + 3], two[2];
     UNROLL for (int i = 0; i < R * C + 3; i++) acc[i] = vec_zero();
     for (int k = 0; k < w->cols; k += span) {
-        const int count = is_blocks(kind) || w->cols - k > span ? span : w->cols - k, left = count % STEP;
+        const int count = is_blocks(kind) || w->cols - k > span ? span : w->cols - k;
         const struct columns columns = columns_of(kind, w, k, count);
         struct place place = place_first(kind, w, k);
         for (int r = 0; r < R; r++) open_piece(kind, &piece[r], &columns, w, data[r], rows[r]);
@@ -75,15 +77,6 @@ VEC void tile_steps(const int R, const int C, const enum kind kind, const struct
                     acc[c * R + r] = vec_fma(two[0], vec_load(at), acc[c * R + r]);
                     acc[c * R + r] = vec_fma(two[1], vec_load(at + LANES), acc[c * R + r]);
                 }
-            }
-        }
-        for (int r = 0; r < R && left > 0; r++) {
-            read_last_step(kind, &piece[r], count / STEP, place.group, left, data[r] + step_at(kind, k, count / STEP),
-                           values, two);
-            for (int c = 0; c < C; c++) {
-                const float *at = x[c] + k + count - left;
-                acc[c * R + r] = vec_fma(two[0], load_part(at, left), acc[c * R + r]);
-                if (left > LANES) acc[c * R + r] = vec_fma(two[1], load_part(at + LANES, left - LANES), acc[c * R + r]);
             }
         }
     }
@@ -135,53 +128,57 @@ VEC void strip(const int R, const int C, const enum dtype type, const enum kind 
     }
 }
 
-#define STRIP(C)                                                                                             \
-    case C:                                                                                                  \
-        if (C <= TILE_TOKENS)                                                                                \
-            strip(C <= TILE_FEW ? TILE_ROWS_FEW : TILE_ROWS, C, type, KIND_OTHER, w, first, count, x, sums); \
+#define STRIP(C)                                                                                       \
+    case C:                                                                                            \
+        if (C <= (kind == KIND_OTHER ? TILE_TOKENS : TILE_STEPS))                                      \
+            strip(C <= TILE_FEW ? TILE_ROWS_FEW : TILE_ROWS, C, type, kind, w, first, count, x, sums); \
         break;
-VEC void strip_of(const enum dtype type, const struct weight *w, int first, int count, const float *const *x,
-                  int tokens, float sums[][BLOCK_ROWS]) {
+VEC void strip_of(const enum dtype type, const enum kind kind, const struct weight *w, int first, int count,
+                  const float *const *x, int tokens, float sums[][BLOCK_ROWS]) {
     switch (tokens) { STRIP(1) STRIP(2) STRIP(3) STRIP(4) STRIP(5) STRIP(6) }
 }
 #undef STRIP
 
-/* Of a quantised weight, for few tokens: rows that many tokens read become f32 first. */
-#define STRIP(C)                                                                            \
-    case C:                                                                                 \
-        if (C <= TILE_FEW) strip(TILE_ROWS_FEW, C, DTYPES, kind, w, first, count, x, sums); \
-        break;
-VEC void strip_few(const enum kind kind, const struct weight *w, int first, int count, const float *const *x,
-                   int tokens, float sums[][BLOCK_ROWS]) {
-    switch (tokens) { STRIP(1) STRIP(2) }
+/* How a quantised weight is read step by step; KIND_OTHER: it is not. */
+static enum kind steps_of(const struct weight *w) {
+    const enum kind kind = w->cols % STEP == 0 ? kind_of(w) : KIND_OTHER;
+    return kind == KIND_GATHERED ? KIND_OTHER : kind;
 }
-#undef STRIP
+
+/* A function a kind: one of all takes compilers twice as long, and they make worse code of it. */
+#define STRIP_OF_KIND(KIND)                                                                                           \
+    __attribute__((noinline)) static void strip_##KIND(const struct weight *w, int first, int count,                  \
+                                                       const float *const *x, int tokens, float sums[][BLOCK_ROWS]) { \
+        strip_of(DTYPES, KIND, w, first, count, x, tokens, sums);                                                     \
+    }
+KINDS(STRIP_OF_KIND)
+#undef STRIP_OF_KIND
 
 static void strip_quantised(const struct weight *w, int first, int count, const float *const *x, int tokens,
                             float sums[][BLOCK_ROWS]) {
-#define FEW(KIND)                                          \
-    case KIND:                                             \
-        strip_few(KIND, w, first, count, x, tokens, sums); \
+#define STEPS(KIND)                                     \
+    case KIND:                                          \
+        strip_##KIND(w, first, count, x, tokens, sums); \
         return;
-    switch ((int)(TILE_QUANTISED && tokens <= TILE_FEW ? kind_of(w) : KIND_OTHER)) {
-        KINDS(FEW)
+    switch (tokens <= TILE_STEPS ? steps_of(w) : KIND_OTHER) {
+        KINDS(STEPS)
     default:
-        strip_of(DTYPES, w, first, count, x, tokens, sums);
+        strip_of(DTYPES, KIND_OTHER, w, first, count, x, tokens, sums);
     }
-#undef FEW
+#undef STEPS
 }
 
 static void strip_any(const struct weight *w, int first, int count, const float *const *x, int tokens,
                       float sums[][BLOCK_ROWS]) {
     switch (w->format) {
     case DTYPE_F32:
-        strip_of(DTYPE_F32, w, first, count, x, tokens, sums);
+        strip_of(DTYPE_F32, KIND_OTHER, w, first, count, x, tokens, sums);
         break;
     case DTYPE_BF16:
-        strip_of(DTYPE_BF16, w, first, count, x, tokens, sums);
+        strip_of(DTYPE_BF16, KIND_OTHER, w, first, count, x, tokens, sums);
         break;
     case DTYPE_F16:
-        strip_of(DTYPE_F16, w, first, count, x, tokens, sums);
+        strip_of(DTYPE_F16, KIND_OTHER, w, first, count, x, tokens, sums);
         break;
     default:
         strip_quantised(w, first, count, x, tokens, sums);
@@ -250,11 +247,18 @@ static void finish(const struct product *p, int t, float *sums, float *up_sums, 
     }
 }
 
+/* Do the rows of a block become f32 once, for several tiles? */
+static bool is_made_once(const struct weight *w, int tokens) {
+    if (!dtype_is_quantised(w->format) || tokens <= TILE_TOKENS) return false;
+    return tokens > STEPS_TOKENS || steps_of(w) == KIND_OTHER;
+}
+
 /* Rows of a block: what stays in the L2 cache while several tiles of tokens pass. */
 static int block_rows(const struct product *p) {
     if (p->tokens <= TILE_TOKENS) return BLOCK_ROWS;
-    const bool is_quantised = dtype_is_quantised(p->w.format);
-    int64_t row_bytes = (int64_t)p->w.cols * (is_quantised ? 4 : dtype_bytes(p->w.format)) * (p->up.data ? 2 : 1);
+    int64_t row_bytes =
+        is_made_once(&p->w, p->tokens) ? 4 * (int64_t)p->w.cols : dtype_span_bytes(p->w.format, p->w.cols);
+    if (p->up.data) row_bytes *= 2;
     int64_t rows = BLOCK_BYTES / row_bytes / TILE_ROWS_MAX * TILE_ROWS_MAX;
     return rows > BLOCK_ROWS ? BLOCK_ROWS : rows < TILE_ROWS_MAX ? TILE_ROWS_MAX : (int)rows;
 }
@@ -266,8 +270,7 @@ struct block {
 };
 static struct block block_open(const struct product *p, const struct weight *w, int first, int count, float *wide) {
     const int share = BLOCK_BYTES / (int)sizeof(float) / (p->up.data ? 2 : 1);
-    if (!dtype_is_quantised(w->format) || p->tokens <= TILE_TOKENS || (int64_t)count * w->cols > share)
-        return (struct block){*w, first};
+    if (!is_made_once(w, p->tokens) || (int64_t)count * w->cols > share) return (struct block){*w, first};
     for (int r = 0; r < count; r++) unpack(wide + (size_t)r * (size_t)w->cols, w, first + r, 0, w->cols);
     return (struct block){{.data = wide, .format = DTYPE_F32, .rows = count, .cols = w->cols}, 0};
 }

@@ -16,6 +16,21 @@ enum kind {
     KIND_FP4_HALVES, /* a scale of its own for each half of a step */
     KIND_NF4,
     KIND_BLOCKS, /* and the type of the blocks */
+#define KIND_OF(TYPE) KIND_##TYPE = KIND_BLOCKS + DTYPE_##TYPE
+    KIND_OF(Q8_0),
+    KIND_OF(Q4_0),
+    KIND_OF(Q4_1),
+    KIND_OF(Q5_0),
+    KIND_OF(Q5_1),
+    KIND_OF(IQ4_NL),
+    KIND_OF(MXFP4),
+    KIND_OF(Q2_K),
+    KIND_OF(Q3_K),
+    KIND_OF(Q4_K),
+    KIND_OF(Q5_K),
+    KIND_OF(Q6_K),
+    KIND_OF(IQ4_XS),
+#undef KIND_OF
 };
 
 VEC int groups_of_row(const struct weight *w) {
@@ -44,26 +59,26 @@ static enum kind kind_of(const struct weight *w) {
 }
 
 /* Each kind that has steps, and of the blocks each type. */
-#define KINDS(EACH)                  \
-    EACH(KIND_FP8)                   \
-    EACH(KIND_INT4)                  \
-    EACH(KIND_INT4_ZEROS)            \
-    EACH(KIND_FP4)                   \
-    EACH(KIND_FP4_HALVES)            \
-    EACH(KIND_NF4)                   \
-    EACH(KIND_BLOCKS + DTYPE_Q8_0)   \
-    EACH(KIND_BLOCKS + DTYPE_Q4_0)   \
-    EACH(KIND_BLOCKS + DTYPE_Q4_1)   \
-    EACH(KIND_BLOCKS + DTYPE_Q5_0)   \
-    EACH(KIND_BLOCKS + DTYPE_Q5_1)   \
-    EACH(KIND_BLOCKS + DTYPE_IQ4_NL) \
-    EACH(KIND_BLOCKS + DTYPE_MXFP4)  \
-    EACH(KIND_BLOCKS + DTYPE_Q2_K)   \
-    EACH(KIND_BLOCKS + DTYPE_Q3_K)   \
-    EACH(KIND_BLOCKS + DTYPE_Q4_K)   \
-    EACH(KIND_BLOCKS + DTYPE_Q5_K)   \
-    EACH(KIND_BLOCKS + DTYPE_Q6_K)   \
-    EACH(KIND_BLOCKS + DTYPE_IQ4_XS)
+#define KINDS(EACH)       \
+    EACH(KIND_FP8)        \
+    EACH(KIND_INT4)       \
+    EACH(KIND_INT4_ZEROS) \
+    EACH(KIND_FP4)        \
+    EACH(KIND_FP4_HALVES) \
+    EACH(KIND_NF4)        \
+    EACH(KIND_Q8_0)       \
+    EACH(KIND_Q4_0)       \
+    EACH(KIND_Q4_1)       \
+    EACH(KIND_Q5_0)       \
+    EACH(KIND_Q5_1)       \
+    EACH(KIND_IQ4_NL)     \
+    EACH(KIND_MXFP4)      \
+    EACH(KIND_Q2_K)       \
+    EACH(KIND_Q3_K)       \
+    EACH(KIND_Q4_K)       \
+    EACH(KIND_Q5_K)       \
+    EACH(KIND_Q6_K)       \
+    EACH(KIND_IQ4_XS)
 
 VEC bool is_blocks(const enum kind kind) {
     return (int)kind >= (int)KIND_BLOCKS;
@@ -155,7 +170,7 @@ VEC void read_wide_scales(float *out, const unsigned char *data, const enum dtyp
 }
 
 /* Scales that lie side by side, times their factor. `out` has room for whole vectors. */
-VEC void read_scales(float *out, const struct scales *s, int64_t at, int count) {
+__attribute__((noinline)) static void read_scales(float *out, const struct scales *s, int64_t at, int count) {
     const unsigned char *data = (const unsigned char *)s->data + dtype_span_bytes(s->type, at);
     unsigned char padded[LANES] = {0};
     int i = 0;
@@ -294,7 +309,7 @@ static void unpack(float *out, const struct weight *w, int row, int first, int c
     case KIND:                                        \
         unpack_kind(KIND, out, w, row, first, count); \
         return;
-    switch ((int)(first % STEP == 0 ? kind_of(w) : KIND_OTHER)) {
+    switch (first % STEP == 0 ? kind_of(w) : KIND_OTHER) {
         KINDS(UNPACK)
     case KIND_GATHERED:
         unpack_gathered(out, w, row, first, count);
