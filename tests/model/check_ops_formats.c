@@ -104,8 +104,9 @@ static void check_products(struct lab *lab, int form, int rows, int cols, int to
 /* Loop index: the form. Shapes with ends of rows in and between steps, and more columns than a piece has. */
 START_TEST(a_product_has_the_bits_of_the_dequantised_weight)
 {
-    static const int shapes[][3] = {{19, 64, 1}, {19, 64, 7}, {9, 1160, 2},  {9, 1160, 5},
-                                    {5, 48, 3},  {8, 34, 4},  {130, 576, 6}, {70, 96, 33}};
+    static const int shapes[][3] = {{19, 64, 1},   {19, 64, 7},   {9, 1160, 2}, {9, 1160, 5}, {5, 48, 3},
+                                    {8, 34, 4},    {9, 1056, 2},  {9, 1056, 3}, {9, 1056, 4}, {21, 1056, 5},
+                                    {130, 576, 6}, {70, 576, 11}, {70, 96, 33}};
     for (int i = 0; host_isa_at(i); i++) {
         if (!host_isa_at(i)->is_supported()) continue;
         host_isa_force(host_isa_at(i));
