@@ -103,8 +103,8 @@ START_TEST(attention_has_the_bits_of_one_over_the_numbers_in_16_bits)
 }
 END_TEST
 
-/* Rows that see many splits of keys, of which one or two rows have two on their way at once (attention_cluster.cu). Loop index: type, heads,
- * window. */
+/* Rows that see many splits of keys, of which one or two rows have two on their way at once (attention_cluster.cu), at
+ * positions by chance. Loop index: type, heads, window. */
 START_TEST(attention_far_on_has_the_bits_of_one_over_the_numbers_in_16_bits)
 {
     static const int few[][2] = {{1, 1}, {1, 2}, {2, 1}, {1, 6}, {1, 1}, {1, 1}};

@@ -6,7 +6,7 @@
  * up to TILE_STEPS tokens, and first, in a cache, for larger ones: fewer loops to compile, of equal bits. */
 
 enum { BLOCK_ROWS = 64, BLOCK_BYTES = 256 << 10 };
-/* So many tokens read rows step by step, though each of two tiles makes f32 of them. */
+/* So many tokens read quantised rows step by step: where every tile can, those of two tiles, though both make f32 of the same rows. */
 enum { STEPS_TOKENS = TILE_STEPS < TILE_TOKENS ? TILE_STEPS : 2 * TILE_STEPS };
 enum { TILE_ROWS_MAX = TILE_ROWS_FEW > TILE_ROWS ? TILE_ROWS_FEW : TILE_ROWS };
 
@@ -145,11 +145,11 @@ static enum kind steps_of(const struct weight *w) {
     return kind == KIND_GATHERED ? KIND_OTHER : kind;
 }
 
-/* A function a kind: one of all takes compilers twice as long, and they make worse code of it. */
+/* A function a kind: gcc takes longer for one of all kinds, and makes slower code of it. */
 #define STRIP_OF_KIND(KIND)                                                                                           \
     __attribute__((noinline)) static void strip_##KIND(const struct weight *w, int first, int count,                  \
                                                        const float *const *x, int tokens, float sums[][BLOCK_ROWS]) { \
-        strip_of(DTYPES, KIND, w, first, count, x, tokens, sums);                                                     \
+        strip_of(DTYPES, KIND_##KIND, w, first, count, x, tokens, sums);                                              \
     }
 KINDS(STRIP_OF_KIND)
 #undef STRIP_OF_KIND
@@ -157,7 +157,7 @@ KINDS(STRIP_OF_KIND)
 static void strip_quantised(const struct weight *w, int first, int count, const float *const *x, int tokens,
                             float sums[][BLOCK_ROWS]) {
 #define STEPS(KIND)                                     \
-    case KIND:                                          \
+    case KIND_##KIND:                                   \
         strip_##KIND(w, first, count, x, tokens, sums); \
         return;
     switch (tokens <= TILE_STEPS ? steps_of(w) : KIND_OTHER) {

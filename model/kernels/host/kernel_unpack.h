@@ -6,6 +6,33 @@
 enum { STEP = 32, STEPS_MAX = 32, PIECE = STEP * STEPS_MAX, GROUPS_MAX = 1024 };
 enum { AHEAD_BYTES = 8 << 10, LINE = 64 }; /* how far ahead of what is read the memory is asked, and its unit */
 
+/* Types of blocks, each a kind. */
+#define BLOCK_KINDS(EACH) \
+    EACH(Q8_0)            \
+    EACH(Q4_0)            \
+    EACH(Q4_1)            \
+    EACH(Q5_0)            \
+    EACH(Q5_1)            \
+    EACH(IQ4_NL)          \
+    EACH(MXFP4)           \
+    EACH(Q2_K)            \
+    EACH(Q3_K)            \
+    EACH(Q4_K)            \
+    EACH(Q5_K)            \
+    EACH(Q6_K)            \
+    EACH(IQ4_XS)
+
+/* Each kind that has steps. */
+#define KINDS(EACH)  \
+    EACH(FP8)        \
+    EACH(INT4)       \
+    EACH(INT4_ZEROS) \
+    EACH(FP4)        \
+    EACH(FP4_HALVES) \
+    EACH(NF4)        \
+    BLOCK_KINDS(EACH)
+
+#define KIND_OF_BLOCKS(TYPE) KIND_##TYPE = KIND_BLOCKS + DTYPE_##TYPE,
 enum kind {
     KIND_OTHER,
     KIND_GATHERED, /* INT4 whose columns lie in any order of groups */
@@ -16,22 +43,9 @@ enum kind {
     KIND_FP4_HALVES, /* a scale of its own for each half of a step */
     KIND_NF4,
     KIND_BLOCKS, /* and the type of the blocks */
-#define KIND_OF(TYPE) KIND_##TYPE = KIND_BLOCKS + DTYPE_##TYPE
-    KIND_OF(Q8_0),
-    KIND_OF(Q4_0),
-    KIND_OF(Q4_1),
-    KIND_OF(Q5_0),
-    KIND_OF(Q5_1),
-    KIND_OF(IQ4_NL),
-    KIND_OF(MXFP4),
-    KIND_OF(Q2_K),
-    KIND_OF(Q3_K),
-    KIND_OF(Q4_K),
-    KIND_OF(Q5_K),
-    KIND_OF(Q6_K),
-    KIND_OF(IQ4_XS),
-#undef KIND_OF
+    BLOCK_KINDS(KIND_OF_BLOCKS)
 };
+#undef KIND_OF_BLOCKS
 
 VEC int groups_of_row(const struct weight *w) {
     return (w->cols + w->scales->group - 1) / w->scales->group;
@@ -57,28 +71,6 @@ static enum kind kind_of(const struct weight *w) {
         return KIND_OTHER;
     }
 }
-
-/* Each kind that has steps, and of the blocks each type. */
-#define KINDS(EACH)       \
-    EACH(KIND_FP8)        \
-    EACH(KIND_INT4)       \
-    EACH(KIND_INT4_ZEROS) \
-    EACH(KIND_FP4)        \
-    EACH(KIND_FP4_HALVES) \
-    EACH(KIND_NF4)        \
-    EACH(KIND_Q8_0)       \
-    EACH(KIND_Q4_0)       \
-    EACH(KIND_Q4_1)       \
-    EACH(KIND_Q5_0)       \
-    EACH(KIND_Q5_1)       \
-    EACH(KIND_IQ4_NL)     \
-    EACH(KIND_MXFP4)      \
-    EACH(KIND_Q2_K)       \
-    EACH(KIND_Q3_K)       \
-    EACH(KIND_Q4_K)       \
-    EACH(KIND_Q5_K)       \
-    EACH(KIND_Q6_K)       \
-    EACH(KIND_IQ4_XS)
 
 VEC bool is_blocks(const enum kind kind) {
     return (int)kind >= (int)KIND_BLOCKS;
@@ -169,7 +161,7 @@ VEC void read_wide_scales(float *out, const unsigned char *data, const enum dtyp
     for (int i = 0; i < count && type != DTYPE_F32; i++) out[i] = scalar_scale(data + i * bytes, type);
 }
 
-/* Scales that lie side by side, times their factor. `out` has room for whole vectors. */
+/* Scales that lie side by side, times their factor. `out` has room for whole vectors. Of a piece at once, so one copy for all kinds will do. */
 __attribute__((noinline)) static void read_scales(float *out, const struct scales *s, int64_t at, int count) {
     const unsigned char *data = (const unsigned char *)s->data + dtype_span_bytes(s->type, at);
     unsigned char padded[LANES] = {0};
@@ -305,9 +297,9 @@ static void unpack(float *out, const struct weight *w, int row, int first, int c
         widen(out, from, w->format, count);
         return;
     }
-#define UNPACK(KIND)                                  \
-    case KIND:                                        \
-        unpack_kind(KIND, out, w, row, first, count); \
+#define UNPACK(KIND)                                         \
+    case KIND_##KIND:                                        \
+        unpack_kind(KIND_##KIND, out, w, row, first, count); \
         return;
     switch (first % STEP == 0 ? kind_of(w) : KIND_OTHER) {
         KINDS(UNPACK)
