@@ -17,8 +17,7 @@ VEC void tile_add(const int R, const int C, const enum dtype type, const unsigne
     int k = 0;
     for (; k + LANES <= cols; k += LANES) {
         const int step_bytes = R * LANES * dtype_bytes(type);
-        UNROLL for (int b = 0; ahead && b < step_bytes; b += LINE)
-            __builtin_prefetch(ahead + R * k * dtype_bytes(type) + b);
+        UNROLL for (int b = 0; ahead && b < step_bytes; b += LINE) fetch_ahead(ahead + R * k * dtype_bytes(type) + b);
         UNROLL for (int part = 0; part < VEC_PARTS; part++) {
             vec_part weights[TILE_ROWS_MAX];
             UNROLL for (int r = 0; r < R; r++) weights[r] =
@@ -47,16 +46,17 @@ VEC void tile_sum(const int accs, const vec *acc, float *sum) {
 
 /* Sums of rows w[0..R) with tokens x[0..C): sum[c * R + r]. */
 VEC void tile(const int R, const int C, const enum dtype type, const unsigned char *const *w, const float *const *x,
-              int cols, float *sum) {
+              int cols, const unsigned char *ahead, float *sum) {
     vec acc[TILE_ROWS_MAX * TILE_TOKENS + 3];
     UNROLL for (int i = 0; i < R * C + 3; i++) acc[i] = vec_zero();
-    tile_add(R, C, type, w, x, cols, w[0] + AHEAD_BYTES, acc);
+    tile_add(R, C, type, w, x, cols, ahead, acc);
     tile_sum(R * C, acc, sum);
 }
 
 /* The same of rows of a quantised weight that are read step by step; their columns are whole steps. */
 VEC void tile_steps(const int R, const int C, const enum kind kind, const struct weight *w,
-                    const unsigned char *const *data, const int *rows, const float *const *x, float *sum) {
+                    const unsigned char *const *data, const int *rows, const float *const *x,
+                    const unsigned char *ahead, float *sum) {
     const int span = kind_piece(kind), step_bytes = (int)kind_bytes(kind, span) * STEP / span;
     const struct values values = listed_values(kind, w);
     struct piece piece[TILE_ROWS_MAX];
@@ -68,8 +68,9 @@ VEC void tile_steps(const int R, const int C, const enum kind kind, const struct
         struct place place = place_first(kind, w, k);
         for (int r = 0; r < R; r++) open_piece(kind, &piece[r], &columns, w, data[r], rows[r]);
         for (int i = 0; i < count / STEP; i++, place_next(kind, &place, w)) {
-            const unsigned char *ahead = data[0] + AHEAD_BYTES + R * (kind_bytes(kind, k) + i * step_bytes);
-            UNROLL for (int b = 0; b < R * step_bytes; b += LINE) __builtin_prefetch(ahead + b);
+            const unsigned char *next = ahead + R * (kind_bytes(kind, k) + i * step_bytes);
+            /* For the L1 cache: these tiles are small, and instructions are what they wait for. */
+            UNROLL for (int b = 0; b < R * step_bytes; b += LINE) __builtin_prefetch(next + b);
             UNROLL for (int r = 0; r < R; r++) {
                 read_step(kind, &piece[r], i, place.group, data[r] + step_at(kind, k, i), values, two);
                 UNROLL for (int c = 0; c < C; c++) {
@@ -117,12 +118,13 @@ VEC void strip(const int R, const int C, const enum dtype type, const enum kind 
             rows[r] = first + (o + r < count ? o + r : count - 1);
             data[r] = (const unsigned char *)w->data + rows[r] * row_bytes;
         }
+        const unsigned char *ahead = data[0] + R * row_bytes + AHEAD_BYTES; /* of the tile to come */
         if (type != DTYPES)
-            tile(R, C, type, data, x, w->cols, sum);
+            tile(R, C, type, data, x, w->cols, ahead, sum);
         else if (kind == KIND_OTHER)
             tile_unpacked(R, C, w, rows, x, sum);
         else
-            tile_steps(R, C, kind, w, data, rows, x, sum);
+            tile_steps(R, C, kind, w, data, rows, x, ahead, sum);
         for (int c = 0; c < C; c++)
             for (int r = 0; r < R && o + r < count; r++) sums[c][o + r] = sum[c * R + r];
     }
