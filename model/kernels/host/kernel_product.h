@@ -14,10 +14,12 @@ enum { TILE_ROWS_MAX = TILE_ROWS_FEW > TILE_ROWS ? TILE_ROWS_FEW : TILE_ROWS };
  * fetched on the way: rows are too short for the processor to notice so many of them. */
 VEC void tile_add(const int R, const int C, const enum dtype type, const unsigned char *const *w, const float *const *x,
                   int cols, const unsigned char *ahead, vec *acc) {
+    const bool is_small = R * cols * dtype_bytes(type) <= SMALL_TILE;
     int k = 0;
     for (; k + LANES <= cols; k += LANES) {
         const int step_bytes = R * LANES * dtype_bytes(type);
-        UNROLL for (int b = 0; ahead && b < step_bytes; b += LINE) fetch_ahead(ahead + R * k * dtype_bytes(type) + b);
+        UNROLL for (int b = 0; ahead && b < step_bytes; b += LINE)
+            fetch_ahead(ahead + R * k * dtype_bytes(type) + b, is_small);
         UNROLL for (int part = 0; part < VEC_PARTS; part++) {
             vec_part weights[TILE_ROWS_MAX];
             UNROLL for (int r = 0; r < R; r++) weights[r] =
@@ -69,8 +71,7 @@ VEC void tile_steps(const int R, const int C, const enum kind kind, const struct
         for (int r = 0; r < R; r++) open_piece(kind, &piece[r], &columns, w, data[r], rows[r]);
         for (int i = 0; i < count / STEP; i++, place_next(kind, &place, w)) {
             const unsigned char *next = ahead + R * (kind_bytes(kind, k) + i * step_bytes);
-            /* For the L1 cache: these tiles are small, and instructions are what they wait for. */
-            UNROLL for (int b = 0; b < R * step_bytes; b += LINE) __builtin_prefetch(next + b);
+            UNROLL for (int b = 0; b < R * step_bytes; b += LINE) fetch_ahead(next + b, true);
             UNROLL for (int r = 0; r < R; r++) {
                 read_step(kind, &piece[r], i, place.group, data[r] + step_at(kind, k, i), values, two);
                 UNROLL for (int c = 0; c < C; c++) {

@@ -4,10 +4,14 @@
  * a step; what has no kind here is read by its function of model/format.c. */
 
 enum { STEP = 32, STEPS_MAX = 32, PIECE = STEP * STEPS_MAX, GROUPS_MAX = 1024 };
-enum { AHEAD_BYTES = 4 << 10, LINE = 64 }; /* how far ahead of what is read the memory is asked, and its unit */
-/* For the L2 cache: the L1 cache can wait for few lines at once, and those keep it from others. */
-VEC void fetch_ahead(const unsigned char *at) {
-    __builtin_prefetch(at, 0, 2);
+/* How far behind the tile to come the memory is asked, its unit, and the bytes of rows of a small tile. */
+enum { AHEAD_BYTES = 4 << 10, LINE = 64, SMALL_TILE = 4 << 10 };
+/* For the L2 cache, as the L1 cache can wait for few lines at once, which keep it from others; or, `near`, for both. */
+VEC void fetch_ahead(const unsigned char *at, bool near) {
+    if (near)
+        __builtin_prefetch(at, 0, 3);
+    else
+        __builtin_prefetch(at, 0, 2);
 }
 
 /* Types of blocks, each a kind. */
@@ -260,7 +264,7 @@ VEC void unpack_kind(const enum kind kind, float *out, const struct weight *w, i
         open_piece(kind, &p, &columns, w, data, row);
         for (int i = 0; i < n / STEP; i++, out += STEP, place_next(kind, &at, w)) {
             const unsigned char *from = data + step_at(kind, k, i);
-            fetch_ahead(from + AHEAD_BYTES + (is_blocks(kind) ? i * LINE / 2 : 0));
+            fetch_ahead(from + AHEAD_BYTES + (is_blocks(kind) ? i * LINE / 2 : 0), false);
             read_step(kind, &p, i, at.group, from, values, two);
             vec_store(out, two[0]), vec_store(out + LANES, two[1]);
         }
