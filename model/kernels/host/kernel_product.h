@@ -14,12 +14,12 @@ enum { TILE_ROWS_MAX = TILE_ROWS_FEW > TILE_ROWS ? TILE_ROWS_FEW : TILE_ROWS };
  * fetched on the way: rows are too short for the processor to notice so many of them. */
 VEC void tile_add(const int R, const int C, const enum dtype type, const unsigned char *const *w, const float *const *x,
                   int cols, const unsigned char *ahead, vec *acc) {
-    const bool is_small = R * cols * dtype_bytes(type) <= SMALL_TILE;
+    const bool is_short = cols * dtype_bytes(type) <= SHORT_ROW;
     int k = 0;
     for (; k + LANES <= cols; k += LANES) {
         const int step_bytes = R * LANES * dtype_bytes(type);
         UNROLL for (int b = 0; ahead && b < step_bytes; b += LINE)
-            fetch_ahead(ahead + R * k * dtype_bytes(type) + b, is_small);
+            fetch_ahead(ahead + R * k * dtype_bytes(type) + b, is_short);
         UNROLL for (int part = 0; part < VEC_PARTS; part++) {
             vec_part weights[TILE_ROWS_MAX];
             UNROLL for (int r = 0; r < R; r++) weights[r] =

@@ -4,9 +4,10 @@
  * a step; what has no kind here is read by its function of model/format.c. */
 
 enum { STEP = 32, STEPS_MAX = 32, PIECE = STEP * STEPS_MAX, GROUPS_MAX = 1024 };
-/* How far behind the tile to come the memory is asked, its unit, and the bytes of rows of a small tile. */
-enum { AHEAD_BYTES = 4 << 10, LINE = 64, SMALL_TILE = 4 << 10 };
-/* For the L2 cache, as the L1 cache can wait for few lines at once, which keep it from others; or, `near`, for both. */
+/* How far behind the tile to come the memory is asked, its unit, and the bytes of a row that is short. */
+enum { AHEAD_BYTES = 4 << 10, LINE = 64, SHORT_ROW = 512 };
+/* For the L2 cache, as the L1 cache can wait for few lines at once, which keep it from others; `near`: for both, where weights are likely
+ * in a cache already, or instructions are what limits. */
 VEC void fetch_ahead(const unsigned char *at, bool near) {
     if (near)
         __builtin_prefetch(at, 0, 3);
