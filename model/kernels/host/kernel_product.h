@@ -61,6 +61,7 @@ VEC void tile_steps(const int R, const int C, const enum kind kind, const struct
                     const unsigned char *ahead, float *sum) {
     const int span = kind_piece(kind), step_bytes = (int)kind_bytes(kind, span) * STEP / span;
     const struct values values = listed_values(kind, w);
+    const bool is_near = R * kind_bytes(kind, w->cols) < NEAR_TILE;
     struct piece piece[TILE_ROWS_MAX];
     vec acc[TILE_ROWS_MAX * TILE_TOKENS + 3], two[2];
     UNROLL for (int i = 0; i < R * C + 3; i++) acc[i] = vec_zero();
@@ -71,7 +72,7 @@ VEC void tile_steps(const int R, const int C, const enum kind kind, const struct
         for (int r = 0; r < R; r++) open_piece(kind, &piece[r], &columns, w, data[r], rows[r]);
         for (int i = 0; i < count / STEP; i++, place_next(kind, &place, w)) {
             const unsigned char *next = ahead + R * (kind_bytes(kind, k) + i * step_bytes);
-            UNROLL for (int b = 0; b < R * step_bytes; b += LINE) fetch_ahead(next + b, true);
+            UNROLL for (int b = 0; b < R * step_bytes; b += LINE) fetch_ahead(next + b, is_near);
             UNROLL for (int r = 0; r < R; r++) {
                 read_step(kind, &piece[r], i, place.group, data[r] + step_at(kind, k, i), values, two);
                 UNROLL for (int c = 0; c < C; c++) {

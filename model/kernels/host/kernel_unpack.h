@@ -4,10 +4,10 @@
  * a step; what has no kind here is read by its function of model/format.c. */
 
 enum { STEP = 32, STEPS_MAX = 32, PIECE = STEP * STEPS_MAX, GROUPS_MAX = 1024 };
-/* How far behind the tile to come the memory is asked, its unit, and the bytes of a row that is short. */
-enum { AHEAD_BYTES = 4 << 10, LINE = 64, SHORT_ROW = 512 };
-/* For the L2 cache, as the L1 cache can wait for few lines at once, which keep it from others; `near`: for both, where weights are likely
- * in a cache already, or instructions are what limits. */
+/* How far behind the tile to come the memory is asked, its unit, and what is asked for in the L1 cache as well: rows of 16 bits that are no
+ * longer, whose weights are likely in a cache already, and tiles of quantised rows, whose instructions are what limits, that leave room. */
+enum { AHEAD_BYTES = 4 << 10, LINE = 64, SHORT_ROW = 512, NEAR_TILE = 16 << 10 };
+/* In the L2 cache, as the L1 cache can wait for few lines at once, which keep it from others; `near`: in both. */
 VEC void fetch_ahead(const unsigned char *at, bool near) {
     if (near)
         __builtin_prefetch(at, 0, 3);
