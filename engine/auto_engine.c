@@ -111,10 +111,12 @@ static int measure_bucket(struct engine *e, int bucket, int turns, int64_t end_u
     return 0;
 }
 
-/* What a draft model takes for the tokens of some plain rounds of so many rows: the least of three, since the first may load kernels. */
+/* What a draft model takes for the tokens of some plain rounds of so many rows, or for a whole context where that is shorter: the least
+ * of three, since the first may load kernels. */
 static int time_catch_up(struct engine *e, int rows, double *ms) {
     static const int32_t tokens[CATCH_UP_TOKENS + 1];
-    const struct proposer_turn turn = {.slot = 0, .tokens = tokens, .length = CATCH_UP_TOKENS + 1};
+    const int length = (e->context < CATCH_UP_TOKENS ? e->context : CATCH_UP_TOKENS) + 1;
+    const struct proposer_turn turn = {.slot = 0, .tokens = tokens, .length = length};
     struct span *span = &free_round(e)->span;
     float once, least = INFINITY;
     for (int i = 0; i < rows; i++) e->behind[i] = (struct proposer_row){0, tokens, turn.length};

@@ -209,6 +209,27 @@ START_TEST(rounds_are_measured_when_asked_for_and_texts_do_not_notice)
 }
 END_TEST
 
+/* Where what a draft lacks after some plain rounds is more than a whole context. */
+START_TEST(rounds_are_measured_in_the_smallest_contexts)
+{
+    const struct pair pair = quick_pair();
+    for (int context = 2; context <= 18; context += 4)
+        for (int k_max = 1; k_max <= 8; k_max += 7) {
+            struct engine_options o = auto_options(&pair, 2);
+            const int32_t prompt = 5;
+            struct request request = ids_request(&prompt, 1, context - 1);
+            struct answer got;
+            o.context = context, o.k_max = k_max;
+            struct engine *e = must_open(&o);
+            request.generation.ignore_end = true;
+            run_requests(e, &request, 1, &got);
+            ck_assert_uint_eq(got.ids.len, (size_t)context - 1);
+            free_answers(&got, 1), free_requests(&request, 1);
+            engine_destroy(e);
+        }
+}
+END_TEST
+
 /* Of a trial with which an answer begins: a round or two, and a prompt of 200 tokens that the draft reads before, which is as large as the
  * target. */
 START_TEST(what_a_trial_took_has_the_draft_s_catching_up)
@@ -252,6 +273,7 @@ Suite *check_auto_k_texts(void) {
     tcase_add_loop_test(tc, sampled_text_under_coupled_is_that_of_plain_decoding, 0, 2);
     tcase_add_test(tc, auto_is_a_k_that_can_be_set);
     tcase_add_test(tc, rounds_are_measured_when_asked_for_and_texts_do_not_notice);
+    tcase_add_test(tc, rounds_are_measured_in_the_smallest_contexts);
     tcase_add_test(tc, what_a_trial_took_has_the_draft_s_catching_up);
     suite_add_tcase(suite, tc);
     return suite;
