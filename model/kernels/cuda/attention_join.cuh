@@ -117,8 +117,9 @@ __device__ __forceinline__ void join_walkers(Plan &s, const struct op_attention 
         if (r > 0 || d >= op.head_dim) continue;
         alignas(8) T out[4] = {};
         if (sum != 0) {
-            out[0] = from_float<T>(n.x.x / sum), out[1] = from_float<T>(n.x.y / sum);
-            out[2] = from_float<T>(n.x.z / sum), out[3] = from_float<T>(n.x.w / sum);
+            /* Within 2 ulp: a sum of weights is from 1 on, and far below 2^126. */
+            out[0] = from_float<T>(__fdividef(n.x.x, sum)), out[1] = from_float<T>(__fdividef(n.x.y, sum));
+            out[2] = from_float<T>(__fdividef(n.x.z, sum)), out[3] = from_float<T>(__fdividef(n.x.w, sum));
         }
         int at = its;
         if (order >= ORDER_BY_8) {

@@ -78,9 +78,9 @@ __device__ __forceinline__ float activate(enum activation activation, float gate
     return times_sigmoid(gate, z) * up;
 }
 
-/* cap * tanh(x / cap), tanh(z) = 1 - 2 / (1 + exp(2 z)) */
+/* cap * tanh(x / cap), tanh(z) = 1 - 2 / (1 + exp(2 z)), by quotients within 2 ulp: their code is in every kernel that may cap. */
 __device__ __forceinline__ float soft_cap(float x, float cap) {
-    return cap * (1.0f - 2.0f / (1.0f + expf(x / (0.5f * cap))));
+    return cap * (1.0f - __fdividef(2.0f, 1.0f + expf(__fdividef(x, 0.5f * cap))));
 }
 
 /* a / b for 0 <= a < 2^20 and b > 0, in few instructions: the division of floats is off by less than half of 1 / b. */

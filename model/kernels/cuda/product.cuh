@@ -26,27 +26,18 @@ static inline bool is_long(const struct device *d, int groups, int k) {
     return cuda_has_wgmma(d) && groups >= LONG && k % ORDER_GROUP == 0;
 }
 
-/* What is of matrix i < N, without an address that depends on i: kernels' arguments would be copied for it. */
-template <typename V, int N> __host__ __device__ __forceinline__ V of_matrix(const V (&each)[N], int i) {
-    static_assert(N <= 3, "matrices of a product");
-    if constexpr (N == 3)
-        if (i == 2) return each[2];
-    if constexpr (N >= 2)
-        if (i == 1) return each[1];
-    return each[0];
-}
-
 /* Which of the matrices of a product the rows of a group are: row_place at(group, i), and for the copy engine rows_of(matrix) and order()
  * (product_bulk.cuh). may_be_long: their outputs may be added in order; takes_many_packed: by product_packed_bulk.cuh, if packed. step: each
  * group's rows lie so many behind those of the one before, in one matrix or in the same of two, and if the first of row_limit(half) is there
  * so is that of the half; 0: they do not.
  *
  * Here groups of 16 rows of up to N matrices of so many, one behind the other; 0: there is none, nor any after it. Several are never
- * long, as another kernel may rotate their rows. */
+ * long, as another kernel may rotate their rows. Many tokens of one packed matrix are the work of the kernel for several: to look for the
+ * matrix of a row costs nothing there, and fewer kernels compile sooner. */
 template <int N> struct matrix_map {
     static constexpr int matrices = N;
     int rows[N];
-    static constexpr bool may_be_long = N == 1, takes_many_packed = true;
+    static constexpr bool may_be_long = N == 1, takes_many_packed = N > 1;
     static constexpr int step = N == 1 ? PRODUCT_ROWS : 0;
     __device__ __forceinline__ int row_limit(int half) const { return rows[0] - half * PRODUCT_HALF; }
     __device__ __forceinline__ row_place at(int group, int row) const {
@@ -193,7 +184,7 @@ static int product_of_packed(struct stream *s, const char *name, int groups, int
     const bool norms_itself = norm_of && !order && narrow_norms_itself(tokens, k);
     return with_kind_of<T>(p, [&](auto kind) {
         typedef decltype(kind) Kind;
-        packed_rows<T, Kind, Map> rows = {map, {}, packed_table_of<T>(p), Map::may_be_long && in_order};
+        packed_rows<T, Kind, Map> rows = {map, {}, packed_table_of<T>(p), in_order};
         int i = 0;
         for (const struct weight *w : weights) rows.of[i++] = packed_matrix_of(w);
         packed_bulk_memory memory = {};

@@ -162,11 +162,13 @@ template <typename Shape> struct bulk_walk {
     __device__ __forceinline__ int count(int turn) const { return max(min(pieces - piece(turn), split_pieces), 0); }
 };
 
-/* Where a role is in its walk over the pieces of its block, a stage at a time; the last of a split may have fewer. */
+/* Where a role is in its walk over the pieces of its block, a stage at a time; the last of a split may have fewer. What is of the tile, behind
+ * divisions, is made once a tile: the copies of every stage would wait for it. */
 template <typename Walk> struct bulk_cursor {
     int tile, turn, piece, left;
+    int first_group, first_token; /* of the tile */
     __device__ explicit bulk_cursor(const Walk &walk)
-        : tile(walk.first - walk.step), turn(walk.turns), piece(0), left(0) {}
+        : tile(walk.first - walk.step), turn(walk.turns), piece(0), left(0), first_group(0), first_token(0) {}
     __device__ __forceinline__ int count() const { return min(left, Walk::wide); }
     /* To the next stage; false: there is none. */
     __device__ __forceinline__ bool next(const Walk &walk) {
@@ -175,6 +177,7 @@ template <typename Walk> struct bulk_cursor {
             if (++turn >= walk.turns) {
                 turn = 0, tile += walk.step;
                 if (tile >= walk.tiles) return false;
+                first_group = walk.group(tile), first_token = walk.token(tile);
             }
             piece = walk.piece(turn), left = walk.count(turn);
         }
@@ -230,15 +233,25 @@ template <typename Map> __device__ __forceinline__ bulk_place bulk_place_of(cons
     return {max(first.matrix, 0), first.matrix < 0 ? map.rows_of(0) : first.row};
 }
 
-/* A lane's box of the weights of a stage: 8 rows or more of `row_bytes`, from number `at` of their rows on. */
-template <typename Map>
-__device__ __forceinline__ void copy_rows(unsigned char *to, int row_bytes, const bulk_maps &maps, const Map &map,
-                                          const bulk_order &order, int first_group, int at, uint64_t *full) {
-    const int atom = threadIdx.x % 32 * (order.box / BULK_ATOM);
-    if (atom >= BULK_ROWS / BULK_ATOM) return;
-    const bulk_place place = bulk_place_of(map, first_group + order.group(atom), order.half(atom));
-    copy_box_once(to + atom * BULK_ATOM * row_bytes, &maps.weights[place.matrix], at, place.row, full);
-}
+/* A lane's box of the weights of a stage: 8 rows or more. Where they are is looked up once a tile. */
+template <typename Map> struct bulk_box {
+    const bulk_maps &maps;
+    const Map &map;
+    const bulk_order &order;
+    int tile;
+    bulk_place place;
+    __device__ __forceinline__ bulk_box(const bulk_maps &maps, const Map &map, const bulk_order &order)
+        : maps(maps), map(map), order(order), tile(-1), place{} {}
+    /* Of rows of `row_bytes`, from their number `x` on. */
+    template <typename Cursor>
+    __device__ __forceinline__ void copy(unsigned char *to, int row_bytes, const Cursor &at, int x, uint64_t *full) {
+        const int atom = threadIdx.x % 32 * (order.box / BULK_ATOM);
+        if (atom >= BULK_ROWS / BULK_ATOM) return;
+        if (at.tile != tile)
+            tile = at.tile, place = bulk_place_of(map, at.first_group + order.group(atom), order.half(atom));
+        copy_box_once(to + atom * BULK_ATOM * row_bytes, &maps.weights[place.matrix], x, place.row, full);
+    }
+};
 
 template <int COLUMNS, int CUTS, typename Map>
 __device__ __forceinline__ void bulk_copies(unsigned char *ring, const bulk_barriers &barriers, const bulk_maps &maps,
@@ -247,18 +260,19 @@ __device__ __forceinline__ void bulk_copies(unsigned char *ring, const bulk_barr
     typedef bulk<COLUMNS, CUTS> shape;
     typedef bulk_cursor<bulk_walk<shape>> cursor;
     const int lane = threadIdx.x % 32;
+    bulk_box<Map> box(maps, map, order);
     bulk_ask(
         barriers, walk,
         [&](const cursor &at, int stage) {
             if (lane == 0) barrier_expect(barriers.full + stage, shape::weight_bytes + at.count() * shape::token_bytes);
             __syncwarp();
-            copy_rows(ring + stage * shape::stage_bytes, shape::wide * PRODUCT_PIECE * 2, maps, map, order,
-                      walk.group(at.tile), at.piece * PRODUCT_PIECE, barriers.full + stage);
+            box.copy(ring + stage * shape::stage_bytes, shape::wide * PRODUCT_PIECE * 2, at, at.piece * PRODUCT_PIECE,
+                     barriers.full + stage);
         },
         [&](const cursor &at, int stage) {
             if (lane < at.count())
                 copy_box(ring + stage * shape::stage_bytes + shape::weight_bytes + lane * shape::token_bytes,
-                         &maps.tokens, (at.piece + lane) * PRODUCT_PIECE, walk.token(at.tile), barriers.full + stage);
+                         &maps.tokens, (at.piece + lane) * PRODUCT_PIECE, at.first_token, barriers.full + stage);
         });
 }
 
@@ -438,13 +452,12 @@ struct bulk_as_it_is {
     __device__ __forceinline__ float operator()(float sum, int) const { return sum; }
 };
 template <typename Shape, typename Out, typename Finish = bulk_as_it_is>
-__device__ __forceinline__ void bulk_finish(const float *sums, int first_group, int first_token, int tokens,
-                                            const Out &out, Finish finish = {}) {
+__device__ __forceinline__ void bulk_finish(const float *sums, const own_number<BULK_GROUPS, Out> &own, int first_token,
+                                            int tokens, const Out &out, Finish finish = {}) {
     constexpr bool IS_SHORT = Out::each == PRODUCT_ROWS; /* what becomes of two rows takes more instructions */
     constexpr int TOGETHER = IS_SHORT ? 8 : Shape::blocks == 2 ? 2 : 4, FLIGHT = Shape::blocks == 2 ? 4 : 8;
-    store_groups<BULK_GROUPS, IS_SHORT ? 2 * FLIGHT : FLIGHT, TOGETHER>(
-        out, first_group, first_token, tokens,
-        [&](int r, int token) { return finish(sums[token * Shape::stride + r], r); });
+    store_numbers<IS_SHORT ? 2 * FLIGHT : FLIGHT, TOGETHER>(
+        out, own, first_token, tokens, [&](int r, int token) { return finish(sums[token * Shape::stride + r], r); });
 }
 
 /* The sums of Shape::stored tokens from `now` on; others have read what lay there. */
@@ -504,10 +517,11 @@ __device__ __forceinline__ void bulk_store(float *sums, float (&c)[Shape::column
     if constexpr (Out::makes_rows) {
         bulk_store_rows<Shape>(sums, c, first_group, first_token, count, out);
     } else {
+        const own_number<BULK_GROUPS, Out> own(out, first_group);
 #pragma unroll 1
         for (int now = 0; now < count; now += Shape::stored) {
             bulk_put_some<Shape>(sums, c, now);
-            bulk_finish<Shape>(sums, first_group, first_token + now, min(count - now, Shape::stored), out);
+            bulk_finish<Shape>(sums, own, first_token + now, min(count - now, Shape::stored), out);
         }
     }
 }
@@ -572,7 +586,8 @@ __device__ __forceinline__ void bulk_store_cut(float *sums, const float (&c)[Sha
                                                int first_token, int tokens, const Out &out) {
     const bulk_share share =
         bulk_exchange_sums<Shape, CUTS>(sums, c, exchange, tile, min(tokens - first_token, Shape::columns));
-    bulk_finish<Shape>(sums + share.first * Shape::stride, first_group, first_token + share.first, share.count, out);
+    const own_number<BULK_GROUPS, Out> own(out, first_group);
+    bulk_finish<Shape>(sums + share.first * Shape::stride, own, first_token + share.first, share.count, out);
 }
 
 #endif

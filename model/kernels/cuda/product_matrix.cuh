@@ -59,7 +59,8 @@ template <int N> static int product_of_matrices(struct stream *s, const struct m
             sums.out[i] = p->of[i].out, sums.stride[i] = p->of[i].stride ? p->of[i].stride : w[i]->rows;
         }
         const int groups = ceil_div(all, PRODUCT_ROWS), k = w[0]->cols;
-        const bool is_packed = w[0]->packed, in_order = (is_packed || p->rows) && is_long(s->device, groups, k);
+        const bool is_packed = w[0]->packed,
+                   in_order = matrices == 1 && (is_packed || p->rows) && is_long(s->device, groups, k);
         T *x = (T *)p->x.data;
         norm_rows<T> norm_of = {};
         if (p->rows) norm_of = rows_to_norm<T>(p->rows, norm, p->step, p->first);

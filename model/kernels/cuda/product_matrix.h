@@ -33,7 +33,7 @@ struct matrix_product {
 enum token_order cuda_order_for(const struct stream *, const struct rows *, const struct weight *reader);
 /* One launch where all matrices are of one kind, else one for each. */
 int cuda_matrix_product(struct stream *, const struct matrix_product *);
-/* Of so many that are of one kind: in one launch. */
+/* Of so many that are of one kind: in one launch. A single one is packed, and its tokens are many. */
 int cuda_product_of_several(struct stream *, const struct matrix_product *, int matrices);
 
 #endif

@@ -18,6 +18,16 @@ struct row_place {
     int matrix, row;
 };
 
+/* What is of matrix i < N, without an address that depends on i: kernels' arguments would be copied for it. */
+template <typename V, int N> __host__ __device__ __forceinline__ V of_matrix(const V (&each)[N], int i) {
+    static_assert(N <= 3, "matrices of a product");
+    if constexpr (N == 3)
+        if (i == 2) return each[2];
+    if constexpr (N >= 2)
+        if (i == 1) return each[1];
+    return each[0];
+}
+
 __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bf16) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])

@@ -27,26 +27,33 @@ template <typename Out> struct number_sums {
     }
 };
 
-/* The numbers of GROUPS groups, by the first BLOCK_THREADS threads of a block, each a number of every STEP-th token: FLIGHT of them are
- * fetched before any is finished, and TOGETHER are finished without a branch between them. sum(row, token): rows are those of all
- * groups, tokens those after the first. */
-template <int GROUPS, int FLIGHT, int TOGETHER, typename Out, typename Sum>
-__device__ __forceinline__ void store_groups(const Out &out, int first_group, int first_token, int tokens, Sum sum) {
-    constexpr int EACH = Out::each, ACROSS = GROUPS * EACH, STEP = BLOCK_THREADS / ACROSS;
-    static_assert(BLOCK_THREADS % ACROSS == 0, "a thread's numbers lie in the same place of all tokens");
+/* Which of the numbers of GROUPS groups a thread has, of the first BLOCK_THREADS of a block, and where it goes. */
+template <int GROUPS, typename Out> struct own_number {
+    static constexpr int across = GROUPS * Out::each, step = BLOCK_THREADS / across;
+    static_assert(BLOCK_THREADS % across == 0, "a thread's numbers lie in the same place of all tokens");
+    int group, i;
+    typename Out::place place;
+    __device__ __forceinline__ own_number(const Out &out, int first_group)
+        : group(threadIdx.x % across / Out::each), i(threadIdx.x % Out::each), place(out.at(first_group + group, i)) {}
+};
+
+/* The numbers of GROUPS groups, each a thread's own of every `step`-th token: FLIGHT of them are fetched before any is finished, and TOGETHER
+ * are finished without a branch between them. sum(row, token): rows are those of all groups, tokens those after the first. */
+template <int FLIGHT, int TOGETHER, int GROUPS, typename Out, typename Sum>
+__device__ __forceinline__ void store_numbers(const Out &out, const own_number<GROUPS, Out> &own, int first_token,
+                                              int tokens, Sum sum) {
+    constexpr int STEP = own_number<GROUPS, Out>::step;
     static_assert(FLIGHT % TOGETHER == 0, "as many each time");
-    const int group = threadIdx.x % ACROSS / EACH, i = threadIdx.x % EACH;
-    const typename Out::place place = out.at(first_group + group, i);
-    if (!out.has(place)) return;
+    if (!out.has(own.place)) return;
 #pragma unroll 1
-    for (int first = threadIdx.x / ACROSS; first < tokens; first += FLIGHT * STEP) {
+    for (int first = threadIdx.x / own.across; first < tokens; first += FLIGHT * STEP) {
         typename Out::held held[FLIGHT];
         /* Past the last token the first once more, which has the same bits. */
         auto token_of = [&](int j) { return first + j * STEP < tokens ? first + j * STEP : first; };
 #pragma unroll
         for (int j = 0; j < FLIGHT; j++) {
             if (j % TOGETHER == 0 && first + j * STEP >= tokens) break;
-            held[j] = out.template fetch<true>(place, first_token + token_of(j));
+            held[j] = out.template fetch<true>(own.place, first_token + token_of(j));
         }
 #pragma unroll
         for (int now = 0; now < FLIGHT; now += TOGETHER) {
@@ -54,12 +61,16 @@ __device__ __forceinline__ void store_groups(const Out &out, int first_group, in
             number_sums<Out> sums[TOGETHER];
 #pragma unroll
             for (int j = 0; j < TOGETHER; j++)
-                sums[j].take(group * PRODUCT_ROWS + i, [&](int r) { return sum(r, token_of(now + j)); });
+                sums[j].take(own.group * PRODUCT_ROWS + own.i, [&](int r) { return sum(r, token_of(now + j)); });
 #pragma unroll
             for (int j = 0; j < TOGETHER; j++)
-                out.finish(held[now + j], place, first_token + token_of(now + j), sums[j].of);
+                out.finish(held[now + j], own.place, first_token + token_of(now + j), sums[j].of);
         }
     }
+}
+template <int GROUPS, int FLIGHT, int TOGETHER, typename Out, typename Sum>
+__device__ __forceinline__ void store_groups(const Out &out, int first_group, int first_token, int tokens, Sum sum) {
+    store_numbers<FLIGHT, TOGETHER>(out, own_number<GROUPS, Out>(out, first_group), first_token, tokens, sum);
 }
 
 #endif

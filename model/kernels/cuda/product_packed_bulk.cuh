@@ -178,6 +178,7 @@ __device__ __forceinline__ void packed_bulk_copies(unsigned char *ring, const bu
     constexpr int BYTES = grains::copied_bytes;
     const int thread = threadIdx.x - BLOCK_THREADS, lane = thread % 32, warp = thread / 32;
     const bool by_16 = BYTES >= 16 && weights.of[0].scale_bytes % 16 == 0;
+    bulk_box<decltype(weights.map)> box(maps, weights.map, order);
     int tile = -1, left = 0;
     const uint8_t *scales = nullptr;
     bulk_ask(
@@ -190,14 +191,13 @@ __device__ __forceinline__ void packed_bulk_copies(unsigned char *ring, const bu
                     barrier_expect(barriers.full + stage,
                                    Shape::code_bytes + Shape::ones_bytes + box_tokens * (Shape::stage_columns * 2));
                 __syncwarp();
-                copy_rows(to, Shape::row_bytes, maps, weights.map, order, walk.group(at.tile),
-                          number * (Shape::row_bytes / 2), barriers.full + stage);
+                box.copy(to, Shape::row_bytes, at, number * (Shape::row_bytes / 2), barriers.full + stage);
             }
             if (!grains::has_scales) return;
             if (at.tile != tile) {
                 tile = at.tile;
-                const row_place place = weights.map.at(walk.group(tile) + thread / PRODUCT_ROWS, thread % PRODUCT_ROWS);
-                const packed_matrix &m = weights.of[max(place.matrix, 0)];
+                const row_place place = weights.map.at(at.first_group + thread / PRODUCT_ROWS, thread % PRODUCT_ROWS);
+                const packed_matrix m = of_matrix(weights.of, place.matrix);
                 scales = m.scales + (int64_t)(place.matrix < 0 ? 0 : place.row) * m.scale_bytes, left = m.scale_bytes;
             }
             unsigned char *row = to + Shape::engine_bytes + thread * BYTES;
@@ -215,7 +215,7 @@ __device__ __forceinline__ void packed_bulk_copies(unsigned char *ring, const bu
         },
         [&](const cursor &at, int stage) {
             unsigned char *to = ring + stage * Shape::stage_bytes + Shape::code_bytes;
-            const int first = walk.token(at.tile);
+            const int first = at.first_token;
             if (Shape::ones_bytes && thread == 0) {
                 const size_t all = packed_token_parts(walk.pieces * PRODUCT_PIECE) * (PACKED_HALF / grains::columns);
                 copy_line(to + Shape::wide * Shape::token_bytes,
@@ -490,7 +490,7 @@ __global__ void __launch_bounds__(packed_bulk<Kind, COLUMNS>::threads, packed_bu
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(shape::registers));
     auto factor_of = [&](int tile, int r) {
         const row_place place = weights.map.at(walk.group(tile) + r / PRODUCT_ROWS, r % PRODUCT_ROWS);
-        return place.matrix < 0 ? 0.0f : weights.of[place.matrix].factors[place.row];
+        return place.matrix < 0 ? 0.0f : of_matrix(weights.of, place.matrix).factors[place.row];
     };
     if (cuts > 1 && threadIdx.x < BULK_ROWS) factors[threadIdx.x] = factor_of(walk.first, threadIdx.x);
     inputs_are_ready();
@@ -513,11 +513,12 @@ __global__ void __launch_bounds__(packed_bulk<Kind, COLUMNS>::threads, packed_bu
         }
         if constexpr (Out::makes_rows)
             if (cuts == 1) return bulk_store_rows<shape>(sums, total, first_group, token, count, out);
+        const own_number<BULK_GROUPS, Out> own(out, first_group);
         const int most = cuts > 1 ? COLUMNS : shape::stored;
 #pragma unroll 1
         for (int done = 0; done < share.count; done += most) {
             if (!Out::makes_rows && cuts == 1) bulk_put_some<shape>(sums, total, done);
-            bulk_finish<shape>(sums + share.first * shape::stride, first_group, token + share.first + done,
+            bulk_finish<shape>(sums + share.first * shape::stride, own, token + share.first + done,
                                min(share.count - done, most), out,
                                [&](float sum, int r) { return cuts > 1 ? times_factor<as>(sum, factors[r]) : sum; });
         }
