@@ -116,6 +116,17 @@ static int cuda_memory(const struct device *, uint64_t *free_bytes, uint64_t *to
     return 0;
 }
 
+/* By a stream of its own: what waits for a whole device ends the capture of another thread, and no stream of duet waits for the default one. */
+static cudaError_t clear(void *memory, size_t bytes) {
+    cudaStream_t stream;
+    cudaError_t status = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    if (status != cudaSuccess) return status;
+    status = cudaMemsetAsync(memory, 0, bytes, stream);
+    if (status == cudaSuccess) status = cudaStreamSynchronize(stream);
+    (void)cudaStreamDestroy(stream);
+    return status;
+}
+
 static int cuda_alloc_arena(struct device *, size_t bytes, void **out) {
     if (cudaMalloc(out, bytes) != cudaSuccess) {
         size_t available = 0, total = 0;
@@ -124,8 +135,7 @@ static int cuda_alloc_arena(struct device *, size_t bytes, void **out) {
         return err_set(ERR_MEMORY, "cannot have %.2f GiB of GPU memory: %.2f GiB of %.2f GiB are free",
                        (double)bytes / (1 << 30), (double)available / (1 << 30), (double)total / (1 << 30));
     }
-    cudaError_t status = cudaMemset(*out, 0, bytes);
-    if (status == cudaSuccess) status = cudaDeviceSynchronize(); /* no stream of duet waits for the default stream */
+    const cudaError_t status = clear(*out, bytes);
     if (status == cudaSuccess) return 0;
     (void)cudaFree(*out);
     return cuda_check(status, "cudaMemset");

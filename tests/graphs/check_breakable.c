@@ -1,6 +1,7 @@
 /* Breakable graphs: segments, eager calls between them, forks across breaks; on any device. */
 #include "graphs/breakable.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "tests/support/digit_ops.h"
@@ -348,6 +349,38 @@ START_TEST(there_may_be_many_breaks)
 }
 END_TEST
 
+/* A device of its own, and its memory. */
+static void *open_another(void *rc) {
+    struct world w = {0};
+    void *arena = NULL;
+    *(int *)rc = device_open(&w.device, test_device(), NULL);
+    if (*(int *)rc == 0) *(int *)rc = device_alloc_arena(w.device, CELL_BYTES, &arena);
+    if (arena) device_free_arena(w.device, arena, CELL_BYTES);
+    device_close(w.device);
+    return NULL;
+}
+
+START_TEST(another_thread_may_open_a_device_while_one_captures)
+{
+    struct world w = world_open();
+    struct breakable *g;
+    pthread_t other;
+    int rc = -1;
+    set_first(&w, 1);
+    ck_ok(breakable_begin(&g, w.stream));
+    ck_ok(submit(w.stream, &w.cells[1], &w.cells[0], 2));
+    ck_assert_int_eq(pthread_create(&other, NULL, open_another, &rc), 0);
+    ck_assert_int_eq(pthread_join(other, NULL), 0);
+    ck_assert_int_eq(rc, 0);
+    ck_ok(submit(w.stream, &w.cells[2], &w.cells[1], 3));
+    ck_ok(breakable_end(g));
+    ck_ok(breakable_launch(g, w.stream));
+    ck_assert_int_eq(look(&w)[2], 123);
+    breakable_destroy(g);
+    world_close(&w);
+}
+END_TEST
+
 DEVICE_SUITE(check_breakable);
 Suite *check_breakable(void) {
     Suite *suite = suite_create("breakable");
@@ -363,6 +396,7 @@ Suite *check_breakable(void) {
     tcase_add_loop_test(t, an_aborted_graph_frees_all_streams, 0, 2);
     tcase_add_test(t, captures_do_not_nest);
     tcase_add_test(t, there_may_be_many_breaks);
+    tcase_add_test(t, another_thread_may_open_a_device_while_one_captures);
     suite_add_tcase(suite, t);
     return suite;
 }
