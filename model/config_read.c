@@ -154,8 +154,8 @@ void config_set_windows(struct model_config *c, int32_t window, const bool slide
 int config_read_uniform_window(struct model_config *c, const cJSON *root, int32_t def) {
     bool slides[LAYERS_MAX] = {0}, given;
     int32_t window;
-    if (cJSON_GetObjectItemCaseSensitive(root, "sliding_window")) def = 0; /* null is none */
-    TRY(config_get_int(root, "sliding_window", def, 1, 1 << 30, &window));
+    if (cJSON_GetObjectItemCaseSensitive(root, "sliding_window")) def = 0; /* null is none, as 0 is */
+    TRY(config_get_int(root, "sliding_window", def, 0, 1 << 30, &window));
     for (int l = 0; l < c->layers; l++) slides[l] = window > 0;
     TRY(config_read_layer_types(c, root, slides, &given));
     for (int l = 0; l < c->layers; l++)

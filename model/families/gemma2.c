@@ -35,7 +35,7 @@ static int configure(struct model_config *c, const cJSON *root) {
     TRY(gemma_read_shared(c, root));
     TRY(gemma_read_cap(root, "attn_logit_softcapping", 50, &c->attention_cap));
     TRY(gemma_read_cap(root, "final_logit_softcapping", 30, &c->logits_cap));
-    TRY(config_get_int(root, "sliding_window", 4096, 1, 1 << 30, &window));
+    TRY(config_get_int(root, "sliding_window", 4096, 0, 1 << 30, &window));
     for (int l = 0; l < c->layers; l++) slides[l] = l % 2 == 0;
     TRY(config_read_layer_types(c, root, slides, &given));
     config_set_windows(c, window, slides);

@@ -17,7 +17,7 @@ static int configure(struct model_config *c, const cJSON *root) {
     if (limit != 7) return err_set(ERR_UNSUPPORTED, "swiglu_limit %g is not supported, only 7", limit);
     TRY(json_get_bool(root, "attention_bias", true, &c->qkv_bias));
     TRY(config_read_experts(c, root, "num_experts_per_tok", "intermediate_size"));
-    TRY(config_get_int(root, "sliding_window", 128, 1, 1 << 30, &window));
+    TRY(config_get_int(root, "sliding_window", 128, 0, 1 << 30, &window));
     for (int l = 0; l < c->layers; l++) slides[l] = l % 2 == 0;
     TRY(config_read_layer_types(c, root, slides, &given));
     config_set_windows(c, window, slides);

@@ -12,8 +12,8 @@ int qwen_read_windows(struct model_config *c, const cJSON *root) {
     bool used, given, slides[LAYERS_MAX] = {0}, any = false;
     int32_t window = 0, first;
     TRY(json_get_bool(root, "use_sliding_window", false, &used));
-    int32_t def = cJSON_GetObjectItemCaseSensitive(root, "sliding_window") ? 0 : 4096; /* null is none */
-    if (used) TRY(config_get_int(root, "sliding_window", def, 1, 1 << 30, &window));
+    int32_t def = cJSON_GetObjectItemCaseSensitive(root, "sliding_window") ? 0 : 4096; /* null is none, as 0 is */
+    if (used) TRY(config_get_int(root, "sliding_window", def, 0, 1 << 30, &window));
     TRY(config_get_int(root, "max_window_layers", 28, 0, INT32_MAX, &first));
     for (int l = 0; l < c->layers; l++) slides[l] = window > 0 && l >= first;
     TRY(config_read_layer_types(c, root, slides, &given));

@@ -238,6 +238,7 @@ START_TEST(the_window_is_that_of_all_layers)
 {
     ck_assert_int_eq(window_of("{" MISTRAL ", \"sliding_window\": 16}"), 16);
     ck_assert_int_eq(window_of("{" MISTRAL ", \"sliding_window\": null}"), 0);
+    ck_assert_int_eq(window_of("{" MISTRAL ", \"sliding_window\": 0}"), 0);
     ck_assert_int_eq(window_of("{" MISTRAL "}"), 4096);
     ck_assert_int_eq(window_of("{\"sliding_window\": 16}"), 0);
     ck_assert_int_eq(window_of("{" QWEN2 ", \"sliding_window\": 16, \"use_sliding_window\": false}"), 0);
@@ -277,7 +278,7 @@ START_TEST(layer_types_that_contradict_or_are_unknown_are_refused)
                   "sliding_window");
     refuse_config("{" MISTRAL ", \"sliding_window\": 8, \"layer_types\": [" FULL ", " FULL ", " FULL "]}",
                   ERR_UNSUPPORTED, "layer_types");
-    refuse_config("{" MISTRAL ", \"sliding_window\": 0}", ERR_FORMAT, "sliding_window");
+    refuse_config("{" MISTRAL ", \"sliding_window\": -1}", ERR_FORMAT, "sliding_window");
     refuse_config("{" QWEN3 ", \"layer_types\": 3}", ERR_FORMAT, "layer_types");
     refuse_config("{" QWEN3 ", \"layer_types\": [1, 2, 3]}", ERR_FORMAT, "layer_types");
 }

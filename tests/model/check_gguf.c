@@ -31,14 +31,27 @@ static void put_matrix(struct gguf_writer *w, const char *name, int rows) {
                     sizeof(float) * WIDTH * (size_t)rows);
 }
 
+static void put_keys_of(struct gguf_writer *w, const char *architecture) {
+    static const struct {
+        const char *name;
+        int value;
+    } sizes[] = {{"context_length", 64},
+                 {"embedding_length", WIDTH},
+                 {"block_count", 1},
+                 {"feed_forward_length", WIDTH},
+                 {"attention.head_count", 2}};
+    char key[96];
+    gguf_put_text(w, "general.architecture", architecture);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        snprintf(key, sizeof key, "%s.%s", architecture, sizes[i].name);
+        gguf_put_int(w, key, sizes[i].value);
+    }
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", architecture);
+    gguf_put_number(w, key, 1e-5);
+}
+
 static void put_keys(struct gguf_writer *w) {
-    gguf_put_text(w, "general.architecture", "llama");
-    gguf_put_int(w, "llama.context_length", 64);
-    gguf_put_int(w, "llama.embedding_length", WIDTH);
-    gguf_put_int(w, "llama.block_count", 1);
-    gguf_put_int(w, "llama.feed_forward_length", WIDTH);
-    gguf_put_int(w, "llama.attention.head_count", 2);
-    gguf_put_number(w, "llama.attention.layer_norm_rms_epsilon", 1e-5);
+    put_keys_of(w, "llama");
 }
 
 static void put_tokenizer(struct gguf_writer *w) {
@@ -332,6 +345,31 @@ START_TEST(keys_become_the_configuration)
 }
 END_TEST
 
+/* llama.cpp's converter writes 0 for a Phi-4 without one. */
+START_TEST(a_window_of_0_is_none)
+{
+    static const struct {
+        const char *name;
+        int64_t window;
+        int32_t read;
+    } cases[] = {{"phi3", 0, 0}, {"phi3", 16, 16}, {"gemma2", 0, 0}, {"gemma3", 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gguf_writer w = {0};
+        struct model_config c;
+        char key[64];
+        put_keys_of(&w, cases[i].name);
+        put_tensors(&w);
+        snprintf(key, sizeof key, "%s.attention.sliding_window", cases[i].name);
+        gguf_put_int(&w, key, cases[i].window);
+        snprintf(key, sizeof key, "%s.attention.head_count_kv", cases[i].name);
+        gguf_put_int(&w, key, 1);
+        ck_ok(read_config(&w, &c));
+        ck_assert_int_eq(c.layer[0].window, cases[i].read);
+        gguf_writer_free(&w);
+    }
+}
+END_TEST
+
 /* The small model with one value more, or without a key: `left_out` is misspelt. */
 static void refuse_config(void (*add)(struct gguf_writer *), const char *left_out, int code, const char *words) {
     struct gguf_writer w = {0};
@@ -527,6 +565,7 @@ Suite *check_gguf(void) {
     tcase_add_test(tc, a_file_cut_anywhere_is_refused);
     tcase_add_test(tc, flipped_bytes_are_read_or_refused);
     tcase_add_test(tc, keys_become_the_configuration);
+    tcase_add_test(tc, a_window_of_0_is_none);
     tcase_add_test(tc, what_a_configuration_lacks_is_named);
     tcase_add_test(tc, scales_that_are_not_finite_are_refused_with_their_row);
     tcase_add_test(tc, a_directory_that_holds_one_gguf_model_is_that_model);
