@@ -28,9 +28,10 @@ static struct draft *draft_of(struct proposer *p) {
 static int compare_vocabularies(struct proposer *p, const struct tokenizer *tokenizer, int size,
                                 const struct checkpoint *own) {
     const struct proposer_world *w = p->world;
+    int common;
     p->vocab = size < w->vocab ? size : w->vocab;
     if (!w->tokenizer || !tokenizer) return 0;
-    int rc = tokenizer_compare(w->tokenizer, tokenizer, &p->vocab);
+    int rc = tokenizer_compare(w->tokenizer, tokenizer, &common);
     return rc != 0 ? err_prefix(rc, "%s and %s", checkpoint_name(w->target_checkpoint), checkpoint_name(own)) : 0;
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "tests/support/engine_support.h"
 #include "tests/support/program.h"
 #include "tests/support/support.h"
 
@@ -111,6 +112,25 @@ START_TEST(a_prompt_longer_than_the_context_says_both_lengths)
 }
 END_TEST
 
+/* As in a Gemma that reads no images: a special token of the map that the embedding has no row for. */
+START_TEST(a_token_past_the_embedding_is_an_error_of_its_line_alone)
+{
+    const char *dir = copy_model_with_token(asset_path("draft"), "past-rows", 4096, "<image>");
+    run("{\"prompt\": \"an <image> here\"}\n{\"turns\": [\"and <image>\"]}\n{\"prompt_ids\": [4096]}\n"
+        "{\"prompt\": \"Once upon\"}\n",
+        ARGUMENTS("batch", "--target", dir, "--template", "chatml", "--parse-special", "-n", "3"));
+    program_expect_error(&p, 1, "3 of 4 lines failed");
+    for (int i = 0; i < 4; i++) {
+        cJSON *r = json_line(&p.out, i);
+        if (i < 3)
+            ck_assert_msg(strstr(get_string(r, "error"), "token id 4096"), "%s", get_string(r, "error"));
+        else
+            ck_assert_double_eq(get_number(r, "completion_tokens"), 3);
+        cJSON_Delete(r);
+    }
+}
+END_TEST
+
 START_TEST(a_line_of_megabytes_is_read)
 {
     struct buf input = {0};
@@ -130,6 +150,7 @@ Suite *check_batch_lines(void) {
     tcase_add_test(lines, every_kind_of_bad_line_is_an_error_in_its_place_and_the_rest_runs);
     tcase_add_test(lines, an_error_record_keeps_the_id);
     tcase_add_test(lines, a_prompt_longer_than_the_context_says_both_lengths);
+    tcase_add_test(lines, a_token_past_the_embedding_is_an_error_of_its_line_alone);
     tcase_add_test(lines, a_line_of_megabytes_is_read);
     suite_add_tcase(suite, lines);
     return suite;

@@ -116,6 +116,31 @@ START_TEST(an_engine_s_cut_draft_has_the_end_ids)
 }
 END_TEST
 
+/* Of either model of the pair, or both: the ids of the pair are those with rows. */
+START_TEST(ids_past_the_embedding_belong_to_no_vocabulary)
+{
+    for (int i = 1; i < 4; i++) {
+        char target[4096];
+        const char *dir = asset_path("target");
+        if (i & 1) dir = copy_model_with_token(dir, "target", 4096, "<image>");
+        snprintf(target, sizeof target, "%s", dir);
+        dir = asset_path("draft");
+        if (i & 2) dir = copy_model_with_token(dir, "draft", 4096, "<image>");
+        const struct pair pair = {"with a token more", target, dir};
+        struct engine_options options = pair_options(&pair, 2, 1);
+        struct engine *e = must_open(&options);
+        ck_assert(e->vocab == 4096 && e->proposer->vocab == 4096 && e->proposer->inputs == 4096);
+        struct request request = text_request(e, "Once upon a time", 8);
+        struct answer answer;
+        run_requests(e, &request, 1, &answer);
+        ck_assert_uint_eq(answer.ids.len, 8);
+        free_requests(&request, 1);
+        free_answers(&answer, 1);
+        engine_destroy(e);
+    }
+}
+END_TEST
+
 Suite *check_draft_vocab(void) {
     Suite *suite = suite_create("draft_vocab");
     TCase *tc = tcase_create("draft_vocab");
@@ -124,6 +149,7 @@ Suite *check_draft_vocab(void) {
     tcase_add_test(tc, a_text_gives_its_most_frequent_ids_then_the_lowest);
     tcase_add_test(tc, what_cannot_be_is_refused_with_its_place);
     tcase_add_test(tc, an_engine_s_cut_draft_has_the_end_ids);
+    tcase_add_test(tc, ids_past_the_embedding_belong_to_no_vocabulary);
     suite_add_tcase(suite, tc);
     return suite;
 }

@@ -260,6 +260,19 @@ const char *copy_model_with(const char *dir, const char *name, const char *membe
     return path;
 }
 
+const char *copy_model_with_token(const char *dir, const char *name, int id, const char *text) {
+    static char path[4096];
+    char command[32768];
+    snprintf(path, sizeof path, "%s/%s", temp_dir(), name);
+    snprintf(
+        command, sizeof command,
+        "mkdir -p %s && cp -f %s/*.json %s && ln -sf $(realpath %s/model.safetensors) %s && "
+        "sed -i 's/\"added_tokens\": \\[/&{\"id\": %d, \"content\": \"%s\", \"special\": true},/' %s/tokenizer.json",
+        path, dir, path, dir, path, id, text, path);
+    ck_assert_int_eq(system(command), 0);
+    return path;
+}
+
 /* --- references --------------------------------------------------------------------------------------------- */
 
 cJSON *must_load_json(const char *path) {

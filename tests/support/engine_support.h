@@ -60,6 +60,8 @@ uint64_t count_round_launches(struct engine *e, uint64_t *graphs, uint64_t *kern
 
 /* A copy, in temp_dir, of a model with one number of its config.json changed. Two static buffers in turn. */
 const char *copy_model_with(const char *dir, const char *name, const char *member, int value);
+/* The same with one special token more in its tokenizer.json. */
+const char *copy_model_with_token(const char *dir, const char *name, int id, const char *text);
 
 /* ck_asserts equality of ids and finish. */
 void must_equal(const struct answer *got, const struct answer *expected, const char *what);
