@@ -310,21 +310,20 @@ static int put_head_dim(struct writer *w, int64_t *head_dim) {
 
 /* Ids that are drawn by no model of this vocabulary are left out by model/config.c. */
 static int put_special_ids(struct writer *w) {
-    static const char *const ends[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                                       "tokenizer.ggml.eom_token_id"};
+    struct ids ends = {0};
     int64_t id;
     TRY(gguf_get_int(w->g, "tokenizer.ggml.bos_token_id", -1, 0, UINT32_MAX, &id));
     if (id >= 0 && id <= INT32_MAX) put_number(w, "bos_token_id", (double)id);
     json_put_name(&w->json, "eos_token_id");
     buf_putc(&w->json, '[');
-    for (int i = 0; i < 3; i++) {
-        TRY(gguf_get_int(w->g, ends[i], -1, 0, UINT32_MAX, &id));
-        if (id < 0 || id > INT32_MAX) continue;
+    int rc = gguf_model_end_ids(w->g, &ends);
+    for (size_t i = 0; i < ends.len; i++) {
         json_put_element(&w->json);
-        json_put_number(&w->json, (double)id);
+        json_put_number(&w->json, (double)ends.data[i]);
     }
     buf_putc(&w->json, ']');
-    return 0;
+    ids_free(&ends);
+    return rc;
 }
 
 static int put_config(struct writer *w) {

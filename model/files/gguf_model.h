@@ -28,6 +28,8 @@ int gguf_model_tensors(struct gguf *, struct safetensors **out);
 bool gguf_model_has_tokenizer(const struct gguf *);
 /* *out = NULL where the file has none: ids in, ids out. */
 int gguf_model_tokenizer(const struct gguf *, struct tokenizer **out);
+/* Appends the ids at which an answer ends, in no order; some may be past the vocabulary, or there twice. */
+int gguf_model_end_ids(const struct gguf *, struct ids *out);
 int gguf_model_chat_template(const struct gguf *, const char *name, struct chat_template **out);
 
 #endif

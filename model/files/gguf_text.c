@@ -144,6 +144,49 @@ int gguf_model_tokenizer(const struct gguf *g, struct tokenizer **out) {
     return create_tokenizer(g, is_sentencepiece, out);
 }
 
+/* --- ends of answers --------------------------------------------------------------------------------------------------- */
+
+/* Control tokens at which llama.cpp ends an answer too, whatever the keys say: files often name one end of several. */
+enum { END, RETURN, CALL, MARKERS = 10 };
+static const char *const markers[MARKERS] = {
+    [END] = "<|end|>", [RETURN] = "<|return|>", [CALL] = "<|call|>", "<|eot_id|>", "<|im_end|>",
+    "<end_of_turn>",   "<|endoftext|>",         "<|eom_id|>",        "<EOT>",      "_<EOT>"};
+
+static int find_markers(const struct gguf *g, int32_t found[MARKERS]) {
+    const struct gguf_value *texts, *kinds;
+    TRY(gguf_get_array(g, "tokenizer.ggml.tokens", GGUF_STRING, &texts));
+    TRY(gguf_get_array(g, "tokenizer.ggml.token_type", GGUF_I32, &kinds));
+    const uint64_t count = texts && kinds ? texts->count < kinds->count ? texts->count : kinds->count : 0;
+    const unsigned char *at = count ? texts->data : NULL;
+    for (int m = 0; m < MARKERS; m++) found[m] = -1;
+    for (uint64_t id = 0; id < count && id <= INT32_MAX; id++) {
+        const struct gguf_text text = gguf_next_text(&at);
+        if (gguf_int_at(kinds, id) != TOKEN_KIND_CONTROL) continue;
+        for (int m = 0; m < MARKERS; m++)
+            if (found[m] < 0 && gguf_is_text(text, markers[m])) found[m] = (int32_t)id;
+    }
+    return 0;
+}
+
+static void push_end(struct ids *out, int64_t id) {
+    if (id >= 0 && id <= INT32_MAX) ids_push(out, (int32_t)id);
+}
+
+int gguf_model_end_ids(const struct gguf *g, struct ids *out) {
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    int32_t found[MARKERS];
+    for (int i = 0; i < 3; i++) {
+        int64_t id;
+        TRY(gguf_get_int(g, keys[i], -1, 0, UINT32_MAX, &id));
+        push_end(out, id);
+    }
+    TRY(find_markers(g, found));
+    if (found[RETURN] >= 0 && found[CALL] >= 0) found[END] = -1; /* of a message within an answer (gpt-oss) */
+    for (int m = 0; m < MARKERS; m++) push_end(out, found[m]);
+    return 0;
+}
+
 /* --- the chat template ---------------------------------------------------------------------------------------------- */
 
 /* A special token's text, as tokenizer_config.json has it. */

@@ -345,6 +345,38 @@ START_TEST(keys_become_the_configuration)
 }
 END_TEST
 
+/* The small model with these tokens of these kinds for the last five ids. */
+static void check_end_ids(const char *const last[5], const int32_t kinds[5], int count, const int32_t *ids) {
+    struct gguf_writer w = {0};
+    struct model_config c;
+    const char *texts[VOCAB] = {"<unk>", "<s>", "</s>"};
+    int32_t all[VOCAB] = {2, 3, 3};
+    for (int i = 0; i < 5; i++) texts[VOCAB - 5 + i] = last[i], all[VOCAB - 5 + i] = kinds[i];
+    put_keys(&w);
+    put_tensors(&w);
+    gguf_put_texts(&w, "tokenizer.ggml.tokens", texts, VOCAB);
+    gguf_put_array(&w, "tokenizer.ggml.token_type", GGUF_I32, all, VOCAB);
+    gguf_put_int(&w, "tokenizer.ggml.eos_token_id", 2);
+    ck_ok(read_config(&w, &c));
+    ck_assert_int_eq(c.end_count, count);
+    for (int i = 0; i < count; i++) ck_assert_int_eq(c.end_ids[i], ids[i]);
+    gguf_writer_free(&w);
+}
+
+START_TEST(control_tokens_that_end_a_turn_end_an_answer)
+{
+    const int32_t control[] = {3, 3, 3, 3, 3}, mixed[] = {3, 1, 4, 3, 3};
+    check_end_ids((const char *const[]){"<|eot_id|>", "<end_of_turn>", "<|im_start|>", "<|im_end|>", "a"}, control, 4,
+                  (const int32_t[]){2, 3, 4, 6});
+    check_end_ids((const char *const[]){"<EOT>", "<|im_end|>", "<|end|>", "_<EOT>", "<|eom_id|>"}, mixed, 4,
+                  (const int32_t[]){2, 3, 6, 7});
+    check_end_ids((const char *const[]){"<|end|>", "<|return|>", "<|endoftext|>", "a", "b"}, control, 4,
+                  (const int32_t[]){2, 3, 4, 5});
+    check_end_ids((const char *const[]){"<|end|>", "<|return|>", "<|call|>", "a", "b"}, control, 3,
+                  (const int32_t[]){2, 4, 5});
+}
+END_TEST
+
 /* llama.cpp's converter writes 0 for a Phi-4 without one. */
 START_TEST(a_window_of_0_is_none)
 {
@@ -565,6 +597,7 @@ Suite *check_gguf(void) {
     tcase_add_test(tc, a_file_cut_anywhere_is_refused);
     tcase_add_test(tc, flipped_bytes_are_read_or_refused);
     tcase_add_test(tc, keys_become_the_configuration);
+    tcase_add_test(tc, control_tokens_that_end_a_turn_end_an_answer);
     tcase_add_test(tc, a_window_of_0_is_none);
     tcase_add_test(tc, what_a_configuration_lacks_is_named);
     tcase_add_test(tc, scales_that_are_not_finite_are_refused_with_their_row);
