@@ -255,12 +255,26 @@ static int compare_names(const void *a, const void *b) {
     return strcmp((*(const struct binding *const *)a)->name, (*(const struct binding *const *)b)->name);
 }
 
+/* What quantises the cache or attention itself: of a layer's attention, whatever else is quantised. */
+static bool is_of_cache(const char *name) {
+    static const char *const members[] = {
+        "k_scale",      "v_scale",      "q_scale",       "kv_scale",          "k_zero_point",
+        "v_zero_point", "q_zero_point", "kv_zero_point", "prob_output_scale", "prob_output_zero_point"};
+    if (!strstr(name, ".self_attn.") && !strstr(name, ".attn.")) return false;
+    const char *member = strrchr(name, '.') + 1;
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        if (strcmp(member, members[i]) == 0) return true;
+    return false;
+}
+
+static bool ends_with(const char *name, const char *end) {
+    const size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
 /* The rotary frequencies, which older checkpoints store, are computed here; keys and values are not quantised. */
 static bool is_ignored(const struct model *m, const char *name) {
-    static const char *const ends[] = {".rotary_emb.inv_freq", ".self_attn.k_scale", ".self_attn.v_scale"};
-    size_t n = strlen(name);
-    for (int i = 0; i < (m->is_quantised ? 3 : 1); i++)
-        if (n >= strlen(ends[i]) && strcmp(name + n - strlen(ends[i]), ends[i]) == 0) return true;
+    if (ends_with(name, ".rotary_emb.inv_freq") || is_of_cache(name)) return true;
     if (m->config.tied && strcmp(name, "lm_head.weight") == 0) return true;
     for (int i = 0; i < m->ignored_count; i++)
         if (strncmp(name, m->ignored[i], strlen(m->ignored[i])) == 0) return true;

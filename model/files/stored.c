@@ -357,8 +357,6 @@ static const struct end {
     {".input_scale", true, true},
     {".input_global_scale", true, true},
     {".output_scale", true, true},
-    {".k_scale", true, true},
-    {".v_scale", true, true},
     {".qweight", true, false},
     {".qzeros", true, false},
     {".scales", true, false},

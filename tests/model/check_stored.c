@@ -195,6 +195,45 @@ START_TEST(what_is_missing_mixed_up_or_not_finite_is_refused_with_file_and_tenso
 }
 END_TEST
 
+/* One number, behind the others. */
+static void add_scale(struct parts *p, const char *name) {
+    const float one = 1;
+    char text[128];
+    snprintf(text, sizeof text, "{\"dtype\": \"F32\", \"shape\": [], \"data_offsets\": [%zu, %zu]}", p->data.len,
+             p->data.len + sizeof one);
+    cJSON_AddItemToObject(p->header, name, cJSON_Parse(text));
+    buf_append(&p->data, (const char *)&one, sizeof one);
+}
+
+static int open_with(const char *fixture, const char *name) {
+    struct parts p;
+    if (!parts_read(&p, fixture)) return 1;
+    add_scale(&p, name);
+    parts_write(&p, NULL);
+    int rc = parts_open(&p);
+    parts_free(&p);
+    return rc;
+}
+
+/* Files that were made for engines with a quantised cache. */
+START_TEST(scales_of_the_cache_are_left_alone_whatever_is_quantised)
+{
+    static const char *const fixtures[] = {"formats/ct-fp8-tensor", "formats/nvfp4", "checkpoints/llama-gqa-tied"};
+    static const char *const names[] = {"k_scale",        "v_scale",          "kv_scale",          "q_scale",
+                                        "k_proj.k_scale", "qkv_proj.v_scale", "prob_output_scale", "attn.k_zero_point"};
+    for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++)
+        for (size_t j = 0; j < sizeof names / sizeof *names; j++) {
+            char name[96];
+            snprintf(name, sizeof name, "model.layers.0.self_attn.%s", names[j]);
+            int rc = open_with(fixtures[i], name);
+            if (rc > 0) return;
+            ck_assert_msg(rc == 0, "%s %s: %s", fixtures[i], names[j], err_message());
+        }
+    ck_assert_int_eq(open_with(fixtures[0], "model.layers.0.mlp.k_scale"), ERR_UNSUPPORTED);
+    ck_assert_int_eq(open_with(fixtures[0], "model.layers.0.self_attn.qk_scale"), ERR_UNSUPPORTED);
+}
+END_TEST
+
 /* Old files of modelopt and GPTQ have their configuration in a file of its own. */
 START_TEST(a_configuration_beside_config_json_is_read)
 {
@@ -266,6 +305,7 @@ Suite *check_stored(void) {
     TCase *tc = tcase_create("stored");
     tcase_add_loop_test(tc, what_is_missing_mixed_up_or_not_finite_is_refused_with_file_and_tensor, 0,
                         (int)(sizeof faults / sizeof *faults));
+    tcase_add_test(tc, scales_of_the_cache_are_left_alone_whatever_is_quantised);
     tcase_add_test(tc, a_configuration_beside_config_json_is_read);
     tcase_add_loop_test(tc, damaged_files_open_or_fail_with_a_sentence, 0, DAMAGED);
     suite_add_tcase(suite, tc);
