@@ -208,19 +208,28 @@ static int put_yarn(struct writer *w) {
     return 0;
 }
 
+/* 0: there is none. Old files have it under another key. */
+static int get_factor(struct writer *w, double *out) {
+    const bool is_new = has(w, "rope.scaling.factor");
+    return gguf_get_number(w->g, key_of(w, is_new ? "rope.scaling.factor" : "rope.scale_linear"), 0, out);
+}
+
+/* Without a type it is linear. */
 static int put_scaling(struct writer *w, struct gguf_text type) {
     static const char *const types[] = {"linear", "yarn", "longrope"};
-    int found = gguf_find(w->g, "rope_factors_long.weight") ? 2 : -1;
+    int found = gguf_find(w->g, "rope_factors_long.weight") ? 2 : type.bytes ? -1 : 0;
+    double factor;
+    TRY(get_factor(w, &factor));
     for (int i = 0; i < 3 && found < 0; i++)
         if (gguf_is_text(type, types[i])) found = i;
-    if (found < 0 && (!type.bytes || gguf_is_text(type, "none"))) return 0;
+    if ((found < 0 && gguf_is_text(type, "none")) || (found == 0 && factor == 0)) return 0;
     if (found < 0)
         return err_set(ERR_UNSUPPORTED, "%s: rope type '%.*s' is not supported (known: none, linear, yarn, longrope)",
                        gguf_path(w->g), type.n < 60 ? (int)type.n : 60, type.bytes);
     json_put_name(&w->json, "rope_scaling");
     buf_putc(&w->json, '{');
     put_text(w, "rope_type", types[found]);
-    TRY(copy_number(w, "factor", "rope.scaling.factor"));
+    if (factor != 0) put_number(w, "factor", factor);
     TRY(copy_int(w, "original_max_position_embeddings", "rope.scaling.original_context_length"));
     if (found == 1) TRY(put_yarn(w));
     if (found == 2) TRY(put_longrope(w));

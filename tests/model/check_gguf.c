@@ -345,6 +345,29 @@ START_TEST(keys_become_the_configuration)
 }
 END_TEST
 
+START_TEST(linear_scaling_of_the_rope_needs_no_type)
+{
+    static const struct {
+        const char *type, *key;
+        double factor, read; /* 1: no scaling */
+    } cases[] = {{"linear", "llama.rope.scaling.factor", 4, 4}, {NULL, "llama.rope.scaling.factor", 4, 4},
+                 {NULL, "llama.rope.scale_linear", 4, 4},       {"linear", "llama.rope.scale_linear", 4, 4},
+                 {"linear", "llama.rope.scaling.factor", 0, 1}, {"linear", NULL, 0, 1},
+                 {NULL, "llama.rope.scaling.factor", 0, 1},     {"none", "llama.rope.scaling.factor", 4, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gguf_writer w = {0};
+        struct model_config c;
+        make_small(&w);
+        if (cases[i].type) gguf_put_text(&w, "llama.rope.scaling.type", cases[i].type);
+        if (cases[i].key) gguf_put_number(&w, cases[i].key, cases[i].factor);
+        ck_ok(read_config(&w, &c));
+        ck_assert_int_eq(c.rope[0].type, cases[i].read == 1 ? ROPE_DEFAULT : ROPE_LINEAR);
+        ck_assert(c.rope[0].factor == cases[i].read);
+        gguf_writer_free(&w);
+    }
+}
+END_TEST
+
 /* The small model with these tokens of these kinds for the last five ids. */
 static void check_end_ids(const char *const last[5], const int32_t kinds[5], int count, const int32_t *ids) {
     struct gguf_writer w = {0};
@@ -597,6 +620,7 @@ Suite *check_gguf(void) {
     tcase_add_test(tc, a_file_cut_anywhere_is_refused);
     tcase_add_test(tc, flipped_bytes_are_read_or_refused);
     tcase_add_test(tc, keys_become_the_configuration);
+    tcase_add_test(tc, linear_scaling_of_the_rope_needs_no_type);
     tcase_add_test(tc, control_tokens_that_end_a_turn_end_an_answer);
     tcase_add_test(tc, a_window_of_0_is_none);
     tcase_add_test(tc, what_a_configuration_lacks_is_named);
