@@ -275,7 +275,7 @@ static bool ends_with(const char *name, const char *end) {
 /* The rotary frequencies, which older checkpoints store, are computed here; keys and values are not quantised. */
 static bool is_ignored(const struct model *m, const char *name) {
     if (ends_with(name, ".rotary_emb.inv_freq") || is_of_cache(name)) return true;
-    if (m->config.tied && strcmp(name, "lm_head.weight") == 0) return true;
+    if (m->config.tied && (strcmp(name, "lm_head.weight") == 0 || ends_with(name, ".lm_head.weight"))) return true;
     for (int i = 0; i < m->ignored_count; i++)
         if (strncmp(name, m->ignored[i], strlen(m->ignored[i])) == 0) return true;
     return false;

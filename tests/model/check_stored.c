@@ -234,6 +234,19 @@ START_TEST(scales_of_the_cache_are_left_alone_whatever_is_quantised)
 }
 END_TEST
 
+START_TEST(the_head_of_a_tied_model_is_left_alone)
+{
+    static const char *const cases[][2] = {{"checkpoints/llama-gqa-tied", "lm_head.weight"},
+                                           {"families/gemma3-wrapped", "language_model.lm_head.weight"}};
+    for (int i = 0; i < 2; i++) {
+        int rc = open_with(cases[i][0], cases[i][1]);
+        if (rc > 0) return;
+        ck_assert_msg(rc == 0, "%s", err_message());
+    }
+    ck_assert_int_eq(open_with("checkpoints/llama-gqa-tied", "head.weight"), ERR_UNSUPPORTED);
+}
+END_TEST
+
 /* Old files of modelopt and GPTQ have their configuration in a file of its own. */
 START_TEST(a_configuration_beside_config_json_is_read)
 {
@@ -306,6 +319,7 @@ Suite *check_stored(void) {
     tcase_add_loop_test(tc, what_is_missing_mixed_up_or_not_finite_is_refused_with_file_and_tensor, 0,
                         (int)(sizeof faults / sizeof *faults));
     tcase_add_test(tc, scales_of_the_cache_are_left_alone_whatever_is_quantised);
+    tcase_add_test(tc, the_head_of_a_tied_model_is_left_alone);
     tcase_add_test(tc, a_configuration_beside_config_json_is_read);
     tcase_add_loop_test(tc, damaged_files_open_or_fail_with_a_sentence, 0, DAMAGED);
     suite_add_tcase(suite, tc);
