@@ -41,7 +41,6 @@ static void claim_dimensions(const struct model_config *c) {
 }
 
 static void claim_ids(const struct model_config *c) {
-    claim(c->bos_id >= -1 && c->bos_id < c->vocab, "bos_id %d", c->bos_id);
     claim(c->end_count >= 0 && c->end_count <= END_IDS_MAX, "%d end ids", c->end_count);
     for (int i = 0; i < c->end_count; i++) {
         claim(c->end_ids[i] >= 0 && c->end_ids[i] < c->vocab, "end id %d", c->end_ids[i]);

@@ -114,7 +114,6 @@ static int read_config(struct model_config *c, const cJSON *root) {
     TRY(read_architecture(c, root));
     TRY(quantisation_read(&c->quantisation, root, text));
     TRY(c->family->configure(c, root));
-    TRY(config_get_int(json_get(root, "bos_token_id") ? root : text, "bos_token_id", -1, -1, c->vocab - 1, &c->bos_id));
     if (text != root) TRY(add_end_ids(c, text));
     return add_end_ids(c, root);
 }
@@ -137,7 +136,7 @@ static int load_file(struct model_config *c, const char *path, int (*read)(struc
 }
 
 static void clear(struct model_config *c) {
-    *c = (struct model_config){.bos_id = -1, .gen_temperature = NAN, .gen_top_p = NAN, .gen_top_k = -1};
+    *c = (struct model_config){.gen_temperature = NAN, .gen_top_p = NAN, .gen_top_k = -1};
 }
 
 int model_config_parse(struct model_config *out, const char *text, const char *label) {

@@ -78,7 +78,6 @@ struct model_config {
     int32_t ropes;
     struct layer_config layer[LAYERS_MAX];
     struct quantisation quantisation;
-    int32_t bos_id;                          /* -1: none */
     int32_t end_ids[END_IDS_MAX], end_count; /* union of config.json's and generation_config.json's, ascending */
     /* sampling values of generation_config.json, for `inspect` only; NAN / -1 when absent */
     double gen_temperature, gen_top_p;

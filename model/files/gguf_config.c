@@ -318,11 +318,8 @@ static int put_head_dim(struct writer *w, int64_t *head_dim) {
 }
 
 /* Ids that are drawn by no model of this vocabulary are left out by model/config.c. */
-static int put_special_ids(struct writer *w) {
+static int put_end_ids(struct writer *w) {
     struct ids ends = {0};
-    int64_t id;
-    TRY(gguf_get_int(w->g, "tokenizer.ggml.bos_token_id", -1, 0, UINT32_MAX, &id));
-    if (id >= 0 && id <= INT32_MAX) put_number(w, "bos_token_id", (double)id);
     json_put_name(&w->json, "eos_token_id");
     buf_putc(&w->json, '[');
     int rc = gguf_model_end_ids(w->g, &ends);
@@ -353,7 +350,7 @@ static int put_config(struct writer *w) {
     TRY(put_head_dim(w, &head_dim));
     TRY(put_rope(w, head_dim));
     TRY(put_own(w, head_dim));
-    return put_special_ids(w);
+    return put_end_ids(w);
 }
 
 /* Llama 3's scaling, worked out by the converter: what each frequency is divided by. */

@@ -23,7 +23,7 @@ START_TEST(every_member_is_read)
     ck_assert(c.vocab == 512 && c.width == 64 && c.hidden == 160 && c.layers == 3 && c.heads == 4 && c.kv_heads == 2);
     ck_assert(c.head_dim == 32 && c.positions == 512 && c.layer[0].window == 0);
     ck_assert(c.norm_eps == 1e-5f && c.tied && !c.qkv_bias && !c.qk_norm);
-    ck_assert(c.rope[0].type == ROPE_DEFAULT && c.rope[0].theta == 500000 && c.bos_id == 1);
+    ck_assert(c.rope[0].type == ROPE_DEFAULT && c.rope[0].theta == 500000);
     ck_assert(isnan(c.gen_temperature) && isnan(c.gen_top_p) && c.gen_top_k == -1);
     check_end_ids(&c, 1, (int32_t[]){2});
 }
@@ -37,7 +37,7 @@ START_TEST(absent_members_take_their_defaults)
         "{\"num_key_value_heads\": null, \"rms_norm_eps\": \"absent\", \"hidden_act\": \"absent\", \"bos_token_id\": "
         "null, \"eos_token_id\": null, \"max_position_embeddings\": \"absent\", \"quantization_config\": null}",
         NULL));
-    ck_assert(c.kv_heads == 4 && c.head_dim == 16 && c.norm_eps == 1e-6f && c.bos_id == -1 && c.end_count == 0);
+    ck_assert(c.kv_heads == 4 && c.head_dim == 16 && c.norm_eps == 1e-6f && c.end_count == 0);
     ck_assert(!c.tied && c.rope[0].theta == 10000 && c.positions == 2048);
 }
 END_TEST
@@ -212,7 +212,6 @@ START_TEST(dimensions_must_fit_together)
     refuse_config("{\"head_dim\": 514}", ERR_UNSUPPORTED, "head size 514");
     refuse_config("{\"rms_norm_eps\": 0}", ERR_FORMAT, "rms_norm_eps");
     refuse_config("{\"rope_theta\": 0}", ERR_FORMAT, "rope_theta");
-    refuse_config("{\"bos_token_id\": 512}", ERR_FORMAT, "bos_token_id");
     refuse_config("{\"tie_word_embeddings\": 1}", ERR_FORMAT, "tie_word_embeddings");
     struct model_config c;
     ck_ok(load_config(&c, "{\"head_dim\": 8, \"hidden_size\": 66}", NULL));
@@ -308,6 +307,19 @@ START_TEST(end_ids_that_can_never_be_drawn_are_left_out)
 }
 END_TEST
 
+/* A text's first token is the tokenizer's to say. */
+START_TEST(a_bos_id_is_not_looked_at)
+{
+    static const char *const ids[] = {"512", "[1, 2]", "\"<s>\"", "null", "-5"};
+    for (int i = 0; i < 5; i++) {
+        struct model_config c;
+        char changes[64];
+        snprintf(changes, sizeof changes, "{\"bos_token_id\": %s}", ids[i]);
+        ck_ok(load_config(&c, changes, NULL));
+    }
+}
+END_TEST
+
 START_TEST(end_ids_of_another_type_are_refused)
 {
     refuse_config("{\"eos_token_id\": \"</s>\"}", ERR_FORMAT, "eos_token_id");
@@ -340,7 +352,7 @@ START_TEST(real_configurations_are_read)
                                         "qwen2-bias",     "llama3-rope-scaled", "qwen3-qknorm"};
     struct model_config c;
     ck_ok(checkpoint_config(test_checkpoint(asset_path("target")), &c));
-    ck_assert(c.vocab == 4096 && c.width == 320 && c.layers == 9 && c.bos_id == 0 && c.tied);
+    ck_assert(c.vocab == 4096 && c.width == 320 && c.layers == 9 && c.tied);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char relative[128];
         snprintf(relative, sizeof relative, "fixtures/checkpoints/%s", names[i]);
@@ -363,7 +375,7 @@ static void check_accepted(const struct model_config *c) {
     ck_assert(c->vocab >= 1 && c->width >= 1 && c->hidden >= 1 && c->layers >= 1 && c->layers <= LAYERS_MAX);
     ck_assert(c->kv_heads >= 1 && c->heads % c->kv_heads == 0 && c->positions >= 1 && c->layer[0].window >= 0);
     ck_assert(c->head_dim >= HEAD_DIM_MIN && c->head_dim <= HEAD_DIM_MAX && c->head_dim % 2 == 0);
-    ck_assert(c->norm_eps > 0 && c->norm_eps <= 1 && c->bos_id >= -1 && c->bos_id < c->vocab);
+    ck_assert(c->norm_eps > 0 && c->norm_eps <= 1);
     for (int i = 0; i < c->end_count; i++)
         ck_assert(c->end_ids[i] < c->vocab && c->end_ids[i] > (i ? c->end_ids[i - 1] : -1));
     model_config_rope(&c->rope[0], 3, c->positions, rope);
@@ -437,6 +449,7 @@ Suite *check_config(void) {
     tcase_add_test(files, layer_types_that_contradict_or_are_unknown_are_refused);
     tcase_add_test(files, end_ids_are_the_ascending_union_of_both_files);
     tcase_add_test(files, end_ids_that_can_never_be_drawn_are_left_out);
+    tcase_add_test(files, a_bos_id_is_not_looked_at);
     tcase_add_test(files, end_ids_of_another_type_are_refused);
     tcase_add_test(files, errors_name_the_file);
     tcase_add_test(files, real_configurations_are_read);

@@ -337,7 +337,7 @@ START_TEST(keys_become_the_configuration)
     ck_ok(read_config(&w, &c));
     ck_assert_str_eq(c.architecture, "LlamaForCausalLM");
     ck_assert(c.vocab == VOCAB && c.width == WIDTH && c.hidden == WIDTH && c.layers == 1 && c.heads == 2 &&
-              c.kv_heads == 1 && c.head_dim == 16 && c.positions == 64 && c.tied && c.bos_id == 1);
+              c.kv_heads == 1 && c.head_dim == 16 && c.positions == 64 && c.tied);
     ck_assert(c.rope[0].theta == 5e5 && c.rope[0].type == ROPE_DEFAULT && c.rope[0].pairs_neighbours);
     ck_assert(c.end_count == 2 && c.end_ids[0] == 2 && c.end_ids[1] == 7);
     ck_assert(c.norm_eps == 1e-5f);
