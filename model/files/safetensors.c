@@ -16,6 +16,7 @@ struct safetensors {
     char *source; /* the path of the one file or of the index, for messages */
     struct shard *shards;
     int shard_count;
+    cJSON *index;                  /* NULL: there is none */
     const struct tensor **tensors; /* sorted by name */
     int count;
     struct tensor *own; /* [own_count] of another kind of file, which `release` closes */
@@ -30,27 +31,19 @@ static int out_of_memory(void) {
 
 /* ---- the index ---- */
 
-/* One entry of weight_map; both strings belong to the JSON tree. */
-struct place {
-    const char *name, *file;
-};
-
-static int compare_names(const void *a, const void *b) {
-    return strcmp(((const struct place *)a)->name, ((const struct place *)b)->name);
+static int compare_texts(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static int compare_files(const void *a, const void *b) {
-    return strcmp(((const struct place *)a)->file, ((const struct place *)b)->file);
-}
-
-static int read_places(struct place *places, const cJSON *map) {
+/* The file of each entry of weight_map, as the JSON tree has it. */
+static int read_files(const char **files, const cJSON *map) {
     for (const cJSON *item = map->child; item; item = item->next) {
         if (!cJSON_IsString(item)) return err_set(ERR_FORMAT, "weight_map names no file for tensor '%s'", item->string);
         const char *file = item->valuestring;
         if (!*file || strchr(file, '/') || strcmp(file, ".") == 0 || strcmp(file, "..") == 0)
             return err_set(ERR_FORMAT, "tensor '%s' is placed in '%s', which is no file of this directory",
                            item->string, file);
-        *places++ = (struct place){item->string, file};
+        *files++ = file;
     }
     return 0;
 }
@@ -61,16 +54,16 @@ static int folder_length(const struct safetensors *s) {
     return slash ? (int)(slash + 1 - s->source) : 0;
 }
 
-/* Opens every file that `places`, sorted by file, names. */
-static int open_shards(struct safetensors *s, const struct place *places, int count) {
+/* Opens every one of `files`, which are sorted. */
+static int open_shards(struct safetensors *s, const char *const *files, int count) {
     struct buf path = {0};
     int rc = 0;
     s->shards = calloc((size_t)count, sizeof *s->shards);
     if (!s->shards) return out_of_memory();
     for (int i = 0; i < count && rc == 0; i++) {
-        if (i > 0 && strcmp(places[i].file, places[i - 1].file) == 0) continue;
+        if (i > 0 && strcmp(files[i], files[i - 1]) == 0) continue;
         buf_clear(&path);
-        buf_printf(&path, "%.*s%s", folder_length(s), s->source, places[i].file);
+        buf_printf(&path, "%.*s%s", folder_length(s), s->source, files[i]);
         rc = shard_open(&s->shards[s->shard_count++], buf_text(&path));
     }
     buf_free(&path);
@@ -101,50 +94,32 @@ static int list_tensors(struct safetensors *s) {
     return 0;
 }
 
-/* `places`, sorted by name, must be exactly what the shards hold. */
-static int compare_with_index(const struct safetensors *s, const struct place *places, int count) {
-    int p = 0, t = 0;
-    while (p < count || t < s->count) {
-        int order = p == count ? 1 : t == s->count ? -1 : strcmp(places[p].name, s->tensors[t]->name);
-        if (order < 0)
-            return err_set(ERR_FORMAT, "%s: tensor '%s' is placed in %s, which does not have it", s->source,
-                           places[p].name, places[p].file);
-        if (order > 0)
-            return err_set(ERR_FORMAT, "%s: tensor '%s' is not in the index", s->tensors[t]->file, s->tensors[t]->name);
-        if (p > 0 && strcmp(places[p - 1].name, places[p].name) == 0)
-            return err_set(ERR_FORMAT, "%s: tensor '%s' is there twice", s->source, places[p].name);
-        const char *file = s->tensors[t]->file + folder_length(s);
-        if (strcmp(places[p].file, file) != 0)
-            return err_set(ERR_FORMAT, "%s: tensor '%s' is placed in %s, but lies in %s", s->source, places[p].name,
-                           places[p].file, file);
-        p++, t++;
-    }
-    return 0;
-}
-
-static int open_places(struct safetensors *s, struct place *places, int count, const cJSON *map) {
-    int rc = read_places(places, map);
+/* Which tensors there are, the shards say: an index may lack one of theirs, or name one that they left out (a tied head). */
+static int open_files(struct safetensors *s, const char **files, int count, const cJSON *map) {
+    int rc = read_files(files, map);
     if (rc != 0) return err_prefix(rc, "%s", s->source);
-    qsort(places, (size_t)count, sizeof *places, compare_files);
-    TRY(open_shards(s, places, count));
-    TRY(list_tensors(s));
-    qsort(places, (size_t)count, sizeof *places, compare_names);
-    return compare_with_index(s, places, count);
+    qsort(files, (size_t)count, sizeof *files, compare_texts);
+    TRY(open_shards(s, files, count));
+    return list_tensors(s);
 }
 
 static int open_index(struct safetensors *s) {
-    cJSON *root;
-    TRY(json_parse_file(&root, s->source));
-    const cJSON *map = json_get(root, "weight_map");
-    int count = cJSON_IsObject(map) ? cJSON_GetArraySize(map) : 0, rc;
-    struct place *places = count > 0 ? calloc((size_t)count, sizeof *places) : NULL;
-    if (count <= 0)
-        rc = err_set(ERR_FORMAT, "%s: has no weight_map", s->source);
-    else
-        rc = places ? open_places(s, places, count, map) : out_of_memory();
-    free(places);
-    cJSON_Delete(root);
+    TRY(json_parse_file(&s->index, s->source));
+    const cJSON *map = json_get(s->index, "weight_map");
+    const int count = cJSON_IsObject(map) ? cJSON_GetArraySize(map) : 0;
+    if (count <= 0) return err_set(ERR_FORMAT, "%s: has no weight_map", s->source);
+    const char **files = calloc((size_t)count, sizeof *files);
+    int rc = files ? open_files(s, files, count, map) : out_of_memory();
+    free(files);
     return rc;
+}
+
+/* What no file has, and where the index says that it is. */
+static int fail_missing(const struct safetensors *s, const char *name) {
+    const cJSON *place = s->index ? json_get(json_get(s->index, "weight_map"), name) : NULL;
+    if (!place) return err_set(ERR_FORMAT, "%s: tensor '%s' is missing", s->source, name);
+    return err_set(ERR_FORMAT, "%s: tensor '%s' is placed in %s, which does not have it", s->source, name,
+                   place->valuestring);
 }
 
 /* ---- interface ---- */
@@ -202,6 +177,7 @@ void safetensors_close(struct safetensors *s) {
     free(s->own);
     free(s->tensors);
     free(s->source);
+    cJSON_Delete(s->index);
     free(s);
 }
 
@@ -273,7 +249,7 @@ int safetensors_expect_type(const struct safetensors *s, const char *name, const
                             int dims, const struct tensor **out) {
     const struct tensor *t = safetensors_find(s, name);
     *out = t;
-    if (!t) return err_set(ERR_FORMAT, "%s: tensor '%s' is missing", s->source, name);
+    if (!t) return fail_missing(s, name);
     if (!lists_type(types, t->dtype) || !has_shape(t, shape, dims)) return fail_mismatch(t, types, shape, dims);
     return 0;
 }

@@ -25,7 +25,8 @@ struct tensor {
 
 struct safetensors;
 
-/* Opens one file, or with a path that ends with .index.json the shards that this index names, beside it. Allocates (heap). */
+/* Opens one file, or with a path that ends with .index.json the shards that this index names, beside it. Which tensors there are, the
+ * shards say; what the index places elsewhere is not held against it. Allocates (heap). */
 int safetensors_open(struct safetensors **out, const char *path);
 void safetensors_close(struct safetensors *);
 int safetensors_count(const struct safetensors *);
