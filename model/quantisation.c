@@ -1,5 +1,7 @@
 #include "model/quantisation.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -31,11 +33,19 @@ static int read_group(const cJSON *object, const char *member, int32_t def, int3
     return 0;
 }
 
-static int read_blocks(struct quantisation *q, const cJSON *list) {
+/* [128, 128], or as older files have it, "128x128". */
+static bool read_pair(const cJSON *item, int64_t *rows, int64_t *cols) {
+    int end = 0;
+    if (cJSON_IsString(item))
+        return sscanf(item->valuestring, "%7" SCNd64 "x%7" SCNd64 "%n", rows, cols, &end) == 2 &&
+               !item->valuestring[end];
+    return cJSON_GetArraySize(item) == 2 && json_int(item->child, rows) && json_int(item->child->next, cols);
+}
+
+static int read_blocks(struct quantisation *q, const cJSON *size) {
     int64_t rows, cols;
-    if (!list) return 0;
-    if (cJSON_GetArraySize(list) != 2 || !json_int(list->child, &rows) || !json_int(list->child->next, &cols) ||
-        rows < 1 || cols < 1 || rows > GROUP_MAX || cols > GROUP_MAX)
+    if (!size) return 0;
+    if (!read_pair(size, &rows, &cols) || rows < 1 || cols < 1 || rows > GROUP_MAX || cols > GROUP_MAX)
         return err_set(ERR_FORMAT, "quantization: the size of a block is no pair of positive integers");
     q->block_rows = (int32_t)rows, q->block_cols = (int32_t)cols;
     return 0;
@@ -91,8 +101,8 @@ static int read_compressed(struct quantisation *q, const cJSON *root) {
     TRY(check_choice(root, "format", formats, false));
     if (cJSON_IsObject(sparsity) && sparsity->child && !config_is_text(json_get(sparsity, "format"), "dense"))
         return refuse("sparsity_config", json_get(sparsity, "format"));
-    const cJSON *transform = json_get(root, "transform_config");
-    if (transform && transform->child)
+    const cJSON *transform = json_get(root, "transform_config"), *turns = json_get(transform, "config_groups");
+    if (transform && transform->child && (!cJSON_IsObject(turns) || turns->child))
         return err_set(ERR_UNSUPPORTED, "quantization: a transform_config is not supported");
     if (!cJSON_IsObject(groups) || !groups->child)
         return err_set(ERR_FORMAT, "quantization: config_groups is missing or no object");

@@ -152,7 +152,7 @@ START_TEST(quantisation_that_is_not_read_is_refused_by_name)
     refuse_quantisation("\"quant_method\": \"compressed-tensors\", \"format\": \"int-quantized\"", "'int-quantized'");
     snprintf(members, sizeof members, "%s, \"sparsity_config\": {\"format\": \"sparse-24-bitmask\"}", compressed);
     refuse_quantisation(members, "'sparse-24-bitmask'");
-    snprintf(members, sizeof members, "%s, \"transform_config\": {\"config_groups\": {}}", compressed);
+    snprintf(members, sizeof members, "%s, \"transform_config\": {\"config_groups\": {\"R1\": {}}}", compressed);
     refuse_quantisation(members, "transform_config");
     snprintf(members, sizeof members,
              "%s, \"config_groups\": {\"a\": {\"weights\": {\"num_bits\": 3, \"type\": \"int\"}}}", compressed);
@@ -165,6 +165,33 @@ START_TEST(quantisation_that_is_not_read_is_refused_by_name)
     refuse_quantisation(members, "groups of 32 and of 0 columns");
     refuse_config("{\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [128]}}", ERR_FORMAT,
                   "no pair of positive integers");
+}
+END_TEST
+
+/* A compressed-tensors' FP8 in blocks; 0, or the error. */
+static int load_blocks(struct model_config *c, const char *transform, const char *blocks) {
+    char changes[640];
+    snprintf(
+        changes, sizeof changes,
+        "{\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": \"float-quantized\", "
+        "\"transform_config\": %s, \"config_groups\": {\"a\": {\"weights\": {\"num_bits\": 8, \"type\": \"float\", "
+        "\"strategy\": \"block\", \"block_structure\": %s}}}}}",
+        transform, blocks);
+    return load_config(c, changes, NULL);
+}
+
+START_TEST(blocks_are_read_in_both_forms_and_no_transforms_are_none)
+{
+    static const char *const transforms[] = {"null", "{}", "{\"config_groups\": {}}"},
+                             *const blocks[] = {"[64, 32]", "\"64x32\""}, *const wrong[] = {"\"64\"",      "\"64x\"",
+                                                                                            "\"64x0\"",    "\"64x32 \"",
+                                                                                            "\"64x32x2\"", "\"-1x2\""};
+    struct model_config c;
+    for (int i = 0; i < 6; i++) {
+        ck_ok(load_blocks(&c, transforms[i / 2], blocks[i % 2]));
+        ck_assert(c.quantisation.block_rows == 64 && c.quantisation.block_cols == 32);
+        ck_assert_int_eq(load_blocks(&c, "{}", wrong[i]), ERR_FORMAT);
+    }
 }
 END_TEST
 
@@ -441,6 +468,7 @@ Suite *check_config(void) {
     tcase_add_test(files, unknown_families_are_refused_by_their_name);
     tcase_add_test(files, options_that_change_shapes_are_refused_by_name);
     tcase_add_test(files, quantisation_that_is_not_read_is_refused_by_name);
+    tcase_add_test(files, blocks_are_read_in_both_forms_and_no_transforms_are_none);
     tcase_add_test(files, qwen2_has_its_bias_whatever_attention_bias_says);
     tcase_add_test(files, dimensions_out_of_bounds_are_refused_by_name);
     tcase_add_test(files, dimensions_must_fit_together);
