@@ -124,9 +124,9 @@ static int read_modelopt(struct quantisation *q, const cJSON *root) {
     return read_group(inner, "group_size", 16, &q->fp4_group);
 }
 
-static int check_bits(const cJSON *root) {
+static int check_bits(const cJSON *root, const char *member) {
     int64_t bits;
-    TRY(json_get_int(root, "bits", 0, 0, 64, &bits));
+    TRY(json_get_int(root, member, 0, 0, 64, &bits));
     if (bits == 4) return 0;
     return err_set(ERR_UNSUPPORTED, "quantization: GPTQ and AWQ of %lld bits are not supported, only 4",
                    (long long)bits);
@@ -135,7 +135,7 @@ static int check_bits(const cJSON *root) {
 /* Its "dynamic" may leave modules out ("-:REGEX"), or give them other bits. */
 static int read_gptq(struct quantisation *q, const cJSON *root) {
     const cJSON *dynamic = json_get(root, "dynamic");
-    TRY(check_bits(root));
+    TRY(check_bits(root, "bits"));
     TRY(read_group(root, "group_size", -1, &q->int4_group));
     TRY(check_choice(root, "checkpoint_format", (const char *const[]){"gptq", "gptq_v2", NULL}, true));
     TRY(config_refuse_true(root, "is_marlin_format", "GPTQ weights must be in GPTQ's own order"));
@@ -146,13 +146,15 @@ static int read_gptq(struct quantisation *q, const cJSON *root) {
     return 0;
 }
 
+/* A file of its own names some members otherwise. */
 static int read_awq(struct quantisation *q, const cJSON *root) {
+    const bool is_own = json_get(root, "w_bit") != NULL;
     bool has_zeros;
-    TRY(check_bits(root));
+    TRY(check_bits(root, is_own ? "w_bit" : "bits"));
     TRY(check_choice(root, "version", (const char *const[]){"gemm", NULL}, true));
     TRY(json_get_bool(root, "zero_point", true, &has_zeros));
     if (!has_zeros) return err_set(ERR_UNSUPPORTED, "quantization: AWQ without zero points is not supported");
-    return read_group(root, "group_size", -1, &q->int4_group);
+    return read_group(root, is_own ? "q_group_size" : "group_size", -1, &q->int4_group);
 }
 
 static int read_mxfp4(struct quantisation *q, const cJSON *root) {

@@ -67,15 +67,17 @@ static int explain(const struct checkpoint *c, const char *missing) {
     return 0;
 }
 
-/* Older files of modelopt and of GPTQ say beside config.json how they are quantised. */
+/* Older files of modelopt, of GPTQ and of AWQ say beside config.json how they are quantised. */
 static int read_quantisation(const struct checkpoint *c, struct model_config *out) {
     static const struct {
         const char *file;
         enum quantisation_method method;
-    } others[] = {{"hf_quant_config.json", QUANTISATION_MODELOPT}, {"quantize_config.json", QUANTISATION_GPTQ}};
+    } others[] = {{"hf_quant_config.json", QUANTISATION_MODELOPT},
+                  {"quantize_config.json", QUANTISATION_GPTQ},
+                  {"quant_config.json", QUANTISATION_AWQ}};
     struct buf path = {0};
     int rc = 0;
-    for (int i = 0; i < 2 && rc == 0 && out->quantisation.method == QUANTISATION_NONE; i++)
+    for (int i = 0; i < 3 && rc == 0 && out->quantisation.method == QUANTISATION_NONE; i++)
         if (find(c, others[i].file, &path)) rc = model_config_load_quantisation(out, buf_text(&path), others[i].method);
     buf_free(&path);
     return rc;

@@ -247,21 +247,26 @@ START_TEST(the_head_of_a_tied_model_is_left_alone)
 }
 END_TEST
 
-/* Old files of modelopt and GPTQ have their configuration in a file of its own. */
+/* Old files of modelopt, GPTQ and AWQ have their configuration in a file of its own. */
 START_TEST(a_configuration_beside_config_json_is_read)
 {
     static const struct {
-        const char *fixture, *file;
-    } cases[] = {{"formats/modelopt-fp8", "hf_quant_config.json"},
-                 {"formats/nvfp4-modelopt", "hf_quant_config.json"},
-                 {"formats/gptq-desc-act", "quantize_config.json"}};
+        const char *fixture, *file, *text; /* NULL: what the fixture has */
+    } cases[] = {{"formats/modelopt-fp8", "hf_quant_config.json", NULL},
+                 {"formats/nvfp4-modelopt", "hf_quant_config.json", NULL},
+                 {"formats/gptq-desc-act", "quantize_config.json", NULL},
+                 {"formats/awq-g128", "quant_config.json",
+                  "{\"zero_point\": true, \"q_group_size\": 128, \"w_bit\": 4, \"version\": \"GEMM\"}"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct parts p;
         struct buf beside = {0};
         char path[256];
         if (!parts_read(&p, cases[i].fixture)) return;
         snprintf(path, sizeof path, "fixtures/%s/%s", cases[i].fixture, cases[i].file);
-        ck_ok(file_read(shared_path(path), 1 << 20, &beside));
+        if (cases[i].text)
+            buf_puts(&beside, cases[i].text);
+        else
+            ck_ok(file_read(shared_path(path), 1 << 20, &beside));
         change_config(&p, "\"quantization_config\"", "\"none\"");
         parts_write(&p, NULL);
         ck_assert_int_ne(parts_open(&p), 0);
