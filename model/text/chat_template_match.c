@@ -1,14 +1,8 @@
-/* Which template is it? Told by what it says, so that a change of names or layout does not matter, while a marker, a
- * sentence or a filter that duet does not know makes it an unknown one. */
+/* Which template is it? Layout, quotes and comments do not matter; a marker, a sentence, a filter, a slice or a condition
+ * that duet does not know makes it an unknown one: better none than a prompt that is not the model's. */
 #include <string.h>
 
 #include "model/text/chat_template_internal.h"
-
-#define HEADER_START "<|start_header_id|>"
-#define HEADER_END   "<|end_header_id|>\n\n"
-#define TOOLS        "# Tools\n\nYou may call one or more functions"
-
-enum { WORDS_MAX = 6 };
 
 static const struct template_kind kinds[] = {
     {"chatml", FAMILY_CHATML, IM_END, "", ""},
@@ -32,83 +26,45 @@ const char *template_kind_names(void) {
     return "chatml, llama2, llama3, llama3.1, llama3.2, mistral, mistral-nemo, qwen2.5, qwen3";
 }
 
-/* A template is of this kind if all of it holds; NULL: nothing asked. */
-struct rule {
+/* --- templates known by heart ------------------------------------------------------------------------------------- */
+
+/* The templates that models are released with: long ones, most of it about tools. Each is compared whole, but for
+ * the layout of tags, the kind of quotes and comments. */
+static const struct {
+    uint64_t digest; /* of template_words.exact; without its default system prompts if `is_open` */
     const char *name;
-    const char *said; /* all that is said, but for a default system prompt in front */
-    const char *said_has[WORDS_MAX], *said_lacks[WORDS_MAX], *said_last;
-    const char *code_has[WORDS_MAX], *code_lacks[WORDS_MAX];
-    const char *markers; /* where `said` is NULL: the only special markers it may speak of */
+    bool is_open;
+} releases[] = {
+    {0x30b221c7f95a7109, "llama3.1", false},     /* Llama 3.1, 3.3 */
+    {0x24246674524c6ffb, "llama3.2", false},     /* Llama 3.2 */
+    {0x5a1cbbe30ed9e0bb, "llama2", false},       /* Llama 2 */
+    {0xb6cffe82b2797be6, "mistral", false},      /* Mistral 7B Instruct v0.1 */
+    {0x951918bb4ea15e7b, "mistral-nemo", false}, /* Mistral Nemo Instruct 2407 */
+    {0x497e8a2dcc4917f5, "qwen2.5", true},       /* Qwen 2.5 */
+    {0x1356db3bf2d386ed, "qwen2.5", false},      /* Qwen 3 Instruct 2507: that of Qwen 2.5 with no default prompt */
+    {0x1143a09e70a754f8, "qwen3", false},        /* Qwen 3 of April 2025 */
+    {0xa316ab961a829356, "qwen3", false},        /* Qwen 3 as of July 2025: content that is no string is left out */
+    {0x5497571dd4b3bbef, "qwen3", false},        /* Qwen 3 without methods of strings, as GGUF files hold it */
 };
 
-static const struct rule rules[] = {
-    {.name = "chatml",
-     .said = IM_START "\n" IM_END "\n" ASSISTANT,
-     .code_has = {"add_generation_prompt"},
-     .code_lacks = {"|", "strip", "eos_token", "replace", "upper", "lower"}},
-    {.name = "qwen3",
-     .said_has = {TOOLS, "<think>\n"},
-     .said_last = ASSISTANT NO_THOUGHT,
-     .code_has = {"enable_thinkingisfalse", "last_query_index", "reasoning_content"},
-     .code_lacks = {"bos_token", "|trim"},
-     .markers = IM_START IM_END},
-    {.name = "qwen2.5",
-     .said_has = {TOOLS},
-     .said_lacks = {"think>"},
-     .said_last = ASSISTANT,
-     .code_has = {"message.tool_calls"},
-     .code_lacks = {"enable_thinking", "bos_token", "|trim", "strip("},
-     .markers = IM_START IM_END},
-    {.name = "llama3",
-     .said = HEADER_START HEADER_END "<|eot_id|>" HEADER_START "assistant" HEADER_END,
-     .code_has = {"|trim", "bos_token"}},
-    {.name = "llama3.2",
-     .said_has = {"Cutting Knowledge Date: December 2023\nToday Date: \n\n", "26 Jul 2024",
-                  HEADER_START "system" HEADER_END},
-     .said_last = HEADER_START "assistant" HEADER_END,
-     .code_has = {"|trim", "bos_token", "strftime_now"},
-     .markers = HEADER_START HEADER_END "<|eot_id|>"},
-    {.name = "llama3.1",
-     .said_has = {"Cutting Knowledge Date: December 2023\nToday Date: \n\n", "26 Jul 2024",
-                  HEADER_START "system" HEADER_END},
-     .said_last = HEADER_START "assistant" HEADER_END,
-     .code_has = {"|trim", "bos_token", "builtin_tools"},
-     .code_lacks = {"strftime_now"},
-     .markers = HEADER_START HEADER_END "<|eot_id|> <|eom_id|> <|python_tag|>"},
-    {.name = "llama2",
-     .said = ALTERNATE "<<SYS>>\n\n<</SYS>>\n\n[INST]  [/INST]  ",
-     .code_has = {"bos_token+''+content.strip()", "''+content.strip()+''+eos_token", "system_message!=false"}},
-    {.name = "mistral",
-     .said = ALTERNATE "[INST]  [/INST]" ONLY_TWO,
-     .code_has = {"bos_token", "message['content']+eos_token"},
-     .code_lacks = {"|", "strip"}},
-    {.name = "mistral-nemo",
-     .said_has = {ALTERNATE_NEMO, ONLY_TWO_NEMO, "[INST]\n\n[/INST][INST][/INST]"},
-     .said_lacks = {"[INST] ", " [/INST]"},
-     .code_has = {"bos_token", "loop.lastandsystem_messageisdefined", "message['content']+eos_token"},
-     .code_lacks = {"|trim", "strip("},
-     .markers = "[INST] [/INST] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_CALLS] [TOOL_RESULTS] [/TOOL_RESULTS]"},
-};
+/* FNV-1a. */
+static uint64_t digest_of(const struct buf *exact) {
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < exact->len; i++) h = (h ^ (unsigned char)exact->data[i]) * 0x100000001b3u;
+    return h;
+}
+
+static const char *find_known(const struct buf *exact, bool is_open) {
+    uint64_t digest = digest_of(exact);
+    for (size_t i = 0; i < sizeof releases / sizeof *releases; i++)
+        if (releases[i].digest == digest && releases[i].is_open == is_open) return releases[i].name;
+    return NULL;
+}
+
+/* --- words -------------------------------------------------------------------------------------------------------- */
 
 static bool has(const struct buf *text, const char *word) {
     return memmem(buf_text(text), text->len, word, strlen(word)) != NULL;
-}
-
-static bool has_all(const struct buf *text, const char *const words[WORDS_MAX]) {
-    for (int i = 0; i < WORDS_MAX && words[i]; i++)
-        if (!has(text, words[i])) return false;
-    return true;
-}
-
-static bool has_none(const struct buf *text, const char *const words[WORDS_MAX]) {
-    for (int i = 0; i < WORDS_MAX && words[i]; i++)
-        if (has(text, words[i])) return false;
-    return true;
-}
-
-static bool ends_with(const struct buf *text, const char *word) {
-    size_t n = strlen(word);
-    return text->len >= n && memcmp(text->data + text->len - n, word, n) == 0;
 }
 
 /* Where `word` begins, at `from` or behind; `end` if it does not. *known holds the answer for an earlier place, or NULL:
@@ -132,14 +88,14 @@ static size_t marker_length(const char *text, const char *end, const char **clos
     return at < n && at > begin && text[at] == ']' ? at + 1 : 0;
 }
 
-static bool has_only_markers(const char *text, size_t n, const char *allowed) {
+static bool has_no_markers(const char *text, size_t n) {
     const char *close = NULL;
-    for (size_t i = 0; i < n; i++) {
-        size_t length = marker_length(text + i, text + n, &close);
-        if (length > 0 && !memmem(allowed, strlen(allowed), text + i, length)) return false;
-    }
+    for (size_t i = 0; i < n; i++)
+        if (marker_length(text + i, text + n, &close) > 0) return false;
     return true;
 }
+
+/* --- ChatML and Llama 3: short templates in many wordings ------------------------------------------------------------ */
 
 /* A ChatML template may begin with a system prompt for conversations that have none: [*begin, *begin + *length) of
  * `said`. *rest = where the remainder begins. */
@@ -149,11 +105,11 @@ static bool find_default_system(const struct template_words *w, size_t *begin, s
     *length = *rest = 0;
     if (w->said.len < n || memcmp(w->said.data, open, n) != 0) return true;
     const char *end = memmem(w->said.data + n, w->said.len - n, close, sizeof close - 1);
-    if (!end || !(has(&w->code, "!='system'") || has(&w->code, "=='system'"))) return false;
+    if (!end || !has(&w->code, "!='system'")) return false;
     *begin = n;
     *length = (size_t)(end - w->said.data) - n;
     *rest = n + *length + sizeof close - 1;
-    return has_only_markers(w->said.data + n, *length, "");
+    return has_no_markers(w->said.data + n, *length);
 }
 
 /* bos_token may stand at the very beginning alone. */
@@ -166,23 +122,141 @@ static bool read_bos_first(const struct template_words *w, bool *bos_first) {
            !memmem(first + 9, w->code.len - 9, "bos_token", 9);
 }
 
-static bool fits_chatml(const struct rule *r, const struct template_words *w, struct chat_template *out) {
-    size_t begin = 0, length, rest;
+/* What statements may be, white space aside; anything else, such as a filter, a slice or another condition, makes a
+ * template unknown. */
+#define LOOP            "formessageinmessages;"
+#define SYSTEM_IN_FRONT "ifmessages[0]['role']!='system';"
+static const char chatml_statements[] =
+    ";" LOOP "endfor;endif;ifadd_generation_prompt;"
+    "ifnotadd_generation_promptisdefined;setadd_generation_prompt=false;"
+    "ifadd_generation_promptandmessages[-1]['role']!='assistant';if(loop.lastandadd_generation_prompt)ornotloop.last;"
+    "ifloop.firstandmessages[0]['role']!='system';ifloop.firstandmessage['role']!='system';"
+    "ifmessages[0]['role']!='system'andloop.first;" SYSTEM_IN_FRONT;
+static const char llama3_statements[] =
+    ";" LOOP "formessageinloop_messages;endfor;endif;ifadd_generation_prompt;"
+    "setloop_messages=messages;ifloop.index0==0;setcontent=bos_token+content;content;bos_token;";
+
+/* Sums of literals and of what each turn brings: parts that stand in the code exactly once, in this order. */
+static const char *const chatml_parts[][2] = {{"message['role']", "message.role"},
+                                              {"message['content']", "message.content"}};
+static const char *const llama3_parts[][2] = {{"message['role']", "message.role"},
+                                              {"message['content']|trim", "message.content|trim"}};
+enum { PARTS = 2 };
+
+static bool is_listed(const char *statement, size_t n, const char *list) {
+    for (const char *at = list; (at = memmem(at, strlen(at), statement, n)); at++)
+        if (at > list && at[-1] == ';' && at[n] == ';') return true;
+    return false;
+}
+
+/* One summand; *seen counts the parts of a turn so far. */
+static bool is_summand(const char *text, size_t n, const char *const parts[PARTS][2], int *seen) {
+    if ((n == 2 && memcmp(text, "''", 2) == 0) || (n == 9 && memcmp(text, "bos_token", 9) == 0)) return true;
+    for (int form = 0; form < 2 && *seen < PARTS; form++) {
+        const char *part = parts[*seen][form];
+        if (strlen(part) != n || memcmp(part, text, n) != 0) continue;
+        ++*seen;
+        return true;
+    }
+    return false;
+}
+
+/* A sum, or its value given to `content`. */
+static bool is_sum(const char *text, size_t n, const char *const parts[PARTS][2], int *seen) {
+    static const char set[] = "setcontent=";
+    if (n > sizeof set - 1 && memcmp(text, set, sizeof set - 1) == 0) {
+        text += sizeof set - 1;
+        n -= sizeof set - 1;
+    }
+    for (;;) {
+        const char *plus = memchr(text, '+', n);
+        size_t length = plus ? (size_t)(plus - text) : n;
+        if (!is_summand(text, length, parts, seen)) return false;
+        if (!plus) return true;
+        text += length + 1;
+        n -= length + 1;
+    }
+}
+
+static bool has_only_statements(const struct buf *code, const char *list, const char *const parts[PARTS][2]) {
+    const char *at = buf_text(code), *end = at + code->len;
+    int seen = 0;
+    while (at < end) {
+        const char *stop = memchr(at, ';', (size_t)(end - at));
+        size_t n = stop ? (size_t)(stop - at) : 0;
+        if (n == 0 || !(is_listed(at, n, list) || is_sum(at, n, parts, &seen))) return false;
+        at = stop + 1;
+    }
+    return seen == PARTS;
+}
+
+/* The default system prompt again in each turn. */
+static bool says_system_in_loop(const struct buf *code) {
+    const char *loop = memmem(buf_text(code), code->len, LOOP, sizeof LOOP - 1);
+    return loop && memmem(loop, code->len - (size_t)(loop - code->data), SYSTEM_IN_FRONT, sizeof SYSTEM_IN_FRONT - 1);
+}
+
+static bool fits_chatml(const struct template_words *w, struct chat_template *out) {
+    static const char said[] = IM_START "\n" IM_END "\n" ASSISTANT;
+    size_t begin = 0, length, rest, n = sizeof said - 1;
+    if (!has_only_statements(&w->code, chatml_statements, chatml_parts)) return false;
+    if (!has(&w->code, "ifadd_generation_prompt") || says_system_in_loop(&w->code)) return false;
     if (!find_default_system(w, &begin, &length, &rest) || !read_bos_first(w, &out->bos_first)) return false;
-    size_t n = strlen(r->said);
-    if (w->said.len - rest != n || memcmp(w->said.data + rest, r->said, n) != 0) return false;
+    if (w->said.len - rest != n || memcmp(w->said.data + rest, said, n) != 0) return false;
     out->has_default_system = rest > 0;
     buf_append(&out->default_system, w->said.data + begin, length);
     return true;
 }
 
-static bool fits(const struct rule *r, const struct template_words *w, struct chat_template *out) {
-    if (!has_all(&w->said, r->said_has) || !has_none(&w->said, r->said_lacks)) return false;
-    if (!has_all(&w->code, r->code_has) || !has_none(&w->code, r->code_lacks)) return false;
-    if (r->said_last && !ends_with(&w->said, r->said_last)) return false;
-    if (!r->said) return has_only_markers(buf_text(&w->said), w->said.len, r->markers);
-    if (template_kind_find(r->name)->family == FAMILY_CHATML) return fits_chatml(r, w, out);
-    return w->said.len == strlen(r->said) && memcmp(w->said.data, r->said, w->said.len) == 0;
+static bool fits_llama3(const struct template_words *w) {
+    static const char said[] = "<|start_header_id|><|end_header_id|>\n\n<|eot_id|>"
+                               "<|start_header_id|>assistant<|end_header_id|>\n\n";
+    return w->said.len == sizeof said - 1 && memcmp(w->said.data, said, sizeof said - 1) == 0 &&
+           has_only_statements(&w->code, llama3_statements, llama3_parts) && has(&w->code, "bos_token");
+}
+
+/* --- Qwen 2.5: known by heart, but for a default system prompt ------------------------------------------------------- */
+
+/* Takes the literal behind the next "else;" at *at or later out of `exact`; false if there is none. */
+static bool cut_alternative(struct buf *exact, size_t *at, struct buf *literal) {
+    static const char before[] = "else;\xff";
+    const char *found = memmem(buf_text(exact) + *at, exact->len - *at, before, sizeof before - 1);
+    if (!found) return false;
+    size_t begin = (size_t)(found - exact->data) + sizeof before - 1;
+    const char *stop = memchr(exact->data + begin, '\xfe', exact->len - begin);
+    if (!stop) return false;
+    size_t n = (size_t)(stop - exact->data) - begin;
+    buf_append(literal, exact->data + begin, n);
+    memmove(exact->data + begin, stop, exact->len - begin - n);
+    exact->len -= n;
+    *at = begin;
+    return true;
+}
+
+/* A system turn around the prompt, or nothing at all. */
+static bool read_default_turn(const struct buf *turn, struct chat_template *out) {
+    static const char open[] = IM_START "system\n", close[] = IM_END "\n";
+    const size_t a = sizeof open - 1, b = sizeof close - 1, n = turn->len;
+    if (n == 0) return true;
+    if (n < a + b || memcmp(turn->data, open, a) != 0 || memcmp(turn->data + n - b, close, b) != 0) return false;
+    out->has_default_system = true;
+    buf_append(&out->default_system, turn->data + a, n - a - b);
+    return has_no_markers(turn->data + a, n - a - b);
+}
+
+/* The prompt stands twice, the first time for conversations with tools. */
+static const char *find_open(const struct template_words *w, struct chat_template *out) {
+    struct buf exact = {0}, with_tools = {0}, turn = {0};
+    size_t at = 0;
+    buf_append(&exact, buf_text(&w->exact), w->exact.len);
+    const char *name = cut_alternative(&exact, &at, &with_tools) && cut_alternative(&exact, &at, &turn)
+                           ? find_known(&exact, true)
+                           : NULL;
+    if (name && !read_default_turn(&turn, out)) name = NULL;
+    buf_free(&exact);
+    buf_free(&with_tools);
+    buf_free(&turn);
+    return name;
 }
 
 /* Among the system turns that a template with tools speaks of, the one with a text of its own and no tools. */
@@ -195,7 +269,7 @@ static void read_default_system(const struct template_words *w, struct chat_temp
         if (stop == end) return;
         size_t n = (size_t)(stop - at);
         /* The markers first: that ends at the next one, and so looks at each byte once. */
-        if (n == 0 || !has_only_markers(at, n, "") || memmem(at, n, "# Tools", 7)) continue;
+        if (n == 0 || !has_no_markers(at, n) || memmem(at, n, "# Tools", 7)) continue;
         out->has_default_system = true;
         buf_clear(&out->default_system);
         buf_append(&out->default_system, at, n);
@@ -209,12 +283,18 @@ void template_read_default_system(const char *source, size_t n, struct chat_temp
     template_words_free(&w);
 }
 
+static const char *match(const struct template_words *w, struct chat_template *out) {
+    const char *name = find_known(&w->exact, false);
+    if (!name) name = find_open(w, out);
+    if (!name && fits_chatml(w, out)) name = "chatml";
+    if (!name && fits_llama3(w)) name = "llama3";
+    return name;
+}
+
 bool template_match(const char *source, size_t n, struct chat_template *out) {
     struct template_words w = {0};
-    bool well_formed = template_scan(source, n, &w);
-    for (size_t i = 0; i < sizeof rules / sizeof *rules && well_formed && !out->kind; i++)
-        if (fits(&rules[i], &w, out)) out->kind = template_kind_find(rules[i].name);
-    if (out->kind && strcmp(out->kind->name, "qwen2.5") == 0) read_default_system(&w, out);
+    const char *name = template_scan(source, n, &w) ? match(&w, out) : NULL;
+    out->kind = name ? template_kind_find(name) : NULL;
     template_words_free(&w);
-    return out->kind != NULL;
+    return name != NULL;
 }

@@ -32,6 +32,18 @@ static void unescape(const char *text, size_t n, struct buf *out) {
     }
 }
 
+/* Text and literals alike, between bytes that UTF-8 has no use for: no text can stand for the border of two. */
+static void put_exact(struct scanner *s, const char *text, size_t n) {
+    buf_putc(&s->out->exact, '\xff');
+    buf_append(&s->out->exact, text, n);
+    buf_putc(&s->out->exact, '\xfe');
+}
+
+static void put_code(struct scanner *s, char c) {
+    buf_putc(&s->out->code, c);
+    buf_putc(&s->out->exact, c);
+}
+
 /* A string literal that begins at s->at. */
 static bool scan_literal(struct scanner *s) {
     char quote = s->text[s->at++];
@@ -39,12 +51,13 @@ static bool scan_literal(struct scanner *s) {
     while (s->at < s->n && s->text[s->at] != quote) s->at += s->text[s->at] == '\\' ? 2 : 1;
     if (s->at >= s->n) return false;
     size_t length = s->at++ - begin;
+    struct buf literal = {0};
+    unescape(s->text + begin, length, &literal);
+    put_exact(s, buf_text(&literal), literal.len);
     buf_putc(&s->out->code, '\'');
-    if (is_role_word(s->text + begin, length))
-        buf_append(&s->out->code, s->text + begin, length);
-    else
-        unescape(s->text + begin, length, &s->out->said);
+    buf_append(is_role_word(s->text + begin, length) ? &s->out->code : &s->out->said, buf_text(&literal), literal.len);
     buf_putc(&s->out->code, '\'');
+    buf_free(&literal);
     return true;
 }
 
@@ -66,7 +79,9 @@ static void take_text(struct scanner *s, size_t end) {
     } else if (kind != '{' && sign != '+' && at_line_start) {
         end = line;
     }
-    if (end > begin) buf_append(&s->out->said, s->text + begin, end - begin);
+    if (end == begin) return;
+    buf_append(&s->out->said, s->text + begin, end - begin);
+    put_exact(s, s->text + begin, end - begin);
 }
 
 /* A tag that begins at s->at; up to behind its end. */
@@ -80,15 +95,16 @@ static bool scan_tag(struct scanner *s) {
             s->strip = s->text[s->at - 1] == '-';
             s->trim_newline = kind != '{' && s->text[s->at - 1] != '+';
             s->at += 2;
-            buf_putc(&s->out->code, ';');
+            if (kind != '#') put_code(s, ';');
             return true;
         }
-        if (kind == '#') continue;
+        bool is_sign = (c == '-' || c == '+') && s->at + 2 < s->n && s->text[s->at + 1] == last;
+        if (kind == '#' || (is_sign && s->text[s->at + 2] == '}')) continue;
         if (c == '\'' || c == '"') {
             if (!scan_literal(s)) return false;
             s->at--;
         } else if (!is_space(c)) {
-            buf_putc(&s->out->code, c);
+            put_code(s, c);
         }
     }
     return false;
@@ -110,4 +126,5 @@ bool template_scan(const char *source, size_t n, struct template_words *out) {
 void template_words_free(struct template_words *w) {
     buf_free(&w->said);
     buf_free(&w->code);
+    buf_free(&w->exact);
 }

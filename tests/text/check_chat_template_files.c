@@ -90,6 +90,18 @@ static const char *const strangers[] = {
     "'assistant' "
     "%}{{ message['content'] + eos_token + ' ' }}{% else %}{{ raise_exception('Only user and assistant roles are "
     "supported!') }}{% endif %}{% endfor %}",
+    /* ChatML of the last message, of five letters, in lower case, said twice, without the system turn, with its system
+     * prompt in each turn */
+    "{% for message in messages[-1:] %}{{" BODY "}}" TAIL,
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'][:5] + '<|im_end|>' + "
+    "'\\n'}}" TAIL,
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'].casefold() + "
+    "'<|im_end|>' + '\\n'}}" TAIL,
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + "
+    "message['content'] + '<|im_end|>' + '\\n'}}" TAIL,
+    "{% for message in messages %}{% if message['role'] != 'system' %}{{" BODY "}}{% endif %}" TAIL,
+    "{% for message in messages %}{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nHelp.<|im_end|>\\n' "
+    "}}{% endif %}{{" BODY "}}" TAIL,
     "{% for message in messages %}{{ 'unfinished",
     "{{ messages",
     "plain text",
@@ -105,6 +117,151 @@ START_TEST(unknown_templates_are_refused_with_a_hint)
     check_sentence();
     ck_assert(strstr(err_message(), "/tokenizer_config.json: the chat template is none that duet knows"));
     ck_assert(strstr(err_message(), "hint: --template NAME, one of chatml, llama2"));
+}
+END_TEST
+
+/* --- released templates, edited ------------------------------------------------------------------------------ */
+
+/* The template of a shared directory; NULL where the shared data are absent. */
+static cJSON *released(const char *name, struct buf *jinja) {
+    char relative[96];
+    cJSON *json;
+    snprintf(relative, sizeof relative, "fixtures/templates/%s/tokenizer_config.json", name);
+    if (!shared_path(relative)) {
+        skip("no shared test data");
+        return NULL;
+    }
+    ck_ok(json_parse_file(&json, shared_path(relative)));
+    ck_assert(json_string(json_get(json, "chat_template"), jinja));
+    return json;
+}
+
+/* Every `from` becomes `to`; there is one at least. */
+static void replace_all(struct buf *text, const char *from, const char *to) {
+    struct buf out = {0};
+    const char *at = buf_text(text), *found = strstr(at, from);
+    ck_assert_msg(found, "no '%s'", from);
+    for (; found; found = strstr(at, from)) {
+        buf_append(&out, at, (size_t)(found - at));
+        buf_puts(&out, to);
+        at = found + strlen(from);
+    }
+    buf_puts(&out, at);
+    buf_free(text);
+    *text = out;
+}
+
+static const struct {
+    const char *name, *from, *to;
+} edits[] = {
+    {"llama3.1", "set system_message = \"\"", "set system_message = \"You are a pirate.\""},
+    {"llama3.1", "\"Cutting Knowledge Date: December 2023\\n\"", "\"You.\\nCutting Knowledge Date: December 2023\\n\""},
+    {"llama3.1", "+ message['content'] | trim", "+ message['content']"},
+    {"llama3.1", "26 Jul 2024", "26 July 2024"},
+    {"llama3.2", "set system_message = \"\"", "set system_message = \"You are a pirate.\""},
+    {"llama3.2", "for message in messages ", "for message in messages[-1:] "},
+    {"qwen3", "+ '\\n' + message.content + '<|im_end|>'", "+ '\\n' + message.content + ' /no_think' + '<|im_end|>'"},
+    {"qwen3", "+ message.content + '<|im_end|>'", "+ message.content.strip() + '<|im_end|>'"},
+    {"qwen3", "'<|im_end|>\\n' }}\n    {%- endif %}\n{%- endif %}\n{%- set ns",
+     "'<|im_end|>\\n' }}\n    {%- else %}\n        {{- '<|im_start|>system\\nYou are a pirate.<|im_end|>\\n' }}\n"
+     "    {%- endif %}\n{%- endif %}\n{%- set ns"},
+    {"qwen2.5", "+ message.content + '<|im_end|>'", "+ message.content + ' Think.' + '<|im_end|>'"},
+    {"qwen2.5", "+ message.content + '<|im_end|>'", "+ message.content|lower + '<|im_end|>'"},
+    {"qwen2.5", "'<|im_start|>system\\nYou are", "'<|im_start|>system\\n<|tool|>You are"},
+    {"qwen2.5", "assistant.<|im_end|>\\n'", "assistant.<|im_end|>\\nMore.'"},
+    {"mistral-nemo", "system_message + \"\\n\\n\"", "\"Follow: \" + system_message + \"\\n\\n\""},
+    {"mistral-v0.1", "+ eos_token", "|trim + eos_token"},
+    {"llama2", "content.strip()", "content"},
+};
+enum { EDITS = sizeof edits / sizeof *edits };
+
+/* Loop index: the edit. */
+START_TEST(released_templates_that_say_something_else_are_unknown)
+{
+    struct chat_template *t;
+    struct buf jinja = {0};
+    cJSON *json = released(edits[_i].name, &jinja);
+    if (!json) return;
+    replace_all(&jinja, edits[_i].from, edits[_i].to);
+    write_template(jinja.data);
+    ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t), ERR_UNSUPPORTED);
+    ck_assert_ptr_null(t);
+    ck_assert(strstr(err_message(), "the chat template is none that duet knows"));
+    buf_free(&jinja);
+    cJSON_Delete(json);
+}
+END_TEST
+
+START_TEST(layout_quotes_and_comments_of_released_templates_do_not_matter)
+{
+    struct buf jinja = {0};
+    cJSON *json = released("llama3.1", &jinja);
+    if (!json) return;
+    replace_all(&jinja, "messages[0]['role']", "messages[0][\"role\"]");
+    replace_all(&jinja, "{%- set tools = none %}", "{#- Said twice. -#}{%- set tools=none -%}");
+    replace_all(&jinja, "message['content'] | trim", "message['content']|trim");
+    write_template(jinja.data);
+    struct chat_template *t = template_open(temp_dir());
+    ck_assert_str_eq(chat_template_name(t), "llama3.1");
+    chat_template_free(t);
+    buf_free(&jinja);
+    cJSON_Delete(json);
+}
+END_TEST
+
+/* Qwen 3's of July 2025, by what it changed in the first. */
+START_TEST(later_release_of_qwen3_is_recognised)
+{
+    static const char *const changes[][2] = {
+        {"message.role == \"user\" and not(", "message.role == \"user\" and message.content is string and not("},
+        {"{%- for message in messages %}\n",
+         "{%- for message in messages %}\n    {%- if message.content is string %}\n        "
+         "{%- set content = message.content %}\n    {%- else %}\n        {%- set content "
+         "= '' %}\n    {%- endif %}\n"},
+        {"+ message.content + '<|im_end|>' + '\\n'", "+ content + '<|im_end|>' + '\\n'"},
+        {"{%- elif message.role == \"assistant\" %}\n        {%- set content = message.content %}",
+         "{%- elif message.role == \"assistant\" %}"},
+        {"message.reasoning_content is defined and message.reasoning_content is not none",
+         "message.reasoning_content is string"},
+        {"'</think>' in message.content", "'</think>' in content"},
+        {"{%- set content = message.content.split('</think>')[-1].lstrip('\\n') %}", ""},
+        {"message.content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}",
+         "content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}{%- set content = "
+         "content.split('</think>')[-1].lstrip('\\n') %}"},
+        {"{{- message.content }}", "{{- content }}"},
+    };
+    struct buf jinja = {0};
+    cJSON *json = released("qwen3", &jinja);
+    if (!json) return;
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) replace_all(&jinja, changes[i][0], changes[i][1]);
+    write_template(jinja.data);
+    struct chat_template *t = template_open(temp_dir());
+    ck_assert_str_eq(chat_template_name(t), "qwen3");
+    chat_template_free(t);
+    buf_free(&jinja);
+    cJSON_Delete(json);
+}
+END_TEST
+
+/* Qwen 2.5's: a model tuned from it may bring another default system prompt, or none. */
+START_TEST(default_system_prompt_may_be_another_or_none)
+{
+    static const char whole[] =
+        "<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+        "<|im_end|>\\n";
+    static const char *const turns[][2] = {
+        {"<|im_start|>system\\nYou are a pirate.<|im_end|>\\n", "<|im_start|>system\nYou are a pirate.<|im_end|>\n" HI},
+        {"", HI},
+    };
+    for (int i = 0; i < 2; i++) {
+        struct buf jinja = {0};
+        cJSON *json = released("qwen2.5", &jinja);
+        if (!json) return;
+        replace_all(&jinja, whole, turns[i][0]);
+        expect_rendered(jinja.data, "qwen2.5", turns[i][1]);
+        buf_free(&jinja);
+        cJSON_Delete(json);
+    }
 }
 END_TEST
 
@@ -372,6 +529,10 @@ Suite *check_chat_template_files(void) {
     tcase_add_test(recognising, variants_of_chatml_are_recognised);
     tcase_add_loop_test(recognising, unknown_templates_are_refused_with_a_hint, 0,
                         sizeof strangers / sizeof *strangers);
+    tcase_add_loop_test(recognising, released_templates_that_say_something_else_are_unknown, 0, EDITS);
+    tcase_add_test(recognising, layout_quotes_and_comments_of_released_templates_do_not_matter);
+    tcase_add_test(recognising, later_release_of_qwen3_is_recognised);
+    tcase_add_test(recognising, default_system_prompt_may_be_another_or_none);
     tcase_add_test(recognising, names_override_templates);
     tcase_add_test(recognising, family_tokens_stand_in_where_the_directory_names_none);
     tcase_add_test(recognising, default_system_prompt_is_the_models_own);
