@@ -1,7 +1,9 @@
 /* Patterns: literal strings, and regexes by PCRE2.
  *
- * tokenizer.json's regexes are Oniguruma's. What PCRE2 would read otherwise is rewritten (\s and \w, whose sets
- * differ by a few characters) or refused (nested character classes, \W in a class, \h). */
+ * tokenizer.json's regexes are Oniguruma's, with Ruby's syntax. What PCRE2 would read otherwise is rewritten (\s and \w,
+ * whose sets differ by a few characters; X{n,m}+, which repeats the group; X{n}?, {,m}, (?m) and \uXXXX) or refused (nested
+ * character classes, \W in a class, \h, options in the middle of a group). */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,79 +17,249 @@ static int fail_unsupported(const char *regex, size_t n, const char *what) {
     return err_set(ERR_UNSUPPORTED, "regex '%.*s' has %s, which is not supported", n < 200 ? (int)n : 200, regex, what);
 }
 
-/* The escape at regex[at] (a backslash, with a character behind it). */
-static int translate_escape(const char *regex, size_t n, size_t at, bool in_class, struct buf *out) {
-    switch (regex[at + 1]) {
+enum { GROUPS_MAX = 64 }; /* parentheses in each other whose beginnings are known */
+
+/* A regex on its way into PCRE2's syntax. */
+struct translation {
+    const char *regex;
+    size_t n, at;
+    struct buf *out;
+    size_t class_at; /* first character that may end the class; 0: outside */
+    size_t item;     /* where in `out` begins what a quantifier would repeat, if has_item */
+    bool has_item;
+    size_t groups[GROUPS_MAX];
+    int depth;
+    uint32_t repeats; /* the most that an item must be repeated */
+};
+
+static int refuse(const struct translation *t, const char *what) {
+    return fail_unsupported(t->regex, t->n, what);
+}
+
+static void begin_item(struct translation *t) {
+    if (t->class_at) return; /* the class is the item */
+    t->item = t->out->len;
+    t->has_item = true;
+}
+
+static char peek(const struct translation *t, size_t ahead) {
+    return t->at + ahead < t->n ? t->regex[t->at + ahead] : '\0';
+}
+
+static void copy(struct translation *t, size_t n) {
+    buf_append(t->out, t->regex + t->at, n);
+    t->at += n;
+}
+
+/* \uXXXX, and escapes with a name or a number behind them; *taken = false: none of these. */
+static int translate_long_escape(struct translation *t, bool *taken) {
+    char kind = peek(t, 1);
+    size_t n = 2;
+    *taken = true;
+    if (kind == 'u') {
+        while (n < 6 && isxdigit((unsigned char)peek(t, n))) n++;
+        if (n < 6) return refuse(t, "\\u without four digits");
+        buf_printf(t->out, "\\x{%.4s}", t->regex + t->at + 2);
+        t->at += n;
+        return 0;
+    }
+    if (strchr("pPxoN", kind) && peek(t, 2) == '{') {
+        const char *end = memchr(t->regex + t->at, '}', t->n - t->at);
+        if (!end) return refuse(t, "'{' without an end");
+        copy(t, (size_t)(end - (t->regex + t->at)) + 1);
+    } else if (kind == 'x') {
+        while (n < 4 && isxdigit((unsigned char)peek(t, n))) n++;
+        copy(t, n);
+    } else {
+        *taken = false;
+    }
+    return 0;
+}
+
+/* The escape at t->at (a backslash, with a character behind it). */
+static int translate_escape(struct translation *t) {
+    bool in_class = t->class_at != 0, taken;
+    begin_item(t);
+    char kind = peek(t, 1);
+    if (kind == '\0') return refuse(t, "a backslash before U+0000");
+    TRY(translate_long_escape(t, &taken));
+    if (taken) return 0;
+    switch (kind) {
     case 's':
-        buf_puts(out, "\\p{White_Space}");
-        return 0;
+        buf_puts(t->out, "\\p{White_Space}");
+        break;
     case 'S':
-        buf_puts(out, "\\P{White_Space}");
-        return 0;
+        buf_puts(t->out, "\\P{White_Space}");
+        break;
     case 'w':
-        buf_puts(out, in_class ? WORD : "[" WORD "]");
-        return 0;
+        buf_puts(t->out, in_class ? WORD : "[" WORD "]");
+        break;
     case 'W':
-        if (in_class) return fail_unsupported(regex, n, "\\W in a character class");
-        buf_puts(out, "[^" WORD "]");
-        return 0;
+        if (in_class) return refuse(t, "\\W in a character class");
+        buf_puts(t->out, "[^" WORD "]");
+        break;
     case 'h':
     case 'H':
     case 'K':
     case 'Q':
     case 'G': /* of a match in windows it would be their beginning */
     case 'X': /* looks back over any number of characters, which nothing counts */
-        return fail_unsupported(regex, n, "\\h, \\H, \\K, \\Q, \\G or \\X");
+        return refuse(t, "\\h, \\H, \\K, \\Q, \\G or \\X");
+    case 'c':
+    case 'C':
+    case 'M':
+    case 'g':
+        return refuse(t, "\\c, \\C, \\M or \\g");
     default:
-        buf_append(out, regex + at, 2);
+        for (copy(t, 2); isdigit((unsigned char)kind) && isdigit((unsigned char)peek(t, 0));) copy(t, 1);
         return 0;
     }
+    t->at += 2;
+    return 0;
 }
 
-/* Whether the '[' at regex[at], inside a class, begins a POSIX class such as [:alpha:]. */
-static bool is_posix_class(const char *regex, size_t n, size_t at) {
-    return at + 1 < n && regex[at + 1] == ':' && memmem(regex + at, n - at, ":]", 2) != NULL;
+/* The POSIX class such as [:alpha:] that begins at t->at, inside a class; 0: none does. */
+static size_t posix_class_length(const struct translation *t) {
+    if (peek(t, 0) != '[' || peek(t, 1) != ':') return 0;
+    const char *from = t->regex + t->at, *end = memmem(from, t->n - t->at, ":]", 2);
+    return end ? (size_t)(end - from) + 2 : 0;
 }
 
-/* The number in a quantifier {n...} at regex[at]; 0 if it is none. */
-static uint32_t read_repeats(const char *regex, size_t n, size_t at) {
-    uint32_t count = 0;
-    while (++at < n && regex[at] >= '0' && regex[at] <= '9' && count <= UINT16_MAX)
-        count = 10 * count + (uint32_t)(regex[at] - '0');
-    return count;
+static int translate_in_class(struct translation *t) {
+    char c = peek(t, 0);
+    size_t posix = posix_class_length(t);
+    if (posix > 0) {
+        copy(t, posix);
+        return 0;
+    }
+    if (c == '[' || (c == '&' && peek(t, 1) == '&')) return refuse(t, "nested character classes");
+    if (c == ']' && t->at >= t->class_at) t->class_at = 0;
+    copy(t, 1);
+    return 0;
+}
+
+/* Length of the quantifier {n}, {n,}, {n,m} or {,m} at t->at, 0 if it is none: then it is text. */
+static size_t interval_length(const struct translation *t, uint32_t *low, bool *has_low, bool *is_fixed) {
+    size_t n = 1, begin = 1;
+    *low = 0;
+    while (isdigit((unsigned char)peek(t, n))) {
+        if (*low <= UINT16_MAX) *low = 10 * *low + (uint32_t)(peek(t, n) - '0');
+        n++;
+    }
+    *has_low = n > begin;
+    *is_fixed = peek(t, n) != ',';
+    if (!*is_fixed) begin = ++n;
+    while (!*is_fixed && isdigit((unsigned char)peek(t, n))) n++;
+    return peek(t, n) == '}' && (*has_low || (!*is_fixed && n > begin)) ? n + 1 : 0;
+}
+
+static void insert(struct buf *out, size_t at, const char *text) {
+    size_t n = strlen(text), tail = out->len - at;
+    buf_puts(out, text);
+    memmove(out->data + at + n, out->data + at, tail);
+    memcpy(out->data + at, text, n);
+}
+
+/* Ruby's X{n,m}+ and X{n}? repeat X{n,m} and X{n}; PCRE2 would take them as possessive and lazy. */
+static int translate_interval(struct translation *t) {
+    uint32_t low;
+    bool has_low, is_fixed;
+    size_t n = interval_length(t, &low, &has_low, &is_fixed);
+    if (n == 0) {
+        begin_item(t);
+        buf_puts(t->out, "\\{");
+        t->at++;
+        return 0;
+    }
+    bool nests = peek(t, n) == '+' || (is_fixed && peek(t, n) == '?');
+    if (nests && !t->has_item) return refuse(t, "a quantifier such as {n}+ behind what is no single item");
+    if (low > t->repeats) t->repeats = low;
+    if (nests) insert(t->out, t->item, "(?:");
+    buf_puts(t->out, has_low ? "{" : "{0");
+    t->at++;
+    copy(t, n - 1);
+    if (nests) {
+        buf_putc(t->out, ')');
+        copy(t, 1);
+    }
+    t->has_item = false;
+    return 0;
+}
+
+/* Ruby's options (?m) and (?m:...) are PCRE2's s, which is none of Ruby's. An option in the middle holds to the end of the group, alternatives
+ * included: in PCRE2 it is no group of its own. */
+static int translate_options(struct translation *t) {
+    bool is_first = t->at == 0;
+    copy(t, 2);
+    for (char c; (c = peek(t, 0)) != ':' && c != ')'; t->at++) {
+        if (!c || !strchr("ims-", c)) return refuse(t, "options other than i and m");
+        buf_putc(t->out, c == 'm' ? 's' : c);
+    }
+    if (peek(t, 0) == ')' && !is_first) return refuse(t, "an option in the middle");
+    copy(t, 1);
+    return 0;
+}
+
+static int begin_group(struct translation *t) {
+    if (peek(t, 1) == '*') return refuse(t, "'(*'");
+    if (t->depth < GROUPS_MAX) t->groups[t->depth] = t->out->len;
+    t->depth++;
+    t->has_item = false;
+    if (peek(t, 1) != '?' || strchr(":=!><P#|(&~R+", peek(t, 2))) {
+        if (peek(t, 1) == '?' && peek(t, 2) == '#') return refuse(t, "a comment");
+        copy(t, 1);
+        return 0;
+    }
+    int rc = translate_options(t);
+    if (rc == 0 && t->regex[t->at - 1] == ')') t->depth--;
+    return rc;
+}
+
+static void end_group(struct translation *t) {
+    t->has_item = t->depth > 0 && t->depth <= GROUPS_MAX;
+    if (t->depth > 0) t->depth--;
+    if (t->has_item) t->item = t->groups[t->depth];
+    copy(t, 1);
+}
+
+static int translate_outside(struct translation *t) {
+    char c = peek(t, 0);
+    switch (c) {
+    case '[':
+        begin_item(t);
+        t->class_at = t->at + 1 + (peek(t, 1) == '^') + 1;
+        break;
+    case '(':
+        return begin_group(t);
+    case ')':
+        end_group(t);
+        return 0;
+    case '{':
+        return translate_interval(t);
+    case '*':
+    case '+':
+    case '?':
+        t->has_item = false;
+        break;
+    default:
+        if (((unsigned char)c & 0xc0) != 0x80) begin_item(t);
+    }
+    copy(t, 1);
+    return 0;
 }
 
 /* *repeats = the most that an item must be repeated. */
 static int translate(const char *regex, size_t n, struct buf *out, uint32_t *repeats) {
-    size_t class_at = 0; /* first character that may end the class; 0: outside */
-    for (size_t i = 0; i < n; i++) {
-        char c = regex[i];
-        if (c == '\\' && i + 1 < n) {
-            TRY(translate_escape(regex, n, i, class_at != 0, out));
-            i++;
-            continue;
-        }
-        if (!class_at && c == '[') {
-            class_at = i + 1 + (i + 1 < n && regex[i + 1] == '^') + 1;
-        } else if (class_at && c == '[' && is_posix_class(regex, n, i)) {
-            const char *end = memmem(regex + i, n - i, ":]", 2);
-            size_t length = (size_t)(end - (regex + i)) + 2;
-            buf_append(out, regex + i, length);
-            i += length - 1;
-            continue;
-        } else if (class_at && (c == '[' || (c == '&' && i + 1 < n && regex[i + 1] == '&'))) {
-            return fail_unsupported(regex, n, "nested character classes");
-        } else if (class_at && c == ']' && i >= class_at) {
-            class_at = 0;
-        } else if (!class_at && c == '(' && i + 1 < n && regex[i + 1] == '*') {
-            return fail_unsupported(regex, n, "'(*'");
-        } else if (!class_at && c == '{') {
-            uint32_t count = read_repeats(regex, n, i);
-            if (count > *repeats) *repeats = count;
-        }
-        buf_putc(out, c);
+    struct translation t = {.regex = regex, .n = n, .out = out};
+    int rc = 0;
+    while (t.at < n && rc == 0) {
+        if (regex[t.at] == '\\' && t.at + 1 < n)
+            rc = translate_escape(&t);
+        else
+            rc = t.class_at ? translate_in_class(&t) : translate_outside(&t);
     }
-    return 0;
+    *repeats = t.repeats;
+    return rc;
 }
 
 static int compile(pcre2_code **out, const struct buf *regex, uint32_t options) {

@@ -89,6 +89,51 @@ START_TEST(regex_classes_are_those_of_the_reference)
 }
 END_TEST
 
+/* What the tokenizers library makes of them. */
+START_TEST(repetitions_and_options_are_those_of_the_reference)
+{
+#define CUT(regex, text, pieces) expect_pieces(SPLIT("{\"Regex\":\"" regex "\"}", "Isolated", "false"), text, pieces)
+    CUT("a{1,2}+", "aaaaab", "aaaaa|b");
+    CUT("(?:xa|a){2}+b|a{3}+", "aaaabaaaaaa", "aaaab|aaaaaa");
+    CUT("[a\\\\]]{2}+b", "aaaabx", "aaaab|x");
+    CUT("\\\\p{N}{1,3}+", "1234567a", "1234567|a");
+    CUT("\xc3\xa9{2}+", "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9z", "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9|z");
+    CUT("\\\\061{2}+", "11111", "1111|1");
+    CUT("a{2}+?", "aaaaaa", "aa|aa|aa");
+    CUT("a{2}?", "aaaab", "aa|aa|b");
+    CUT("a{2}??b", "aabx", "aab|x");
+    CUT("a{2,3}?", "aaaab", "aa|aa|b");
+    CUT("a{,2}+b", "aaaabx", "aaaab|x");
+    CUT("a{,2}b", "aaaab", "aa|aab");
+    CUT("a{ 1}|a{,}|a{", "a{ 1}xa{,}xa{", "a{ 1}|x|a{,}|x|a{");
+    CUT("(?m)a.", "a\nb", "a\n|b");
+    CUT("(?mi:A.)", "a\nb", "a\n|b");
+    CUT("\\\\u0061|[\\\\u0063-\\\\u0064]", "abcd", "a|b|c|d");
+}
+END_TEST
+
+START_TEST(regexes_that_would_be_read_otherwise_are_refused_by_name)
+{
+    static const char *const cases[][2] = {
+        {"a(?i)b|c", "an option in the middle"},
+        {"(?x:a b)", "options other than i and m"},
+        {"a+{2}+", "a quantifier such as {n}+"},
+        {"\\\\cA{2}+", "\\c, \\C, \\M or \\g"},
+        {"\\\\u12", "\\u without four digits"},
+        {"\\\\p{L", "'{' without an end"},
+        {"(?#a[)b", "a comment"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[256];
+        snprintf(json, sizeof json,
+                 "{" SPLIT("{\"Regex\":\"%s\"}", "Isolated", "false") ",\"model\":{\"vocab\":{},\"merges\":[]}}",
+                 cases[i][0]);
+        tokenizer_refuse_text(json, ERR_UNSUPPORTED, cases[i][1]);
+        ck_assert_ptr_nonnull(strstr(err_message(), "regex '"));
+    }
+}
+END_TEST
+
 START_TEST(digits_and_white_space_are_cut)
 {
     expect_pieces("\"pre_tokenizer\":{\"type\":\"Digits\",\"individual_digits\":true}", "ab12cd", "ab|1|2|cd");
@@ -462,6 +507,8 @@ Suite *check_tokenizer_parts(void) {
     TCase *encoding = tcase_create("encoding");
     tcase_add_test(encoding, split_behaviors_differ);
     tcase_add_test(encoding, regex_classes_are_those_of_the_reference);
+    tcase_add_test(encoding, repetitions_and_options_are_those_of_the_reference);
+    tcase_add_test(encoding, regexes_that_would_be_read_otherwise_are_refused_by_name);
     tcase_add_test(encoding, digits_and_white_space_are_cut);
     tcase_add_test(encoding, metaspace_follows_either_convention);
     tcase_add_test(encoding, byte_level_maps_words_or_whole_texts);
