@@ -198,12 +198,21 @@ static int open_output(struct batch *b) {
     return alpha_report_open(&b->report, b->o, &b->models, output);
 }
 
+/* An output that holds something is not emptied for an input that holds nothing. */
+static int check_output(struct batch *b) {
+    struct output *output = &b->results.output;
+    if (b->o->resume) TRY(results_resume(&b->results, b->o->output, b->o->format == FORMAT_SPEC_BENCH));
+    if (!b->o->resume && !b->o->force) TRY(output_refuse_existing(output));
+    if (b->results.total > 0 || !output_holds(output)) return 0;
+    return err_set(ERR_USAGE, "%s: holds no line to answer, so %s stays as it is",
+                   b->o->input && strcmp(b->o->input, "-") != 0 ? b->o->input : "standard input", output->name);
+}
+
 static int start(struct batch *b) {
     TRY(models_resolve(&b->models, b->o));
     TRY(open_output(b));
     TRY(read_lines(b));
-    if (b->o->resume) TRY(results_resume(&b->results, b->o->output, b->o->format == FORMAT_SPEC_BENCH));
-    if (!b->o->resume && !b->o->force) TRY(output_refuse_existing(&b->results.output));
+    TRY(check_output(b));
     say_missing(b);
     TRY(engine_start(&b->engine, &b->models, b->o));
     TRY(models_chat_template(&b->models, b->o, b->engine, &b->chat_template, &b->template_error));

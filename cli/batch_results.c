@@ -27,7 +27,8 @@ void results_free(struct results *r) {
 }
 
 int results_begin(struct results *r, bool resume) {
-    if (!resume) return output_begin(&r->output);
+    r->is_begun = resume;
+    if (!resume) return 0;
     return output_continue(&r->output, r->last < 0 ? r->in_place : (int64_t)r->old.len);
 }
 
@@ -39,10 +40,18 @@ void results_put(struct results *r, int i, struct buf *record) {
     *record = (struct buf){0};
 }
 
+/* What the file held before goes when the first record is there. */
+static int begin_late(struct results *r) {
+    int rc = r->is_begun ? 0 : output_begin(&r->output);
+    r->is_begun |= rc == 0;
+    return rc;
+}
+
 /* Between hold and release a sudden end sees the record as written or as not. */
 static int write_record(struct results *r, struct result *result) {
     signals_hold();
-    int rc = output_line(&r->output, result->record.data, result->record.len);
+    int rc = begin_late(r);
+    if (rc == 0) rc = output_line(&r->output, result->record.data, result->record.len);
     if (rc != 0) r->is_broken = true;
     result->is_written = rc == 0;
     r->written += rc == 0;
@@ -92,5 +101,6 @@ int results_write_made(struct results *r) {
 
 void results_write_last(struct results *r) {
     for (int i = r->next; i < r->total && !r->is_broken; i++)
-        if (is_due(&r->list[i])) output_line_last(&r->output, r->list[i].record.data, r->list[i].record.len);
+        if (is_due(&r->list[i]) && begin_late(r) == 0)
+            output_line_last(&r->output, r->list[i].record.data, r->list[i].record.len);
 }

@@ -20,6 +20,7 @@ struct result {
 
 struct results {
     struct output output;
+    bool is_begun;       /* what the output held before is gone, or continued */
     bool is_broken;      /* the output failed: nothing more goes there */
     struct result *list; /* [total] */
     int total;           /* lines that are not blank */
@@ -38,8 +39,10 @@ int results_create(struct results *, const struct buf *input);
 void results_free(struct results *); /* closes the output */
 
 /* Reads what the output, open and a regular file, holds: a record is kept if it is of a line that is still the same, and no error.
- * Of several the last counts. ERR_USAGE if there are only other things in it. `path` is the output's; spec_bench: its form. */
+ * Of several the last counts. ERR_USAGE if there are only other things in it, or if the input is another one: a finished record
+ * has no line there, or more are of lines that are not the same than are kept. `path` is the output's; spec_bench: its form. */
 int results_resume(struct results *, const char *path, bool spec_bench);
+/* With `resume` the file ends behind what is kept from here on; else what it holds stays until the first record is written. */
 int results_begin(struct results *, bool resume);
 
 /* Takes the record of list[i]. */

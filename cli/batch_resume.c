@@ -83,14 +83,38 @@ static int compare_numbers(const void *key, const void *element) {
     return (a > b) - (a < b);
 }
 
+/* Finished records that the file holds, by the line of the input that each is of. */
+struct tally {
+    int kept;
+    int changed; /* of a line that is another now, or in another form */
+    int strays;  /* there is no such line */
+};
+
 /* Keeps the line of the file, if it is a good record of a line of the input. Returns whether it is a record at all. */
-static bool keep(struct results *r, const char *line, size_t n, bool spec_bench) {
+static bool keep(struct results *r, const char *line, size_t n, bool spec_bench, struct tally *tally) {
     struct origin origin;
     if (!read_origin(line, n, &origin)) return false;
+    if (origin.failed) return true;
     struct result *result = bsearch(&origin.number, r->list, (size_t)r->total, sizeof *r->list, compare_numbers);
-    if (origin.failed || origin.is_spec_bench != spec_bench || !result) return true;
-    if (origin.hash == line_hash(result->line, result->len)) result->kept = line, result->kept_len = n;
+    const bool same = result && origin.hash == line_hash(result->line, result->len);
+    if (same && origin.is_spec_bench == spec_bench) {
+        result->kept = line, result->kept_len = n;
+        tally->kept++;
+    } else {
+        tally->changed += result != NULL;
+        tally->strays += !result;
+    }
     return true;
+}
+
+/* A line that was edited is done again. But finished records are not given up for an input that is none of theirs. */
+static int refuse_other_input(const struct tally *t, const char *name) {
+    const int lost = t->changed + t->strays;
+    if (t->strays == 0 && t->changed <= t->kept) return 0;
+    return err_set(ERR_USAGE,
+                   "%s: %d of its %d finished records belong%s to no line of this input (is it another one? --force writes "
+                   "over them)",
+                   name, lost, lost + t->kept, lost == 1 ? "s" : "");
 }
 
 /* Finds what stands in its place already, and marks what is kept. */
@@ -112,13 +136,15 @@ static void settle(struct results *r) {
 
 int results_resume(struct results *r, const char *path, bool spec_bench) {
     const char *line, *name = r->output.name;
+    struct tally tally = {0};
     size_t n;
     if (!r->output.is_regular || r->output.fd == STDOUT_FILENO)
         return err_set(ERR_USAGE, "%s: is no regular file, so there is nothing to resume", name);
     TRY(input_read(path, &r->old));
     bool is_ours = r->old.len == 0 || cut_torn(&r->old);
-    for (struct lines l = lines_of(&r->old); lines_next(&l, &line, &n);) is_ours |= keep(r, line, n, spec_bench);
+    for (struct lines l = lines_of(&r->old); lines_next(&l, &line, &n);) is_ours |= keep(r, line, n, spec_bench, &tally);
     if (!is_ours) return err_set(ERR_USAGE, "%s: holds no record of duet batch (--force writes over it)", name);
+    TRY(refuse_other_input(&tally, name));
     settle(r);
     return 0;
 }

@@ -126,10 +126,15 @@ int output_refuse_output(const struct output *o, const struct output *other) {
     return err_set(ERR_USAGE, "%s: is the output file too", o->name);
 }
 
+bool output_holds(const struct output *o) {
+    struct stat st;
+    return o->is_regular && o->fd != STDOUT_FILENO && fstat(o->fd, &st) == 0 && st.st_size > 0;
+}
+
 int output_refuse_existing(const struct output *o) {
     struct stat st;
     TRY(output_stat(o, &st));
-    if (!o->is_regular || o->fd == STDOUT_FILENO || st.st_size == 0) return 0;
+    if (!output_holds(o)) return 0;
     return err_set(ERR_USAGE, "%s: is not empty (--resume continues it, --force writes over it)", o->name);
 }
 

@@ -34,6 +34,8 @@ int output_open(struct output *, const char *path);                /* NULL or "-
 int output_refuse_input(const struct output *, const char *input); /* `input` as in input_read */
 int output_refuse_models(const struct output *, const struct models *);
 int output_refuse_output(const struct output *, const struct output *other);
+/* A regular file, not standard output, with something in it. */
+bool output_holds(const struct output *);
 /* An existing file that is not empty; standard output, under any of its names, is never refused. */
 int output_refuse_existing(const struct output *);
 int output_begin(struct output *);

@@ -110,10 +110,10 @@ static void leave(int how, struct buf *text) {
             buf_append(text, line[12] + 40, (size_t)length[12] - 40);
         put(text, 8), put_range(text, 7, 13);
         break;
-    case 4: /* the lines of an error, and of an input with more lines */
+    case 4: /* the lines of an error, and of another that the input lacks */
         put_error(text);
         put_range(text, 8, LINES);
-        buf_puts(text, "{\"index\": 99, \"finish_reason\": \"stop\", \"line_hash\": \"0123456789abcdef\"}\n");
+        buf_puts(text, "{\"index\": 99, \"finish_reason\": \"error\", \"error\": \"line 99: out of memory\"}\n");
         break;
     case 5: /* the first record, torn */
         buf_append(text, line[0], 5);
@@ -213,6 +213,38 @@ START_TEST(lines_that_failed_are_tried_again)
 }
 END_TEST
 
+/* Loop index: the input of the run that would go on. */
+START_TEST(records_are_not_given_up_for_an_input_that_is_none_of_theirs)
+{
+    static const char *const parts[] = {
+        "out: 23 of its 23 finished records belong to no line of this input", /* empty */
+        "out: 3 of its 23 finished records belong to no line of this input",  /* shorter */
+        "out: 23 of its 23 finished records belong to no line of this input", /* another */
+        "out: 22 of its 23 finished records belong to no line of this input", /* another with the same first line */
+        "out: 23 of its 23 finished records belong to no line of this input", /* the same, in another form */
+    };
+    struct buf text = {0};
+    set_up();
+    write_input(LINES, 5, -1);
+    run_whole(BATCH("--seed", "3"));
+    text_of_file(in, &text);
+    const char *at = buf_text(&text);
+    if (_i == 0) text_to_file(in, "");
+    if (_i == 1) text.data[strstr(at, "\"id\": 20") - strlen("{\"prompt\": \"The\", ") - at] = 0, text_to_file(in, at);
+    if (_i == 2 || _i == 3) {
+        struct buf other = {0};
+        if (_i == 3) buf_append(&other, at, strcspn(at, "\n") + 1);
+        for (int i = 0; i < LINES; i++) buf_printf(&other, "{\"prompt\": \"A %d\"}\n", i);
+        text_to_file(in, buf_text(&other));
+        buf_free(&other);
+    }
+    run(BATCH("--seed", "3", "--resume", "--format", _i == 4 ? "spec-bench" : "auto"));
+    program_expect_error(&p, 2, parts[_i]);
+    expect_output(&whole);
+    buf_free(&text);
+}
+END_TEST
+
 /* --- runs that are ended ------------------------------------------------------------------------------------------ */
 
 static off_t size_of_output(void) {
@@ -280,6 +312,46 @@ START_TEST(an_output_that_is_not_empty_is_kept_unless_force_or_resume_is_given)
 }
 END_TEST
 
+START_TEST(an_input_without_a_line_empties_no_output)
+{
+    struct buf before = {0};
+    set_up();
+    buf_puts(&before, "{\"results\": \"of yesterday\"}\n");
+    text_to_file(in, "\n \n");
+    text_to_file(out, buf_text(&before));
+    run(BATCH("--force"));
+    program_expect_error(&p, 2, "in: holds no line to answer, so ");
+    expect_output(&before);
+    buf_clear(&before);
+    buf_puts(&before, "{\"index\": 1, \"finish_reason\": \"error\", \"error\": \"line 1: no\"}\n");
+    text_to_file(out, buf_text(&before));
+    run(BATCH("--resume"));
+    program_expect_error(&p, 2, "in: holds no line to answer, so ");
+    expect_output(&before);
+    text_to_file(out, "");
+    run(BATCH("--resume"));
+    program_expect_status(&p, 0);
+    buf_free(&before);
+}
+END_TEST
+
+START_TEST(what_an_output_held_stays_until_the_first_record_is_written)
+{
+    struct buf before = {0};
+    set_up();
+    buf_puts(&before, "{\"results\": \"of yesterday\"}\n");
+    text_to_file(out, buf_text(&before));
+    text_to_file(in, "{\"prompt\": \"a\", \"max_tokens\": 100000}\n{\"prompt\": \"b\", \"max_tokens\": 900}\n");
+    program_free(&p);
+    program_start(&p, NULL, ARGUMENTS("batch", "-i", in, "-o", out, "--force", "--ignore-eos", "--k", "0", "--batch", "1"));
+    nanosleep(&(struct timespec){.tv_nsec = 400000000}, NULL);
+    ck_assert_int_eq(kill(p.pid, SIGTERM), 0);
+    program_wait(&p);
+    if (p.status == 128 + SIGTERM && strstr(buf_text(&p.err), "2 of 2 records")) expect_output(&before);
+    buf_free(&before);
+}
+END_TEST
+
 START_TEST(standard_output_and_what_is_no_file_is_never_refused)
 {
     char command[2048];
@@ -304,6 +376,7 @@ Suite *check_batch_resume(void) {
     tcase_add_loop_test(found, whatever_an_end_leaves_a_resumed_run_makes_the_bytes_of_a_whole_one, 0, 9);
     tcase_add_test(found, a_full_disk_while_records_are_put_in_order_loses_none);
     tcase_add_test(found, kept_records_are_not_made_again_and_edited_lines_are);
+    tcase_add_loop_test(found, records_are_not_given_up_for_an_input_that_is_none_of_theirs, 0, 5);
     tcase_add_test(found, lines_that_failed_are_tried_again);
     suite_add_tcase(suite, found);
     TCase *ended = tcase_create("ended");
@@ -312,6 +385,8 @@ Suite *check_batch_resume(void) {
     suite_add_tcase(suite, ended);
     TCase *exists = tcase_create("exists");
     tcase_add_test(exists, an_output_that_is_not_empty_is_kept_unless_force_or_resume_is_given);
+    tcase_add_test(exists, an_input_without_a_line_empties_no_output);
+    tcase_add_test(exists, what_an_output_held_stays_until_the_first_record_is_written);
     tcase_add_test(exists, standard_output_and_what_is_no_file_is_never_refused);
     suite_add_tcase(suite, exists);
     return suite;
