@@ -57,9 +57,16 @@ static int warm_up(const struct bench *b) {
     return bench_generate(b->engine, &first, b->o, 0, &ignored);
 }
 
+static bool is_left(int products, int stored) {
+    return products > stored;
+}
+
 /* Why a step loads nothing that the one before had not; NULL: it does. What the user asked for stays. */
 static const char *why_not(const struct bench *b, enum loading loading) {
     if (loading != FP8_TARGET && !b->models.draft) return "no draft model";
+    const struct engine_info info = engine_info(b->engine);
+    if (loading == FP8_DRAFT && !is_left(info.draft_products, info.draft_products_stored)) return "quantised already";
+    if (loading == FP8_TARGET && !is_left(info.target_products, info.target_products_stored)) return "quantised already";
     const bool is_asked = loading == FP8_DRAFT   ? b->o->draft_weights != WEIGHTS_AS_STORED
                           : loading == CUT_DRAFT ? b->o->draft_vocab != NULL
                                                  : b->o->target_weights != WEIGHTS_AS_STORED;
@@ -70,9 +77,10 @@ static const char *why_not(const struct bench *b, enum loading loading) {
 static int open_step(struct bench *b, enum loading loading, char ids[16]) {
     enum { FEW = 32768 };
     struct options o = *b->o;
-    const int vocab = engine_info(b->engine).vocab;
-    snprintf(ids, 16, "%d", vocab >= 2 * FEW ? FEW : vocab / 4);
-    if (o.draft_weights == WEIGHTS_AS_STORED) o.draft_weights = WEIGHTS_FP8;
+    const struct engine_info info = engine_info(b->engine);
+    const bool draft_is_left = is_left(info.draft_products, info.draft_products_stored);
+    snprintf(ids, 16, "%d", info.vocab >= 2 * FEW ? FEW : info.vocab / 4);
+    if (o.draft_weights == WEIGHTS_AS_STORED && draft_is_left) o.draft_weights = WEIGHTS_FP8;
     if (loading >= CUT_DRAFT && !o.draft_vocab) o.draft_vocab = ids;
     if (loading >= FP8_TARGET && o.target_weights == WEIGHTS_AS_STORED) o.target_weights = WEIGHTS_FP8;
     engine_destroy(b->engine);

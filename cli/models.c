@@ -197,6 +197,23 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
     };
 }
 
+/* What --target-weights and --draft-weights did: files that are quantised in part stay so. */
+static void note_quantised(const struct engine_options *eo, const struct engine_info *info) {
+    const int target = info->target_products - info->target_products_stored,
+              draft = info->draft_products - info->draft_products_stored;
+    if (eo->target_weights != WEIGHTS_AS_STORED && info->target_products_stored == 0)
+        cli_note("%s: quantised at loading, so it is another model than its files (--target-weights)",
+                 checkpoint_name(eo->target));
+    else if (eo->target_weights != WEIGHTS_AS_STORED)
+        cli_note("%s: %d of %d matrices quantised at loading, so it is another model than its files; the others were "
+                 "quantised already and stay as they are (--target-weights)",
+                 checkpoint_name(eo->target), target, info->target_products);
+    if (eo->draft_weights != WEIGHTS_AS_STORED && info->draft_products_stored > 0)
+        cli_note("%s: %d of %d matrices quantised at loading; the others were quantised already and stay as they are "
+                 "(--draft-weights)",
+                 checkpoint_name(eo->draft), draft, info->draft_products);
+}
+
 int engine_start(struct engine **out, const struct models *m, const struct options *o) {
     struct engine_options eo;
     engine_options_set(&eo, o, m);
@@ -206,9 +223,7 @@ int engine_start(struct engine **out, const struct models *m, const struct optio
     struct engine_info info = engine_info(*out);
     if (info.device_missing[0]) cli_note("%s; running on the host", info.device_missing);
     if (info.target_rounded) cli_note("%s: f32 weights are rounded to bf16", checkpoint_name(eo.target));
-    if (o->target_weights != WEIGHTS_AS_STORED)
-        cli_note("%s: quantised at loading, so it is another model than its files (--target-weights)",
-                 checkpoint_name(eo.target));
+    note_quantised(&eo, &info);
     if (o->kv != KV_AUTO)
         cli_note("%s: keys and values are kept in FP8, so it is another model than its files (--kv)",
                  checkpoint_name(eo.target));

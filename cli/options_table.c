@@ -157,8 +157,9 @@ const struct option_row option_table[] = {
     {"prefill-graphs", 0, "on|off", OPTION_CHOICE, AT(prefill_graphs), NULL, "auto|off|on", "auto", NULL,
      "replay graphs for chunks of prompts too, attention left out; auto: on CUDA", ON_PAIR, false},
     {"draft-weights", 0, "TYPE", OPTION_CHOICE, AT(draft_weights), NULL, "stored|fp8|int4", "stored", NULL,
-     "quantise the draft at loading: fp8 or int4 (its head fp8); what it proposes changes, and no text does", ON_PAIR,
-     false},
+     "quantise the draft at loading: fp8 or int4 (its head fp8); what it proposes changes, and no text does; what its "
+     "files have quantised stays as it is",
+     ON_PAIR, false},
     {"draft-vocab", 0, "N|FILE", OPTION_TEXT, AT(draft_vocab), NULL, NULL, NULL, "all of it",
      "cut the draft's head to N ids, so that its steps cost less: the lowest N, or the N that a text has most of "
      "(N:TEXT.txt), or those of FILE, one a line or a JSON array; ids that end an answer are always among them; what "
@@ -166,7 +167,8 @@ const struct option_row option_table[] = {
      "proposes changes, and no text does",
      ON_PAIR, false},
     {"target-weights", 0, "TYPE", OPTION_CHOICE, AT(target_weights), NULL, "stored|fp8|int4", "stored", NULL,
-     "quantise the target at loading: fp8 or int4 (its head fp8), which makes another model of it, and other text",
+     "quantise the target at loading: fp8 or int4 (its head fp8), which makes another model of it, and other text; what "
+     "its files have quantised stays as it is",
      ON_PAIR, false},
     {"kv", 0, "TYPE", OPTION_CHOICE, AT(kv), NULL, "auto|fp8", "auto", NULL,
      "what keys and values are kept as: auto, 16 bits on CUDA and f32 on the host; or fp8, half and a quarter of that, "

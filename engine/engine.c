@@ -285,6 +285,9 @@ void memory_plan_free(struct memory_plan *plan) {
 /* --- facts ------------------------------------------------------------------------------------------------ */
 
 struct engine_info engine_info(const struct engine *e) {
+    int target_stored = 0, draft_stored = 0;
+    const int target_products = model_products(e->target_model, &target_stored),
+              draft_products = engine_draft(e) ? model_products(engine_draft(e), &draft_stored) : 0;
     return (struct engine_info){
         .context = e->context,
         .context_capped = e->context_capped,
@@ -302,6 +305,10 @@ struct engine_info engine_info(const struct engine *e) {
         .device = device_name(e->device),
         .device_missing = device_missing(e->device),
         .is_async = device_is_async(e->device),
+        .target_products = target_products,
+        .target_products_stored = target_stored,
+        .draft_products = draft_products,
+        .draft_products_stored = draft_stored,
         .target_rounded = model_is_rounded(e->target_model),
         .draft_rounded = engine_draft(e) && model_is_rounded(engine_draft(e)),
     };

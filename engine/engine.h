@@ -32,7 +32,8 @@ struct engine_options {
     /* Both must outlive the engine. A checkpoint without files has random weights: benchmarks. */
     const struct checkpoint *target;
     const struct checkpoint *draft; /* of a draft model; NULL: none */
-    /* Quantised at loading. The draft's are nobody's loss: the text is the target's. The target's make it another target. */
+    /* Quantised at loading. The draft's are nobody's loss: the text is the target's. The target's make it another target. What the
+     * files have quantised stays as it is: ERR_USAGE if that is all. */
     enum model_weights target_weights, draft_weights;
     /* What the draft's head is cut to, so that its steps cost less: ids in place of all of its vocabulary (draft/vocab.h: "N", a file
      * of ids, "N:TEXT"). The text stays the target's. NULL: all. */
@@ -96,6 +97,8 @@ struct engine_info {
     const char *device;
     const char *device_missing;         /* device.h; "" */
     bool is_async;                      /* the device works while the host goes on */
+    /* Matrices that target_weights and draft_weights are about, and those among them that stay, since the files have quantised them. */
+    int target_products, target_products_stored, draft_products, draft_products_stored;
     bool target_rounded, draft_rounded; /* f32 weights that the device keeps in bf16 */
 };
 struct engine_info engine_info(const struct engine *);

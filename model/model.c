@@ -54,7 +54,7 @@ static int open_parts(struct model *m, struct model_numbers numbers) {
     TRY(checkpoint_tensors(m->checkpoint, &m->files));
     m->is_random = !m->files;
     TRY(bind_all(m));
-    model_choose_quantised(m, numbers.weights);
+    TRY(model_choose_quantised(m, numbers.weights));
     choose_types(m, numbers.kv);
     return 0;
 }

@@ -95,6 +95,7 @@ struct model {
     bool is_rounded;        /* the files hold f32, the device 16 bits */
     bool is_quantised;      /* some matrices are */
     bool makes_quantised;   /* at loading */
+    int products, products_stored; /* matrices that may be quantised at loading, and of these those that the files have quantised */
     bool keeps_quantised;   /* and the device reads them as they are (host) */
     bool packs_quantised;   /* and the device reads some packed (CUDA); the others in 16 bits */
     enum dtype type;        /* of what feeds products, and of keys and values */
@@ -130,8 +131,8 @@ void model_measure_pass(struct model *);
 void model_build_passes(struct model *);
 
 /* quantise.c: chooses the matrices that are quantised at loading, and those that are packed; quantises one into the memory that its
- * weight points to. */
-void model_choose_quantised(struct model *, enum model_weights);
+ * weight points to. ERR_USAGE if some are to be and the files have quantised all of them. */
+int model_choose_quantised(struct model *, enum model_weights);
 void model_choose_packed(struct model *);
 int model_quantise(const struct model *, const struct binding *, int threads);
 

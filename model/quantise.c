@@ -51,13 +51,24 @@ static void choose(const struct model *m, struct binding *b, enum model_weights 
                                 .scale_factor = 1};
 }
 
-void model_choose_quantised(struct model *m, enum model_weights weights) {
-    for (int i = 0; i < m->binding_count && weights != WEIGHTS_AS_STORED; i++) {
+int model_choose_quantised(struct model *m, enum model_weights weights) {
+    for (int i = 0; i < m->binding_count; i++) {
         struct binding *b = &m->bindings[i];
-        if (!is_product(m, b) || comes_quantised(b)) continue;
+        if (!is_product(m, b)) continue;
+        m->products++;
+        m->products_stored += comes_quantised(b);
+        if (comes_quantised(b) || weights == WEIGHTS_AS_STORED) continue;
         choose(m, b, weights);
         m->is_quantised = m->makes_quantised = true;
     }
+    if (m->makes_quantised || weights == WEIGHTS_AS_STORED) return 0;
+    return err_set(ERR_USAGE, "%s: is quantised already, and all of it would stay as it is (--%s-weights)",
+                   checkpoint_name(m->checkpoint), m->name);
+}
+
+int model_products(const struct model *m, int *stored) {
+    *stored = m->products_stored;
+    return m->products;
 }
 
 /* --- which are packed ----------------------------------------------------------------------------------------- */

@@ -74,7 +74,32 @@ START_TEST(a_quantised_checkpoint_stays_as_it_is)
         .target = test_checkpoint(dir), .device = "host", .context = 64, .target_weights = WEIGHTS_FP8});
     ck_assert_int_eq(e->target_model->layers[0].wq.format, DTYPE_INT4);
     ck_assert_int_eq(e->target_model->head.format, DTYPE_FP8);
+    ck_assert_int_eq(engine_info(e).target_products_stored, 7 * engine_config(e)->layers);
+    ck_assert_int_eq(engine_info(e).target_products, 1 + 7 * engine_config(e)->layers);
     engine_destroy(e);
+}
+END_TEST
+
+START_TEST(a_checkpoint_of_which_nothing_is_left_to_quantise_is_refused)
+{
+    const char *dir = shared_path("fixtures/formats/gguf-q8_0");
+    struct engine *e;
+    if (!dir) {
+        skip("no test data beside the checkout");
+        return;
+    }
+    struct engine_options options = {
+        .target = test_checkpoint(dir), .device = "host", .context = 64, .target_weights = WEIGHTS_INT4};
+    ck_assert_int_eq(engine_create(&e, &options), ERR_USAGE);
+    ck_assert_ptr_nonnull(strstr(err_message(), "is quantised already, and all of it would stay as it is (--target-w"));
+    options = (struct engine_options){.target = test_checkpoint(dir),
+                                      .draft = test_checkpoint(dir),
+                                      .device = "host",
+                                      .context = 64,
+                                      .k = 2,
+                                      .draft_weights = WEIGHTS_FP8};
+    ck_assert_int_eq(engine_create(&e, &options), ERR_USAGE);
+    ck_assert_ptr_nonnull(strstr(err_message(), "is quantised already, and all of it would stay as it is (--draft-w"));
 }
 END_TEST
 
@@ -83,6 +108,7 @@ Suite *check_quantise(void) {
     TCase *tc = tcase_create("quantise");
     tcase_add_loop_test(tc, matrices_become_the_nearest_numbers_and_the_rest_stays, 0, 2);
     tcase_add_test(tc, a_quantised_checkpoint_stays_as_it_is);
+    tcase_add_test(tc, a_checkpoint_of_which_nothing_is_left_to_quantise_is_refused);
     suite_add_tcase(suite, tc);
     return suite;
 }
