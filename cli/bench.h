@@ -39,6 +39,10 @@ void bench_prompts_free(struct bench_prompts *);
 int bench_open_group(struct engine *, const struct bench_prompts *, const struct options *, int first, int count,
                      struct sequence **sequences);
 void bench_close_group(struct engine *, struct sequence **sequences, int count);
+/* Of answers that have ended: ERR_NUMERIC if one did for logits that are no numbers; `first`: the prompt of the first. */
+int bench_check_group(struct sequence *const *sequences, int first, int count);
+/* One token of an answer to the first prompt, for tables that time launches alone: a model that gives none has no times. */
+int bench_check_answer(struct engine *, const struct bench_prompts *, const struct options *);
 
 /* All prompts answered once, `batch` at a time, each in a fresh sequence. Time of prefill is left out. */
 struct bench_run {

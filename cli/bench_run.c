@@ -128,6 +128,25 @@ void bench_close_group(struct engine *e, struct sequence **sequences, int count)
     }
 }
 
+int bench_check_group(struct sequence *const *sequences, int first, int count) {
+    for (int i = 0; i < count; i++)
+        if (engine_finish(sequences[i]) == FINISH_ERROR)
+            return err_set(ERR_NUMERIC, "prompt %d: the model gave non-finite logits", first + i + 1);
+    return 0;
+}
+
+int bench_check_answer(struct engine *e, const struct bench_prompts *p, const struct options *o) {
+    struct options one = *o;
+    struct sequence *sequence = NULL;
+    int running = 1;
+    one.max_tokens = 1;
+    int rc = bench_open_group(e, p, &one, 0, 1, &sequence);
+    while (rc == 0 && running > 0) rc = engine_step(e, &running);
+    if (rc == 0) rc = bench_check_group(&sequence, 0, 1);
+    bench_close_group(e, &sequence, 1);
+    return rc;
+}
+
 /* Rounds in which all rows of a group are live. */
 struct full_rounds {
     double seconds;
@@ -187,6 +206,7 @@ int bench_generate(struct engine *e, const struct bench_prompts *p, const struct
         int count = p->count - first < o->batch ? p->count - first : o->batch;
         rc = bench_open_group(e, p, o, first, count, sequences);
         if (rc == 0) rc = run_group(e, sequences, count, run, &full);
+        if (rc == 0) rc = bench_check_group(sequences, first, count);
         bench_close_group(e, sequences, count);
     }
     run->tokens = run->stats.emitted;

@@ -122,16 +122,10 @@ static int measure_device(const struct options *o, double *seconds) {
 /* --- the engine ------------------------------------------------------------------------------------------------ */
 
 static int time_first_token(struct bench *b, double *seconds) {
-    struct sequence *sequence = NULL;
-    struct options one = *b->o;
-    int running = 1;
     TRY(bench_prompts_load(&b->prompts, b->o, b->engine, b->models.target));
-    one.max_tokens = 1;
     const int64_t start_us = clock_us();
-    int rc = bench_open_group(b->engine, &b->prompts, &one, 0, 1, &sequence);
-    while (rc == 0 && running > 0) rc = engine_step(b->engine, &running);
+    int rc = bench_check_answer(b->engine, &b->prompts, b->o);
     *seconds = (double)(clock_us() - start_us) * 1e-6;
-    bench_close_group(b->engine, &sequence, 1);
     return rc;
 }
 

@@ -154,6 +154,8 @@ int engine_generate(struct engine *, struct sequence *, const int32_t *ids, int 
  * appended with it go too. */
 void engine_stop(struct engine *, struct sequence *);
 bool engine_is_running(const struct sequence *);
+/* How its last answer ended by itself; FINISH_NONE: it has not, or the callback or engine_stop ended it. */
+enum finish engine_finish(const struct sequence *);
 
 /* Cuts the history to its first n tokens (undo): a length, no work. ERR_USAGE while an answer is running. */
 int engine_truncate(struct engine *, struct sequence *, int n);

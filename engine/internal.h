@@ -56,6 +56,7 @@ struct sequence {
     int old_length;     /* of the history when the answer was asked for */
     bool has_begun;     /* its slot on the device is live: the answer has been in rounds, or will be in the next */
     int limit;          /* length at which the answer ends */
+    enum finish finish; /* of the last round that was delivered */
     int pending_rounds; /* rounds in flight that this answer takes part in */
     struct generation generation;
     struct acceptance stats;

@@ -67,6 +67,7 @@ int engine_generate(struct engine *e, struct sequence *s, const int32_t *ids, in
     s->old_length = (int)s->tokens.len;
     ids_append(&s->tokens, ids, (size_t)n);
     s->generation = *g;
+    s->finish = FINISH_NONE;
     s->serial = ++e->next_serial;
     s->pending_rounds = 0;
     s->has_begun = false;
@@ -158,6 +159,10 @@ void engine_stop(struct engine *e, struct sequence *s) {
     if (!engine_is_running(s)) return;
     scheduler_forget(s);
     if (!s->has_begun) engine_truncate(e, s, s->old_length);
+}
+
+enum finish engine_finish(const struct sequence *s) {
+    return s->finish;
 }
 
 bool engine_is_running(const struct sequence *s) {
