@@ -5,13 +5,13 @@
 
 static const struct kind {
     int (*run)(struct bench *);
-    bool needs_bandwidth, opens_engine;
+    bool needs_bandwidth, opens_engine, answers; /* answers: all prompts, whole */
 } kinds[BENCH_KINDS] = {
-    [BENCH_ROUND] = {.run = bench_round, .needs_bandwidth = true},
+    [BENCH_ROUND] = {.run = bench_round, .needs_bandwidth = true, .answers = true},
     [BENCH_BUCKETS] = {.run = bench_buckets},
-    [BENCH_STACK] = {.run = bench_stack},
-    [BENCH_OVERHEAD] = {.run = bench_overhead, .needs_bandwidth = true},
-    [BENCH_PEERS] = {.run = bench_peers},
+    [BENCH_STACK] = {.run = bench_stack, .answers = true},
+    [BENCH_OVERHEAD] = {.run = bench_overhead, .needs_bandwidth = true, .answers = true},
+    [BENCH_PEERS] = {.run = bench_peers, .answers = true},
     [BENCH_ALPHA] = {.run = bench_alpha},
     [BENCH_START] = {.run = bench_start, .opens_engine = true},
     [BENCH_VERIFY] = {.run = bench_verify, .opens_engine = true},
@@ -19,7 +19,7 @@ static const struct kind {
 };
 
 static struct kind kind_of(const struct options *o) {
-    return o->operand == BENCH_ROUND && o->k_count > 1 ? (struct kind){.run = bench_ks} : kinds[o->operand];
+    return o->operand == BENCH_ROUND && o->k_count > 1 ? (struct kind){.run = bench_ks, .answers = true} : kinds[o->operand];
 }
 
 /* The bandwidth comes first: it takes memory that the engine needs. */
@@ -37,7 +37,9 @@ static int start(struct bench *b, struct kind kind) {
     if (o->operand == BENCH_BUCKETS)
         first.buckets = BUCKETS_EXACT; /* no graph yet: what is free without any is measured */
     TRY(engine_start(&b->engine, &b->models, &first));
-    return bench_prompts_load(&b->prompts, o, b->engine, b->models.target);
+    TRY(bench_prompts_load(&b->prompts, o, b->engine, b->models.target));
+    const bool says_tokens = kind.answers || (option_given(o, "max-tokens") && o->operand != BENCH_DECODE);
+    return says_tokens ? bench_prompts_check_room(&b->prompts, o, engine_info(b->engine).context) : 0;
 }
 
 int bench_main(const struct options *o) {
@@ -65,8 +67,10 @@ void bench_describe(struct sheet *s, const struct bench *b, int context) {
         sheet_say(s, "acceptance is simulated: alpha %g", (double)o->simulate_alpha);
         buf_printf(&s->comments, "# acceptance is simulated: alpha %g\n", (double)o->simulate_alpha);
     }
-    buf_printf(&line, "%s; batch %d, accept %s, %d prompts, %d tokens each, temperature %g", info.device, o->batch,
-               accept_rule_name(info.accept), b->prompts.count, o->max_tokens, (double)o->sampling.temperature);
+    int most;
+    buf_printf(&line, "%s; batch %d, accept %s, ", info.device, o->batch, accept_rule_name(info.accept));
+    bench_prompts_put_tokens(&b->prompts, &line, &most);
+    buf_printf(&line, ", temperature %g", (double)o->sampling.temperature);
     if (context > 0) buf_printf(&line, ", %d tokens of context in the steps", context);
     sheet_say(s, "%s", buf_text(&line));
     buf_free(&line);
@@ -77,7 +81,7 @@ void bench_describe(struct sheet *s, const struct bench *b, int context) {
     sheet_put_figure(s, "batch", o->batch);
     sheet_put_word(s, "accept", accept_rule_name(info.accept));
     sheet_put_figure(s, "prompts", b->prompts.count);
-    sheet_put_figure(s, "max_tokens", o->max_tokens);
+    sheet_put_figure(s, "max_tokens", most);
     sheet_put_figure(s, "temperature", (double)o->sampling.temperature);
     sheet_put_figure(s, "context", context > 0 ? context : NAN);
     sheet_put_figure(s, "simulated_alpha", o->simulate_alpha > 0 ? (double)o->simulate_alpha : NAN);

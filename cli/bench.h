@@ -23,6 +23,7 @@ int bench_product_rate(const char *device, const struct device_options *, double
  * first of turns) or built in. */
 struct bench_prompts {
     struct ids *ids;
+    int *max_tokens; /* [count] of the line, else of the options */
     int count;
     bool is_sampled; /* a line asks for a temperature above 0 */
 };
@@ -34,10 +35,16 @@ int bench_prompts_parse(struct bench_prompts *, const struct request_context *, 
 void bench_prompts_write(struct buf *text, const struct request_context *);
 void bench_prompts_free(struct bench_prompts *);
 
-/* Opens sequences for prompts [first, first + count), modulo their number, and ingests them for their answers; max_tokens 0
- * fills the context. */
+/* ERR_USAGE if a prompt and its answer do not fit: what would be measured were another answer than the table says. */
+int bench_prompts_check_room(const struct bench_prompts *, const struct options *, int context);
+/* "8 prompts, 128 tokens each"; *most: of an answer. */
+void bench_prompts_put_tokens(const struct bench_prompts *, struct buf *out, int *most);
+
+/* Opens sequences for prompts [first, first + count), modulo their number, and ingests them for answers of `length` tokens at most, or
+ * as one of these says. */
+enum { ANSWER_FILLS_CONTEXT = -1, ANSWER_AS_ASKED = 0 };
 int bench_open_group(struct engine *, const struct bench_prompts *, const struct options *, int first, int count,
-                     struct sequence **sequences);
+                     int length, struct sequence **sequences);
 void bench_close_group(struct engine *, struct sequence **sequences, int count);
 /* Of answers that have ended: ERR_NUMERIC if one did for logits that are no numbers; `first`: the prompt of the first. */
 int bench_check_group(struct sequence *const *sequences, int first, int count);

@@ -88,7 +88,7 @@ static int put_request(struct buf *out, const struct bench *b) {
     buf_putc(out, ']');
     json_put_name(out, "prompt");
     put_json_ids(out, b->prompts.ids[0].data, b->prompts.ids[0].len);
-    put_number(out, "max_tokens", o->max_tokens);
+    put_number(out, "max_tokens", b->prompts.max_tokens[0]);
     put_number(out, "temperature", (double)o->sampling.temperature);
     buf_putc(out, '}');
     return 0;

@@ -15,7 +15,7 @@ enum { PREFILLS = 5 };
 struct round_bench {
     const struct options *o;
     const struct engine *engine;
-    int prompts;
+    const struct bench_prompts *prompts;
     double bandwidth; /* bytes a second */
     struct bench_steps steps;
     struct bench_prefill prefill[PREFILLS];
@@ -186,12 +186,15 @@ static void say(const char *format, ...) {
 static void print_text(const struct round_bench *b) {
     struct engine_info info = engine_info(b->engine);
     struct table t = tabulate(b);
+    struct buf tokens = {0};
+    int most;
     if (b->o->shape) say("random weights of the shape %s: nothing here is about text", b->o->shape);
     if (info.draft_vocab > 0) say("the draft's head is cut to %d ids", info.draft_vocab);
     if (b->o->simulate_alpha > 0) say("acceptance is simulated: alpha %g", (double)b->o->simulate_alpha);
-    say("%s; batch %d, accept %s, %d prompts, %d tokens each, temperature %g, %d tokens of context in the steps\n",
-        info.device, b->o->batch, accept_rule_name(info.accept), b->prompts, b->o->max_tokens,
-        (double)b->o->sampling.temperature, b->steps.context);
+    bench_prompts_put_tokens(b->prompts, &tokens, &most);
+    say("%s; batch %d, accept %s, %s, temperature %g, %d tokens of context in the steps\n", info.device, b->o->batch,
+        accept_rule_name(info.accept), buf_text(&tokens), (double)b->o->sampling.temperature, b->steps.context);
+    buf_free(&tokens);
     table_print(&t, terminal_width(1));
     bool is_draft_cached = info.k_max > 0 && is_cached(b, draft_bytes(b), b->steps.draft_step_ms);
     if (is_draft_cached || is_cached(b, target_bytes(b), b->steps.decode_ms))
@@ -214,13 +217,16 @@ static void print_json(const struct round_bench *b) {
     struct table t = tabulate(b);
     struct buf text = {0};
     const char *rule = accept_rule_name(info.accept);
+    int most;
+    bench_prompts_put_tokens(b->prompts, &text, &most);
+    buf_clear(&text);
     buf_putc(&text, '{');
     json_put_name(&text, "device"), json_put_string(&text, info.device, strlen(info.device));
     json_put_name(&text, "batch"), json_put_number(&text, b->o->batch);
     json_put_name(&text, "k"), json_put_number(&text, pair_k(b));
     json_put_name(&text, "accept"), json_put_string(&text, rule, strlen(rule));
-    json_put_name(&text, "prompts"), json_put_number(&text, b->prompts);
-    json_put_name(&text, "max_tokens"), json_put_number(&text, b->o->max_tokens);
+    json_put_name(&text, "prompts"), json_put_number(&text, b->prompts->count);
+    json_put_name(&text, "max_tokens"), json_put_number(&text, most);
     json_put_name(&text, "temperature"), json_put_number(&text, (double)b->o->sampling.temperature);
     json_put_name(&text, "context"), json_put_number(&text, b->steps.context);
     json_put_name(&text, "draft_vocab");
@@ -263,7 +269,7 @@ int bench_round(struct bench *b) {
     struct round_bench r = {
         .o = b->o,
         .engine = b->engine,
-        .prompts = b->prompts.count,
+        .prompts = &b->prompts,
         .bandwidth = b->bandwidth,
         .prefill = {{.tokens = 16}, {.tokens = 64}, {.tokens = 256}, {.tokens = 512}, {.tokens = 2048}}};
     cli_note("measuring single steps");

@@ -37,6 +37,15 @@ static void write_ids(struct buf *out, int which, int vocab) {
     buf_puts(out, "]}\n");
 }
 
+/* For one more. */
+static bool make_room(struct bench_prompts *p) {
+    struct ids *ids = realloc(p->ids, (size_t)(p->count + 1) * sizeof *ids);
+    if (ids) p->ids = ids;
+    int *most = realloc(p->max_tokens, (size_t)(p->count + 1) * sizeof *most);
+    if (most) p->max_tokens = most;
+    return ids && most;
+}
+
 int bench_prompts_parse(struct bench_prompts *p, const struct request_context *c, const struct buf *text) {
     struct lines lines = lines_of(text);
     const char *line;
@@ -49,15 +58,15 @@ int bench_prompts_parse(struct bench_prompts *p, const struct request_context *c
         if (rc == 0 && r.turns)
             rc = tokenizer_encode(c->tokenizer, r.turns[0].data, r.turns[0].len,
                                   &(struct encode_options){.special = true}, &r.ids);
-        struct ids *ids = rc == 0 ? realloc(p->ids, (size_t)(p->count + 1) * sizeof *ids) : NULL;
-        if (ids) {
-            p->ids = ids;
-            p->ids[p->count++] = r.ids;
+        const bool ok = rc == 0 && make_room(p);
+        if (ok) {
+            p->ids[p->count] = r.ids;
+            p->max_tokens[p->count++] = r.max_tokens;
             r.ids = (struct ids){0};
             if (r.sampling.temperature > 0) p->is_sampled = true;
         }
         request_free(&r);
-        if (!ids) return rc != 0 ? rc : err_set(ERR_MEMORY, "out of memory for prompts");
+        if (!ok) return rc != 0 ? rc : err_set(ERR_MEMORY, "out of memory for prompts");
     }
     return p->count > 0 ? 0 : err_set(ERR_FORMAT, "no prompt");
 }
@@ -94,7 +103,30 @@ int bench_prompts_load(struct bench_prompts *p, const struct options *o, const s
 void bench_prompts_free(struct bench_prompts *p) {
     for (int i = 0; i < p->count; i++) ids_free(&p->ids[i]);
     free(p->ids);
+    free(p->max_tokens);
     *p = (struct bench_prompts){0};
+}
+
+int bench_prompts_check_room(const struct bench_prompts *p, const struct options *o, int context) {
+    for (int i = 0; i < p->count; i++) {
+        const int length = (int)p->ids[i].len, most = p->max_tokens[i];
+        if (length <= context && most <= context - length) continue;
+        char name[300] = "-n";
+        if (o->input) snprintf(name, sizeof name, "%s: prompt %d", o->input, i + 1);
+        return err_set(ERR_USAGE, "%s: a context of %d tokens has no room for %d of a prompt and %d of its answer", name,
+                       context, length, most);
+    }
+    return 0;
+}
+
+void bench_prompts_put_tokens(const struct bench_prompts *p, struct buf *out, int *most) {
+    int least = *most = p->max_tokens[0];
+    for (int i = 1; i < p->count; i++) {
+        if (p->max_tokens[i] < least) least = p->max_tokens[i];
+        if (p->max_tokens[i] > *most) *most = p->max_tokens[i];
+    }
+    buf_printf(out, "%d prompts, ", p->count);
+    buf_printf(out, least < *most ? "%d to %d tokens each" : "%d tokens each", least, *most);
 }
 
 /* --- whole answers ---------------------------------------------------------------------------------------- */
@@ -105,13 +137,15 @@ static void ignore_tokens(void *user, struct token_block *block) {
 }
 
 int bench_open_group(struct engine *e, const struct bench_prompts *p, const struct options *o, int first, int count,
-                     struct sequence **sequences) {
+                     int length, struct sequence **sequences) {
     for (int i = 0; i < count; i++) {
-        const struct ids *ids = &p->ids[(first + i) % p->count];
-        bool whole = o->max_tokens == 0;
-        int max_tokens = whole ? engine_info(e).context : o->max_tokens;
+        const int which = (first + i) % p->count;
+        const struct ids *ids = &p->ids[which];
+        const int max_tokens = length > 0                  ? length
+                               : length == ANSWER_AS_ASKED ? p->max_tokens[which]
+                                                           : engine_info(e).context;
         struct generation g = {.max_tokens = max_tokens,
-                               .ignore_end = whole,
+                               .ignore_end = length == ANSWER_FILLS_CONTEXT,
                                .sampling = o->sampling,
                                .seed = seed_for_record(option_given(o, "seed") ? o->seed : 1, (uint64_t)(first + i)),
                                .on_tokens = ignore_tokens};
@@ -136,11 +170,9 @@ int bench_check_group(struct sequence *const *sequences, int first, int count) {
 }
 
 int bench_check_answer(struct engine *e, const struct bench_prompts *p, const struct options *o) {
-    struct options one = *o;
     struct sequence *sequence = NULL;
     int running = 1;
-    one.max_tokens = 1;
-    int rc = bench_open_group(e, p, &one, 0, 1, &sequence);
+    int rc = bench_open_group(e, p, o, 0, 1, 1, &sequence);
     while (rc == 0 && running > 0) rc = engine_step(e, &running);
     if (rc == 0) rc = bench_check_group(&sequence, 0, 1);
     bench_close_group(e, &sequence, 1);
@@ -204,7 +236,7 @@ int bench_generate(struct engine *e, const struct bench_prompts *p, const struct
     int rc = 0;
     for (int first = 0; first < p->count && rc == 0; first += o->batch) {
         int count = p->count - first < o->batch ? p->count - first : o->batch;
-        rc = bench_open_group(e, p, o, first, count, sequences);
+        rc = bench_open_group(e, p, o, first, count, ANSWER_AS_ASKED, sequences);
         if (rc == 0) rc = run_group(e, sequences, count, run, &full);
         if (rc == 0) rc = bench_check_group(sequences, first, count);
         bench_close_group(e, sequences, count);

@@ -106,10 +106,8 @@ static int time_answers(struct engine *e, const struct bench_prompts *p, const s
     struct sequence *sequences[256] = {0};
     int running;
     TRY(engine_set_k(e, engine_info(e).k));
-    struct options whole = *o;
-    whole.max_tokens = 0;
     int rc = bench_check_answer(e, p, o);
-    if (rc == 0) rc = bench_open_group(e, p, &whole, 0, o->batch, sequences);
+    if (rc == 0) rc = bench_open_group(e, p, o, 0, o->batch, ANSWER_FILLS_CONTEXT, sequences);
     if (rc == 0) rc = engine_step(e, &running); /* fills the row map */
     if (rc == 0) engine_tokens(sequences[0], &s->context);
     if (rc == 0) rc = time(e, graph_set_bucket(engine_graphs(e, 1), o->batch), s);
