@@ -46,6 +46,16 @@ static bool make_room(struct bench_prompts *p) {
     return ids && most;
 }
 
+/* As a batch asks it. */
+static int encode_first_turn(struct request *r, const struct request_context *c) {
+    const struct chat_encoding encoding = request_encoding(c);
+    const struct chat_message user = {"user", buf_text(&r->turns[0]), r->turns[0].len};
+    int rc = chat_encode(&encoding, &user, 1, &r->ids);
+    if (rc == 0 && r->ids.len == 0)
+        rc = err_set(ERR_FORMAT, "'turns' begins with an empty one: there is no token to start from");
+    return rc == 0 ? 0 : err_prefix(rc, "line %d", r->line);
+}
+
 int bench_prompts_parse(struct bench_prompts *p, const struct request_context *c, const struct buf *text) {
     struct lines lines = lines_of(text);
     const char *line;
@@ -55,9 +65,7 @@ int bench_prompts_parse(struct bench_prompts *p, const struct request_context *c
         if (line_is_blank(line, n)) continue;
         int rc = request_parse(&r, c, lines.number, line, n);
         if (rc == 0 && r.error) rc = err_set(ERR_FORMAT, "line %d: %s", r.line, r.error);
-        if (rc == 0 && r.turns)
-            rc = tokenizer_encode(c->tokenizer, r.turns[0].data, r.turns[0].len,
-                                  &(struct encode_options){.special = true}, &r.ids);
+        if (rc == 0 && r.turns) rc = encode_first_turn(&r, c);
         const bool ok = rc == 0 && make_room(p);
         if (ok) {
             p->ids[p->count] = r.ids;
@@ -85,10 +93,16 @@ int bench_prompts_load(struct bench_prompts *p, const struct options *o, const s
     *p = (struct bench_prompts){0};
     struct engine_info info = engine_info(e);
     struct chat_template *template = NULL;
+    char problem[512] = "";
     struct request_context c = {.o = o, .tokenizer = engine_tokenizer(e), .vocab = info.vocab, .context = info.context};
-    if (c.tokenizer && checkpoint_chat_template(target, NULL, &template) == 0) c.chat_template = template;
+    int rc = c.tokenizer ? checkpoint_chat_template(target, o->chat_template, &template) : 0;
+    if (rc != 0 && o->chat_template) return rc;
+    if (rc != 0) snprintf(problem, sizeof problem, "%s", err_message());
+    c.chat_template = template;
+    c.template_error = problem[0] ? problem : NULL;
+    c.think = o->think;
     struct buf text = {0};
-    int rc = o->input ? input_read(o->input, &text) : 0;
+    rc = o->input ? input_read(o->input, &text) : 0;
     if (!o->input) bench_prompts_write(&text, &c);
     if (rc == 0) {
         rc = bench_prompts_parse(p, &c, &text);

@@ -430,6 +430,41 @@ START_TEST(a_stack_leaves_what_is_quantised_already)
 }
 END_TEST
 
+/* Of one turn and of the same as a message; a line's own max_tokens. */
+START_TEST(lines_are_read_as_a_batch_reads_them)
+{
+    static const char *const lines[] = {"{\"turns\": [\"Hi\", \"And?\"]}\n",
+                                        "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}\n"};
+    double context[2];
+    for (int i = 0; i < 2; i++) {
+        text_to_file(temp_path("lines"), lines[i]);
+        struct program p = program_run_at(80, NULL, ARGUMENTS("bench", "-i", temp_path("lines"), "-k", "0", "-n", "4",
+                                                       "--json", "--ctx", "64", "--template", "llama2"));
+        program_expect_status(&p, 0);
+        cJSON *object = json_line(&p.out, 0);
+        context[i] = get_number(object, "context");
+        cJSON_Delete(object);
+        program_free(&p);
+    }
+    ck_assert_double_eq(context[0], context[1]);
+}
+END_TEST
+
+START_TEST(a_line_may_ask_for_tokens_of_its_own)
+{
+    text_to_file(temp_path("lines"), "{\"prompt\": \"A\", \"max_tokens\": 2}\n{\"prompt\": \"The\"}\n");
+    struct program p =
+        program_run_at(80, NULL, ARGUMENTS("bench", "-i", temp_path("lines"), "-k", "0,1", "-n", "4", "--ctx", "64"));
+    program_expect_status(&p, 0);
+    ck_assert_ptr_nonnull(strstr(buf_text(&p.out), "2 prompts, 2 to 4 tokens each"));
+    program_free(&p);
+    text_to_file(temp_path("lines"), "{\"prompt\": \"A\"}\n{\"prompt\": \"A\", \"max_tokens\": 2147483647}\n");
+    p = program_run_at(200, NULL, ARGUMENTS("bench", "-i", temp_path("lines"), "-n", "4", "--ctx", "64"));
+    program_expect_error(&p, 2, "lines: prompt 2: a context of 64 tokens has no room for ");
+    program_free(&p);
+}
+END_TEST
+
 START_TEST(exact_buckets_are_listed_before_their_first_use)
 {
     struct program p =
@@ -617,6 +652,8 @@ Suite *check_bench(void) {
     tcase_add_test(program, what_cannot_be_measured_is_refused_in_a_sentence);
     tcase_add_test(program, a_model_that_gives_no_token_has_no_speed);
     tcase_add_test(program, a_stack_leaves_what_is_quantised_already);
+    tcase_add_test(program, lines_are_read_as_a_batch_reads_them);
+    tcase_add_test(program, a_line_may_ask_for_tokens_of_its_own);
     tcase_add_test(program, exact_buckets_are_listed_before_their_first_use);
     suite_add_tcase(suite, program);
     TCase *peers = tcase_create("peers");
