@@ -133,8 +133,8 @@ static int talk(struct chat *c) {
             take_turn(c, &text, &interrupted);
     }
     buf_free(&text);
-    chat_save_last(c);
-    return signals_ended() ? signals_status() : STATUS_OK;
+    bool kept = chat_save_last(c);
+    return signals_ended() ? signals_status() : kept ? STATUS_OK : STATUS_FAILED;
 }
 
 static int answer_lines(struct chat *c) {

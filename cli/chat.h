@@ -83,8 +83,8 @@ void chat_expand_path(const char *argument, struct buf *path); /* "~/x" is $HOME
 int chat_save(struct chat *, const char *argument, bool overwrite);
 int chat_load(struct chat *, const char *argument); /* "": what chat_save_last kept */
 int chat_read(struct chat *, const char *argument); /* into `read` */
-/* At the end of an interactive chat: what was said goes to last.json beside the history. A failure is printed. */
-void chat_save_last(struct chat *);
+/* At the end of an interactive chat: what was said goes to last.json beside the history. false: that failed, and is printed. */
+bool chat_save_last(struct chat *);
 
 /* --- chat_speed.c --------------------------------------------------------------------------------------------- */
 

@@ -93,16 +93,17 @@ static int replace_file(const struct chat *c, const char *path) {
     return rc;
 }
 
-void chat_save_last(struct chat *c) {
+bool chat_save_last(struct chat *c) {
     char path[PATH_MAX];
-    if (!c->conversation || conversation_turns(c->conversation) == 0) return;
+    if (!c->conversation || conversation_turns(c->conversation) == 0) return true;
     chat_state_path(path, "last.json");
-    if (!path[0]) return;
+    if (!path[0]) return true;
     int rc = replace_file(c, path);
     if (rc == 0)
         chat_note(c, "kept in %s; /load goes on with it", path);
     else
         cli_error("the conversation is not kept: %s", err_message());
+    return rc == 0;
 }
 
 /* --- loading --------------------------------------------------------------------------------------------------- */

@@ -78,7 +78,7 @@ START_TEST(a_chat_that_ends_is_kept_and_loads_again)
 }
 END_TEST
 
-START_TEST(a_chat_that_cannot_be_kept_says_so_and_ends_as_it_would)
+START_TEST(a_chat_that_cannot_be_kept_says_so_and_in_its_status)
 {
     text_to_file(temp_path("duet"), "in the way");
     struct terminal t = TERMINAL("--quiet", GREEDY);
@@ -90,7 +90,7 @@ START_TEST(a_chat_that_cannot_be_kept_says_so_and_ends_as_it_would)
     terminal_expect(&t, "duet: the conversation is not kept: ");
     terminal_expect(&t, "duet/last.json");
     terminal_expect(&t, "Not a directory");
-    ck_assert_int_eq(terminal_wait_end(&t), 0);
+    ck_assert_int_eq(terminal_wait_end(&t), 1);
 }
 END_TEST
 
@@ -229,7 +229,7 @@ Suite *check_chat_keys(void) {
     tcase_set_timeout(keys, 120);
     tcase_add_test(keys, a_key_between_two_ctrl_c_keeps_the_chat);
     tcase_add_loop_test(keys, a_chat_that_ends_is_kept_and_loads_again, 0, 6);
-    tcase_add_test(keys, a_chat_that_cannot_be_kept_says_so_and_ends_as_it_would);
+    tcase_add_test(keys, a_chat_that_cannot_be_kept_says_so_and_in_its_status);
     tcase_add_test(keys, tab_completes_commands_settings_values_and_files);
     tcase_add_test(keys, the_footer_says_seed_and_context_and_can_be_left_out);
     tcase_add_test(keys, a_stopped_chat_gives_the_terminal_back_and_goes_on);
