@@ -30,13 +30,13 @@ static void put_message(struct buf *out, const char *role, const char *text, siz
     buf_putc(out, '}');
 }
 
-/* One line, so that the file is a line of a batch. */
+/* One line, so that the file is a line of a batch; of all that was said, dropped turns too. */
 static void conversation_to_json(const struct conversation *conversation, struct buf *out) {
     size_t n;
     const char *system = conversation_system(conversation, &n);
     buf_puts(out, "{\"messages\": [");
     if (system) put_message(out, "system", system, n);
-    for (int i = 0; i < conversation_turns(conversation); i++) {
+    for (int i = -conversation_dropped(conversation); i < conversation_turns(conversation); i++) {
         const struct buf *question, *answer;
         conversation_turn(conversation, i, &question, &answer);
         put_message(out, "user", buf_text(question), question->len);
@@ -64,7 +64,7 @@ static bool has_content(const char *path) {
 }
 
 int chat_save(struct chat *c, const char *argument, bool overwrite) {
-    int turns = conversation_turns(c->conversation);
+    const int dropped = conversation_dropped(c->conversation), turns = conversation_turns(c->conversation) + dropped;
     if (!*argument) return err_set(ERR_USAGE, "/save: which file?");
     if (turns == 0) return err_set(ERR_USAGE, "/save: there is nothing to save yet");
     struct buf path = {0};
@@ -73,8 +73,8 @@ int chat_save(struct chat *c, const char *argument, bool overwrite) {
     if (!overwrite && has_content(buf_text(&path)))
         rc = err_set(ERR_USAGE, "/save: %s is there already; /save! FILE overwrites it", buf_text(&path));
     if (rc == 0) rc = write_file(c, buf_text(&path));
-    if (rc == 0 && c->turn > turns)
-        chat_note(c, "%d turn%s saved, without the %d dropped", turns, plural(turns), c->turn - turns);
+    if (rc == 0 && dropped > 0)
+        chat_note(c, "%d turn%s saved, the %d dropped too", turns, plural(turns), dropped);
     else if (rc == 0)
         chat_note(c, "%d turn%s saved", turns, plural(turns));
     buf_free(&path);

@@ -314,6 +314,10 @@ int conversation_turns(const struct conversation *c) {
     return c->count - c->first;
 }
 
+int conversation_dropped(const struct conversation *c) {
+    return c->first;
+}
+
 void conversation_turn(const struct conversation *c, int i, const struct buf **question, const struct buf **answer) {
     *question = &c->turns[c->first + i].question;
     *answer = &c->turns[c->first + i].answer;

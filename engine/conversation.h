@@ -39,7 +39,9 @@ int conversation_ask(struct conversation *, const char *user, size_t n, const st
 int conversation_answered(struct conversation *, const char *text, size_t n, bool cut);
 
 int conversation_turns(const struct conversation *);
-/* The i-th question and answer. */
+/* Turns before these, which were dropped: their texts are kept. */
+int conversation_dropped(const struct conversation *);
+/* The i-th question and answer; i below 0, down to -conversation_dropped: of a dropped turn. */
 void conversation_turn(const struct conversation *, int i, const struct buf **question, const struct buf **answer);
 const char *conversation_system(const struct conversation *, size_t *n); /* NULL: default */
 

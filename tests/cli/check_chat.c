@@ -423,6 +423,36 @@ START_TEST(a_saved_chat_is_a_batch_line_and_loads_again)
 }
 END_TEST
 
+START_TEST(a_saved_chat_has_the_turns_that_the_context_dropped)
+{
+    char script[1024], path[256];
+    snprintf(path, sizeof path, "%s", temp_path("long.json"));
+    snprintf(script, sizeof script, "What is the sun?\nAnd the moon?\nAnd a star?\nAnd the sea?\n/save %s\n", path);
+    struct program saved = CHAT(script, GREEDY, "--ctx", "64");
+    must_succeed(&saved);
+    cJSON *object;
+    struct buf text = {0};
+    ck_ok(json_parse_file(&object, path));
+    const cJSON *messages = json_get(object, "messages");
+    ck_assert_int_eq(cJSON_GetArraySize(messages), 8);
+    ck_assert(json_string(json_get(cJSON_GetArrayItem(messages, 0), "content"), &text));
+    ck_assert_str_eq(buf_text(&text), "What is the sun?");
+    buf_clear(&text);
+    ck_assert(json_string(json_get(cJSON_GetArrayItem(messages, 1), "content"), &text));
+    ck_assert_int_eq(strncmp(buf_text(&saved.out), buf_text(&text), text.len), 0);
+    snprintf(script, sizeof script, "/load %s\nGo on.\n/save! %s\n", path, path);
+    struct program loaded = CHAT(script, GREEDY, "--ctx", "64");
+    must_succeed(&loaded);
+    cJSON_Delete(object);
+    ck_ok(json_parse_file(&object, path));
+    ck_assert_int_eq(cJSON_GetArraySize(json_get(object, "messages")), 10);
+    cJSON_Delete(object);
+    buf_free(&text);
+    program_free(&saved);
+    program_free(&loaded);
+}
+END_TEST
+
 START_TEST(save_overwrites_nothing_unless_told_to)
 {
     char script[900], path[256];
@@ -489,6 +519,7 @@ Suite *check_chat(void) {
     tcase_add_loop_test(pipes, words_that_end_the_chat_stand_in_help, 0, 3);
     tcase_add_test(pipes, a_message_that_cannot_fit_is_refused_and_the_chat_goes_on);
     tcase_add_test(pipes, a_saved_chat_is_a_batch_line_and_loads_again);
+    tcase_add_test(pipes, a_saved_chat_has_the_turns_that_the_context_dropped);
     tcase_add_test(pipes, save_overwrites_nothing_unless_told_to);
     tcase_add_test(pipes, the_alpha_report_is_written_at_the_end);
     suite_add_tcase(suite, pipes);
