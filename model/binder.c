@@ -304,8 +304,8 @@ static int refuse_unknown(const struct model *m, const struct binding *const *so
     for (int i = 0; i < safetensors_count(m->files); i++) {
         const struct tensor *t = safetensors_at(m->files, i);
         if (!is_known(m, sorted, t))
-            return err_set(ERR_UNSUPPORTED, "%s: tensor '%s' is not part of a %s with %d layers", t->file, t->name,
-                           m->config.architecture, m->config.layers);
+            return err_set(ERR_UNSUPPORTED, "%s: tensor '%s' is not part of a %s with %d layers", t->file,
+                           t->in_file ? t->in_file : t->name, m->config.architecture, m->config.layers);
     }
     return 0;
 }

@@ -29,7 +29,8 @@ struct quantisation {
 /* Members of config.json: `text` is the part that describes the text model. NONE where neither has any. ERR_UNSUPPORTED for what
  * duet does not read, by name. */
 int quantisation_read(struct quantisation *, const cJSON *root, const cJSON *text);
-/* The whole of hf_quant_config.json (modelopt), quantize_config.json (GPTQ) or quant_config.json (AWQ), which older checkpoints have instead. */
+/* The whole of hf_quant_config.json (modelopt), quantize_config.json (GPTQ) or quant_config.json (AWQ), which older checkpoints have
+ * instead. */
 int quantisation_read_file(struct quantisation *, const cJSON *root, enum quantisation_method);
 
 #endif

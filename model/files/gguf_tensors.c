@@ -32,6 +32,7 @@ static struct tensor *add(struct list *l, const struct gguf_tensor *t, const cha
     }
     struct tensor *to = &l->tensors[l->count++];
     *to = (struct tensor){.name = memory_copy_text(name),
+                          .in_file = t->name,
                           .file = t->file,
                           .dtype = t->dtype,
                           .dims = t->dims,

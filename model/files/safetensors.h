@@ -15,8 +15,9 @@ enum { TENSOR_DIMS_MAX = 8 };
 
 struct tensor {
     const char *name;
-    const char *file;  /* path of the shard, for messages */
-    const char *dtype; /* as the file says: "BF16", "F16", "F32", "I64", ... */
+    const char *in_file; /* its name there, where that is another (GGUF); NULL: `name` */
+    const char *file;    /* path of the shard, for messages */
+    const char *dtype;   /* as the file says: "BF16", "F16", "F32", "I64", ... */
     int dims;
     int64_t shape[TENSOR_DIMS_MAX];
     const void *data; /* in the mapping; aligned to the element size or copied so that it is */

@@ -462,6 +462,29 @@ static void add_zeros(struct gguf_writer *w) {
     gguf_put_tensor(w, "rope_freqs.weight", GGML_F32, 1, (const int64_t[]){8}, (const float[8]){0}, 32);
 }
 
+START_TEST(what_is_wrong_is_named_as_the_file_names_it)
+{
+    struct gguf_writer w = {0};
+    struct model_config c;
+    struct engine *e = NULL;
+    make_small(&w);
+    const char *key = "llama.embedding_length";
+    char *at = memmem(w.values.data, w.values.len, key, strlen(key));
+    memset(at + strlen(key) + 4, 0, 4); /* the number behind its type */
+    ck_assert_int_eq(read_config(&w, &c), ERR_FORMAT);
+    ck_assert_msg(strstr(err_message(), "key 'llama.embedding_length' is 0, expected 1 to"), "%s", err_message());
+    gguf_writer_free(&w);
+    make_small(&w);
+    put_matrix(&w, "blk.0.attn_q.bias", 1);
+    gguf_write_file(&w, path_of("bias.gguf"));
+    const struct engine_options options = {
+        .target = test_checkpoint(path_of("bias.gguf")), .device = test_device(), .context = 64};
+    ck_assert_int_eq(engine_create(&e, &options), ERR_UNSUPPORTED);
+    ck_assert_msg(strstr(err_message(), "tensor 'blk.0.attn_q.bias' is not part of"), "%s", err_message());
+    gguf_writer_free(&w);
+}
+END_TEST
+
 START_TEST(what_a_configuration_lacks_is_named)
 {
     static const char *const needed[] = {"llama.context_length",       "llama.embedding_length",
@@ -623,6 +646,7 @@ Suite *check_gguf(void) {
     tcase_add_test(tc, linear_scaling_of_the_rope_needs_no_type);
     tcase_add_test(tc, control_tokens_that_end_a_turn_end_an_answer);
     tcase_add_test(tc, a_window_of_0_is_none);
+    tcase_add_test(tc, what_is_wrong_is_named_as_the_file_names_it);
     tcase_add_test(tc, what_a_configuration_lacks_is_named);
     tcase_add_test(tc, scales_that_are_not_finite_are_refused_with_their_row);
     tcase_add_test(tc, a_directory_that_holds_one_gguf_model_is_that_model);
