@@ -3,7 +3,8 @@
  *
  * U+0000 stands in the tree's strings as the two bytes C0 80, which valid UTF-8 never contains; json_string turns
  * them back, and json_print writes them as \u0000. So use these functions for every string. An integer above 2^53
- * and a number past a double's range keep their digits in `valuestring`, so that json_print repeats them exactly. */
+ * and a number past a double's range keep their digits in `valuestring`, so that json_print repeats them exactly. Fractions
+ * have a point, whatever the locale. */
 #ifndef DUET_BASE_JSON_H
 #define DUET_BASE_JSON_H
 

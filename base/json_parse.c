@@ -2,11 +2,11 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/json_number.h"
 
 struct parser {
     const char *text;
@@ -173,7 +173,7 @@ static int set_number(cJSON *item, const char *text, size_t n, bool keep) {
     if (!copy) return out_of_memory();
     memcpy(copy, text, n);
     copy[n] = '\0';
-    cJSON_SetNumberValue(item, strtod(copy, NULL));
+    cJSON_SetNumberValue(item, json_number_read(copy));
     if (keep)
         item->valuestring = copy;
     else if (copy != small)

@@ -1,9 +1,8 @@
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "base/json_number.h"
 
 /* What may not stand in a string as it is; also DEL, for terminals. */
 static void put_escape(struct buf *out, unsigned char c) {
@@ -52,11 +51,8 @@ void json_put_number(struct buf *out, double value) {
     } else if (value == floor(value) && fabs(value) <= 0x1p53) {
         buf_printf(out, "%.0f", value);
     } else {
-        char text[40];
-        for (int digits = 15; digits <= 17; digits++) {
-            snprintf(text, sizeof text, "%.*g", digits, value);
-            if (strtod(text, NULL) == value) break;
-        }
+        char text[JSON_NUMBER_BYTES];
+        json_number_write(value, text);
         buf_puts(out, text);
     }
 }

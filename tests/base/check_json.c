@@ -1,5 +1,8 @@
+#include <locale.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -301,6 +304,51 @@ START_TEST(json_number_literal_of_any_length_is_read)
 }
 END_TEST
 
+/* A locale of the machine, or one made for this test, with a comma in decimals. */
+static bool set_comma_locale(void) {
+    static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE"};
+    char command[512];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (setlocale(LC_ALL, names[i])) return true;
+    snprintf(command, sizeof command, "localedef -c -i de_DE -f UTF-8 %s/de_DE.UTF-8 > /dev/null 2>&1", temp_dir());
+    if (system(command) < 0 || setenv("LOCPATH", temp_dir(), 1) != 0) return false;
+    return setlocale(LC_ALL, "de_DE.UTF-8") != NULL;
+}
+
+static void *read_and_print_decimals(void *unused) {
+    static const char text[] = "[1.5, 1e-05, -2.25e+300, 0.1]";
+    struct buf printed = {0};
+    for (int i = 0; i < 100; i++) {
+        cJSON *list = parse(text);
+        require(cJSON_GetArrayItem(list, 0)->valuedouble == 1.5, "1.5 is %g", cJSON_GetArrayItem(list, 0)->valuedouble);
+        printed.len = 0;
+        json_print(list, &printed);
+        require(strcmp(buf_text(&printed), text) == 0, "%s", buf_text(&printed));
+        cJSON_Delete(list);
+    }
+    buf_free(&printed);
+    return unused;
+}
+
+START_TEST(json_numbers_have_a_point_in_every_locale_and_thread)
+{
+    pthread_t thread;
+    char text[16];
+    if (!set_comma_locale()) {
+        skip("no locale with a comma, and localedef makes none");
+        return;
+    }
+    snprintf(text, sizeof text, "%.1f", 1.5);
+    ck_assert_str_eq(text, "1,5");
+    ck_assert_int_eq(pthread_create(&thread, NULL, read_and_print_decimals, NULL), 0);
+    read_and_print_decimals(NULL);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    snprintf(text, sizeof text, "%.1f", 1.5); /* and the caller's locale is as it was */
+    ck_assert_str_eq(text, "1,5");
+    setlocale(LC_ALL, "C"), unsetenv("LOCPATH");
+}
+END_TEST
+
 START_TEST(json_typed_members_default_and_complain_by_name)
 {
     cJSON *root =
@@ -399,6 +447,7 @@ Suite *check_json(void) {
     tcase_add_test(json, json_number_refuses_infinities);
     tcase_add_test(json, json_print_repeats_numbers_exactly);
     tcase_add_test(json, json_number_literal_of_any_length_is_read);
+    tcase_add_test(json, json_numbers_have_a_point_in_every_locale_and_thread);
     tcase_add_test(json, json_typed_members_default_and_complain_by_name);
     tcase_add_test(json, json_file_errors_begin_with_the_path);
     tcase_add_test(json, json_parses_a_tokenizer_of_many_megabytes_in_well_under_a_second);
