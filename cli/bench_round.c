@@ -28,7 +28,10 @@ struct round_bench {
 
 static void add_cells(struct table *t, const char *what, double value, const char *unit, int decimals) {
     table_add(t, "%s", what);
-    table_add(t, "%.*f", decimals, value);
+    if (isfinite(value))
+        table_add(t, "%.*f", decimals, value);
+    else
+        table_add(t, "%s", TABLE_NO_FIGURE);
     table_add(t, "%s", unit);
 }
 

@@ -103,6 +103,7 @@ static void print_csv_row(const struct table *t, int row, const char *const *nam
     for (int c = 0; c < t->columns; c++) {
         const char *text = names && row == 0 ? names[c] : cell_at(t, row, c);
         if (names && !names[c]) continue;
+        if (strcmp(text, TABLE_NO_FIGURE) == 0) text = "";
         const char *quote = strpbrk(text, ",\"") ? "\"" : "";
         printf("%s%s%s%s", separator, quote, text, quote);
         separator = ",";

@@ -7,6 +7,9 @@
 
 enum { TABLE_COLUMNS_MAX = 72 };
 
+/* What a terminal may show where there is no figure: nothing in CSV, null in JSON. */
+#define TABLE_NO_FIGURE "-"
+
 struct table {
     int columns, cells;
     char **cell;       /* [cells], row by row; the first row is the heading */

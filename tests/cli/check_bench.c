@@ -465,6 +465,24 @@ START_TEST(a_line_may_ask_for_tokens_of_its_own)
 }
 END_TEST
 
+/* One token an answer: nothing is drafted. */
+START_TEST(what_is_no_number_is_none_in_any_form)
+{
+    static const struct {
+        const char *form, *part;
+    } forms[] = {{"-q", "  -\n"}, {"--csv", "\nalpha,,,,,\n"}};
+    for (int i = 0; i < 2; i++) {
+        struct program p = program_run_at(80, NULL,
+                                          ARGUMENTS("bench", "--draft", "ngram", "--target", asset_path("draft"), "-n", "1",
+                                                    "-k", "4", "--ctx", "64", forms[i].form));
+        program_expect_status(&p, 0);
+        ck_assert_msg(strstr(buf_text(&p.out), forms[i].part) != NULL, "%s", buf_text(&p.out));
+        ck_assert_ptr_null(strstr(buf_text(&p.out), "nan"));
+        program_free(&p);
+    }
+}
+END_TEST
+
 START_TEST(exact_buckets_are_listed_before_their_first_use)
 {
     struct program p =
@@ -654,6 +672,7 @@ Suite *check_bench(void) {
     tcase_add_test(program, a_stack_leaves_what_is_quantised_already);
     tcase_add_test(program, lines_are_read_as_a_batch_reads_them);
     tcase_add_test(program, a_line_may_ask_for_tokens_of_its_own);
+    tcase_add_test(program, what_is_no_number_is_none_in_any_form);
     tcase_add_test(program, exact_buckets_are_listed_before_their_first_use);
     suite_add_tcase(suite, program);
     TCase *peers = tcase_create("peers");
