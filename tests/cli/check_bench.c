@@ -438,8 +438,9 @@ START_TEST(lines_are_read_as_a_batch_reads_them)
     double context[2];
     for (int i = 0; i < 2; i++) {
         text_to_file(temp_path("lines"), lines[i]);
-        struct program p = program_run_at(80, NULL, ARGUMENTS("bench", "-i", temp_path("lines"), "-k", "0", "-n", "4",
-                                                       "--json", "--ctx", "64", "--template", "llama2"));
+        struct program p = program_run_at(80, NULL,
+                                          ARGUMENTS("bench", "-i", temp_path("lines"), "-k", "0", "-n", "4", "--json",
+                                                    "--ctx", "64", "--template", "llama2"));
         program_expect_status(&p, 0);
         cJSON *object = json_line(&p.out, 0);
         context[i] = get_number(object, "context");
@@ -468,13 +469,11 @@ END_TEST
 /* One token an answer: nothing is drafted. */
 START_TEST(what_is_no_number_is_none_in_any_form)
 {
-    static const struct {
-        const char *form, *part;
-    } forms[] = {{"-q", "  -\n"}, {"--csv", "\nalpha,,,,,\n"}};
+    static const struct { const char *form, *part; } forms[] = {{"-q", "  -\n"}, {"--csv", "\nalpha,,,,,\n"}};
     for (int i = 0; i < 2; i++) {
         struct program p = program_run_at(80, NULL,
-                                          ARGUMENTS("bench", "--draft", "ngram", "--target", asset_path("draft"), "-n", "1",
-                                                    "-k", "4", "--ctx", "64", forms[i].form));
+                                          ARGUMENTS("bench", "--draft", "ngram", "--target", asset_path("draft"), "-n",
+                                                    "1", "-k", "4", "--ctx", "64", forms[i].form));
         program_expect_status(&p, 0);
         ck_assert_msg(strstr(buf_text(&p.out), forms[i].part) != NULL, "%s", buf_text(&p.out));
         ck_assert_ptr_null(strstr(buf_text(&p.out), "nan"));
@@ -541,8 +540,8 @@ START_TEST(a_model_that_gives_no_token_has_no_speed)
                                             {"start"}};
     const char *model = broken_model();
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        const char *arguments[20] = {"bench",  "-t",        model, "-d",       model,  "-n",
-                                     "4",      "--threads", "1",   "--device", "host"};
+        const char *arguments[20] = {"bench", "-t",        model, "-d",       model, "-n",
+                                     "4",     "--threads", "1",   "--device", "host"};
         for (int j = 0; j < 4 && tables[i][j]; j++) arguments[11 + j] = tables[i][j];
         struct program p = program_run_at(80, NULL, arguments);
         program_expect_error(&p, 1, "prompt 1: the model gave non-finite logits");
