@@ -71,16 +71,18 @@ int models_find_file(struct buf *path, const char *name) {
     return err_set(ERR_IO, "%s: is neither beside the program nor in " DUET_PREFIX "/share/duet", name);
 }
 
-/* $DUET_ASSETS; beside the program; in the PREFIX that it was built for. */
+/* $DUET_ASSETS, where it is set; else beside the program, or in the PREFIX that it was built for. */
 int models_embedded(struct models *out) {
     const char *given = getenv("DUET_ASSETS");
+    const bool is_given = given && *given;
     struct assets found;
-    if (!(given && *given && assets_open(&found, given)) && !find_assets_beside(&found) &&
-        !assets_open(&found, DUET_PREFIX "/share/duet"))
+    if (is_given && !assets_open(&found, given))
+        return err_set(ERR_IO, "$DUET_ASSETS: %s lacks target or draft", given);
+    if (!is_given && !find_assets_beside(&found) && !assets_open(&found, DUET_PREFIX "/share/duet"))
         return err_set(ERR_IO,
-                       "the embedded pair is neither in $DUET_ASSETS (%s) nor beside the program nor in %s/share/duet; "
-                       "hint: --target DIR --draft DIR",
-                       given && *given ? given : "not set", DUET_PREFIX);
+                       "the embedded pair is neither in $DUET_ASSETS (not set) nor beside the program nor in "
+                       "%s/share/duet; hint: --target DIR --draft DIR",
+                       DUET_PREFIX);
     *out = (struct models){.target = found.target, .draft = found.draft, .embedded = true};
     return 0;
 }

@@ -263,9 +263,11 @@ START_TEST(an_installed_tree_may_be_moved)
 }
 END_TEST
 
-START_TEST(duet_assets_comes_first)
+START_TEST(duet_assets_comes_first_and_must_hold_the_pair)
 {
     setenv("DUET_ASSETS", temp_dir(), 1);
+    run(NULL, ARGUMENTS("inspect"));
+    expect_error(1, "lacks target or draft");
     make_dir(temp_path("target"));
     make_dir(temp_path("draft"));
     run(NULL, ARGUMENTS("inspect"));
@@ -557,7 +559,7 @@ Suite *check_cli(void) {
     tcase_add_test(models, org_and_name_are_found_in_the_local_cache);
     tcase_add_test(models, runs_from_anywhere_and_through_a_symlink);
     tcase_add_test(models, an_installed_tree_may_be_moved);
-    tcase_add_test(models, duet_assets_comes_first);
+    tcase_add_test(models, duet_assets_comes_first_and_must_hold_the_pair);
     suite_add_tcase(suite, models);
     TCase *tokenize = tcase_create("tokenize");
     tcase_add_test(tokenize, tokenize_gives_ids_and_the_decoded_text_of_each_line);
