@@ -111,10 +111,11 @@ static bool keep(struct results *r, const char *line, size_t n, bool spec_bench,
 static int refuse_other_input(const struct tally *t, const char *name) {
     const int lost = t->changed + t->strays;
     if (t->strays == 0 && t->changed <= t->kept) return 0;
-    return err_set(ERR_USAGE,
-                   "%s: %d of its %d finished records belong%s to no line of this input (is it another one? --force writes "
-                   "over them)",
-                   name, lost, lost + t->kept, lost == 1 ? "s" : "");
+    return err_set(
+        ERR_USAGE,
+        "%s: %d of its %d finished records belong%s to no line of this input (is it another one? --force writes "
+        "over them)",
+        name, lost, lost + t->kept, lost == 1 ? "s" : "");
 }
 
 /* Finds what stands in its place already, and marks what is kept. */
@@ -142,7 +143,8 @@ int results_resume(struct results *r, const char *path, bool spec_bench) {
         return err_set(ERR_USAGE, "%s: is no regular file, so there is nothing to resume", name);
     TRY(input_read(path, &r->old));
     bool is_ours = r->old.len == 0 || cut_torn(&r->old);
-    for (struct lines l = lines_of(&r->old); lines_next(&l, &line, &n);) is_ours |= keep(r, line, n, spec_bench, &tally);
+    for (struct lines l = lines_of(&r->old); lines_next(&l, &line, &n);)
+        is_ours |= keep(r, line, n, spec_bench, &tally);
     if (!is_ours) return err_set(ERR_USAGE, "%s: holds no record of duet batch (--force writes over it)", name);
     TRY(refuse_other_input(&tally, name));
     settle(r);

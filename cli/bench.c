@@ -19,7 +19,8 @@ static const struct kind {
 };
 
 static struct kind kind_of(const struct options *o) {
-    return o->operand == BENCH_ROUND && o->k_count > 1 ? (struct kind){.run = bench_ks, .answers = true} : kinds[o->operand];
+    return o->operand == BENCH_ROUND && o->k_count > 1 ? (struct kind){.run = bench_ks, .answers = true}
+                                                       : kinds[o->operand];
 }
 
 /* The bandwidth comes first: it takes memory that the engine needs. */

@@ -127,8 +127,8 @@ int bench_prompts_check_room(const struct bench_prompts *p, const struct options
         if (length <= context && most <= context - length) continue;
         char name[300] = "-n";
         if (o->input) snprintf(name, sizeof name, "%s: prompt %d", o->input, i + 1);
-        return err_set(ERR_USAGE, "%s: a context of %d tokens has no room for %d of a prompt and %d of its answer", name,
-                       context, length, most);
+        return err_set(ERR_USAGE, "%s: a context of %d tokens has no room for %d of a prompt and %d of its answer",
+                       name, context, length, most);
     }
     return 0;
 }

@@ -66,7 +66,8 @@ static const char *why_not(const struct bench *b, enum loading loading) {
     if (loading != FP8_TARGET && !b->models.draft) return "no draft model";
     const struct engine_info info = engine_info(b->engine);
     if (loading == FP8_DRAFT && !is_left(info.draft_products, info.draft_products_stored)) return "quantised already";
-    if (loading == FP8_TARGET && !is_left(info.target_products, info.target_products_stored)) return "quantised already";
+    if (loading == FP8_TARGET && !is_left(info.target_products, info.target_products_stored))
+        return "quantised already";
     const bool is_asked = loading == FP8_DRAFT   ? b->o->draft_weights != WEIGHTS_AS_STORED
                           : loading == CUT_DRAFT ? b->o->draft_vocab != NULL
                                                  : b->o->target_weights != WEIGHTS_AS_STORED;

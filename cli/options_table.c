@@ -138,8 +138,8 @@ const struct option_row option_table[] = {
     {"ctx", 'c', "N", OPTION_INT, AT(context), "[2, 16777216]", NULL, NULL,
      "the least of the pair's limits, 8192 and what fits", "context of a sequence in tokens", ON_PAIR, false},
     {"template", 0, "NAME", OPTION_TEXT, AT(chat_template), NULL, NULL, NULL, "the recognised one",
-     "chat template, in place of the one that tokenizer_config.json holds", ON_CHAT | ON_BATCH | ON_BENCH | ON_TUNE | ON_INSPECT,
-     false},
+     "chat template, in place of the one that tokenizer_config.json holds",
+     ON_CHAT | ON_BATCH | ON_BENCH | ON_TUNE | ON_INSPECT, false},
     {"think", 0, "on|off", OPTION_CHOICE, AT(think), NULL, "off|on", "on", NULL,
      "whether Qwen 3 thinks before it answers", ON_CHAT | ON_BATCH | ON_BENCH | ON_TUNE, false},
     {"parse-special", 0, NULL, OPTION_FLAG, AT(parse_special), NULL, NULL, NULL, NULL,
@@ -167,7 +167,8 @@ const struct option_row option_table[] = {
      "proposes changes, and no text does",
      ON_PAIR, false},
     {"target-weights", 0, "TYPE", OPTION_CHOICE, AT(target_weights), NULL, "stored|fp8|int4", "stored", NULL,
-     "quantise the target at loading: fp8 or int4 (its head fp8), which makes another model of it, and other text; what "
+     "quantise the target at loading: fp8 or int4 (its head fp8), which makes another model of it, and other text; "
+     "what "
      "its files have quantised stays as it is",
      ON_PAIR, false},
     {"kv", 0, "TYPE", OPTION_CHOICE, AT(kv), NULL, "auto|fp8", "auto", NULL,

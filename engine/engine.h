@@ -95,8 +95,8 @@ struct engine_info {
     const char *proposer; /* "draft model", "n-gram"; NULL: none */
     uint64_t pool_bytes;
     const char *device;
-    const char *device_missing;         /* device.h; "" */
-    bool is_async;                      /* the device works while the host goes on */
+    const char *device_missing; /* device.h; "" */
+    bool is_async;              /* the device works while the host goes on */
     /* Matrices that target_weights and draft_weights are about, and those among them that stay, since the files have quantised them. */
     int target_products, target_products_stored, draft_products, draft_products_stored;
     bool target_rounded, draft_rounded; /* f32 weights that the device keeps in bf16 */

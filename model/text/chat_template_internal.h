@@ -44,8 +44,8 @@ struct chat_template {
 
 /* What a Jinja template says (chat_template_scan.c). */
 struct template_words {
-    struct buf said; /* text and string literals in order, but for the role words */
-    struct buf code; /* the rest inside the tags, without white space; a role word as 'word', other literals as '' */
+    struct buf said;  /* text and string literals in order, but for the role words */
+    struct buf code;  /* the rest inside the tags, without white space; a role word as 'word', other literals as '' */
     struct buf exact; /* all of it in order: text and literals between the bytes ff and fe, code as above */
 };
 bool template_scan(const char *source, size_t n, struct template_words *out); /* false: not well formed */

@@ -343,7 +343,8 @@ START_TEST(what_an_output_held_stays_until_the_first_record_is_written)
     text_to_file(out, buf_text(&before));
     text_to_file(in, "{\"prompt\": \"a\", \"max_tokens\": 100000}\n{\"prompt\": \"b\", \"max_tokens\": 900}\n");
     program_free(&p);
-    program_start(&p, NULL, ARGUMENTS("batch", "-i", in, "-o", out, "--force", "--ignore-eos", "--k", "0", "--batch", "1"));
+    program_start(&p, NULL,
+                  ARGUMENTS("batch", "-i", in, "-o", out, "--force", "--ignore-eos", "--k", "0", "--batch", "1"));
     nanosleep(&(struct timespec){.tv_nsec = 400000000}, NULL);
     ck_assert_int_eq(kill(p.pid, SIGTERM), 0);
     program_wait(&p);
