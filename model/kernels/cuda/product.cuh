@@ -33,7 +33,7 @@ static inline bool is_long(const struct device *d, int groups, int k) {
  *
  * Here groups of 16 rows of up to N matrices of so many, one behind the other; 0: there is none, nor any after it. Several are never
  * long, as another kernel may rotate their rows. Many tokens of one packed matrix are the work of the kernel for several: to look for the
- * matrix of a row costs nothing there, and fewer kernels compile sooner. */
+ * matrix of a row costs little there (docs/PERFORMANCE.md), and fewer kernels compile sooner. */
 template <int N> struct matrix_map {
     static constexpr int matrices = N;
     int rows[N];
