@@ -165,20 +165,19 @@ void answer_settle(struct duet_answer *a, enum duet_finish finish) {
     a->stream = NULL;
     a->finish = finish;
     unlink_answer(a);
-    if (a->is_abandoned) answer_destroy(a);
+    if (a->is_abandoned && !a->is_held) answer_destroy(a);
 }
 
 void duet_answer_free(struct duet_answer *a) {
     if (!a) return;
     a->on_token = NULL;
-    if (a->pair) {
-        a->is_abandoned = true;
-        if (a->pair->is_stepping)
-            duet_cancel(a); /* the engine may be in the middle of it */
-        else
-            answer_settle(a, DUET_FINISH_CANCELLED);
+    a->is_abandoned = true;
+    if (!a->pair) {
+        if (!a->is_held) answer_destroy(a);
+    } else if (a->pair->is_stepping) {
+        duet_cancel(a); /* the engine may be in the middle of it */
     } else {
-        answer_destroy(a);
+        answer_settle(a, DUET_FINISH_CANCELLED);
     }
 }
 
@@ -292,11 +291,17 @@ int duet_step(struct duet *d, int32_t *running) {
 int duet_generate(struct duet *d, const struct duet_request *r, struct duet_answer **out) {
     int32_t running;
     TRY(duet_start(d, r, out));
+    struct duet_answer *a = *out;
     int rc = 0;
-    while (rc == 0 && (*out)->pair) rc = duet_step(d, &running);
-    if (rc == 0 && (*out)->rc != 0) rc = err_set((enum err)(*out)->rc, "%s", (*out)->error);
-    if (rc == 0) return 0;
-    duet_answer_free(*out);
+    a->is_held = true; /* a callback may free it */
+    while (rc == 0 && a->pair) rc = duet_step(d, &running);
+    a->is_held = false;
+    if (rc == 0 && a->rc != 0 && !a->is_abandoned) rc = err_set((enum err)a->rc, "%s", a->error);
+    if (rc == 0 && !a->is_abandoned) return 0;
+    if (a->pair)
+        duet_answer_free(a);
+    else
+        answer_destroy(a);
     *out = NULL;
     return rc;
 }

@@ -142,7 +142,8 @@ int duet_open(struct duet **out, const struct duet_options *given) {
 
 void duet_close(struct duet *d) {
     if (!d) return;
-    while (d->first) answer_settle(d->first, DUET_FINISH_CANCELLED);
+    for (struct duet_answer *a; (a = d->first); answer_settle(a, DUET_FINISH_CANCELLED))
+        a->on_token = NULL; /* callbacks run in duet_step alone */
     chat_template_free(d->chat_template);
     free(d->template_error);
     engine_destroy(d->engine);

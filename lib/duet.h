@@ -139,8 +139,8 @@ DUET_API int duet_start(struct duet *, const struct duet_request *, struct duet_
 /* Does a little for all answers: a chunk of a prompt, a round. *running = answers that have not finished; step until it is 0. An
  * error is one of the device and ends them all. Not in a callback. */
 DUET_API int duet_step(struct duet *, int32_t *running);
-/* duet_start, and steps until this answer has finished (others advance too). 0 for an answer that was cancelled. Where it fails,
- * *out is NULL. */
+/* duet_start, and steps until this answer has finished (others advance too). 0 for an answer that was cancelled. Callbacks
+ * find the answer in *out. Where it fails, and where a callback has freed the answer, which is 0, *out is NULL. */
 DUET_API int duet_generate(struct duet *, const struct duet_request *, struct duet_answer **out);
 /* Ends a running answer at the next step, or chunk of its prompt; what it has stays. From any thread or signal handler, while the
  * answer is not freed. */

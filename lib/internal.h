@@ -29,6 +29,7 @@ struct duet_answer {
     void *user;
     _Atomic bool is_cancelled;       /* wished for */
     bool is_abandoned;               /* freed by its owner: nobody reads it when it has finished */
+    bool is_held;                    /* duet_generate reads it, and destroys it then if it is abandoned */
     enum duet_finish finish, ending; /* ending: what it will be, once the engine has let go of it */
     int rc;                          /* an error inside the engine's callback */
     char *error;

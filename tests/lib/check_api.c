@@ -375,6 +375,80 @@ START_TEST(a_callback_may_free_its_own_answer_and_others_that_run)
 }
 END_TEST
 
+/* At the first token, or at the text that was held back for a stop string. */
+struct freeing {
+    struct duet_answer **answer;
+    bool at_held_text;
+};
+
+static int free_one(void *user, const struct duet_token *token) {
+    struct freeing *f = user;
+    if (f->at_held_text && token->id >= 0) return 0;
+    duet_answer_free(*f->answer);
+    *f->answer = NULL;
+    return 0;
+}
+
+START_TEST(an_answer_that_a_callback_frees_ends_duet_generate_without_one)
+{
+    static const char *const stop = " never said, but perhaps begun";
+    struct duet *d = open_pair(2);
+    struct duet_request r = request(PROMPT, 60, 1);
+    struct duet_answer *a, *other;
+    struct freeing own = {&a, false}, late = {&a, true};
+    r.on_token = free_one, r.user = &own;
+    ck_done(duet_generate(d, &r, &a));
+    ck_assert_ptr_null(a);
+    r.temperature = 0, r.max_tokens = 40;
+    r.stop = &stop, r.stop_count = 1, r.user = &late;
+    ck_done(duet_generate(d, &r, &a)); /* where it has something to show in the end */
+    if (a) duet_answer_free(a);
+    r.on_token = NULL;
+    ck_done(duet_generate(d, &r, &a));
+    ck_assert_int_eq(duet_answer_finish(a), DUET_FINISH_LENGTH);
+    duet_answer_free(a);
+    r = request(PROMPT, 1, 1);
+    r.on_token = free_one, r.user = &own;
+    ck_done(duet_start(d, &r, &other)); /* it frees the one that is asked for, in a round of both */
+    r.on_token = NULL, r.max_tokens = 60;
+    ck_done(duet_generate(d, &r, &a));
+    ck_assert_ptr_null(a);
+    ck_assert_int_eq(duet_answer_finish(other), DUET_FINISH_LENGTH);
+    duet_answer_free(other);
+    duet_close(d);
+}
+END_TEST
+
+static int count_one(void *user, const struct duet_token *token) {
+    (void)token;
+    ++*(int *)user;
+    return 0;
+}
+
+/* Though text is held back that may begin a stop string. */
+START_TEST(a_pair_that_closes_calls_nobody)
+{
+    static const char *const stops[] = {"a|", "e|", "n|", "r|", "s|", "t|", "y|", ".|"};
+    int steps = 0, kept = 0;
+    for (; steps < 12; steps++) {
+        struct duet *d = open_pair(1);
+        struct duet_request r = request(PROMPT, 100, 1);
+        struct duet_answer *a;
+        int32_t running = 1;
+        int calls = 0;
+        r.stop = stops, r.stop_count = sizeof stops / sizeof *stops, r.temperature = 0;
+        r.on_token = count_one, r.user = &calls;
+        ck_done(duet_start(d, &r, &a));
+        for (int i = 0; i < steps; i++) ck_done(duet_step(d, &running));
+        kept = calls;
+        duet_close(d);
+        ck_assert_int_eq(calls, kept);
+        duet_answer_free(a);
+    }
+    ck_assert_int_gt(kept, 0);
+}
+END_TEST
+
 START_TEST(a_callback_that_asks_or_steps_is_refused)
 {
     struct seen s = {.pair = open_pair(1)};
@@ -492,6 +566,8 @@ Suite *check_api(void) {
     tcase_add_test(tc, answers_are_cancelled_while_they_wait_freed_while_they_run_and_outlive_their_pair);
     tcase_add_test(tc, a_device_that_fails_ends_all_answers_with_its_sentence);
     tcase_add_test(tc, a_callback_may_free_its_own_answer_and_others_that_run);
+    tcase_add_test(tc, an_answer_that_a_callback_frees_ends_duet_generate_without_one);
+    tcase_add_test(tc, a_pair_that_closes_calls_nobody);
     tcase_add_test(tc, a_callback_that_asks_or_steps_is_refused);
     tcase_add_test(tc, a_wrong_request_is_an_error_that_names_it);
     tcase_add_test(tc, a_pair_that_cannot_be_opened_is_an_error_that_says_why);
