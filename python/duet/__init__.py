@@ -103,6 +103,17 @@ def _text(value, what):
     return value.encode()
 
 
+def _must_hold(kept, given, what):
+    """C's integers wrap."""
+    if isinstance(kept, int) and kept != given:
+        raise ValueError(f"{what} is {given}, which is out of range")
+
+
+def _set(struct, name, value):
+    setattr(struct, name, value)
+    _must_hold(getattr(struct, name), value, name)
+
+
 def _set_prompt(request, prompt):
     if isinstance(prompt, str):
         request.prompt = _text(prompt, "the prompt")
@@ -111,8 +122,10 @@ def _set_prompt(request, prompt):
         request.messages = (_library.Message * max(len(pairs), 1))(*pairs)
         request.message_count = len(pairs)
     else:
-        request.prompt_ids = (ctypes.c_int32 * max(len(prompt), 1))(*prompt)
-        request.prompt_id_count = len(prompt)
+        ids = (ctypes.c_int32 * max(len(prompt), 1))(*prompt)
+        for kept, given in zip(ids, prompt):
+            _must_hold(kept, given, "an id of the prompt")
+        request.prompt_ids, request.prompt_id_count = ids, len(prompt)
 
 
 _PARAMETERS = (
@@ -128,7 +141,7 @@ def _make_request(prompt, record, seed, stop, parameters):
     for name, value in parameters.items():
         if name not in _PARAMETERS:
             raise TypeError(f"unknown parameter {name!r}; there are seed, stop, {', '.join(_PARAMETERS)}")
-        setattr(request, name, value)
+        _set(request, name, value)
     if seed is not None:
         request.has_seed, request.seed = 1, _lib.duet_record_seed(seed, record)
     if stop:
@@ -154,7 +167,7 @@ class LLM:
             if name not in dict(o._fields_) or name in ("size", "on_progress", "user"):
                 raise TypeError(f"unknown option {name!r}")
             is_text = isinstance(value, (str, os.PathLike))
-            setattr(o, name, os.fsencode(value) if is_text else value)
+            _set(o, name, os.fsencode(value) if is_text else value)
         _check(_lib.duet_open(self._pair, o))
 
     def close(self):
@@ -282,12 +295,14 @@ class Stream:
         with self._llm._lock:
             if not self._handle:
                 return
-            if self._llm._pair and self._llm._is_running(self._handle):
-                _lib.duet_cancel(self._handle)
-                self._llm._step()
-            self._answer = _read_answer(self._handle)
-            _lib.duet_answer_free(self._handle)
-            self._handle = None
+            try:
+                if self._llm._pair and self._llm._is_running(self._handle):
+                    _lib.duet_cancel(self._handle)
+                    self._llm._step()
+            finally:  # a step fails where the garbage of a callback is collected
+                self._answer = _read_answer(self._handle)
+                _lib.duet_answer_free(self._handle)
+                self._handle = None
 
     def __enter__(self):
         return self
