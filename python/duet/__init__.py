@@ -143,6 +143,7 @@ def _make_request(prompt, record, seed, stop, parameters):
             raise TypeError(f"unknown parameter {name!r}; there are seed, stop, {', '.join(_PARAMETERS)}")
         _set(request, name, value)
     if seed is not None:
+        _must_hold(ctypes.c_uint64(seed).value, seed, "seed")
         request.has_seed, request.seed = 1, _lib.duet_record_seed(seed, record)
     if stop:
         texts = [_text(s, "stop") for s in ([stop] if isinstance(stop, str) else stop)]
@@ -158,6 +159,7 @@ class LLM:
         device, gpu, chat_template, assets, with the defaults of lib/duet.h."""
         self._pair = ctypes.c_void_p()
         self._lock = threading.RLock()
+        self._is_stepping = False
         self._pid = os.getpid()
         o = _library.Options()
         _lib.duet_options_init(o, ctypes.sizeof(o))
@@ -218,7 +220,11 @@ class LLM:
     def _step(self):
         running = ctypes.c_int32()
         with self._lock:
-            _check(_lib.duet_step(self._handle(), running))
+            self._is_stepping = True
+            try:
+                _check(_lib.duet_step(self._handle(), running))
+            finally:
+                self._is_stepping = False
 
     def _is_running(self, answer):
         with self._lock:
@@ -298,9 +304,10 @@ class Stream:
             try:
                 if self._llm._pair and self._llm._is_running(self._handle):
                     _lib.duet_cancel(self._handle)
-                    self._llm._step()
-            finally:  # a step fails where the garbage of a callback is collected
+                    if not self._llm._is_stepping:  # in a callback, perhaps as garbage, it cannot
+                        self._llm._step()
                 self._answer = _read_answer(self._handle)
+            finally:
                 _lib.duet_answer_free(self._handle)
                 self._handle = None
 

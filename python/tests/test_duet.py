@@ -101,15 +101,10 @@ def test_ctrl_c_is_raised_and_the_pair_goes_on(llm):
 def test_a_stream_that_is_closed_in_a_callback_of_another_is_freed(llm):
     other = llm.stream("Once", stop=["a|", "e|", "y|"], max_tokens=60, temperature=0)
     next(other)
-    failed = []
 
     class Tokens(list):
         def append(self, token):
-            if other._handle:
-                try:
-                    other.close()
-                except duet.Error as e:
-                    failed.append(e)
+            other.close()
             super().append(token)
 
         def popleft(self):
@@ -118,7 +113,7 @@ def test_a_stream_that_is_closed_in_a_callback_of_another_is_freed(llm):
     stream = llm.stream("The", max_tokens=8, temperature=0, ignore_eos=True)
     stream._tokens = Tokens()
     assert len(list(stream)) == 8 and other._handle is None
-    assert len(failed) <= 1 and llm.generate(["Once"], max_tokens=4)[0].ids
+    assert llm.generate(["Once"], max_tokens=4)[0].ids
 
 
 def test_errors_are_exceptions_with_the_sentence_and_the_code(llm):
@@ -138,7 +133,7 @@ def test_errors_are_exceptions_with_the_sentence_and_the_code(llm):
         llm.generate([3])
     with pytest.raises(ValueError, match="U\\+0000"):
         llm.generate(["a\0b"])
-    for wrong in ({"top_k": 2**32 + 1}, {"max_tokens": 2**32 + 3}):
+    for wrong in ({"top_k": 2**32 + 1}, {"max_tokens": 2**32 + 3}, {"seed": 2**64 + 5}, {"seed": -1}):
         with pytest.raises(ValueError, match="out of range"):
             llm.generate(["Once"], **wrong)
     with pytest.raises(ValueError, match="an id of the prompt is 4294967301"):
