@@ -88,6 +88,14 @@ void bench_prompts_write(struct buf *text, const struct request_context *c) {
     }
 }
 
+/* Answers whose length nobody has asked for take what room there is. */
+static void shorten(struct bench_prompts *p, int context) {
+    for (int i = 0; i < p->count; i++) {
+        const int room = context - (int)p->ids[i].len;
+        if (room > 0 && p->max_tokens[i] > room) p->max_tokens[i] = room;
+    }
+}
+
 int bench_prompts_load(struct bench_prompts *p, const struct options *o, const struct engine *e,
                        const struct checkpoint *target) {
     *p = (struct bench_prompts){0};
@@ -106,6 +114,7 @@ int bench_prompts_load(struct bench_prompts *p, const struct options *o, const s
     if (!o->input) bench_prompts_write(&text, &c);
     if (rc == 0) {
         rc = bench_prompts_parse(p, &c, &text);
+        if (rc == 0 && !o->input && !option_given(o, "max-tokens")) shorten(p, info.context);
         if (rc != 0) err_prefix(rc, "%s", o->input ? o->input : "built-in prompts");
     }
     buf_free(&text);
