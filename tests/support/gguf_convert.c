@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/fmath.h"
 #include "base/json.h"
 #include "tests/support/gguf_writer.h"
@@ -101,16 +102,11 @@ static void permute(float *rows, int64_t count, int64_t cols, int heads) {
     free(copy);
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 static void change(const struct conversion *c, const struct tensor *t, float *data, size_t count) {
     const int64_t cols = t->dims > 1 ? t->shape[1] : 1;
     if (c->kind->permutes && strstr(t->name, ".q_proj.")) permute(data, t->shape[0], cols, c->heads);
     if (c->kind->permutes && strstr(t->name, ".k_proj.")) permute(data, t->shape[0], cols, c->kv_heads);
-    for (size_t i = 0; i < count && c->kind->adds_one && ends_with(t->name, "norm.weight"); i++) data[i] += 1;
+    for (size_t i = 0; i < count && c->kind->adds_one && text_ends_with(t->name, "norm.weight"); i++) data[i] += 1;
     /* The file says nothing of the scale of scores, which is by the size of a head. */
     const double scalar = number(c, "query_pre_attn_scalar", c->head_dim);
     for (size_t i = 0; i < count && strstr(t->name, ".q_proj."); i++)

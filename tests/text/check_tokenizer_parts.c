@@ -26,11 +26,12 @@ static struct tokenizer *load_pieces(const char *parts, const char *text, const 
         if (n > 0 && at[0] != '<') put_entry(&vocab, at, n, &id);
         at += n + (at[n] == '|');
     }
-    for (const char *source = text; source; source = source == text ? expected : NULL)
-        for (size_t at = 0, n = strlen(source), length; at < n; at += length) {
+    const char *const sources[] = {text, expected};
+    for (int i = 0; i < 2; i++)
+        for (size_t at = 0, n = strlen(sources[i]), length; at < n; at += length) {
             uint32_t c;
-            length = (size_t)utf8_decode(source + at, n - at, &c);
-            put_entry(&vocab, source + at, length, &id);
+            length = (size_t)utf8_decode(sources[i] + at, n - at, &c);
+            put_entry(&vocab, sources[i] + at, length, &id);
         }
     buf_printf(&json, "{%s%s\"model\":{\"type\":\"BPE\",\"ignore_merges\":true,\"merges\":[],\"vocab\":{%s}}}", parts,
                *parts ? "," : "", buf_text(&vocab));

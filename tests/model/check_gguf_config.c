@@ -1,0 +1,213 @@
+/* GGUF files: how their keys become a configuration. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "model/files/gguf.h"
+#include "tests/support/gguf_small.h"
+#include "tests/support/support.h"
+
+static int read_config(const struct gguf_writer *w, struct model_config *out) {
+    struct checkpoint *c = checkpoint_open(small_path("config.gguf"));
+    gguf_write_file(w, small_path("config.gguf"));
+    int rc = checkpoint_config(c, out);
+    checkpoint_close(c);
+    return rc;
+}
+
+START_TEST(keys_become_the_configuration)
+{
+    struct gguf_writer w = {0};
+    struct model_config c;
+    small_put_all(&w);
+    gguf_put_int(&w, "llama.attention.head_count_kv", 1);
+    gguf_put_number(&w, "llama.rope.freq_base", 5e5);
+    gguf_put_int(&w, "tokenizer.ggml.eot_token_id", 7);
+    gguf_put_int(&w, "tokenizer.ggml.eom_token_id", 4294967295);
+    ck_ok(read_config(&w, &c));
+    ck_assert_str_eq(c.architecture, "LlamaForCausalLM");
+    ck_assert(c.vocab == SMALL_VOCAB && c.width == SMALL_WIDTH && c.hidden == SMALL_WIDTH && c.layers == 1 &&
+              c.heads == 2 && c.kv_heads == 1 && c.head_dim == 16 && c.positions == 64 && c.tied);
+    ck_assert(c.rope[0].theta == 5e5 && c.rope[0].type == ROPE_DEFAULT && c.rope[0].pairs_neighbours);
+    ck_assert(c.end_count == 2 && c.end_ids[0] == 2 && c.end_ids[1] == 7);
+    ck_assert(c.norm_eps == 1e-5f);
+    gguf_writer_free(&w);
+}
+END_TEST
+
+START_TEST(linear_scaling_of_the_rope_needs_no_type)
+{
+    static const struct {
+        const char *type, *key;
+        double factor, read; /* 1: no scaling */
+    } cases[] = {{"linear", "llama.rope.scaling.factor", 4, 4}, {NULL, "llama.rope.scaling.factor", 4, 4},
+                 {NULL, "llama.rope.scale_linear", 4, 4},       {"linear", "llama.rope.scale_linear", 4, 4},
+                 {"linear", "llama.rope.scaling.factor", 0, 1}, {"linear", NULL, 0, 1},
+                 {NULL, "llama.rope.scaling.factor", 0, 1},     {"none", "llama.rope.scaling.factor", 4, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gguf_writer w = {0};
+        struct model_config c;
+        small_put_all(&w);
+        if (cases[i].type) gguf_put_text(&w, "llama.rope.scaling.type", cases[i].type);
+        if (cases[i].key) gguf_put_number(&w, cases[i].key, cases[i].factor);
+        ck_ok(read_config(&w, &c));
+        ck_assert_int_eq(c.rope[0].type, cases[i].read == 1 ? ROPE_DEFAULT : ROPE_LINEAR);
+        ck_assert(c.rope[0].factor == cases[i].read);
+        gguf_writer_free(&w);
+    }
+}
+END_TEST
+
+/* The small model with these small_tokens of these kinds for the last five ids. */
+static void check_end_ids(const char *const last[5], const int32_t kinds[5], int count, const int32_t *ids) {
+    struct gguf_writer w = {0};
+    struct model_config c;
+    const char *texts[SMALL_VOCAB] = {"<unk>", "<s>", "</s>"};
+    int32_t all[SMALL_VOCAB] = {2, 3, 3};
+    for (int i = 0; i < 5; i++) texts[SMALL_VOCAB - 5 + i] = last[i], all[SMALL_VOCAB - 5 + i] = kinds[i];
+    small_put_keys(&w);
+    small_put_tensors(&w);
+    gguf_put_texts(&w, "tokenizer.ggml.tokens", texts, SMALL_VOCAB);
+    gguf_put_array(&w, "tokenizer.ggml.token_type", GGUF_I32, all, SMALL_VOCAB);
+    gguf_put_int(&w, "tokenizer.ggml.eos_token_id", 2);
+    ck_ok(read_config(&w, &c));
+    ck_assert_int_eq(c.end_count, count);
+    for (int i = 0; i < count; i++) ck_assert_int_eq(c.end_ids[i], ids[i]);
+    gguf_writer_free(&w);
+}
+
+START_TEST(control_tokens_that_end_a_turn_end_an_answer)
+{
+    const int32_t control[] = {3, 3, 3, 3, 3}, mixed[] = {3, 1, 4, 3, 3};
+    check_end_ids((const char *const[]){"<|eot_id|>", "<end_of_turn>", "<|im_start|>", "<|im_end|>", "a"}, control, 4,
+                  (const int32_t[]){2, 3, 4, 6});
+    check_end_ids((const char *const[]){"<EOT>", "<|im_end|>", "<|end|>", "_<EOT>", "<|eom_id|>"}, mixed, 4,
+                  (const int32_t[]){2, 3, 6, 7});
+    check_end_ids((const char *const[]){"<|end|>", "<|return|>", "<|endoftext|>", "a", "b"}, control, 4,
+                  (const int32_t[]){2, 3, 4, 5});
+    check_end_ids((const char *const[]){"<|end|>", "<|return|>", "<|call|>", "a", "b"}, control, 3,
+                  (const int32_t[]){2, 4, 5});
+}
+END_TEST
+
+/* llama.cpp's converter writes 0 for a Phi-4 without one. */
+START_TEST(a_window_of_0_is_none)
+{
+    static const struct {
+        const char *name;
+        int64_t window;
+        int32_t read;
+    } cases[] = {{"phi3", 0, 0}, {"phi3", 16, 16}, {"gemma2", 0, 0}, {"gemma3", 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gguf_writer w = {0};
+        struct model_config c;
+        char key[64];
+        small_put_keys_of(&w, cases[i].name);
+        small_put_tensors(&w);
+        snprintf(key, sizeof key, "%s.attention.sliding_window", cases[i].name);
+        gguf_put_int(&w, key, cases[i].window);
+        snprintf(key, sizeof key, "%s.attention.head_count_kv", cases[i].name);
+        gguf_put_int(&w, key, 1);
+        ck_ok(read_config(&w, &c));
+        ck_assert_int_eq(c.layer[0].window, cases[i].read);
+        gguf_writer_free(&w);
+    }
+}
+END_TEST
+
+/* The small model with one value more, or without a key: `left_out` is misspelt. */
+static void refuse_config(void (*add)(struct gguf_writer *), const char *left_out, int code, const char *words) {
+    struct gguf_writer w = {0};
+    struct model_config c;
+    small_put_all(&w);
+    char *at = left_out ? memmem(w.values.data, w.values.len, left_out, strlen(left_out)) : NULL;
+    if (left_out) at[strlen(left_out) - 1] ^= 1;
+    if (add) add(&w);
+    int rc = read_config(&w, &c);
+    ck_assert_msg(rc == code, "code %d, expected %d (%s): %s", rc, code, words, err_message());
+    ck_assert_msg(strstr(err_message(), "/config.gguf: ") && strstr(err_message(), words), "'%s' lacks '%s'",
+                  err_message(), words);
+    gguf_writer_free(&w);
+}
+
+static void add_value_length(struct gguf_writer *w) {
+    gguf_put_int(w, "llama.attention.value_length", 8);
+}
+static void add_turning(struct gguf_writer *w) {
+    gguf_put_int(w, "llama.rope.dimension_count", 17);
+}
+static void add_scaling(struct gguf_writer *w) {
+    gguf_put_text(w, "llama.rope.scaling.type", "su-per");
+}
+static void add_theta(struct gguf_writer *w) {
+    gguf_put_number(w, "llama.rope.freq_base", NAN);
+}
+static void add_layers(struct gguf_writer *w) {
+    gguf_put_array(w, "llama.attention.head_count_kv", GGUF_I32, (const int32_t[]){2, 1}, 2);
+}
+static void add_factors(struct gguf_writer *w) {
+    small_put_matrix(w, "rope_freqs.weight", 1);
+}
+static void add_zeros(struct gguf_writer *w) {
+    gguf_put_tensor(w, "rope_freqs.weight", GGML_F32, 1, (const int64_t[]){8}, (const float[8]){0}, 32);
+}
+
+START_TEST(what_is_wrong_is_named_as_the_file_names_it)
+{
+    struct gguf_writer w = {0};
+    struct model_config c;
+    struct engine *e = NULL;
+    small_put_all(&w);
+    const char *key = "llama.embedding_length";
+    char *at = memmem(w.values.data, w.values.len, key, strlen(key));
+    memset(at + strlen(key) + 4, 0, 4); /* the number behind its type */
+    ck_assert_int_eq(read_config(&w, &c), ERR_FORMAT);
+    ck_assert_msg(strstr(err_message(), "key 'llama.embedding_length' is 0, expected 1 to"), "%s", err_message());
+    gguf_writer_free(&w);
+    small_put_all(&w);
+    small_put_matrix(&w, "blk.0.attn_q.bias", 1);
+    gguf_write_file(&w, small_path("bias.gguf"));
+    const struct engine_options options = {
+        .target = test_checkpoint(small_path("bias.gguf")), .device = test_device(), .context = 64};
+    ck_assert_int_eq(engine_create(&e, &options), ERR_UNSUPPORTED);
+    ck_assert_msg(strstr(err_message(), "tensor 'blk.0.attn_q.bias' is not part of"), "%s", err_message());
+    gguf_writer_free(&w);
+}
+END_TEST
+
+START_TEST(what_a_configuration_lacks_is_named)
+{
+    static const char *const needed[] = {"llama.context_length",       "llama.embedding_length",
+                                         "llama.block_count",          "llama.feed_forward_length",
+                                         "llama.attention.head_count", "llama.attention.layer_norm_rms_epsilon"};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        char words[96];
+        snprintf(words, sizeof words, "key '%s' is missing", needed[i]);
+        refuse_config(NULL, needed[i], ERR_FORMAT, words);
+    }
+    refuse_config(NULL, "general.architecture", ERR_FORMAT, "key 'general.architecture' is missing");
+    refuse_config(NULL, "llama", ERR_UNSUPPORTED, "architecture 'llam`' is not supported (known: llama, granite");
+    refuse_config(add_value_length, NULL, ERR_UNSUPPORTED, "'llama.attention.value_length' is 8, with keys of 16");
+    refuse_config(add_turning, NULL, ERR_FORMAT, "'llama.rope.dimension_count' is 17, with heads of 16");
+    refuse_config(add_scaling, NULL, ERR_UNSUPPORTED, "rope type 'su-per' is not supported");
+    refuse_config(add_theta, NULL, ERR_FORMAT, "'llama.rope.freq_base': expected a finite number");
+    refuse_config(add_layers, NULL, ERR_UNSUPPORTED, "'llama.attention.head_count_kv' differs from layer to layer");
+    refuse_config(add_factors, NULL, ERR_FORMAT, "tensor 'rope_freqs.weight' is F32 of 32 numbers");
+    refuse_config(add_zeros, NULL, ERR_FORMAT, "tensor 'rope_freqs.weight' holds something else than factors");
+}
+END_TEST
+
+Suite *check_gguf_config(void);
+Suite *check_gguf_config(void) {
+    Suite *suite = suite_create("gguf_config");
+    TCase *tc = tcase_create("gguf_config");
+    tcase_add_test(tc, keys_become_the_configuration);
+    tcase_add_test(tc, linear_scaling_of_the_rope_needs_no_type);
+    tcase_add_test(tc, control_tokens_that_end_a_turn_end_an_answer);
+    tcase_add_test(tc, a_window_of_0_is_none);
+    tcase_add_test(tc, what_is_wrong_is_named_as_the_file_names_it);
+    tcase_add_test(tc, what_a_configuration_lacks_is_named);
+    suite_add_tcase(suite, tc);
+    return suite;
+}
