@@ -66,6 +66,11 @@ const char *buf_text(const struct buf *b) {
     return b->data ? b->data : "";
 }
 
+bool text_ends_with(const char *text, const char *end) {
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
 void ids_free(struct ids *ids) {
     free(ids->data);
     *ids = (struct ids){0};

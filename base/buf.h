@@ -21,6 +21,8 @@ void buf_putc(struct buf *, char c);
 void buf_printf(struct buf *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *buf_text(const struct buf *); /* never NULL */
 
+bool text_ends_with(const char *text, const char *end);
+
 /* A growable array of token ids, same conventions. */
 struct ids {
     int32_t *data;

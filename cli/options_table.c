@@ -168,8 +168,7 @@ const struct option_row option_table[] = {
      ON_PAIR, false},
     {"target-weights", 0, "TYPE", OPTION_CHOICE, AT(target_weights), NULL, "stored|fp8|int4", "stored", NULL,
      "quantise the target at loading: fp8 or int4 (its head fp8), which makes another model of it, and other text; "
-     "what "
-     "its files have quantised stays as it is",
+     "what its files have quantised stays as it is",
      ON_PAIR, false},
     {"kv", 0, "TYPE", OPTION_CHOICE, AT(kv), NULL, "auto|fp8", "auto", NULL,
      "what keys and values are kept as: auto, 16 bits on CUDA and f32 on the host; or fp8, half and a quarter of that, "

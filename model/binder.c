@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/memory.h"
 
@@ -267,15 +268,10 @@ static bool is_of_cache(const char *name) {
     return false;
 }
 
-static bool ends_with(const char *name, const char *end) {
-    const size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
-/* The rotary frequencies, which older checkpoints store, are computed here; keys and values are not quantised. */
+/* The rotary frequencies, which older checkpoints store, are computed here; the cache is not quantised by what files say. */
 static bool is_ignored(const struct model *m, const char *name) {
-    if (ends_with(name, ".rotary_emb.inv_freq") || is_of_cache(name)) return true;
-    if (m->config.tied && (strcmp(name, "lm_head.weight") == 0 || ends_with(name, ".lm_head.weight"))) return true;
+    if (text_ends_with(name, ".rotary_emb.inv_freq") || is_of_cache(name)) return true;
+    if (m->config.tied && (strcmp(name, "lm_head.weight") == 0 || text_ends_with(name, ".lm_head.weight"))) return true;
     for (int i = 0; i < m->ignored_count; i++)
         if (strncmp(name, m->ignored[i], strlen(m->ignored[i])) == 0) return true;
     return false;

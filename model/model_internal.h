@@ -90,13 +90,13 @@ struct model {
     const char *ignored[8]; /* [ignored_count] prefixes */
     int ignored_count;
 
-    bool is_mapped;       /* weights are read in the mapped files where they lie there as they are (host device) */
-    bool is_random;       /* there are no files */
-    bool is_rounded;      /* the files hold f32, the device 16 bits */
-    bool is_quantised;    /* some matrices are */
-    bool makes_quantised; /* at loading */
-    int products,
-        products_stored; /* matrices that may be quantised at loading, and of these those that the files have quantised */
+    bool is_mapped;         /* weights are read in the mapped files where they lie there as they are (host device) */
+    bool is_random;         /* there are no files */
+    bool is_rounded;        /* the files hold f32, the device 16 bits */
+    bool is_quantised;      /* some matrices are */
+    bool makes_quantised;   /* at loading */
+    int products;           /* matrices that may be quantised at loading */
+    int products_stored;    /* those of them that the files have quantised */
     bool keeps_quantised;   /* and the device reads them as they are (host) */
     bool packs_quantised;   /* and the device reads some packed (CUDA); the others in 16 bits */
     enum dtype type;        /* of what feeds products, and of keys and values */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -35,16 +36,11 @@ static const char *find(const struct checkpoint *c, const char *file, struct buf
     return file_exists(buf_text(path)) ? buf_text(path) : NULL;
 }
 
-static bool ends_with(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
 static bool has_file_ending(const struct checkpoint *c, const char *end) {
     DIR *folder = opendir(c->name);
     bool found = false;
     for (struct dirent *entry = folder ? readdir(folder) : NULL; entry && !found; entry = readdir(folder))
-        found = ends_with(entry->d_name, end);
+        found = text_ends_with(entry->d_name, end);
     if (folder) closedir(folder);
     return found;
 }
@@ -143,7 +139,7 @@ static bool is_model_file(const char *name) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) return true;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends_with(name, ends[i])) return true;
+        if (text_ends_with(name, ends[i])) return true;
     return false;
 }
 
@@ -259,7 +255,7 @@ static bool find_single(const char *dir, struct buf *path) {
     DIR *folder = find(&c, "config.json", path) ? NULL : opendir(dir);
     int count = 0;
     for (struct dirent *entry = folder ? readdir(folder) : NULL; entry; entry = readdir(folder)) {
-        if (!ends_with(entry->d_name, ".gguf") || is_part_of_model(entry->d_name)) continue;
+        if (!text_ends_with(entry->d_name, ".gguf") || is_part_of_model(entry->d_name)) continue;
         buf_clear(path);
         buf_printf(path, "%s/%s", dir, entry->d_name);
         count++;
@@ -282,7 +278,7 @@ struct checkpoint *checkpoint_open(const char *path) {
 }
 
 bool checkpoint_is_file(const char *path) {
-    return ends_with(path, ".gguf");
+    return text_ends_with(path, ".gguf");
 }
 
 struct checkpoint *checkpoint_open_shape(const char *name) {

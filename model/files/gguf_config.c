@@ -152,9 +152,9 @@ static int copy_int(struct writer *w, const char *member, const char *name) {
 }
 
 static int need_int(struct writer *w, const char *member, const char *name) {
-    int64_t least;
+    int64_t value;
     TRY(need(w, name));
-    if (!gguf_value(w->g, w->key)->is_array) TRY(gguf_get_int(w->g, w->key, 0, 1, INT32_MAX, &least));
+    if (!gguf_value(w->g, w->key)->is_array) TRY(gguf_get_int(w->g, w->key, 0, 1, INT32_MAX, &value));
     return copy_int(w, member, name);
 }
 
