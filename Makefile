@@ -214,7 +214,7 @@ $(BUILD)/tests/cuda/suites.h: FORCE
 	$(STAMP)
 $(BUILD)/tests/cuda/run.o: private override CPPFLAGS += -I$(BUILD)/tests/cuda
 $(BUILD)/tests/cuda/run.o: $(BUILD)/tests/cuda/suites.h
-$(BUILD)/tests/run_cuda: $(LIB_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(CUDA_TEST_OBJ)
+$(BUILD)/tests/run_cuda: $(LIB_OBJ) $(API_OBJ) $(filter-out $(BUILD)/cli/main.o,$(CLI_OBJ)) $(CUDA_TEST_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP) $^ $(LDLIBS) $(CHECK_LIBS) -o $@
 

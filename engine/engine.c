@@ -210,6 +210,14 @@ int engine_create(struct engine **out, const struct engine_options *options) {
     return 0;
 }
 
+void engine_suspend(struct engine *e) {
+    device_suspend(e->device);
+}
+
+int engine_resume(struct engine *e) {
+    return device_resume(e->device);
+}
+
 static void destroy_staging(struct engine *e) {
     for (size_t r = 0; r < sizeof e->rounds / sizeof *e->rounds; r++) {
         event_destroy(e->rounds[r].done);

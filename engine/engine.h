@@ -62,6 +62,10 @@ struct engine_options {
 /* Loads both models, plans and allocates the pool, captures the graphs, seals. */
 int engine_create(struct engine **out, const struct engine_options *);
 void engine_destroy(struct engine *);
+/* device_suspend and device_resume, for programs that select GPUs themselves or lead an engine to another thread. An engine is created
+ * resumed; to be stepped, measured, given another k or destroyed it has to be. */
+void engine_suspend(struct engine *);
+int engine_resume(struct engine *);
 
 /* What keeps a context from being larger: the option, positions of a model, the default of 8192, the device's memory. */
 enum context_bound { CONTEXT_GIVEN, CONTEXT_BY_TARGET, CONTEXT_BY_DRAFT, CONTEXT_BY_DEFAULT, CONTEXT_BY_MEMORY };

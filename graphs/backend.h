@@ -45,6 +45,8 @@ struct recording {
 
 struct backend {
     void (*close)(struct device *);
+    int (*resume)(struct device *);   /* NULL: threads have nothing selected */
+    void (*suspend)(struct device *); /* likewise */
     int (*memory)(const struct device *, uint64_t *free_bytes, uint64_t *total_bytes);
     int (*alloc_arena)(struct device *, size_t bytes, void **out); /* bytes > 0 */
     void (*free_arena)(struct device *, void *arena, size_t bytes);

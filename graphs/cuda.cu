@@ -1,12 +1,16 @@
 /* The CUDA device: one GPU, streams, events, graphs by stream capture. */
 #include "graphs/cuda.cuh"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 struct cuda_device {
     struct device common;
+    int gpu;
+    int gpu_before; /* that the thread had selected */
     int multiprocessors;
+    int shared_most; /* bytes of shared memory of a block */
     bool takes_clusters, has_wgmma;
 };
 
@@ -86,6 +90,19 @@ int cuda_launch_together(struct stream *s, const char *kernel, const void *funct
     return cuda_launched(s, kernel, argument_bytes);
 }
 
+int cuda_allow_shared(const struct device *d, const void *kernel) {
+    struct cudaFuncAttributes attributes;
+    CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel));
+    const int most = reinterpret_cast<const struct cuda_device *>(d)->shared_most - (int)attributes.sharedSizeBytes;
+    if (attributes.maxDynamicSharedSizeBytes < most)
+        CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most));
+    return 0;
+}
+
+int cuda_gpu(const struct device *d) {
+    return reinterpret_cast<const struct cuda_device *>(d)->gpu;
+}
+
 int cuda_multiprocessors(const struct device *d) {
     return reinterpret_cast<const struct cuda_device *>(d)->multiprocessors;
 }
@@ -104,7 +121,19 @@ bool cuda_takes_clusters(const struct device *d) {
 
 /* --- memory --------------------------------------------------------------------------------------------- */
 
+static int cuda_resume(struct device *device) {
+    struct cuda_device *d = reinterpret_cast<struct cuda_device *>(device);
+    CUDA_TRY(cudaGetDevice(&d->gpu_before));
+    CUDA_TRY(cudaSetDevice(d->gpu));
+    return 0;
+}
+
+static void cuda_suspend(struct device *device) {
+    (void)cudaSetDevice(reinterpret_cast<struct cuda_device *>(device)->gpu_before);
+}
+
 static void cuda_close(struct device *d) {
+    cuda_suspend(d);
     free(d);
 }
 
@@ -249,10 +278,31 @@ static int cuda_event_elapsed_ms(const struct event *start, const struct event *
 
 /* --- capture ---------------------------------------------------------------------------------------------- */
 
+/* Captures of any thread read; what waits for whole devices, and so ends captures, writes. */
+static pthread_rwlock_t captures = PTHREAD_RWLOCK_INITIALIZER;
+
+void cuda_keep_captures_off(void) {
+    pthread_rwlock_wrlock(&captures);
+}
+
+void cuda_let_captures_on(void) {
+    pthread_rwlock_unlock(&captures);
+}
+
 static int cuda_begin_capture(struct stream *stream) {
     reinterpret_cast<struct cuda_stream *>(stream)->captured_bytes = 0;
-    CUDA_TRY(cudaStreamBeginCapture(cuda_native(stream), cudaStreamCaptureModeThreadLocal));
-    return 0;
+    pthread_rwlock_rdlock(&captures);
+    int rc = cuda_check(cudaStreamBeginCapture(cuda_native(stream), cudaStreamCaptureModeThreadLocal),
+                        "cudaStreamBeginCapture");
+    if (rc != 0) pthread_rwlock_unlock(&captures);
+    return rc;
+}
+
+static cudaError_t end_native_capture(struct stream *stream, cudaGraph_t *graph) {
+    *graph = nullptr;
+    cudaError_t status = cudaStreamEndCapture(cuda_native(stream), graph);
+    pthread_rwlock_unlock(&captures);
+    return status;
 }
 
 static int instantiate(struct cuda_recording *r, cudaGraph_t graph, cudaStream_t native) {
@@ -272,8 +322,8 @@ static void cuda_recording_destroy(struct recording *recording) {
 }
 
 static int cuda_end_capture(struct stream *stream, struct recording **out) {
-    cudaGraph_t graph = nullptr;
-    int rc = cuda_check(cudaStreamEndCapture(cuda_native(stream), &graph), "cudaStreamEndCapture");
+    cudaGraph_t graph;
+    int rc = cuda_check(end_native_capture(stream, &graph), "cudaStreamEndCapture");
     struct cuda_recording *r = rc == 0 ? create<struct cuda_recording>("a graph") : nullptr;
     if (rc == 0) rc = r ? instantiate(r, graph, cuda_native(stream)) : ERR_MEMORY;
     if (graph) (void)cudaGraphDestroy(graph);
@@ -287,8 +337,8 @@ static int cuda_end_capture(struct stream *stream, struct recording **out) {
 }
 
 static void cuda_abort_capture(struct stream *stream) {
-    cudaGraph_t graph = nullptr;
-    (void)cudaStreamEndCapture(cuda_native(stream), &graph);
+    cudaGraph_t graph;
+    (void)end_native_capture(stream, &graph);
     if (graph) (void)cudaGraphDestroy(graph);
     (void)cudaGetLastError();
 }
@@ -320,6 +370,8 @@ static int cuda_launch(struct recording *r, struct stream *s) {
 static struct backend make_backend(void) {
     struct backend b = {};
     b.close = cuda_close;
+    b.resume = cuda_resume;
+    b.suspend = cuda_suspend;
     b.memory = cuda_memory;
     b.alloc_arena = cuda_alloc_arena;
     b.free_arena = cuda_free_arena;
@@ -373,9 +425,33 @@ static int architecture_built_for(const struct cudaDeviceProp *properties) {
     return newest;
 }
 
+/* Whether kernels of this build run on the GPU that is selected; ERR_DEVICE says why not. */
+static int check_gpu(const struct cudaDeviceProp *properties) {
+    if (properties->major < 8)
+        return err_set(ERR_DEVICE, "%s: compute capability %d.%d, at least 8.0 is needed", properties->name,
+                       properties->major, properties->minor);
+    if (!is_built_for_this_gpu())
+        return err_set(ERR_DEVICE, "%s: this program was built for other GPUs; make CUDA_ARCH=sm_%d%d",
+                       properties->name, properties->major, properties->minor);
+    return 0;
+}
+
+static int describe(struct cuda_device *d, bool is_one_of_several) {
+    struct cudaDeviceProp properties;
+    CUDA_TRY(cudaGetDeviceProperties(&properties, d->gpu));
+    TRY(check_gpu(&properties));
+    d->multiprocessors = properties.multiProcessorCount;
+    d->shared_most = (int)properties.sharedMemPerBlockOptin;
+    d->common.can_start_early = architecture_built_for(&properties) >= 900;
+    d->has_wgmma = architecture_built_for(&properties) == 900 && properties.major == 9 && properties.minor == 0;
+    d->takes_clusters = d->common.can_start_early && properties.sharedMemPerBlockOptin >= (size_t)200 << 10;
+    snprintf(d->common.name, sizeof d->common.name, is_one_of_several ? "%.80s (GPU %d)" : "%.80s", properties.name,
+             d->gpu);
+    return 0;
+}
+
 extern "C" int device_open_cuda(struct device **out, const struct device_options *options) {
     static const struct backend backend = make_backend();
-    struct cudaDeviceProp properties;
     int count = 0;
     *out = nullptr;
     if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
@@ -384,26 +460,21 @@ extern "C" int device_open_cuda(struct device **out, const struct device_options
     }
     if (options->gpu < 0 || options->gpu >= count)
         return err_set(ERR_DEVICE, "GPU %d: this machine has %d (numbered from 0)", options->gpu, count);
-    CUDA_TRY(cudaSetDevice(options->gpu));
-    CUDA_TRY(cudaGetDeviceProperties(&properties, options->gpu));
-    if (properties.major < 8)
-        return err_set(ERR_DEVICE, "%s: compute capability %d.%d, at least 8.0 is needed", properties.name,
-                       properties.major, properties.minor);
-    if (!is_built_for_this_gpu())
-        return err_set(ERR_DEVICE, "%s: this program was built for other GPUs; make CUDA_ARCH=sm_%d%d", properties.name,
-                       properties.major, properties.minor);
     struct cuda_device *d = create<struct cuda_device>("a device");
     if (!d) return ERR_MEMORY;
     d->common.backend = &backend;
     d->common.kind = DEVICE_CUDA;
     d->common.is_async = true;
     d->common.threads = options->threads > 0 ? options->threads : host_limits_threads("");
-    d->multiprocessors = properties.multiProcessorCount;
-    d->common.can_start_early = architecture_built_for(&properties) >= 900;
-    d->has_wgmma = architecture_built_for(&properties) == 900 && properties.major == 9 && properties.minor == 0;
-    d->takes_clusters = d->common.can_start_early && properties.sharedMemPerBlockOptin >= (size_t)200 << 10;
-    snprintf(d->common.name, sizeof d->common.name, count > 1 ? "%.80s (GPU %d)" : "%.80s", properties.name,
-             options->gpu);
-    *out = &d->common;
-    return 0;
+    d->gpu = options->gpu;
+    int rc = cuda_resume(&d->common);
+    if (rc == 0) {
+        rc = describe(d, count > 1);
+        if (rc != 0) cuda_suspend(&d->common);
+    }
+    if (rc == 0)
+        *out = &d->common;
+    else
+        free(d);
+    return rc;
 }

@@ -54,10 +54,19 @@ int cuda_launched(struct stream *, const char *kernel, size_t argument_bytes);
 int cuda_launch_together(struct stream *, const char *kernel, const void *function, int blocks, int threads,
                          void **arguments, size_t argument_bytes);
 
+/* Calls that wait for a whole device, which ends captures of other threads, lie between these two: no stream captures meanwhile. */
+void cuda_keep_captures_off(void);
+void cuda_let_captures_on(void);
+
+/* Lets a kernel have all shared memory that a block can have. Nobody asks for less: it holds for the kernel in all threads, and for what
+ * they have captured. */
+int cuda_allow_shared(const struct device *, const void *kernel);
+
 /* cuda_sum.cu: the backend's sum_words. */
 int cuda_sum_words(struct stream *, const void *words, size_t bytes, uint64_t *sum);
 
 /* Facts that launchers choose grids by. */
+int cuda_gpu(const struct device *); /* its number, from 0 */
 int cuda_multiprocessors(const struct device *);
 /* Programmatic dependent launch: kernels built for compute capability 9.0 or later, on such a GPU, and nobody wants them apart. */
 bool cuda_starts_early(const struct device *);

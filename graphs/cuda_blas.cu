@@ -43,7 +43,10 @@ int cuda_blas_check(cublasStatus_t status, const char *call) {
 }
 
 void cuda_blas_close(cublasHandle_t blas) {
-    if (blas) (void)cuda_blas_calls()->cublasDestroy_v2(blas);
+    if (!blas) return;
+    cuda_keep_captures_off();
+    (void)cuda_blas_calls()->cublasDestroy_v2(blas);
+    cuda_let_captures_on();
 }
 
 /* The stream first: setting it takes the handle's workspace away. */
@@ -56,6 +59,13 @@ static int configure(cublasHandle_t blas, cudaStream_t native, void *workspace, 
     return cuda_blas_check(calls->cublasSetAtomicsMode(blas, CUBLAS_ATOMICS_NOT_ALLOWED), "cublasSetAtomicsMode");
 }
 
+static int open_blas(cublasHandle_t *blas) {
+    cuda_keep_captures_off();
+    cublasStatus_t status = cuda_blas_calls()->cublasCreate_v2(blas);
+    cuda_let_captures_on();
+    return cuda_blas_check(status, "cublasCreate");
+}
+
 int cuda_set_workspace(struct stream *stream, void *workspace, size_t bytes) {
     struct cuda_stream *s = reinterpret_cast<struct cuda_stream *>(stream);
     cublasHandle_t blas;
@@ -63,7 +73,7 @@ int cuda_set_workspace(struct stream *stream, void *workspace, size_t bytes) {
     if (*loaded()->error) return err_set(ERR_DEVICE, "cuBLAS cannot be loaded: %s", loaded()->error);
     const size_t exchange = bytes > CUDA_EXCHANGE_BYTES ? CUDA_EXCHANGE_BYTES : 0;
     if (exchange) CUDA_TRY(cudaMemsetAsync(workspace, 0, exchange, s->native));
-    TRY(cuda_blas_check(cuda_blas_calls()->cublasCreate_v2(&blas), "cublasCreate"));
+    TRY(open_blas(&blas));
     int rc = configure(blas, s->native, (char *)workspace + exchange, bytes - exchange);
     if (rc != 0)
         cuda_blas_close(blas);

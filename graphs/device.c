@@ -38,6 +38,14 @@ void device_close(struct device *d) {
     if (d) d->backend->close(d);
 }
 
+int device_resume(struct device *d) {
+    return d->backend->resume ? d->backend->resume(d) : 0;
+}
+
+void device_suspend(struct device *d) {
+    if (d->backend->suspend) d->backend->suspend(d);
+}
+
 enum device_kind device_kind(const struct device *d) {
     return d->kind;
 }

@@ -6,7 +6,8 @@
  * addresses exactly as a CUDA graph does, and every capture fault (a host value baked in, an allocation
  * inside, a moved buffer) shows on a machine without a GPU.
  *
- * Threading: a device and its streams belong to one thread at a time. Host ops spread over threads
+ * Threading: a device and its streams belong to one thread at a time, which has it selected: device_open selects, and
+ * device_suspend and device_resume lead it to another thread, or leave the thread to GPUs of others. Host ops spread over threads
  * (base/parallel.h) inside one submission. Functions that are not marked "synchronises" never wait for the device;
  * only those marked "allocates" allocate. */
 #ifndef DUET_GRAPHS_DEVICE_H
@@ -25,7 +26,7 @@ struct recording; /* one captured, launchable graph of one device */
 
 struct device_options {
     int threads; /* of work on the host: its ops, loading for any device; 0: the CPUs that affinity and cgroup allow */
-    int gpu;     /* CUDA: which GPU, from 0. One a thread at a time: its calls go to the one that was opened last */
+    int gpu;     /* CUDA: which GPU, from 0 */
     /* Wait after every launch outside a capture, so that a fault is told of the kernel that made it. */
     bool check_launches;
 };
@@ -40,6 +41,11 @@ int device_open_planned(struct device **out, enum device_kind, uint64_t bytes);
 bool device_is_planned(const struct device *);
 bool device_cuda_is_built(void);    /* has this build the CUDA device? */
 void device_close(struct device *); /* NULL is fine; its streams, events, recordings, arenas must be gone */
+
+/* CUDA's calls mean the GPU that their thread has selected. Opening a device selects its GPU; suspending and closing it select the
+ * one that this thread had before. Resuming one, on any thread, selects it again; not twice without a suspension between. */
+int device_resume(struct device *);
+void device_suspend(struct device *);
 
 enum device_kind device_kind(const struct device *);
 const char *device_name(const struct device *); /* "host, 8 threads (AVX-512)", "NVIDIA H200" */

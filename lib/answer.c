@@ -272,7 +272,11 @@ static int step(struct duet *d) {
     int running;
     settle_cancelled(d);
     if (!d->first) return 0;
-    int rc = engine_step(d->engine, &running);
+    int rc = engine_resume(d->engine);
+    if (rc == 0) {
+        rc = engine_step(d->engine, &running);
+        engine_suspend(d->engine);
+    }
     settle_ended(d);
     while (rc != 0 && d->first) answer_settle(d->first, DUET_FINISH_ERROR);
     return rc;

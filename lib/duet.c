@@ -124,6 +124,16 @@ static int open_pair(struct duet *d, const struct duet_options *o) {
     return load_template(d, o->chat_template);
 }
 
+/* With the engine, if there is one, resumed. */
+static void destroy(struct duet *d) {
+    chat_template_free(d->chat_template);
+    free(d->template_error);
+    engine_destroy(d->engine);
+    checkpoint_close(d->draft);
+    checkpoint_close(d->target);
+    free(d);
+}
+
 int duet_open(struct duet **out, const struct duet_options *given) {
     struct duet_options o;
     *out = NULL;
@@ -133,23 +143,20 @@ int duet_open(struct duet **out, const struct duet_options *given) {
     if (!d) return err_set(ERR_MEMORY, "no memory for a pair");
     int rc = open_pair(d, &o);
     if (rc != 0) {
-        duet_close(d);
+        destroy(d);
         return rc;
     }
+    engine_suspend(d->engine);
     *out = d;
     return 0;
 }
 
 void duet_close(struct duet *d) {
     if (!d) return;
+    (void)engine_resume(d->engine);
     for (struct duet_answer *a; (a = d->first); answer_settle(a, DUET_FINISH_CANCELLED))
         a->on_token = NULL; /* callbacks run in duet_step alone */
-    chat_template_free(d->chat_template);
-    free(d->template_error);
-    engine_destroy(d->engine);
-    checkpoint_close(d->draft);
-    checkpoint_close(d->target);
-    free(d);
+    destroy(d);
 }
 
 void duet_get_info(const struct duet *d, struct duet_info *out, size_t size) {

@@ -10,7 +10,8 @@
  * DUET_ERR_MEMORY), and a model's file that is cut short while it is mapped raises SIGBUS.
  *
  * Threads. A pair, and the answers of it that run, belong to one thread at a time; callbacks run on the thread that called, inside
- * duet_step or duet_generate. Several pairs may run in several threads. Only duet_cancel may be called from anywhere. A finished
+ * duet_step or duet_generate. Several pairs may run in several threads. Only duet_cancel may be called from anywhere. The
+ * CUDA device that a thread has selected is as it was when a call returns; inside callbacks it is the pair's. A finished
  * answer is plain memory. After fork() a child opens its own pairs. The library stays loaded until the process ends: threads of it
  * wait for work.
  *

@@ -59,18 +59,21 @@ static inline struct shape shape_for(int rows, int vocab, bool is_kept, int bloc
     return (struct shape){teams, blocks};
 }
 
-template <auto KERNEL> static int blocks_a_processor(void) {
-    int blocks = 0;
+/* Blocks of KERNEL that a multiprocessor has at once, or 0; asked by the warm-up, and again where a thread has another GPU. */
+template <auto KERNEL> static int blocks_a_processor(const struct device *device) {
+    static thread_local int gpu = -1, blocks = 0;
+    if (gpu == cuda_gpu(device)) return blocks;
+    gpu = cuda_gpu(device);
     if (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, KERNEL, THREADS, 0) == cudaSuccess) return blocks;
     (void)cudaGetLastError();
-    return 0;
+    return blocks = 0;
 }
 
 /* Launches KERNEL(op, shape) for `rows` rows of `vocab` ids, of which blocks keep their parts or not. */
 template <auto KERNEL, typename Op>
 static int launch_rows(struct stream *stream, const char *name, const Op *op, int rows, int vocab, bool is_kept) {
-    static const int a_processor = blocks_a_processor<KERNEL>(); /* asked once, by the warm-up */
-    const int at_once = a_processor * cuda_multiprocessors(stream_device(stream));
+    const struct device *device = stream_device(stream);
+    const int at_once = blocks_a_processor<KERNEL>(device) * cuda_multiprocessors(device);
     if (at_once == 0) return err_set(ERR_DEVICE, "kernel %s does not fit this GPU", name);
     struct shape shape = shape_for(rows, vocab, is_kept, at_once);
     void *arguments[] = {const_cast<Op *>(op), &shape};

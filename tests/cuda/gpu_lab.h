@@ -11,6 +11,9 @@ struct gpu {
     bool is_filled;
 };
 
+int gpu_count(void);
+int gpu_selected(void); /* by the calling thread */
+
 void gpu_open(struct gpu *);
 void gpu_close(struct gpu *);
 /* Device memory to the byte, 256-byte aligned: every byte 0xFF, but never written in small cases. `is_filled` fills it in those

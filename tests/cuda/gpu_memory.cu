@@ -1,4 +1,4 @@
-// Memory of one tensor. Outside an arena, so that compute-sanitizer knows its end and whether it was ever written.
+// GPUs, and memory of one tensor: outside an arena, so that compute-sanitizer knows its end and whether it was ever written.
 #include <cuda_runtime.h>
 
 extern "C" {
@@ -8,6 +8,18 @@ extern "C" {
 
 static void must(cudaError_t status, const char *call) {
     ck_assert_msg(status == cudaSuccess, "%s: %s", call, cudaGetErrorString(status));
+}
+
+int gpu_count(void) {
+    int count;
+    must(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+    return count;
+}
+
+int gpu_selected(void) {
+    int gpu;
+    must(cudaGetDevice(&gpu), "cudaGetDevice");
+    return gpu;
 }
 
 void *gpu_alloc(struct gpu *g, size_t bytes) {

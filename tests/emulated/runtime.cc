@@ -118,6 +118,14 @@ cudaError_t cudaFuncSetAttribute(const void *function, cudaFuncAttribute which, 
     return cudaSuccess;
 }
 
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *function) {
+    *attributes = {};
+    std::unique_lock<std::mutex> lock(known);
+    const auto found = granted.find(function);
+    attributes->maxDynamicSharedSizeBytes = (int)(found == granted.end() ? SHARED_DEFAULT : found->second);
+    return cudaSuccess;
+}
+
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *, int threads, size_t) {
     *blocks = std::max(1, 1024 / threads);
     return cudaSuccess;
@@ -211,6 +219,10 @@ cudaError_t cudaGetDeviceCount(int *count) {
 }
 cudaError_t cudaSetDevice(int device) {
     return device == 0 ? cudaSuccess : give(cudaErrorInvalidDevice);
+}
+cudaError_t cudaGetDevice(int *device) {
+    *device = 0;
+    return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
     if (device != 0) return give(cudaErrorInvalidDevice);

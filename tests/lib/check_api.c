@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/json.h"
+#include "tests/support/failing_device.h"
 #include "tests/support/faulty_host.h"
 #include "tests/support/program.h"
 #include "tests/support/support.h"
@@ -283,6 +284,42 @@ START_TEST(another_thread_or_another_answer_s_callback_cancels_and_the_others_go
     duet_answer_free(a);
     seen_free(&s);
     duet_close(d);
+}
+END_TEST
+
+static void *generate_elsewhere(void *pair) {
+    struct duet_request r = request(PROMPT, 8, 6);
+    struct duet_answer *a;
+    return duet_generate(pair, &r, &a) == 0 ? a : NULL;
+}
+
+static void *close_elsewhere(void *pair) {
+    duet_close(pair);
+    return NULL;
+}
+
+static void *in_a_thread(void *(*run)(void *), void *user) {
+    pthread_t thread;
+    void *result;
+    ck_assert_int_eq(pthread_create(&thread, NULL, run, user), 0);
+    ck_assert_int_eq(pthread_join(thread, &result), 0);
+    return result;
+}
+
+START_TEST(a_pair_has_its_gpu_selected_on_whichever_thread_steps_it)
+{
+    failing_device = (struct failing_device){.watches = true};
+    struct duet *d = open_pair(1);
+    struct duet_answer *here = generate_elsewhere(d), *elsewhere = in_a_thread(generate_elsewhere, d);
+    ck_assert_ptr_nonnull(here);
+    ck_assert_ptr_nonnull(elsewhere);
+    ck_assert(same_ids(here, elsewhere));
+    in_a_thread(close_elsewhere, d);
+    ck_assert_int_eq(failing_device.astray, 0);
+    ck_assert_int_eq(failing_device.live, 0);
+    failing_device.watches = false;
+    duet_answer_free(here);
+    duet_answer_free(elsewhere);
 }
 END_TEST
 
@@ -564,6 +601,7 @@ Suite *check_api(void) {
     tcase_add_test(tc, a_callback_ends_an_answer_behind_the_token_that_it_has_seen);
     tcase_add_test(tc, another_thread_or_another_answer_s_callback_cancels_and_the_others_go_on);
     tcase_add_test(tc, answers_are_cancelled_while_they_wait_freed_while_they_run_and_outlive_their_pair);
+    tcase_add_test(tc, a_pair_has_its_gpu_selected_on_whichever_thread_steps_it);
     tcase_add_test(tc, a_device_that_fails_ends_all_answers_with_its_sentence);
     tcase_add_test(tc, a_callback_may_free_its_own_answer_and_others_that_run);
     tcase_add_test(tc, an_answer_that_a_callback_frees_ends_duet_generate_without_one);

@@ -32,8 +32,27 @@ const char *const device_call_names[DEVICE_CALLS] = {
 static const struct backend *inner[2];
 static struct backend watching[2];
 
+static const struct backend *of(const struct device *d) {
+    return inner[d->kind];
+}
+
+/* device_resume and device_suspend; one device at a time. */
+static _Thread_local bool is_selected;
+
+static int resume(struct device *d) {
+    if (is_selected) failing_device.astray++;
+    is_selected = true;
+    return of(d)->resume ? of(d)->resume(d) : 0;
+}
+
+static void suspend(struct device *d) {
+    is_selected = false;
+    if (of(d)->suspend) of(d)->suspend(d);
+}
+
 static bool fails(enum device_call call) {
     int at = ++failing_device.calls[call];
+    if (!is_selected && call != CALL_OPEN) failing_device.astray++;
     if (call != failing_device.call || failing_device.at == 0 || at < failing_device.at) return false;
     if (at > failing_device.at && !failing_device.for_good) return false;
     failing_device.failed++;
@@ -45,10 +64,6 @@ static int refuse(enum device_call call) {
     return err_set(is_memory ? ERR_MEMORY : ERR_DEVICE, DEVICE_GONE);
 }
 
-static const struct backend *of(const struct device *d) {
-    return inner[d->kind];
-}
-
 static int made(int rc) {
     if (rc == 0) failing_device.live++;
     return rc;
@@ -57,16 +72,18 @@ static int made(int rc) {
 /* A call that is refused, or passed on. */
 #define PASS_ON(call, device, name, ...)      return fails(call) ? refuse(call) : of(device)->name(__VA_ARGS__)
 #define PASS_ON_MADE(call, device, name, ...) return fails(call) ? refuse(call) : made(of(device)->name(__VA_ARGS__))
-#define PASS_ON_DESTROYED(device, name, ...) \
-    do {                                     \
-        failing_device.live--;               \
-        of(device)->name(__VA_ARGS__);       \
+#define PASS_ON_DESTROYED(device, name, ...)       \
+    do {                                           \
+        failing_device.live--;                     \
+        if (!is_selected) failing_device.astray++; \
+        of(device)->name(__VA_ARGS__);             \
     } while (0)
 
 /* --- the device -------------------------------------------------------------------------------------------------- */
 
 static void close_device(struct device *d) {
     PASS_ON_DESTROYED(d, close, d);
+    is_selected = false;
 }
 static int memory(const struct device *d, uint64_t *free_bytes, uint64_t *total_bytes) {
     PASS_ON(CALL_MEMORY, d, memory, d, free_bytes, total_bytes);
@@ -168,6 +185,7 @@ void failing_device_watch(struct device *d) {
     if (d->backend != b) inner[d->kind] = d->backend;
     *b = *inner[d->kind]; /* event_is_done and abort_capture as they are */
     b->close = close_device, b->memory = memory;
+    b->resume = resume, b->suspend = suspend;
     b->alloc_arena = alloc_arena, b->free_arena = free_arena;
     b->alloc_pinned = alloc_pinned, b->free_pinned = free_pinned;
     b->stream_create = create_stream, b->stream_destroy = destroy_stream, b->stream_sync = sync_stream;
@@ -181,6 +199,7 @@ void failing_device_watch(struct device *d) {
     b->fork = fork_stream, b->join = join_stream;
     b->recording_destroy = destroy_recording, b->launch = launch;
     d->backend = b;
+    is_selected = true;
     failing_device.live++;
 }
 

@@ -42,6 +42,7 @@ struct failing_device {
 
     int calls[DEVICE_CALLS];
     int failed; /* calls */
+    int astray; /* calls on a thread that does not have the device selected, and selections of one that does (device.h) */
     int live;   /* devices, arenas, pinned memory, streams, events and recordings that were made and not destroyed */
 };
 extern struct failing_device failing_device;

@@ -32,7 +32,6 @@ template <typename T> __global__ void __launch_bounds__(BLOCK_THREADS) add_norm_
 
 template <typename T> static int add_norm(struct stream *s, norm_sums<T> sums, int count, int width) {
     const size_t shared = norm_bytes(width);
-    CUDA_TRY(cudaFuncSetAttribute(add_norm_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     launch_dependent(s, add_norm_kernel<T>, dim3(count), BLOCK_THREADS, shared, 1, sums, width);
     return cuda_launched(s, "add_norm", sizeof sums + 4);
 }

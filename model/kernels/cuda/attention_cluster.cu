@@ -175,8 +175,6 @@ static int launch_stages(struct stream *s, const struct op_attention *op, struct
     const bool is_plain = op->cap == 0 && !op->sinks.data;
     auto kernel = is_plain ? attention_cluster_kernel<T, DH, TILES, STAGES, !IS_FP8, IS_FP8>
                            : attention_cluster_kernel<T, DH, TILES, STAGES, false, IS_FP8>;
-    if (shared > 48 << 10)
-        CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     const size_t of_multiprocessor = m.walkers < WALKERS_ALL ? (size_t)each * shared : shared;
     const int percent = of_multiprocessor <= SHARED_BYTES        ? SHARED_PERCENT
                         : of_multiprocessor <= SHARED_BYTES_MORE ? SHARED_PERCENT_MORE

@@ -252,8 +252,6 @@ static int launch_attention(struct stream *s, const struct op_attention *op) {
     const int chunks = ceil_div(op->rows.q_len * (op->heads / op->kv_heads), CHUNK), tiles = PAIRS > 4 ? 1 : 2;
     const size_t shared =
         tiles * SPLIT * (size_t)key_stride(op->head_dim) * sizeof(T) + CHUNK * (size_t)op->head_dim * sizeof(float);
-    if (shared > 48 << 10)
-        CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     dim3 grid(op->rows.batch * chunks, op->kv_heads, ATTENTION_PARTS);
     launch_dependent(s, kernel, grid, WARPS * 32, shared, 1, *op, chunks);
     return cuda_launched(s, "attention", sizeof *op);

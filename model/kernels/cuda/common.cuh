@@ -157,6 +157,7 @@ static void launch_sharing(struct stream *stream, void (*kernel)(Params...), dim
     cudaLaunchConfig_t config = {};
     config.gridDim = grid, config.blockDim = dim3((unsigned)threads), config.dynamicSmemBytes = shared;
     config.stream = cuda_native(stream), config.attrs = attributes, config.numAttrs = count;
+    if (shared > 0) (void)cuda_allow_shared(stream->device, (const void *)kernel);
     (void)cudaLaunchKernelEx(&config, kernel, args...); /* cuda_launched reports the error */
 }
 template <typename... Params, typename... Args>

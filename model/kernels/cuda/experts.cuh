@@ -288,7 +288,6 @@ static int launch_expert_clusters(struct stream *s, void (*kernel)(Rows, int, en
     enum { ROUNDS = 4 }; /* clusters for each that runs at once, so that the last ones end together */
     const int room = CLUSTER_BLOCKS * cuda_multiprocessors(s->device) / PRODUCT_SPLITS,
               units = tiles * ceil_div(groups, Shape::rows / PRODUCT_ROWS);
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::ring_bytes));
     launch_dependent(s, kernel, dim3(min(units, ROUNDS * room) * PRODUCT_SPLITS), Shape::threads, Shape::ring_bytes,
                      PRODUCT_SPLITS, rows, groups, in, k, out);
     return 0;
@@ -315,7 +314,6 @@ static int row_experts_product(struct stream *s, const char *name, int groups, c
                                Out out) {
     auto kernel = narrow_experts_kernel<T, 1, row_entries<T>, Rows, Out>;
     const size_t shared = norm_bytes(in.k);
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     launch_sharing(s, kernel, narrow_experts_blocks<T, Rows>(s, groups, in.chosen, in.k), BLOCK_THREADS, shared, 1,
                    SHARED_PERCENT, rows, groups, in, in.k, out);
     return cuda_launched(s, name, sizeof rows + sizeof in + sizeof out + 8);

@@ -119,7 +119,6 @@ static int norm_and_list(struct stream *s, const struct op_experts_up *op, const
     const size_t of_lists = (size_t)WARPS * op->experts * sizeof(int),
                  shared = norm_bytes(op->width) > of_lists ? norm_bytes(op->width) : of_lists;
     auto kernel = norm_and_list_kernel<T>;
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     launch_sharing(s, kernel, dim3(1 + rows_count(&op->rows)), BLOCK_THREADS, shared, 1, SHARED_PERCENT,
                    rows_to_norm<T>(op->x, op->norm), (T *)op->normed.data, op->width, listing);
     return cuda_launched(s, "experts' lists", sizeof listing + sizeof(norm_rows<T>) + 12);

@@ -129,7 +129,6 @@ template <typename T>
 static int norm(struct stream *s, norm_rows<T> rows, T *y, int count, int width, enum token_order order = ORDER_OWN,
                 struct spread spread = {SHARED_PERCENT, 0}) {
     const size_t shared = spread_bytes(spread, norm_bytes(width));
-    CUDA_TRY(cudaFuncSetAttribute(norm_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     launch_sharing(s, norm_kernel<T>, dim3(count), BLOCK_THREADS, shared, 1, spread.percent, rows, y, width, order);
     return cuda_launched(s, "norm", sizeof rows + 16);
 }

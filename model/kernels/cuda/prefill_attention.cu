@@ -299,8 +299,7 @@ template <typename T, int DH, bool IS_FP8> static int launch(struct stream *s, c
     const int queries = op->rows.q_len * (op->heads / op->kv_heads);
     const size_t shared = (size_t)plan<DH>::ROWS * plan<DH>::STRIDE * sizeof(T);
     auto kernel = prefill_attention_kernel<T, DH, IS_FP8>;
-    if (shared > 48 << 10)
-        CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    TRY(cuda_allow_shared(s->device, (const void *)kernel));
     kernel<<<dim3(ceil_div(queries, QUERIES), op->kv_heads), plan<DH>::THREADS, shared, cuda_native(s)>>>(
         *op, scoring_of(op), cuda_order_for(s, &op->rows, &op->reader));
     return cuda_launched(s, "prefill attention", sizeof *op);

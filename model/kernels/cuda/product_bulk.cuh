@@ -662,7 +662,6 @@ static int launch_bulk_columns(struct stream *s, const char *name, int groups, i
     }
     const int tiles = ceil_div(groups, BULK_GROUPS) * (CUTS > 1 ? 1 : ceil_div(tokens, COLUMNS)),
               blocks = CUTS > 1 ? tiles * CUTS : min(tiles, shape::blocks * cuda_multiprocessors(s->device));
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape::bytes));
     launch_sharing(s, kernel, dim3(blocks), shape::threads, shape::bytes, 1, bulk_percent(s, blocks, shape::bytes),
                    maps, rows, groups, first_token, tokens, k, order, exchange_of(s), out);
     return cuda_launched(s, name, sizeof maps + sizeof rows + sizeof out + sizeof order + sizeof(bulk_exchange) + 16);

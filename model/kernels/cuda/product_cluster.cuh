@@ -138,7 +138,6 @@ static int launch_clusters(struct stream *s, void (*kernel)(Rows, const T *, int
     constexpr int of_two = 100 << 10, most = Shape::ring_bytes > of_two ? Shape::ring_bytes : of_two;
     const bool are_few = (int)(grid.x * grid.y) <= cuda_multiprocessors(s->device);
     const int shared = are_few ? most : Shape::ring_bytes;
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most));
     launch_dependent(s, kernel, grid, Shape::threads, shared, PRODUCT_SPLITS, rows, x, tokens, k, out);
     return 0;
 }

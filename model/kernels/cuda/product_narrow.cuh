@@ -372,7 +372,6 @@ static int launch_narrow_as(struct stream *s, int groups, int k, const narrow_to
     const bool are_few = cuda_takes_clusters(s->device) && spread_each(s, (int)(grid.x * grid.y)) == 1,
                is_large = shared + narrow_has<stream, TILES> > narrow_share(SHARED_BYTES);
     const size_t asked = spread_bytes({SHARED_PERCENT, are_few ? 1 : 0}, shared);
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)asked));
     launch_sharing(s, kernel, grid, BLOCK_THREADS, asked, 1, is_large ? SHARED_PERCENT_MORE : SHARED_PERCENT, rows,
                    groups, in, k, out);
     return 0;

@@ -98,7 +98,6 @@ __global__ void __launch_bounds__(BLOCK_THREADS) reorder_kernel(T *x, const int3
 template <typename T>
 static int reorder_tokens(struct stream *s, T *x, const int32_t *order, int tokens, int k, struct spread spread) {
     const size_t bytes = spread_bytes(spread, (size_t)k * sizeof(T));
-    CUDA_TRY(cudaFuncSetAttribute(reorder_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
     launch_sharing(s, reorder_kernel<T>, dim3(tokens), BLOCK_THREADS, bytes, 1, spread.percent, x, order, k);
     return cuda_launched(s, "reorder", 20);
 }

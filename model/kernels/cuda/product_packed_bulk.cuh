@@ -578,7 +578,6 @@ static int launch_packed_columns(struct stream *s, const char *name, int groups,
         i++;
     }
     auto kernel = packed_bulk_kernel<T, Kind, COLUMNS, Map, Out>;
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape::bytes));
     const narrow_cut cut = packed_stream<T, Kind>::cut(groups, k, 0);
     const int cuts = rows.in_order ? 1 : BULK_CUTS, tiles = ceil_div(groups, BULK_GROUPS),
               step = cuts > 1 ? COLUMNS : tokens,
@@ -607,7 +606,6 @@ static int packed_norm(struct stream *s, const norm_rows<T> &rows, T *y, int tok
     auto kernel = packed_norm_kernel<T, packed_grains<Kind, 2>::columns, typename multiplied_as<T, Kind>::tokens>;
     const struct spread spread = packed_norm_spread(s, tokens);
     const size_t shared = spread_bytes(spread, norm_bytes(k));
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     launch_sharing(s, kernel, dim3(tokens), BLOCK_THREADS, shared, 1, spread.percent, rows, y, k, memory.columns,
                    memory.ones);
     return cuda_launched(s, "packed norm", sizeof rows + 24);

@@ -116,9 +116,8 @@ template <typename T> cudaError_t cudaMallocHost(T **to, size_t bytes, unsigned 
 template <typename... P> cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute which, int value) {
     return cudaFuncSetAttribute((const void *)kernel, which, value);
 }
-template <typename... P> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, void (*)(P...)) {
-    *attributes = {};
-    return cudaSuccess;
+template <typename... P> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, void (*kernel)(P...)) {
+    return cudaFuncGetAttributes(attributes, (const void *)kernel);
 }
 template <typename... P>
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void (*kernel)(P...), int threads,
