@@ -178,7 +178,9 @@ static int end_answer(struct job *j, const struct request_context *c) {
     struct answer *a = &j->answers[j->count];
     TRY(j->rc);
     if (a->finish == FINISH_ERROR) return err_set(ERR_NUMERIC, "the model gave non-finite logits");
-    if (j->text) TRY(text_stream_finish(j->text, &a->text));
+    bool stopped = false;
+    if (j->text) TRY(text_stream_finish(j->text, &a->text, &stopped));
+    if (stopped) a->finish = FINISH_STOP;
     a->stats = *engine_sequence_stats(j->sequence);
     if (j->request.turns) TRY(conversation_answered(j->conversation, buf_text(&a->text), a->text.len, j->was_cut));
     j->count++;

@@ -120,7 +120,7 @@ static int run(struct answer *a, bool *interrupted) {
 static int finish(struct answer *a, bool interrupted) {
     struct chat *c = a->chat;
     buf_clear(&a->fresh);
-    TRY(text_stream_finish(a->stream, &a->fresh));
+    TRY(text_stream_finish(a->stream, &a->fresh, &a->stopped));
     signals_hold();
     print_text(a, false);
     chat_print_end(c);

@@ -10,6 +10,7 @@ struct stop {
     struct buf text;  /* not empty */
     uint32_t *border; /* [text.len] border[i]: the longest proper prefix of text[0..i] that it ends with */
     size_t matched;   /* bytes; shorter than the text, but where the text is complete */
+    size_t ahead;     /* the same behind what the detokenizer is ahead */
 };
 
 struct text_stream {
@@ -18,6 +19,7 @@ struct text_stream {
     int count;
     struct buf held; /* decoded; from `shown` on not shown: a proper prefix of a stop string, between pushes */
     size_t shown;
+    size_t ahead; /* bytes of detokenizer_ahead that were searched */
     bool stopped;
 };
 
@@ -118,20 +120,39 @@ int text_stream_follow(struct text_stream *s, const int32_t *ids, size_t n) {
     return detokenizer_follow(s->detokenizer, ids, n);
 }
 
+/* Is a stop string complete if the text ends here? */
+static bool stops_ahead(struct text_stream *s) {
+    const struct buf *ahead = detokenizer_ahead(s->detokenizer);
+    bool stops = false;
+    for (int i = 0; i < s->count && ahead->len > 0; i++) {
+        struct stop *stop = &s->stops[i];
+        if (s->ahead == 0) stop->ahead = stop->matched;
+        for (size_t at = s->ahead; at < ahead->len; at++) {
+            stop->ahead = advance(stop, stop->ahead, ahead->data[at]);
+            if (stop->ahead == stop->text.len) stops = true;
+        }
+    }
+    s->ahead = ahead->len;
+    return stops;
+}
+
 int text_stream_push(struct text_stream *s, int32_t id, struct buf *out, bool *stopped) {
     size_t old = s->held.len;
     if (s->stopped) return err_set(ERR_INTERNAL, "a token after the stop string");
     TRY(detokenizer_push(s->detokenizer, id, &s->held));
     show_up_to_stop(s, old, out);
+    if (!s->stopped && stops_ahead(s)) return text_stream_finish(s, out, stopped);
     *stopped = s->stopped;
     return 0;
 }
 
-int text_stream_finish(struct text_stream *s, struct buf *out) {
+int text_stream_finish(struct text_stream *s, struct buf *out, bool *stopped) {
     size_t old = s->held.len;
-    if (s->stopped) return 0;
-    TRY(detokenizer_finish(s->detokenizer, &s->held));
-    show_up_to_stop(s, old, out);
-    if (!s->stopped) show_to(s, s->held.len, out);
+    if (!s->stopped) {
+        TRY(detokenizer_finish(s->detokenizer, &s->held));
+        show_up_to_stop(s, old, out);
+        if (!s->stopped) show_to(s, s->held.len, out);
+    }
+    *stopped = s->stopped;
     return 0;
 }

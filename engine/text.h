@@ -18,9 +18,11 @@ void text_stream_free(struct text_stream *);
 
 /* Before the first push: the text goes on behind that of ids [n] (detokenizer_follow), as in raw continuation. */
 int text_stream_follow(struct text_stream *, const int32_t *ids, size_t n);
-/* Feeds one id; appends what may be shown to `out`; *stopped = a stop string is complete (no more pushes then). */
+/* Feeds one id; appends what may be shown to `out`; *stopped = a stop string is complete, if the text ends here (no more pushes
+ * then). */
 int text_stream_push(struct text_stream *, int32_t id, struct buf *out, bool *stopped);
-/* End of the answer: appends what was held back. */
-int text_stream_finish(struct text_stream *, struct buf *out);
+/* End of the answer: appends what was held back. *stopped as before, or by what is known in the end alone, such as half a character
+ * (U+FFFD): the answer ended with a stop string all the same. */
+int text_stream_finish(struct text_stream *, struct buf *out, bool *stopped);
 
 #endif

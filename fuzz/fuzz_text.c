@@ -43,15 +43,16 @@ static void claim_stream(const struct tokenizer *t, const struct ids *ids, const
     struct text_stream *stream = (struct text_stream *)&stream;
     struct buf whole = {0}, shown = {0};
     bool stopped = false;
-    claim(tokenizer_decode(t, ids->data, ids->len, true, &whole) == 0, "%s", err_message());
+    size_t used = 0;
     claim(text_stream_create(t, (const char *const *)s->texts, s->lens, s->count, &stream) == 0, "%s", err_message());
+    while (used < ids->len && !stopped)
+        claim(text_stream_push(stream, ids->data[used++], &shown, &stopped) == 0, "%s", err_message());
+    claim(tokenizer_decode(t, ids->data, used, true, &whole) == 0, "%s", err_message());
     size_t wanted = length_shown(&whole, s);
-    for (size_t i = 0; i < ids->len && !stopped; i++) {
-        claim(text_stream_push(stream, ids->data[i], &shown, &stopped) == 0, "%s", err_message());
-        claim(shown.len <= wanted, "%zu bytes are shown of %zu", shown.len, wanted);
-        claim(!stopped || shown.len == wanted, "stopped behind %zu bytes, not %zu", shown.len, wanted);
-    }
-    claim(text_stream_finish(stream, &shown) == 0, "%s", err_message());
+    claim(shown.len <= wanted, "%zu bytes are shown of %zu", shown.len, wanted);
+    claim(!stopped || shown.len == wanted, "stopped behind %zu bytes, not %zu", shown.len, wanted);
+    claim(text_stream_finish(stream, &shown, &stopped) == 0, "%s", err_message());
+    claim(stopped == (wanted < whole.len), "%zu of %zu bytes are the answer's", wanted, whole.len);
     claim_same("shown", shown.data, shown.len, whole.data, wanted);
     text_stream_free(stream);
     buf_free(&whole);

@@ -133,10 +133,10 @@ static void unlink_answer(struct duet_answer *a) {
     a->pair = NULL;
 }
 
-/* What was held back because it might have become a stop string. */
-static void flush_text(struct duet_answer *a) {
+/* What was held back because it might have become a stop string. *stopped: in the end it was one. */
+static void flush_text(struct duet_answer *a, bool *stopped) {
     size_t before = a->text.len;
-    if (!a->stream || text_stream_finish(a->stream, &a->text) != 0) return;
+    if (!a->stream || text_stream_finish(a->stream, &a->text, stopped) != 0) return;
     if (a->text.len > before) (void)tell(a, -1, false, 0, a->text.len - before);
 }
 
@@ -150,6 +150,7 @@ static void answer_destroy(struct duet_answer *a) {
 
 void answer_settle(struct duet_answer *a, enum duet_finish finish) {
     struct duet *d = a->pair;
+    bool stopped = false;
     if (finish == DUET_FINISH_ERROR && !a->error) a->error = memory_copy_text(err_message());
     engine_stop(d->engine, a->sequence);
     stats_set(&a->stats, engine_sequence_stats(a->sequence));
@@ -160,10 +161,10 @@ void answer_settle(struct duet_answer *a, enum duet_finish finish) {
     d->completion_tokens += a->stats.completion_tokens;
     engine_close(d->engine, a->sequence);
     a->sequence = NULL;
-    flush_text(a);
+    flush_text(a, &stopped);
     text_stream_free(a->stream);
     a->stream = NULL;
-    a->finish = finish;
+    a->finish = stopped && finish == DUET_FINISH_LENGTH ? DUET_FINISH_STOP : finish;
     unlink_answer(a);
     if (a->is_abandoned && !a->is_held) answer_destroy(a);
 }

@@ -86,6 +86,9 @@ void detokenizer_free(struct detokenizer *);
 int detokenizer_follow(struct detokenizer *, const int32_t *ids, size_t n);
 /* Appends to `out` the text that is final after this id. */
 int detokenizer_push(struct detokenizer *, int32_t id, struct buf *out);
+/* What finishing now would give of byte tokens ("<0xE4>"), without a character that is not complete. It is held back since the
+ * reference library replaces a run of them as a whole where a later one breaks it; until the run ends it grows. */
+const struct buf *detokenizer_ahead(const struct detokenizer *);
 int detokenizer_finish(struct detokenizer *, struct buf *out); /* what was held back; then ready for another text */
 
 /* 0 if every id that both maps have has the same string; else ERR_FORMAT that shows the first id with both

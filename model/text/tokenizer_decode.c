@@ -15,6 +15,12 @@ struct step_state {
     size_t pending; /* held back in running text. REPLACE: bytes of the pattern; STRIP: copies of its mark */
 };
 
+/* Of a step, at the border before a run of byte tokens. */
+struct step_mark {
+    int64_t count;
+    size_t pending;
+};
+
 struct detokenizer {
     const struct tokenizer *tokenizer;
     struct work work;
@@ -23,6 +29,10 @@ struct detokenizer {
     bool any; /* a token was seen */
     struct step_state steps[STEPS_MAX];
     struct buf *out; /* of the call under way */
+    /* The run of byte tokens under way, where the steps behind take its text in pieces. */
+    struct buf ahead;                  /* the text of its characters */
+    size_t ahead_bytes;                /* of the run that these are */
+    struct step_mark marks[STEPS_MAX]; /* the steps behind, before it */
 };
 
 static int run(struct detokenizer *d, int index, const char *text, size_t n);
@@ -88,13 +98,56 @@ static int byte_of_token(const char *text, size_t n) {
     return high < 0 || low < 0 ? -1 : 16 * high + low;
 }
 
+/* The steps behind one that Fuse follows see running text: what they keep is a mark, and characters may come one by one. */
+static bool runs_ahead(const struct tokenizer *t, int index) {
+    return index + 1 == t->decoder_count || t->decoder[index + 1].kind == DECODE_FUSE;
+}
+
+static void begin_ahead(struct detokenizer *d, int index) {
+    d->ahead_bytes = d->ahead.len = 0;
+    for (int i = index + 1; i < d->tokenizer->decoder_count; i++)
+        d->marks[i] = (struct step_mark){d->steps[i].count, d->steps[i].pending};
+}
+
+static void take_back_ahead(struct detokenizer *d, int index) {
+    for (int i = index + 1; i < d->tokenizer->decoder_count; i++) {
+        d->steps[i].count = d->marks[i].count;
+        d->steps[i].pending = d->marks[i].pending;
+    }
+    d->ahead.len = 0;
+}
+
+/* Hands a character on as soon as it is complete, though the run may yet turn out broken. */
+static int run_ahead(struct detokenizer *d, int index) {
+    const struct buf *held = &d->steps[index].held;
+    struct buf *out = d->out;
+    if (held->len == 1) begin_ahead(d, index);
+    const char *character = held->data + d->ahead_bytes;
+    size_t n = utf8_valid_prefix(character, held->len - d->ahead_bytes);
+    if (n == 0) return 0;
+    d->ahead_bytes += n;
+    d->out = &d->ahead;
+    int rc = run(d, index + 1, character, n);
+    d->out = out;
+    return rc;
+}
+
 /* A run of byte tokens is text if all of it is valid UTF-8, else one U+FFFD a byte. */
 static int flush_bytes(struct detokenizer *d, int index) {
     struct step_state *s = &d->steps[index];
     size_t n = s->held.len;
     if (n == 0) return 0;
     s->held.len = 0;
-    if (utf8_is_valid(s->held.data, n)) return run(d, index + 1, s->held.data, n);
+    if (runs_ahead(d->tokenizer, index)) {
+        if (d->ahead_bytes == n) {
+            buf_append(d->out, buf_text(&d->ahead), d->ahead.len);
+            d->ahead.len = 0;
+            return 0;
+        }
+        take_back_ahead(d, index);
+    } else if (utf8_is_valid(s->held.data, n)) {
+        return run(d, index + 1, s->held.data, n);
+    }
     for (size_t i = 0; i < n; i++) TRY(run(d, index + 1, REPLACEMENT, strlen(REPLACEMENT)));
     return 0;
 }
@@ -103,7 +156,7 @@ static int run_byte_fallback(struct detokenizer *d, int index, const char *text,
     int byte = byte_of_token(text, n);
     if (byte >= 0) {
         buf_putc(&d->steps[index].held, (char)byte);
-        return 0;
+        return runs_ahead(d->tokenizer, index) ? run_ahead(d, index) : 0;
     }
     TRY(flush_bytes(d, index));
     return run(d, index + 1, text, n);
@@ -296,6 +349,7 @@ void detokenizer_free(struct detokenizer *d) {
         buf_free(&d->steps[i].held);
         buf_free(&d->steps[i].work);
     }
+    buf_free(&d->ahead);
     free(d);
 }
 
@@ -304,6 +358,7 @@ static void drop_held(struct detokenizer *d) {
         d->steps[i].held.len = 0;
         d->steps[i].pending = 0;
     }
+    d->ahead.len = 0;
 }
 
 static void reset(struct detokenizer *d) {
@@ -321,6 +376,10 @@ int detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out) {
     d->out = out;
     work_add(&d->work, n);
     return run(d, 0, text, n);
+}
+
+const struct buf *detokenizer_ahead(const struct detokenizer *d) {
+    return &d->ahead;
 }
 
 /* Only the start is of interest: the first text ends it. */

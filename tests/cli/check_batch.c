@@ -257,6 +257,28 @@ START_TEST(a_stop_string_cuts_the_text_before_it)
 }
 END_TEST
 
+/* Among answers of one token by chance there are first bytes of characters: U+FFFD, when nothing follows. */
+START_TEST(a_stop_string_that_the_end_of_an_answer_brings_is_its_reason)
+{
+    struct buf lines = {0};
+    int cut = 0;
+    for (int seed = 1; seed <= 200; seed++)
+        buf_printf(&lines, "{\"prompt\": \"Once\", \"seed\": %d, \"stop\": \"\xef\xbf\xbd\"}\n", seed);
+    run(buf_text(&lines), ARGUMENTS("batch", "-n", "1", "--temperature", "1000", "--k", "0"));
+    expect_status(0);
+    for (int i = 0; i < 200; i++) {
+        cJSON *r = json_line(&p.out, i);
+        const char *text = get_string(r, "text");
+        ck_assert_ptr_null(strstr(text, "\xef\xbf\xbd"));
+        if (!*text) ck_assert_str_eq(get_string(r, "finish_reason"), "stop");
+        cut += !*text;
+        cJSON_Delete(r);
+    }
+    ck_assert_int_ge(cut, 4);
+    buf_free(&lines);
+}
+END_TEST
+
 /* Stops the greedy answer at `stop`; the statistics hold what was kept. Returns the tokens cut. */
 static double cut_at(const char *line, const char *stop) {
     char report_option[300];
@@ -507,6 +529,7 @@ Suite *check_batch(void) {
     suite_add_tcase(suite, seeds);
     TCase *ends = tcase_create("ends and turns");
     tcase_add_test(ends, a_stop_string_cuts_the_text_before_it);
+    tcase_add_test(ends, a_stop_string_that_the_end_of_an_answer_brings_is_its_reason);
     tcase_add_test(ends, tokens_past_a_stop_string_are_in_no_statistics);
     tcase_add_test(ends, a_chat_answer_ends_without_its_end_id);
     tcase_add_test(ends, turns_are_answered_in_order_and_summed);

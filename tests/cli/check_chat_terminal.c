@@ -147,6 +147,24 @@ START_TEST(ctrl_c_keeps_what_was_shown_and_the_chat_goes_on)
 }
 END_TEST
 
+/* The first byte of a character alone is U+FFFD, which is known when nothing follows. */
+START_TEST(an_answer_that_ends_with_a_stop_string_was_not_cut)
+{
+    static const char *const seeds[] = {"22", "115", "125", "148"};
+    for (int i = 0; i < 4; i++) {
+        struct terminal t = TERMINAL("-n", "1", "--temperature", "1000", "--k", "0", "--seed", seeds[i], "--stop",
+                                     "\xef\xbf\xbd", "--quiet");
+        terminal_expect_prompt(&t);
+        terminal_type(&t, "Hi\r");
+        terminal_expect(&t, "1 token, ");
+        ck_assert_ptr_null(strstr(terminal_expect(&t, "\r\n"), "cut at"));
+        terminal_expect_prompt(&t);
+        terminal_type(&t, "/exit\r");
+        ck_assert_int_eq(terminal_wait_end(&t), 0);
+    }
+}
+END_TEST
+
 /* --- lines broken between words ------------------------------------------------------------------------------------ */
 
 /* Without escape sequences, every run of blanks and line ends as one space. */
@@ -489,6 +507,7 @@ Suite *check_chat_terminal(void) {
     tcase_add_test(terminal, a_terminal_gets_banner_answer_and_figures);
     tcase_add_test(terminal, answers_that_are_slower_than_plain_decoding_are_remarked_once);
     tcase_add_test(terminal, ctrl_c_keeps_what_was_shown_and_the_chat_goes_on);
+    tcase_add_test(terminal, an_answer_that_ends_with_a_stop_string_was_not_cut);
     tcase_add_test(terminal, no_word_of_an_answer_is_broken_at_the_margin);
     tcase_add_loop_test(terminal, an_error_in_an_answer_leaves_all_of_its_text_on_the_screen, 0, 2);
     tcase_add_test(terminal, ctrl_c_at_the_prompt_drops_the_line_and_twice_ends);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/support.h"
+#include "tests/support/tokenizer_support.h"
 
 static struct tokenizer *load(void) {
     struct tokenizer *t;
@@ -39,7 +39,7 @@ static struct buf run_stream(const struct tokenizer *t, const struct ids *ids, c
     bool stopped = false;
     size_t i = 0;
     while (i < ids->len && !stopped) ck_ok(text_stream_push(s, ids->data[i++], &text, &stopped));
-    ck_ok(text_stream_finish(s, &text));
+    ck_ok(text_stream_finish(s, &text, &stopped));
     text_stream_free(s);
     *used = i;
     return text;
@@ -181,11 +181,87 @@ START_TEST(nothing_can_be_pushed_after_a_stop_string)
     ck_ok(text_stream_push(s, ids.data[0], &text, &stopped));
     ck_assert(stopped);
     ck_assert_int_eq(text_stream_push(s, ids.data[1], &text, &stopped), ERR_INTERNAL);
-    ck_ok(text_stream_finish(s, &text));
+    ck_ok(text_stream_finish(s, &text, &stopped));
+    ck_assert(stopped);
     ck_assert_uint_eq(text.len, 0);
     text_stream_free(s);
     buf_free(&text);
     ids_free(&ids);
+    tokenizer_free(t);
+}
+END_TEST
+
+/* --- what is known in the end alone -------------------------------------------------------------------------------- */
+
+/* The sentencepiece dialect: a line feed and what the vocabulary lacks are byte tokens. */
+static struct tokenizer *load_fallback(void) {
+    return tokenizer_load_text(
+        "{\"model\":{\"byte_fallback\":true,\"vocab\":{\"a\":0,\"" MARK "\":1,\"<0x0A>\":2,\"<0xC3>\":3,\"<0xA9>\":4,"
+        "\"<0x20>\":5},\"merges\":[]},\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\","
+        "\"pattern\":{\"String\":\"" MARK "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},"
+        "{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}}");
+}
+
+enum { A, BLANK, LINE_FEED, HIGH, LOW, BLANK_BYTE };
+
+/* The ids are streamed up to the stop string, `used` of them, and `shown` is their decoded text up to it. */
+static void expect_bytes(const struct ids *ids, const char *stop, const char *shown, size_t used) {
+    struct tokenizer *t = load_fallback();
+    struct buf whole = {0};
+    size_t n;
+    struct buf got = run_stream(t, ids, &stop, 1, &n);
+    ck_assert_str_eq(buf_text(&got), shown);
+    ck_assert_uint_eq(n, used);
+    ck_ok(tokenizer_decode(t, ids->data, used, true, &whole));
+    ck_assert_int_eq(strncmp(buf_text(&whole), shown, strlen(shown)), 0);
+    buf_free(&whole);
+    buf_free(&got);
+    tokenizer_free(t);
+}
+#define EXPECT_BYTES(stop, shown, used, ...)                                                                        \
+    expect_bytes(                                                                                                   \
+        &(struct ids){.data = (int32_t[]){__VA_ARGS__}, .len = sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t)}, \
+        stop, shown, used)
+
+START_TEST(a_stop_string_that_ends_in_byte_tokens_is_seen_with_the_last_of_them)
+{
+    EXPECT_BYTES("\n", "a", 2, A, LINE_FEED, A, A);
+    EXPECT_BYTES("\n\n", "a", 3, A, LINE_FEED, LINE_FEED, LINE_FEED);
+    EXPECT_BYTES("a\xc3\xa9", "a", 4, A, A, HIGH, LOW, LOW);
+    EXPECT_BYTES("\n\xc3\xa9", "\xc3\xa9", 5, HIGH, LOW, LINE_FEED, HIGH, LOW, HIGH, LOW);
+    EXPECT_BYTES("a\n", "\n", 3, LINE_FEED, A, LINE_FEED, A);
+    EXPECT_BYTES(" \n", "", 3, BLANK_BYTE, BLANK_BYTE, LINE_FEED, A); /* the first blank is none */
+    EXPECT_BYTES(" \n", "\na", 5, BLANK_BYTE, LINE_FEED, A, BLANK, LINE_FEED);
+}
+END_TEST
+
+#define BROKEN "\xef\xbf\xbd"
+
+/* One byte too many makes all of a run U+FFFD, so that what a stop string began with was not there. */
+START_TEST(a_stop_string_across_a_broken_run_of_byte_tokens_is_none)
+{
+    EXPECT_BYTES("\na", "a" BROKEN BROKEN "a", 4, A, LINE_FEED, LOW, A);
+    EXPECT_BYTES("\na", "a" BROKEN BROKEN "a", 6, A, LINE_FEED, LOW, A, LINE_FEED, A);
+    EXPECT_BYTES("\na", "a" BROKEN BROKEN BROKEN "a", 5, A, HIGH, LINE_FEED, LOW, A);
+    EXPECT_BYTES("\n", BROKEN BROKEN, 2, LOW, LINE_FEED);
+    EXPECT_BYTES(" a", BROKEN BROKEN, 4, BLANK_BYTE, LOW, BLANK, A); /* nor the blank that a text loses */
+}
+END_TEST
+
+START_TEST(a_stop_string_that_the_end_brings_stops)
+{
+    struct tokenizer *t = load_fallback();
+    struct text_stream *s = stream(t, (const char *[]){BROKEN}, 1);
+    struct buf text = {0};
+    bool stopped;
+    ck_ok(text_stream_push(s, A, &text, &stopped));
+    ck_ok(text_stream_push(s, HIGH, &text, &stopped));
+    ck_assert(!stopped);
+    ck_ok(text_stream_finish(s, &text, &stopped));
+    ck_assert(stopped);
+    ck_assert_str_eq(buf_text(&text), "a");
+    text_stream_free(s);
+    buf_free(&text);
     tokenizer_free(t);
 }
 END_TEST
@@ -264,5 +340,11 @@ Suite *check_text(void) {
     tcase_add_test(stops, nothing_can_be_pushed_after_a_stop_string);
     tcase_add_test(stops, any_cut_into_tokens_gives_the_same_text);
     suite_add_tcase(suite, stops);
+
+    TCase *ends = tcase_create("ends");
+    tcase_add_test(ends, a_stop_string_that_ends_in_byte_tokens_is_seen_with_the_last_of_them);
+    tcase_add_test(ends, a_stop_string_across_a_broken_run_of_byte_tokens_is_none);
+    tcase_add_test(ends, a_stop_string_that_the_end_brings_stops);
+    suite_add_tcase(suite, ends);
     return suite;
 }

@@ -225,6 +225,28 @@ END_TEST
 
 /* --- ends --------------------------------------------------------------------------------------------------- */
 
+/* Among answers of one token by chance there are first bytes of characters: U+FFFD, when nothing follows. */
+START_TEST(a_stop_string_that_the_end_of_an_answer_brings_is_its_reason)
+{
+    const char *const stop = "\xef\xbf\xbd";
+    struct duet *d = open_pair(1);
+    struct duet_request r = request("Once", 1, 0);
+    int cut = 0;
+    r.stop = &stop, r.stop_count = 1, r.temperature = 1000;
+    for (r.seed = 1; r.seed <= 200; r.seed++) {
+        struct duet_answer *a;
+        size_t n;
+        ck_done(duet_generate(d, &r, &a));
+        ck_assert_ptr_null(strstr(duet_answer_text(a, &n), stop));
+        if (n == 0) ck_assert_int_eq(duet_answer_finish(a), DUET_FINISH_STOP);
+        cut += n == 0;
+        duet_answer_free(a);
+    }
+    ck_assert_int_ge(cut, 4);
+    duet_close(d);
+}
+END_TEST
+
 START_TEST(a_callback_ends_an_answer_behind_the_token_that_it_has_seen)
 {
     struct duet *d = open_pair(1);
@@ -598,6 +620,7 @@ Suite *check_api(void) {
     tcase_add_test(tc, a_penalty_changes_the_text_and_log_probabilities_come_with_the_tokens);
     tcase_add_test(tc, more_answers_than_run_at_once_wait_and_are_what_each_is_alone);
     tcase_add_test(tc, callbacks_see_every_token_once_and_where_it_came_from);
+    tcase_add_test(tc, a_stop_string_that_the_end_of_an_answer_brings_is_its_reason);
     tcase_add_test(tc, a_callback_ends_an_answer_behind_the_token_that_it_has_seen);
     tcase_add_test(tc, another_thread_or_another_answer_s_callback_cancels_and_the_others_go_on);
     tcase_add_test(tc, answers_are_cancelled_while_they_wait_freed_while_they_run_and_outlive_their_pair);

@@ -260,11 +260,19 @@ static void *half_characters(size_t n) {
     return w;
 }
 
+/* Nothing is given out before the run ends. */
+static void *byte_characters(size_t n) {
+    struct words *w = new_words(tiny(FALLBACK), NULL);
+    for (size_t i = 0; i < n; i++) ids_push(&w->ids, i % 2 == 0 ? 7 : 8);
+    return w;
+}
+
 static const struct growth decode_cases[] = {
     {"ids", 4000, many_ids, decode, drop_words},
     {"ids, one by one", 4000, many_ids, decode_one_by_one, drop_words},
     {"halves of characters", 4000, half_characters, decode, drop_words},
     {"halves of characters, one by one", 4000, half_characters, decode_one_by_one, drop_words},
+    {"characters of byte tokens, one by one", 4000, byte_characters, decode_one_by_one, drop_words},
 };
 
 START_TEST(decoding_takes_time_in_proportion_to_the_ids)
@@ -337,7 +345,7 @@ static void stream(void *input) {
     ck_ok(text_stream_create(s->tokenizer, stops, lens, s->count, &text));
     bool stopped = false;
     for (size_t i = 0; i < s->pushes && !stopped; i++) require_ok(text_stream_push(text, 0, &out, &stopped));
-    ck_ok(text_stream_finish(text, &out));
+    ck_ok(text_stream_finish(text, &out, &stopped));
     ck_assert_uint_eq(out.len, s->pushes);
     text_stream_free(text);
     free(stops), free(lens);
