@@ -91,15 +91,39 @@ bool tokenizer_is_special(const struct tokenizer *t, int32_t id) {
     return token && (token->flags & TOKEN_SPECIAL);
 }
 
+/* Bytes of the blank that the text begins with, as a space or as the mark that stands for one; 0: none. */
+static size_t blank_length(const char *text, size_t n) {
+    if (n >= SPACE_MARK_BYTES && memcmp(text, SPACE_MARK, SPACE_MARK_BYTES) == 0) return SPACE_MARK_BYTES;
+    return n > 0 && text[0] == ' ';
+}
+
+static bool same_but_for_marks(const char *a, size_t n, const char *b, size_t m) {
+    while (n > 0 && m > 0) {
+        size_t x = blank_length(a, n), y = blank_length(b, m);
+        if ((x > 0) != (y > 0) || (x == 0 && *a != *b)) return false;
+        if (x == 0) x = y = 1;
+        a += x, n -= x;
+        b += y, m -= y;
+    }
+    return n == m;
+}
+
+/* Where a tokenizer.json has marks in an added token, as Gemma's do, GGUF files that were made of it have blanks. */
+static bool is_same_token(const struct tokenizer *s, const struct token *a, const struct tokenizer *t,
+                          const struct token *b) {
+    const char *a_text = s->vocab.text.data + a->offset, *b_text = t->vocab.text.data + b->offset;
+    if (a->len == b->len && memcmp(a_text, b_text, a->len) == 0) return true;
+    return (a->flags & b->flags & TOKEN_ADDED) && same_but_for_marks(a_text, a->len, b_text, b->len);
+}
+
 int tokenizer_compare(const struct tokenizer *target, const struct tokenizer *draft, int *common) {
     *common = target->vocab.size < draft->vocab.size ? target->vocab.size : draft->vocab.size;
     for (int32_t id = 0; id < *common; id++) {
         const struct token *a = token_at(target, id), *b = token_at(draft, id);
-        if (!a || !b) continue;
-        const char *a_text = target->vocab.text.data + a->offset, *b_text = draft->vocab.text.data + b->offset;
-        if (a->len == b->len && memcmp(a_text, b_text, a->len) == 0) continue;
+        if (!a || !b || is_same_token(target, a, draft, b)) continue;
         return err_set(ERR_FORMAT, "the vocabularies differ: id %d is '%.*s' in the target and '%.*s' in the draft", id,
-                       a->len < 60 ? (int)a->len : 60, a_text, b->len < 60 ? (int)b->len : 60, b_text);
+                       a->len < 60 ? (int)a->len : 60, target->vocab.text.data + a->offset,
+                       b->len < 60 ? (int)b->len : 60, draft->vocab.text.data + b->offset);
     }
     return 0;
 }

@@ -91,8 +91,9 @@ int detokenizer_push(struct detokenizer *, int32_t id, struct buf *out);
 const struct buf *detokenizer_ahead(const struct detokenizer *);
 int detokenizer_finish(struct detokenizer *, struct buf *out); /* what was held back; then ready for another text */
 
-/* 0 if every id that both maps have has the same string; else ERR_FORMAT that shows the first id with both
- * strings. *common = number of leading ids [0, common) that the draft may propose: the smaller size. */
+/* 0 if every id that both maps have has the same string (in an added token U+2581 and a blank are the same); else ERR_FORMAT that
+ * shows the first id with both strings. *common = number of leading ids [0, common) that the draft may propose: the smaller
+ * size. */
 int tokenizer_compare(const struct tokenizer *target, const struct tokenizer *draft, int *common);
 
 /* Short description for `inspect`: "byte-level BPE, 4096 tokens, 3 added". */
