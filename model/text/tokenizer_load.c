@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "model/text/tokenizer_internal.h"
 
 enum { TEMPLATE_MAX = 64 }; /* parts of a post-processor's template, and tokens around a text */
@@ -91,7 +92,7 @@ int tokenizer_add_merge(struct tokenizer *t, const char *text, size_t cut, size_
     size_t lengths[3] = {cut, n - cut, n};
     int32_t ids[3];
     for (int i = 0; i < 3; i++) {
-        ids[i] = vocab_find_model(&t->vocab, parts[i], lengths[i]);
+        ids[i] = vocab_find(&t->vocab, parts[i], lengths[i]);
         if (ids[i] < 0)
             return err_set(ERR_FORMAT, "merge %d: token '%.*s' is not in the vocabulary", rank,
                            lengths[i] < 60 ? (int)lengths[i] : 60, parts[i]);
@@ -203,41 +204,98 @@ static int add_normalized(struct tokenizer *t, struct matcher *m, const struct b
     return rc;
 }
 
-static int load_added_token(struct tokenizer *t, struct matcher *m, const cJSON *item, struct buf *content) {
-    struct added_token token = {0};
-    bool special, normalized;
+static int read_added_token(const cJSON *item, struct buf *content, struct added_token *token, bool *normalized) {
     int64_t id;
+    *token = (struct added_token){0};
     buf_clear(content);
     TRY(tokenizer_read_text(item, "content", content));
     TRY(json_get_int(item, "id", -1, 0, TOKEN_ID_LIMIT - 1, &id));
-    TRY(json_get_bool(item, "special", false, &special));
-    TRY(json_get_bool(item, "normalized", !special, &normalized));
-    TRY(json_get_bool(item, "single_word", false, &token.single_word));
-    TRY(json_get_bool(item, "lstrip", false, &token.lstrip));
-    TRY(json_get_bool(item, "rstrip", false, &token.rstrip));
-    TRY(vocab_add(&t->vocab, buf_text(content), content->len, id, TOKEN_ADDED | (special ? TOKEN_SPECIAL : 0)));
-    token.id = (int32_t)id;
-    token.special = special;
+    TRY(json_get_bool(item, "special", false, &token->special));
+    TRY(json_get_bool(item, "normalized", !token->special, normalized));
+    TRY(json_get_bool(item, "single_word", false, &token->single_word));
+    TRY(json_get_bool(item, "lstrip", false, &token->lstrip));
+    TRY(json_get_bool(item, "rstrip", false, &token->rstrip));
+    token->id = (int32_t)id;
+    return 0;
+}
+
+/* How the reference library numbers added tokens: a string that has an id keeps it, whatever is listed. It counts new ones itself,
+ * which gives the listed ids until one of them went unused that way. */
+struct numbering {
+    int32_t next;
+    bool is_own;
+};
+
+static int number_added_token(struct tokenizer *t, const cJSON *item, struct buf *content, struct numbering *n,
+                              struct ids *ids) {
+    struct added_token token;
+    bool normalized;
+    TRY(read_added_token(item, content, &token, &normalized));
+    int32_t known = vocab_find(&t->vocab, buf_text(content), content->len);
+    if (token.id >= 0 && known >= 0) {
+        n->is_own |= known != token.id;
+        token.id = known;
+    } else if (token.id >= 0 && n->is_own) {
+        token.id = n->next;
+    }
+    if (token.id >= n->next) n->next = token.id + 1;
+    ids_push(ids, token.id);
+    return vocab_add(&t->vocab, buf_text(content), content->len, token.id,
+                     TOKEN_ADDED | (token.special ? TOKEN_SPECIAL : 0));
+}
+
+static int number_added_tokens(struct tokenizer *t, const cJSON *list, struct buf *content, struct ids *ids) {
+    struct numbering n = {0};
+    for (int32_t id = 0; id < t->vocab.size; id++) n.next += (t->vocab.tokens[id].flags & TOKEN_PRESENT) != 0;
+    int rc = 0, index = 0;
+    for (const cJSON *item = list->child; item && rc == 0; item = item->next, index++) {
+        rc = number_added_token(t, item, content, &n, ids);
+        if (rc != 0) err_prefix(rc, "added_tokens[%d]", index);
+    }
+    return rc;
+}
+
+/* Of several with one id the last one counts; it is special if any of them is. */
+static int enter_added_token(struct tokenizer *t, struct matcher *m, const cJSON *item, int32_t id,
+                             struct buf *content) {
+    struct added_token token;
+    bool normalized;
+    TRY(read_added_token(item, content, &token, &normalized));
+    token.id = id;
+    token.special = tokenizer_is_special(t, id);
     t->added_count++;
     return normalized ? add_normalized(t, m, content, &token)
                       : added_set_add(&t->added_raw, buf_text(content), content->len, &token);
+}
+
+/* ids [n] of the list's entries. */
+static int enter_added_tokens(struct tokenizer *t, const cJSON *list, const struct ids *ids, struct buf *content) {
+    struct work work = work_on(0, NULL);
+    struct matcher m;
+    size_t *last = memory_resize(NULL, ((size_t)t->vocab.size + 1) * sizeof *last), index = 0;
+    int rc = matcher_create(&m, &work);
+    for (size_t i = 0; i < ids->len; i++) last[ids->data[i]] = i;
+    for (const cJSON *item = list->child; item && rc == 0; item = item->next, index++) {
+        if (last[ids->data[index]] != index) continue;
+        rc = enter_added_token(t, &m, item, ids->data[index], content);
+        if (rc != 0) err_prefix(rc, "added_tokens[%zu]", index);
+    }
+    added_set_finish(&t->added_raw);
+    added_set_finish(&t->added_normalized);
+    matcher_free(&m);
+    free(last);
+    return rc;
 }
 
 int tokenizer_read_added(struct tokenizer *t, const cJSON *list) {
     if (!list) return 0;
     if (!cJSON_IsArray(list)) return err_set(ERR_FORMAT, "added_tokens is no list");
     struct buf content = {0};
-    struct work work = work_on(0, NULL);
-    struct matcher m;
-    int rc = matcher_create(&m, &work), index = 0;
-    for (const cJSON *item = list->child; item && rc == 0; item = item->next, index++) {
-        rc = load_added_token(t, &m, item, &content);
-        if (rc != 0) err_prefix(rc, "added_tokens[%d]", index);
-    }
-    added_set_finish(&t->added_raw);
-    added_set_finish(&t->added_normalized);
-    matcher_free(&m);
+    struct ids ids = {0};
+    int rc = number_added_tokens(t, list, &content, &ids);
+    if (rc == 0) rc = enter_added_tokens(t, list, &ids, &content);
     buf_free(&content);
+    ids_free(&ids);
     return rc;
 }
 

@@ -194,6 +194,17 @@ static void *added_tokens(size_t n) {
     return new_words(t, text);
 }
 
+/* All of one string. */
+static void *equal_added_tokens(size_t n) {
+    struct buf json = {0};
+    buf_puts(&json, "{\"added_tokens\": [");
+    for (size_t i = 0; i < n; i++) buf_printf(&json, "%s{\"id\": %zu, \"content\": \"<t>\"}", i ? "," : "", i + 1);
+    buf_puts(&json, "], \"model\": {\"type\": \"BPE\", \"merges\": [], \"vocab\": {\"a\": 0}}}");
+    struct tokenizer *t = tokenizer_load_text(json.data);
+    buf_free(&json);
+    return new_words(t, NULL);
+}
+
 static void *words_and_merges(size_t n) {
     struct buf json = {0};
     buf_puts(&json, "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0");
@@ -228,6 +239,7 @@ static const struct growth encode_cases[] = {
     {"the same regex, or any character", 2000, blanks_one_by_one, encode, drop_words},
     {"added tokens", 1000, added_tokens, encode, drop_words},
     {"a file of added tokens", 500, added_tokens, load, drop_words},
+    {"a file of equal added tokens", 500, equal_added_tokens, load, drop_words},
     {"a file of words and merges", 500, words_and_merges, load, drop_words},
 };
 

@@ -241,6 +241,39 @@ START_TEST(kinds_say_which_tokens_are_recognised_and_which_are_text)
 }
 END_TEST
 
+/* llama.cpp takes merges as they stand, and the token of what they make, whatever its kind. */
+START_TEST(merges_may_make_tokens_that_are_recognised_too)
+{
+    static const char *const tokens[] = {"a",
+                                         "b",
+                                         "\xc4\xa0",
+                                         "ab",
+                                         "\xc4\xa0"
+                                         "a",
+                                         "\xc4\xa0"
+                                         "ab",
+                                         NULL};
+    static const char *const merges[] = {"a b", "\xc4\xa0 a",
+                                         "\xc4\xa0"
+                                         "a b"};
+    static const int32_t kinds[] = {1, 1, 1, 4, 4, 1};
+    struct token_text texts[3];
+    for (int i = 0; i < 3; i++) texts[i] = text_of(merges[i]);
+    struct token_list list = bare;
+    struct tokenizer *t;
+    list.merges = texts, list.merge_count = 3, list.pre = text_of("gpt-2"), list.kinds = kinds;
+    ck_ok(create(tokens, &list, &t));
+    check_tokens(t, "aabb", "a ab b ");
+    check_tokens(t, " a ab",
+                 "\xc4\xa0"
+                 "a \xc4\xa0 ab ");
+    check_tokens(t, " aa",
+                 "\xc4\xa0"
+                 "a a ");
+    tokenizer_free(t);
+}
+END_TEST
+
 static void refuse(const char *const *tokens, const struct token_list *list, int code, const char *part) {
     struct tokenizer *t = (void *)list;
     ck_assert_int_eq(create(tokens, list, &t), code);
@@ -286,6 +319,7 @@ Suite *check_tokenizer_list(void) {
     tcase_add_test(tc, each_pre_tokenizer_cuts_words_as_its_models_have_it);
     tcase_add_test(tc, the_pair_of_the_highest_score_merges_first_and_of_equal_ones_the_leftmost);
     tcase_add_test(tc, kinds_say_which_tokens_are_recognised_and_which_are_text);
+    tcase_add_test(tc, merges_may_make_tokens_that_are_recognised_too);
     tcase_add_test(tc, lists_that_make_no_sense_are_refused_by_name);
     suite_add_tcase(suite, tc);
     return suite;

@@ -240,6 +240,48 @@ static void expect_ids(const char *json, const char *text, const char *expected)
     tokenizer_free(t);
 }
 
+#define ENTRIES(entries)       SMALL("", ",\"added_tokens\":[" entries "]")
+#define ENTRY(id, string, ...) "{\"id\":" #id ",\"content\":\"" string "\"" __VA_ARGS__ "}"
+
+/* As the tokenizers library 0.23 has it. */
+START_TEST(an_added_token_whose_string_has_an_id_keeps_it)
+{
+    expect_ids(ENTRIES(ENTRY(9, "bc")), "abc", "1 6"); /* recognised, so that "a bc" does not merge */
+    expect_ids(ENTRIES(ENTRY(9, "bc") "," ENTRY(10, "xy")), "abcxy", "1 6 9");
+    expect_ids(ENTRIES(ENTRY(9, "xy") "," ENTRY(10, "xy") "," ENTRY(11, "zz")), "axyzz", "1 9 10");
+    expect_ids(ENTRIES(ENTRY(9, "xy") "," ENTRY(5, "bc") "," ENTRY(9, "zz")), "axybczz", "1 9 6 10");
+    struct tokenizer *t = tokenizer_load_text(ENTRIES(ENTRY(9, "bc", ",\"special\":true") "," ENTRY(10, "xy")));
+    size_t n;
+    ck_assert(tokenizer_is_special(t, 6));
+    ck_assert_int_eq(tokenizer_size(t), 10);
+    ck_assert_ptr_null(tokenizer_token(t, 10, &n));
+    tokenizer_free(t);
+}
+END_TEST
+
+START_TEST(of_added_tokens_of_one_string_the_last_counts_and_special_stays)
+{
+    static const char *const twice[] = {ENTRIES(ENTRY(9, "xy", ",\"special\":true") "," ENTRY(10, "xy")),
+                                        ENTRIES(ENTRY(9, "xy") "," ENTRY(10, "xy", ",\"special\":true")),
+                                        ENTRIES(ENTRY(9, "xy") "," ENTRY(9, "xy", ",\"special\":true"))};
+    expect_ids(ENTRIES(ENTRY(9, "xy", ",\"single_word\":true") "," ENTRY(10, "xy")), "axyb", "1 9 2");
+    expect_ids(ENTRIES(ENTRY(9, "xy") "," ENTRY(10, "xy", ",\"single_word\":true")), "axyb", "3");
+    expect_ids(ENTRIES(ENTRY(9, "xy", ",\"single_word\":true") "," ENTRY(9, "xy")), "axyb", "1 9 2");
+    expect_ids(ENTRIES(ENTRY(9, "xy", ",\"normalized\":false") "," ENTRY(9, "xy", ",\"single_word\":true")), "axyb",
+               "3");
+    for (size_t i = 0; i < sizeof twice / sizeof *twice; i++) {
+        struct tokenizer *t = tokenizer_load_text(twice[i]);
+        struct buf said = {0};
+        ck_assert(tokenizer_is_special(t, 9));
+        tokenizer_describe(t, &said);
+        ck_assert_str_eq(buf_text(&said), "BPE, 10 tokens, 1 added");
+        buf_free(&said);
+        tokenizer_free(t);
+        expect_ids(twice[i], "axyb", "1 9 2");
+    }
+}
+END_TEST
+
 START_TEST(merges_go_by_rank_then_by_place)
 {
     expect_ids(SMALL("", ""), "abc", "5"); /* b c first, then a bc */
@@ -558,6 +600,8 @@ Suite *check_tokenizer_parts(void) {
     tcase_add_test(encoding, normalizers_run_in_order);
     tcase_add_test(encoding, added_tokens_obey_their_flags);
     tcase_add_test(encoding, normalized_added_tokens_are_found_after_normalising);
+    tcase_add_test(encoding, an_added_token_whose_string_has_an_id_keeps_it);
+    tcase_add_test(encoding, of_added_tokens_of_one_string_the_last_counts_and_special_stays);
     tcase_add_test(encoding, merges_go_by_rank_then_by_place);
     tcase_add_test(encoding, unknown_characters_become_unk_bytes_or_nothing);
     tcase_add_test(encoding, spaces_inside_tokens_forbid_cutting_at_spaces);
