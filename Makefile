@@ -294,6 +294,9 @@ run-tests: export TSAN_OPTIONS ?= die_after_fork=0
 ifneq ($(and $(filter-out asan tsan,$(MODE)),$(wildcard build/data/smollm2/model.safetensors)),)
 run-tests: export DUET_SMOLLM2 ?= build/data/smollm2
 endif
+ifneq ($(wildcard build/data/templates),)
+run-tests: export DUET_TEMPLATES ?= build/data/templates
+endif
 ifneq ($(and $(filter-out asan tsan,$(MODE)),$(wildcard build/data/smollm2.gguf)),)
 run-tests: export DUET_SMOLLM2_GGUF ?= build/data/smollm2.gguf
 endif

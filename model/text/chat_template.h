@@ -1,5 +1,5 @@
 /* Chat templates. duet has no Jinja: it knows the templates of the families it runs, and recognises which one a
- * tokenizer_config.json holds by what that template says (its markers), not by a hash.
+ * tokenizer_config.json holds by what that template says and does, whatever its layout.
  *
  * A template renders whole conversations, and piecewise, because duet keeps history as ids and never tokenises an
  * answer again: the first turn, the end of a cut answer, and a later turn.
@@ -10,10 +10,11 @@
  *  - An answer is what the model generates behind the generation prompt. What a template puts around an answer's text
  *    belongs to the answer: llama2's begin and end with a space (" 4. "), and a cut one gets none.
  *  - Its end of turn is in the history unless it was cut.
- *  - Whole renders trim (llama2, llama3*) or drop thoughts (qwen3) of earlier answers; the history keeps what was said.
+ *  - Whole renders trim (llama2, llama3*, gemma*) or drop thoughts (qwen3) of earlier answers; the history keeps what was said.
  *  - mistral-nemo puts the system prompt into the last question of a whole render; piecewise it stays in the question
  *    that it was rendered with, the first.
- *  - Dates are the templates' own defaults (llama3.1, llama3.2: 26 Jul 2024). */
+ *  - Dates are the templates' own defaults (llama3.1, llama3.2: 26 Jul 2024). Templates that state the day's date (Granite
+ *    from 3.1 on, gpt-oss) are not known: a run could not be repeated. */
 #ifndef DUET_MODEL_TEXT_CHAT_TEMPLATE_H
 #define DUET_MODEL_TEXT_CHAT_TEMPLATE_H
 
@@ -62,8 +63,7 @@ int chat_template_render(const struct chat_template *, const struct chat_message
 
 /* What follows an answer in the history before a new user turn: first, if the answer was cut (its last id is not
  * the template's end of turn), the end of turn; then the separator, the user turn and the generation prompt.
- * Appended to the ids of everything before, this equals the ids of the rendered conversation, up to how an answer
- * was tokenised. */
+ * Behind the text of everything before, this makes that of the rendered conversation (chat_encode_next: the same of ids). */
 int chat_template_next(const struct chat_template *, const struct chat_message *user, bool answer_was_cut, bool think,
                        struct chat_text *out);
 

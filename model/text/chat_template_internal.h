@@ -13,7 +13,8 @@
 #define ALTERNATE "Conversation roles must alternate user/assistant/user/assistant/..."
 #define ALTERNATE_NEMO \
     "After the optional system message, conversation roles must alternate user/assistant/user/assistant/..."
-#define ONLY_TWO "Only user and assistant roles are supported!"
+#define ONLY_TWO  "Only user and assistant roles are supported!"
+#define NO_SYSTEM "System role not supported"
 #define ONLY_TWO_NEMO \
     "Only user and assistant roles are supported, with the exception of an initial optional system message!"
 
@@ -24,14 +25,30 @@ enum template_family {
     FAMILY_LLAMA3,
     FAMILY_LLAMA31, /* a preamble with dates in the system turn */
     FAMILY_MISTRAL,
-    FAMILY_NEMO
+    FAMILY_NEMO,
+    FAMILY_TURNS, /* turns of one form in a row */
+    FAMILY_OLMO2,
+    FAMILY_GEMMA2,
+    FAMILY_GEMMA3
+};
+
+enum {
+    SKIPS_SYSTEM = 1, /* it is not rendered */
+    SKIPS_EMPTY_SYSTEM = 2,
+    OPENS_ANSWERS = 4 /* a question brings the beginning of the next answer */
+};
+struct turn_form {
+    const char *before, *after; /* a role's name */
+    const char *separator;      /* behind an end of turn */
+    int options;
 };
 
 struct template_kind {
     const char *name;
     enum template_family family;
-    const char *end_of_turn; /* NULL: eos_token */
-    const char *bos, *eos;   /* where tokenizer_config.json names none */
+    const char *end_of_turn;       /* NULL: eos_token */
+    const char *bos, *eos;         /* where tokenizer_config.json names none */
+    const struct turn_form *turns; /* NULL: others than turns in a row */
 };
 
 struct chat_template {
@@ -41,6 +58,26 @@ struct chat_template {
     bool has_default_system;
     bool bos_first; /* ChatML that begins with bos_token */
 };
+
+/* --- rendering (chat_template_render.c) --------------------------------------------------------------------- */
+
+struct slice {
+    const char *text;
+    size_t n;
+};
+struct slice chat_content(const struct chat_message *);
+struct slice chat_trim(struct slice);
+bool chat_is_role(const struct chat_message *, const char *role);
+int chat_check_turn(const struct chat_message *, int index, const char *sentence); /* roles alternate, a user's first */
+void chat_put(struct chat_text *, struct slice);                                   /* what a message brings */
+void chat_say(struct chat_text *, const char *text);                               /* what the template says */
+void chat_say_buf(struct chat_text *, const struct buf *text);
+
+/* Turns in a row (chat_template_turns.c). */
+int turns_render(const struct chat_template *, const struct chat_message *, int count, struct chat_text *);
+void turns_next(const struct chat_template *, struct slice question, struct chat_text *);
+
+/* --- recognising -------------------------------------------------------------------------------------------- */
 
 /* What a Jinja template says (chat_template_scan.c). */
 struct template_words {

@@ -4,16 +4,33 @@
 
 #include "model/text/chat_template_internal.h"
 
+static const struct turn_form gemma = {"<start_of_turn>", "\n", "\n", 0}, phi3 = {"<|", "|>\n", "\n", 0},
+                              phi3_medium = {"<|", "|>\n", "\n", SKIPS_SYSTEM | OPENS_ANSWERS},
+                              phi35 = {"<|", "|>\n", "\n", SKIPS_EMPTY_SYSTEM}, phi4 = {IM_START, "<|im_sep|>", "", 0},
+                              phi4_2024 = {IM_START, "<|im_sep|>", "", OPENS_ANSWERS}, phi4_mini = {"<|", "|>", "", 0},
+                              granite = {"<|start_of_role|>", "<|end_of_role|>", "\n", 0},
+                              olmo2 = {"<|", "|>\n", "\n", 0};
+
 static const struct template_kind kinds[] = {
-    {"chatml", FAMILY_CHATML, IM_END, "", ""},
-    {"llama2", FAMILY_LLAMA2, NULL, "<s>", "</s>"},
-    {"llama3", FAMILY_LLAMA3, "<|eot_id|>", "<|begin_of_text|>", ""},
-    {"llama3.1", FAMILY_LLAMA31, "<|eot_id|>", "<|begin_of_text|>", ""},
-    {"llama3.2", FAMILY_LLAMA31, "<|eot_id|>", "<|begin_of_text|>", ""},
-    {"mistral", FAMILY_MISTRAL, NULL, "<s>", "</s>"},
-    {"mistral-nemo", FAMILY_NEMO, NULL, "<s>", "</s>"},
-    {"qwen2.5", FAMILY_CHATML, IM_END, "", ""},
-    {"qwen3", FAMILY_QWEN3, IM_END, "", ""},
+    {"chatml", FAMILY_CHATML, IM_END, "", "", NULL},
+    {"llama2", FAMILY_LLAMA2, NULL, "<s>", "</s>", NULL},
+    {"llama3", FAMILY_LLAMA3, "<|eot_id|>", "<|begin_of_text|>", "", NULL},
+    {"llama3.1", FAMILY_LLAMA31, "<|eot_id|>", "<|begin_of_text|>", "", NULL},
+    {"llama3.2", FAMILY_LLAMA31, "<|eot_id|>", "<|begin_of_text|>", "", NULL},
+    {"mistral", FAMILY_MISTRAL, NULL, "<s>", "</s>", NULL},
+    {"mistral-nemo", FAMILY_NEMO, NULL, "<s>", "</s>", NULL},
+    {"qwen2.5", FAMILY_CHATML, IM_END, "", "", NULL},
+    {"qwen3", FAMILY_QWEN3, IM_END, "", "", NULL},
+    {"gemma2", FAMILY_GEMMA2, "<end_of_turn>", "<bos>", "<eos>", &gemma},
+    {"gemma3", FAMILY_GEMMA3, "<end_of_turn>", "<bos>", "<eos>", &gemma},
+    {"phi3", FAMILY_TURNS, "<|end|>", "", "", &phi3},
+    {"phi3-medium", FAMILY_TURNS, "<|end|>", "", "", &phi3_medium},
+    {"phi3.5", FAMILY_TURNS, "<|end|>", "", "", &phi35},
+    {"phi4", FAMILY_TURNS, IM_END, "", "", &phi4},
+    {"phi4-2024", FAMILY_TURNS, IM_END, "", "", &phi4_2024},
+    {"phi4-mini", FAMILY_TURNS, "<|end|>", "", "", &phi4_mini},
+    {"granite3.0", FAMILY_TURNS, "<|end_of_text|>", "", "", &granite},
+    {"olmo2", FAMILY_OLMO2, NULL, "<|endoftext|>", "<|endoftext|>", &olmo2},
 };
 
 const struct template_kind *template_kind_find(const char *name) {
@@ -23,7 +40,8 @@ const struct template_kind *template_kind_find(const char *name) {
 }
 
 const char *template_kind_names(void) {
-    return "chatml, llama2, llama3, llama3.1, llama3.2, mistral, mistral-nemo, qwen2.5, qwen3";
+    return "chatml, llama2, llama3, llama3.1, llama3.2, mistral, mistral-nemo, qwen2.5, qwen3, gemma2, gemma3, phi3, "
+           "phi3-medium, phi3.5, phi4, phi4-2024, phi4-mini, granite3.0, olmo2";
 }
 
 /* --- templates known by heart ------------------------------------------------------------------------------------- */
@@ -45,6 +63,16 @@ static const struct {
     {0x1143a09e70a754f8, "qwen3", false},        /* Qwen 3 of April 2025 */
     {0xa316ab961a829356, "qwen3", false},        /* Qwen 3 as of July 2025: content that is no string is left out */
     {0x5497571dd4b3bbef, "qwen3", false},        /* Qwen 3 without methods of strings, as GGUF files hold it */
+    {0x88e978c6d3e23366, "gemma2", false},       /* Gemma 1 and 2 */
+    {0x3f19a7d9384c3c5b, "gemma3", false},       /* Gemma 3 */
+    {0xfdb28ead7d54c067, "phi3", false},         /* Phi-3 mini as of June 2024 */
+    {0x5c10d8fd4f6e890a, "phi3-medium", false},  /* Phi-3 medium */
+    {0xf5988ecb92732431, "phi3.5", false},       /* Phi-3.5 mini */
+    {0x6e441837a0824509, "phi4", false},         /* Phi-4 as of 2025 */
+    {0x6bef3987495c269b, "phi4-2024", false},    /* Phi-4 as it came out, in December 2024 */
+    {0xa257a97c55cba5fc, "phi4-mini", false},    /* Phi-4 mini */
+    {0x192834139162a4c9, "granite3.0", false},   /* Granite 3.0; later ones state the day's date */
+    {0xdbedcd0bedecc712, "olmo2", false},        /* OLMo 2 */
 };
 
 /* FNV-1a. */

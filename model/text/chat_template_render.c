@@ -1,14 +1,9 @@
-/* What each template renders, written out. */
+/* What each template renders, written out; those that are rows of turns: chat_template_turns.c. */
 #include <string.h>
 
 #include "model/text/chat_template_internal.h"
 
-struct slice {
-    const char *text;
-    size_t n;
-};
-
-static struct slice content_of(const struct chat_message *m) {
+struct slice chat_content(const struct chat_message *m) {
     return (struct slice){m->content, m->len};
 }
 
@@ -28,21 +23,19 @@ void chat_text_put(struct chat_text *t, const char *content, size_t n) {
     append(t, content, n, 1);
 }
 
-/* What a message brings. */
-static void put(struct chat_text *out, struct slice s) {
+void chat_put(struct chat_text *out, struct slice s) {
     chat_text_put(out, s.text, s.n);
 }
 
-/* What the template says. */
-static void say(struct chat_text *out, const char *text) {
+void chat_say(struct chat_text *out, const char *text) {
     append(out, text, strlen(text), 0);
 }
 
-static void say_buf(struct chat_text *out, const struct buf *text) {
+void chat_say_buf(struct chat_text *out, const struct buf *text) {
     append(out, buf_text(text), text->len, 0);
 }
 
-static bool is_role(const struct chat_message *m, const char *role) {
+bool chat_is_role(const struct chat_message *m, const char *role) {
     return strcmp(m->role, role) == 0;
 }
 
@@ -63,7 +56,7 @@ static struct slice trim_end(struct slice s) {
     return s;
 }
 
-static struct slice trim(struct slice s) {
+struct slice chat_trim(struct slice s) {
     uint32_t c = 0;
     while (s.n > 0) {
         int length = utf8_decode(s.text, s.n, &c);
@@ -83,23 +76,23 @@ static struct slice trim_newlines(struct slice s, bool left, bool right) {
 /* --- ChatML, Qwen 3 --------------------------------------------------------------------------------------- */
 
 static void put_chatml_turn(struct chat_text *out, const char *role, struct slice content) {
-    say(out, IM_START);
-    say(out, role);
-    say(out, "\n");
-    put(out, content);
-    say(out, IM_END "\n");
+    chat_say(out, IM_START);
+    chat_say(out, role);
+    chat_say(out, "\n");
+    chat_put(out, content);
+    chat_say(out, IM_END "\n");
 }
 
 static int render_chatml(const struct chat_template *t, const struct chat_message *m, int count,
                          struct chat_text *out) {
-    if (t->bos_first) say_buf(out, &t->bos);
-    if (t->has_default_system && !is_role(&m[0], "system")) {
-        say(out, IM_START "system\n");
-        say_buf(out, &t->default_system);
-        say(out, IM_END "\n");
+    if (t->bos_first) chat_say_buf(out, &t->bos);
+    if (t->has_default_system && !chat_is_role(&m[0], "system")) {
+        chat_say(out, IM_START "system\n");
+        chat_say_buf(out, &t->default_system);
+        chat_say(out, IM_END "\n");
     }
-    for (int i = 0; i < count; i++) put_chatml_turn(out, m[i].role, content_of(&m[i]));
-    say(out, ASSISTANT);
+    for (int i = 0; i < count; i++) put_chatml_turn(out, m[i].role, chat_content(&m[i]));
+    chat_say(out, ASSISTANT);
     return 0;
 }
 
@@ -129,102 +122,102 @@ static void split_thought(struct slice content, struct slice *thought, struct sl
 /* Thoughts of answers before the last question are left out. */
 static void put_qwen3_answer(struct chat_text *out, const struct chat_message *m, bool after_question, bool is_last) {
     struct slice thought, answer;
-    split_thought(content_of(m), &thought, &answer);
-    say(out, ASSISTANT);
+    split_thought(chat_content(m), &thought, &answer);
+    chat_say(out, ASSISTANT);
     if (after_question && (is_last || thought.n > 0)) {
-        say(out, "<think>\n");
-        put(out, trim_newlines(thought, true, true));
-        say(out, "\n</think>\n\n");
+        chat_say(out, "<think>\n");
+        chat_put(out, trim_newlines(thought, true, true));
+        chat_say(out, "\n</think>\n\n");
         answer = trim_newlines(answer, true, false);
     }
-    put(out, answer);
-    say(out, IM_END "\n");
+    chat_put(out, answer);
+    chat_say(out, IM_END "\n");
 }
 
 static int render_qwen3(const struct chat_message *m, int count, bool think, struct chat_text *out) {
     int question = count - 1;
     for (int i = count - 1; i >= 0; i--)
-        if (is_role(&m[i], "user") && !is_tool_response(content_of(&m[i]))) {
+        if (chat_is_role(&m[i], "user") && !is_tool_response(chat_content(&m[i]))) {
             question = i;
             break;
         }
     for (int i = 0; i < count; i++) {
-        if (is_role(&m[i], "assistant"))
+        if (chat_is_role(&m[i], "assistant"))
             put_qwen3_answer(out, &m[i], i > question, i == count - 1);
         else
-            put_chatml_turn(out, m[i].role, content_of(&m[i]));
+            put_chatml_turn(out, m[i].role, chat_content(&m[i]));
     }
-    say(out, ASSISTANT);
-    if (!think) say(out, NO_THOUGHT);
+    chat_say(out, ASSISTANT);
+    if (!think) chat_say(out, NO_THOUGHT);
     return 0;
 }
 
 /* --- Llama 3 ---------------------------------------------------------------------------------------------- */
 
 static void put_llama3_turn(struct chat_text *out, const char *role, const char *preamble, struct slice content) {
-    say(out, "<|start_header_id|>");
-    say(out, role);
-    say(out, "<|end_header_id|>\n\n");
-    say(out, preamble);
-    put(out, trim(content));
-    say(out, "<|eot_id|>");
+    chat_say(out, "<|start_header_id|>");
+    chat_say(out, role);
+    chat_say(out, "<|end_header_id|>\n\n");
+    chat_say(out, preamble);
+    chat_put(out, chat_trim(content));
+    chat_say(out, "<|eot_id|>");
 }
 
 static int render_llama3(const struct chat_template *t, const struct chat_message *m, int count,
                          struct chat_text *out) {
     int first = 0;
-    say_buf(out, &t->bos);
+    chat_say_buf(out, &t->bos);
     if (t->kind->family == FAMILY_LLAMA31) {
-        first = is_role(&m[0], "system") ? 1 : 0;
+        first = chat_is_role(&m[0], "system") ? 1 : 0;
         put_llama3_turn(out, "system", "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n",
-                        first ? content_of(&m[0]) : (struct slice){"", 0});
+                        first ? chat_content(&m[0]) : (struct slice){"", 0});
     }
-    for (int i = first; i < count; i++) put_llama3_turn(out, m[i].role, "", content_of(&m[i]));
-    say(out, "<|start_header_id|>assistant<|end_header_id|>\n\n");
+    for (int i = first; i < count; i++) put_llama3_turn(out, m[i].role, "", chat_content(&m[i]));
+    chat_say(out, "<|start_header_id|>assistant<|end_header_id|>\n\n");
     return 0;
 }
 
 /* --- Llama 2, Mistral ------------------------------------------------------------------------------------- */
 
-static int check_turn(const struct chat_message *m, int index, const char *sentence) {
-    return is_role(&m[index], "user") == (index % 2 == 0) ? 0 : err_set(ERR_USAGE, "%s", sentence);
+int chat_check_turn(const struct chat_message *m, int index, const char *sentence) {
+    return chat_is_role(&m[index], "user") == (index % 2 == 0) ? 0 : err_set(ERR_USAGE, "%s", sentence);
 }
 
 static void put_llama2_question(const struct chat_template *t, struct chat_text *out, struct slice content) {
-    say_buf(out, &t->bos);
-    say(out, "[INST] ");
-    put(out, trim(content));
-    say(out, " [/INST]");
+    chat_say_buf(out, &t->bos);
+    chat_say(out, "[INST] ");
+    chat_put(out, chat_trim(content));
+    chat_say(out, " [/INST]");
 }
 
 /* The template trims the whole of it, so that nothing but white space in the question takes the newlines before it along. */
 static void put_llama2_head(const struct chat_template *t, struct chat_text *out, struct slice system,
                             struct slice content) {
-    say_buf(out, &t->bos);
-    say(out, "[INST] <<SYS>>\n");
-    put(out, system);
+    chat_say_buf(out, &t->bos);
+    chat_say(out, "[INST] <<SYS>>\n");
+    chat_put(out, system);
     content = trim_end(content);
-    say(out, content.n > 0 ? "\n<</SYS>>\n\n" : "\n<</SYS>>");
-    put(out, content);
-    say(out, " [/INST]");
+    chat_say(out, content.n > 0 ? "\n<</SYS>>\n\n" : "\n<</SYS>>");
+    chat_put(out, content);
+    chat_say(out, " [/INST]");
 }
 
 /* The system prompt stands in front of the first question; a later system message is not rendered at all. */
 static int render_llama2(const struct chat_template *t, const struct chat_message *m, int count,
                          struct chat_text *out) {
-    const struct chat_message *system = is_role(&m[0], "system") ? m : NULL;
+    const struct chat_message *system = chat_is_role(&m[0], "system") ? m : NULL;
     if (system) m++, count--;
     for (int i = 0; i < count; i++) {
-        TRY(check_turn(m, i, ALTERNATE));
-        if (is_role(&m[i], "user") && i == 0 && system) {
-            put_llama2_head(t, out, content_of(system), content_of(&m[i]));
-        } else if (is_role(&m[i], "user")) {
-            put_llama2_question(t, out, content_of(&m[i]));
-        } else if (is_role(&m[i], "assistant")) {
-            say(out, " ");
-            put(out, trim(content_of(&m[i])));
-            say(out, " ");
-            say_buf(out, &t->eos);
+        TRY(chat_check_turn(m, i, ALTERNATE));
+        if (chat_is_role(&m[i], "user") && i == 0 && system) {
+            put_llama2_head(t, out, chat_content(system), chat_content(&m[i]));
+        } else if (chat_is_role(&m[i], "user")) {
+            put_llama2_question(t, out, chat_content(&m[i]));
+        } else if (chat_is_role(&m[i], "assistant")) {
+            chat_say(out, " ");
+            chat_put(out, chat_trim(chat_content(&m[i])));
+            chat_say(out, " ");
+            chat_say_buf(out, &t->eos);
         }
     }
     return 0;
@@ -232,25 +225,25 @@ static int render_llama2(const struct chat_template *t, const struct chat_messag
 
 static void put_mistral_question(const struct chat_template *t, struct chat_text *out, struct slice content) {
     bool spaced = t->kind->family == FAMILY_MISTRAL;
-    say(out, spaced ? "[INST] " : "[INST]");
-    put(out, content);
-    say(out, spaced ? " [/INST]" : "[/INST]");
+    chat_say(out, spaced ? "[INST] " : "[INST]");
+    chat_put(out, content);
+    chat_say(out, spaced ? " [/INST]" : "[/INST]");
 }
 
 static void put_mistral_answer(const struct chat_template *t, struct chat_text *out, struct slice content) {
-    put(out, content);
-    say_buf(out, &t->eos);
+    chat_put(out, content);
+    chat_say_buf(out, &t->eos);
 }
 
 static int render_mistral(const struct chat_template *t, const struct chat_message *m, int count,
                           struct chat_text *out) {
-    say_buf(out, &t->bos);
+    chat_say_buf(out, &t->bos);
     for (int i = 0; i < count; i++) {
-        TRY(check_turn(m, i, ALTERNATE));
-        if (is_role(&m[i], "user"))
-            put_mistral_question(t, out, content_of(&m[i]));
-        else if (is_role(&m[i], "assistant"))
-            put_mistral_answer(t, out, content_of(&m[i]));
+        TRY(chat_check_turn(m, i, ALTERNATE));
+        if (chat_is_role(&m[i], "user"))
+            put_mistral_question(t, out, chat_content(&m[i]));
+        else if (chat_is_role(&m[i], "assistant"))
+            put_mistral_answer(t, out, chat_content(&m[i]));
         else
             return err_set(ERR_USAGE, ONLY_TWO);
     }
@@ -259,21 +252,21 @@ static int render_mistral(const struct chat_template *t, const struct chat_messa
 
 /* The system prompt stands in front of the last message, if that is a question. */
 static int render_nemo(const struct chat_template *t, const struct chat_message *m, int count, struct chat_text *out) {
-    const struct chat_message *system = is_role(&m[0], "system") ? m : NULL;
+    const struct chat_message *system = chat_is_role(&m[0], "system") ? m : NULL;
     if (system) m++, count--;
-    for (int i = 0; i < count; i++) TRY(check_turn(m, i, ALTERNATE_NEMO));
-    say_buf(out, &t->bos);
+    for (int i = 0; i < count; i++) TRY(chat_check_turn(m, i, ALTERNATE_NEMO));
+    chat_say_buf(out, &t->bos);
     for (int i = 0; i < count; i++) {
-        if (is_role(&m[i], "user") && i == count - 1 && system) {
-            say(out, "[INST]");
-            put(out, content_of(system));
-            say(out, "\n\n");
-            put(out, content_of(&m[i]));
-            say(out, "[/INST]");
-        } else if (is_role(&m[i], "user")) {
-            put_mistral_question(t, out, content_of(&m[i]));
-        } else if (is_role(&m[i], "assistant")) {
-            put_mistral_answer(t, out, content_of(&m[i]));
+        if (chat_is_role(&m[i], "user") && i == count - 1 && system) {
+            chat_say(out, "[INST]");
+            chat_put(out, chat_content(system));
+            chat_say(out, "\n\n");
+            chat_put(out, chat_content(&m[i]));
+            chat_say(out, "[/INST]");
+        } else if (chat_is_role(&m[i], "user")) {
+            put_mistral_question(t, out, chat_content(&m[i]));
+        } else if (chat_is_role(&m[i], "assistant")) {
+            put_mistral_answer(t, out, chat_content(&m[i]));
         } else {
             return err_set(ERR_USAGE, ONLY_TWO_NEMO);
         }
@@ -299,6 +292,11 @@ static int render(const struct chat_template *t, const struct chat_message *m, i
         return render_mistral(t, m, count, out);
     case FAMILY_NEMO:
         return render_nemo(t, m, count, out);
+    case FAMILY_TURNS:
+    case FAMILY_OLMO2:
+    case FAMILY_GEMMA2:
+    case FAMILY_GEMMA3:
+        return turns_render(t, m, count, out);
     }
     return err_set(ERR_INTERNAL, "unknown chat template");
 }
@@ -307,7 +305,8 @@ int chat_template_render(const struct chat_template *t, const struct chat_messag
                          struct chat_text *out) {
     if (count <= 0) return err_set(ERR_USAGE, "the conversation has no messages");
     for (int i = 0; i < count; i++)
-        if (!is_role(&messages[i], "system") && !is_role(&messages[i], "user") && !is_role(&messages[i], "assistant"))
+        if (!chat_is_role(&messages[i], "system") && !chat_is_role(&messages[i], "user") &&
+            !chat_is_role(&messages[i], "assistant"))
             return err_set(ERR_USAGE, "message %d has the role '%s', expected system, user or assistant", i + 1,
                            messages[i].role);
     size_t before = out->text.len;
@@ -318,16 +317,17 @@ int chat_template_render(const struct chat_template *t, const struct chat_messag
 
 int chat_template_next(const struct chat_template *t, const struct chat_message *user, bool answer_was_cut, bool think,
                        struct chat_text *out) {
-    if (!is_role(user, "user")) return err_set(ERR_USAGE, "a later turn has the role '%s', expected user", user->role);
-    struct slice content = content_of(user);
-    if (answer_was_cut) say(out, chat_template_end_of_turn(t));
+    if (!chat_is_role(user, "user"))
+        return err_set(ERR_USAGE, "a later turn has the role '%s', expected user", user->role);
+    struct slice content = chat_content(user);
+    if (answer_was_cut) chat_say(out, chat_template_end_of_turn(t));
     switch (t->kind->family) {
     case FAMILY_CHATML:
     case FAMILY_QWEN3:
-        say(out, "\n");
+        chat_say(out, "\n");
         put_chatml_turn(out, "user", content);
-        say(out, ASSISTANT);
-        if (t->kind->family == FAMILY_QWEN3 && !think) say(out, NO_THOUGHT);
+        chat_say(out, ASSISTANT);
+        if (t->kind->family == FAMILY_QWEN3 && !think) chat_say(out, NO_THOUGHT);
         break;
     case FAMILY_LLAMA2:
         put_llama2_question(t, out, content);
@@ -335,11 +335,17 @@ int chat_template_next(const struct chat_template *t, const struct chat_message 
     case FAMILY_LLAMA3:
     case FAMILY_LLAMA31:
         put_llama3_turn(out, "user", "", content);
-        say(out, "<|start_header_id|>assistant<|end_header_id|>\n\n");
+        chat_say(out, "<|start_header_id|>assistant<|end_header_id|>\n\n");
         break;
     case FAMILY_MISTRAL:
     case FAMILY_NEMO:
         put_mistral_question(t, out, content);
+        break;
+    case FAMILY_TURNS:
+    case FAMILY_OLMO2:
+    case FAMILY_GEMMA2:
+    case FAMILY_GEMMA3:
+        turns_next(t, content, out);
         break;
     }
     return 0;

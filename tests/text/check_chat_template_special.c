@@ -21,6 +21,8 @@ static const struct {
     {"llama3.1", "llama3", true, true},      {"llama3.2", "llama3", true, true},
     {"mistral", "llama2", true, false},      {"mistral-nemo", "llama2", true, true},
     {"qwen2.5", "qwen3", true, true},        {"qwen3", "qwen3", true, true},
+    {"phi4", "qwen3", true, true},           {"granite3.0", "llama3", true, true},
+    {"olmo2", "smollm2", true, true},
 };
 enum { TEMPLATES = sizeof templates / sizeof *templates };
 

@@ -1,0 +1,199 @@
+/* Chat templates that are rows of turns: Gemma, Phi, Granite, OLMo. What they render is what jinja2 makes of the released ones. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "tests/support/chat_template_support.h"
+#include "tests/support/damage.h"
+
+static const struct chat_message brief = {"system", " Be brief. ", 11}, hi = {"user", " Hi\n", 4},
+                                 yes = {"assistant", "Yes.", 4}, and = {"user", "And? ", 5}, empty = {"system", "", 0};
+
+static const struct {
+    const char *name;
+    const char *with_system; /* brief, hi; NULL: refused */
+    const char *two_turns;   /* hi, yes, and */
+    const char *answered;    /* hi, yes */
+} kinds[] = {
+    {"gemma2", NULL,
+     "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\nYes.<end_of_turn>\n<start_of_turn>user\nAnd?<"
+     "end_of_turn>\n<start_of_turn>model\n",
+     "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\nYes.<end_of_turn>\n<start_of_turn>model\n"},
+    {"gemma3", "<bos><start_of_turn>user\n Be brief. \n\nHi<end_of_turn>\n<start_of_turn>model\n",
+     "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\nYes.<end_of_turn>\n<start_of_turn>user\nAnd?<"
+     "end_of_turn>\n<start_of_turn>model\n",
+     "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\nYes.<end_of_turn>\n<start_of_turn>model\n"},
+    {"phi3", "<|system|>\n Be brief. <|end|>\n<|user|>\n Hi\n<|end|>\n<|assistant|>\n",
+     "<|user|>\n Hi\n<|end|>\n<|assistant|>\nYes.<|end|>\n<|user|>\nAnd? <|end|>\n<|assistant|>\n",
+     "<|user|>\n Hi\n<|end|>\n<|assistant|>\nYes.<|end|>\n<|assistant|>\n"},
+    {"phi3-medium", "<|user|>\n Hi\n<|end|>\n<|assistant|>\n",
+     "<|user|>\n Hi\n<|end|>\n<|assistant|>\nYes.<|end|>\n<|user|>\nAnd? <|end|>\n<|assistant|>\n",
+     "<|user|>\n Hi\n<|end|>\n<|assistant|>\nYes.<|end|>\n"},
+    {"phi3.5", "<|system|>\n Be brief. <|end|>\n<|user|>\n Hi\n<|end|>\n<|assistant|>\n",
+     "<|user|>\n Hi\n<|end|>\n<|assistant|>\nYes.<|end|>\n<|user|>\nAnd? <|end|>\n<|assistant|>\n",
+     "<|user|>\n Hi\n<|end|>\n<|assistant|>\nYes.<|end|>\n<|assistant|>\n"},
+    {"phi4",
+     "<|im_start|>system<|im_sep|> Be brief. <|im_end|><|im_start|>user<|im_sep|> "
+     "Hi\n<|im_end|><|im_start|>assistant<|im_sep|>",
+     "<|im_start|>user<|im_sep|> "
+     "Hi\n<|im_end|><|im_start|>assistant<|im_sep|>Yes.<|im_end|><|im_start|>user<|im_sep|>And? "
+     "<|im_end|><|im_start|>assistant<|im_sep|>",
+     "<|im_start|>user<|im_sep|> "
+     "Hi\n<|im_end|><|im_start|>assistant<|im_sep|>Yes.<|im_end|><|im_start|>assistant<|im_sep|>"},
+    {"phi4-2024",
+     "<|im_start|>system<|im_sep|> Be brief. <|im_end|><|im_start|>user<|im_sep|> "
+     "Hi\n<|im_end|><|im_start|>assistant<|im_sep|>",
+     "<|im_start|>user<|im_sep|> "
+     "Hi\n<|im_end|><|im_start|>assistant<|im_sep|>Yes.<|im_end|><|im_start|>user<|im_sep|>And? "
+     "<|im_end|><|im_start|>assistant<|im_sep|>",
+     "<|im_start|>user<|im_sep|> Hi\n<|im_end|><|im_start|>assistant<|im_sep|>Yes.<|im_end|>"},
+    {"phi4-mini", "<|system|> Be brief. <|end|><|user|> Hi\n<|end|><|assistant|>",
+     "<|user|> Hi\n<|end|><|assistant|>Yes.<|end|><|user|>And? <|end|><|assistant|>",
+     "<|user|> Hi\n<|end|><|assistant|>Yes.<|end|><|assistant|>"},
+    {"granite3.0",
+     "<|start_of_role|>system<|end_of_role|> Be brief. <|end_of_text|>\n<|start_of_role|>user<|end_of_role|> "
+     "Hi\n<|end_of_text|>\n<|start_of_role|>assistant<|end_of_role|>",
+     "<|start_of_role|>user<|end_of_role|> "
+     "Hi\n<|end_of_text|>\n<|start_of_role|>assistant<|end_of_role|>Yes.<|end_of_text|>\n<|start_of_role|>user<|end_of_"
+     "role|>And? <|end_of_text|>\n<|start_of_role|>assistant<|end_of_role|>",
+     "<|start_of_role|>user<|end_of_role|> "
+     "Hi\n<|end_of_text|>\n<|start_of_role|>assistant<|end_of_role|>Yes.<|end_of_text|>\n<|start_of_role|>assistant<|"
+     "end_of_role|>"},
+    {"olmo2", "<|endoftext|><|system|>\n Be brief. \n<|user|>\n Hi\n\n<|assistant|>\n",
+     "<|endoftext|><|user|>\n Hi\n\n<|assistant|>\nYes.<|endoftext|>\n<|user|>\nAnd? \n<|assistant|>\n",
+     "<|endoftext|><|user|>\n Hi\n\n<|assistant|>\nYes.<|endoftext|><|assistant|>\n"},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static struct chat_template *named(const char *name) {
+    struct chat_template *t;
+    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), name, &t));
+    ck_assert_str_eq(chat_template_name(t), name);
+    return t;
+}
+
+static void check_text(const struct chat_template *t, const struct chat_message *m, int count, const char *want) {
+    struct buf got = template_render(t, m, count, true);
+    template_check_text(&got, want, strlen(want));
+    buf_free(&got);
+}
+
+static void refuse(const struct chat_template *t, const struct chat_message *m, int count, const char *sentence) {
+    struct chat_text out = {{0}, {0}};
+    ck_assert_int_eq(chat_template_render(t, m, count, true, &out), ERR_USAGE);
+    ck_assert_str_eq(err_message(), sentence);
+    ck_assert_uint_eq(out.text.len, 0);
+    chat_text_free(&out);
+}
+
+static void check_kind(const struct chat_template *t, int index) {
+    const struct chat_message with_system[] = {brief, hi}, turns[] = {hi, yes, and};
+    if (kinds[index].with_system)
+        check_text(t, with_system, 2, kinds[index].with_system);
+    else
+        refuse(t, with_system, 2, "System role not supported");
+    check_text(t, turns, 3, kinds[index].two_turns);
+    check_text(t, turns, 2, kinds[index].answered);
+}
+
+START_TEST(names_render_as_the_released_templates_do)
+{
+    struct chat_template *t = named(kinds[_i].name);
+    check_kind(t, _i);
+    chat_template_free(t);
+}
+END_TEST
+
+START_TEST(pieces_make_the_whole)
+{
+    const struct chat_message turns[] = {hi, yes, and};
+    struct chat_template *t = named(kinds[_i].name);
+    for (int cut = 0; cut < 2; cut++) {
+        struct buf pieces = template_render(t, turns, 1, true), next = template_next(t, &and, cut, true);
+        buf_append(&pieces, yes.content, yes.len);
+        if (!cut) buf_puts(&pieces, chat_template_end_of_turn(t));
+        buf_append(&pieces, buf_text(&next), next.len);
+        template_check_text(&pieces, kinds[_i].two_turns, strlen(kinds[_i].two_turns));
+        buf_free(&pieces);
+        buf_free(&next);
+    }
+    chat_template_free(t);
+}
+END_TEST
+
+START_TEST(the_system_prompt_of_gemma_3_stands_in_the_first_question_alone)
+{
+    const struct chat_message chat[] = {brief, hi, yes, and};
+    struct chat_template *t = named("gemma3");
+    check_text(t, chat, 4,
+               "<bos><start_of_turn>user\n Be brief. \n\nHi<end_of_turn>\n<start_of_turn>model\nYes.<end_of_turn>\n"
+               "<start_of_turn>user\nAnd?<end_of_turn>\n<start_of_turn>model\n");
+    chat_template_free(t);
+}
+END_TEST
+
+START_TEST(what_gemma_refuses_is_refused_in_its_words)
+{
+    static const char alternate[] = "Conversation roles must alternate user/assistant/user/assistant/...";
+    const struct chat_message twice[] = {hi, hi}, answer[] = {yes}, after_system[] = {brief, yes};
+    struct chat_template *two = named("gemma2"), *three = named("gemma3");
+    refuse(two, twice, 2, alternate);
+    refuse(two, answer, 1, alternate);
+    refuse(three, twice, 2, alternate);
+    refuse(three, after_system, 2, alternate);
+    chat_template_free(two);
+    chat_template_free(three);
+}
+END_TEST
+
+START_TEST(an_empty_system_prompt_is_a_turn_but_for_phi_3_5)
+{
+    const struct chat_message chat[] = {empty, hi};
+    struct chat_template *old = named("phi3"), *new = named("phi3.5");
+    check_text(old, chat, 2, "<|system|>\n<|end|>\n<|user|>\n Hi\n<|end|>\n<|assistant|>\n");
+    check_text(new, chat, 2, "<|user|>\n Hi\n<|end|>\n<|assistant|>\n");
+    chat_template_free(old);
+    chat_template_free(new);
+}
+END_TEST
+
+static bool check_released(const char *dir, int index) {
+    char from[512], to[256];
+    struct buf text = {0};
+    snprintf(from, sizeof from, "%s/%s.jinja", dir, kinds[index].name);
+    snprintf(to, sizeof to, "%s/chat_template.jinja", temp_dir());
+    if (access(from, R_OK) != 0) return false;
+    ck_ok(file_read(from, 1 << 16, &text));
+    damage_write_file(to, buf_text(&text), text.len);
+    struct chat_template *t = template_open(temp_dir());
+    ck_assert_str_eq(chat_template_name(t), kinds[index].name);
+    check_kind(t, index);
+    chat_template_free(t);
+    buf_free(&text);
+    return true;
+}
+
+/* NAME.jinja in $DUET_TEMPLATES, as many as there are. */
+START_TEST(released_templates_are_recognised)
+{
+    const char *dir = getenv("DUET_TEMPLATES");
+    int seen = 0;
+    for (int i = 0; i < KINDS && dir; i++) seen += check_released(dir, i);
+    if (seen == 0) skip("no released templates: set DUET_TEMPLATES, or make test-data");
+}
+END_TEST
+
+Suite *check_chat_template_turns(void) {
+    Suite *suite = suite_create("chat_template_turns");
+    TCase *rendering = tcase_create("rendering");
+    tcase_add_loop_test(rendering, names_render_as_the_released_templates_do, 0, KINDS);
+    tcase_add_loop_test(rendering, pieces_make_the_whole, 0, KINDS);
+    tcase_add_test(rendering, the_system_prompt_of_gemma_3_stands_in_the_first_question_alone);
+    tcase_add_test(rendering, what_gemma_refuses_is_refused_in_its_words);
+    tcase_add_test(rendering, an_empty_system_prompt_is_a_turn_but_for_phi_3_5);
+    tcase_add_test(rendering, released_templates_are_recognised);
+    suite_add_tcase(suite, rendering);
+    return suite;
+}
