@@ -31,14 +31,33 @@ int chat_encode(const struct chat_encoding *e, const struct chat_message *messag
     return rc;
 }
 
-int chat_encode_next(const struct chat_encoding *e, const struct chat_message *user, bool answer_was_cut,
-                     struct ids *out) {
-    if (!e->chat_template) return encode_bare(e, user, false, out);
+static int encode_next(const struct chat_encoding *e, const struct chat_message *user, bool answer_was_cut,
+                       struct ids *out) {
     struct chat_text t = {{0}, {0}};
     int rc = chat_template_next(e->chat_template, user, answer_was_cut, e->think, &t);
     if (rc == 0) rc = encode(e, &t, false, out);
     chat_text_free(&t);
     return rc;
+}
+
+static bool begins_with(const struct ids *ids, const struct ids *end) {
+    return end->len > 0 && ids->len >= end->len && memcmp(ids->data, end->data, end->len * sizeof *end->data) == 0;
+}
+
+/* Encoded behind the end of turn, which may take white space along (Phi-3's), and what stands behind it is not the beginning of a
+ * text. The ids of the end are in the history already unless the answer was cut. */
+int chat_encode_next(const struct chat_encoding *e, const struct chat_message *user, bool answer_was_cut,
+                     struct ids *out) {
+    if (!e->chat_template) return encode_bare(e, user, false, out);
+    if (answer_was_cut) return encode_next(e, user, true, out);
+    struct ids ids = {0}, end = {0};
+    int rc = encode_next(e, user, true, &ids);
+    if (rc == 0) rc = chat_encode_end_of_turn(e, &end);
+    bool behind_end = rc == 0 && begins_with(&ids, &end);
+    if (behind_end) ids_append(out, ids.data + end.len, ids.len - end.len);
+    ids_free(&ids);
+    ids_free(&end);
+    return rc != 0 || behind_end ? rc : encode_next(e, user, false, out);
 }
 
 /* Does the text of ids [n], behind that of others, say what the message says? */

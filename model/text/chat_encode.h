@@ -17,7 +17,8 @@ struct chat_encoding {
 
 /* A conversation with the generation prompt. In completion mode: the last message, behind what the post_processor adds. */
 int chat_encode(const struct chat_encoding *, const struct chat_message *messages, int count, struct ids *out);
-/* What follows an answer (chat_template_next). In completion mode: the message. */
+/* What follows an answer (chat_template_next): the ids that the whole conversation has there, up to how an answer was tokenised. In
+ * completion mode: the message. */
 int chat_encode_next(const struct chat_encoding *, const struct chat_message *user, bool answer_was_cut,
                      struct ids *out);
 /* An answer that was not generated here, without its end of turn. In completion mode: so that it decodes, behind other text, to

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "model/text/chat_encode.h"
 #include "tests/support/chat_template_support.h"
 #include "tests/support/damage.h"
+#include "tests/support/tokenizer_support.h"
 
 static const struct chat_message brief = {"system", " Be brief. ", 11}, hi = {"user", " Hi\n", 4},
                                  yes = {"assistant", "Yes.", 4}, and = {"user", "And? ", 5}, empty = {"system", "", 0};
@@ -185,6 +187,40 @@ START_TEST(released_templates_are_recognised)
 }
 END_TEST
 
+/* --- ids ---------------------------------------------------------------------------------------------------------- */
+
+/* As Phi-3's: the tokens of turns take the white space behind them along, and a text begins with a mark. */
+#define TAKING(id, string) "{\"id\":" #id ",\"content\":\"" string "\",\"special\":true,\"rstrip\":true}"
+#define PHI_LIKE                                                                                                \
+    "{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"first\"},"    \
+    "\"added_tokens\":[" TAKING(6, "<|user|>") "," TAKING(7, "<|assistant|>") "," TAKING(                       \
+        8, "<|end|>") "],"                                                                                      \
+                      "\"model\":{\"merges\":[],\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"a\":1,\"b\":2,\"" MARK \
+                      "\":3,\"\\n\":4,\"c\":5}}}"
+
+START_TEST(ids_of_a_later_turn_are_those_of_the_whole)
+{
+    const struct chat_message chat[] = {{"user", "a", 1}, {"assistant", "b", 1}, {"user", "c", 1}};
+    struct tokenizer *tokenizer = tokenizer_load_text(PHI_LIKE);
+    struct chat_template *t = named("phi3");
+    struct chat_encoding e = {.tokenizer = tokenizer, .chat_template = t, .think = true};
+    for (int cut = 0; cut < 2; cut++) {
+        struct ids whole = {0}, pieces = {0};
+        ck_ok(chat_encode(&e, chat, 3, &whole));
+        ck_ok(chat_encode(&e, chat, 1, &pieces));
+        ids_push(&pieces, 2);
+        if (!cut) ck_ok(chat_encode_end_of_turn(&e, &pieces));
+        ck_ok(chat_encode_next(&e, &chat[2], cut, &pieces));
+        ck_assert_uint_eq(pieces.len, whole.len);
+        ck_assert_int_eq(memcmp(pieces.data, whole.data, whole.len * sizeof *whole.data), 0);
+        ids_free(&whole);
+        ids_free(&pieces);
+    }
+    chat_template_free(t);
+    tokenizer_free(tokenizer);
+}
+END_TEST
+
 Suite *check_chat_template_turns(void) {
     Suite *suite = suite_create("chat_template_turns");
     TCase *rendering = tcase_create("rendering");
@@ -194,6 +230,7 @@ Suite *check_chat_template_turns(void) {
     tcase_add_test(rendering, what_gemma_refuses_is_refused_in_its_words);
     tcase_add_test(rendering, an_empty_system_prompt_is_a_turn_but_for_phi_3_5);
     tcase_add_test(rendering, released_templates_are_recognised);
+    tcase_add_test(rendering, ids_of_a_later_turn_are_those_of_the_whole);
     suite_add_tcase(suite, rendering);
     return suite;
 }
