@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "cli/batch.h"
 #include "cli/cli.h"
+#include "sampler/penalty.h"
 
 void request_fail(struct request *r, const char *sentence) {
     free(r->error);
@@ -64,7 +65,8 @@ static int parse_sampling(struct request *r, const cJSON *line, const struct opt
     r->sampling.top_k = (int32_t)top_k;
     r->max_tokens = (int)max_tokens;
     if (r->sampling.repetition_penalty == 0)
-        return err_set(ERR_FORMAT, "'repetition_penalty' must be above 0; 1 is off");
+        return err_set(ERR_FORMAT, "'repetition_penalty' is 0, expected %g to %g (1: off)", (double)PENALTY_MIN,
+                       (double)PENALTY_MAX);
     return sampling_check(&r->sampling);
 }
 

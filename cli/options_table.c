@@ -121,7 +121,7 @@ const struct option_row option_table[] = {
      "keep the smallest set of most probable tokens whose probabilities sum to X", ON_RUN, false},
     {"min-p", 0, "X", OPTION_NUMBER, AT(sampling.min_p), "[0, 1)", NULL, NULL, "0, off",
      "keep tokens at least X times as probable as the most probable one", ON_RUN, false},
-    {"repetition-penalty", 0, "X", OPTION_NUMBER, AT(sampling.repetition_penalty), "(0, 100]", NULL, "1", "1, off",
+    {"repetition-penalty", 0, "X", OPTION_NUMBER, AT(sampling.repetition_penalty), "[0.01, 100]", NULL, "1", "1, off",
      "divide the logits of tokens that the text has, prompt included, by X (multiply those below 0)", ON_RUN, false},
     {"max-tokens", 'n', "N", OPTION_INT, AT(max_tokens), "[1, 2147483647]", NULL, NULL,
      "256 in batch, 128 in bench and tune, 127 in bench decode, what the context allows in chat",

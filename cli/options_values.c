@@ -11,13 +11,34 @@
 #include "cli/options.h"
 #include "engine/engine.h"
 
-/* "[0, 1)": is x inside? */
-static bool in_range(const char *range, double x) {
+struct interval {
+    double low, high;
+    bool has_low, has_high; /* do they belong to it? */
+};
+
+/* "[0, 1)" */
+static struct interval parse_interval(const char *range) {
     char *end;
-    double low = strtod(range + 1, &end);
-    double high = strtod(end + 1, &end);
-    bool above = range[0] == '[' ? x >= low : x > low;
-    return above && (*end == ']' ? x <= high : x < high);
+    struct interval i = {.has_low = range[0] == '['};
+    i.low = strtod(range + 1, &end);
+    i.high = strtod(end + 1, &end);
+    i.has_high = *end == ']';
+    return i;
+}
+
+static bool is_inside(struct interval i, double x) {
+    return (i.has_low ? x >= i.low : x > i.low) && (i.has_high ? x <= i.high : x < i.high);
+}
+
+static bool in_range(const char *range, double x) {
+    return is_inside(parse_interval(range), x);
+}
+
+/* The bounds are rounded as x was: the float nearest to 0.01 lies below it. */
+static bool in_range_of_floats(const char *range, float x) {
+    struct interval i = parse_interval(range);
+    i.low = (double)(float)i.low, i.high = (double)(float)i.high;
+    return is_inside(i, (double)x);
 }
 
 static int refuse(const struct option_row *row, const char *label, const char *value, const char *expected) {
@@ -72,7 +93,7 @@ static int parse_ints(const struct option_row *row, const char *label, const cha
 static int parse_number(const struct option_row *row, const char *label, const char *value, void *out) {
     char *end;
     double x = strtod(value, &end);
-    if (end == value || *end || !isfinite((float)x) || !in_range(row->range, (float)x))
+    if (end == value || *end || !isfinite((float)x) || !in_range_of_floats(row->range, (float)x))
         return refuse(row, label, value, "a number");
     *(float *)out = (float)x;
     return 0;

@@ -121,7 +121,7 @@ struct duet_request {
     float temperature;        /* (0.7); 0: the most probable token */
     float top_p, min_p;       /* (1, 0: off) */
     int32_t top_k;            /* (0: off) */
-    float repetition_penalty; /* of tokens that the text has, prompt included (1: off) */
+    float repetition_penalty; /* of tokens that the text has, prompt included; 0.01 to 100 (1: off) */
     int32_t logprobs;         /* of each token (0) */
     uint64_t seed;            /* with has_seed; the same seed gives the same answer, whatever runs beside it */
     int32_t has_seed;         /* (0: drawn at random, and told by the statistics) */

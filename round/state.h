@@ -29,7 +29,7 @@ struct sampling {
     float top_p;              /* (0, 1]; 1 = off */
     float min_p;              /* [0, 1); 0 = off */
     int32_t top_k;            /* >= 0; 0 = off */
-    float repetition_penalty; /* > 0; 1 = off, and 0 reads as 1 (sampler/penalty.h) */
+    float repetition_penalty; /* [0.01, 100]; 1 = off, and 0 reads as 1 (sampler/penalty.h) */
 };
 
 enum slot_status {

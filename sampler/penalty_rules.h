@@ -2,7 +2,16 @@
 #ifndef DUET_SAMPLER_PENALTY_RULES_H
 #define DUET_SAMPLER_PENALTY_RULES_H
 
+#include <float.h>
+
 #include "sampler/penalty.h"
+
+/* Penalises a finite logit to a finite one: what leaves the range of floats stays at its end. */
+DUET_INLINE float penalised_logit(float logit, float penalty) {
+    const float end = FLT_MAX, x = logit > 0 ? logit / penalty : logit * penalty;
+    if (!(logit >= -end && logit <= end)) return logit;
+    return x < -end ? -end : x > end ? end : x;
+}
 
 /* A row that is penalised: its logits at `index` tokens past the committed ones; slot < 0: none is. */
 struct penalised_row {
@@ -30,8 +39,7 @@ DUET_INLINE struct penalised_row penalised_row_at(const struct penalise *op, int
 DUET_INLINE void penalise_id(const struct round_state *b, const struct penalised_row *r, int id) {
     const int at = r->of_draft ? round_draft_index(b, id) : id < b->vocab_target ? id : -1;
     if (at < 0) return;
-    const float logit = r->logits[at];
-    r->logits[at] = logit > 0 ? logit / r->penalty : logit * r->penalty;
+    r->logits[at] = penalised_logit(r->logits[at], r->penalty);
 }
 
 /* The ids of one word of `seen`. */

@@ -17,8 +17,10 @@ int sampling_check(const struct sampling *s) {
         return err_set(ERR_USAGE, "top_p is %g, expected above 0 and at most 1 (off)", (double)s->top_p);
     if (!(s->min_p >= 0 && s->min_p < 1))
         return err_set(ERR_USAGE, "min_p is %g, expected 0 (off) or more and below 1", (double)s->min_p);
-    if (!(s->repetition_penalty >= 0 && isfinite(s->repetition_penalty)))
-        return err_set(ERR_USAGE, "repetition_penalty is %g, expected above 0 (1: off)", (double)s->repetition_penalty);
+    const float penalty = s->repetition_penalty;
+    if (penalty != 0 && !(penalty >= PENALTY_MIN && penalty <= PENALTY_MAX))
+        return err_set(ERR_USAGE, "repetition_penalty is %g, expected %g to %g (1: off)", (double)penalty,
+                       (double)PENALTY_MIN, (double)PENALTY_MAX);
     return 0;
 }
 

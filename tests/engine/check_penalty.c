@@ -1,4 +1,5 @@
 /* The repetition penalty and log probabilities: what they do to rows, and that speculation changes neither; on any device. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -91,6 +92,29 @@ START_TEST(each_step_of_the_draft_is_penalised_by_the_steps_before_it)
     rig_fetch(&rig);
     const int n = rig.b.vocab_draft;
     for (int i = 0; i < ROWS; i++) expect_row(rig.b.draft_logits + i * n, i, n, rig.b.draft_ids, _i % K, i == 0);
+    rig_close(&rig);
+}
+END_TEST
+
+/* Loop index: the least penalty, or the greatest. */
+START_TEST(a_finite_logit_stays_finite_and_others_stay_what_they_are)
+{
+    static const float logits[] = {FLT_MAX, -FLT_MAX, 1e37f, -1e37f, 1e-45f, -1e-45f, 0, INFINITY, -INFINITY, NAN};
+    enum { LOGITS = sizeof logits / sizeof *logits };
+    struct rig rig;
+    open_rows(&rig, false);
+    rig.b.slot[3].sampling.repetition_penalty = _i == 0 ? PENALTY_MIN : PENALTY_MAX;
+    for (int id = 0; id < V; id++) rig.b.target_logits[id] = logits[id / 5 % LOGITS];
+    rig_send(&rig);
+    ck_ok(sampler_penalise(rig.stream, &(struct penalise){rig.there, .batch = ROWS, .k = K}));
+    rig_fetch(&rig);
+    for (int id = 0; id < V; id++) {
+        const float was = logits[id / 5 % LOGITS], is = rig.b.target_logits[id];
+        require(!isfinite(was) || isfinite(is), "id %d: %g for %g", id, (double)is, (double)was);
+        require(isfinite(was) || is == was || (isnan(was) && isnan(is)), "id %d: %g for %g", id, (double)is,
+                (double)was);
+        require(!(is * was < 0), "id %d: %g for %g", id, (double)is, (double)was);
+    }
     rig_close(&rig);
 }
 END_TEST
@@ -194,7 +218,7 @@ START_TEST(under_a_great_penalty_no_token_comes_twice_in_any_turn)
     ck_ok(engine_open(e, 300, &s));
     for (int turn = 0; turn < 2; turn++) {
         struct request r = text_request(e, turn ? " Then" : story_starts[0], 30);
-        r.generation.sampling.repetition_penalty = 1e6f, r.generation.ignore_end = true;
+        r.generation.sampling.repetition_penalty = 100, r.generation.ignore_end = true;
         struct answer a = run_turn(e, s, &r);
         int n;
         const int32_t *ids = engine_tokens(s, &n);
@@ -268,6 +292,7 @@ Suite *check_penalty(void) {
     TCase *rows = tcase_create("rows");
     tcase_add_test(rows, each_row_is_penalised_once_by_what_stands_before_it);
     tcase_add_loop_test(rows, each_step_of_the_draft_is_penalised_by_the_steps_before_it, 0, 2 * K);
+    tcase_add_loop_test(rows, a_finite_logit_stays_finite_and_others_stay_what_they_are, 0, 2);
     tcase_add_test(rows, emitted_tokens_join_those_that_were_seen);
     tcase_add_test(rows, log_probabilities_are_those_of_the_softmax);
     suite_add_tcase(suite, rows);

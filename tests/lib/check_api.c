@@ -543,6 +543,8 @@ START_TEST(a_wrong_request_is_an_error_that_names_it)
     ck_wrong(good, (r.stop = &broken, r.stop_count = 1), DUET_ERR_USAGE, "stop: not valid UTF-8");
     ck_wrong(good, r.max_tokens = 0, DUET_ERR_USAGE, "max_tokens is 0");
     ck_wrong(good, r.temperature = -1, DUET_ERR_USAGE, "temperature");
+    ck_wrong(good, r.repetition_penalty = 1e-39f, DUET_ERR_USAGE, "repetition_penalty is 1e-39, expected 0.01 to 100");
+    ck_wrong(good, r.repetition_penalty = 3e38f, DUET_ERR_USAGE, "repetition_penalty is 3e+38, expected 0.01 to 100");
     ck_wrong(good, r.size = 3, DUET_ERR_USAGE, "duet_request_init");
     ck_wrong(good, r.size = sizeof r + 8, DUET_ERR_USAGE, "duet_request_init");
     ck_wrong(none, (r.messages = &nobody, r.message_count = 1), DUET_ERR_USAGE, "message 1: role 'nobody'");

@@ -135,8 +135,12 @@ START_TEST(parameters_out_of_range_are_named)
         {{1, 1, -0.5f, 0, 1}, "min_p is -0.5, expected 0 (off) or more and below 1"},
         {{1, 1, 1, 0, 1}, "min_p is 1, expected 0 (off) or more and below 1"},
         {{1, 1, 0, -3, 1}, "top_k is -3, expected 0 (off) or more"},
-        {{1, 1, 0, 0, -1}, "repetition_penalty is -1, expected above 0 (1: off)"},
-        {{1, 1, 0, 0, INFINITY}, "repetition_penalty is inf, expected above 0 (1: off)"},
+        {{1, 1, 0, 0, -1}, "repetition_penalty is -1, expected 0.01 to 100 (1: off)"},
+        {{1, 1, 0, 0, INFINITY}, "repetition_penalty is inf, expected 0.01 to 100 (1: off)"},
+        {{1, 1, 0, 0, NAN}, "repetition_penalty is nan, expected 0.01 to 100 (1: off)"},
+        {{1, 1, 0, 0, 1e-39f}, "repetition_penalty is 1e-39, expected 0.01 to 100 (1: off)"},
+        {{1, 1, 0, 0, 0.0099f}, "repetition_penalty is 0.0099, expected 0.01 to 100 (1: off)"},
+        {{1, 1, 0, 0, 3e38f}, "repetition_penalty is 3e+38, expected 0.01 to 100 (1: off)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ck_assert_int_eq(sampling_check(&cases[i].s), ERR_USAGE);
@@ -144,6 +148,9 @@ START_TEST(parameters_out_of_range_are_named)
     }
     ck_ok(sampling_check(&(struct sampling){0, 1, 0, 0, 1}));
     ck_ok(sampling_check(&(struct sampling){100, 1e-6f, 0.999f, 1 << 30, 1}));
+    ck_ok(sampling_check(&(struct sampling){1, 1, 0, 0, 0}));
+    ck_ok(sampling_check(&(struct sampling){1, 1, 0, 0, 0.01f}));
+    ck_ok(sampling_check(&(struct sampling){1, 1, 0, 0, 100}));
 }
 END_TEST
 
