@@ -66,7 +66,7 @@ void bench_describe(struct sheet *s, const struct bench *b, int context) {
     if (info.draft_vocab > 0) sheet_say(s, "the draft's head is cut to %d ids", info.draft_vocab);
     if (o->simulate_alpha > 0) {
         sheet_say(s, "acceptance is simulated: alpha %g", (double)o->simulate_alpha);
-        buf_printf(&s->comments, "# acceptance is simulated: alpha %g\n", (double)o->simulate_alpha);
+        buf_printf(&s->remarks, "acceptance is simulated: alpha %g\n", (double)o->simulate_alpha);
     }
     int most;
     buf_printf(&line, "%s; batch %d, accept %s, ", info.device, o->batch, accept_rule_name(info.accept));

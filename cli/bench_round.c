@@ -209,7 +209,7 @@ static void print_text(const struct round_bench *b) {
 
 static void print_csv(const struct round_bench *b) {
     struct table t = tabulate(b);
-    if (b->o->simulate_alpha > 0) printf("# acceptance is simulated: alpha %g\n", (double)b->o->simulate_alpha);
+    if (b->o->simulate_alpha > 0) cli_note("acceptance is simulated: alpha %g", (double)b->o->simulate_alpha);
     table_print_csv(&t, NULL);
 }
 

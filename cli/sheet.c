@@ -49,7 +49,7 @@ void sheet_note(struct sheet *s, const char *format, ...) {
 
 void sheet_note_missing(struct sheet *s, const char *sentence) {
     sheet_note(s, "%s", sentence);
-    buf_printf(&s->comments, "# %s\n", sentence);
+    buf_printf(&s->remarks, "%s\n", sentence);
     if (s->missing.len == 0) buf_putc(&s->missing, '[');
     json_put_element(&s->missing);
     json_put_string(&s->missing, sentence, strlen(sentence));
@@ -98,7 +98,10 @@ static void print_text(struct sheet *s) {
 }
 
 static void print_csv(struct sheet *s) {
-    fputs(buf_text(&s->comments), stdout);
+    struct lines remarks = lines_of(&s->remarks);
+    const char *line;
+    size_t n;
+    while (lines_next(&remarks, &line, &n)) cli_note("%.*s", (int)n, line);
     for (int i = 0; i < s->count; i++) {
         if (i > 0) putchar('\n');
         table_print_csv(&s->tables[i].table, s->tables[i].names);
@@ -121,7 +124,7 @@ void sheet_free(struct sheet *s) {
     for (int i = 0; i < s->count; i++) table_free(&s->tables[i].table);
     buf_free(&s->head);
     buf_free(&s->notes);
-    buf_free(&s->comments);
+    buf_free(&s->remarks);
     buf_free(&s->missing);
     buf_free(&s->facts);
     *s = (struct sheet){0};

@@ -1,7 +1,7 @@
 /* What a measurement gives, in every form that can be asked for: text for a terminal, CSV, one JSON object, a picture. A command fills
  * a sheet and shows it once, so no form has a figure that another lacks.
  *
- * As text: the head, the tables, the notes. As CSV: the tables, each under the names of its columns, an empty line between two. As JSON:
+ * As text: the head, the tables, the notes. As CSV: the tables and nothing else, each under the names of its columns, an empty line between two. As JSON:
  * the facts, then a list a table, with an object a row. */
 #ifndef DUET_CLI_SHEET_H
 #define DUET_CLI_SHEET_H
@@ -19,7 +19,7 @@ struct sheet_column {
 
 struct sheet {
     struct buf head, notes; /* lines */
-    struct buf comments;    /* lines that CSV has too, before the tables, behind a # */
+    struct buf remarks;     /* lines that are notes of the program where the tables are CSV */
     struct buf missing;     /* elements of a list in JSON */
     struct buf facts;       /* the object, without its end */
     struct {
@@ -38,7 +38,7 @@ void sheet_add_figure(struct table *, double value, int decimals);
 
 void sheet_say(struct sheet *, const char *format, ...) __attribute__((format(printf, 2, 3)));  /* above the tables */
 void sheet_note(struct sheet *, const char *format, ...) __attribute__((format(printf, 2, 3))); /* below them */
-/* A note that says why rows are missing: CSV has it too, and JSON in a list of such sentences. */
+/* A note that says why rows are missing: beside CSV a note of the program, and in JSON in a list of such sentences. */
 void sheet_note_missing(struct sheet *, const char *sentence);
 void sheet_put_figure(struct sheet *, const char *name, double value);   /* a fact */
 void sheet_put_word(struct sheet *, const char *name, const char *word); /* NULL: null */

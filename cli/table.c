@@ -98,14 +98,28 @@ void table_print(struct table *t, int width) {
 
 /* --- for programs --------------------------------------------------------------------------------------------------- */
 
+/* By RFC 4180. */
+static void print_csv_cell(const char *text) {
+    if (!strpbrk(text, ",\"\r\n")) {
+        fputs(text, stdout);
+        return;
+    }
+    putchar('"');
+    for (; *text; text++) {
+        if (*text == '"') putchar('"');
+        putchar(*text);
+    }
+    putchar('"');
+}
+
 static void print_csv_row(const struct table *t, int row, const char *const *names) {
     const char *separator = "";
     for (int c = 0; c < t->columns; c++) {
         const char *text = names && row == 0 ? names[c] : cell_at(t, row, c);
         if (names && !names[c]) continue;
         if (strcmp(text, TABLE_NO_FIGURE) == 0) text = "";
-        const char *quote = strpbrk(text, ",\"") ? "\"" : "";
-        printf("%s%s%s%s", separator, quote, text, quote);
+        fputs(separator, stdout);
+        print_csv_cell(text);
         separator = ",";
     }
     putchar('\n');
