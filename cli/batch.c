@@ -202,7 +202,7 @@ static int open_output(struct batch *b) {
 static int check_output(struct batch *b) {
     struct output *output = &b->results.output;
     if (b->o->resume) TRY(results_resume(&b->results, b->o->output, b->o->format == FORMAT_SPEC_BENCH));
-    if (!b->o->resume && !b->o->force) TRY(output_refuse_existing(output));
+    if (!b->o->resume && !b->o->force) TRY(output_refuse_existing(output, true));
     if (b->results.total > 0 || !output_holds(output)) return 0;
     return err_set(ERR_USAGE, "%s: holds no line to answer, so %s stays as it is",
                    b->o->input && strcmp(b->o->input, "-") != 0 ? b->o->input : "standard input", output->name);

@@ -131,11 +131,12 @@ bool output_holds(const struct output *o) {
     return o->is_regular && o->fd != STDOUT_FILENO && fstat(o->fd, &st) == 0 && st.st_size > 0;
 }
 
-int output_refuse_existing(const struct output *o) {
+int output_refuse_existing(const struct output *o, bool can_resume) {
     struct stat st;
     TRY(output_stat(o, &st));
     if (!output_holds(o)) return 0;
-    return err_set(ERR_USAGE, "%s: is not empty (--resume continues it, --force writes over it)", o->name);
+    return err_set(ERR_USAGE, "%s: is not empty (%s--force writes over it)", o->name,
+                   can_resume ? "--resume continues it, " : "");
 }
 
 /* Standard output goes on where it stands (">>"). */

@@ -37,7 +37,7 @@ int output_refuse_output(const struct output *, const struct output *other);
 /* A regular file, not standard output, with something in it. */
 bool output_holds(const struct output *);
 /* An existing file that is not empty; standard output, under any of its names, is never refused. */
-int output_refuse_existing(const struct output *);
+int output_refuse_existing(const struct output *, bool can_resume);
 int output_begin(struct output *);
 /* Begins behind the first `bytes` of a regular file. */
 int output_continue(struct output *, int64_t bytes);

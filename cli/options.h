@@ -101,7 +101,8 @@ struct options {
     float simulate_alpha;                           /* bench; 0: the rule */
     int quiet, csv, json, special, tensors, strict; /* flags */
     int null;                                       /* chat: records end in NUL */
-    int resume, force, details;                     /* batch */
+    int force;                                      /* batch, tokenize, bench, tune */
+    int resume, details;                            /* batch */
     int format;                                     /* enum record_format */
     int show_memory, show_graphs;                   /* inspect */
     int repeats;                                    /* tune */

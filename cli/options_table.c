@@ -198,7 +198,7 @@ const struct option_row option_table[] = {
      "still the same are kept, errors and all that is missing are done",
      ON_BATCH, false},
     {"force", 0, NULL, OPTION_FLAG, AT(force), NULL, NULL, NULL, NULL, "write over an output file that is not empty",
-     ON_BATCH, false},
+     ON_BATCH | ON_TOKENIZE | ON_BENCH | ON_TUNE, false},
     {"format", 0, "FORM", OPTION_CHOICE, AT(format), NULL, "auto|spec-bench", "auto", NULL,
      "auto: duet's records, and answers in OpenAI's batch form to lines in that form; spec-bench: what Spec-Bench's "
      "scripts "

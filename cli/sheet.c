@@ -147,7 +147,8 @@ int plot_file_open(struct output *out, const struct options *o, const struct mod
     if (!o->plot) return 0;
     TRY(output_open(out, o->plot));
     TRY(output_refuse_input(out, o->input));
-    return output_refuse_models(out, m);
+    TRY(output_refuse_models(out, m));
+    return o->force ? 0 : output_refuse_existing(out, false);
 }
 
 int plot_file_write(struct output *out, const struct buf *svg) {

@@ -49,7 +49,8 @@ void sheet_free(struct sheet *);
 
 /* --- the picture: --plot FILE.svg ------------------------------------------------------------------------- */
 
-/* Opens the file before anything is measured; not the input, and no file of the models. Nothing where none was asked for. */
+/* Opens the file before anything is measured; not the input, no file of the models, and without --force none that holds
+ * something. Nothing where none was asked for. */
 int plot_file_open(struct output *, const struct options *, const struct models *);
 /* Writes and closes it. */
 int plot_file_write(struct output *, const struct buf *svg);

@@ -78,6 +78,7 @@ static int tokenize_run(struct tokenize *t) {
     TRY(output_open(&t->output, t->o->output));
     TRY(output_refuse_input(&t->output, t->o->input));
     TRY(output_refuse_models(&t->output, &t->models));
+    if (!t->o->force) TRY(output_refuse_existing(&t->output, false));
     TRY(input_read(t->o->input, &t->input));
     TRY(tokenize_lines(t));
     return output_close(&t->output);

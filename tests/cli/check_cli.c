@@ -335,6 +335,25 @@ START_TEST(tokenize_goes_on_after_a_bad_line_and_says_how_many_failed)
 }
 END_TEST
 
+START_TEST(ids_are_written_over_no_file_unless_forced)
+{
+    char path[256];
+    struct buf text = {0};
+    snprintf(path, sizeof path, "%s", temp_path("ids"));
+    text_to_file(path, "mine\n");
+    run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", asset_path("target"), "-o", path));
+    expect_error(2, "ids: is not empty (--force writes over it)");
+    text_of_file(path, &text);
+    ck_assert_str_eq(buf_text(&text), "mine\n");
+    run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", asset_path("target"), "-o", path, "--force"));
+    expect_ok();
+    buf_clear(&text);
+    text_of_file(path, &text);
+    ck_assert_int_eq(strncmp(buf_text(&text), "{\"ids\": [", 9), 0);
+    buf_free(&text);
+}
+END_TEST
+
 START_TEST(output_must_not_be_the_input_and_must_be_writable)
 {
     char path[256];
@@ -571,6 +590,7 @@ Suite *check_cli(void) {
     tcase_add_test(tokenize, tokenize_gives_ids_and_the_decoded_text_of_each_line);
     tcase_add_test(tokenize, tokenize_special_adds_what_the_post_processor_adds);
     tcase_add_test(tokenize, tokenize_goes_on_after_a_bad_line_and_says_how_many_failed);
+    tcase_add_test(tokenize, ids_are_written_over_no_file_unless_forced);
     tcase_add_test(tokenize, output_must_not_be_the_input_and_must_be_writable);
     suite_add_tcase(suite, tokenize);
     TCase *inspect = tcase_create("inspect and bench");

@@ -282,6 +282,24 @@ START_TEST(what_cannot_be_tuned_is_refused_in_a_sentence)
 }
 END_TEST
 
+/* Loop index: tune, or a table of bench. */
+START_TEST(the_picture_is_written_over_no_file_unless_forced)
+{
+    static const char *const commands[][4] = {{"tune"}, {"bench", "alpha"}};
+    char path[256];
+    const char *const *c = commands[_i], *given[] = {c[0], "--plot", path, c[1], NULL};
+    struct buf text = {0};
+    snprintf(path, sizeof path, "%s", temp_path("mine.svg"));
+    text_to_file(path, "mine\n");
+    struct program p = program_run_at(80, prompts, given);
+    program_expect_error(&p, 2, "mine.svg: is not empty (--force writes over it)");
+    text_of_file(path, &text);
+    ck_assert_str_eq(buf_text(&text), "mine\n");
+    program_free(&p);
+    buf_free(&text);
+}
+END_TEST
+
 START_TEST(the_picture_is_not_written_over_the_prompts)
 {
     text_to_file(temp_path("both"), prompts);
@@ -351,6 +369,7 @@ Suite *check_tune(void) {
     tcase_add_test(program, at_temperature_0_one_rule_stands_for_all_and_texts_are_compared);
     tcase_add_test(program, built_in_prompts_and_a_draft_that_is_no_model_are_tuned_too);
     tcase_add_test(program, what_cannot_be_tuned_is_refused_in_a_sentence);
+    tcase_add_loop_test(program, the_picture_is_written_over_no_file_unless_forced, 0, 2);
     tcase_add_test(program, the_picture_is_not_written_over_the_prompts);
     tcase_add_test(program, ctrl_c_ends_the_sweep_with_what_is_measured_so_far);
     suite_add_tcase(suite, program);

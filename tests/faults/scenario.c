@@ -103,7 +103,7 @@ const struct scenario scenarios[] = {
     },
     {
         .name = "tokenize",
-        .arguments = {"tokenize", "@target", "-i", "@/given.jsonl", "-o", "@/out.jsonl"},
+        .arguments = {"tokenize", "@target", "-i", "@/given.jsonl", "-o", "@/out.jsonl", "--force"},
         .given = tokenize_lines,
         .status = 1,
         .kinds = EVERY_KIND,
