@@ -14,7 +14,7 @@ static enum values values_of(const struct option_row *row) {
 }
 
 static bool takes_next_word(const struct option_row *row) {
-    return row->type != OPTION_FLAG && row->type != OPTION_OPTIONAL_TEXT;
+    return row->type != OPTION_FLAG && row->type != OPTION_OPTIONAL_NAME;
 }
 
 static bool is_offered(const struct option_row *row, int command) {
@@ -91,7 +91,7 @@ static void print_bash_options(FILE *out, int command) {
     for (int i = 0; i < option_count; i++) {
         const struct option_row *row = &option_table[i];
         if (!is_offered(row, command)) continue;
-        fprintf(out, "%s--%s%s", separator, row->name, row->type == OPTION_OPTIONAL_TEXT ? "=" : "");
+        fprintf(out, "%s--%s%s", separator, row->name, row->type == OPTION_OPTIONAL_NAME ? "=" : "");
         separator = " ";
     }
     fprintf(out, "'%s ;;\n", takes_directory(command) ? " kind=-d" : "");
@@ -117,7 +117,7 @@ static void print_bash_words(FILE *out) {
           out);
     const char *separator = "";
     for (int i = 0; i < option_count; i++)
-        if (option_table[i].type == OPTION_OPTIONAL_TEXT)
+        if (option_table[i].type == OPTION_OPTIONAL_NAME)
             fprintf(out, "%s--%s", separator, option_table[i].name), separator = " | ";
     fputs(") prev='' ;; esac\n    fi\n", out);
 }
@@ -149,7 +149,7 @@ static void put_zsh_text(FILE *out, const char *text) {
 
 /* '(-k --k)'{-k+,--k=}'[help]:N: ' */
 static void print_zsh_option(FILE *out, const struct option_row *row) {
-    const char *equals = row->type == OPTION_FLAG ? "" : row->type == OPTION_OPTIONAL_TEXT ? "=-" : "=";
+    const char *equals = row->type == OPTION_FLAG ? "" : row->type == OPTION_OPTIONAL_NAME ? "=-" : "=";
     bool repeats = row->type == OPTION_TEXTS;
     if (row->letter)
         fprintf(out, "        '(-%c --%s)'{-%c%s,--%s%s}'", row->letter, row->name, row->letter,
@@ -160,7 +160,7 @@ static void print_zsh_option(FILE *out, const struct option_row *row) {
     put_zsh_text(out, row->help);
     fputc(']', out);
     if (row->argument) {
-        fputs(row->type == OPTION_OPTIONAL_TEXT ? "::" : ":", out);
+        fputs(row->type == OPTION_OPTIONAL_NAME ? "::" : ":", out);
         put_zsh_text(out, row->argument);
         fputc(':', out);
     }

@@ -33,7 +33,7 @@ static bool is_of_one_call(const char *name) {
 }
 
 static bool takes_form(const struct option_row *row, bool has_value) {
-    return row->type == OPTION_OPTIONAL_TEXT || (row->type != OPTION_FLAG) == has_value;
+    return row->type == OPTION_OPTIONAL_NAME || (row->type != OPTION_FLAG) == has_value;
 }
 
 static bool is_of(const struct option_row *row, enum command c) {

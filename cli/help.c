@@ -25,7 +25,7 @@ static void format_name(const struct option_row *row, struct buf *out) {
     if (row->letter) buf_printf(out, "-%c, ", row->letter);
     buf_printf(out, "--%s", row->name);
     if (!row->argument) return;
-    buf_printf(out, row->type == OPTION_OPTIONAL_TEXT ? "[=%s]" : " %s", row->argument);
+    buf_printf(out, row->type == OPTION_OPTIONAL_NAME ? "[=%s]" : " %s", row->argument);
 }
 
 /* The sentence with range and default. */

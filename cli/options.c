@@ -39,7 +39,7 @@ struct parser {
 };
 
 static bool takes_value(const struct option_row *row) {
-    return row->type != OPTION_FLAG && row->type != OPTION_OPTIONAL_TEXT;
+    return row->type != OPTION_FLAG && row->type != OPTION_OPTIONAL_NAME;
 }
 
 static int apply(struct parser *p, const struct option_row *row, const char *label, const char *value) {
@@ -96,6 +96,7 @@ static int parse_positional(struct parser *p, const char *argument) {
     enum command c = p->o->command;
     if (command_table[c].operands) return parse_operand(p, argument);
     bool takes_directory = c == COMMAND_INSPECT || c == COMMAND_TOKENIZE;
+    if (takes_directory && !*argument) return err_set(ERR_USAGE, "duet %s: DIR is empty", command_table[c].name);
     if (!takes_directory) return err_set(ERR_USAGE, "'%s': duet %s takes no argument", argument, command_table[c].name);
     if (p->o->directory) return err_set(ERR_USAGE, "'%s': one directory is enough", argument);
     p->o->directory = argument;

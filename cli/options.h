@@ -124,10 +124,11 @@ enum option_type {
     OPTION_SEED,          /* uint64_t */
     OPTION_BYTES,         /* uint64_t, above 0: "24GiB" */
     OPTION_TEXT,          /* const char * */
-    OPTION_OPTIONAL_TEXT, /* const char *, only as --name=VALUE; the int before it says that it was given */
+    OPTION_NAME,          /* const char *, not empty: of a file, a model */
+    OPTION_OPTIONAL_NAME, /* the same, only as --name=VALUE; the int before it says that it was given */
     OPTION_CHOICE,        /* int: index of the word in `choices` */
     OPTION_WORD,          /* const char *: one of `choices` */
-    OPTION_TEXTS,         /* const char *[STOPS_MAX] followed by its count */
+    OPTION_TEXTS,         /* const char *[STOPS_MAX], none of them empty, followed by its count */
 };
 
 struct option_row {
@@ -135,7 +136,7 @@ struct option_row {
     char letter;          /* short name, or 0 */
     const char *argument; /* placeholder, or NULL */
     enum option_type type;
-    size_t offset, flag_offset; /* into struct options; flag_offset: OPTIONAL_TEXT; TEXTS and INTS (the count) */
+    size_t offset, flag_offset; /* into struct options; flag_offset: OPTIONAL_NAME; TEXTS and INTS (the count) */
     const char *range;          /* interval, "[0, 63]" or "(0, 1]"; NULL: any */
     const char *choices;        /* "on|off" */
     const char *value;          /* default, parsed; NULL: zero */

@@ -85,10 +85,10 @@ const struct command_row command_table[COMMANDS] = {
 #define AT(field) offsetof(struct options, field), 0
 
 const struct option_row option_table[] = {
-    {"target", 't', "MODEL", OPTION_TEXT, AT(target), NULL, NULL, NULL, "the embedded pair",
+    {"target", 't', "MODEL", OPTION_NAME, AT(target), NULL, NULL, NULL, "the embedded pair",
      "target model: a directory, a GGUF file, or ORG/NAME in the local Hugging Face cache; alone it decodes plainly",
      ON_PAIR, false},
-    {"draft", 'd', "MODEL", OPTION_TEXT, AT(draft), NULL, NULL, NULL, NULL,
+    {"draft", 'd', "MODEL", OPTION_NAME, AT(draft), NULL, NULL, NULL, NULL,
      "draft model that proposes tokens to the target; or ngram, which needs no second model: it proposes what followed "
      "earlier in the text (a directory of that name is ./ngram)",
      ON_PAIR, false},
@@ -137,7 +137,7 @@ const struct option_row option_table[] = {
      ON_BATCH | ON_BENCH | ON_TUNE | ON_INSPECT, false},
     {"ctx", 'c', "N", OPTION_INT, AT(context), "[2, 16777216]", NULL, NULL,
      "the least of the pair's limits, 8192 and what fits", "context of a sequence in tokens", ON_PAIR, false},
-    {"template", 0, "NAME", OPTION_TEXT, AT(chat_template), NULL, NULL, NULL, "the recognised one",
+    {"template", 0, "NAME", OPTION_NAME, AT(chat_template), NULL, NULL, NULL, "the recognised one",
      "chat template, in place of the one that tokenizer_config.json holds",
      ON_CHAT | ON_BATCH | ON_BENCH | ON_TUNE | ON_INSPECT, false},
     {"think", 0, "on|off", OPTION_CHOICE, AT(think), NULL, "off|on", "on", NULL,
@@ -160,7 +160,7 @@ const struct option_row option_table[] = {
      "quantise the draft at loading: fp8 or int4 (its head fp8); what it proposes changes, and no text does; what its "
      "files have quantised stays as it is",
      ON_PAIR, false},
-    {"draft-vocab", 0, "N|FILE", OPTION_TEXT, AT(draft_vocab), NULL, NULL, NULL, "all of it",
+    {"draft-vocab", 0, "N|FILE", OPTION_NAME, AT(draft_vocab), NULL, NULL, NULL, "all of it",
      "cut the draft's head to N ids, so that its steps cost less: the lowest N, or the N that a text has most of "
      "(N:TEXT.txt), or those of FILE, one a line or a JSON array; ids that end an answer are always among them; what "
      "it "
@@ -174,7 +174,7 @@ const struct option_row option_table[] = {
      "what keys and values are kept as: auto, 16 bits on CUDA and f32 on the host; or fp8, half and a quarter of that, "
      "which makes another model of the target, and other text",
      ON_PAIR, false},
-    {"alpha-report", 0, "FILE.json", OPTION_OPTIONAL_TEXT, offsetof(struct options, alpha_report_file),
+    {"alpha-report", 0, "FILE.json", OPTION_OPTIONAL_NAME, offsetof(struct options, alpha_report_file),
      offsetof(struct options, alpha_report), NULL, NULL, NULL, NULL,
      "acceptance figures of the run to standard error, and as JSON to FILE.json, or drawn to a FILE.svg",
      ON_CHAT | ON_BATCH, false},
@@ -187,10 +187,10 @@ const struct option_row option_table[] = {
      "several lines can be told apart",
      ON_CHAT, false},
     {"system", 0, "TEXT", OPTION_TEXT, AT(system), NULL, NULL, NULL, "the template's", "system prompt", ON_CHAT, false},
-    {"input", 'i', "FILE", OPTION_TEXT, AT(input), NULL, NULL, NULL, "-",
+    {"input", 'i', "FILE", OPTION_NAME, AT(input), NULL, NULL, NULL, "-",
      "JSONL to read; - for standard input (bench, tune: prompts in place of the built-in ones)",
      ON_BATCH | ON_TOKENIZE | ON_BENCH | ON_TUNE, false},
-    {"output", 'o', "FILE", OPTION_TEXT, AT(output), NULL, NULL, NULL, "-", "where to write; - for standard output",
+    {"output", 'o', "FILE", OPTION_NAME, AT(output), NULL, NULL, NULL, "-", "where to write; - for standard output",
      ON_BATCH | ON_TOKENIZE, false},
     {"resume", 0, NULL, OPTION_FLAG, AT(resume), NULL, NULL, NULL, NULL,
      "go on with an output file that an earlier run, with the same options, left unfinished: the records of lines that "
@@ -218,13 +218,13 @@ const struct option_row option_table[] = {
      "load the pair, capture, and print both graph sets", ON_INSPECT, false},
     {"gpu-memory", 0, "SIZE", OPTION_BYTES, AT(gpu_memory), NULL, NULL, NULL, NULL,
      "with --memory: plan for a GPU with so much free memory (24GiB), whether there is one or not", ON_INSPECT, false},
-    {"shape", 0, "TARGET[,DRAFT]", OPTION_TEXT, AT(shape), NULL, NULL, NULL, NULL,
+    {"shape", 0, "TARGET[,DRAFT]", OPTION_NAME, AT(shape), NULL, NULL, NULL, NULL,
      "models with random weights in place of files: llama-3.1-8b, llama-3.2-1b (its head a matrix of its own), "
      "llama-3.2-1b-tied, llama-3.1-70b, qwen2.5-7b, "
      "qwen2.5-0.5b, qwen3-32b, qwen3-0.6b, qwen3-30b-a3b, smollm2-135m, gemma-3-12b, gemma-4-31b, phi-4, mixtral-8x7b, "
      "gpt-oss-20b, or a FILE.json like config.json",
      ON_BENCH | ON_INSPECT, false},
-    {"write", 0, "DIR", OPTION_TEXT, AT(write), NULL, NULL, NULL, NULL,
+    {"write", 0, "DIR", OPTION_NAME, AT(write), NULL, NULL, NULL, NULL,
      "with --shape: write it to a new directory, config.json and random weights in safetensors, for measurements that "
      "want files",
      ON_INSPECT, false},
@@ -232,14 +232,14 @@ const struct option_row option_table[] = {
      "accept drafted tokens with probability A whatever the models say; the text means nothing then", ON_BENCH, false},
     {"csv", 0, NULL, OPTION_FLAG, AT(csv), NULL, NULL, NULL, NULL, "print CSV in place of the table",
      ON_BENCH | ON_TUNE, false},
-    {"plot", 0, "FILE.svg", OPTION_TEXT, AT(plot), NULL, NULL, NULL, NULL,
+    {"plot", 0, "FILE.svg", OPTION_NAME, AT(plot), NULL, NULL, NULL, NULL,
      "draw the table (tune: the speed-up over K, measured and predicted, and the acceptance by position)",
      ON_BENCH | ON_TUNE, false},
     {"repeats", 0, "N", OPTION_INT, AT(repeats), "[1, 99]", NULL, "3", NULL,
      "how often K = 0 and the settings near the best are run", ON_TUNE, false},
     {"json", 0, NULL, OPTION_FLAG, AT(json), NULL, NULL, NULL, NULL, "print one JSON object in place of text",
      ON_INSPECT | ON_BENCH | ON_MODELS | ON_TUNE, false},
-    {"config", 0, "FILE", OPTION_TEXT, AT(config), NULL, NULL, NULL, "~/.config/duet/config, where it is there",
+    {"config", 0, "FILE", OPTION_NAME, AT(config), NULL, NULL, NULL, "~/.config/duet/config, where it is there",
      "options for every run, `name = value` a line, which the command line overrides; none: no file", ON_ALL, false},
     {"quiet", 'q', NULL, OPTION_FLAG, AT(quiet), NULL, NULL, NULL, NULL,
      "no notes and no progress bar; of a report with a file no text either", ON_ALL, false},

@@ -141,9 +141,15 @@ static int parse_choice(const struct option_row *row, const char *label, const c
     return 0;
 }
 
+static int refuse_empty(const struct option_row *row, const char *label, const char *value) {
+    if (!value || *value) return 0;
+    return err_set(ERR_USAGE, "%s: the value is empty (%s)", label, row->argument);
+}
+
 static int add_text(const struct option_row *row, struct options *o, const char *label, const char *value) {
     const char **texts = (const char **)((char *)o + row->offset);
     int *count = (int *)((char *)o + row->flag_offset);
+    TRY(refuse_empty(row, label, value));
     if (*count == STOPS_MAX) return err_set(ERR_USAGE, "%s: given more than %d times", label, STOPS_MAX);
     if (!utf8_is_valid(value, strlen(value))) return err_set(ERR_USAGE, "%s: '%s' is not valid UTF-8", label, value);
     texts[(*count)++] = value;
@@ -169,8 +175,10 @@ int option_parse(const struct option_row *row, struct options *o, const char *la
         return parse_seed(row, label, value, out);
     case OPTION_BYTES:
         return parse_bytes(label, value, out);
-    case OPTION_OPTIONAL_TEXT:
+    case OPTION_OPTIONAL_NAME:
         *(int *)((char *)o + row->flag_offset) = 1; /* fall through */
+    case OPTION_NAME:
+        TRY(refuse_empty(row, label, value)); /* fall through */
     case OPTION_TEXT:
         *(const char **)out = value;
         return 0;

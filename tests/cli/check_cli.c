@@ -110,6 +110,35 @@ START_TEST(bad_command_lines_are_usage_errors_that_name_what_is_wrong)
 }
 END_TEST
 
+START_TEST(an_empty_value_is_refused_with_the_name_of_its_option)
+{
+    static const struct {
+        const char *arguments[6], *part;
+    } cases[] = {
+        {{"batch", "--target", ""}, "--target: the value is empty (MODEL)"},
+        {{"batch", "--target", "x", "-d", ""}, "-d: the value is empty (MODEL)"},
+        {{"batch", "--template="}, "--template: the value is empty (NAME)"},
+        {{"batch", "--draft-vocab", ""}, "--draft-vocab: the value is empty (N|FILE)"},
+        {{"batch", "-i", ""}, "-i: the value is empty (FILE)"},
+        {{"batch", "--output="}, "--output: the value is empty (FILE)"},
+        {{"batch", "--stop", ""}, "--stop: the value is empty (TEXT)"},
+        {{"chat", "--alpha-report="}, "--alpha-report: the value is empty (FILE.json)"},
+        {{"chat", "--config", ""}, "--config: the value is empty (FILE)"},
+        {{"bench", "alpha", "--plot", ""}, "--plot: the value is empty (FILE.svg)"},
+        {{"inspect", "--memory", "--shape", ""}, "--shape: the value is empty (TARGET[,DRAFT])"},
+        {{"inspect", "--shape", "llama-3.1-8b", "--write", ""}, "--write: the value is empty (DIR)"},
+        {{"inspect", ""}, "duet inspect: DIR is empty"},
+        {{"tokenize", ""}, "duet tokenize: DIR is empty"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        run(NULL, cases[i].arguments);
+        expect_error(2, cases[i].part);
+    }
+    run(NULL, ARGUMENTS("chat", "-p", "", "--system", "", "-n", "2"));
+    expect_ok();
+}
+END_TEST
+
 START_TEST(an_option_of_another_program_is_answered_with_ours)
 {
     static const struct {
@@ -574,6 +603,7 @@ Suite *check_cli(void) {
     tcase_add_test(line, help_of_each_command_shows_its_options_with_defaults);
     tcase_add_test(line, help_names_every_shape_that_there_is);
     tcase_add_test(line, bad_command_lines_are_usage_errors_that_name_what_is_wrong);
+    tcase_add_test(line, an_empty_value_is_refused_with_the_name_of_its_option);
     tcase_add_test(line, an_option_of_another_program_is_answered_with_ours);
     tcase_add_test(line, options_may_stand_before_the_command_and_around_its_argument);
     tcase_add_test(line, help_into_a_full_device_fails);
