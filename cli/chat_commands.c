@@ -146,7 +146,7 @@ const struct chat_row *chat_row_at(int i) {
 }
 
 static int run_help(struct chat *c, const char *argument) {
-    (void)c, (void)argument;
+    (void)argument;
     const struct chat_row *row;
     for (int i = 0; (row = chat_row_at(i)); i++) {
         char name[64];
@@ -156,8 +156,10 @@ static int run_help(struct chat *c, const char *argument) {
     putchar('\n');
     terminal_print(
         stdout, terminal_width(1), 0, 0,
-        "A line that ends in \\ goes on in the next one; \"\"\" begins and ends several. //text sends /text. "
-        "Tab completes commands, settings and file names.");
+        c->interactive
+            ? "A line that ends in \\ goes on in the next one; \"\"\" begins and ends several. //text sends /text. "
+              "Tab completes commands, settings and file names."
+            : "\"\"\" begins and ends a question of several lines. //text sends /text.");
     return 0;
 }
 

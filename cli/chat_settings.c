@@ -9,6 +9,9 @@ static int set_k(struct chat *c, const char *value) {
     struct options changed = c->options;
     int k_max = engine_info(c->engine).k_max;
     TRY(option_set(&changed, "k", value, "/k"));
+    if (k_max == 0 && changed.k != 0)
+        return err_set(ERR_USAGE, "/k: no draft is loaded; start with %s",
+                       changed.target && !changed.draft ? "--draft MODEL, or --draft ngram" : "--k above 0");
     if (k_max > 0 && changed.k > k_max)
         return err_set(ERR_USAGE, "/k: memory was planned for %d at most; start with --k-max %d for more", k_max,
                        changed.k);
@@ -26,8 +29,10 @@ static int set_accept(struct chat *c, const char *value) {
 }
 
 static int set_max_tokens(struct chat *c, const char *value) {
-    if (strcmp(value, "0") != 0) return option_set(&c->options, "max-tokens", value, "/max-tokens");
-    c->options.max_tokens = 0;
+    if (strcmp(value, "0") == 0)
+        c->options.max_tokens = 0;
+    else if (option_set(&c->options, "max-tokens", value, "/max-tokens") != 0)
+        return err_set(ERR_USAGE, "/max-tokens: '%s' is not a whole number in [0, 2147483647]", value);
     return 0;
 }
 
@@ -180,17 +185,22 @@ const struct chat_row *chat_find_setting(const char *name, size_t n) {
     return s ? &s->row : NULL;
 }
 
-static void say(struct chat *c, const struct setting *s) {
+/* Who asks gets an answer, in a pipe too; that something was set is a note. */
+static void say(struct chat *c, const struct setting *s, bool was_asked) {
+    const char *name = s->option ? s->option : s->row.name + 1;
     struct buf text = {0};
     s->show(c, &text);
-    chat_note(c, "%s %s", s->option ? s->option : s->row.name + 1, buf_text(&text));
+    if (was_asked && !c->interactive)
+        printf("%s %s\n", name, buf_text(&text));
+    else
+        chat_note(c, "%s %s", name, buf_text(&text));
     buf_free(&text);
 }
 
 static int apply(struct chat *c, const struct setting *s, const char *value) {
     if (*value && s->set) TRY(s->set(c, value));
     if (*value && !s->set) TRY(option_set(&c->options, s->option, value, s->row.name));
-    say(c, s);
+    say(c, s, !*value);
     return 0;
 }
 

@@ -207,6 +207,39 @@ START_TEST(a_k_that_was_not_planned_for_is_refused_with_the_option_that_helps)
 }
 END_TEST
 
+START_TEST(a_k_without_a_draft_is_refused_with_what_loads_one)
+{
+    struct program target = CHAT("/k 4\n", "--target", asset_path("draft")), pair = CHAT("/set k auto\n", "--k", "0");
+    ck_assert_int_eq(target.status, 1);
+    ck_assert_int_eq(pair.status, 1);
+    ck_assert_str_eq(buf_text(&target.err),
+                     "duet: /k: no draft is loaded; start with --draft MODEL, or --draft ngram\n");
+    ck_assert_str_eq(buf_text(&pair.err), "duet: /k: no draft is loaded; start with --k above 0\n");
+    program_free(&target);
+    program_free(&pair);
+}
+END_TEST
+
+START_TEST(a_setting_that_is_asked_for_is_said_in_a_pipe_too)
+{
+    struct program r = CHAT("/temp 0.25\n/temp\n/set k\n/max-tokens -1\n", "--k", "2");
+    ck_assert_str_eq(buf_text(&r.out), "temperature 0.25\nk 2 (up to 8)\n");
+    ck_assert_str_eq(buf_text(&r.err), "duet: /max-tokens: '-1' is not a whole number in [0, 2147483647]\n");
+    program_free(&r);
+}
+END_TEST
+
+START_TEST(help_in_a_pipe_says_nothing_of_keys)
+{
+    struct program r = CHAT("/help\n", "-q");
+    must_succeed(&r);
+    ck_assert_ptr_null(strchr(buf_text(&r.out), '\\'));
+    ck_assert_ptr_null(strstr(buf_text(&r.out), "Tab"));
+    ck_assert_ptr_nonnull(strstr(buf_text(&r.out), "\"\"\" begins and ends a question of several lines."));
+    program_free(&r);
+}
+END_TEST
+
 START_TEST(show_marks_accepted_tokens_by_brackets_where_there_are_no_colours)
 {
     struct program plain = CHAT("What is the sun?\n", GREEDY);
@@ -509,6 +542,9 @@ Suite *check_chat(void) {
     tcase_add_test(pipes, accept_changes_the_rule_of_the_answers_to_come);
     tcase_add_test(pipes, k_is_auto_unless_it_or_a_seed_is_given);
     tcase_add_test(pipes, a_k_that_was_not_planned_for_is_refused_with_the_option_that_helps);
+    tcase_add_test(pipes, a_k_without_a_draft_is_refused_with_what_loads_one);
+    tcase_add_test(pipes, a_setting_that_is_asked_for_is_said_in_a_pipe_too);
+    tcase_add_test(pipes, help_in_a_pipe_says_nothing_of_keys);
     tcase_add_test(pipes, show_marks_accepted_tokens_by_brackets_where_there_are_no_colours);
     tcase_add_test(pipes, lines_between_quotes_are_one_turn);
     tcase_add_test(pipes, with_null_each_turn_and_command_gives_one_record);
