@@ -177,7 +177,7 @@ int job_start(struct job *j, struct engine *engine, const struct request_context
 static int end_answer(struct job *j, const struct request_context *c) {
     struct answer *a = &j->answers[j->count];
     TRY(j->rc);
-    if (a->finish == FINISH_ERROR) return err_set(ERR_NUMERIC, "the model gave non-finite logits");
+    if (a->finish == FINISH_ERROR) return engine_finish_error(j->sequence);
     bool stopped = false;
     if (j->text) TRY(text_stream_finish(j->text, &a->text, &stopped));
     if (stopped) a->finish = FINISH_STOP;

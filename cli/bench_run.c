@@ -188,7 +188,7 @@ void bench_close_group(struct engine *e, struct sequence **sequences, int count)
 int bench_check_group(struct sequence *const *sequences, int first, int count) {
     for (int i = 0; i < count; i++)
         if (engine_finish(sequences[i]) == FINISH_ERROR)
-            return err_set(ERR_NUMERIC, "prompt %d: the model gave non-finite logits", first + i + 1);
+            return err_prefix(engine_finish_error(sequences[i]), "prompt %d", first + i + 1);
     return 0;
 }
 

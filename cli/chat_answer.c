@@ -111,8 +111,7 @@ static int run(struct answer *a, bool *interrupted) {
     }
     if (rc != 0) engine_stop(c->engine, s);
     if (rc == 0) rc = a->rc;
-    if (rc == 0 && a->finish == FINISH_ERROR)
-        rc = err_set(ERR_NUMERIC, "the model gave logits that are no numbers; the turn is taken back");
+    if (rc == 0 && a->finish == FINISH_ERROR) rc = err_prefix(engine_finish_error(s), "the turn is taken back");
     if (rc == 0 && *interrupted && a->figures.tokens == 0) rc = err_set(ERR_INTERRUPTED, "interrupted");
     return rc;
 }

@@ -160,6 +160,8 @@ void engine_stop(struct engine *, struct sequence *);
 bool engine_is_running(const struct sequence *);
 /* How its last answer ended by itself; FINISH_NONE: it has not, or the callback or engine_stop ended it. */
 enum finish engine_finish(const struct sequence *);
+/* ERR_NUMERIC with the model whose logits gave FINISH_ERROR. */
+int engine_finish_error(const struct sequence *);
 
 /* Cuts the history to its first n tokens (undo): a length, no work. ERR_USAGE while an answer is running. */
 int engine_truncate(struct engine *, struct sequence *, int n);

@@ -57,6 +57,7 @@ struct sequence {
     bool has_begun;     /* its slot on the device is live: the answer has been in rounds, or will be in the next */
     int limit;          /* length at which the answer ends */
     enum finish finish; /* of the last round that was delivered */
+    bool is_draft_bad;  /* with FINISH_ERROR: the logits were the draft's */
     int pending_rounds; /* rounds in flight that this answer takes part in */
     struct generation generation;
     struct acceptance stats;

@@ -133,7 +133,7 @@ static void deliver(struct sequence *s, const struct round_record *r) {
         .finish = finish_of(r->status),
     };
     if (block.finish != FINISH_NONE) s->phase = PHASE_IDLE;
-    s->finish = block.finish;
+    s->finish = block.finish, s->is_draft_bad = r->is_draft_bad;
     s->generation.on_tokens(s->generation.user, &block);
     if (block.keep < block.count) cut_tokens(s, block.count - block.keep);
     if (block.keep < block.count || block.stop) s->phase = PHASE_IDLE;

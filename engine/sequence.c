@@ -165,6 +165,12 @@ enum finish engine_finish(const struct sequence *s) {
     return s->finish;
 }
 
+int engine_finish_error(const struct sequence *s) {
+    const struct engine_options *o = &s->engine->options;
+    return err_set(ERR_NUMERIC, "%s: the %s gave non-finite logits",
+                   checkpoint_name(s->is_draft_bad ? o->draft : o->target), s->is_draft_bad ? "draft" : "target");
+}
+
 bool engine_is_running(const struct sequence *s) {
     return s->phase != PHASE_IDLE;
 }

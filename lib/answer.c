@@ -121,7 +121,7 @@ static void on_tokens(void *user, struct token_block *block) {
         return;
     }
     a->ending = finishes[block->finish];
-    if (block->finish == FINISH_ERROR) fail(a, err_set(ERR_NUMERIC, "the model gave logits that are no numbers"));
+    if (block->finish == FINISH_ERROR) fail(a, engine_finish_error(a->sequence));
 }
 
 /* --- the end ------------------------------------------------------------------------------------------------ */

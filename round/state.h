@@ -57,16 +57,17 @@ struct slot {
 /* What one graph row did in one round; a pinned ring brings these to the host. */
 struct round_record {
     int32_t slot, serial;
-    int32_t live;      /* was the slot SLOT_LIVE when the round began? if not, the rest is 0 */
-    int32_t status;    /* after the round */
-    int32_t k;         /* drafted tokens that the round offered this row: round_row_k */
-    int32_t emitted;   /* tokens committed, end id included */
-    int32_t accepted;  /* of these, accepted draft tokens */
-    int32_t rejected;  /* 1 if a drafted token was not kept and its replacement emitted */
-    int32_t evaluated; /* accepted + rejected: positions decided up to the last emitted token */
-    int32_t length;    /* after the round */
-    float overlap_sum; /* sum over evaluated positions of o = sum_i min(p_target, p_draft) */
-    float coupled_sum; /* likewise of o / (2 - o), the least chance that coupled draws agree */
+    int32_t live;         /* was the slot SLOT_LIVE when the round began? if not, the rest is 0 */
+    int32_t status;       /* after the round */
+    int32_t k;            /* drafted tokens that the round offered this row: round_row_k */
+    int32_t emitted;      /* tokens committed, end id included */
+    int32_t accepted;     /* of these, accepted draft tokens */
+    int32_t rejected;     /* 1 if a drafted token was not kept and its replacement emitted */
+    int32_t evaluated;    /* accepted + rejected: positions decided up to the last emitted token */
+    int32_t length;       /* after the round */
+    int32_t is_draft_bad; /* with SLOT_ERROR: the logits were the draft's; else the target's */
+    float overlap_sum;    /* sum over evaluated positions of o = sum_i min(p_target, p_draft) */
+    float coupled_sum;    /* likewise of o / (2 - o), the least chance that coupled draws agree */
     /* Chances to keep d_1..d_j, each given d_1..d_j, summed over the drafted j that could be emitted (up to the first end
      * id and the limit): what TOKEN and BLOCK accept of such blocks on average, whatever the rule in use. */
     float expected_token, expected_block;

@@ -14,7 +14,7 @@
  * needs, and in an order that depends on the answers alone. */
 
 /* Where a walk ends: at a position whose token is still to be drawn, at a sequence's end, or at a row without a distribution. */
-enum { WALK_ENDED = -1, WALK_BAD = -2 };
+enum { WALK_ENDED = -1, WALK_BAD = -2, WALK_BAD_DRAFT = -3 };
 
 struct walk {
     struct slot slot, before;   /* as it goes on; as the round found it */
@@ -37,7 +37,7 @@ WALK void walk_begin(struct walk *w, const struct round_state *b, int at, int k,
     w->record.slot = at, w->record.serial = w->slot.serial, w->record.status = w->slot.status;
     w->record.live = w->slot.status == SLOT_LIVE;
     w->record.k = w->record.live ? round_row_k(b, at, k) : 0;
-    w->record.length = 0;
+    w->record.length = w->record.is_draft_bad = 0;
     clear_counts(&w->record);
     for (int i = 0; tokens && i <= K_MAX; i++) tokens[i] = 0;
 }
@@ -159,7 +159,7 @@ WALK int walk_block(const struct round_state *b, struct walk *w, struct view *at
 WALK int walk_round(const struct round_state *b, struct walk *w, struct view *at) {
     int usable = count_usable(b, w, at);
     for (int j = 0; j < w->record.k; j++)
-        if (look_draft_is_bad(at, j)) return WALK_BAD;
+        if (look_draft_is_bad(at, j)) return WALK_BAD_DRAFT;
     note_expected(w, at, usable);
     return is_by_block(b) ? walk_block(b, w, at, usable) : walk_tokens(b, w, at);
 }
@@ -167,7 +167,8 @@ WALK int walk_round(const struct round_state *b, struct walk *w, struct view *at
 /* Commits the token that was drawn at the position that walk_round gave. The slot is then as it is to be stored. */
 WALK void walk_end(const struct round_state *b, struct walk *w, int position, int token) {
     if (position >= 0) emit(b, w, token);
-    if (position == WALK_BAD) {
+    w->record.is_draft_bad = position == WALK_BAD_DRAFT;
+    if (position == WALK_BAD || position == WALK_BAD_DRAFT) {
         w->slot = w->before;
         w->slot.status = SLOT_ERROR;
         clear_counts(&w->record);
@@ -180,7 +181,7 @@ WALK void walk_end(const struct round_state *b, struct walk *w, int position, in
 WALK void store_record(struct round_record *to, const struct round_record *from) {
     to->slot = from->slot, to->serial = from->serial, to->live = from->live, to->status = from->status;
     to->k = from->k, to->emitted = from->emitted, to->accepted = from->accepted, to->rejected = from->rejected;
-    to->evaluated = from->evaluated, to->length = from->length;
+    to->evaluated = from->evaluated, to->length = from->length, to->is_draft_bad = from->is_draft_bad;
     to->overlap_sum = from->overlap_sum, to->coupled_sum = from->coupled_sum;
     to->expected_token = from->expected_token, to->expected_block = from->expected_block;
 }

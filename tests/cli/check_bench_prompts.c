@@ -125,7 +125,8 @@ START_TEST(a_model_that_gives_no_token_has_no_speed)
                                      "4",     "--threads", "1",   "--device", "host"};
         for (int j = 0; j < 4 && tables[i][j]; j++) arguments[11 + j] = tables[i][j];
         struct program p = program_run_at(80, NULL, arguments);
-        program_expect_error(&p, 1, "prompt 1: the model gave non-finite logits");
+        program_expect_error(&p, 1, "prompt 1: ");
+        program_expect_error(&p, 1, " gave non-finite logits");
         ck_assert_uint_eq(p.out.len, 0);
         program_free(&p);
     }

@@ -411,6 +411,31 @@ START_TEST(non_finite_logits_end_the_answer_with_an_error_and_no_token)
 }
 END_TEST
 
+/* Loop index: target or draft. */
+START_TEST(a_model_with_non_finite_logits_is_named)
+{
+    struct pair pairs[PAIRS_MAX];
+    test_pairs(pairs);
+    struct pair broken = pairs[0];
+    const char **model = _i == 0 ? &broken.target : &broken.draft;
+    *model = copy_with_nan(*model);
+    struct engine_options options = pair_options(&broken, 2, 1);
+    struct engine *e = must_open(&options);
+    struct request r = story(e, 20);
+    struct sequence *s;
+    char sentence[4200];
+    ck_ok(engine_open(e, 200, &s));
+    struct answer a = run_turn(e, s, &r);
+    ck_assert_int_eq(engine_finish(s), FINISH_ERROR);
+    ck_assert_int_eq(engine_finish_error(s), ERR_NUMERIC);
+    snprintf(sentence, sizeof sentence, "%s: the %s gave non-finite logits", *model, _i == 0 ? "target" : "draft");
+    ck_assert_str_eq(err_message(), sentence);
+    free_answers(&a, 1);
+    free_requests(&r, 1);
+    engine_destroy(e);
+}
+END_TEST
+
 START_TEST(a_broken_pair_is_refused_by_name)
 {
     struct pair pairs[PAIRS_MAX];
@@ -451,6 +476,7 @@ Suite *check_rounds(void) {
     tcase_add_test(tc, figures_add_up_over_a_run);
     tcase_add_test(tc, refusals_name_the_reason_and_change_nothing);
     tcase_add_loop_test(tc, non_finite_logits_end_the_answer_with_an_error_and_no_token, 0, 3);
+    tcase_add_loop_test(tc, a_model_with_non_finite_logits_is_named, 0, 2);
     tcase_add_test(tc, a_broken_pair_is_refused_by_name);
     suite_add_tcase(suite, tc);
     return suite;
