@@ -36,3 +36,15 @@ void json_number_write(double value, char out[JSON_NUMBER_BYTES]) {
     }
     uselocale(before);
 }
+
+double json_number_of_float(float value) {
+    char text[JSON_NUMBER_BYTES];
+    locale_t before = enter_plain();
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value) break;
+    }
+    double nearest = strtod(text, NULL);
+    uselocale(before);
+    return nearest;
+}

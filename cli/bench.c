@@ -1,6 +1,7 @@
 /* duet bench: what every table starts from, and the choice of the table. */
 #include <math.h>
 
+#include "base/json_number.h"
 #include "cli/bench_tables.h"
 
 static const struct kind {
@@ -83,9 +84,9 @@ void bench_describe(struct sheet *s, const struct bench *b, int context) {
     sheet_put_word(s, "accept", accept_rule_name(info.accept));
     sheet_put_figure(s, "prompts", b->prompts.count);
     sheet_put_figure(s, "max_tokens", most);
-    sheet_put_figure(s, "temperature", (double)o->sampling.temperature);
+    sheet_put_figure(s, "temperature", json_number_of_float(o->sampling.temperature));
     sheet_put_figure(s, "context", context > 0 ? context : NAN);
-    sheet_put_figure(s, "simulated_alpha", o->simulate_alpha > 0 ? (double)o->simulate_alpha : NAN);
+    sheet_put_figure(s, "simulated_alpha", o->simulate_alpha > 0 ? json_number_of_float(o->simulate_alpha) : NAN);
 }
 
 int bench_needs_draft(const struct bench *b) {

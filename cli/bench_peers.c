@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/json_number.h"
 #include "cli/bench_tables.h"
 #include "model/files/shape.h"
 
@@ -89,7 +90,7 @@ static int put_request(struct buf *out, const struct bench *b) {
     json_put_name(out, "prompt");
     put_json_ids(out, b->prompts.ids[0].data, b->prompts.ids[0].len);
     put_number(out, "max_tokens", b->prompts.max_tokens[0]);
-    put_number(out, "temperature", (double)o->sampling.temperature);
+    put_number(out, "temperature", json_number_of_float(o->sampling.temperature));
     buf_putc(out, '}');
     return 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/json_number.h"
 #include "cli/table.h"
 #include "engine/probe.h"
 
@@ -230,12 +231,12 @@ static void print_json(const struct round_bench *b) {
     json_put_name(&text, "accept"), json_put_string(&text, rule, strlen(rule));
     json_put_name(&text, "prompts"), json_put_number(&text, b->prompts->count);
     json_put_name(&text, "max_tokens"), json_put_number(&text, most);
-    json_put_name(&text, "temperature"), json_put_number(&text, (double)b->o->sampling.temperature);
+    json_put_name(&text, "temperature"), json_put_number(&text, json_number_of_float(b->o->sampling.temperature));
     json_put_name(&text, "context"), json_put_number(&text, b->steps.context);
     json_put_name(&text, "draft_vocab");
     json_put_number(&text, info.draft_vocab > 0 ? info.draft_vocab : NAN);
     json_put_name(&text, "simulated_alpha");
-    json_put_number(&text, b->o->simulate_alpha > 0 ? (double)b->o->simulate_alpha : NAN);
+    json_put_number(&text, b->o->simulate_alpha > 0 ? json_number_of_float(b->o->simulate_alpha) : NAN);
     json_put_name(&text, "measures"), table_put_json(&t, names, &text);
     printf("%s}\n", buf_text(&text));
     buf_free(&text);

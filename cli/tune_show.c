@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/json_number.h"
 #include "cli/plot.h"
 #include "cli/sheet.h"
 #include "cli/tune.h"
@@ -135,7 +136,7 @@ static void print_json(const struct tune *t) {
     put_figure(&text, "batch", t->o->batch);
     put_figure(&text, "prompts", t->prompts.count);
     put_figure(&text, "max_tokens", t->o->max_tokens);
-    put_figure(&text, "temperature", (double)t->o->sampling.temperature);
+    put_figure(&text, "temperature", json_number_of_float(t->o->sampling.temperature));
     put_figure(&text, "k_max", r->k_max);
     json_put_name(&text, "round_ms");
     buf_putc(&text, '[');

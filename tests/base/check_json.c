@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/json_number.h"
 #include "tests/support/support.h"
 
 static cJSON *parse(const char *text) {
@@ -304,6 +305,31 @@ START_TEST(json_number_literal_of_any_length_is_read)
 }
 END_TEST
 
+START_TEST(a_float_is_written_with_its_own_digits)
+{
+    static const struct {
+        float value;
+        const char *text;
+    } cases[] = {{0.7f, "0.7"},
+                 {0.1f, "0.1"},
+                 {1, "1"},
+                 {0, "0"},
+                 {0.99999994f, "0.99999994"},
+                 {1e-45f, "1e-45"},
+                 {1e30f, "1e+30"},
+                 {-2.5f, "-2.5"},
+                 {1.2345679f, "1.2345679"},
+                 {3.4028235e38f, "3.4028235e+38"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buf out = {0};
+        json_put_number(&out, json_number_of_float(cases[i].value));
+        ck_assert_str_eq(buf_text(&out), cases[i].text);
+        ck_assert(strtof(buf_text(&out), NULL) == cases[i].value);
+        buf_free(&out);
+    }
+}
+END_TEST
+
 /* A locale of the machine, or one made for this test, with a comma in decimals. */
 static bool set_comma_locale(void) {
     static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE"};
@@ -447,6 +473,7 @@ Suite *check_json(void) {
     tcase_add_test(json, json_number_refuses_infinities);
     tcase_add_test(json, json_print_repeats_numbers_exactly);
     tcase_add_test(json, json_number_literal_of_any_length_is_read);
+    tcase_add_test(json, a_float_is_written_with_its_own_digits);
     tcase_add_test(json, json_numbers_have_a_point_in_every_locale_and_thread);
     tcase_add_test(json, json_typed_members_default_and_complain_by_name);
     tcase_add_test(json, json_file_errors_begin_with_the_path);

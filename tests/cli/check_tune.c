@@ -210,6 +210,7 @@ START_TEST(json_has_the_documented_members_and_the_picture_is_xml)
     expect_members(plain, "tok_per_second spread_percent speed_up predicted_speed_up runs k accept alpha");
     expect_members(json_get(object, "recommendation"), "verdict k speed_up noise_percent sentence");
     ck_assert_double_eq(get_number(object, "prompts"), 3);
+    ck_assert_double_eq(get_number(object, "temperature"), 0.7); /* not 0.699999988, the float */
     ck_assert_int_eq(cJSON_GetArraySize(json_get(object, "round_ms")), 2);
     ck_assert_int_eq(cJSON_GetArraySize(settings), 4);
     ck_assert_double_eq(get_number(plain, "k"), 0);
