@@ -71,6 +71,15 @@ bool text_ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+char letter_to_lower(char c) {
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+bool text_is_same_in_any_case(const char *a, const char *b) {
+    while (*a && letter_to_lower(*a) == letter_to_lower(*b)) a++, b++;
+    return *a == *b;
+}
+
 void ids_free(struct ids *ids) {
     free(ids->data);
     *ids = (struct ids){0};

@@ -22,6 +22,9 @@ void buf_printf(struct buf *, const char *format, ...) __attribute__((format(pri
 const char *buf_text(const struct buf *); /* never NULL */
 
 bool text_ends_with(const char *text, const char *end);
+/* A to Z in either case are the same, and no other letters, whatever the locale. */
+bool text_is_same_in_any_case(const char *a, const char *b);
+char letter_to_lower(char); /* A to Z alone */
 
 /* A growable array of token ids, same conventions. */
 struct ids {

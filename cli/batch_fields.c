@@ -1,9 +1,9 @@
 #include "cli/batch_fields.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -181,9 +181,10 @@ enum { SHORT_NAME = 32 };
 static bool reduce(const char *name, char out[SHORT_NAME]) {
     size_t n = 0;
     for (; *name; name++) {
-        if (!isalnum((unsigned char)*name)) continue;
+        const char c = letter_to_lower(*name);
+        if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9')) continue;
         if (n + 1 == SHORT_NAME) return false;
-        out[n++] = (char)tolower((unsigned char)*name);
+        out[n++] = c;
     }
     out[n] = '\0';
     return n > 0;

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -119,7 +118,7 @@ static int parse_bytes(const char *label, const char *value, void *out) {
     bool decimal = letter && (end[1] & ~0x20) == 'B';
     const char *rest = letter ? end + 1 + (end[1] == 'i') : end;
     for (const char *l = letters; letter && l <= letter; l++) x *= decimal ? 1000 : 1024;
-    if (!is_number || !letter || (*rest && strcasecmp(rest, "b") != 0) || !(x >= 1 && x < 0x1p63))
+    if (!is_number || !letter || (*rest && !text_is_same_in_any_case(rest, "b")) || !(x >= 1 && x < 0x1p63))
         return err_set(ERR_USAGE, "%s: '%s' is not a size like 24GiB or 512MiB", label, value);
     *(uint64_t *)out = (uint64_t)x;
     return 0;

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/json.h"
 #include "cli/cli.h"
@@ -16,7 +15,7 @@ int alpha_report_open(struct alpha_report *r, const struct options *o, const str
     *r = (struct alpha_report){.wanted = o->alpha_report, .file = OUTPUT_CLOSED};
     if (!o->alpha_report_file) return 0;
     const char *dot = strrchr(o->alpha_report_file, '.');
-    r->is_picture = dot && strcasecmp(dot, ".svg") == 0;
+    r->is_picture = dot && text_is_same_in_any_case(dot, ".svg");
     TRY(output_open(&r->file, o->alpha_report_file));
     TRY(output_refuse_input(&r->file, o->input));
     TRY(output_refuse_models(&r->file, m));

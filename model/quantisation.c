@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "model/config_read.h"
 
@@ -20,7 +20,7 @@ static int check_choice(const cJSON *object, const char *member, const char *con
     const cJSON *item = json_get(object, member);
     if (!item && may_lack) return 0;
     for (; cJSON_IsString(item) && *names; names++)
-        if (strcasecmp(item->valuestring, *names) == 0) return 0;
+        if (text_is_same_in_any_case(item->valuestring, *names)) return 0;
     return refuse(member, item);
 }
 

@@ -168,6 +168,15 @@ END_TEST
 
 /* ---- clock, progress, Philox ---- */
 
+START_TEST(only_ascii_letters_have_two_cases)
+{
+    ck_assert(text_is_same_in_any_case("GPTQ_I4", "gptq_i4") && text_is_same_in_any_case("", ""));
+    ck_assert(!text_is_same_in_any_case("gptq", "gptq_v2") && !text_is_same_in_any_case("gptq_v2", "gptq"));
+    ck_assert(!text_is_same_in_any_case("@[", "`{") && !text_is_same_in_any_case("\xc9", "\xe9"));
+    for (int c = 0; c < 256; c++) ck_assert_int_eq(letter_to_lower((char)c), (char)(c >= 'A' && c <= 'Z' ? c + 32 : c));
+}
+END_TEST
+
 START_TEST(clock_never_goes_back)
 {
     int64_t last = clock_us();
@@ -241,6 +250,7 @@ Suite *check_base(void) {
     tcase_add_test(buf, ids_grow_and_keep_their_order);
     tcase_add_test(buf, utf8_every_code_point_survives_a_round_trip);
     tcase_add_test(buf, utf8_refuses_what_is_not_utf8);
+    tcase_add_test(buf, only_ascii_letters_have_two_cases);
     tcase_add_test(numbers, clock_never_goes_back);
     tcase_add_test(numbers, progress_without_a_callback_is_silent);
     tcase_add_test(numbers, philox_gives_the_published_known_answers);
