@@ -38,6 +38,7 @@ static int fail_expected(const struct parser *p, const char *expected) {
     uint32_t code_point;
     int length = utf8_decode(p->text + p->at, p->n - p->at, &code_point);
     if (length == 0) return fail(p, p->at, "not valid UTF-8");
+    if (code_point == 0) return fail(p, p->at, "unexpected U+0000, expected %s", expected);
     return fail(p, p->at, "unexpected '%.*s', expected %s", length, p->text + p->at, expected);
 }
 

@@ -243,7 +243,8 @@ static int parse_messages(struct request *r, const cJSON *item, const struct req
                        c->template_error ? ": " : ", and the target has none",
                        c->template_error ? c->template_error : "");
     int count = cJSON_GetArraySize(item);
-    if (!cJSON_IsArray(item) || count == 0) return err_set(ERR_FORMAT, "'messages' must be a list of messages");
+    if (!cJSON_IsArray(item)) return err_set(ERR_FORMAT, "'messages' must be a list of messages");
+    if (count == 0) return err_set(ERR_FORMAT, "'messages' is empty: there is nothing to answer");
     struct chat_message *messages = calloc((size_t)count, sizeof *messages);
     struct buf *contents = calloc((size_t)count, sizeof *contents);
     int rc = messages && contents ? encode_messages(r, item, c, messages, contents, count)
@@ -259,7 +260,8 @@ static int parse_turns(struct request *r, const cJSON *item, const struct reques
     TRY(need_tokenizer(c, "turns"));
     if (c->template_error) return err_set(ERR_FORMAT, "'turns' needs a chat template: %s", c->template_error);
     int count = cJSON_GetArraySize(item);
-    if (!cJSON_IsArray(item) || count == 0) return err_set(ERR_FORMAT, "'turns' must be a list of strings");
+    if (!cJSON_IsArray(item)) return err_set(ERR_FORMAT, "'turns' must be a list of strings");
+    if (count == 0) return err_set(ERR_FORMAT, "'turns' is empty: there is nothing to answer");
     r->turns = calloc((size_t)count, sizeof *r->turns);
     if (!r->turns) return err_set(ERR_MEMORY, "out of memory for %d turns", count);
     cJSON_ArrayForEach(entry, item) {

@@ -98,7 +98,7 @@ START_TEST(json_refuses_what_is_not_json)
                                       "[1,\v2]",
                                       "\xc2\xa0\x31"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) refuse(bad[i], "malformed JSON at ");
-    refuse_bytes("1\0", 2, "malformed JSON at byte 1");
+    refuse_bytes("1\0", 2, "malformed JSON at byte 1: unexpected U+0000");
     refuse_bytes(NULL, 0, "the text ends");
 }
 END_TEST
