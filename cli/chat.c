@@ -108,11 +108,13 @@ static void take_turn(struct chat *c, const struct buf *text, bool *interrupted)
     const char *line = buf_text(text);
     bool escaped = line[0] == '/' && line[1] == '/';
     *interrupted = false;
-    if (line[0] == '/' && !escaped) {
+    const bool is_command = line[0] == '/' && !escaped;
+    if (is_command && strlen(line) == text->len) {
         chat_command(c, line);
         return;
     }
-    int rc = ask(c, line + escaped, text->len - escaped, interrupted);
+    int rc = is_command ? err_set(ERR_FORMAT, "a command holds no U+0000")
+                        : ask(c, line + escaped, text->len - escaped, interrupted);
     if (rc != 0) chat_fail(c, rc);
 }
 

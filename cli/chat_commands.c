@@ -31,7 +31,8 @@ static int run_system(struct chat *c, const char *argument) {
         return 0;
     }
     bool is_default = strcmp(argument, "default") == 0;
-    TRY(conversation_set_system(c->conversation, is_default ? NULL : argument, is_default ? 0 : strlen(argument)));
+    int rc = conversation_set_system(c->conversation, is_default ? NULL : argument, is_default ? 0 : strlen(argument));
+    if (rc != 0) return err_prefix(rc, "/system");
     c->turn = 0;
     c->attempt = 0;
     c->answer_ids.len = 0;
@@ -186,6 +187,14 @@ static int run_row(struct chat *c, const struct chat_row *row, const char *argum
     return rc;
 }
 
+static int refuse_command(const char *line, size_t n) {
+    struct buf name = {0};
+    buf_append(&name, line, n);
+    int rc = err_set(ERR_USAGE, "%s: no such command; /help lists them", option_quote(buf_text(&name)));
+    buf_free(&name);
+    return rc;
+}
+
 void chat_command(struct chat *c, const char *line) {
     size_t n = strcspn(line, " \t\n");
     const char *argument = line + n + strspn(line + n, " \t\n");
@@ -193,8 +202,7 @@ void chat_command(struct chat *c, const char *line) {
     buf_puts(&trimmed, argument);
     while (trimmed.len > 0 && strchr(" \t\n", trimmed.data[trimmed.len - 1])) trimmed.data[--trimmed.len] = '\0';
     const struct chat_row *command = chat_find_row(line, n);
-    int rc = command ? run_row(c, command, buf_text(&trimmed))
-                     : err_set(ERR_USAGE, "%.*s: no such command; /help lists them", (int)n, line);
+    int rc = command ? run_row(c, command, buf_text(&trimmed)) : refuse_command(line, n);
     buf_free(&trimmed);
     if (rc != 0) chat_fail(c, rc);
 }

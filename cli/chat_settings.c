@@ -32,7 +32,7 @@ static int set_max_tokens(struct chat *c, const char *value) {
     if (strcmp(value, "0") == 0)
         c->options.max_tokens = 0;
     else if (option_set(&c->options, "max-tokens", value, "/max-tokens") != 0)
-        return err_set(ERR_USAGE, "/max-tokens: '%s' is not a whole number in [0, 2147483647]", value);
+        return err_set(ERR_USAGE, "/max-tokens: '%s' is not a whole number in [0, 2147483647]", option_quote(value));
     return 0;
 }
 
@@ -48,14 +48,14 @@ static const char footer_values[] = "off|short|full";
 
 static int set_footer(struct chat *c, const char *value) {
     int index = option_choice_index(footer_values, value);
-    if (index < 0) return err_set(ERR_USAGE, "/footer: '%s' is not one of %s", value, footer_values);
+    if (index < 0) return err_set(ERR_USAGE, "/footer: '%s' is not one of %s", option_quote(value), footer_values);
     c->footer = (enum footer)index;
     return 0;
 }
 
 static int set_show(struct chat *c, const char *value) {
     int index = option_choice_index("off|on", value);
-    if (index < 0) return err_set(ERR_USAGE, "/show: '%s' is not on or off", value);
+    if (index < 0) return err_set(ERR_USAGE, "/show: '%s' is not on or off", option_quote(value));
     c->show = index == 1;
     return 0;
 }
@@ -214,6 +214,14 @@ static void list(const struct chat *c) {
     buf_free(&text);
 }
 
+static int refuse_setting(const char *argument, size_t n) {
+    struct buf name = {0};
+    buf_append(&name, argument, n);
+    int rc = err_set(ERR_USAGE, "/set: there is no setting '%s'; /set lists them", option_quote(buf_text(&name)));
+    buf_free(&name);
+    return rc;
+}
+
 int chat_set(struct chat *c, const char *argument) {
     size_t n = strcspn(argument, " \t\n=");
     if (n == 0) {
@@ -221,6 +229,6 @@ int chat_set(struct chat *c, const char *argument) {
         return 0;
     }
     const struct setting *s = find_setting(argument, n);
-    if (!s) return err_set(ERR_USAGE, "/set: there is no setting '%.*s'; /set lists them", (int)n, argument);
+    if (!s) return refuse_setting(argument, n);
     return apply(c, s, argument + n + strspn(argument + n, " \t\n="));
 }

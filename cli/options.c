@@ -79,15 +79,15 @@ static int parse_operand(struct parser *p, const char *argument) {
     const struct command_row *row = &command_table[p->o->command];
     struct buf names = {0};
     if (p->o->operand)
-        return err_set(ERR_USAGE, "'%s': duet %s %s is one table already", argument, row->name,
+        return err_set(ERR_USAGE, "'%s': duet %s %s is one table already", option_quote(argument), row->name,
                        row->operands[p->o->operand - 1].name);
     for (int i = 0; row->operands[i].name; i++) {
         if (strcmp(row->operands[i].name, argument) == 0) p->o->operand = i + 1;
         buf_printf(&names, "%s%s", i ? ", " : "", row->operands[i].name);
     }
     int rc = p->o->operand ? 0
-                           : err_set(ERR_USAGE, "'%s': duet %s knows no such table; there are %s", argument, row->name,
-                                     buf_text(&names));
+                           : err_set(ERR_USAGE, "'%s': duet %s knows no such table; there are %s",
+                                     option_quote(argument), row->name, buf_text(&names));
     buf_free(&names);
     return rc;
 }
@@ -97,8 +97,9 @@ static int parse_positional(struct parser *p, const char *argument) {
     if (command_table[c].operands) return parse_operand(p, argument);
     bool takes_directory = c == COMMAND_INSPECT || c == COMMAND_TOKENIZE;
     if (takes_directory && !*argument) return err_set(ERR_USAGE, "duet %s: DIR is empty", command_table[c].name);
-    if (!takes_directory) return err_set(ERR_USAGE, "'%s': duet %s takes no argument", argument, command_table[c].name);
-    if (p->o->directory) return err_set(ERR_USAGE, "'%s': one directory is enough", argument);
+    if (!takes_directory)
+        return err_set(ERR_USAGE, "'%s': duet %s takes no argument", option_quote(argument), command_table[c].name);
+    if (p->o->directory) return err_set(ERR_USAGE, "'%s': one directory is enough", option_quote(argument));
     p->o->directory = argument;
     return 0;
 }
@@ -236,7 +237,8 @@ int options_parse_arguments(struct options *o, int argc, char **argv) {
     int command_at = locate_command(argc, argv);
     if (command_at < argc) {
         o->command = find_command(argv[command_at]);
-        if (!o->command) return err_set(ERR_USAGE, "'%s': no such command; see duet --help", argv[command_at]);
+        if (!o->command)
+            return err_set(ERR_USAGE, "'%s': no such command; see duet --help", option_quote(argv[command_at]));
     }
     bool only_positional = false;
     while (p.at < argc) {

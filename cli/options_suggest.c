@@ -85,12 +85,12 @@ static bool differ(char a, char b) {
     return a != b && !(a == '_' && b == '-');
 }
 
-/* Levenshtein's distance; names longer than the row are as far as can be. */
+enum { LONGEST = 32 };
+
+/* Levenshtein's distance of names up to LONGEST. */
 static int edit_distance(const char *a, size_t n, const char *b) {
-    enum { LONGEST = 32 };
     int row[LONGEST + 1];
     size_t m = strlen(b);
-    if (n > LONGEST || m > LONGEST) return LONGEST;
     for (size_t j = 0; j <= m; j++) row[j] = (int)j;
     for (size_t i = 1; i <= n; i++) {
         int diagonal = row[0];
@@ -109,6 +109,7 @@ static const struct option_row *find_near(enum command c, const char *name, size
     enum { PREFIX_MIN = 3 };
     const struct option_row *best = NULL;
     int best_distance = 1 + (int)n / 3;
+    if (n > LONGEST) return NULL;
     for (int i = 0; i < option_count; i++) {
         const struct option_row *row = &option_table[i];
         if (!(row->commands & 1u << c) || row->hidden) continue;
@@ -160,7 +161,7 @@ static int refuse(enum command c, const char *given, const char *name, size_t n)
 int option_refuse(enum command c, const char *given, const char *name, size_t n) {
     struct buf typed = {0};
     buf_append(&typed, given, (size_t)(name - given) + n);
-    int rc = refuse(c, buf_text(&typed), name, n);
+    int rc = refuse(c, option_quote(buf_text(&typed)), name, n);
     buf_free(&typed);
     return rc;
 }

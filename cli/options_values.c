@@ -40,8 +40,18 @@ static bool in_range_of_floats(const char *range, float x) {
     return is_inside(i, (double)x);
 }
 
+const char *option_quote(const char *typed) {
+    enum { QUOTED_MAX = 120 };
+    static char quoted[QUOTED_MAX + 4];
+    size_t n = strnlen(typed, QUOTED_MAX + 1);
+    if (n > QUOTED_MAX)
+        for (n = QUOTED_MAX; n > 0 && ((unsigned char)typed[n] & 0xc0) == 0x80;) n--;
+    snprintf(quoted, sizeof quoted, "%.*s%s", (int)n, typed, typed[n] ? "..." : "");
+    return quoted;
+}
+
 static int refuse(const struct option_row *row, const char *label, const char *value, const char *expected) {
-    return err_set(ERR_USAGE, "%s: '%s' is not %s%s%s", label, value, expected, row->range ? " in " : "",
+    return err_set(ERR_USAGE, "%s: '%s' is not %s%s%s", label, option_quote(value), expected, row->range ? " in " : "",
                    row->range ? row->range : "");
 }
 
@@ -81,7 +91,8 @@ static int parse_ints(const struct option_row *row, const char *label, const cha
         bool is_whole = end > at && !isspace((unsigned char)*at) && !errno && in_range(row->range, (double)x);
         if (!is_whole || (*end && *end != ','))
             return refuse(row, label, value, "a whole number, or several with commas between,");
-        if (!add_int((int)x, ints, &n)) return err_set(ERR_USAGE, "%s: '%s' has %lld twice", label, value, x);
+        if (!add_int((int)x, ints, &n))
+            return err_set(ERR_USAGE, "%s: '%s' has %lld twice", label, option_quote(value), x);
         if (!*end) break;
     }
     memcpy(list, ints, sizeof *ints * (size_t)n);
@@ -119,7 +130,7 @@ static int parse_bytes(const char *label, const char *value, void *out) {
     const char *rest = letter ? end + 1 + (end[1] == 'i') : end;
     for (const char *l = letters; letter && l <= letter; l++) x *= decimal ? 1000 : 1024;
     if (!is_number || !letter || (*rest && !text_is_same_in_any_case(rest, "b")) || !(x >= 1 && x < 0x1p63))
-        return err_set(ERR_USAGE, "%s: '%s' is not a size like 24GiB or 512MiB", label, value);
+        return err_set(ERR_USAGE, "%s: '%s' is not a size like 24GiB or 512MiB", label, option_quote(value));
     *(uint64_t *)out = (uint64_t)x;
     return 0;
 }
@@ -136,22 +147,31 @@ int option_choice_index(const char *choices, const char *value) {
 
 static int parse_choice(const struct option_row *row, const char *label, const char *value, int *index) {
     *index = option_choice_index(row->choices, value);
-    if (*index < 0) return err_set(ERR_USAGE, "%s: '%s' is not one of %s", label, value, row->choices);
+    if (*index < 0) return err_set(ERR_USAGE, "%s: '%s' is not one of %s", label, option_quote(value), row->choices);
     return 0;
 }
 
-static int refuse_empty(const struct option_row *row, const char *label, const char *value) {
-    if (!value || *value) return 0;
-    return err_set(ERR_USAGE, "%s: the value is empty (%s)", label, row->argument);
+/* NULL: an optional one that was not given. */
+static int parse_name(const struct option_row *row, const char *label, const char *value, const char **out) {
+    if (value && !*value) return err_set(ERR_USAGE, "%s: the value is empty (%s)", label, row->argument);
+    *out = value;
+    return 0;
+}
+
+static int parse_text(const char *label, const char *value, const char **out) {
+    if (!utf8_is_valid(value, strlen(value)))
+        return err_set(ERR_USAGE, "%s: '%s' is not valid UTF-8", label, option_quote(value));
+    *out = value;
+    return 0;
 }
 
 static int add_text(const struct option_row *row, struct options *o, const char *label, const char *value) {
     const char **texts = (const char **)((char *)o + row->offset);
     int *count = (int *)((char *)o + row->flag_offset);
-    TRY(refuse_empty(row, label, value));
     if (*count == STOPS_MAX) return err_set(ERR_USAGE, "%s: given more than %d times", label, STOPS_MAX);
-    if (!utf8_is_valid(value, strlen(value))) return err_set(ERR_USAGE, "%s: '%s' is not valid UTF-8", label, value);
-    texts[(*count)++] = value;
+    TRY(parse_name(row, label, value, &texts[*count]));
+    TRY(parse_text(label, value, &texts[*count]));
+    ++*count;
     return 0;
 }
 
@@ -174,13 +194,12 @@ int option_parse(const struct option_row *row, struct options *o, const char *la
         return parse_seed(row, label, value, out);
     case OPTION_BYTES:
         return parse_bytes(label, value, out);
+    case OPTION_TEXT:
+        return parse_text(label, value, out);
     case OPTION_OPTIONAL_NAME:
         *(int *)((char *)o + row->flag_offset) = 1; /* fall through */
     case OPTION_NAME:
-        TRY(refuse_empty(row, label, value)); /* fall through */
-    case OPTION_TEXT:
-        *(const char **)out = value;
-        return 0;
+        return parse_name(row, label, value, out);
     case OPTION_CHOICE:
         TRY(parse_choice(row, label, value, &index));
         *(int *)out = index;

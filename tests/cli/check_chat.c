@@ -229,6 +229,20 @@ START_TEST(a_setting_that_is_asked_for_is_said_in_a_pipe_too)
 }
 END_TEST
 
+START_TEST(a_command_that_is_long_or_no_text_is_refused_with_its_reason)
+{
+    char script[4000], word[1500];
+    memset(word, 'x', sizeof word), word[sizeof word - 1] = '\0';
+    snprintf(script, sizeof script, "/%s\n/set %s 1\n/system \xff\n", word, word);
+    struct program r = CHAT(script, "-q");
+    ck_assert_int_eq(r.status, 1);
+    ck_assert_ptr_nonnull(strstr(buf_text(&r.err), "x...: no such command; /help lists them\n"));
+    ck_assert_ptr_nonnull(strstr(buf_text(&r.err), "x...'; /set lists them\n"));
+    ck_assert_ptr_nonnull(strstr(buf_text(&r.err), "duet: /system: the text is not valid UTF-8\n"));
+    program_free(&r);
+}
+END_TEST
+
 START_TEST(help_in_a_pipe_says_nothing_of_keys)
 {
     struct program r = CHAT("/help\n", "-q");
@@ -544,6 +558,7 @@ Suite *check_chat(void) {
     tcase_add_test(pipes, a_k_that_was_not_planned_for_is_refused_with_the_option_that_helps);
     tcase_add_test(pipes, a_k_without_a_draft_is_refused_with_what_loads_one);
     tcase_add_test(pipes, a_setting_that_is_asked_for_is_said_in_a_pipe_too);
+    tcase_add_test(pipes, a_command_that_is_long_or_no_text_is_refused_with_its_reason);
     tcase_add_test(pipes, help_in_a_pipe_says_nothing_of_keys);
     tcase_add_test(pipes, show_marks_accepted_tokens_by_brackets_where_there_are_no_colours);
     tcase_add_test(pipes, lines_between_quotes_are_one_turn);

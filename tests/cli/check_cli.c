@@ -92,6 +92,8 @@ START_TEST(bad_command_lines_are_usage_errors_that_name_what_is_wrong)
         {{"batch", "--quiet=yes"}, "--quiet: takes no value"},
         {{"batch", "--device", "tpu"}, "'tpu' is not one of auto|host|cuda"},
         {{"chat", "--stop", "\xbf"}, "--stop: '\\xbf' is not valid UTF-8"},
+        {{"chat", "--system", "\xbf"}, "--system: '\\xbf' is not valid UTF-8"},
+        {{"chat", "-p", "\xbf"}, "-p: '\\xbf' is not valid UTF-8"},
         {{"batch", "--graphs", "maybe"}, "on|off|debug"},
         {{"batch", "--draft", "x"}, "--draft: needs --target"},
         {{"batch", "--k", "5", "--k-max", "3"}, "--k-max: 3 is below --k 5"},
@@ -105,6 +107,30 @@ START_TEST(bad_command_lines_are_usage_errors_that_name_what_is_wrong)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         run(NULL, cases[i].arguments);
+        expect_error(2, cases[i].part);
+    }
+}
+END_TEST
+
+START_TEST(the_reason_stands_behind_what_is_quoted_however_long_it_is)
+{
+    char value[3000], option[3000], letters[3000], command[3001];
+    memset(value, '1', sizeof value), memset(option, 'x', sizeof option);
+    for (size_t i = 0; i + 2 < sizeof letters; i += 2) memcpy(letters + i, "\xc3\xa9", 2);
+    value[sizeof value - 1] = option[sizeof option - 1] = letters[sizeof letters - 2] = '\0';
+    memcpy(option, "--", 2);
+    snprintf(command, sizeof command, "a%s", option);
+    const struct {
+        const char *arguments[3], *part;
+    } cases[] = {
+        {{"batch", "--temperature", value}, "1...' is not a number in [0, inf)"},
+        {{"batch", "--device", letters}, "\xc3\xa9...' is not one of auto|host|cuda"},
+        {{"batch", option}, "x...: no such option; see duet batch --help"},
+        {{command}, "x...': no such command; see duet --help"},
+        {{"models", letters}, "\xc3\xa9...': duet models takes no argument"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        run(NULL, ARGUMENTS(cases[i].arguments[0], cases[i].arguments[1], cases[i].arguments[2]));
         expect_error(2, cases[i].part);
     }
 }
@@ -603,6 +629,7 @@ Suite *check_cli(void) {
     tcase_add_test(line, help_of_each_command_shows_its_options_with_defaults);
     tcase_add_test(line, help_names_every_shape_that_there_is);
     tcase_add_test(line, bad_command_lines_are_usage_errors_that_name_what_is_wrong);
+    tcase_add_test(line, the_reason_stands_behind_what_is_quoted_however_long_it_is);
     tcase_add_test(line, an_empty_value_is_refused_with_the_name_of_its_option);
     tcase_add_test(line, an_option_of_another_program_is_answered_with_ours);
     tcase_add_test(line, options_may_stand_before_the_command_and_around_its_argument);

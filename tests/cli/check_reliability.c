@@ -92,6 +92,13 @@ START_TEST(a_closed_standard_file_is_an_error_where_it_is_needed)
 }
 END_TEST
 
+START_TEST(a_nul_byte_ends_no_command_early)
+{
+    ck_assert_int_eq(shell("printf '/temp 1\\000x\\n' | $DUET chat >out 2>err"), 1);
+    expect_file("err", "duet: a command holds no U+0000\n");
+}
+END_TEST
+
 /* --- what -o and --alpha-report may not be -------------------------------------------------------------------- */
 
 /* A copy of the embedded draft as a model of its own. */
@@ -410,6 +417,7 @@ Suite *check_reliability(void) {
     TCase *files = tcase_create("files");
     tcase_add_test(files, a_closed_standard_file_is_never_replaced_by_a_file_of_the_user);
     tcase_add_test(files, a_closed_standard_file_is_an_error_where_it_is_needed);
+    tcase_add_test(files, a_nul_byte_ends_no_command_early);
     tcase_add_test(files, no_file_of_a_model_is_overwritten);
     tcase_add_loop_test(files, what_is_no_regular_file_is_refused_at_once, 0, 6);
     tcase_add_loop_test(files, a_weights_file_that_shrinks_ends_with_a_sentence, 0, 5);
