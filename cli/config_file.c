@@ -103,11 +103,14 @@ static int read_line(struct reader *r, char *line, char *end) {
     return apply(r, trim(line, equals), value);
 }
 
+static const char byte_order_mark[] = "\xef\xbb\xbf";
+
 int config_file_parse(struct options *o, struct buf *text, const char *path) {
     struct reader r = {.o = o, .scratch = *o, .line = *o};
     int number = 1;
     if (text->len == 0) return 0;
-    for (char *line = text->data, *end = line + text->len, *next; line < end; line = next, number++) {
+    char *begin = text->data + (strncmp(text->data, byte_order_mark, 3) == 0 ? 3 : 0);
+    for (char *line = begin, *end = text->data + text->len, *next; line < end; line = next, number++) {
         char *stop = memchr(line, '\n', (size_t)(end - line));
         next = stop ? stop + 1 : end;
         stop = stop ? stop : end;
@@ -134,22 +137,22 @@ static void expand_home(const struct buf *from, struct buf *out) {
     buf_append(out, begin, from->len - (size_t)(begin - buf_text(from)));
 }
 
-static bool find_path(const struct options *o, char path[PATH_MAX]) {
+/* Of the file that every run looks for; false: it is not there. */
+static bool find_own(char path[PATH_MAX]) {
     const char *folder = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
     int n = 0;
-    if (o->config)
-        n = snprintf(path, PATH_MAX, "%s", strcmp(o->config, "none") == 0 ? "" : o->config);
-    else if (folder && *folder)
+    if (folder && *folder)
         n = snprintf(path, PATH_MAX, "%s/duet/config", folder);
     else if (home && *home)
         n = snprintf(path, PATH_MAX, "%s/.config/duet/config", home);
-    return n > 0 && n < PATH_MAX && (o->config || file_exists(path));
+    return n > 0 && n < PATH_MAX && file_exists(path);
 }
 
 int config_file_apply(struct options *o, struct buf *text) {
-    char path[PATH_MAX];
+    char own[PATH_MAX];
+    const char *path = o->config ? o->config : own;
     struct buf raw = {0};
-    if (!find_path(o, path)) return 0;
+    if (o->config ? strcmp(o->config, "none") == 0 : !find_own(own)) return 0;
     int rc = file_read(path, FILE_BYTES_MAX, &raw);
     if (rc == 0) expand_home(&raw, text);
     buf_free(&raw);

@@ -1,4 +1,5 @@
 /* Which models: directories, the local Hugging Face cache, the embedded pair; and the engine over them. */
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +21,11 @@ static int open_found(int rc, const struct buf *path, struct checkpoint **out) {
     return rc;
 }
 
-/* A file, or nothing at all. */
+/* A file, what cannot be looked at, or nothing at all. */
 static int refuse_path(const char *name) {
     if (access(name, F_OK) == 0)
         return err_set(ERR_IO, "%s: is a file, expected the directory of a model or a .gguf file", name);
+    if (errno != ENOENT && errno != ENOTDIR) return err_set(ERR_IO, "%s: %s", name, strerror(errno));
     int rc = err_set(ERR_IO, "%s: no such directory", name);
     return strspn(name, "0123456789") == strlen(name) ? err_hint(rc, "-t is --target, threads are --threads") : rc;
 }

@@ -1,6 +1,7 @@
 /* The configuration file: what it sets, what overrides it, and what is said of a bad line. */
 #include "cli/config_file.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,6 +114,8 @@ START_TEST(a_bad_line_is_one_sentence_with_the_file_and_the_line)
         ck_assert_int_eq(parse(cases[i].lines, ARGUMENTS("chat")), ERR_USAGE);
         ck_assert_str_eq(err_message(), cases[i].sentence);
     }
+    ck_ok(parse("\xef\xbb\xbfk = 3\n", ARGUMENTS("chat"))); /* a byte order mark, as some editors leave it */
+    ck_assert_int_eq(o.k, 3);
     ck_ok(parse("", ARGUMENTS("chat")));
     buf_append(&text, "k = 4\0\n", 7);
     ck_assert_int_eq(config_file_parse(&o, &text, "a/config"), ERR_USAGE);
@@ -155,6 +158,11 @@ START_TEST(the_program_reads_the_user_s_file_or_another_or_none)
     text_of_file(temp_path("report.json"), &text); /* is there */
     program_run(&p, "", ARGUMENTS("batch", "--config", temp_path("nowhere")));
     program_expect_error(&p, 1, "/nowhere");
+    program_free(&p);
+    char long_path[PATH_MAX + 1];
+    memset(long_path, 'x', PATH_MAX), long_path[PATH_MAX] = '\0';
+    program_run(&p, "", ARGUMENTS("batch", "--config", long_path)); /* never skipped */
+    ck_assert_int_eq(p.status, 1);
     program_free(&p);
     text_to_file(temp_path("duet/config"), "k = many\n");
     program_run(&p, "", ARGUMENTS("batch"));

@@ -117,6 +117,8 @@ START_TEST(what_a_directory_holds_in_place_of_a_model_is_named)
     expect_error(temp_path("lora"), "has no config.json; it holds a LoRA adapter: merge it into its base model");
     expect_error(temp_path("empty"), "empty/config.json: cannot open");
     expect_error(temp_path("lora/adapter_config.json"), "is a file, expected the directory of a model");
+    ck_assert_int_eq(symlink("loop", temp_path("loop")), 0);
+    expect_error(temp_path("loop"), "loop: Too many levels of symbolic links");
 }
 END_TEST
 
