@@ -204,8 +204,8 @@ static int check_output(struct batch *b) {
     if (b->o->resume) TRY(results_resume(&b->results, b->o->output, b->o->format == FORMAT_SPEC_BENCH));
     if (!b->o->resume && !b->o->force) TRY(output_refuse_existing(output, true));
     if (b->results.total > 0 || !output_holds(output)) return 0;
-    return err_set(ERR_USAGE, "%s: holds no line to answer, so %s stays as it is",
-                   b->o->input && strcmp(b->o->input, "-") != 0 ? b->o->input : "standard input", output->name);
+    return err_set(ERR_USAGE, "%s: holds no line to answer, so %s stays as it is", input_name(b->o->input),
+                   output->name);
 }
 
 static int start(struct batch *b) {

@@ -115,7 +115,7 @@ int bench_prompts_load(struct bench_prompts *p, const struct options *o, const s
     if (rc == 0) {
         rc = bench_prompts_parse(p, &c, &text);
         if (rc == 0 && !o->input && !option_given(o, "max-tokens")) shorten(p, info.context);
-        if (rc != 0) err_prefix(rc, "%s", o->input ? o->input : "built-in prompts");
+        if (rc != 0) err_prefix(rc, "%s", o->input ? input_name(o->input) : "built-in prompts");
     }
     buf_free(&text);
     chat_template_free(template);
@@ -135,7 +135,7 @@ int bench_prompts_check_room(const struct bench_prompts *p, const struct options
         const int length = (int)p->ids[i].len, most = p->max_tokens[i];
         if (length <= context && most <= context - length) continue;
         char name[300] = "-n";
-        if (o->input) snprintf(name, sizeof name, "%s: prompt %d", o->input, i + 1);
+        if (o->input) snprintf(name, sizeof name, "%s: prompt %d", input_name(o->input), i + 1);
         return err_set(ERR_USAGE, "%s: a context of %d tokens has no room for %d of a prompt and %d of its answer",
                        name, context, length, most);
     }

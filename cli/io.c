@@ -17,8 +17,12 @@ static bool is_standard(const char *path) {
     return !path || strcmp(path, "-") == 0;
 }
 
+const char *input_name(const char *path) {
+    return is_standard(path) ? "standard input" : path;
+}
+
 int input_read(const char *path, struct buf *out) {
-    const char *name = is_standard(path) ? "standard input" : path;
+    const char *name = input_name(path);
     int fd = is_standard(path) ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return err_set(ERR_IO, "%s: %s", name, strerror(errno));
     ssize_t n;
@@ -102,7 +106,8 @@ int output_refuse_input(const struct output *o, const char *input) {
     struct stat a, b;
     TRY(output_stat(o, &a));
     int missing = is_standard(input) ? fstat(STDIN_FILENO, &b) : stat(input, &b);
-    if (missing && errno != ENOENT && errno != ENOTDIR) return err_set(ERR_IO, "%s: %s", input, strerror(errno));
+    if (missing && errno != ENOENT && errno != ENOTDIR)
+        return err_set(ERR_IO, "%s: %s", input_name(input), strerror(errno));
     if (missing || !is_same_file(&a, &b)) return 0;
     return err_set(ERR_USAGE, "%s: is the input file too", o->name);
 }

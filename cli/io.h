@@ -8,6 +8,8 @@
 
 /* Reads all of `path`, NULL or "-" for standard input. ERR_IO names it. */
 int input_read(const char *path, struct buf *out);
+/* What sentences call it: the path, or "standard input". */
+const char *input_name(const char *path);
 
 /* The lines of a text: without their end ("\n" or "\r\n"); a last line without one counts. */
 struct lines {

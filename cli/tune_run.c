@@ -9,7 +9,7 @@
 enum { JOBS_MAX = 256 };
 
 int tune_load_prompts(struct tune *t) {
-    const char *name = t->o->input ? t->o->input : "built-in prompts";
+    const char *name = t->o->input ? input_name(t->o->input) : "built-in prompts";
     if (!t->o->input) bench_prompts_write(&t->text, &t->context);
     int rc = bench_prompts_parse(&t->prompts, &t->context, &t->text);
     if (rc != 0) return err_prefix(rc, "%s", name);
@@ -31,7 +31,8 @@ struct outcome {
 
 /* A request that is wrong is an error here: a sweep without it would be about other prompts. */
 static int refuse(const struct tune *t, const struct request *r) {
-    return err_set(ERR_FORMAT, "%s: line %d: %s", t->o->input ? t->o->input : "built-in prompts", r->line, r->error);
+    return err_set(ERR_FORMAT, "%s: line %d: %s", t->o->input ? input_name(t->o->input) : "built-in prompts", r->line,
+                   r->error);
 }
 
 static int start_job(struct tune *t, const struct lines *lines, const char *line, size_t n, struct job **out) {

@@ -262,7 +262,7 @@ START_TEST(what_cannot_be_tuned_is_refused_in_a_sentence)
         int status;
     } cases[] = {
         {NULL, {"-i", "/nowhere/prompts"}, "/nowhere/prompts: ", 1},
-        {"\n", {"-i", "-"}, "no prompt", 1},
+        {"\n", {"-i", "-"}, "standard input: no prompt", 1},
         {"{\"prompt\": \"A\"}\n{\"promt\": \"B\"}\n", {"-i", "-"}, "line 2: ", 1},
         {"{\"prompt\": \"A\", \"mood\": 1}\n", {"-i", "-", "--strict"}, "line 1: ", 1},
         {"{\"prompt\": \"A long one, of more ids\"}\n", {"-i", "-", "--ctx", "4"}, "context", 1},
