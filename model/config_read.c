@@ -205,9 +205,9 @@ static double yarn_scale(double factor, double m) {
     return factor <= 1 ? 1 : 0.1 * m * log(factor) + 1;
 }
 
-/* Peng et al. 2023, as transformers computes it. */
+/* Peng et al. 2023, as transformers computes it; as in vLLM, attn_factor is times what the attention factor is without it. */
 static int read_yarn(struct model_config *c, struct rope_config *r, const cJSON *root, const cJSON *rope) {
-    double mscale, mscale_all, attention;
+    double mscale, mscale_all, attention, times;
     const cJSON *owner = json_get(rope, original) ? rope : root;
     TRY(config_get_int(owner, original, c->positions, 1, POSITIONS_MAX, &r->original_positions));
     TRY(get_number(rope, "beta_fast", 32, 1e-6, 1e6, &r->beta_fast));
@@ -216,12 +216,13 @@ static int read_yarn(struct model_config *c, struct rope_config *r, const cJSON 
     TRY(get_number(rope, "mscale", 0, 0, 1e3, &mscale));
     TRY(get_number(rope, "mscale_all_dim", 0, 0, 1e3, &mscale_all));
     TRY(get_number(rope, "attention_factor", -1, 0, 1e3, &attention));
+    TRY(get_number(rope, "attn_factor", 1, 0, 1e3, &times));
     if (attention >= 0)
         r->attention_factor = attention;
     else if (mscale != 0 && mscale_all != 0)
-        r->attention_factor = yarn_scale(r->factor, mscale) / yarn_scale(r->factor, mscale_all);
+        r->attention_factor = yarn_scale(r->factor, mscale) / yarn_scale(r->factor, mscale_all) * times;
     else
-        r->attention_factor = yarn_scale(r->factor, 1);
+        r->attention_factor = yarn_scale(r->factor, 1) * times;
     double reach = r->factor * r->original_positions;
     if (reach > c->positions && reach <= POSITIONS_MAX) c->positions = (int32_t)reach;
     return 0;

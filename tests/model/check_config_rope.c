@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "model/config.h"
@@ -57,6 +58,31 @@ START_TEST(unknown_or_incomplete_rope_is_refused_by_name)
     refuse_config("{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"high_freq_factor\": 4, "
                   "\"low_freq_factor\": 1}}",
                   ERR_FORMAT, "original_max_position_embeddings");
+}
+END_TEST
+
+/* DeepSeek-R1-0528-Qwen3-8B takes the attention factor back to 1 so. */
+START_TEST(attn_factor_multiplies_the_attention_factor_of_yarn)
+{
+    static const struct {
+        const char *members;
+        double attention;
+    } cases[] = {{"", 1.1386294361119891},
+                 {", \"attn_factor\": 0.8782488562869419", 1},
+                 {", \"attn_factor\": 0.5, \"mscale\": 1, \"mscale_all_dim\": 1", 0.5},
+                 {", \"attn_factor\": 0.5, \"attention_factor\": 1.25", 1.25}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[256];
+        struct model_config c;
+        snprintf(json, sizeof json,
+                 "{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0, "
+                 "\"original_max_position_embeddings\": 64%s}}",
+                 cases[i].members);
+        ck_ok(load_config(&c, json, NULL));
+        ck_assert_double_eq_tol(c.rope[0].attention_factor, cases[i].attention, 1e-12);
+    }
+    refuse_config("{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"attn_factor\": -1}}", ERR_FORMAT,
+                  "attn_factor");
 }
 END_TEST
 
@@ -125,6 +151,7 @@ Suite *check_config_rope(void) {
     TCase *read = tcase_create("read"), *table = tcase_create("table");
     tcase_add_test(read, both_spellings_of_rope_are_read);
     tcase_add_test(read, unknown_or_incomplete_rope_is_refused_by_name);
+    tcase_add_test(read, attn_factor_multiplies_the_attention_factor_of_yarn);
     tcase_add_test(table, rope_turns_each_pair_at_its_own_frequency);
     tcase_add_test(table, llama3_keeps_short_waves_stretches_long_ones_and_blends_between);
     suite_add_tcase(suite, read);
