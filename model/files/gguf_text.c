@@ -147,10 +147,19 @@ int gguf_model_tokenizer(const struct gguf *g, struct tokenizer **out) {
 /* --- ends of answers --------------------------------------------------------------------------------------------------- */
 
 /* Control tokens at which llama.cpp ends an answer too, whatever the keys say: files often name one end of several. */
-enum { END, RETURN, CALL, MARKERS = 10 };
-static const char *const markers[MARKERS] = {
-    [END] = "<|end|>", [RETURN] = "<|return|>", [CALL] = "<|call|>", "<|eot_id|>", "<|im_end|>",
-    "<end_of_turn>",   "<|endoftext|>",         "<|eom_id|>",        "<EOT>",      "_<EOT>"};
+enum { END, RETURN, CALL, MARKERS = 12 };
+static const char *const markers[MARKERS] = {[END] = "<|end|>",
+                                             [RETURN] = "<|return|>",
+                                             [CALL] = "<|call|>",
+                                             "<|eot_id|>",
+                                             "<|im_end|>",
+                                             "<end_of_turn>",
+                                             "<|endoftext|>",
+                                             "<|eom_id|>",
+                                             "<EOT>",
+                                             "_<EOT>",
+                                             "<|end_of_text|>",
+                                             "<eos>"};
 
 static int find_markers(const struct gguf *g, int32_t found[MARKERS]) {
     const struct gguf_value *texts, *kinds;

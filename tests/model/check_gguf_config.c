@@ -86,6 +86,8 @@ START_TEST(control_tokens_that_end_a_turn_end_an_answer)
                   (const int32_t[]){2, 3, 6, 7});
     check_end_ids((const char *const[]){"<|end|>", "<|return|>", "<|endoftext|>", "a", "b"}, control, 4,
                   (const int32_t[]){2, 3, 4, 5});
+    check_end_ids((const char *const[]){"<|end_of_text|>", "<|eot_id|>", "<eos>", "<bos>", "a"}, control, 4,
+                  (const int32_t[]){2, 3, 4, 5});
     check_end_ids((const char *const[]){"<|end|>", "<|return|>", "<|call|>", "a", "b"}, control, 3,
                   (const int32_t[]){2, 4, 5});
 }
