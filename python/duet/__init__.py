@@ -233,6 +233,8 @@ class LLM:
     def generate(self, prompts, *, seed=None, stop=None, **parameters) -> List[Answer]:
         """An answer for each prompt, in order. A prompt is a str, a list of {"role", "content"} or a list of token ids. A prompt that
         cannot be asked is an Error, before any is answered; an answer that fails has `error`."""
+        if isinstance(prompts, str):  # each letter would be one
+            raise TypeError("prompts is a str, expected a list of them")
         requests = [_make_request(p, i + 1, seed, stop, parameters) for i, p in enumerate(prompts)]
         answers = []
         try:

@@ -131,6 +131,8 @@ def test_errors_are_exceptions_with_the_sentence_and_the_code(llm):
         duet.LLM(temprature=1)
     with pytest.raises(TypeError):
         llm.generate([3])
+    with pytest.raises(TypeError, match="prompts is a str, expected a list"):
+        llm.generate("Hi", max_tokens=1)
     with pytest.raises(ValueError, match="U\\+0000"):
         llm.generate(["a\0b"])
     for wrong in ({"top_k": 2**32 + 1}, {"max_tokens": 2**32 + 3}, {"seed": 2**64 + 5}, {"seed": -1}):
