@@ -342,6 +342,7 @@ static int read_parts(struct checkpoint *c, const struct options *o, struct part
     TRY(checkpoint_config(c, &p->config));
     TRY(checkpoint_tensors(c, &p->tensors));
     TRY(checkpoint_tokenizer(c, &p->tokenizer));
+    TRY(checkpoint_add_end_token(c, p->tokenizer, &p->config));
     TRY(find_template(c, o, &p->chat_template, &p->template_problem));
     return inspect_plan(&p->plan, &(struct models){.target = c}, o);
 }

@@ -187,6 +187,7 @@ int engine_open_models(struct engine *e) {
                    e->device));
     engine_mark_start(e, START_FILES);
     TRY(vocabulary_open(&e->tokenizer, &e->vocab, model_get_config(e->target_model)->vocab, o->target));
+    TRY(model_add_end_token(e->target_model, e->tokenizer));
     if (e->k_max > 0) TRY(open_proposer(e));
     engine_mark_start(e, START_TOKENIZER);
     set_state(e);

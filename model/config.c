@@ -82,12 +82,8 @@ static int read_architecture(struct model_config *c, const cJSON *root) {
 
 /* --- special ids ------------------------------------------------------------------------------------------ */
 
-/* Ascending and unique. An id past the vocabulary can never be drawn, so it is left out; -1 stands for none. */
-static int add_end_id(struct model_config *c, const cJSON *item) {
-    int64_t id;
+int model_config_add_end_id(struct model_config *c, int64_t id) {
     int at = 0;
-    if (!json_int(item, &id) || id < -1 || id > INT32_MAX)
-        return err_set(ERR_FORMAT, "member 'eos_token_id' is neither an id nor a list of ids");
     if (id < 0 || id >= c->vocab) return 0;
     while (at < c->end_count && c->end_ids[at] < id) at++;
     if (at < c->end_count && c->end_ids[at] == id) return 0;
@@ -95,6 +91,13 @@ static int add_end_id(struct model_config *c, const cJSON *item) {
     for (int i = c->end_count++; i > at; i--) c->end_ids[i] = c->end_ids[i - 1];
     c->end_ids[at] = (int32_t)id;
     return 0;
+}
+
+static int add_end_id(struct model_config *c, const cJSON *item) {
+    int64_t id;
+    if (!json_int(item, &id) || id < -1 || id > INT32_MAX)
+        return err_set(ERR_FORMAT, "member 'eos_token_id' is neither an id nor a list of ids");
+    return model_config_add_end_id(c, id);
 }
 
 static int add_end_ids(struct model_config *c, const cJSON *root) {

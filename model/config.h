@@ -78,7 +78,8 @@ struct model_config {
     int32_t ropes;
     struct layer_config layer[LAYERS_MAX];
     struct quantisation quantisation;
-    int32_t end_ids[END_IDS_MAX], end_count; /* union of config.json's and generation_config.json's, ascending */
+    /* ascending: the union of config.json's and generation_config.json's; and what checkpoint_add_end_token adds */
+    int32_t end_ids[END_IDS_MAX], end_count;
     /* sampling values of generation_config.json, for `inspect` only; NAN / -1 when absent */
     double gen_temperature, gen_top_p;
     int32_t gen_top_k;
@@ -90,6 +91,9 @@ int model_config_load(struct model_config *out, const char *path, const char *ge
 int model_config_load_quantisation(struct model_config *, const char *path, enum quantisation_method);
 /* Text in config.json's form; `label` is what errors are about. */
 int model_config_parse(struct model_config *out, const char *text, const char *label);
+
+/* Ascending and unique. An id past the vocabulary can never be drawn, so it is left out; -1 stands for none. */
+int model_config_add_end_id(struct model_config *, int64_t id);
 
 /* Fills table [positions, DH/2, 2] (cos, sin) in f32, computed in double; host memory. Frequencies that depend on the length of
  * a sequence are those of a sequence of up to `length` positions: dynamic and longrope have one choice for a sequence, made when it

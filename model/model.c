@@ -96,6 +96,10 @@ const struct model_config *model_get_config(const struct model *m) {
     return &m->config;
 }
 
+int model_add_end_token(struct model *m, const struct tokenizer *tokenizer) {
+    return checkpoint_add_end_token(m->checkpoint, tokenizer, &m->config);
+}
+
 struct cache *model_get_cache(struct model *m) {
     return &m->cache;
 }

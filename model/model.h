@@ -44,6 +44,7 @@ struct model_numbers {
 int model_open(struct model **out, const struct checkpoint *, const char *name, struct model_numbers, struct device *);
 void model_close(struct model *);
 const struct model_config *model_get_config(const struct model *);
+int model_add_end_token(struct model *, const struct tokenizer *); /* checkpoint_add_end_token */
 struct cache *model_get_cache(struct model *);
 int64_t model_parameters(const struct model *);
 uint64_t model_mapped_bytes(const struct model *); /* weights read in place from the files; 0 where they are copied */

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "model/files/gguf_model.h"
 #include "model/files/shape.h"
@@ -17,6 +18,7 @@ struct checkpoint_kind {
     /* NULL, here and below: there is none. */
     int (*tensors)(const struct checkpoint *, struct safetensors **);
     int (*tokenizer)(const struct checkpoint *, struct tokenizer **);
+    int (*end_token)(const struct checkpoint *, struct buf *);
     int (*chat)(const struct checkpoint *, const char *name, struct chat_template **);
     int (*need_tokenizer)(const struct checkpoint *);
     bool (*holds)(const struct checkpoint *, const struct stat *);
@@ -118,6 +120,18 @@ static int need_tokenizer(const struct checkpoint *c) {
     return rc;
 }
 
+/* A string, or an object with one. A file that is malformed has none: those who need its template are told. */
+static int read_end_token(const struct checkpoint *c, struct buf *out) {
+    struct buf path = {0};
+    cJSON *root = NULL;
+    int rc = find(c, "tokenizer_config.json", &path) ? json_parse_file(&root, buf_text(&path)) : 0;
+    const cJSON *token = json_get(root, "eos_token");
+    (void)json_string(cJSON_IsObject(token) ? json_get(token, "content") : token, out); /* null: none */
+    cJSON_Delete(root);
+    buf_free(&path);
+    return rc == ERR_FORMAT ? 0 : rc;
+}
+
 static int read_template(const struct checkpoint *c, const char *name, struct chat_template **out) {
     struct buf config = {0}, jinja = {0};
     int rc = chat_template_load(out, name,
@@ -163,6 +177,7 @@ static const struct checkpoint_kind huggingface = {
     .config = read_config,
     .tensors = open_tensors,
     .tokenizer = read_tokenizer,
+    .end_token = read_end_token,
     .chat = read_template,
     .need_tokenizer = need_tokenizer,
     .holds = directory_holds,
@@ -307,6 +322,15 @@ int checkpoint_tensors(const struct checkpoint *c, struct safetensors **out) {
 int checkpoint_tokenizer(const struct checkpoint *c, struct tokenizer **out) {
     *out = NULL;
     return c->kind->tokenizer ? c->kind->tokenizer(c, out) : 0;
+}
+
+int checkpoint_add_end_token(const struct checkpoint *c, const struct tokenizer *tokenizer,
+                             struct model_config *config) {
+    struct buf text = {0};
+    int rc = tokenizer && c->kind->end_token ? c->kind->end_token(c, &text) : 0;
+    const int32_t id = rc == 0 && text.len > 0 ? tokenizer_find(tokenizer, buf_text(&text), text.len) : -1;
+    buf_free(&text);
+    return rc == 0 ? model_config_add_end_id(config, id) : rc;
 }
 
 int checkpoint_need_tokenizer(const struct checkpoint *c) {

@@ -31,6 +31,9 @@ int checkpoint_config(const struct checkpoint *, struct model_config *out);
 int checkpoint_tensors(const struct checkpoint *, struct safetensors **out);
 /* *out = NULL where there is none: ids in, ids out. Allocates; outlives the checkpoint. */
 int checkpoint_tokenizer(const struct checkpoint *, struct tokenizer **out);
+/* One more end id: that of the token which the tokenizer's own files call the end of a text. Finetunes often have one of theirs, and in
+ * config.json still that of the model from which they come. */
+int checkpoint_add_end_token(const struct checkpoint *, const struct tokenizer *, struct model_config *);
 /* ERR_IO where there is none, with what there is in its place. */
 int checkpoint_need_tokenizer(const struct checkpoint *);
 /* The checkpoint's own template; *out = NULL where there is none (completion mode); ERR_UNSUPPORTED for one that duet does not

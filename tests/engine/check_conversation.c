@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/engine_support.h"
 #include "tests/support/program.h"
 #include "tests/support/support.h"
 #include "tests/support/talk.h"
@@ -194,6 +195,30 @@ START_TEST(an_end_id_that_is_not_the_end_of_turn_leaves_the_history)
 }
 END_TEST
 
+/* Finetunes have it in tokenizer_config.json, and in config.json the end of the model from which they come. */
+START_TEST(the_tokenizer_s_own_end_ends_answers_too)
+{
+    static const struct {
+        const char *tokenizer_config;
+        int count, ids[2];
+    } cases[] = {{"{\"eos_token\": \"<|im_end|>\"}", 2, {1, 2}},
+                 {"{\"eos_token\": {\"content\": \"<|im_end|>\", \"lstrip\": false}}", 2, {1, 2}},
+                 {"{\"eos_token\": null}", 1, {1}},
+                 {"{\"eos_token\": \"<|im_end|>\",}", 1, {1}},
+                 {"{\"eos_token\": \"<|nowhere|>\"}", 1, {1}}};
+    const char *dir = copy_model_with(asset_path("target"), "finetune", "eos_token_id", 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct engine_options options = {.target = test_checkpoint(dir), .device = test_device(), .context = 64};
+        struct engine *e;
+        text_to_file(temp_path("finetune/tokenizer_config.json"), cases[i].tokenizer_config);
+        ck_ok(engine_create(&e, &options));
+        ck_assert_int_eq(engine_config(e)->end_count, cases[i].count);
+        for (int j = 0; j < cases[i].count; j++) ck_assert_int_eq(engine_config(e)->end_ids[j], cases[i].ids[j]);
+        engine_destroy(e);
+    }
+}
+END_TEST
+
 START_TEST(stopping_between_steps_keeps_what_was_seen)
 {
     struct talk t = talk_open(4, 0, true);
@@ -292,6 +317,7 @@ Suite *check_conversation(void) {
     TCase *cuts = tcase_create("cuts");
     tcase_add_loop_test(cuts, an_answer_cut_anywhere_in_a_block_leaves_a_good_chat, 0, 8);
     tcase_add_loop_test(cuts, an_end_id_that_is_not_the_end_of_turn_leaves_the_history, 0, 7);
+    tcase_add_test(cuts, the_tokenizer_s_own_end_ends_answers_too);
     tcase_add_test(cuts, stopping_between_steps_keeps_what_was_seen);
     tcase_add_test(cuts, k_may_change_between_turns);
     tcase_add_test(cuts, undo_leaves_a_chat_that_never_had_the_turn);
