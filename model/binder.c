@@ -57,11 +57,11 @@ void bind_weight(struct binder *b, struct weight *weight, int64_t rows, int64_t 
 
 void bind_norm(struct binder *b, struct norm *norm, float offset, int64_t cols, const char *format, ...) {
     va_list args;
-    if (b->c->norms_hold_one) offset = 0;
-    *norm = (struct norm){.kind = NORM_RMS, .offset = offset, .eps = b->c->norm_eps};
+    const float held = b->c->norms_hold_one ? offset : 0;
+    *norm = (struct norm){.kind = NORM_RMS, .offset = offset - held, .eps = b->c->norm_eps};
     struct binding *binding = add(b, &norm->weight, 1, cols);
-    binding->is_norm = true;
-    binding->norm_offset = offset;
+    binding->norm = norm;
+    binding->held = held;
     va_start(args, format);
     name_binding(binding, b->body, format, args);
     va_end(args);
@@ -246,6 +246,7 @@ static int resolve(struct model *m, struct binding *b) {
     TRY(safetensors_expect(m->files, b->name, shape, dims, &t, &b->file_format));
     if (dtype_is_quantised(b->file_format) && (b->rows == 1 || b->is_transposed))
         return err_set(ERR_UNSUPPORTED, "%s: tensor '%s' is %s, expected BF16, F16 or F32", t->file, b->name, t->dtype);
+    if (b->file_format != DTYPE_F32) b->held = 0;
     place(b, t);
     w->format = b->file_format;
     w->data = b->file;

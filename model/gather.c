@@ -37,24 +37,24 @@ static int read_run(void *to, const char *from, size_t bytes) {
     return 0;
 }
 
-static void round_run(uint16_t *to, const void *from, enum dtype type, size_t n) {
+static void round_run(uint16_t *to, const void *from, enum dtype type, size_t n, float held) {
     const float *wide = from;
     const uint16_t *half = from;
     if (type == DTYPE_F32)
-        for (size_t i = 0; i < n; i++) to[i] = format_to_bf16(wide[i]);
+        for (size_t i = 0; i < n; i++) to[i] = format_to_bf16(wide[i] - held);
     else
         for (size_t i = 0; i < n; i++) to[i] = format_to_bf16(fmath_from_f16(half[i]));
 }
 
 /* By way of a buffer that stays in the first-level cache. */
-static int convert_run(uint16_t *to, const char *from, enum dtype type, size_t n) {
+static int convert_run(uint16_t *to, const char *from, enum dtype type, size_t n, float held) {
     enum { PIECE = 4096 };
     float piece[PIECE];
     const size_t bytes = (size_t)dtype_bytes(type);
     for (size_t i = 0, count; i < n; i += count) {
         count = n - i < PIECE ? n - i : PIECE;
         TRY(read_run(piece, from + i * bytes, count * bytes));
-        round_run(to + i, piece, type, count);
+        round_run(to + i, piece, type, count, held);
     }
     return 0;
 }
@@ -76,7 +76,7 @@ static int gather_range(const struct gathering *g, size_t first, size_t end) {
         if (g->type == g->b->file_format)
             TRY(read_run(to, from, (size_t)dtype_span_bytes(g->type, (int64_t)count)));
         else
-            TRY(convert_run((uint16_t *)(void *)to, from, g->b->file_format, count));
+            TRY(convert_run((uint16_t *)(void *)to, from, g->b->file_format, count, g->b->held));
     }
     return 0;
 }

@@ -11,7 +11,7 @@ struct gather_ahead {
 };
 
 /* to [n] `type`: elements [first, first + n) of a binding without scales beside it. The type is that of the file, of which quantised
- * ones are read by whole rows, or BF16, rounded to nearest. ERR_IO where the file was cut short. */
+ * ones are read by whole rows, or BF16, rounded to nearest, and without what f32 ones hold. ERR_IO where the file was cut short. */
 int gather_elements(const struct binding *, enum dtype type, size_t first, size_t n, void *to, int threads,
                     const struct gather_ahead *);
 

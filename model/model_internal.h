@@ -35,8 +35,9 @@ struct binding {
     int64_t stack, index;     /* experts in one tensor; 0: a matrix of its own */
     const int32_t *ids;       /* [rows] of a head that is cut: which rows of the tensor */
     bool is_transposed;
-    bool is_norm; /* random weights: the factor is 1 */
-    float norm_offset;
+    struct norm *norm; /* that the weight is of; NULL: of none */
+    float
+        held; /* what the file has added to f32 numbers of a norm: a copy of 16 bits goes without, and the norm adds it */
     bool is_copied;   /* into `weights`; else it is read in the mapped file */
     const void *file; /* where it begins in the mapped file */
     enum dtype file_format;

@@ -134,7 +134,7 @@ static void gather_dequantised(const struct model *m, const struct binding *b, e
 /* A norm's factor is 1. */
 static void fill_random(const struct upload *u, const struct binding *b, uint16_t *stage, size_t n) {
     random_weights_fill(u->random, u->done, stage, n, device_threads(u->model->device));
-    for (size_t i = 0; b->is_norm && i < n; i++) stage[i] = format_to_bf16(1 - b->norm_offset);
+    for (size_t i = 0; b->norm && i < n; i++) stage[i] = format_to_bf16(1 - b->norm->offset);
 }
 
 /* Where the numbers of a binding lie in the files, from front to back; bytes 0: nowhere, or apart. */
@@ -291,6 +291,7 @@ static void point_to_device(struct model *m) {
             b->weight->packed = b->is_packed ? &b->packed : NULL;
             b->weight->stride = 0;
             b->weight->scales = NULL;
+            if (b->norm) b->norm->offset += b->held;
         }
     }
     if (model_is_tied(m)) m->head = m->embedding;

@@ -125,7 +125,7 @@ static int write_tensor(struct writing *w, const char *path, const struct place 
     for (int64_t first = 0, n; first < p->elements; first += n) {
         n = p->elements - first < RANDOM_CHUNK ? p->elements - first : RANDOM_CHUNK;
         random_weights_fill(w->table, w->done, w->chunk, (size_t)n, device_threads(w->m->device));
-        for (int64_t i = 0; b->is_norm && i < n; i++) w->chunk[i] = format_to_bf16(1 - b->norm_offset);
+        for (int64_t i = 0; b->norm && i < n; i++) w->chunk[i] = format_to_bf16(1 - b->norm->offset);
         TRY(write_bytes(w, path, w->chunk, (size_t)n * sizeof *w->chunk));
         w->done += n;
         progress_report(w->progress, "writing weights", w->done, w->total);

@@ -157,6 +157,25 @@ START_TEST(every_kind_of_binding_arrives_as_it_lies_in_the_file)
 }
 END_TEST
 
+/* The sum of 1 and a number of 16 bits has more than those, as GGUF files of Gemmas have it. */
+START_TEST(a_norm_whose_file_holds_one_more_keeps_the_bits_of_its_weight)
+{
+    static struct made s;
+    struct norm norm = {0};
+    const int k = KINDS - 1;
+    ck_ok(open_made(&s, DTYPE_F32, 1));
+    float *sums = malloc(COLS * sizeof *sums);
+    for (int i = 0; i < COLS; i++) sums[i] = 1 + format_widen(&(uint16_t){(uint16_t)(0x3A00 + i)}, DTYPE_BF16, 0);
+    s.bindings[k].norm = &norm, s.bindings[k].held = 1, s.bindings[k].file = sums;
+    ck_ok(model_upload_weights(&s.m, s.stream, NULL));
+    const uint16_t *got = s.weights[k].data;
+    for (int i = 0; i < COLS; i++) ck_assert_int_eq(got[i], 0x3A00 + i);
+    ck_assert(norm.offset == 1);
+    free(sums);
+    close_made(&s);
+}
+END_TEST
+
 START_TEST(a_file_that_is_cut_short_while_it_is_loaded_is_one_sentence)
 {
     static struct made s;
@@ -233,10 +252,12 @@ static void compare_weights(const struct loaded *here, const struct loaded *ther
         const struct binding *b = &here->m->bindings[i];
         const struct weight *w = b->weight, *other = there->m->bindings[i].weight;
         for (int r = 0; w && r < w->rows; r++) {
+            const float held = b->norm ? there->m->bindings[i].norm->offset - b->norm->offset : 0;
             const uint16_t *got = (const uint16_t *)other->data + (size_t)r * (size_t)other->cols;
             format_of(w->format)->dequantise(wide, w, r, 0, w->cols);
             for (int c = 0; c < w->cols; c++) {
-                const uint16_t expected = other->format == DTYPE_F16 ? format_to_f16(wide[c]) : nearest_bf16(wide[c]);
+                const uint16_t expected =
+                    other->format == DTYPE_F16 ? format_to_f16(wide[c]) : nearest_bf16(wide[c] - held);
                 require(got[c] == expected, "%s: %s [%d, %d] is %04x, expected %04x", dir, b->name, r, c,
                         (unsigned)got[c], (unsigned)expected);
             }
@@ -260,7 +281,7 @@ START_TEST(checkpoints_of_every_form_hold_the_same_numbers_on_either_kind_of_dev
     static const char *const names[] = {"families/gpt-oss-bf16",    "families/gpt-oss-mxfp4", "families/phi3",
                                         "families/gemma4-moe-flat", "families/mixtral",       "formats/gguf-q4_k_m",
                                         "formats/awq-g128",         "formats/gptq-desc-act",  "formats/ct-fp8-channel",
-                                        "formats/bnb-nf4",          "formats/nvfp4"};
+                                        "formats/bnb-nf4",          "formats/nvfp4",          "formats/gguf-gemma3"};
     check_checkpoint(asset_path("target"));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[128];
@@ -405,6 +426,7 @@ Suite *check_loading(void) {
     TCase *tc = tcase_create("loading");
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, every_kind_of_binding_arrives_as_it_lies_in_the_file, 0, 6);
+    tcase_add_test(tc, a_norm_whose_file_holds_one_more_keeps_the_bits_of_its_weight);
     tcase_add_test(tc, a_file_that_is_cut_short_while_it_is_loaded_is_one_sentence);
     tcase_add_test(tc, a_device_that_fails_in_the_middle_leaves_one_sentence_and_nothing_else);
     tcase_add_test(tc, checkpoints_of_every_form_hold_the_same_numbers_on_either_kind_of_device);
