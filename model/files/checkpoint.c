@@ -81,11 +81,23 @@ static int read_quantisation(const struct checkpoint *c, struct model_config *ou
     return rc;
 }
 
+static const char no_tensors[] = "neither model.safetensors nor model.safetensors.index.json";
+
+static bool find_tensors(const struct checkpoint *c, struct buf *path) {
+    return find(c, "model.safetensors", path) || find(c, "model.safetensors.index.json", path);
+}
+
 static int read_config(const struct checkpoint *c, struct model_config *out) {
     struct buf config = {0}, generation = {0};
-    int rc = find(c, "config.json", &config) ? 0 : explain(c, "no config.json");
+    const bool is_there = find(c, "config.json", &config);
+    int rc = is_there ? 0 : explain(c, "no config.json");
     if (rc == 0) rc = model_config_load(out, buf_text(&config), find(c, "generation_config.json", &generation));
     if (rc == 0) rc = read_quantisation(c, out);
+    /* Beside GGUF files config.json often names the kind of model alone. */
+    if (rc != 0 && is_there && !find_tensors(c, &config)) {
+        const int other = explain(c, no_tensors);
+        rc = other != 0 ? other : rc;
+    }
     buf_free(&config);
     buf_free(&generation);
     return rc;
@@ -93,11 +105,10 @@ static int read_config(const struct checkpoint *c, struct model_config *out) {
 
 static int open_tensors(const struct checkpoint *c, struct safetensors **out) {
     struct buf path = {0};
-    static const char missing[] = "neither model.safetensors nor model.safetensors.index.json";
-    bool is_there = find(c, "model.safetensors", &path) || find(c, "model.safetensors.index.json", &path);
-    int rc = is_there ? 0 : explain(c, missing);
+    bool is_there = find_tensors(c, &path);
+    int rc = is_there ? 0 : explain(c, no_tensors);
     if (rc == 0)
-        rc = is_there ? safetensors_open(out, buf_text(&path)) : err_set(ERR_IO, "%s: has %s", c->name, missing);
+        rc = is_there ? safetensors_open(out, buf_text(&path)) : err_set(ERR_IO, "%s: has %s", c->name, no_tensors);
     buf_free(&path);
     return rc;
 }

@@ -111,6 +111,11 @@ START_TEST(what_a_directory_holds_in_place_of_a_model_is_named)
     expect_error(temp_path("torch"), "it holds PyTorch's .bin files, and only safetensors is read");
     text_to_file(temp_path("gguf/model-q4.gguf"), "GGUF");
     expect_error(temp_path("gguf"), "it holds GGUF files: take one of them, as DIRECTORY/FILE.gguf");
+    make_dirs("bare-gguf");
+    text_to_file(temp_path("bare-gguf/config.json"), "{\"model_type\": \"llama\"}");
+    expect_error(temp_path("bare-gguf"), "config.json: member 'vocab_size' is missing");
+    text_to_file(temp_path("bare-gguf/a.gguf"), "GGUF");
+    expect_error(temp_path("bare-gguf"), "it holds GGUF files: take one of them, as DIRECTORY/FILE.gguf");
     expect_error(temp_path("gguf/model-q4.gguf"), "model-q4.gguf: has 4 bytes");
     expect_error("some/model.gguf", "some/model.gguf: cannot open");
     text_to_file(temp_path("lora/adapter_config.json"), "{}");
