@@ -135,14 +135,17 @@ static int check_bits(const cJSON *root, const char *member) {
 /* Its "dynamic" may leave modules out ("-:REGEX"), or give them other bits. */
 static int read_gptq(struct quantisation *q, const cJSON *root) {
     const cJSON *dynamic = json_get(root, "dynamic");
+    const char *const member =
+        json_get(root, "checkpoint_format") ? "checkpoint_format" : "format"; /* the newer name */
+    const cJSON *form = json_get(root, member);
     TRY(check_bits(root, "bits"));
     TRY(read_group(root, "group_size", -1, &q->int4_group));
-    TRY(check_choice(root, "checkpoint_format", (const char *const[]){"gptq", "gptq_v2", NULL}, true));
+    TRY(check_choice(root, member, (const char *const[]){"gptq", "gptq_v2", NULL}, true));
     TRY(config_refuse_true(root, "is_marlin_format", "GPTQ weights must be in GPTQ's own order"));
     for (const cJSON *rule = cJSON_IsObject(dynamic) ? dynamic->child : NULL; rule; rule = rule->next)
         if (strncmp(rule->string, "-:", 2) != 0)
             return err_set(ERR_UNSUPPORTED, "quantization: the dynamic rule '%s' is not supported", rule->string);
-    q->zero_is_one_less = !config_is_text(json_get(root, "checkpoint_format"), "gptq_v2");
+    q->zero_is_one_less = !form || strcasecmp(form->valuestring, "gptq_v2") != 0;
     return 0;
 }
 

@@ -131,6 +131,28 @@ static void refuse_quantisation(const char *members, const char *words) {
     refuse_config(changes, ERR_UNSUPPORTED, words);
 }
 
+/* Zeros of its second form are stored as they are. */
+START_TEST(the_form_of_gptq_has_two_names)
+{
+    static const struct {
+        const char *members;
+        bool one_less;
+    } cases[] = {{"", true},
+                 {", \"checkpoint_format\": \"gptq\", \"format\": \"gptq\"", true},
+                 {", \"checkpoint_format\": \"gptq_v2\"", false},
+                 {", \"format\": \"GPTQ_V2\"", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char changes[160];
+        struct model_config c;
+        snprintf(changes, sizeof changes, "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4%s}}",
+                 cases[i].members);
+        ck_ok(load_config(&c, changes, NULL));
+        ck_assert(c.quantisation.zero_is_one_less == cases[i].one_less);
+    }
+    refuse_quantisation("\"quant_method\": \"gptq\", \"bits\": 4, \"format\": \"marlin\"", "format 'marlin'");
+}
+END_TEST
+
 START_TEST(quantisation_that_is_not_read_is_refused_by_name)
 {
     static const char compressed[] = "\"quant_method\": \"compressed-tensors\", \"format\": \"pack-quantized\"";
@@ -467,6 +489,7 @@ Suite *check_config(void) {
     tcase_add_test(files, qwen2_has_biases_and_qwen3_norms_of_heads);
     tcase_add_test(files, unknown_families_are_refused_by_their_name);
     tcase_add_test(files, options_that_change_shapes_are_refused_by_name);
+    tcase_add_test(files, the_form_of_gptq_has_two_names);
     tcase_add_test(files, quantisation_that_is_not_read_is_refused_by_name);
     tcase_add_test(files, blocks_are_read_in_both_forms_and_no_transforms_are_none);
     tcase_add_test(files, qwen2_has_its_bias_whatever_attention_bias_says);
