@@ -36,9 +36,8 @@ struct binding {
     const int32_t *ids;       /* [rows] of a head that is cut: which rows of the tensor */
     bool is_transposed;
     struct norm *norm; /* that the weight is of; NULL: of none */
-    float
-        held; /* what the file has added to f32 numbers of a norm: a copy of 16 bits goes without, and the norm adds it */
-    bool is_copied;   /* into `weights`; else it is read in the mapped file */
+    float held;     /* what a norm's f32 numbers hold beside w: a copy of 16 bits goes without, and the norm adds it */
+    bool is_copied; /* into `weights`; else it is read in the mapped file */
     const void *file; /* where it begins in the mapped file */
     enum dtype file_format;
     struct stored stored; /* of a quantised matrix: then `file` is not set */

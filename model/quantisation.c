@@ -135,8 +135,7 @@ static int check_bits(const cJSON *root, const char *member) {
 /* Its "dynamic" may leave modules out ("-:REGEX"), or give them other bits. */
 static int read_gptq(struct quantisation *q, const cJSON *root) {
     const cJSON *dynamic = json_get(root, "dynamic");
-    const char *const member =
-        json_get(root, "checkpoint_format") ? "checkpoint_format" : "format"; /* the newer name */
+    const char *member = json_get(root, "checkpoint_format") ? "checkpoint_format" : "format"; /* the newer name */
     const cJSON *form = json_get(root, member);
     TRY(check_bits(root, "bits"));
     TRY(read_group(root, "group_size", -1, &q->int4_group));
@@ -145,7 +144,7 @@ static int read_gptq(struct quantisation *q, const cJSON *root) {
     for (const cJSON *rule = cJSON_IsObject(dynamic) ? dynamic->child : NULL; rule; rule = rule->next)
         if (strncmp(rule->string, "-:", 2) != 0)
             return err_set(ERR_UNSUPPORTED, "quantization: the dynamic rule '%s' is not supported", rule->string);
-    q->zero_is_one_less = !form || strcasecmp(form->valuestring, "gptq_v2") != 0;
+    q->zero_is_one_less = !form || !text_is_same_in_any_case(form->valuestring, "gptq_v2");
     return 0;
 }
 
