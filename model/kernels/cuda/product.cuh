@@ -125,9 +125,9 @@ static bool is_narrow_plain(const struct stream *s, int groups, int tokens, int 
 /* Does product_bulk.cuh take a product of more tokens than the narrow one does? */
 template <typename Rows>
 static bool is_bulk(const struct stream *s, int groups, int tokens, int k, const Rows &rows, enum token_source source) {
-    /* Without a norm clusters are faster up to 64 tokens; up to 48 where blocks fill three quarters of the GPU and need no kernel before. */
+    /* Without a norm clusters are faster up to 64 tokens; up to 32 where blocks fill three quarters of the GPU and need no kernel before. */
     const bool fills = ceil_div(groups, BULK_GROUPS) * BULK_CUTS * 4 >= cuda_multiprocessors(s->device) * 3;
-    const int few = source == TOKENS_NORMED ? NARROW_TOKENS : source == TOKENS_MADE && fills ? 48 : 64;
+    const int few = source == TOKENS_NORMED ? NARROW_TOKENS : source == TOKENS_MADE && fills ? 32 : 64;
     return cuda_has_wgmma(s->device) && k % ORDER_GROUP == 0 && tokens > few &&
            !is_narrow_plain(s, groups, tokens, k) && rows.map.order().box > 0 &&
            (rows.adds_in_order() || is_cut(s, groups));
