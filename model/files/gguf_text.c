@@ -7,6 +7,31 @@
 #include "base/memory.h"
 #include "model/files/gguf_model.h"
 
+/* --- markers -------------------------------------------------------------------------------------------------------- */
+
+/* Texts at which llama.cpp ends an answer, whatever the keys say: files often name one end of several. To it such a token is a control
+ * token, of whatever type it is in the file: conversions of Gemma have normal ones. */
+enum { END, RETURN, CALL, MARKERS = 12 };
+static const char *const markers[MARKERS] = {[END] = "<|end|>",
+                                             [RETURN] = "<|return|>",
+                                             [CALL] = "<|call|>",
+                                             "<|eot_id|>",
+                                             "<|im_end|>",
+                                             "<end_of_turn>",
+                                             "<|endoftext|>",
+                                             "<|eom_id|>",
+                                             "<EOT>",
+                                             "_<EOT>",
+                                             "<|end_of_text|>",
+                                             "<eos>"};
+
+/* Its place in `markers`; -1: it is none. */
+static int find_marker(const char *text, uint64_t n) {
+    for (int m = 0; m < MARKERS; m++)
+        if (n == strlen(markers[m]) && memcmp(text, markers[m], n) == 0) return m;
+    return -1;
+}
+
 /* --- tokens --------------------------------------------------------------------------------------------------------- */
 
 /* What a struct token_list points to. */
@@ -53,12 +78,15 @@ static int find_numbers(const struct gguf *g, const char *key, enum gguf_type ty
                    (unsigned long long)(*out)->count, count);
 }
 
+/* Where the file says nothing, tokens are normal. */
 static int read_kinds(const struct gguf *g, int32_t count, struct tokens *t) {
     const struct gguf_value *v;
     TRY(find_numbers(g, "tokenizer.ggml.token_type", GGUF_I32, count, &v));
-    if (!v) return 0;
     t->kinds = memory_resize(NULL, ((size_t)count + 1) * sizeof *t->kinds);
-    for (int32_t i = 0; i < count; i++) t->kinds[i] = (int32_t)gguf_int_at(v, (uint64_t)i);
+    for (int32_t i = 0; i < count; i++) {
+        const bool is_marker = find_marker(t->texts[i].text, t->texts[i].n) >= 0;
+        t->kinds[i] = is_marker ? TOKEN_KIND_CONTROL : v ? (int32_t)gguf_int_at(v, (uint64_t)i) : TOKEN_KIND_NORMAL;
+    }
     return 0;
 }
 
@@ -146,33 +174,16 @@ int gguf_model_tokenizer(const struct gguf *g, struct tokenizer **out) {
 
 /* --- ends of answers --------------------------------------------------------------------------------------------------- */
 
-/* Control tokens at which llama.cpp ends an answer too, whatever the keys say: files often name one end of several. */
-enum { END, RETURN, CALL, MARKERS = 12 };
-static const char *const markers[MARKERS] = {[END] = "<|end|>",
-                                             [RETURN] = "<|return|>",
-                                             [CALL] = "<|call|>",
-                                             "<|eot_id|>",
-                                             "<|im_end|>",
-                                             "<end_of_turn>",
-                                             "<|endoftext|>",
-                                             "<|eom_id|>",
-                                             "<EOT>",
-                                             "_<EOT>",
-                                             "<|end_of_text|>",
-                                             "<eos>"};
-
 static int find_markers(const struct gguf *g, int32_t found[MARKERS]) {
-    const struct gguf_value *texts, *kinds;
+    const struct gguf_value *texts;
     TRY(gguf_get_array(g, "tokenizer.ggml.tokens", GGUF_STRING, &texts));
-    TRY(gguf_get_array(g, "tokenizer.ggml.token_type", GGUF_I32, &kinds));
-    const uint64_t count = texts && kinds ? texts->count < kinds->count ? texts->count : kinds->count : 0;
+    const uint64_t count = texts ? texts->count : 0;
     const unsigned char *at = count ? texts->data : NULL;
     for (int m = 0; m < MARKERS; m++) found[m] = -1;
     for (uint64_t id = 0; id < count && id <= INT32_MAX; id++) {
         const struct gguf_text text = gguf_next_text(&at);
-        if (gguf_int_at(kinds, id) != TOKEN_KIND_CONTROL) continue;
-        for (int m = 0; m < MARKERS; m++)
-            if (found[m] < 0 && gguf_is_text(text, markers[m])) found[m] = (int32_t)id;
+        const int m = find_marker(text.bytes, text.n);
+        if (m >= 0 && found[m] < 0) found[m] = (int32_t)id;
     }
     return 0;
 }

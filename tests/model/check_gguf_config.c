@@ -77,19 +77,61 @@ static void check_end_ids(const char *const last[5], const int32_t kinds[5], int
     gguf_writer_free(&w);
 }
 
-START_TEST(control_tokens_that_end_a_turn_end_an_answer)
+/* `mixed` has normal and recognised ones among them (Google's own files of Gemma 3 have), which llama.cpp takes for control tokens too:
+ * while duet went by their types, no answer ended. */
+START_TEST(tokens_that_end_a_turn_end_an_answer_whatever_their_type)
 {
     const int32_t control[] = {3, 3, 3, 3, 3}, mixed[] = {3, 1, 4, 3, 3};
     check_end_ids((const char *const[]){"<|eot_id|>", "<end_of_turn>", "<|im_start|>", "<|im_end|>", "a"}, control, 4,
                   (const int32_t[]){2, 3, 4, 6});
-    check_end_ids((const char *const[]){"<EOT>", "<|im_end|>", "<|end|>", "_<EOT>", "<|eom_id|>"}, mixed, 4,
-                  (const int32_t[]){2, 3, 6, 7});
+    check_end_ids((const char *const[]){"<EOT>", "<|im_end|>", "<|end|>", "_<EOT>", "<|eom_id|>"}, mixed, 6,
+                  (const int32_t[]){2, 3, 4, 5, 6, 7});
     check_end_ids((const char *const[]){"<|end|>", "<|return|>", "<|endoftext|>", "a", "b"}, control, 4,
                   (const int32_t[]){2, 3, 4, 5});
     check_end_ids((const char *const[]){"<|end_of_text|>", "<|eot_id|>", "<eos>", "<bos>", "a"}, control, 4,
                   (const int32_t[]){2, 3, 4, 5});
     check_end_ids((const char *const[]){"<|end|>", "<|return|>", "<|call|>", "a", "b"}, control, 3,
                   (const int32_t[]){2, 4, 5});
+}
+END_TEST
+
+/* The last token of its tokenizer is of this type; 0: the file says no types. */
+static struct tokenizer *open_with_marker(int32_t type) {
+    static const char *const texts[SMALL_VOCAB] = {"<unk>",        "<s>", "</s>", "<",
+                                                   "\xe2\x96\x81", "a",   "b",    "<end_of_turn>"};
+    const int32_t kinds[SMALL_VOCAB] = {2, 3, 3, 1, 1, 1, 1, type};
+    const float scores[SMALL_VOCAB] = {0};
+    struct gguf_writer w = {0};
+    struct tokenizer *t;
+    small_put_keys(&w);
+    small_put_tensors(&w);
+    gguf_put_text(&w, "tokenizer.ggml.model", "llama");
+    gguf_put_texts(&w, "tokenizer.ggml.tokens", texts, SMALL_VOCAB);
+    if (type != 0) gguf_put_array(&w, "tokenizer.ggml.token_type", GGUF_I32, kinds, SMALL_VOCAB);
+    gguf_put_array(&w, "tokenizer.ggml.scores", GGUF_F32, scores, SMALL_VOCAB);
+    gguf_put_bool(&w, "tokenizer.ggml.add_space_prefix", false);
+    gguf_put_bool(&w, "tokenizer.ggml.add_bos_token", false);
+    gguf_write_file(&w, small_path("marker.gguf"));
+    struct checkpoint *c = checkpoint_open(small_path("marker.gguf"));
+    ck_ok(checkpoint_tokenizer(c, &t));
+    checkpoint_close(c);
+    gguf_writer_free(&w);
+    return t;
+}
+
+START_TEST(a_token_that_ends_a_turn_is_a_control_token_whatever_its_type)
+{
+    static const int32_t types[] = {0, TOKEN_KIND_NORMAL, TOKEN_KIND_CONTROL, TOKEN_KIND_USER, TOKEN_KIND_UNUSED};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        struct tokenizer *t = open_with_marker(types[i]);
+        struct ids ids = {0};
+        ck_ok(tokenizer_encode(t, "a<end_of_turn>b", 15, &(struct encode_options){.special = true}, &ids));
+        ck_assert_msg(ids.len == 3 && ids.data[0] == 5 && ids.data[1] == 7 && ids.data[2] == 6, "type %d: %zu ids",
+                      types[i], ids.len);
+        ck_assert(tokenizer_is_special(t, 7) && !tokenizer_is_special(t, 5));
+        ids_free(&ids);
+        tokenizer_free(t);
+    }
 }
 END_TEST
 
@@ -206,7 +248,8 @@ Suite *check_gguf_config(void) {
     TCase *tc = tcase_create("gguf_config");
     tcase_add_test(tc, keys_become_the_configuration);
     tcase_add_test(tc, linear_scaling_of_the_rope_needs_no_type);
-    tcase_add_test(tc, control_tokens_that_end_a_turn_end_an_answer);
+    tcase_add_test(tc, tokens_that_end_a_turn_end_an_answer_whatever_their_type);
+    tcase_add_test(tc, a_token_that_ends_a_turn_is_a_control_token_whatever_its_type);
     tcase_add_test(tc, a_window_of_0_is_none);
     tcase_add_test(tc, what_is_wrong_is_named_as_the_file_names_it);
     tcase_add_test(tc, what_a_configuration_lacks_is_named);
