@@ -202,6 +202,10 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
 }
 
 /* What --target-weights and --draft-weights did: files that are quantised in part stay so. */
+static void note_rounded(const struct checkpoint *c, const char *types) {
+    if (types) cli_note("%s: %s weights are rounded to bf16", checkpoint_name(c), types);
+}
+
 static void note_quantised(const struct engine_options *eo, const struct engine_info *info) {
     const int target = info->target_products - info->target_products_stored,
               draft = info->draft_products - info->draft_products_stored;
@@ -226,12 +230,12 @@ int engine_start(struct engine **out, const struct models *m, const struct optio
     TRY(rc);
     struct engine_info info = engine_info(*out);
     if (info.device_missing[0]) cli_note("%s; running on the host", info.device_missing);
-    if (info.target_rounded) cli_note("%s: f32 weights are rounded to bf16", checkpoint_name(eo.target));
+    note_rounded(eo.target, info.target_rounded);
     note_quantised(&eo, &info);
     if (o->kv != KV_AUTO)
         cli_note("%s: keys and values are kept in FP8, so it is another model than its files (--kv)",
                  checkpoint_name(eo.target));
-    if (info.draft_rounded) cli_note("%s: f32 weights are rounded to bf16", checkpoint_name(eo.draft));
+    note_rounded(eo.draft, info.draft_rounded);
     if (info.draft_parameters > info.target_parameters)
         cli_note("the draft %s is larger than the target %s: are they swapped?", checkpoint_name(eo.draft),
                  checkpoint_name(eo.target));

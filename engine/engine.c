@@ -317,8 +317,8 @@ struct engine_info engine_info(const struct engine *e) {
         .target_products_stored = target_stored,
         .draft_products = draft_products,
         .draft_products_stored = draft_stored,
-        .target_rounded = model_is_rounded(e->target_model),
-        .draft_rounded = engine_draft(e) && model_is_rounded(engine_draft(e)),
+        .target_rounded = model_rounded(e->target_model),
+        .draft_rounded = engine_draft(e) ? model_rounded(engine_draft(e)) : NULL,
     };
 }
 

@@ -30,6 +30,13 @@ static bool needs_copy(const struct model *m, const struct binding *b) {
     return !m->is_mapped || b->is_transposed || lies_apart || b->ids;
 }
 
+/* Vectors are not worth a word. */
+static void find_rounded(struct model *m, const struct binding *b) {
+    if (!b->weight || b->rows == 1 || binding_is_quantised(b)) return;
+    m->rounds_f32 |= b->file_format == DTYPE_F32;
+    m->rounds_f16 |= b->file_format == DTYPE_F16 && m->weight_type == DTYPE_BF16;
+}
+
 /* Where the weights are to lie, and in which type. */
 static void choose_types(struct model *m, enum kv_numbers kv) {
     bool on_host = device_kind(m->device) == DEVICE_HOST;
@@ -41,8 +48,7 @@ static void choose_types(struct model *m, enum kv_numbers kv) {
     for (int i = 0; i < m->binding_count; i++) {
         struct binding *b = &m->bindings[i];
         b->is_copied = needs_copy(m, b);
-        if (b->weight && !on_host && b->rows > 1 && !binding_is_quantised(b) && b->file_format == DTYPE_F32)
-            m->is_rounded = true;
+        if (!on_host) find_rounded(m, b);
     }
     m->cache = (struct cache){
         .kind = &cache_paged, .config = &m->config, .owner = m->name, .type = kv == KV_FP8 ? DTYPE_FP8 : m->type};
@@ -144,8 +150,9 @@ uint64_t model_mapped_bytes(const struct model *m) {
     return sum;
 }
 
-bool model_is_rounded(const struct model *m) {
-    return m->is_rounded;
+const char *model_rounded(const struct model *m) {
+    if (m->rounds_f32) return m->rounds_f16 ? "f32 and f16" : "f32";
+    return m->rounds_f16 ? "f16" : NULL;
 }
 
 static bool is_of_experts(const struct model *m, const struct weight *w) {

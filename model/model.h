@@ -49,7 +49,8 @@ struct cache *model_get_cache(struct model *);
 int64_t model_parameters(const struct model *);
 uint64_t model_mapped_bytes(const struct model *); /* weights read in place from the files; 0 where they are copied */
 size_t model_device_bytes(const struct model *);   /* of weights in the pool */
-bool model_is_rounded(const struct model *);       /* are f32 weights kept in 16 bits? (CUDA) */
+const char *
+model_rounded(const struct model *); /* the types whose matrices are kept in bf16, "f32 and f16"; NULL: none (CUDA) */
 /* How many matrices may be quantised at loading; `stored` of these the files have quantised, and they stay as they are. */
 int model_products(const struct model *, int *stored);
 /* Bytes that one row's pass reads from the weights: of experts those that it chooses, of the embedding only what is the head. */

@@ -92,7 +92,8 @@ struct model {
 
     bool is_mapped;         /* weights are read in the mapped files where they lie there as they are (host device) */
     bool is_random;         /* there are no files */
-    bool is_rounded;        /* the files hold f32, the device 16 bits */
+    bool rounds_f32;        /* the files hold matrices in it, the device bf16 */
+    bool rounds_f16;        /* likewise */
     bool is_quantised;      /* some matrices are */
     bool makes_quantised;   /* at loading */
     int products;           /* matrices that may be quantised at loading */

@@ -7,6 +7,7 @@
 
 #include "engine/engine.h"
 #include "model/files/gguf.h"
+#include "model/model.h"
 #include "tests/support/damage.h"
 #include "tests/support/gguf_small.h"
 #include "tests/support/support.h"
@@ -293,6 +294,45 @@ START_TEST(scales_that_are_not_finite_are_refused_with_their_row)
 }
 END_TEST
 
+/* --- types ---------------------------------------------------------------------------------------------------------- */
+
+static const char *rounded_on(struct device *device) {
+    struct checkpoint *c = checkpoint_open(small_path("types.gguf"));
+    struct model *m;
+    ck_ok(model_open(&m, c, "target", (struct model_numbers){0}, device));
+    const char *types = model_rounded(m);
+    model_close(m);
+    checkpoint_close(c);
+    return types;
+}
+
+START_TEST(matrices_that_a_gpu_keeps_in_bf16_are_told_of)
+{
+    static const struct {
+        int head, matrices, vectors;
+        const char *rounded;
+    } cases[] = {{GGML_F16, GGML_F16, GGML_F32, "f16"},         {GGML_F16, GGML_F16, GGML_F16, NULL},
+                 {GGML_F32, GGML_F32, GGML_F32, "f32"},         {GGML_BF16, GGML_BF16, GGML_F32, NULL},
+                 {GGML_F32, GGML_F16, GGML_F32, "f32 and f16"}, {GGML_BF16, GGML_F16, GGML_BF16, "f16"}};
+    struct device *gpu, *host;
+    ck_ok(device_open_planned(&gpu, DEVICE_CUDA, 1 << 30));
+    ck_ok(device_open(&host, "host", &(struct device_options){.threads = 1}));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gguf_writer w = {0};
+        small_put_keys(&w);
+        small_put_tensors_of(&w, cases[i].matrices, cases[i].vectors);
+        small_put_matrix_of(&w, "output.weight", SMALL_VOCAB, cases[i].head);
+        gguf_write_file(&w, small_path("types.gguf"));
+        const char *types = rounded_on(gpu);
+        ck_assert_msg(types == cases[i].rounded || (types && cases[i].rounded && strcmp(types, cases[i].rounded) == 0),
+                      "case %zu: %s", i, types ? types : "none");
+        ck_assert_ptr_null(rounded_on(host));
+        gguf_writer_free(&w);
+    }
+    device_close(host), device_close(gpu);
+}
+END_TEST
+
 /* --- files ----------------------------------------------------------------------------------------------------------- */
 
 static void expect_name(const char *dir, const char *file) {
@@ -374,6 +414,7 @@ Suite *check_gguf(void) {
     tcase_add_test(tc, a_file_cut_anywhere_is_refused);
     tcase_add_test(tc, flipped_bytes_are_read_or_refused);
     tcase_add_test(tc, scales_that_are_not_finite_are_refused_with_their_row);
+    tcase_add_test(tc, matrices_that_a_gpu_keeps_in_bf16_are_told_of);
     tcase_add_test(tc, a_directory_that_holds_one_gguf_model_is_that_model);
     tcase_add_test(tc, parts_are_found_beside_the_first);
     suite_add_tcase(suite, tc);

@@ -8,10 +8,14 @@ enum { NUMBERS = 256 * SMALL_WIDTH };
 
 const char *const small_tokens[SMALL_VOCAB] = {"<unk>", "<s>", "</s>", "<0x0A>", "\xe2\x96\x81", "a", "b", "ab"};
 
-void small_put_matrix(struct gguf_writer *w, const char *name, int rows) {
+void small_put_matrix_of(struct gguf_writer *w, const char *name, int rows, int type) {
     static const float numbers[NUMBERS];
-    gguf_put_tensor(w, name, GGML_F32, rows > 1 ? 2 : 1, (const int64_t[]){SMALL_WIDTH, rows}, numbers,
-                    sizeof(float) * SMALL_WIDTH * (size_t)rows);
+    gguf_put_tensor(w, name, type, rows > 1 ? 2 : 1, (const int64_t[]){SMALL_WIDTH, rows}, numbers,
+                    (type == GGML_F32 ? 4 : 2) * SMALL_WIDTH * (size_t)rows);
+}
+
+void small_put_matrix(struct gguf_writer *w, const char *name, int rows) {
+    small_put_matrix_of(w, name, rows, GGML_F32);
 }
 
 void small_put_keys_of(struct gguf_writer *w, const char *architecture) {
@@ -52,18 +56,22 @@ static void put_tokenizer(struct gguf_writer *w) {
                   "}}{% endif %}");
 }
 
-void small_put_tensors(struct gguf_writer *w) {
+void small_put_tensors_of(struct gguf_writer *w, int matrices, int vectors) {
     static const char *const squares[] = {"attn_q",   "attn_k", "attn_v",  "attn_output",
                                           "ffn_gate", "ffn_up", "ffn_down"};
     char name[64];
-    small_put_matrix(w, "token_embd.weight", SMALL_VOCAB);
-    small_put_matrix(w, "output_norm.weight", 1);
-    small_put_matrix(w, "blk.0.attn_norm.weight", 1);
-    small_put_matrix(w, "blk.0.ffn_norm.weight", 1);
+    small_put_matrix_of(w, "token_embd.weight", SMALL_VOCAB, matrices);
+    small_put_matrix_of(w, "output_norm.weight", 1, vectors);
+    small_put_matrix_of(w, "blk.0.attn_norm.weight", 1, vectors);
+    small_put_matrix_of(w, "blk.0.ffn_norm.weight", 1, vectors);
     for (size_t i = 0; i < sizeof squares / sizeof *squares; i++) {
         snprintf(name, sizeof name, "blk.0.%s.weight", squares[i]);
-        small_put_matrix(w, name, SMALL_WIDTH);
+        small_put_matrix_of(w, name, SMALL_WIDTH, matrices);
     }
+}
+
+void small_put_tensors(struct gguf_writer *w) {
+    small_put_tensors_of(w, GGML_F32, GGML_F32);
 }
 
 void small_put_all(struct gguf_writer *w) {

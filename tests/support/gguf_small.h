@@ -8,10 +8,12 @@ enum { SMALL_WIDTH = 32, SMALL_VOCAB = 8 };
 extern const char *const small_tokens[SMALL_VOCAB];
 
 /* [rows, SMALL_WIDTH], of 1 row a vector; up to 256 rows. */
-void small_put_matrix(struct gguf_writer *, const char *name, int rows);
+void small_put_matrix(struct gguf_writer *, const char *name, int rows);              /* F32 */
+void small_put_matrix_of(struct gguf_writer *, const char *name, int rows, int type); /* F32 or 16 bits */
 void small_put_keys_of(struct gguf_writer *, const char *architecture);
-void small_put_keys(struct gguf_writer *); /* of a Llama */
-void small_put_tensors(struct gguf_writer *);
+void small_put_keys(struct gguf_writer *);                                  /* of a Llama */
+void small_put_tensors(struct gguf_writer *);                               /* all F32 */
+void small_put_tensors_of(struct gguf_writer *, int matrices, int vectors); /* F32 or 16 bits */
 /* Keys, tokenizer and tensors. */
 void small_put_all(struct gguf_writer *);
 
