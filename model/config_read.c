@@ -207,12 +207,15 @@ static double yarn_scale(double factor, double m) {
 
 /* Peng et al. 2023, as transformers computes it; as in vLLM, attn_factor is times what the attention factor is without it. */
 static int read_yarn(struct model_config *c, struct rope_config *r, const cJSON *root, const cJSON *rope) {
-    double mscale, mscale_all, attention, times;
+    double mscale, mscale_all, attention, times, extrapolation;
     const cJSON *owner = json_get(rope, original) ? rope : root;
     TRY(config_get_int(owner, original, c->positions, 1, POSITIONS_MAX, &r->original_positions));
     TRY(get_number(rope, "beta_fast", 32, 1e-6, 1e6, &r->beta_fast));
     TRY(get_number(rope, "beta_slow", 1, 1e-6, 1e6, &r->beta_slow));
     TRY(json_get_bool(rope, "truncate", true, &r->truncate));
+    TRY(json_get_number(rope, "extrapolation_factor", 1, &extrapolation));
+    if (extrapolation != 1)
+        return err_set(ERR_UNSUPPORTED, "rope's extrapolation_factor %g is not supported, only 1", extrapolation);
     TRY(get_number(rope, "mscale", 0, 0, 1e3, &mscale));
     TRY(get_number(rope, "mscale_all_dim", 0, 0, 1e3, &mscale_all));
     TRY(get_number(rope, "attention_factor", -1, 0, 1e3, &attention));

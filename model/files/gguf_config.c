@@ -210,6 +210,15 @@ static int put_yarn(struct writer *w) {
     return 0;
 }
 
+/* How much of the frequencies that are not scaled is taken where they are fast. Less than 0 says nothing. */
+static int check_extrapolation(struct writer *w, double known) {
+    double factor;
+    TRY(gguf_get_number(w->g, key_of(w, "rope.scaling.yarn_ext_factor"), -1, &factor));
+    if (factor < 0 || factor == known) return 0;
+    return err_set(ERR_UNSUPPORTED, "%s: key '%s' is %g, which is not supported, only %g", gguf_path(w->g), w->key,
+                   factor, known);
+}
+
 /* 0: there is none. Old files have it under another key. */
 static int get_factor(struct writer *w, double *out) {
     const bool is_new = has(w, "rope.scaling.factor");
@@ -228,6 +237,7 @@ static int put_scaling(struct writer *w, struct gguf_text type) {
     if (found < 0)
         return err_set(ERR_UNSUPPORTED, "%s: rope type '%.*s' is not supported (known: none, linear, yarn, longrope)",
                        gguf_path(w->g), type.n < 60 ? (int)type.n : 60, type.bytes);
+    TRY(check_extrapolation(w, found == 1 ? 1 : 0));
     json_put_name(&w->json, "rope_scaling");
     buf_putc(&w->json, '{');
     put_text(w, "rope_type", types[found]);

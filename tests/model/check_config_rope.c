@@ -86,6 +86,31 @@ START_TEST(attn_factor_multiplies_the_attention_factor_of_yarn)
 }
 END_TEST
 
+/* Other engines read it; transformers has 1 for all. */
+START_TEST(a_yarn_that_extrapolates_otherwise_is_refused)
+{
+    static const struct {
+        const char *factor;
+        int code;
+        const char *words;
+    } cases[] = {{"1.0", 0, ""},
+                 {"null", 0, ""},
+                 {"0.5", ERR_UNSUPPORTED, "rope's extrapolation_factor 0.5 is not supported, only 1"},
+                 {"\"1\"", ERR_FORMAT, "extrapolation_factor"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[128];
+        struct model_config c;
+        snprintf(json, sizeof json,
+                 "{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"extrapolation_factor\": %s}}",
+                 cases[i].factor);
+        if (cases[i].code == 0)
+            ck_ok(load_config(&c, json, NULL));
+        else
+            refuse_config(json, cases[i].code, cases[i].words);
+    }
+}
+END_TEST
+
 /* --- the table --------------------------------------------------------------------------------------------------- */
 
 /* Meta's reference, by wavelengths. */
@@ -151,6 +176,7 @@ Suite *check_config_rope(void) {
     TCase *read = tcase_create("read"), *table = tcase_create("table");
     tcase_add_test(read, both_spellings_of_rope_are_read);
     tcase_add_test(read, unknown_or_incomplete_rope_is_refused_by_name);
+    tcase_add_test(read, a_yarn_that_extrapolates_otherwise_is_refused);
     tcase_add_test(read, attn_factor_multiplies_the_attention_factor_of_yarn);
     tcase_add_test(table, rope_turns_each_pair_at_its_own_frequency);
     tcase_add_test(table, llama3_keeps_short_waves_stretches_long_ones_and_blends_between);

@@ -59,6 +59,36 @@ START_TEST(linear_scaling_of_the_rope_needs_no_type)
 }
 END_TEST
 
+/* What llama.cpp takes for a type where nothing is said, and -1, which says nothing, are read; else the file's frequencies are others. */
+START_TEST(a_yarn_that_extrapolates_otherwise_is_refused)
+{
+    static const struct {
+        const char *type;
+        double factor;
+        const char *refused;
+    } cases[] = {{"yarn", 1, NULL},
+                 {"yarn", -1, NULL},
+                 {"yarn", 0.5, "key 'llama.rope.scaling.yarn_ext_factor' is 0.5, which is not supported, only 1"},
+                 {"yarn", 0, "is 0, which is not supported, only 1"},
+                 {"linear", 0, NULL},
+                 {"linear", -1, NULL},
+                 {"linear", 1, "is 1, which is not supported, only 0"},
+                 {"none", 1, NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gguf_writer w = {0};
+        struct model_config c;
+        small_put_all(&w);
+        gguf_put_text(&w, "llama.rope.scaling.type", cases[i].type);
+        gguf_put_number(&w, "llama.rope.scaling.factor", 4);
+        gguf_put_number(&w, "llama.rope.scaling.yarn_ext_factor", cases[i].factor);
+        const int rc = read_config(&w, &c);
+        ck_assert_msg(rc == (cases[i].refused ? ERR_UNSUPPORTED : 0), "case %zu: %d, %s", i, rc, err_message());
+        if (cases[i].refused) ck_assert_msg(strstr(err_message(), cases[i].refused) != NULL, "%s", err_message());
+        gguf_writer_free(&w);
+    }
+}
+END_TEST
+
 /* The small model with these small_tokens of these kinds for the last five ids. */
 static void check_end_ids(const char *const last[5], const int32_t kinds[5], int count, const int32_t *ids) {
     struct gguf_writer w = {0};
@@ -248,6 +278,7 @@ Suite *check_gguf_config(void) {
     TCase *tc = tcase_create("gguf_config");
     tcase_add_test(tc, keys_become_the_configuration);
     tcase_add_test(tc, linear_scaling_of_the_rope_needs_no_type);
+    tcase_add_test(tc, a_yarn_that_extrapolates_otherwise_is_refused);
     tcase_add_test(tc, tokens_that_end_a_turn_end_an_answer_whatever_their_type);
     tcase_add_test(tc, a_token_that_ends_a_turn_is_a_control_token_whatever_its_type);
     tcase_add_test(tc, a_window_of_0_is_none);
