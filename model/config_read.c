@@ -80,16 +80,22 @@ static int check_head_dim(int32_t head_dim) {
                    HEAD_DIM_MIN, HEAD_DIM_MAX);
 }
 
+/* null is a value too. */
+static bool is_absent(const cJSON *root, const char *name) {
+    return !cJSON_GetObjectItemCaseSensitive(root, name);
+}
+
 static int read_heads(struct model_config *c, const cJSON *root, const struct dimension_defaults *d) {
     if (d->heads)
         TRY(config_get_int(root, "num_attention_heads", d->heads, 1, HEADS_MAX, &c->heads));
     else
         TRY(config_need_int(root, "num_attention_heads", HEADS_MAX, &c->heads));
-    TRY(config_get_int(root, "num_key_value_heads", d->kv_heads ? d->kv_heads : c->heads, 1, HEADS_MAX, &c->kv_heads));
+    const int32_t kv_heads = d->kv_heads && is_absent(root, "num_key_value_heads") ? d->kv_heads : c->heads;
+    TRY(config_get_int(root, "num_key_value_heads", kv_heads, 1, HEADS_MAX, &c->kv_heads));
     if (c->heads % c->kv_heads != 0)
         return err_set(ERR_FORMAT, "num_attention_heads %d is no multiple of num_key_value_heads %d", c->heads,
                        c->kv_heads);
-    int32_t own = d->head_dim;
+    int32_t own = is_absent(root, "head_dim") ? d->head_dim : 0;
     if (!own && !json_get(root, "head_dim")) {
         if (c->width % c->heads != 0)
             return err_set(ERR_FORMAT,
@@ -151,10 +157,22 @@ void config_set_windows(struct model_config *c, int32_t window, const bool slide
     for (int l = 0; l < c->layers; l++) c->layer[l].window = slides[l] ? window : 0;
 }
 
+int config_read_windows(struct model_config *c, const cJSON *root, int32_t def, int32_t min, bool slides[LAYERS_MAX]) {
+    const bool is_null = !is_absent(root, "sliding_window") && !json_get(root, "sliding_window");
+    bool given;
+    int32_t window;
+    TRY(config_get_int(root, "sliding_window", is_null ? 0 : def, min, 1 << 30, &window));
+    TRY(config_read_layer_types(c, root, slides, &given));
+    for (int l = 0; l < c->layers && is_null; l++)
+        if (slides[l]) return err_set(ERR_FORMAT, "sliding_window is null, and layer %d has one", l);
+    config_set_windows(c, window, slides);
+    return 0;
+}
+
 int config_read_uniform_window(struct model_config *c, const cJSON *root, int32_t def) {
     bool slides[LAYERS_MAX] = {0}, given;
     int32_t window;
-    if (cJSON_GetObjectItemCaseSensitive(root, "sliding_window")) def = 0; /* null is none, as 0 is */
+    if (!is_absent(root, "sliding_window")) def = 0; /* null is none, as 0 is */
     TRY(config_get_int(root, "sliding_window", def, 0, 1 << 30, &window));
     for (int l = 0; l < c->layers; l++) slides[l] = window > 0;
     TRY(config_read_layer_types(c, root, slides, &given));

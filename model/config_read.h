@@ -21,8 +21,9 @@ int config_check_activation(const cJSON *, const char *name);
  * window; multipliers are 1, the attention's 1/sqrt(DH), the MLP's hidden_size the layers'. */
 struct dimension_defaults {
     int32_t positions;
-    int32_t heads, kv_heads, vocab; /* 0: heads and vocab must be there, kv_heads are the heads */
-    int32_t head_dim;               /* 0: width / heads */
+    int32_t heads, kv_heads,
+        vocab;        /* 0: heads and vocab must be there, kv_heads are the heads, as where they are null */
+    int32_t head_dim; /* 0: width / heads, as where it is null */
     bool tied;
 };
 int config_read_dimensions(struct model_config *, const cJSON *, const struct dimension_defaults *);
@@ -38,6 +39,9 @@ int config_read_layer_types(const struct model_config *, const cJSON *root, bool
 /* A window of `window` tokens (0: none) on the layers that slide. */
 void config_set_windows(struct model_config *, int32_t window, const bool slides[LAYERS_MAX]);
 
+/* sliding_window, `def` where it is absent and at least `min`, on those of the layers that slide by layer_types or else by `slides`; with
+ * null none may. */
+int config_read_windows(struct model_config *, const cJSON *root, int32_t def, int32_t min, bool slides[LAYERS_MAX]);
 /* sliding_window on all layers: 4096 where it is absent, none where it is null (Mistral, Phi 3). */
 int config_read_uniform_window(struct model_config *, const cJSON *root, int32_t def);
 

@@ -28,17 +28,14 @@ int gemma_read_cap(const cJSON *root, const char *name, double def, float *out) 
 }
 
 static int configure(struct model_config *c, const cJSON *root) {
-    bool slides[LAYERS_MAX], given;
-    int32_t window;
-    TRY(config_read_dimensions(c, root,
-                               &(struct dimension_defaults){.positions = 8192, .head_dim = 256, .tied = true}));
+    bool slides[LAYERS_MAX];
+    TRY(config_read_dimensions(
+        c, root, &(struct dimension_defaults){.positions = 8192, .kv_heads = 4, .head_dim = 256, .tied = true}));
     TRY(gemma_read_shared(c, root));
     TRY(gemma_read_cap(root, "attn_logit_softcapping", 50, &c->attention_cap));
     TRY(gemma_read_cap(root, "final_logit_softcapping", 30, &c->logits_cap));
-    TRY(config_get_int(root, "sliding_window", 4096, 0, 1 << 30, &window));
     for (int l = 0; l < c->layers; l++) slides[l] = l % 2 == 0;
-    TRY(config_read_layer_types(c, root, slides, &given));
-    config_set_windows(c, window, slides);
+    TRY(config_read_windows(c, root, 4096, 0, slides));
     return config_read_rope(c, root);
 }
 

@@ -23,15 +23,12 @@ int gemma_read_ropes(struct model_config *c, const cJSON *root, int32_t full_hea
 }
 
 static int read_windows(struct model_config *c, const cJSON *root) {
-    bool slides[LAYERS_MAX], given;
-    int32_t window, pattern;
+    bool slides[LAYERS_MAX];
+    int32_t pattern;
     const char *name = json_get(root, "sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern";
-    TRY(config_get_int(root, "sliding_window", 4096, 0, 1 << 30, &window));
     TRY(config_get_int(root, name, 6, 1, LAYERS_MAX, &pattern));
     for (int l = 0; l < c->layers; l++) slides[l] = (l + 1) % pattern != 0;
-    TRY(config_read_layer_types(c, root, slides, &given));
-    config_set_windows(c, window, slides);
-    return 0;
+    return config_read_windows(c, root, 4096, 0, slides);
 }
 
 static int configure(struct model_config *c, const cJSON *outer) {

@@ -13,13 +13,9 @@
 /* --- configuration ------------------------------------------------------------------------------------------------ */
 
 static int read_windows(struct model_config *c, const cJSON *root) {
-    bool slides[LAYERS_MAX], given;
-    int32_t window;
-    TRY(config_get_int(root, "sliding_window", 512, 1, 1 << 30, &window));
+    bool slides[LAYERS_MAX];
     for (int l = 0; l < c->layers; l++) slides[l] = (l + 1) % 6 != 0 && l + 1 < c->layers;
-    TRY(config_read_layer_types(c, root, slides, &given));
-    config_set_windows(c, window, slides);
-    return 0;
+    return config_read_windows(c, root, 512, 1, slides);
 }
 
 /* Members of one layer, as transformers 5 saves them. */
@@ -94,7 +90,7 @@ static int configure(struct model_config *c, const cJSON *outer) {
     TRY(config_read_dimensions(
         c, root,
         &(struct dimension_defaults){
-            .positions = 131072, .kv_heads = 1, .head_dim = 256, .vocab = 262144, .tied = true}));
+            .positions = 131072, .kv_heads = 4, .head_dim = 256, .vocab = 262144, .tied = true}));
     TRY(gemma_read_shared(c, root));
     TRY(gemma_read_cap(root, "final_logit_softcapping", 0, &c->logits_cap));
     c->attention_scale = 1;

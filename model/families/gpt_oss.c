@@ -7,8 +7,7 @@
 #include "model/families/family.h"
 
 static int configure(struct model_config *c, const cJSON *root) {
-    bool slides[LAYERS_MAX], given;
-    int32_t window;
+    bool slides[LAYERS_MAX];
     double limit;
     TRY(config_read_dimensions(c, root,
                                &(struct dimension_defaults){.positions = 131072, .kv_heads = 8, .head_dim = 64}));
@@ -17,10 +16,8 @@ static int configure(struct model_config *c, const cJSON *root) {
     if (limit != 7) return err_set(ERR_UNSUPPORTED, "swiglu_limit %g is not supported, only 7", limit);
     TRY(json_get_bool(root, "attention_bias", true, &c->qkv_bias));
     TRY(config_read_experts(c, root, "num_experts_per_tok", "intermediate_size"));
-    TRY(config_get_int(root, "sliding_window", 128, 0, 1 << 30, &window));
     for (int l = 0; l < c->layers; l++) slides[l] = l % 2 == 0;
-    TRY(config_read_layer_types(c, root, slides, &given));
-    config_set_windows(c, window, slides);
+    TRY(config_read_windows(c, root, 128, 0, slides));
     return config_read_rope(c, root);
 }
 

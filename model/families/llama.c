@@ -9,7 +9,8 @@
 static int configure(struct model_config *c, const cJSON *root) {
     const bool is_mistral =
         config_is_text(json_get(root, "model_type"), "mistral") || c->architecture == family_llama.architectures[1];
-    TRY(config_read_dimensions(c, root, &(struct dimension_defaults){.positions = is_mistral ? 131072 : 2048}));
+    const struct dimension_defaults llama = {.positions = 2048}, mistral = {.positions = 131072, .kv_heads = 8};
+    TRY(config_read_dimensions(c, root, is_mistral ? &mistral : &llama));
     TRY(config_check_activation(root, "silu"));
     TRY(config_refuse_true(root, "attention_bias", "it gives the attention's output a bias, which duet does not have"));
     TRY(config_refuse_true(root, "mlp_bias", "duet's MLP has no bias"));

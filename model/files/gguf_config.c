@@ -316,7 +316,8 @@ static int put_head_dim(struct writer *w, int64_t *head_dim) {
     int64_t width, heads, value_dim;
     TRY(get_int(w, "embedding_length", 0, &width));
     TRY(copy_int(w, "num_attention_heads", "attention.head_count"));
-    TRY(copy_int(w, "num_key_value_heads", "attention.head_count_kv"));
+    const bool has_own = has(w, "attention.head_count_kv");
+    TRY(copy_int(w, "num_key_value_heads", has_own ? "attention.head_count_kv" : "attention.head_count"));
     const struct gguf_value *v = gguf_value(w->g, key_of(w, "attention.head_count"));
     heads = v && v->count > 0 ? gguf_int_at(v, 0) : 0;
     if (heads < 1) return err_set(ERR_FORMAT, "%s: key '%s' is missing or no number of heads", gguf_path(w->g), w->key);

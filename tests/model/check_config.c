@@ -303,6 +303,66 @@ START_TEST(the_window_is_that_of_all_layers)
 }
 END_TEST
 
+/* What transformers makes of null, as those of its classes do that take it: there are as many as other dimensions give. What is absent
+ * is the class's. */
+START_TEST(null_is_another_word_than_absent)
+{
+    static const struct {
+        const char *architecture, *type;
+        int kv_heads, head_dim; /* absent */
+    } cases[] = {{"LlamaForCausalLM", "llama", 16, 16},        {"MistralForCausalLM", "mistral", 8, 16},
+                 {"MixtralForCausalLM", "mixtral", 8, 16},     {"Glm4ForCausalLM", "glm4", 2, 16},
+                 {"GptOssForCausalLM", "gpt_oss", 8, 64},      {"Gemma2ForCausalLM", "gemma2", 4, 256},
+                 {"Gemma3ForCausalLM", "gemma3_text", 4, 256}, {"Gemma4ForCausalLM", "gemma4_text", 4, 256}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int is_null = 0; is_null < 2; is_null++) {
+            const char *value = is_null ? "null" : "\"absent\"";
+            struct buf changes = {0};
+            struct model_config c;
+            buf_printf(&changes,
+                       "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"hidden_size\": 256, "
+                       "\"num_attention_heads\": 16, \"num_key_value_heads\": %s, \"head_dim\": %s%s}",
+                       cases[i].architecture, cases[i].type, value, value, more_members(cases[i].architecture));
+            ck_ok(load_config(&c, buf_text(&changes), NULL));
+            ck_assert_msg(c.kv_heads == (is_null ? 16 : cases[i].kv_heads) &&
+                              c.head_dim == (is_null ? 16 : cases[i].head_dim),
+                          "%s, %s: %d of %d", cases[i].type, value, c.kv_heads, c.head_dim);
+            buf_free(&changes);
+        }
+    }
+}
+END_TEST
+
+START_TEST(layers_that_slide_need_a_window_that_is_not_null)
+{
+    static const struct {
+        const char *architecture, *type;
+        int window; /* absent */
+    } cases[] = {{"GptOssForCausalLM", "gpt_oss", 128},
+                 {"Gemma2ForCausalLM", "gemma2", 4096},
+                 {"Gemma3ForCausalLM", "gemma3_text", 4096},
+                 {"Gemma4ForCausalLM", "gemma4_text", 512}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int variant = 0; variant < 3; variant++) {
+            static const char *const members[] = {
+                "", ", \"sliding_window\": null, \"layer_types\": [" FULL ", " FULL ", " FULL "]",
+                ", \"sliding_window\": null"};
+            struct buf changes = {0};
+            struct model_config c;
+            buf_printf(&changes, "{\"architectures\": [\"%s\"], \"model_type\": \"%s\"%s%s}", cases[i].architecture,
+                       cases[i].type, members[variant], more_members(cases[i].architecture));
+            if (variant < 2) {
+                ck_ok(load_config(&c, buf_text(&changes), NULL));
+                ck_assert_int_eq(c.layer[0].window, variant == 0 ? cases[i].window : 0);
+            } else {
+                refuse_config(buf_text(&changes), ERR_FORMAT, "sliding_window is null, and layer 0 has one");
+            }
+            buf_free(&changes);
+        }
+    }
+}
+END_TEST
+
 START_TEST(some_layers_have_a_window)
 {
     struct model_config c;
@@ -497,6 +557,8 @@ Suite *check_config(void) {
     tcase_add_test(files, dimensions_must_fit_together);
     tcase_add_test(files, the_window_is_that_of_all_layers);
     tcase_add_test(files, some_layers_have_a_window);
+    tcase_add_test(files, null_is_another_word_than_absent);
+    tcase_add_test(files, layers_that_slide_need_a_window_that_is_not_null);
     tcase_add_test(files, layer_types_that_contradict_or_are_unknown_are_refused);
     tcase_add_test(files, end_ids_are_the_ascending_union_of_both_files);
     tcase_add_test(files, end_ids_that_can_never_be_drawn_are_left_out);

@@ -59,6 +59,22 @@ START_TEST(linear_scaling_of_the_rope_needs_no_type)
 }
 END_TEST
 
+/* As llama.cpp has it, whatever the family's default is. */
+START_TEST(without_a_number_of_key_heads_they_are_all_heads)
+{
+    static const char *const names[] = {"llama", "gemma2", "gemma3", "glm4"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct gguf_writer w = {0};
+        struct model_config c;
+        small_put_keys_of(&w, names[i]);
+        small_put_tensors(&w);
+        ck_ok(read_config(&w, &c));
+        ck_assert_msg(c.heads == 2 && c.kv_heads == 2, "%s: %d", names[i], c.kv_heads);
+        gguf_writer_free(&w);
+    }
+}
+END_TEST
+
 /* What llama.cpp takes for a type where nothing is said, and -1, which says nothing, are read; else the file's frequencies are others. */
 START_TEST(a_yarn_that_extrapolates_otherwise_is_refused)
 {
@@ -279,6 +295,7 @@ Suite *check_gguf_config(void) {
     tcase_add_test(tc, keys_become_the_configuration);
     tcase_add_test(tc, linear_scaling_of_the_rope_needs_no_type);
     tcase_add_test(tc, a_yarn_that_extrapolates_otherwise_is_refused);
+    tcase_add_test(tc, without_a_number_of_key_heads_they_are_all_heads);
     tcase_add_test(tc, tokens_that_end_a_turn_end_an_answer_whatever_their_type);
     tcase_add_test(tc, a_token_that_ends_a_turn_is_a_control_token_whatever_its_type);
     tcase_add_test(tc, a_window_of_0_is_none);
