@@ -148,6 +148,36 @@ static int read_gptq(struct quantisation *q, const cJSON *root) {
     return 0;
 }
 
+/* A layer of 16 bits is not quantised. */
+static int check_extra(const cJSON *extra) {
+    int64_t bits;
+    for (const cJSON *layer = cJSON_IsObject(extra) ? extra->child : NULL; layer; layer = layer->next) {
+        TRY(json_get_int(layer, "bits", 0, 0, 64, &bits));
+        if (bits < 16)
+            return err_set(ERR_UNSUPPORTED, "quantization: the extra_config of '%s' is not supported", layer->string);
+    }
+    return 0;
+}
+
+/* This form of its tensors is GPTQ's first one, without a list of groups. */
+static int read_auto_round(struct quantisation *q, const cJSON *root) {
+    int64_t act_bits;
+    TRY(check_choice(root, "packing_format", (const char *const[]){"auto_round:auto_gptq", NULL}, false));
+    TRY(check_choice(root, "data_type", (const char *const[]){"int", NULL}, true));
+    TRY(json_get_int(root, "act_bits", 16, 0, 64, &act_bits));
+    if (act_bits < 16)
+        return err_set(ERR_UNSUPPORTED, "quantization: activations of %lld bits are not supported",
+                       (long long)act_bits);
+    if (json_get(root, "rotation_config") || json_get(root, "spinquant_config"))
+        return err_set(ERR_UNSUPPORTED, "quantization: rotated weights are not supported");
+    TRY(check_extra(json_get(root, "extra_config")));
+    TRY(check_bits(root, "bits"));
+    TRY(read_group(root, "group_size", -1, &q->int4_group));
+    q->method = QUANTISATION_GPTQ;
+    q->zero_is_one_less = true;
+    return 0;
+}
+
 /* A file of its own names some members otherwise. */
 static int read_awq(struct quantisation *q, const cJSON *root) {
     const bool is_own = json_get(root, "w_bit") != NULL;
@@ -186,6 +216,7 @@ static const struct method {
     [QUANTISATION_AWQ] = {"awq", read_awq},
     [QUANTISATION_MXFP4] = {"mxfp4", read_mxfp4},
     [QUANTISATION_BITSANDBYTES] = {"bitsandbytes", read_bitsandbytes},
+    [QUANTISATION_AUTO_ROUND] = {"auto-round", read_auto_round},
 };
 
 int quantisation_read_file(struct quantisation *q, const cJSON *root, enum quantisation_method method) {
@@ -195,17 +226,25 @@ int quantisation_read_file(struct quantisation *q, const cJSON *root, enum quant
     return methods[method].read(q, root);
 }
 
+static bool is_of_mlx(const cJSON *object) {
+    return !json_get(object, "quant_method") && json_get(object, "group_size") && json_get(object, "bits");
+}
+
 int quantisation_read(struct quantisation *q, const cJSON *root, const cJSON *text) {
     static const char *const members[] = {"quantization_config", "compression_config"};
     const cJSON *found = NULL;
     *q = (struct quantisation){0};
     for (int i = 0; i < 4 && !found; i++) found = json_get(i % 2 ? text : root, members[i / 2]);
+    if (is_of_mlx(found ? found : json_get(root, "quantization")))
+        return err_set(ERR_UNSUPPORTED,
+                       "quantization: it looks like MLX's (group_size and bits without a quant_method), "
+                       "which is not supported");
     if (!found) return 0;
     const cJSON *name = json_get(found, "quant_method");
     for (int i = QUANTISATION_NONE + 1; i < (int)(sizeof methods / sizeof *methods); i++)
         if (config_is_text(name, methods[i].name)) return quantisation_read_file(q, found, (enum quantisation_method)i);
     return err_set(ERR_UNSUPPORTED,
                    "quantization '%s' is not supported (known: fp8, compressed-tensors, modelopt, gptq, awq, mxfp4, "
-                   "bitsandbytes)",
+                   "bitsandbytes, auto-round)",
                    cJSON_IsString(name) ? name->valuestring : "of an unnamed method");
 }

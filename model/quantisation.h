@@ -17,6 +17,7 @@ enum quantisation_method {
     QUANTISATION_AWQ,
     QUANTISATION_MXFP4, /* gpt-oss */
     QUANTISATION_BITSANDBYTES,
+    QUANTISATION_AUTO_ROUND, /* in files alone: once read it is GPTQ */
 };
 
 struct quantisation {

@@ -153,6 +153,55 @@ START_TEST(the_form_of_gptq_has_two_names)
 }
 END_TEST
 
+/* Its exporter packs them as GPTQ's own does, each zero less one. */
+START_TEST(auto_round_s_gptq_is_gptq)
+{
+    static const char base[] = "\"quant_method\": \"auto-round\", \"bits\": 4, \"group_size\": 64";
+    static const char *const taken[] = {
+        "", ", \"sym\": false, \"data_type\": \"int\", \"act_bits\": 16",
+        ", \"extra_config\": {\"model.layers.0.mlp.gate\": {\"bits\": 16, \"data_type\": \"float\"}}"};
+    static const char *const refused[][2] = {
+        {"\"bits\": 2, \"packing_format\": \"auto_round:auto_gptq\", \"quant_method\": \"auto-round\"", "2 bits"},
+        {base, "packing_format '(no name)'"},
+        {", \"packing_format\": \"auto_round:auto_awq\"", "packing_format 'auto_round:auto_awq'"},
+        {", \"packing_format\": \"auto_round:gptqmodel\"", "packing_format 'auto_round:gptqmodel'"},
+        {", \"packing_format\": \"auto_round:auto_gptq\", \"data_type\": \"mx_fp\"", "data_type 'mx_fp'"},
+        {", \"packing_format\": \"auto_round:auto_gptq\", \"act_bits\": 8", "activations of 8 bits"},
+        {", \"packing_format\": \"auto_round:auto_gptq\", \"rotation_config\": {\"block_size\": 32}", "rotated"},
+        {", \"packing_format\": \"auto_round:auto_gptq\", \"extra_config\": {\"lm_head\": {\"bits\": 8}}",
+         "the extra_config of 'lm_head'"},
+        {", \"packing_format\": \"auto_round:auto_gptq\", \"extra_config\": {\"m.q\": {\"group_size\": 32}}",
+         "the extra_config of 'm.q'"}};
+    char members[512];
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        struct model_config c;
+        snprintf(members, sizeof members,
+                 "{\"quantization_config\": {%s, \"packing_format\": \"auto_round:auto_gptq\"%s}}", base, taken[i]);
+        ck_ok(load_config(&c, members, NULL));
+        ck_assert(c.quantisation.method == QUANTISATION_GPTQ && c.quantisation.zero_is_one_less);
+        ck_assert_int_eq(c.quantisation.int4_group, 64);
+    }
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        snprintf(members, sizeof members, "%s%s", i < 2 ? "" : base, refused[i][0]);
+        refuse_quantisation(members, refused[i][1]);
+    }
+}
+END_TEST
+
+/* Under either name, and with layers of their own beside. */
+START_TEST(mlx_s_quantisation_is_refused_by_name)
+{
+    static const char words[] =
+        "it looks like MLX's (group_size and bits without a quant_method), which is not supported";
+    refuse_quantisation("\"group_size\": 64, \"bits\": 4, \"mode\": \"affine\"", words);
+    refuse_config("{\"quantization\": {\"group_size\": 64, \"bits\": 4}}", ERR_UNSUPPORTED, words);
+    refuse_config("{\"quantization\": {\"group_size\": 64, \"bits\": 4}, \"quantization_config\": {\"group_size\": 64, "
+                  "\"bits\": 4, \"lm_head\": false}}",
+                  ERR_UNSUPPORTED, words);
+    refuse_quantisation("\"bits\": 4", "of an unnamed method");
+}
+END_TEST
+
 START_TEST(quantisation_that_is_not_read_is_refused_by_name)
 {
     static const char compressed[] = "\"quant_method\": \"compressed-tensors\", \"format\": \"pack-quantized\"";
@@ -550,6 +599,8 @@ Suite *check_config(void) {
     tcase_add_test(files, unknown_families_are_refused_by_their_name);
     tcase_add_test(files, options_that_change_shapes_are_refused_by_name);
     tcase_add_test(files, the_form_of_gptq_has_two_names);
+    tcase_add_test(files, auto_round_s_gptq_is_gptq);
+    tcase_add_test(files, mlx_s_quantisation_is_refused_by_name);
     tcase_add_test(files, quantisation_that_is_not_read_is_refused_by_name);
     tcase_add_test(files, blocks_are_read_in_both_forms_and_no_transforms_are_none);
     tcase_add_test(files, qwen2_has_its_bias_whatever_attention_bias_says);
