@@ -36,7 +36,7 @@ struct gguf_text {
 /* One value of the metadata. */
 struct gguf_value {
     struct gguf_text key;
-    enum gguf_type type; /* of an array: of its elements, which are no arrays */
+    enum gguf_type type; /* of an array: of its elements, which nobody reads if they are arrays */
     bool is_array;
     uint64_t count; /* of elements; 1 of what is no array */
     const unsigned char *data;

@@ -138,7 +138,7 @@ static int copy_int(struct writer *w, const char *member, const char *name) {
     const struct gguf_value *v = gguf_value(w->g, key_of(w, name));
     int64_t value;
     if (!v) return 0;
-    if (v->is_array && v->count > 0 && v->type != GGUF_STRING) {
+    if (v->is_array && v->count > 0 && v->type != GGUF_STRING && v->type != GGUF_ARRAY) {
         value = gguf_int_at(v, 0);
         for (uint64_t i = 1; i < v->count; i++)
             if (gguf_int_at(v, i) != value)

@@ -15,9 +15,10 @@ enum {
     VERSION_MAX = 3,
     NAME_MAX_BYTES = 127,
     ALIGNMENT = 32,
-    ALIGNMENT_MAX = 1 << 20
+    ALIGNMENT_MAX = 1 << 20,
+    NESTING_MAX = 8 /* arrays in arrays */
 };
-enum { VALUE_BYTES_MIN = 8 + 4 + 1, TENSOR_BYTES_MIN = 8 + 4 + 8 + 4 + 8 };
+enum { VALUE_BYTES_MIN = 8 + 4 + 1, TEXT_BYTES_MIN = 8, ARRAY_BYTES_MIN = 4 + 8, TENSOR_BYTES_MIN = 8 + 4 + 8 + 4 + 8 };
 
 /* What a tensor may be made of: `block` elements in `bytes`. bytes 0: known by name, and not read. */
 static const struct element {
@@ -80,7 +81,7 @@ int gguf_element_bytes(enum gguf_type type) {
 bool gguf_read_int(enum gguf_type type, const unsigned char *at, int64_t *out) {
     const int bits = 8 * gguf_element_bytes(type);
     const bool is_signed = type == GGUF_I8 || type == GGUF_I16 || type == GGUF_I32 || type == GGUF_I64;
-    if (type == GGUF_F32 || type == GGUF_F64 || type == GGUF_BOOL || type == GGUF_STRING) return false;
+    if (bits == 0 || type == GGUF_F32 || type == GGUF_F64 || type == GGUF_BOOL) return false;
     uint64_t value = number_at(at, bits / 8);
     if (is_signed && bits < 64 && value >> (bits - 1)) value |= ~(uint64_t)0 << bits;
     if (!is_signed && value > INT64_MAX) return false;
@@ -96,20 +97,6 @@ struct gguf_text gguf_next_text(const unsigned char **at) {
 
 /* --- metadata --------------------------------------------------------------------------------------------------- */
 
-/* `count` elements of the value's type. */
-static int skip_elements(struct cursor *c, const struct gguf_value *v) {
-    const uint64_t bytes = (uint64_t)gguf_element_bytes(v->type);
-    struct gguf_text text;
-    if (bytes > 0) {
-        if (v->count > c->left / bytes) return fail_short();
-        c->at += v->count * bytes, c->left -= v->count * bytes;
-        return 0;
-    }
-    if (v->count > c->left / 8) return fail_short();
-    for (uint64_t i = 0; i < v->count; i++) TRY(read_text(c, &text));
-    return 0;
-}
-
 static int read_type(struct cursor *c, enum gguf_type *out) {
     uint64_t type;
     TRY(read_number(c, 4, &type));
@@ -118,17 +105,43 @@ static int read_type(struct cursor *c, enum gguf_type *out) {
     return 0;
 }
 
+static int skip_array(struct cursor *c, int depth);
+
+/* `count` elements of the value's type, itself `depth` arrays deep. */
+static int skip_elements(struct cursor *c, const struct gguf_value *v, int depth) {
+    const bool are_arrays = v->type == GGUF_ARRAY;
+    const uint64_t bytes = (uint64_t)gguf_element_bytes(v->type);
+    struct gguf_text text;
+    if (v->count > c->left / (bytes > 0 ? bytes : are_arrays ? ARRAY_BYTES_MIN : TEXT_BYTES_MIN)) return fail_short();
+    if (bytes > 0) {
+        c->at += v->count * bytes, c->left -= v->count * bytes;
+        return 0;
+    }
+    if (are_arrays && depth == NESTING_MAX)
+        return err_set(ERR_UNSUPPORTED, "holds arrays of arrays in more than %d levels", NESTING_MAX);
+    for (uint64_t i = 0; i < v->count; i++) TRY(are_arrays ? skip_array(c, depth + 1) : read_text(c, &text));
+    return 0;
+}
+
+/* What an array begins with. */
+static int read_array(struct cursor *c, struct gguf_value *v) {
+    TRY(read_type(c, &v->type));
+    return read_number(c, 8, &v->count);
+}
+
+static int skip_array(struct cursor *c, int depth) {
+    struct gguf_value v;
+    TRY(read_array(c, &v));
+    return skip_elements(c, &v, depth);
+}
+
 static int read_value(struct cursor *c, struct gguf_value *v) {
     TRY(read_type(c, &v->type));
     v->count = 1;
     v->is_array = v->type == GGUF_ARRAY;
-    if (v->is_array) {
-        TRY(read_type(c, &v->type));
-        if (v->type == GGUF_ARRAY) return err_set(ERR_UNSUPPORTED, "holds arrays of arrays");
-        TRY(read_number(c, 8, &v->count));
-    }
+    if (v->is_array) TRY(read_array(c, v));
     v->data = c->at;
-    return skip_elements(c, v);
+    return skip_elements(c, v, 1);
 }
 
 static int compare_texts(struct gguf_text a, struct gguf_text b) {

@@ -19,7 +19,7 @@ int gguf_file_open(struct gguf_file *, const char *path);
 void gguf_file_close(struct gguf_file *);
 const struct gguf_value *gguf_file_value(const struct gguf_file *, const char *key);
 
-int gguf_element_bytes(enum gguf_type); /* 0: a text, whose bytes vary */
+int gguf_element_bytes(enum gguf_type); /* 0: a text or an array, whose bytes vary */
 /* The number of an integer type; false for others, and above INT64_MAX. */
 bool gguf_read_int(enum gguf_type, const unsigned char *at, int64_t *out);
 

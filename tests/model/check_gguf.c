@@ -133,7 +133,7 @@ START_TEST(numbers_that_cannot_be_are_refused)
                   "key 'general.architecture': has a value of type 13");
     refuse_number("general.architecture", 4, UINT64_MAX, 8, ERR_FORMAT,
                   "key 'general.architecture': the header goes on");
-    refuse_number("tokenizer.ggml.scores", 4, 9, 4, ERR_UNSUPPORTED, "'tokenizer.ggml.scores': holds arrays of arrays");
+    refuse_number("tokenizer.ggml.scores", 4, 9, 4, ERR_FORMAT, "'tokenizer.ggml.scores': the header");
     refuse_number("tokenizer.ggml.scores", 8, (uint64_t)1 << 62, 8, ERR_FORMAT, "'tokenizer.ggml.scores': the header");
     refuse_number("tokenizer.ggml.tokens", 8, UINT64_MAX, 8, ERR_FORMAT, "'tokenizer.ggml.tokens': the header");
     refuse_number(embedding, 0, 0, 4, ERR_UNSUPPORTED, "tensor 'token_embd.weight': has 0 dimensions");
@@ -294,6 +294,56 @@ START_TEST(scales_that_are_not_finite_are_refused_with_their_row)
 }
 END_TEST
 
+/* A file with `levels` arrays in one another under a key. */
+static int open_nested(const char *key, int levels) {
+    struct gguf_writer w = {0};
+    struct buf arrays = {0};
+    struct gguf *g;
+    for (int i = 1; i < levels; i++)
+        buf_append(&arrays, i + 1 < levels ? "\11\0\0\0\1\0\0\0\0\0\0\0" : "\0\0\0\0\1\0\0\0\0\0\0\0\7",
+                   i + 1 < levels ? 12 : 13);
+    small_put_all(&w);
+    gguf_put_arrays(&w, key, arrays.data, arrays.len, 1);
+    gguf_put_int(&w, "after", 5);
+    gguf_write_file(&w, small_path("nested.gguf"));
+    int rc = gguf_open(&g, small_path("nested.gguf"));
+    if (rc == 0) {
+        int64_t after;
+        const struct gguf_value *v;
+        ck_ok(gguf_get_int(g, "after", 0, 0, 9, &after));
+        ck_assert_int_eq(after, 5);
+        rc = gguf_get_array(g, key, GGUF_U8, &v);
+        gguf_close(g);
+    }
+    buf_free(&arrays);
+    gguf_writer_free(&w);
+    return rc;
+}
+
+/* The small model has some: its suites read it, cut and with flipped bytes. */
+START_TEST(arrays_of_arrays_are_skipped_unless_they_are_asked_for)
+{
+    struct gguf_writer w = {0};
+    struct model_config config;
+    for (int levels = 2; levels <= 8; levels++) {
+        ck_assert_int_eq(open_nested("nested", levels), ERR_FORMAT);
+        ck_assert_msg(strstr(err_message(), "key 'nested': expected an array") != NULL, "%s", err_message());
+    }
+    ck_assert_int_eq(open_nested("nested", 9), ERR_UNSUPPORTED);
+    ck_assert_msg(strstr(err_message(), "key 'nested': holds arrays of arrays in more than 8 levels") != NULL, "%s",
+                  err_message());
+    small_put_all(&w);
+    gguf_put_arrays(&w, "llama.attention.head_count_kv", "\5\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0", 16, 1);
+    gguf_write_file(&w, small_path("nested.gguf"));
+    struct checkpoint *c = checkpoint_open(small_path("nested.gguf"));
+    ck_assert_int_eq(checkpoint_config(c, &config), ERR_FORMAT);
+    ck_assert_msg(strstr(err_message(), "key 'llama.attention.head_count_kv': expected an integer") != NULL, "%s",
+                  err_message());
+    checkpoint_close(c);
+    gguf_writer_free(&w);
+}
+END_TEST
+
 /* --- types ---------------------------------------------------------------------------------------------------------- */
 
 static const char *rounded_on(struct device *device) {
@@ -414,6 +464,7 @@ Suite *check_gguf(void) {
     tcase_add_test(tc, a_file_cut_anywhere_is_refused);
     tcase_add_test(tc, flipped_bytes_are_read_or_refused);
     tcase_add_test(tc, scales_that_are_not_finite_are_refused_with_their_row);
+    tcase_add_test(tc, arrays_of_arrays_are_skipped_unless_they_are_asked_for);
     tcase_add_test(tc, matrices_that_a_gpu_keeps_in_bf16_are_told_of);
     tcase_add_test(tc, a_directory_that_holds_one_gguf_model_is_that_model);
     tcase_add_test(tc, parts_are_found_beside_the_first);

@@ -74,7 +74,15 @@ void small_put_tensors(struct gguf_writer *w) {
     small_put_tensors_of(w, GGML_F32, GGML_F32);
 }
 
+/* Two arrays, of a text and of two numbers. */
+static void put_unread(struct gguf_writer *w) {
+    static const char arrays[] = "\10\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0no" /* a text of two bytes */
+                                 "\2\0\0\0\2\0\0\0\0\0\0\0\1\0\2";             /* u16, and one NUL more */
+    gguf_put_arrays(w, "general.unread", arrays, sizeof arrays, 2);
+}
+
 void small_put_all(struct gguf_writer *w) {
+    put_unread(w);
     small_put_keys(w);
     put_tokenizer(w);
     small_put_tensors(w);

@@ -14,7 +14,7 @@ void small_put_keys_of(struct gguf_writer *, const char *architecture);
 void small_put_keys(struct gguf_writer *);                                  /* of a Llama */
 void small_put_tensors(struct gguf_writer *);                               /* all F32 */
 void small_put_tensors_of(struct gguf_writer *, int matrices, int vectors); /* F32 or 16 bits */
-/* Keys, tokenizer and tensors. */
+/* Keys, one that nobody reads among them, tokenizer and tensors. */
 void small_put_all(struct gguf_writer *);
 
 /* A file in the test's folder; four names at once. */

@@ -64,6 +64,11 @@ void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type type,
     buf_append(&w->values, elements, bytes * (size_t)count);
 }
 
+void gguf_put_arrays(struct gguf_writer *w, const char *key, const void *arrays, size_t bytes, int count) {
+    begin_array(w, key, GGUF_ARRAY, count);
+    buf_append(&w->values, arrays, bytes);
+}
+
 static void pad(struct buf *out) {
     while (out->len % ALIGNMENT != 0) buf_putc(out, 0);
 }

@@ -21,6 +21,8 @@ void gguf_put_text(struct gguf_writer *, const char *key, const char *value);
 void gguf_put_texts(struct gguf_writer *, const char *key, const char *const *texts, int count);
 /* `elements`: the bytes of `count` elements of this type. */
 void gguf_put_array(struct gguf_writer *, const char *key, enum gguf_type, const void *elements, int count);
+/* Of `count` arrays, in `bytes`: a u32 type, a u64 count and elements each. */
+void gguf_put_arrays(struct gguf_writer *, const char *key, const void *arrays, size_t bytes, int count);
 /* The shape as the file has it, columns first; `bytes` of data. */
 void gguf_put_tensor(struct gguf_writer *, const char *name, int type, int dims, const int64_t *shape, const void *data,
                      size_t bytes);
