@@ -5,6 +5,7 @@
 """
 
 import ctypes
+import operator
 import os
 import threading
 import weakref
@@ -110,22 +111,43 @@ def _must_hold(kept, given, what):
 
 
 def _set(struct, name, value):
-    setattr(struct, name, value)
+    try:
+        setattr(struct, name, value)
+    except TypeError as e:
+        raise TypeError(f"{name}: {e}") from None
     _must_hold(getattr(struct, name), value, name)
 
 
+def _member(message, name):
+    if name not in message:
+        raise ValueError(f"a message has no {name!r}")
+    return _text(message[name], f"a {name}")
+
+
+def _id(value):
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"an id of the prompt is a {type(value).__name__}, expected an int") from None
+
+
 def _set_prompt(request, prompt):
+    if isinstance(prompt, (dict, bytes)) or not hasattr(prompt, "__len__"):
+        raise TypeError(
+            f"a prompt is a {type(prompt).__name__}, expected a str, a list of messages or a list of token ids"
+        )
     if isinstance(prompt, str):
         request.prompt = _text(prompt, "the prompt")
     elif all(isinstance(part, dict) for part in prompt):
-        pairs = [(_text(m["role"], "a role"), _text(m["content"], "a content")) for m in prompt]
+        pairs = [(_member(m, "role"), _member(m, "content")) for m in prompt]
         request.messages = (_library.Message * max(len(pairs), 1))(*pairs)
         request.message_count = len(pairs)
     else:
-        ids = (ctypes.c_int32 * max(len(prompt), 1))(*prompt)
-        for kept, given in zip(ids, prompt):
-            _must_hold(kept, given, "an id of the prompt")
-        request.prompt_ids, request.prompt_id_count = ids, len(prompt)
+        given = [_id(part) for part in prompt]
+        ids = (ctypes.c_int32 * len(given))(*given)
+        for kept, each in zip(ids, given):
+            _must_hold(kept, each, "an id of the prompt")
+        request.prompt_ids, request.prompt_id_count = ids, len(given)
 
 
 _PARAMETERS = (
@@ -163,6 +185,8 @@ class LLM:
         self._pid = os.getpid()
         o = _library.Options()
         _lib.duet_options_init(o, ctypes.sizeof(o))
+        if accept not in _ACCEPT:
+            raise ValueError(f"accept is {accept!r}, expected one of {', '.join(_ACCEPT)}")
         o.accept = _ACCEPT[accept]
         options.setdefault("assets", os.environ.get("DUET_ASSETS") or None)
         for name, value in {"target": target, "draft": draft, **options}.items():
@@ -233,8 +257,8 @@ class LLM:
     def generate(self, prompts, *, seed=None, stop=None, **parameters) -> List[Answer]:
         """An answer for each prompt, in order. A prompt is a str, a list of {"role", "content"} or a list of token ids. A prompt that
         cannot be asked is an Error, before any is answered; an answer that fails has `error`."""
-        if isinstance(prompts, str):  # each letter would be one
-            raise TypeError("prompts is a str, expected a list of them")
+        if isinstance(prompts, (str, dict, bytes)):  # each letter would be one
+            raise TypeError(f"prompts is a {type(prompts).__name__}, expected a list of them")
         requests = [_make_request(p, i + 1, seed, stop, parameters) for i, p in enumerate(prompts)]
         answers = []
         try:

@@ -129,8 +129,24 @@ def test_errors_are_exceptions_with_the_sentence_and_the_code(llm):
         llm.generate(["Once"], max_token=3)
     with pytest.raises(TypeError, match="'temprature'"):
         duet.LLM(temprature=1)
-    with pytest.raises(TypeError):
-        llm.generate([3])
+    with pytest.raises(ValueError, match="accept is 'foo', expected one of token, coupled, block"):
+        duet.LLM(accept="foo")
+    with pytest.raises(TypeError, match="batch: "):
+        duet.LLM(batch="many")
+    expected = "expected a str, a list of messages or a list of token ids"
+    for wrong in (CHAT, [3], [b"abc"], 3 * [None]):
+        with pytest.raises(TypeError, match=f"a prompt is a {type(wrong[0]).__name__}, {expected}"):
+            llm.generate(wrong)
+    with pytest.raises(TypeError, match=f"a prompt is a dict, {expected}"):
+        llm.stream(CHAT[0])
+    with pytest.raises(TypeError, match="an id of the prompt is a str, expected an int"):
+        llm.generate([["Once", "upon"]])
+    with pytest.raises(TypeError, match="an id of the prompt is a dict, expected an int"):
+        llm.generate([CHAT + [5]])
+    with pytest.raises(ValueError, match="a message has no 'content'"):
+        llm.generate([[{"role": "user"}]])
+    with pytest.raises(TypeError, match="prompts is a dict, expected a list"):
+        llm.generate(CHAT[0])
     with pytest.raises(TypeError, match="prompts is a str, expected a list"):
         llm.generate("Hi", max_tokens=1)
     with pytest.raises(ValueError, match="U\\+0000"):
