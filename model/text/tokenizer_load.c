@@ -119,6 +119,25 @@ static int load_merges(struct tokenizer *t, const cJSON *merges) {
     return rc;
 }
 
+/* Old files do not say it; what others than BPE have tells them. */
+static const char *unsaid_type(const cJSON *model) {
+    if (json_get(model, "max_input_chars_per_word")) return "WordPiece";
+    return cJSON_IsArray(json_get(model, "vocab")) && !json_get(model, "merges") ? "Unigram" : "BPE";
+}
+
+static int check_type(const cJSON *model) {
+    struct buf text = {0};
+    int rc = 0;
+    if (json_get(model, "type"))
+        rc = tokenizer_read_text(model, "type", &text);
+    else
+        buf_puts(&text, unsaid_type(model));
+    if (rc == 0 && strcmp(buf_text(&text), "BPE") != 0)
+        rc = err_set(ERR_UNSUPPORTED, "type '%s' is not supported, only BPE is", buf_text(&text));
+    buf_free(&text);
+    return rc;
+}
+
 /* Options that change what encoding means and that no model duet runs uses. */
 static int refuse_options(const cJSON *model) {
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
@@ -133,10 +152,6 @@ static int refuse_options(const cJSON *model) {
     double dropout = 0;
     if (rc == 0) rc = json_get_number(model, "dropout", 0, &dropout);
     if (rc == 0 && dropout != 0) rc = err_set(ERR_UNSUPPORTED, "dropout is not supported");
-    buf_clear(&text);
-    if (rc == 0 && json_get(model, "type")) rc = tokenizer_read_text(model, "type", &text);
-    if (rc == 0 && text.len > 0 && strcmp(buf_text(&text), "BPE") != 0)
-        rc = err_set(ERR_UNSUPPORTED, "type '%s' is not supported, only BPE is", buf_text(&text));
     buf_free(&text);
     return rc;
 }
@@ -172,6 +187,7 @@ void tokenizer_index_symbols(struct tokenizer *t) {
 
 static int read_model(struct tokenizer *t, const cJSON *model, size_t extra) {
     if (!cJSON_IsObject(model)) return err_set(ERR_FORMAT, "missing or no object");
+    TRY(check_type(model));
     TRY(refuse_options(model));
     TRY(json_get_bool(model, "byte_fallback", false, &t->byte_fallback));
     TRY(json_get_bool(model, "fuse_unk", false, &t->fuse_unk));

@@ -527,6 +527,16 @@ END_TEST
 START_TEST(unknown_components_are_refused_by_name)
 {
     tokenizer_refuse_text("{\"model\":{\"type\":\"Unigram\",\"vocab\":{}}}", ERR_UNSUPPORTED, "model: type 'Unigram'");
+    tokenizer_refuse_text("{\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"a\":0},\"unk_token\":\"a\"}}",
+                          ERR_UNSUPPORTED, "model: type 'WordLevel' is not supported, only BPE is");
+    tokenizer_refuse_text(
+        "{\"model\":{\"type\":\"WordPiece\",\"continuing_subword_prefix\":\"##\",\"vocab\":{\"a\":0}}}",
+        ERR_UNSUPPORTED, "model: type 'WordPiece' is not supported, only BPE is");
+    tokenizer_refuse_text("{\"model\":{\"unk_token\":\"a\",\"continuing_subword_prefix\":\"##\","
+                          "\"max_input_chars_per_word\":100,\"vocab\":{\"a\":0}}}",
+                          ERR_UNSUPPORTED, "model: type 'WordPiece' is not supported, only BPE is");
+    tokenizer_refuse_text("{\"model\":{\"unk_id\":0,\"vocab\":[[\"a\",0.0]]}}", ERR_UNSUPPORTED,
+                          "model: type 'Unigram' is not supported, only BPE is");
     tokenizer_refuse_text(SMALL("", ",\"normalizer\":{\"type\":\"Nmt\"}"), ERR_UNSUPPORTED, "normalizer: type 'Nmt'");
     tokenizer_refuse_text(SMALL("", ",\"pre_tokenizer\":{\"type\":\"Bert\"}"), ERR_UNSUPPORTED,
                           "pre_tokenizer: type 'Bert'");
