@@ -126,7 +126,7 @@ int config_read_dimensions(struct model_config *c, const cJSON *root, const stru
     TRY(config_need_int(root, "num_hidden_layers", LAYERS_MAX, &c->layers));
     TRY(config_get_int(root, "max_position_embeddings", d->positions, 1, POSITIONS_MAX, &c->positions));
     TRY(read_heads(c, root, d));
-    TRY(json_get_number(root, "rms_norm_eps", 1e-6, &eps));
+    TRY(json_get_number(root, "rms_norm_eps", d->norm_eps != 0 ? d->norm_eps : 1e-6, &eps));
     if (!(eps >= 1e-30 && eps <= 1)) return err_set(ERR_FORMAT, "rms_norm_eps %g lies outside 1e-30 to 1", eps);
     c->norm_eps = (float)eps;
     TRY(json_get_bool(root, "tie_word_embeddings", d->tied, &c->tied));
@@ -346,9 +346,9 @@ int config_add_rope(struct model_config *c, const cJSON *root, const cJSON *rope
 }
 
 /* transformers 5 keeps everything in rope_parameters, transformers 4 in rope_theta and rope_scaling. */
-int config_read_rope(struct model_config *c, const cJSON *root) {
+int config_read_rope(struct model_config *c, const cJSON *root, double theta) {
     const char *name = json_get(root, "rope_parameters") ? "rope_parameters" : "rope_scaling";
     const cJSON *rope = json_get(root, name);
     if (rope && !cJSON_IsObject(rope)) return err_set(ERR_FORMAT, "member '%s' is no object", name);
-    return config_add_rope(c, root, rope, 10000, c->head_dim);
+    return config_add_rope(c, root, rope, theta, c->head_dim);
 }

@@ -21,9 +21,10 @@ int config_check_activation(const cJSON *, const char *name);
  * window; multipliers are 1, the attention's 1/sqrt(DH), the MLP's hidden_size the layers'. */
 struct dimension_defaults {
     int32_t positions;
-    int32_t heads, kv_heads,
-        vocab;        /* 0: heads and vocab must be there, kv_heads are the heads, as where they are null */
-    int32_t head_dim; /* 0: width / heads, as where it is null */
+    int32_t heads, vocab; /* 0: they must be there */
+    int32_t kv_heads;     /* 0: as many as heads, as where it is null */
+    int32_t head_dim;     /* 0: width / heads, as where it is null */
+    double norm_eps;      /* 0: 1e-6 */
     bool tied;
 };
 int config_read_dimensions(struct model_config *, const cJSON *, const struct dimension_defaults *);
@@ -31,8 +32,8 @@ int config_read_dimensions(struct model_config *, const cJSON *, const struct di
 /* Appends the rope of the first `dims_share` of heads of `head_dim` dimensions: `rope` (rope_scaling, rope_parameters or one of the
  * latter's kinds; may be NULL) over `root`, which may hold rope_theta and partial_rotary_factor itself. */
 int config_add_rope(struct model_config *, const cJSON *root, const cJSON *rope, double theta, int32_t head_dim);
-/* The one rope of most families: root's rope_parameters or rope_scaling. */
-int config_read_rope(struct model_config *, const cJSON *root);
+/* The one rope of most families: root's rope_parameters or rope_scaling. `theta` where there is none. */
+int config_read_rope(struct model_config *, const cJSON *root, double theta);
 
 /* layer_types where it is there: slides[i] of each layer; else unchanged and *given false. */
 int config_read_layer_types(const struct model_config *, const cJSON *root, bool slides[LAYERS_MAX], bool *given);

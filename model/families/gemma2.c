@@ -32,11 +32,12 @@ static int configure(struct model_config *c, const cJSON *root) {
     TRY(config_read_dimensions(
         c, root, &(struct dimension_defaults){.positions = 8192, .kv_heads = 4, .head_dim = 256, .tied = true}));
     TRY(gemma_read_shared(c, root));
+    TRY(config_refuse_true(root, "use_bidirectional_attention", "duet's attention looks back alone"));
     TRY(gemma_read_cap(root, "attn_logit_softcapping", 50, &c->attention_cap));
     TRY(gemma_read_cap(root, "final_logit_softcapping", 30, &c->logits_cap));
     for (int l = 0; l < c->layers; l++) slides[l] = l % 2 == 0;
     TRY(config_read_windows(c, root, 4096, 0, slides));
-    return config_read_rope(c, root);
+    return config_read_rope(c, root, 10000);
 }
 
 void gemma_bind_norms(struct binder *b, int l, float offset) {

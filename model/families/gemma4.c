@@ -93,6 +93,9 @@ static int configure(struct model_config *c, const cJSON *outer) {
             .positions = 131072, .kv_heads = 4, .head_dim = 256, .vocab = 262144, .tied = true}));
     TRY(gemma_read_shared(c, root));
     TRY(gemma_read_cap(root, "final_logit_softcapping", 0, &c->logits_cap));
+    if (config_is_text(json_get(root, "use_bidirectional_attention"), "all"))
+        return err_set(ERR_UNSUPPORTED,
+                       "use_bidirectional_attention 'all' is not supported: duet's attention looks back alone");
     c->attention_scale = 1;
     c->qk_norm = true;
     TRY(read_windows(c, root));

@@ -1,24 +1,39 @@
 /* gpt-oss: experts in every layer, biases everywhere, a learned sink of each head in the attention's softmax, a sliding window on
  * every other layer; gate and up rows of an expert take turns. */
+#include <math.h>
+
 #include "base/err.h"
 #include "model/binder.h"
 #include "model/builder.h"
 #include "model/config_read.h"
 #include "model/families/family.h"
 
+/* Where nothing is said. */
+static void set_yarn(struct rope_config *r) {
+    r->type = ROPE_YARN;
+    r->factor = r->beta_fast = 32;
+    r->beta_slow = 1;
+    r->original_positions = 4096;
+    r->attention_factor = 0.1 * log(r->factor) + 1;
+}
+
 static int configure(struct model_config *c, const cJSON *root) {
     bool slides[LAYERS_MAX];
-    double limit;
-    TRY(config_read_dimensions(c, root,
-                               &(struct dimension_defaults){.positions = 131072, .kv_heads = 8, .head_dim = 64}));
+    double limit, alpha;
+    TRY(config_read_dimensions(
+        c, root, &(struct dimension_defaults){.positions = 131072, .kv_heads = 8, .head_dim = 64, .norm_eps = 1e-5}));
     TRY(config_check_activation(root, "silu"));
     TRY(json_get_number(root, "swiglu_limit", 7, &limit));
     if (limit != 7) return err_set(ERR_UNSUPPORTED, "swiglu_limit %g is not supported, only 7", limit);
+    TRY(json_get_number(root, "swiglu_alpha", 1.702, &alpha));
+    if (alpha != 1.702) return err_set(ERR_UNSUPPORTED, "swiglu_alpha %g is not supported, only 1.702", alpha);
     TRY(json_get_bool(root, "attention_bias", true, &c->qkv_bias));
     TRY(config_read_experts(c, root, "num_experts_per_tok", "intermediate_size"));
     for (int l = 0; l < c->layers; l++) slides[l] = l % 2 == 0;
     TRY(config_read_windows(c, root, 128, 0, slides));
-    return config_read_rope(c, root);
+    TRY(config_read_rope(c, root, 150000));
+    if (!json_get(root, "rope_parameters") && !json_get(root, "rope_scaling")) set_yarn(&c->rope[0]);
+    return 0;
 }
 
 /* As GGUF files have them, each a matrix and a bias of its own. */

@@ -18,7 +18,7 @@ static int configure(struct model_config *c, const cJSON *root) {
     TRY(config_get_float(root, "logits_scaling", 1, &logits_scaling));
     if (logits_scaling == 0) return err_set(ERR_FORMAT, "logits_scaling is 0");
     c->logits_scale = 1 / logits_scaling;
-    return config_read_rope(c, root);
+    return config_read_rope(c, root, 10000);
 }
 
 static void bind_model(struct binder *b) {

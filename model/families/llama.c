@@ -15,7 +15,7 @@ static int configure(struct model_config *c, const cJSON *root) {
     TRY(config_refuse_true(root, "attention_bias", "it gives the attention's output a bias, which duet does not have"));
     TRY(config_refuse_true(root, "mlp_bias", "duet's MLP has no bias"));
     if (is_mistral) TRY(config_read_uniform_window(c, root, 4096));
-    return config_read_rope(c, root);
+    return config_read_rope(c, root, 10000);
 }
 
 static void bind_model(struct binder *b) {

@@ -6,11 +6,12 @@
 #include "model/families/family.h"
 
 static int configure(struct model_config *c, const cJSON *root) {
-    TRY(config_read_dimensions(c, root, &(struct dimension_defaults){.positions = 131072, .kv_heads = 8}));
+    TRY(config_read_dimensions(c, root,
+                               &(struct dimension_defaults){.positions = 131072, .kv_heads = 8, .norm_eps = 1e-5}));
     TRY(config_check_activation(root, "silu"));
     TRY(config_read_experts(c, root, "num_experts_per_tok", "intermediate_size"));
     TRY(config_read_uniform_window(c, root, 0));
-    return config_read_rope(c, root);
+    return config_read_rope(c, root, 1000000);
 }
 
 static void bind_model(struct binder *b) {

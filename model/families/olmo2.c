@@ -6,11 +6,11 @@
 #include "model/families/family.h"
 
 static int configure(struct model_config *c, const cJSON *root) {
-    TRY(config_read_dimensions(c, root, &(struct dimension_defaults){.positions = 2048}));
+    TRY(config_read_dimensions(c, root, &(struct dimension_defaults){.positions = 2048, .norm_eps = 1e-5}));
     TRY(config_check_activation(root, "silu"));
     TRY(config_refuse_true(root, "attention_bias", "it gives the attention's output a bias, which duet does not have"));
     c->qk_norm = true;
-    return config_read_rope(c, root);
+    return config_read_rope(c, root, 10000);
 }
 
 static void bind_model(struct binder *b) {

@@ -6,11 +6,11 @@
 #include "model/families/family.h"
 
 static int configure(struct model_config *c, const cJSON *root) {
-    TRY(config_read_dimensions(c, root, &(struct dimension_defaults){.positions = 4096}));
+    TRY(config_read_dimensions(c, root, &(struct dimension_defaults){.positions = 4096, .norm_eps = 1e-5}));
     TRY(config_check_activation(root, "silu"));
     TRY(config_refuse_true(root, "attention_bias", "duet's fused projections have no bias"));
     TRY(config_read_uniform_window(c, root, 0));
-    return config_read_rope(c, root);
+    return config_read_rope(c, root, 10000);
 }
 
 /* Rows of q, then of k, then of v. */

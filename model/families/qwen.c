@@ -34,7 +34,7 @@ static int configure(struct model_config *c, const cJSON *root) {
     c->qkv_bias = !is_qwen3;
     c->qk_norm = is_qwen3;
     TRY(qwen_read_windows(c, root));
-    return config_read_rope(c, root);
+    return config_read_rope(c, root, 10000);
 }
 
 void qwen_bind_attention(struct binder *b, int l) {

@@ -30,7 +30,7 @@ static int configure(struct model_config *c, const cJSON *root) {
     TRY(json_get_bool(root, "norm_topk_prob", false, &c->router_renormalises));
     c->qk_norm = true;
     TRY(qwen_read_windows(c, root));
-    return config_read_rope(c, root);
+    return config_read_rope(c, root, 10000);
 }
 
 static void bind_experts_of(struct binder *b, int l) {

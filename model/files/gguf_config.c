@@ -233,7 +233,11 @@ static int put_scaling(struct writer *w, struct gguf_text type) {
     TRY(get_factor(w, &factor));
     for (int i = 0; i < 3 && found < 0; i++)
         if (gguf_is_text(type, types[i])) found = i;
-    if ((found < 0 && gguf_is_text(type, "none")) || (found == 0 && factor == 0)) return 0;
+    if ((found < 0 && gguf_is_text(type, "none")) || (found == 0 && factor == 0)) {
+        json_put_name(&w->json, "rope_scaling"); /* said, whatever the family's default is */
+        buf_puts(&w->json, "{\"rope_type\": \"default\"}");
+        return 0;
+    }
     if (found < 0)
         return err_set(ERR_UNSUPPORTED, "%s: rope type '%.*s' is not supported (known: none, linear, yarn, longrope)",
                        gguf_path(w->g), type.n < 60 ? (int)type.n : 60, type.bytes);
@@ -251,13 +255,15 @@ static int put_scaling(struct writer *w, struct gguf_text type) {
 
 static int put_rope(struct writer *w, int64_t head_dim) {
     struct gguf_text type;
+    double theta;
     int64_t turning;
-    TRY(copy_number(w, "rope_theta", "rope.freq_base"));
+    TRY(gguf_get_number(w->g, key_of(w, "rope.freq_base"), 10000, &theta));
+    put_number(w, "rope_theta", theta);
     TRY(get_int(w, "rope.dimension_count", head_dim, &turning));
     if (turning < 2 || turning > head_dim || turning % 2 != 0)
         return err_set(ERR_FORMAT, "%s: key '%s' is %lld, with heads of %lld", gguf_path(w->g), w->key,
                        (long long)turning, (long long)head_dim);
-    if (turning != head_dim) put_number(w, "partial_rotary_factor", ((double)turning + 0.5) / (double)head_dim);
+    put_number(w, "partial_rotary_factor", turning == head_dim ? 1 : ((double)turning + 0.5) / (double)head_dim);
     TRY(gguf_get_text(w->g, key_of(w, "rope.scaling.type"), &type));
     return put_scaling(w, type);
 }

@@ -382,6 +382,74 @@ START_TEST(null_is_another_word_than_absent)
 }
 END_TEST
 
+/* Of transformers' classes. */
+START_TEST(what_is_absent_is_what_the_class_has)
+{
+    static const struct {
+        const char *architecture, *type;
+        double theta;
+        float eps;
+        int dims; /* of 16 that turn */
+    } cases[] = {{"LlamaForCausalLM", "llama", 1e4, 1e-6f, 16},      {"MixtralForCausalLM", "mixtral", 1e6, 1e-5f, 16},
+                 {"Glm4ForCausalLM", "glm4", 1e4, 1.5625e-7f, 8},    {"Phi3ForCausalLM", "phi3", 1e4, 1e-5f, 16},
+                 {"GptOssForCausalLM", "gpt_oss", 1.5e5, 1e-5f, 16}, {"Olmo2ForCausalLM", "olmo2", 1e4, 1e-5f, 16}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buf changes = {0};
+        struct model_config c;
+        buf_printf(
+            &changes,
+            "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"head_dim\": 16, \"rms_norm_eps\": \"absent\"%s}",
+            cases[i].architecture, cases[i].type, more_members(cases[i].architecture));
+        ck_ok(load_config(&c, buf_text(&changes), NULL));
+        ck_assert_msg(c.rope[0].theta == cases[i].theta && c.norm_eps == cases[i].eps &&
+                          c.rope[0].dims == cases[i].dims,
+                      "%s: %g, %g, %d", cases[i].type, c.rope[0].theta, (double)c.norm_eps, c.rope[0].dims);
+        buf_free(&changes);
+    }
+}
+END_TEST
+
+#define GPT_OSS                                                                                           \
+    "\"architectures\": [\"GptOssForCausalLM\"], \"model_type\": \"gpt_oss\", \"num_local_experts\": 4, " \
+    "\"num_experts_per_tok\": 2"
+#define GEMMA2 "\"architectures\": [\"Gemma2ForCausalLM\"], \"model_type\": \"gemma2\", \"hidden_act\": \"absent\""
+#define GEMMA4 "\"architectures\": [\"Gemma4ForCausalLM\"], \"model_type\": \"gemma4_text\", \"hidden_act\": \"absent\""
+
+START_TEST(without_a_rope_gpt_oss_has_the_yarn_of_its_class)
+{
+    static const char said[] =
+        ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 32, \"beta_fast\": 32, \"beta_slow\": 1, "
+        "\"truncate\": false, \"original_max_position_embeddings\": 4096}";
+    struct model_config absent, given;
+    char changes[512];
+    ck_ok(load_config(&absent, "{" GPT_OSS ", \"max_position_embeddings\": 131072}", NULL));
+    snprintf(changes, sizeof changes, "{%s%s, \"max_position_embeddings\": 131072}", GPT_OSS, said);
+    ck_ok(load_config(&given, changes, NULL));
+    float tables[2][8 * 64];
+    model_config_rope(&absent.rope[0], 8, 0, tables[0]);
+    model_config_rope(&given.rope[0], 8, 0, tables[1]);
+    ck_assert_mem_eq(tables[0], tables[1], sizeof tables[0]);
+    ck_assert_int_eq(absent.rope[0].head_dim, 64);
+    ck_assert_int_eq(absent.rope[0].type, ROPE_YARN);
+}
+END_TEST
+
+START_TEST(what_would_be_computed_otherwise_is_refused)
+{
+    struct model_config c;
+    refuse_config("{" GPT_OSS ", \"rope_scaling\": {\"rope_type\": \"default\"}, \"swiglu_alpha\": 1.5}",
+                  ERR_UNSUPPORTED, "swiglu_alpha 1.5 is not supported, only 1.702");
+    refuse_config("{" GEMMA2 ", \"use_bidirectional_attention\": true}", ERR_UNSUPPORTED,
+                  "use_bidirectional_attention");
+    refuse_config("{" GEMMA4 ", \"use_bidirectional_attention\": \"all\"}", ERR_UNSUPPORTED,
+                  "use_bidirectional_attention 'all'");
+    ck_ok(load_config(&c, "{" GPT_OSS ", \"rope_scaling\": {\"rope_type\": \"default\"}, \"swiglu_alpha\": 1.702}",
+                      NULL));
+    ck_ok(load_config(&c, "{" GEMMA2 ", \"use_bidirectional_attention\": null}", NULL));
+    ck_ok(load_config(&c, "{" GEMMA4 ", \"use_bidirectional_attention\": \"vision\"}", NULL));
+}
+END_TEST
+
 START_TEST(layers_that_slide_need_a_window_that_is_not_null)
 {
     static const struct {
@@ -609,6 +677,9 @@ Suite *check_config(void) {
     tcase_add_test(files, the_window_is_that_of_all_layers);
     tcase_add_test(files, some_layers_have_a_window);
     tcase_add_test(files, null_is_another_word_than_absent);
+    tcase_add_test(files, what_is_absent_is_what_the_class_has);
+    tcase_add_test(files, what_would_be_computed_otherwise_is_refused);
+    tcase_add_test(files, without_a_rope_gpt_oss_has_the_yarn_of_its_class);
     tcase_add_test(files, layers_that_slide_need_a_window_that_is_not_null);
     tcase_add_test(files, layer_types_that_contradict_or_are_unknown_are_refused);
     tcase_add_test(files, end_ids_are_the_ascending_union_of_both_files);
