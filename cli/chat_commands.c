@@ -187,14 +187,6 @@ static int run_row(struct chat *c, const struct chat_row *row, const char *argum
     return rc;
 }
 
-static int refuse_command(const char *line, size_t n) {
-    struct buf name = {0};
-    buf_append(&name, line, n);
-    int rc = err_set(ERR_USAGE, "%s: no such command; /help lists them", option_quote(buf_text(&name)));
-    buf_free(&name);
-    return rc;
-}
-
 void chat_command(struct chat *c, const char *line) {
     size_t n = strcspn(line, " \t\n");
     const char *argument = line + n + strspn(line + n, " \t\n");
@@ -202,7 +194,8 @@ void chat_command(struct chat *c, const char *line) {
     buf_puts(&trimmed, argument);
     while (trimmed.len > 0 && strchr(" \t\n", trimmed.data[trimmed.len - 1])) trimmed.data[--trimmed.len] = '\0';
     const struct chat_row *command = chat_find_row(line, n);
-    int rc = command ? run_row(c, command, buf_text(&trimmed)) : refuse_command(line, n);
+    int rc = command ? run_row(c, command, buf_text(&trimmed))
+                     : err_set(ERR_USAGE, "%s: no such command; /help lists them", option_quote_part(line, n));
     buf_free(&trimmed);
     if (rc != 0) chat_fail(c, rc);
 }

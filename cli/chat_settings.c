@@ -214,14 +214,6 @@ static void list(const struct chat *c) {
     buf_free(&text);
 }
 
-static int refuse_setting(const char *argument, size_t n) {
-    struct buf name = {0};
-    buf_append(&name, argument, n);
-    int rc = err_set(ERR_USAGE, "/set: there is no setting '%s'; /set lists them", option_quote(buf_text(&name)));
-    buf_free(&name);
-    return rc;
-}
-
 int chat_set(struct chat *c, const char *argument) {
     size_t n = strcspn(argument, " \t\n=");
     if (n == 0) {
@@ -229,6 +221,7 @@ int chat_set(struct chat *c, const char *argument) {
         return 0;
     }
     const struct setting *s = find_setting(argument, n);
-    if (!s) return refuse_setting(argument, n);
+    if (!s)
+        return err_set(ERR_USAGE, "/set: there is no setting '%s'; /set lists them", option_quote_part(argument, n));
     return apply(c, s, argument + n + strspn(argument + n, " \t\n="));
 }

@@ -177,9 +177,10 @@ int option_put(struct options *, const struct option_row *, const char *label, c
 /* The option of a command by its name or letter; NULL: there is none. */
 const struct option_row *option_find(enum command, const char *name, size_t n);
 const struct option_row *option_find_letter(enum command, char letter);
-/* What a sentence quotes of something typed: all of it, or the beginning and "...", so that the reason behind it is not lost. A
- * static buffer. */
+/* What a sentence quotes of something typed, or of its first n bytes: all, or the beginning and "...", so that the reason behind it is
+ * not lost. A static buffer. */
 const char *option_quote(const char *typed);
+const char *option_quote_part(const char *typed, size_t n);
 /* Index of `value` among "a|b|c", or -1. */
 int option_choice_index(const char *choices, const char *value);
 

@@ -159,9 +159,5 @@ static int refuse(enum command c, const char *given, const char *name, size_t n)
 }
 
 int option_refuse(enum command c, const char *given, const char *name, size_t n) {
-    struct buf typed = {0};
-    buf_append(&typed, given, (size_t)(name - given) + n);
-    int rc = refuse(c, option_quote(buf_text(&typed)), name, n);
-    buf_free(&typed);
-    return rc;
+    return refuse(c, option_quote_part(given, (size_t)(name - given) + n), name, n);
 }

@@ -40,14 +40,18 @@ static bool in_range_of_floats(const char *range, float x) {
     return is_inside(i, (double)x);
 }
 
-const char *option_quote(const char *typed) {
+const char *option_quote_part(const char *typed, size_t n) {
     enum { QUOTED_MAX = 120 };
     static char quoted[QUOTED_MAX + 4];
-    size_t n = strnlen(typed, QUOTED_MAX + 1);
-    if (n > QUOTED_MAX)
+    const bool is_long = n > QUOTED_MAX;
+    if (is_long)
         for (n = QUOTED_MAX; n > 0 && ((unsigned char)typed[n] & 0xc0) == 0x80;) n--;
-    snprintf(quoted, sizeof quoted, "%.*s%s", (int)n, typed, typed[n] ? "..." : "");
+    snprintf(quoted, sizeof quoted, "%.*s%s", (int)n, typed, is_long ? "..." : "");
     return quoted;
+}
+
+const char *option_quote(const char *typed) {
+    return option_quote_part(typed, strlen(typed));
 }
 
 static int refuse(const struct option_row *row, const char *label, const char *value, const char *expected) {

@@ -60,7 +60,7 @@ START_TEST(linear_scaling_of_the_rope_needs_no_type)
 END_TEST
 
 /* As llama.cpp has it, whatever the family's default is. */
-START_TEST(without_its_keys_a_rope_is_plain)
+START_TEST(without_their_keys_a_rope_is_plain_and_key_heads_are_all_heads)
 {
     static const char *const names[] = {"llama", "gemma2", "gemma3", "glm4"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -71,20 +71,6 @@ START_TEST(without_its_keys_a_rope_is_plain)
         ck_ok(read_config(&w, &c));
         ck_assert_msg(c.rope[0].theta == 10000 && c.rope[0].dims == 16 && c.rope[0].type == ROPE_DEFAULT, "%s: %g, %d",
                       names[i], c.rope[0].theta, c.rope[0].dims);
-        gguf_writer_free(&w);
-    }
-}
-END_TEST
-
-START_TEST(without_a_number_of_key_heads_they_are_all_heads)
-{
-    static const char *const names[] = {"llama", "gemma2", "gemma3", "glm4"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct gguf_writer w = {0};
-        struct model_config c;
-        small_put_keys_of(&w, names[i]);
-        small_put_tensors(&w);
-        ck_ok(read_config(&w, &c));
         ck_assert_msg(c.heads == 2 && c.kv_heads == 2, "%s: %d", names[i], c.kv_heads);
         gguf_writer_free(&w);
     }
@@ -311,8 +297,7 @@ Suite *check_gguf_config(void) {
     tcase_add_test(tc, keys_become_the_configuration);
     tcase_add_test(tc, linear_scaling_of_the_rope_needs_no_type);
     tcase_add_test(tc, a_yarn_that_extrapolates_otherwise_is_refused);
-    tcase_add_test(tc, without_its_keys_a_rope_is_plain);
-    tcase_add_test(tc, without_a_number_of_key_heads_they_are_all_heads);
+    tcase_add_test(tc, without_their_keys_a_rope_is_plain_and_key_heads_are_all_heads);
     tcase_add_test(tc, tokens_that_end_a_turn_end_an_answer_whatever_their_type);
     tcase_add_test(tc, a_token_that_ends_a_turn_is_a_control_token_whatever_its_type);
     tcase_add_test(tc, a_window_of_0_is_none);
