@@ -244,18 +244,8 @@ END_TEST
 /* llama.cpp takes merges as they stand, and the token of what they make, whatever its kind. */
 START_TEST(merges_may_make_tokens_that_are_recognised_too)
 {
-    static const char *const tokens[] = {"a",
-                                         "b",
-                                         "\xc4\xa0",
-                                         "ab",
-                                         "\xc4\xa0"
-                                         "a",
-                                         "\xc4\xa0"
-                                         "ab",
-                                         NULL};
-    static const char *const merges[] = {"a b", "\xc4\xa0 a",
-                                         "\xc4\xa0"
-                                         "a b"};
+    static const char *const tokens[] = {"a", "b", "\304\240", "ab", "\304\240a", "\304\240ab", NULL};
+    static const char *const merges[] = {"a b", "\304\240 a", "\304\240a b"};
     static const int32_t kinds[] = {1, 1, 1, 4, 4, 1};
     struct token_text texts[3];
     for (int i = 0; i < 3; i++) texts[i] = text_of(merges[i]);
