@@ -1,7 +1,8 @@
 /* What a measurement gives, in every form that can be asked for: text for a terminal, CSV, one JSON object, a picture. A command fills
  * a sheet and shows it once, so no form has a figure that another lacks.
  *
- * As text: the head, the tables, the notes. As CSV: the tables and nothing else, each under the names of its columns, an empty line between two. As JSON:
+ * As text: the head, the tables, the notes. As CSV: the tables and nothing else, each under the names of its columns, an empty line
+ * between two. As JSON:
  * the facts, then a list a table, with an object a row. */
 #ifndef DUET_CLI_SHEET_H
 #define DUET_CLI_SHEET_H

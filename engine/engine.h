@@ -103,8 +103,8 @@ struct engine_info {
     bool is_async;              /* the device works while the host goes on */
     /* Matrices that target_weights and draft_weights are about, and those among them that stay, since the files have quantised them. */
     int target_products, target_products_stored, draft_products, draft_products_stored;
-    const char *target_rounded,
-        *draft_rounded; /* types of weights that the device keeps in bf16, "f32 and f16"; NULL: none */
+    /* Types of weights that the device keeps in bf16, "f32 and f16"; NULL: none. */
+    const char *target_rounded, *draft_rounded;
 };
 struct engine_info engine_info(const struct engine *);
 const struct model_config *engine_config(const struct engine *);
