@@ -132,77 +132,6 @@ START_TEST(the_parts_of_a_round_add_up_to_it)
 }
 END_TEST
 
-/* --- the forms of a table --------------------------------------------------------------------------------------- */
-
-static void show(const struct options *o, struct buf *out) {
-    static const struct sheet_column columns[] = {{"a name", "name"}, {"ms", "round_ms"}, {"of all", "share"}};
-    struct sheet s = {0};
-    sheet_say(&s, "said first");
-    sheet_put_figure(&s, "batch", 2);
-    sheet_put_word(&s, "shape", NULL);
-    for (int i = 0; i < 2; i++) {
-        struct table *t = sheet_add_table(&s, i ? "others" : "rows", columns, "lrr", "2");
-        table_add(t, "one, two");
-        sheet_add_figure(t, 1.25, 2);
-        sheet_add_figure(t, NAN, 2);
-    }
-    sheet_note(&s, "said last");
-    ck_assert_ptr_nonnull(freopen(temp_path("sheet"), "w", stdout));
-    sheet_show(&s, o);
-    fflush(stdout);
-    buf_clear(out);
-    text_of_file(temp_path("sheet"), out);
-}
-
-START_TEST(a_cell_of_csv_is_quoted_where_it_could_be_read_as_another)
-{
-    static const char *const cells[] = {"plain", "a, b", "say \"x\"", "two\nlines", "\r", " blank "};
-    struct buf out = {0};
-    struct table t = table_create("l", "");
-    for (int i = 0; i < 6; i++) table_add(&t, "%s", cells[i]);
-    ck_assert_ptr_nonnull(freopen(temp_path("sheet"), "w", stdout));
-    table_print_csv(&t, NULL);
-    fflush(stdout);
-    text_of_file(temp_path("sheet"), &out);
-    ck_assert_str_eq(buf_text(&out), "plain\n\"a, b\"\n\"say \"\"x\"\"\"\n\"two\nlines\"\n\"\r\"\n blank \n");
-    buf_free(&out);
-}
-END_TEST
-
-/* Where standard error is no terminal, nobody reads remarks. */
-START_TEST(csv_holds_no_remarks)
-{
-    struct buf out = {0};
-    struct sheet s = {0};
-    sheet_note_missing(&s, "no peer is there");
-    table_add(sheet_add_table(&s, "rows", &(struct sheet_column){"a name", "name"}, "l", ""), "x");
-    ck_assert_ptr_nonnull(freopen(temp_path("sheet"), "w", stdout));
-    sheet_show(&s, &(struct options){.csv = 1});
-    fflush(stdout);
-    text_of_file(temp_path("sheet"), &out);
-    ck_assert_str_eq(buf_text(&out), "name\nx\n");
-    buf_free(&out);
-}
-END_TEST
-
-START_TEST(every_form_of_a_sheet_has_the_same_cells)
-{
-    struct buf out = {0};
-    setenv("COLUMNS", "80", 1);
-    show(&(struct options){0}, &out);
-    ck_assert_str_eq(buf_text(&out), "said first\n\na name      ms  of all\none, two  1.25\n\na name      ms  of all\n"
-                                     "one, two  1.25\n\nsaid last\n");
-    show(&(struct options){.csv = 1}, &out);
-    ck_assert_str_eq(buf_text(&out),
-                     "name,round_ms,share\n\"one, two\",1.25,\n\nname,round_ms,share\n\"one, two\",1.25,\n");
-    show(&(struct options){.json = 1}, &out);
-    ck_assert_str_eq(buf_text(&out), "{\"batch\": 2, \"shape\": null, "
-                                     "\"rows\": [{\"name\": \"one, two\", \"round_ms\": 1.25, \"share\": null}], "
-                                     "\"others\": [{\"name\": \"one, two\", \"round_ms\": 1.25, \"share\": null}]}\n");
-    buf_free(&out);
-}
-END_TEST
-
 /* --- the program ------------------------------------------------------------------------------------------------ */
 
 /* Commands of a few seconds, what their text says, their lists in JSON with the rows and members of each, and the curves. */
@@ -579,9 +508,6 @@ Suite *check_bench(void) {
     tcase_add_test(pure, a_day_has_the_load_that_its_source_gives);
     tcase_add_test(pure, the_parts_of_a_round_add_up_to_it);
     tcase_add_test(pure, a_round_is_the_sum_of_its_launches);
-    tcase_add_test(pure, a_cell_of_csv_is_quoted_where_it_could_be_read_as_another);
-    tcase_add_test(pure, csv_holds_no_remarks);
-    tcase_add_test(pure, every_form_of_a_sheet_has_the_same_cells);
     suite_add_tcase(suite, pure);
     TCase *program = tcase_create("the program");
     tcase_set_timeout(program, 120);

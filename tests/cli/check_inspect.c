@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/json.h"
 #include "tests/support/program.h"
 #include "tests/support/support.h"
 
