@@ -173,9 +173,10 @@ static int add_text(const struct option_row *row, struct options *o, const char 
     const char **texts = (const char **)((char *)o + row->offset);
     int *count = (int *)((char *)o + row->flag_offset);
     if (*count == STOPS_MAX) return err_set(ERR_USAGE, "%s: given more than %d times", label, STOPS_MAX);
-    TRY(parse_name(row, label, value, &texts[*count]));
-    TRY(parse_text(label, value, &texts[*count]));
-    ++*count;
+    const char *text = NULL;
+    TRY(parse_name(row, label, value, &text));
+    TRY(parse_text(label, value, &text));
+    texts[(*count)++] = text;
     return 0;
 }
 
@@ -201,7 +202,9 @@ int option_parse(const struct option_row *row, struct options *o, const char *la
     case OPTION_TEXT:
         return parse_text(label, value, out);
     case OPTION_OPTIONAL_NAME:
-        *(int *)((char *)o + row->flag_offset) = 1; /* fall through */
+        TRY(parse_name(row, label, value, out));
+        *(int *)((char *)o + row->flag_offset) = 1;
+        return 0;
     case OPTION_NAME:
         return parse_name(row, label, value, out);
     case OPTION_CHOICE:
