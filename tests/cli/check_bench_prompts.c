@@ -29,8 +29,8 @@ START_TEST(lines_are_read_as_a_batch_reads_them)
     for (int i = 0; i < 2; i++) {
         text_to_file(temp_path("lines"), lines[i]);
         struct program p = program_run_at(80, NULL,
-                                          ARGUMENTS("bench", "-i", temp_path("lines"), "-k", "0", "-n", "4", "--json",
-                                                    "--ctx", "64", "--template", "llama2"));
+                                          ARGUMENTS("bench", "-i", temp_path("lines"), "-k", "0", "--k-max", "1", "-n",
+                                                    "4", "--json", "--ctx", "64", "--template", "llama2"));
         program_expect_status(&p, 0);
         cJSON *object = json_line(&p.out, 0);
         context[i] = get_number(object, "context");
@@ -75,7 +75,7 @@ START_TEST(what_is_no_number_is_none_in_any_form)
     for (int i = 0; i < 2; i++) {
         struct program p = program_run_at(80, NULL,
                                           ARGUMENTS("bench", "--draft", "ngram", "--target", asset_path("draft"), "-n",
-                                                    "1", "-k", "4", "--ctx", "64", forms[i].form));
+                                                    "1", "-k", "4", "--k-max", "4", "--ctx", "64", forms[i].form));
         program_expect_status(&p, 0);
         ck_assert_msg(strstr(buf_text(&p.out), forms[i].part) != NULL, "%s", buf_text(&p.out));
         ck_assert_ptr_null(strstr(buf_text(&p.out), "nan"));

@@ -26,20 +26,42 @@ static const struct {
 };
 enum { TEMPLATES = sizeof templates / sizeof *templates };
 
+/* Opened once for all tests: each takes its time. */
+static struct {
+    const char *name;
+    struct tokenizer *tokenizer;
+} opened[] = {
+    {"pair", NULL}, {"smollm2", NULL}, {"qwen3", NULL}, {"llama2", NULL}, {"llama3", NULL},
+};
+enum { OPENED = sizeof opened / sizeof *opened };
+
+static void open_tokenizers(void) {
+    char relative[64];
+    for (int i = 0; i < OPENED; i++) {
+        snprintf(relative, sizeof relative, "tokenizers/%s", opened[i].name);
+        if (shared_path(relative)) opened[i].tokenizer = tokenizer_open(shared_path(relative));
+    }
+}
+
+static void free_tokenizers(void) {
+    for (int i = 0; i < OPENED; i++) tokenizer_free(opened[i].tokenizer), opened[i].tokenizer = NULL;
+}
+
 struct subject {
     struct chat_template *chat_template;
-    struct tokenizer *tokenizer;
+    const struct tokenizer *tokenizer;
     bool has_system;
 };
 
 static bool subject_load(struct subject *s, int index) {
     char relative[64];
-    snprintf(relative, sizeof relative, "tokenizers/%s", templates[index].tokenizer);
-    if (!shared_path(relative)) {
+    int i = 0;
+    while (strcmp(opened[i].name, templates[index].tokenizer) != 0) i++;
+    s->tokenizer = opened[i].tokenizer;
+    if (!s->tokenizer) {
         skip("no shared test data");
         return false;
     }
-    s->tokenizer = tokenizer_open(shared_path(relative));
     s->has_system = templates[index].has_system;
     snprintf(relative, sizeof relative, "fixtures/templates/%s", templates[index].name);
     if (templates[index].by_name)
@@ -51,7 +73,6 @@ static bool subject_load(struct subject *s, int index) {
 
 static void subject_free(struct subject *s) {
     chat_template_free(s->chat_template);
-    tokenizer_free(s->tokenizer);
 }
 
 static struct chat_encoding encoding_of(const struct subject *s, bool parse_special) {
@@ -281,6 +302,7 @@ END_TEST
 Suite *check_chat_template_special(void) {
     Suite *suite = suite_create("chat_template_special");
     TCase *special = tcase_create("special");
+    tcase_add_unchecked_fixture(special, open_tokenizers, free_tokenizers);
     tcase_add_loop_test(special, every_special_token_in_messages_is_text, 0, TEMPLATES);
     tcase_add_loop_test(special, with_parse_special_they_are_what_the_rendered_text_gives, 0, TEMPLATES);
     tcase_add_loop_test(special, no_special_token_lies_across_a_border, 0, TEMPLATES);
