@@ -178,6 +178,7 @@ static int check_combinations(const struct options *o) {
     if (o->command == COMMAND_TUNE && o->target && !o->draft)
         return err_set(ERR_USAGE, "--target: alone there is nothing to tune; give --draft MODEL, or --draft ngram");
     if (o->command == COMMAND_BENCH) TRY(check_bench(o));
+    if (o->csv && o->json) return err_set(ERR_USAGE, "--csv and --json: give one of them");
     if (o->plot && strcmp(o->plot, "-") == 0) return err_set(ERR_USAGE, "--plot: needs a file (--plot FILE.svg)");
     if (o->resume && o->force) return err_set(ERR_USAGE, "--force: would write over what --resume keeps");
     if (o->resume && (!o->output || strcmp(o->output, "-") == 0))

@@ -68,6 +68,7 @@ static void claim_combinations(const struct options *o) {
     claim(o->batch >= 1, "a batch of %d", o->batch);
     claim(!o->draft || o->target || proposer_of_word(o->draft), "a draft without a target");
     claim(!option_given(o, "k-max") || o->k_max >= o->k, "K %d, at most %d", o->k, o->k_max);
+    claim(!o->csv || !o->json, "two forms");
     claim(o->command != COMMAND_TOKENIZE || o->directory, "no directory");
 }
 

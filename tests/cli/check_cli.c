@@ -165,6 +165,21 @@ START_TEST(an_empty_value_is_refused_with_the_name_of_its_option)
 }
 END_TEST
 
+START_TEST(csv_and_json_together_are_refused)
+{
+    static const struct {
+        const char *arguments[4];
+    } cases[] = {
+        {{"bench", "--csv", "--json"}}, {{"bench", "alpha", "--json", "--csv"}}, {{"tune", "--json", "--csv"}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const *a = cases[i].arguments;
+        run(NULL, ARGUMENTS(a[0], a[1], a[2], a[3]));
+        expect_error(2, "duet: --csv and --json: give one of them\n");
+        ck_assert_uint_eq(p.out.len, 0);
+    }
+}
+END_TEST
+
 START_TEST(an_option_of_another_program_is_answered_with_ours)
 {
     static const struct {
@@ -450,6 +465,7 @@ Suite *check_cli(void) {
     tcase_add_test(line, bad_command_lines_are_usage_errors_that_name_what_is_wrong);
     tcase_add_test(line, the_reason_stands_behind_what_is_quoted_however_long_it_is);
     tcase_add_test(line, an_empty_value_is_refused_with_the_name_of_its_option);
+    tcase_add_test(line, csv_and_json_together_are_refused);
     tcase_add_test(line, an_option_of_another_program_is_answered_with_ours);
     tcase_add_test(line, options_may_stand_before_the_command_and_around_its_argument);
     tcase_add_test(line, help_into_a_full_device_fails);

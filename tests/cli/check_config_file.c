@@ -76,6 +76,19 @@ START_TEST(a_target_of_the_command_line_has_none_of_the_file_s_company)
 }
 END_TEST
 
+START_TEST(a_form_of_the_command_line_puts_the_file_s_aside)
+{
+    ck_ok(parse("csv\n", ARGUMENTS("bench", "--json")));
+    ck_assert(o.json && !o.csv);
+    ck_ok(parse("json\n", ARGUMENTS("tune", "--csv")));
+    ck_assert(o.csv && !o.json);
+    ck_ok(parse("json\n", ARGUMENTS("models")));
+    ck_assert(o.json);
+    ck_assert_int_eq(parse("csv\njson\n", ARGUMENTS("bench")), ERR_USAGE);
+    ck_assert_str_eq(err_message(), "--csv and --json: give one of them");
+}
+END_TEST
+
 START_TEST(options_of_other_commands_are_skipped_and_of_two_of_a_name_the_form_decides)
 {
     ck_ok(parse("temperature = 0\nsystem = Be brief.\ncsv\ngraphs = debug\n", ARGUMENTS("tokenize", "DIR")));
@@ -181,6 +194,7 @@ Suite *check_config_file(void) {
     tcase_add_test(tc, a_line_sets_what_the_option_of_its_name_sets);
     tcase_add_test(tc, the_command_line_overrides_the_file);
     tcase_add_test(tc, a_target_of_the_command_line_has_none_of_the_file_s_company);
+    tcase_add_test(tc, a_form_of_the_command_line_puts_the_file_s_aside);
     tcase_add_test(tc, options_of_other_commands_are_skipped_and_of_two_of_a_name_the_form_decides);
     tcase_add_test(tc, a_bad_line_is_one_sentence_with_the_file_and_the_line);
     tcase_add_test(tc, the_program_reads_the_user_s_file_or_another_or_none);
