@@ -102,10 +102,10 @@ static void print_csv(struct sheet *s) {
     const char *line;
     size_t n;
     while (lines_next(&remarks, &line, &n)) cli_note("%.*s", (int)n, line);
-    for (int i = 0; i < s->count; i++) {
-        if (i > 0) putchar('\n');
-        table_print_csv(&s->tables[i].table, s->tables[i].names);
-    }
+    if (s->count > 1)
+        table_print_csv_joined(s->tables, s->count);
+    else if (s->count == 1)
+        table_print_csv(&s->tables[0].table, s->tables[0].names);
 }
 
 static void print_json(struct sheet *s) {

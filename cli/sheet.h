@@ -1,17 +1,14 @@
 /* What a measurement gives, in every form that can be asked for: text for a terminal, CSV, one JSON object, a picture. A command fills
  * a sheet and shows it once, so no form has a figure that another lacks.
  *
- * As text: the head, the tables, the notes. As CSV: the tables and nothing else, each under the names of its columns, an empty line
- * between two. As JSON:
- * the facts, then a list a table, with an object a row. */
+ * As text: the head, the tables, the notes. As CSV: the table and nothing else, under the names of its columns; two are one, with a column
+ * that says which (table_print_csv_joined). As JSON: the facts, then a list a table, with an object a row. */
 #ifndef DUET_CLI_SHEET_H
 #define DUET_CLI_SHEET_H
 
 #include "cli/io.h"
 #include "cli/options.h"
 #include "cli/table.h"
-
-enum { SHEET_TABLES_MAX = 2 };
 
 /* A column of a table: what a terminal shows, and its name in CSV and JSON. */
 struct sheet_column {
@@ -23,11 +20,7 @@ struct sheet {
     struct buf remarks;     /* lines that are notes of the program where the tables are CSV */
     struct buf missing;     /* elements of a list in JSON */
     struct buf facts;       /* the object, without its end */
-    struct {
-        struct table table;
-        const char *list; /* its name in JSON */
-        const char *names[TABLE_COLUMNS_MAX];
-    } tables[SHEET_TABLES_MAX];
+    struct table_part tables[TABLE_PARTS_MAX];
     int count;
 };
 

@@ -100,6 +100,7 @@ void table_print(struct table *t, int width) {
 
 /* By RFC 4180. */
 static void print_csv_cell(const char *text) {
+    if (strcmp(text, TABLE_NO_FIGURE) == 0) return;
     if (!strpbrk(text, ",\"\r\n")) {
         fputs(text, stdout);
         return;
@@ -117,7 +118,6 @@ static void print_csv_row(const struct table *t, int row, const char *const *nam
     for (int c = 0; c < t->columns; c++) {
         const char *text = names && row == 0 ? names[c] : cell_at(t, row, c);
         if (names && !names[c]) continue;
-        if (strcmp(text, TABLE_NO_FIGURE) == 0) text = "";
         fputs(separator, stdout);
         print_csv_cell(text);
         separator = ",";
@@ -128,6 +128,48 @@ static void print_csv_row(const struct table *t, int row, const char *const *nam
 void table_print_csv(struct table *t, const char *const *names) {
     for (int row = 0; row < t->cells / t->columns; row++) print_csv_row(t, row, names);
     table_free(t);
+}
+
+/* The column of a name; -1: there is none. */
+static int column_of(const struct table_part *part, const char *name) {
+    for (int c = 0; c < part->table.columns; c++)
+        if (part->names[c] && strcmp(part->names[c], name) == 0) return c;
+    return -1;
+}
+
+/* The names of all columns, each once. Returns how many. */
+static int join_names(const struct table_part *parts, int count, const char **joined) {
+    int n = 0;
+    for (int i = 0; i < count; i++)
+        for (int c = 0; c < parts[i].table.columns; c++) {
+            int other = 0;
+            while (parts[i].names[c] && other < i && column_of(&parts[other], parts[i].names[c]) < 0) other++;
+            if (parts[i].names[c] && other == i) joined[n++] = parts[i].names[c];
+        }
+    return n;
+}
+
+static void print_joined_row(const struct table_part *part, int row, const char *const *names, int columns) {
+    print_csv_cell(part->list);
+    for (int c = 0; c < columns; c++) {
+        const int own = column_of(part, names[c]);
+        putchar(',');
+        if (own >= 0) print_csv_cell(cell_at(&part->table, row, own));
+    }
+    putchar('\n');
+}
+
+void table_print_csv_joined(struct table_part *parts, int count) {
+    const char *names[TABLE_PARTS_MAX * TABLE_COLUMNS_MAX];
+    const int columns = join_names(parts, count, names);
+    fputs("table", stdout);
+    for (int c = 0; c < columns; c++) putchar(','), print_csv_cell(names[c]);
+    putchar('\n');
+    for (int i = 0; i < count; i++) {
+        for (int row = 1; row < parts[i].table.cells / parts[i].table.columns; row++)
+            print_joined_row(&parts[i], row, names, columns);
+        table_free(&parts[i].table);
+    }
 }
 
 static void put_cell(const struct table *t, int row, int column, struct buf *out) {

@@ -66,6 +66,24 @@ START_TEST(csv_holds_no_remarks)
 }
 END_TEST
 
+/* A column that both have is one; what a terminal alone shows is none. */
+START_TEST(two_tables_are_one_csv_whose_rows_say_of_which_they_are)
+{
+    static const struct sheet_column first[] = {{"policy", "policy"}, {"bar", NULL}, {"ms", "ms"}},
+                                     second[] = {{"sizes", "sizes"}, {"policy", "policy"}};
+    struct buf out = {0};
+    struct sheet s = {0};
+    struct table *t = sheet_add_table(&s, "sets", first, "llr", "");
+    table_add(t, "pow2"), table_add(t, "##"), table_add(t, "1.5");
+    table_add(t, "a, b"), table_add(t, "#"), table_add(t, TABLE_NO_FIGURE);
+    t = sheet_add_table(&s, "padding", second, "ll", "");
+    table_add(t, "day"), table_add(t, "pow2");
+    show_sheet(&s, &(struct options){.csv = 1}, &out);
+    ck_assert_str_eq(buf_text(&out), "table,policy,ms,sizes\nsets,pow2,1.5,\nsets,\"a, b\",,\npadding,pow2,,day\n");
+    buf_free(&out);
+}
+END_TEST
+
 START_TEST(every_form_of_a_sheet_has_the_same_cells)
 {
     struct buf out = {0};
@@ -74,8 +92,7 @@ START_TEST(every_form_of_a_sheet_has_the_same_cells)
     ck_assert_str_eq(buf_text(&out), "said first\n\na name      ms  of all\none, two  1.25\n\na name      ms  of all\n"
                                      "one, two  1.25\n\nsaid last\n");
     show(&(struct options){.csv = 1}, &out);
-    ck_assert_str_eq(buf_text(&out),
-                     "name,round_ms,share\n\"one, two\",1.25,\n\nname,round_ms,share\n\"one, two\",1.25,\n");
+    ck_assert_str_eq(buf_text(&out), "table,name,round_ms,share\nrows,\"one, two\",1.25,\nothers,\"one, two\",1.25,\n");
     show(&(struct options){.json = 1}, &out);
     ck_assert_str_eq(buf_text(&out), "{\"batch\": 2, \"shape\": null, "
                                      "\"rows\": [{\"name\": \"one, two\", \"round_ms\": 1.25, \"share\": null}], "
@@ -90,6 +107,7 @@ Suite *check_sheet(void) {
     TCase *tc = tcase_create("forms");
     tcase_add_test(tc, a_cell_of_csv_is_quoted_where_it_could_be_read_as_another);
     tcase_add_test(tc, csv_holds_no_remarks);
+    tcase_add_test(tc, two_tables_are_one_csv_whose_rows_say_of_which_they_are);
     tcase_add_test(tc, every_form_of_a_sheet_has_the_same_cells);
     suite_add_tcase(suite, tc);
     return suite;
