@@ -23,7 +23,8 @@ enum err {
 };
 
 /* Stores the sentence (at most 1,023 bytes) and returns `code`, so that `return err_set(...)` works.
- * Bytes that are not valid UTF-8 and control characters are stored as \xff escapes. */
+ * Bytes that are not valid UTF-8 and control characters are stored as \xff escapes. Of a sentence that would be longer, words of
+ * more than 300 bytes (paths) lose their middle, and then the sentence its own, to "...": the reason stays. */
 int err_set(enum err code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Puts "PREFIX: " before the stored sentence, for a caller that knows the file. Returns `code`. */

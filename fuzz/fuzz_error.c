@@ -5,7 +5,7 @@
 
 #include "fuzz/fuzz.h"
 
-enum { FUZZ_BYTES_MAX = 6144, SENTENCE_MAX = 1023 };
+enum { FUZZ_BYTES_MAX = 6144, SENTENCE_MAX = 1023, KEPT = 100 };
 
 static bool is_control(uint32_t c) {
     return c < 0x20 || (c >= 0x7f && c < 0xa0);
@@ -27,12 +27,18 @@ static void put_escaped(struct buf *out, const char *text) {
     }
 }
 
-/* The sentence is `wanted`, or the beginning of it that fits. */
+/* The sentence is `wanted`, or, where that is too long, has its ends: what is wrong, and why. */
 static void claim_shown(const struct buf *wanted) {
-    const char *text = err_message();
-    size_t n = strlen(text);
-    claim(n <= SENTENCE_MAX && n <= wanted->len && memcmp(text, buf_text(wanted), n) == 0, "'%s'", text);
-    claim(n == wanted->len || n + 8 > SENTENCE_MAX, "%zu bytes of %zu", n, wanted->len);
+    const char *text = err_message(), *whole = buf_text(wanted);
+    size_t n = strlen(text), all = wanted->len;
+    claim(n <= SENTENCE_MAX, "%zu bytes", n);
+    if (all <= SENTENCE_MAX) {
+        claim_same("a sentence", text, n, whole, all);
+    } else {
+        claim(n >= 2 * KEPT + 3 && memcmp(text, whole, KEPT) == 0, "another beginning: %s", text);
+        claim(memcmp(text + n - KEPT, whole + all - KEPT, KEPT) == 0, "another end: %s", text);
+        claim(strstr(text, "..."), "nothing shows that it is cut: %s", text);
+    }
     if (n > 0) claim_sentence(text);
 }
 

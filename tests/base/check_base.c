@@ -25,18 +25,73 @@ START_TEST(err_message_escapes_controls_and_invalid_bytes)
 }
 END_TEST
 
-START_TEST(err_message_is_cut_at_a_character_below_1024_bytes)
+/* `count` times `text`, behind what is there. */
+static void put_many(struct buf *out, int count, const char *text) {
+    for (int i = 0; i < count; i++) buf_puts(out, text);
+}
+
+static void ck_fits(const char *begin, const char *end) {
+    const char *text = err_message();
+    size_t n = strlen(text);
+    ck_assert_uint_le(n, 1023);
+    ck_assert(utf8_is_valid(text, n));
+    ck_assert_msg(strncmp(text, begin, strlen(begin)) == 0, "%s", text);
+    ck_assert_msg(n >= strlen(end) && strcmp(text + n - strlen(end), end) == 0, "%s", text);
+    ck_assert_ptr_nonnull(strstr(text, "..."));
+}
+
+START_TEST(err_message_of_up_to_1023_bytes_is_whole)
 {
     struct buf text = {0};
-    buf_puts(&text, "ab");
-    for (int i = 0; i < 3000; i++) buf_puts(&text, "\xe2\x82\xac");
+    put_many(&text, 341, "\xe2\x82\xac");
     err_set(ERR_IO, "%s", buf_text(&text));
-    ck_assert_uint_eq(strlen(err_message()), 2 + 3 * 340);
-    ck_assert(utf8_is_valid(err_message(), strlen(err_message())));
-    buf_clear(&text);
-    for (int i = 0; i < 2000; i++) buf_putc(&text, '\x01');
+    ck_assert_str_eq(err_message(), buf_text(&text));
+    buf_putc(&text, 'x');
     err_set(ERR_IO, "%s", buf_text(&text));
-    ck_assert_uint_eq(strlen(err_message()), 1020);
+    ck_fits("\xe2\x82\xac\xe2\x82\xac", "\xe2\x82\xacx");
+    buf_free(&text);
+}
+END_TEST
+
+START_TEST(err_message_about_long_paths_keeps_the_reason)
+{
+    static const char *const parts[] = {"/folder", "/\xe2\x82\xac\xc3\xa9", "\x01\xff", "/a folder"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        for (int count = 100; count < 12000; count = count * 2 + 1) { /* longer than any path, too */
+            struct buf path = {0};
+            put_many(&path, count, parts[i]);
+            err_set(ERR_IO, "/first%s: No such file or directory", buf_text(&path));
+            if (strlen(err_message()) < path.len) ck_fits("/first", ": No such file or directory");
+            err_set(ERR_FORMAT, "line 3: a bracket is missing");
+            err_prefix(ERR_FORMAT, "/first%s", buf_text(&path));
+            if (strlen(err_message()) < path.len) ck_fits("/first", ": line 3: a bracket is missing");
+            err_hint(ERR_FORMAT, "see %s/last", buf_text(&path));
+            ck_fits("/first", "/last");
+            buf_free(&path);
+        }
+}
+END_TEST
+
+START_TEST(err_message_about_two_long_paths_keeps_what_stands_between_them)
+{
+    struct buf path = {0};
+    put_many(&path, 300, "/folder");
+    err_set(ERR_USAGE, "%s/a: is a file of the model %s/b", buf_text(&path), buf_text(&path));
+    ck_fits("/folder/folder", "/folder/b");
+    ck_assert_ptr_nonnull(strstr(err_message(), "/a: is a file of the model /folder"));
+    buf_free(&path);
+}
+END_TEST
+
+/* No escape is shown in part. */
+START_TEST(err_message_loses_its_middle_between_two_characters)
+{
+    struct buf text = {0};
+    put_many(&text, 2000, "\x01");
+    err_set(ERR_IO, "%s", buf_text(&text));
+    ck_fits("\\x01\\x01", "\\x01\\x01");
+    ck_assert_uint_eq(strspn(err_message(), "\\x01") % 4, 0);
+    ck_assert_uint_eq(strlen(err_message()) % 4, 3);
     buf_free(&text);
 }
 END_TEST
@@ -241,7 +296,10 @@ Suite *check_base(void) {
     TCase *err = tcase_create("err"), *buf = tcase_create("buf"), *numbers = tcase_create("numbers");
     tcase_add_test(err, err_set_returns_its_code_and_keeps_the_sentence);
     tcase_add_test(err, err_message_escapes_controls_and_invalid_bytes);
-    tcase_add_test(err, err_message_is_cut_at_a_character_below_1024_bytes);
+    tcase_add_test(err, err_message_of_up_to_1023_bytes_is_whole);
+    tcase_add_test(err, err_message_about_long_paths_keeps_the_reason);
+    tcase_add_test(err, err_message_about_two_long_paths_keeps_what_stands_between_them);
+    tcase_add_test(err, err_message_loses_its_middle_between_two_characters);
     tcase_add_test(err, err_prefix_names_the_file_before_the_sentence);
     tcase_add_test(err, err_set_may_quote_the_last_sentence);
     tcase_add_test(err, err_message_belongs_to_its_thread);

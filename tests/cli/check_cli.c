@@ -280,6 +280,20 @@ START_TEST(missing_checkpoint_is_named)
 }
 END_TEST
 
+START_TEST(a_path_that_a_sentence_has_no_room_for_leaves_room_for_the_reason)
+{
+    struct buf path = {0};
+    for (int i = 0; i < 200; i++) buf_puts(&path, "/nowhere");
+    run(NULL, ARGUMENTS("batch", "-i", buf_text(&path)));
+    expect_error(1, "/nowhere: No such file or directory\n");
+    run(NULL, ARGUMENTS("inspect", buf_text(&path)));
+    expect_error(1, "/nowhere: no such directory\n");
+    run(NULL, ARGUMENTS("inspect", "--shape", "llama-3.2-1b", "--write", buf_text(&path)));
+    expect_error(1, "/nowhere: cannot create: No such file or directory\n");
+    buf_free(&path);
+}
+END_TEST
+
 static void make_dir(const char *path) {
     ck_assert_msg(mkdir(path, 0700) == 0, "%s", path);
 }
@@ -473,6 +487,7 @@ Suite *check_cli(void) {
     suite_add_tcase(suite, line);
     TCase *models = tcase_create("models");
     tcase_add_test(models, missing_checkpoint_is_named);
+    tcase_add_test(models, a_path_that_a_sentence_has_no_room_for_leaves_room_for_the_reason);
     tcase_add_test(models, org_and_name_are_found_in_the_local_cache);
     tcase_add_test(models, runs_from_anywhere_and_through_a_symlink);
     tcase_add_test(models, an_installed_tree_may_be_moved);
