@@ -1,61 +1,18 @@
-/* libduet through its header: answers are those of `duet batch`, callbacks see them as they grow, one can be ended from anywhere, and
- * every wrong call is an error with a sentence. */
+/* libduet through its header: answers are those of `duet batch`, one ends for whichever reason, pairs may be on any thread, and every wrong
+ * call is an error with a sentence. Callbacks: check_api_callbacks. */
 #include "lib/duet.h"
 
 #include <pthread.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/json.h"
+#include "tests/support/api_support.h"
 #include "tests/support/failing_device.h"
 #include "tests/support/faulty_host.h"
 #include "tests/support/program.h"
 #include "tests/support/support.h"
-
-#define PROMPT "Once upon a time there was a little"
-
-/* The call fails with this code and a sentence that holds `part`. */
-#define ck_refused(call, code, part)                                                      \
-    do {                                                                                  \
-        ck_assert_int_eq(call, code);                                                     \
-        ck_assert_msg(strstr(duet_error(), part) != NULL, "%s: %s", #call, duet_error()); \
-    } while (0)
-#define ck_done(call) ck_assert_msg((call) == DUET_OK, "%s: %s", #call, duet_error())
-
-static struct duet *open_pair(int batch) {
-    struct duet_options o;
-    struct duet *d;
-    duet_options_init(&o, sizeof o);
-    o.batch = batch;
-    o.context = 512;
-    o.threads = 1;
-    ck_done(duet_open(&d, &o));
-    return d;
-}
-
-static struct duet_request request(const char *prompt, int max_tokens, uint64_t seed) {
-    struct duet_request r;
-    duet_request_init(&r, sizeof r);
-    r.prompt = prompt;
-    r.max_tokens = max_tokens;
-    r.seed = seed;
-    r.has_seed = 1;
-    r.ignore_eos = 1;
-    return r;
-}
-
-static void run_all(struct duet *d) {
-    for (int32_t running = 1; running > 0;) ck_done(duet_step(d, &running));
-}
-
-static bool same_ids(const struct duet_answer *a, const struct duet_answer *b) {
-    size_t n, m;
-    const int32_t *x = duet_answer_ids(a, &n), *y = duet_answer_ids(b, &m);
-    return n == m && n > 0 && memcmp(x, y, n * sizeof *x) == 0;
-}
 
 /* --- what is answered --------------------------------------------------------------------------------------- */
 
@@ -67,8 +24,8 @@ START_TEST(a_prompt_and_messages_are_answered_as_by_batch)
     const struct duet_message message = {"user", "What is rain?"};
     const char *const stop = ".";
     struct program p;
-    struct duet *d = open_pair(2);
-    struct duet_request first = request(PROMPT, 24, duet_record_seed(9, 1)), second = request(NULL, 256, 0);
+    struct duet *d = api_open_pair(2);
+    struct duet_request first = api_request(PROMPT, 24, duet_record_seed(9, 1)), second = api_request(NULL, 256, 0);
     struct duet_answer *answers[2];
     second.seed = duet_record_seed(9, 2);
     second.ignore_eos = 0;
@@ -76,7 +33,7 @@ START_TEST(a_prompt_and_messages_are_answered_as_by_batch)
     second.stop = &stop, second.stop_count = 1;
     ck_done(duet_start(d, &first, &answers[0]));
     ck_done(duet_start(d, &second, &answers[1]));
-    run_all(d);
+    api_run_all(d);
     program_run(&p, lines, ARGUMENTS("batch", "--seed", "9", "--threads", "1", "--ctx", "512"));
     program_expect_status(&p, 0);
     for (int i = 0; i < 2; i++) {
@@ -114,15 +71,15 @@ static int look_at_logprob(void *user, const struct duet_token *t) {
 START_TEST(a_penalty_changes_the_text_and_log_probabilities_come_with_the_tokens)
 {
     struct logprobs seen = {0, 0, -100};
-    struct duet *d = open_pair(1);
-    struct duet_request plain = request(PROMPT, 40, 5), penalised = plain;
+    struct duet *d = api_open_pair(1);
+    struct duet_request plain = api_request(PROMPT, 40, 5), penalised = plain;
     struct duet_answer *answers[2];
     plain.temperature = penalised.temperature = 0;
     penalised.repetition_penalty = 1.5f;
     penalised.logprobs = 1, penalised.on_token = look_at_logprob, penalised.user = &seen;
     ck_done(duet_generate(d, &plain, &answers[0]));
     ck_done(duet_generate(d, &penalised, &answers[1]));
-    ck_assert(!same_ids(answers[0], answers[1]));
+    ck_assert(!api_same_ids(answers[0], answers[1]));
     ck_assert_int_eq(seen.count, 40);
     ck_assert(seen.least < -0.1f && seen.least > -20 && seen.most <= 0);
     duet_answer_free(answers[0]), duet_answer_free(answers[1]);
@@ -133,92 +90,33 @@ END_TEST
 START_TEST(more_answers_than_run_at_once_wait_and_are_what_each_is_alone)
 {
     enum { ANSWERS = 5 };
-    struct duet *d = open_pair(2);
+    struct duet *d = api_open_pair(2);
     struct duet_answer *answers[ANSWERS];
     struct duet_stats sum, one;
     int64_t tokens = 0, rounds = 0;
     int32_t running;
     for (int i = 0; i < ANSWERS; i++) {
-        struct duet_request r = request(PROMPT, 6 + 5 * i, (uint64_t)i);
+        struct duet_request r = api_request(PROMPT, 6 + 5 * i, (uint64_t)i);
         ck_done(duet_start(d, &r, &answers[i]));
         ck_assert_int_eq(duet_answer_finish(answers[i]), DUET_RUNNING);
     }
     ck_done(duet_step(d, &running));
     ck_assert_int_eq(running, ANSWERS);
-    run_all(d);
+    api_run_all(d);
     for (int i = 0; i < ANSWERS; i++) {
-        struct duet_request r = request(PROMPT, 6 + 5 * i, (uint64_t)i);
+        struct duet_request r = api_request(PROMPT, 6 + 5 * i, (uint64_t)i);
         struct duet_answer *alone;
         duet_answer_stats(answers[i], &one, sizeof one);
         ck_assert_int_eq(one.completion_tokens, 6 + 5 * i);
         tokens += one.completion_tokens, rounds += one.rounds;
         if (i == 0) duet_get_stats(d, &sum, sizeof sum);
         ck_done(duet_generate(d, &r, &alone));
-        ck_assert(same_ids(answers[i], alone));
+        ck_assert(api_same_ids(answers[i], alone));
         duet_answer_free(alone);
         duet_answer_free(answers[i]);
     }
     ck_assert_int_eq(sum.completion_tokens, tokens);
     ck_assert_int_eq(sum.rounds, rounds);
-    duet_close(d);
-}
-END_TEST
-
-/* What a callback has seen. */
-struct seen {
-    struct buf text;
-    struct ids ids;
-    int64_t drafted;
-    size_t most; /* tokens; then it ends the answer */
-    struct duet *pair;
-    struct duet_answer *cancels;
-};
-
-static int see(void *user, const struct duet_token *token) {
-    struct seen *s = user;
-    ck_assert_int_eq(token->text[token->size], 0);
-    ck_assert(utf8_is_valid(token->text, token->size));
-    buf_append(&s->text, token->text, token->size);
-    if (token->id >= 0) ids_push(&s->ids, token->id);
-    s->drafted += token->drafted;
-    if (s->cancels) duet_cancel(s->cancels);
-    return s->ids.len == s->most;
-}
-
-static void must_have_seen(const struct seen *s, const struct duet_answer *a) {
-    size_t count;
-    const int32_t *ids = duet_answer_ids(a, &count);
-    ck_assert_str_eq(buf_text(&s->text), duet_answer_text(a, NULL));
-    ck_assert_uint_eq(s->ids.len, count);
-    ck_assert(memcmp(ids, s->ids.data, count * sizeof *ids) == 0);
-}
-
-static void seen_free(struct seen *s) {
-    buf_free(&s->text);
-    ids_free(&s->ids);
-}
-
-START_TEST(callbacks_see_every_token_once_and_where_it_came_from)
-{
-    struct duet *d = open_pair(1);
-    struct seen s = {0};
-    struct duet_request r = request(PROMPT, 40, 3);
-    const char *const stop = " never said, but perhaps begun";
-    struct duet_answer *a;
-    struct duet_stats stats;
-    r.temperature = 0;
-    r.stop = &stop, r.stop_count = 1; /* what it holds back is shown in the end */
-    r.on_token = see, r.user = &s;
-    ck_done(duet_generate(d, &r, &a));
-    must_have_seen(&s, a);
-    duet_answer_stats(a, &stats, sizeof stats);
-    ck_assert_int_eq(s.ids.len, 40);
-    ck_assert_int_gt(stats.accepted, 0);
-    ck_assert_int_eq(s.drafted, stats.accepted);
-    ck_assert_int_gt(stats.first_token_us, 0);
-    ck_assert_int_ge(stats.duration_us, stats.first_token_us);
-    duet_answer_free(a);
-    seen_free(&s);
     duet_close(d);
 }
 END_TEST
@@ -229,8 +127,8 @@ END_TEST
 START_TEST(a_stop_string_that_the_end_of_an_answer_brings_is_its_reason)
 {
     const char *const stop = "\xef\xbf\xbd";
-    struct duet *d = open_pair(1);
-    struct duet_request r = request("Once", 1, 0);
+    struct duet *d = api_open_pair(1);
+    struct duet_request r = api_request("Once", 1, 0);
     int cut = 0;
     r.stop = &stop, r.stop_count = 1, r.temperature = 1000;
     for (r.seed = 1; r.seed <= 200; r.seed++) {
@@ -247,70 +145,8 @@ START_TEST(a_stop_string_that_the_end_of_an_answer_brings_is_its_reason)
 }
 END_TEST
 
-START_TEST(a_callback_ends_an_answer_behind_the_token_that_it_has_seen)
-{
-    struct duet *d = open_pair(1);
-    struct duet_request r = request(PROMPT, 60, 4);
-    struct duet_answer *whole, *cut;
-    ck_done(duet_generate(d, &r, &whole));
-    for (size_t most = 1; most <= 6; most++) {
-        struct seen s = {.most = most};
-        size_t count, all;
-        r.on_token = see, r.user = &s;
-        ck_done(duet_generate(d, &r, &cut));
-        ck_assert_int_eq(duet_answer_finish(cut), DUET_FINISH_CANCELLED);
-        must_have_seen(&s, cut);
-        const int32_t *ids = duet_answer_ids(cut, &count);
-        ck_assert_uint_eq(count, most);
-        ck_assert(memcmp(ids, duet_answer_ids(whole, &all), count * sizeof *ids) == 0);
-        seen_free(&s);
-        duet_answer_free(cut);
-    }
-    duet_answer_free(whole);
-    duet_close(d);
-}
-END_TEST
-
-static void *cancel(void *answer) {
-    duet_cancel(answer);
-    return NULL;
-}
-
-START_TEST(another_thread_or_another_answer_s_callback_cancels_and_the_others_go_on)
-{
-    struct duet *d = open_pair(3);
-    struct seen s = {0};
-    struct duet_request endless = request(PROMPT, 400, 5), short_one = request(PROMPT, 8, 6);
-    struct duet_answer *a, *b, *c, *alone;
-    pthread_t thread;
-    int32_t running;
-    ck_done(duet_start(d, &endless, &a));
-    ck_done(duet_start(d, &endless, &b));
-    s.cancels = b;
-    short_one.on_token = see, short_one.user = &s;
-    ck_done(duet_start(d, &short_one, &c));
-    for (size_t count = 0; count == 0; (void)duet_answer_ids(a, &count)) ck_done(duet_step(d, &running));
-    ck_assert_int_eq(pthread_create(&thread, NULL, cancel, a), 0);
-    ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    ck_done(duet_step(d, &running));
-    ck_assert_int_eq(duet_answer_finish(a), DUET_FINISH_CANCELLED);
-    run_all(d);
-    ck_assert_int_eq(duet_answer_finish(b), DUET_FINISH_CANCELLED);
-    ck_assert_int_eq(duet_answer_finish(c), DUET_FINISH_LENGTH);
-    short_one.on_token = NULL;
-    ck_done(duet_generate(d, &short_one, &alone));
-    ck_assert(same_ids(c, alone));
-    duet_answer_free(alone);
-    duet_answer_free(c);
-    duet_answer_free(b);
-    duet_answer_free(a);
-    seen_free(&s);
-    duet_close(d);
-}
-END_TEST
-
 static void *generate_elsewhere(void *pair) {
-    struct duet_request r = request(PROMPT, 8, 6);
+    struct duet_request r = api_request(PROMPT, 8, 6);
     struct duet_answer *a;
     return duet_generate(pair, &r, &a) == 0 ? a : NULL;
 }
@@ -331,11 +167,11 @@ static void *in_a_thread(void *(*run)(void *), void *user) {
 START_TEST(a_pair_has_its_gpu_selected_on_whichever_thread_steps_it)
 {
     failing_device = (struct failing_device){.watches = true};
-    struct duet *d = open_pair(1);
+    struct duet *d = api_open_pair(1);
     struct duet_answer *here = generate_elsewhere(d), *elsewhere = in_a_thread(generate_elsewhere, d);
     ck_assert_ptr_nonnull(here);
     ck_assert_ptr_nonnull(elsewhere);
-    ck_assert(same_ids(here, elsewhere));
+    ck_assert(api_same_ids(here, elsewhere));
     in_a_thread(close_elsewhere, d);
     ck_assert_int_eq(failing_device.astray, 0);
     ck_assert_int_eq(failing_device.live, 0);
@@ -347,8 +183,8 @@ END_TEST
 
 START_TEST(answers_are_cancelled_while_they_wait_freed_while_they_run_and_outlive_their_pair)
 {
-    struct duet *d = open_pair(1);
-    struct duet_request r = request(PROMPT, 300, 7);
+    struct duet *d = api_open_pair(1);
+    struct duet_request r = api_request(PROMPT, 300, 7);
     struct duet_answer *running_one, *waiting, *third;
     int32_t running;
     ck_done(duet_start(d, &r, &running_one));
@@ -374,8 +210,8 @@ END_TEST
 
 START_TEST(a_device_that_fails_ends_all_answers_with_its_sentence)
 {
-    struct duet *d = open_pair(2);
-    struct duet_request r = request(PROMPT, 50, 8);
+    struct duet *d = api_open_pair(2);
+    struct duet_request r = api_request(PROMPT, 50, 8);
     struct duet_answer *answers[2], *none;
     int32_t running = 2;
     int rc = DUET_OK;
@@ -398,137 +234,14 @@ END_TEST
 
 /* --- wrong calls -------------------------------------------------------------------------------------------- */
 
-static int call_back_in(void *user, const struct duet_token *token) {
-    struct seen *s = user;
-    struct duet_request r = request(PROMPT, 1, 1);
-    struct duet_answer *a;
-    int32_t running;
-    (void)token;
-    ck_refused(duet_start(s->pair, &r, &a), DUET_ERR_USAGE, "inside a callback");
-    ck_refused(duet_step(s->pair, &running), DUET_ERR_USAGE, "inside a callback");
-    return 0;
-}
-
-static int free_both(void *user, const struct duet_token *token) {
-    struct duet_answer **both = user;
-    (void)token;
-    for (int i = 0; i < 2; i++) duet_answer_free(both[i]), both[i] = NULL;
-    return 0;
-}
-
-START_TEST(a_callback_may_free_its_own_answer_and_others_that_run)
-{
-    struct duet *d = open_pair(2);
-    struct duet_request r = request(PROMPT, 60, 1);
-    struct duet_answer *both[2];
-    struct duet_stats stats;
-    r.on_token = free_both, r.user = both;
-    ck_done(duet_start(d, &r, &both[0]));
-    r.on_token = NULL;
-    ck_done(duet_start(d, &r, &both[1])); /* in every round behind the one that frees it */
-    run_all(d);
-    ck_assert_ptr_null(both[0]);
-    duet_get_stats(d, &stats, sizeof stats);
-    ck_assert_int_eq(stats.completion_tokens, 1);
-    duet_close(d);
-}
-END_TEST
-
-/* At the first token, or at the text that was held back for a stop string. */
-struct freeing {
-    struct duet_answer **answer;
-    bool at_held_text;
-};
-
-static int free_one(void *user, const struct duet_token *token) {
-    struct freeing *f = user;
-    if (f->at_held_text && token->id >= 0) return 0;
-    duet_answer_free(*f->answer);
-    *f->answer = NULL;
-    return 0;
-}
-
-START_TEST(an_answer_that_a_callback_frees_ends_duet_generate_without_one)
-{
-    static const char *const stop = " never said, but perhaps begun";
-    struct duet *d = open_pair(2);
-    struct duet_request r = request(PROMPT, 60, 1);
-    struct duet_answer *a, *other;
-    struct freeing own = {&a, false}, late = {&a, true};
-    r.on_token = free_one, r.user = &own;
-    ck_done(duet_generate(d, &r, &a));
-    ck_assert_ptr_null(a);
-    r.temperature = 0, r.max_tokens = 40;
-    r.stop = &stop, r.stop_count = 1, r.user = &late;
-    ck_done(duet_generate(d, &r, &a)); /* where it has something to show in the end */
-    if (a) duet_answer_free(a);
-    r.on_token = NULL;
-    ck_done(duet_generate(d, &r, &a));
-    ck_assert_int_eq(duet_answer_finish(a), DUET_FINISH_LENGTH);
-    duet_answer_free(a);
-    r = request(PROMPT, 1, 1);
-    r.on_token = free_one, r.user = &own;
-    ck_done(duet_start(d, &r, &other)); /* it frees the one that is asked for, in a round of both */
-    r.on_token = NULL, r.max_tokens = 60;
-    ck_done(duet_generate(d, &r, &a));
-    ck_assert_ptr_null(a);
-    ck_assert_int_eq(duet_answer_finish(other), DUET_FINISH_LENGTH);
-    duet_answer_free(other);
-    duet_close(d);
-}
-END_TEST
-
-static int count_one(void *user, const struct duet_token *token) {
-    (void)token;
-    ++*(int *)user;
-    return 0;
-}
-
-/* Though text is held back that may begin a stop string. */
-START_TEST(a_pair_that_closes_calls_nobody)
-{
-    static const char *const stops[] = {"a|", "e|", "n|", "r|", "s|", "t|", "y|", ".|"};
-    int steps = 0, kept = 0;
-    for (; steps < 12; steps++) {
-        struct duet *d = open_pair(1);
-        struct duet_request r = request(PROMPT, 100, 1);
-        struct duet_answer *a;
-        int32_t running = 1;
-        int calls = 0;
-        r.stop = stops, r.stop_count = sizeof stops / sizeof *stops, r.temperature = 0;
-        r.on_token = count_one, r.user = &calls;
-        ck_done(duet_start(d, &r, &a));
-        for (int i = 0; i < steps; i++) ck_done(duet_step(d, &running));
-        kept = calls;
-        duet_close(d);
-        ck_assert_int_eq(calls, kept);
-        duet_answer_free(a);
-    }
-    ck_assert_int_gt(kept, 0);
-}
-END_TEST
-
-START_TEST(a_callback_that_asks_or_steps_is_refused)
-{
-    struct seen s = {.pair = open_pair(1)};
-    struct duet_request r = request(PROMPT, 2, 1);
-    struct duet_answer *a;
-    r.on_token = call_back_in, r.user = &s;
-    ck_done(duet_generate(s.pair, &r, &a));
-    ck_assert_int_eq(duet_answer_finish(a), DUET_FINISH_LENGTH);
-    duet_answer_free(a);
-    duet_close(s.pair);
-}
-END_TEST
-
 START_TEST(a_wrong_request_is_an_error_that_names_it)
 {
     static const int32_t beyond[] = {1, 1 << 20};
     static const struct duet_message nobody = {"nobody", "x"}, unwritten = {"user", NULL};
     static const char *const broken = "\xff";
-    struct duet *d = open_pair(1);
+    struct duet *d = api_open_pair(1);
     struct duet_answer *a;
-    const struct duet_request good = request(PROMPT, 4, 1), none = request(NULL, 4, 1);
+    const struct duet_request good = api_request(PROMPT, 4, 1), none = api_request(NULL, 4, 1);
     struct duet_request r;
 #define ck_wrong(from, change, code, part)             \
     do {                                               \
@@ -621,17 +334,10 @@ Suite *check_api(void) {
     tcase_add_test(tc, a_prompt_and_messages_are_answered_as_by_batch);
     tcase_add_test(tc, a_penalty_changes_the_text_and_log_probabilities_come_with_the_tokens);
     tcase_add_test(tc, more_answers_than_run_at_once_wait_and_are_what_each_is_alone);
-    tcase_add_test(tc, callbacks_see_every_token_once_and_where_it_came_from);
     tcase_add_test(tc, a_stop_string_that_the_end_of_an_answer_brings_is_its_reason);
-    tcase_add_test(tc, a_callback_ends_an_answer_behind_the_token_that_it_has_seen);
-    tcase_add_test(tc, another_thread_or_another_answer_s_callback_cancels_and_the_others_go_on);
     tcase_add_test(tc, answers_are_cancelled_while_they_wait_freed_while_they_run_and_outlive_their_pair);
     tcase_add_test(tc, a_pair_has_its_gpu_selected_on_whichever_thread_steps_it);
     tcase_add_test(tc, a_device_that_fails_ends_all_answers_with_its_sentence);
-    tcase_add_test(tc, a_callback_may_free_its_own_answer_and_others_that_run);
-    tcase_add_test(tc, an_answer_that_a_callback_frees_ends_duet_generate_without_one);
-    tcase_add_test(tc, a_pair_that_closes_calls_nobody);
-    tcase_add_test(tc, a_callback_that_asks_or_steps_is_refused);
     tcase_add_test(tc, a_wrong_request_is_an_error_that_names_it);
     tcase_add_test(tc, a_pair_that_cannot_be_opened_is_an_error_that_says_why);
     tcase_add_test(tc, a_struct_of_an_older_program_gets_the_defaults_of_what_it_lacks);
