@@ -54,12 +54,13 @@ static const struct option_row *find_row(enum command c, const char *name, bool 
     return found;
 }
 
-/* Models are named together: a target of the command line has none of the file's company. So are forms. */
+/* Models are named together: a target of the command line (inspect: DIR) has none of the file's company. So are forms. */
 static bool is_put_aside(const struct options *o, uint64_t given, const struct option_row *row) {
     static const char *const company[] = {"target", "draft", "shape", "template"};
     if (given >> (row - option_table) & 1) return true;
     if ((o->csv && strcmp(row->name, "json") == 0) || (o->json && strcmp(row->name, "csv") == 0)) return true;
-    for (size_t i = 0; (o->target || o->shape) && i < sizeof company / sizeof *company; i++)
+    const bool is_named = o->target || o->shape || o->directory;
+    for (size_t i = 0; is_named && i < sizeof company / sizeof *company; i++)
         if (strcmp(company[i], row->name) == 0) return true;
     return false;
 }

@@ -92,13 +92,24 @@ static int parse_operand(struct parser *p, const char *argument) {
     return rc;
 }
 
+/* With what was perhaps meant. */
+static int refuse_positional(const struct parser *p, const char *argument) {
+    enum command c = p->o->command;
+    const char *before = p->at >= 2 ? p->argv[p->at - 2] : "";
+    const struct option_row *row =
+        strncmp(before, "--", 2) == 0 ? option_find(c, before + 2, strlen(before + 2)) : NULL;
+    int rc = err_set(ERR_USAGE, "'%s': duet %s takes no argument", option_quote(argument), command_table[c].name);
+    if (row && row->type == OPTION_OPTIONAL_NAME) return err_hint(rc, "--%s=%s", row->name, option_quote(argument));
+    if (c == COMMAND_CHAT) return err_hint(rc, "-p TEXT answers one question");
+    return c == COMMAND_BATCH || c == COMMAND_TUNE ? err_hint(rc, "-i FILE is what it reads") : rc;
+}
+
 static int parse_positional(struct parser *p, const char *argument) {
     enum command c = p->o->command;
     if (command_table[c].operands) return parse_operand(p, argument);
     bool takes_directory = c == COMMAND_INSPECT || c == COMMAND_TOKENIZE;
     if (takes_directory && !*argument) return err_set(ERR_USAGE, "duet %s: DIR is empty", command_table[c].name);
-    if (!takes_directory)
-        return err_set(ERR_USAGE, "'%s': duet %s takes no argument", option_quote(argument), command_table[c].name);
+    if (!takes_directory) return refuse_positional(p, argument);
     if (p->o->directory) return err_set(ERR_USAGE, "'%s': one directory is enough", option_quote(argument));
     p->o->directory = argument;
     return 0;
@@ -185,6 +196,8 @@ static int check_combinations(const struct options *o) {
         return err_set(ERR_USAGE, "--resume: needs an output file (-o FILE)");
     if (o->command == COMMAND_TOKENIZE && !o->directory)
         return err_set(ERR_USAGE, "duet tokenize: which directory? (duet tokenize DIR)");
+    if (o->command == COMMAND_INSPECT && o->directory && o->target)
+        return err_set(ERR_USAGE, "'%s': --target names a model too, and one is enough", option_quote(o->directory));
     if (o->command == COMMAND_INSPECT && o->directory && (o->show_memory || o->show_graphs))
         return err_set(ERR_USAGE, "'%s': --memory and --graphs are about --target and --draft", o->directory);
     if (o->write && (!o->shape || strchr(o->shape, ',') || o->show_memory || o->show_graphs))
@@ -238,8 +251,7 @@ int options_parse_arguments(struct options *o, int argc, char **argv) {
     int command_at = locate_command(argc, argv);
     if (command_at < argc) {
         o->command = find_command(argv[command_at]);
-        if (!o->command)
-            return err_set(ERR_USAGE, "'%s': no such command; see duet --help", option_quote(argv[command_at]));
+        if (!o->command) return command_refuse(argv[command_at]);
     }
     bool only_positional = false;
     while (p.at < argc) {

@@ -187,6 +187,8 @@ int option_choice_index(const char *choices, const char *value);
 /* ERR_USAGE for an option that the command lacks, with what was perhaps meant. `given` is the whole argument, name [n] the option in
  * it, a letter of several perhaps. (options_suggest.c) */
 int option_refuse(enum command, const char *given, const char *name, size_t n);
+/* ERR_USAGE for a command that there is not, likewise. */
+int command_refuse(const char *name);
 /* Is it a short option of several letters that other programs have ("-ngl")? */
 bool option_is_foreign(const char *argument);
 

@@ -1,4 +1,4 @@
-/* Options that duet lacks: what was perhaps meant. */
+/* Options and commands that duet lacks: what was perhaps meant. */
 #include <string.h>
 
 #include "base/err.h"
@@ -160,4 +160,35 @@ static int refuse(enum command c, const char *given, const char *name, size_t n)
 
 int option_refuse(enum command c, const char *given, const char *name, size_t n) {
     return refuse(c, option_quote_part(given, (size_t)(name - given) + n), name, n);
+}
+
+/* --- commands ----------------------------------------------------------------------------------------------- */
+
+/* What users of other programs type, and how a name begins or is nearly spelt. */
+static enum command find_near_command(const char *name, size_t n) {
+    static const struct {
+        const char *name;
+        enum command ours;
+    } others[] = {{"run", COMMAND_CHAT}, {"generate", COMMAND_BATCH}, {"list", COMMAND_MODELS}};
+    enum command best = COMMAND_NONE;
+    int best_distance = (int)n / 3;
+    if (n > LONGEST) return COMMAND_NONE;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(others[i].name, name) == 0) return others[i].ours;
+    for (int c = COMMAND_NONE + 1; c < COMMANDS; c++) {
+        const char *ours = command_table[c].name;
+        if (strncmp(name, ours, strlen(ours)) == 0) return (enum command)c; /* "benchmark" */
+        int distance = edit_distance(name, n, ours);
+        if (distance <= best_distance && (!best || distance < best_distance))
+            best = (enum command)c, best_distance = distance;
+    }
+    return best;
+}
+
+int command_refuse(const char *name) {
+    enum command near = find_near_command(name, strlen(name));
+    if (near)
+        return err_set(ERR_USAGE, "'%s': no such command; did you mean duet %s?", option_quote(name),
+                       command_table[near].name);
+    return err_set(ERR_USAGE, "'%s': no such command; see duet --help", option_quote(name));
 }

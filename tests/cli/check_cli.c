@@ -165,6 +165,48 @@ START_TEST(an_empty_value_is_refused_with_the_name_of_its_option)
 }
 END_TEST
 
+START_TEST(a_command_that_is_nearly_one_is_named)
+{
+    static const struct {
+        const char *given, *part;
+    } cases[] = {
+        {"chatt", "duet: 'chatt': no such command; did you mean duet chat?\n"},
+        {"Batch", "'Batch': no such command; did you mean duet batch?"},
+        {"inpsect", "did you mean duet inspect?"},
+        {"model", "did you mean duet models?"},
+        {"benchmark", "did you mean duet bench?"},
+        {"tokenizer", "did you mean duet tokenize?"},
+        {"run", "did you mean duet chat?"},
+        {"help", "'help': no such command; see duet --help"},
+        {"serve", "'serve': no such command; see duet --help"},
+        {"", "'': no such command; see duet --help"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        run(NULL, ARGUMENTS(cases[i].given));
+        expect_error(2, cases[i].part);
+    }
+}
+END_TEST
+
+START_TEST(an_argument_too_many_is_answered_with_the_option_that_takes_it)
+{
+    static const struct {
+        const char *arguments[5], *part;
+    } cases[] = {
+        {{"chat", "What is rain?"}, "'What is rain?': duet chat takes no argument; hint: -p TEXT answers one question"},
+        {{"batch", "in.jsonl"}, "'in.jsonl': duet batch takes no argument; hint: -i FILE is what it reads"},
+        {{"chat", "--alpha-report", "r.json"}, "'r.json': duet chat takes no argument; hint: --alpha-report=r.json"},
+        {{"models", "x"}, "duet: 'x': duet models takes no argument\n"},
+        {{"inspect", "a", "-t", "b"}, "'a': --target names a model too, and one is enough"},
+        {{"inspect", "a", "b"}, "'b': one directory is enough"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        run(NULL, cases[i].arguments);
+        expect_error(2, cases[i].part);
+    }
+}
+END_TEST
+
 START_TEST(csv_and_json_together_are_refused)
 {
     static const struct {
@@ -479,6 +521,8 @@ Suite *check_cli(void) {
     tcase_add_test(line, bad_command_lines_are_usage_errors_that_name_what_is_wrong);
     tcase_add_test(line, the_reason_stands_behind_what_is_quoted_however_long_it_is);
     tcase_add_test(line, an_empty_value_is_refused_with_the_name_of_its_option);
+    tcase_add_test(line, a_command_that_is_nearly_one_is_named);
+    tcase_add_test(line, an_argument_too_many_is_answered_with_the_option_that_takes_it);
     tcase_add_test(line, csv_and_json_together_are_refused);
     tcase_add_test(line, an_option_of_another_program_is_answered_with_ours);
     tcase_add_test(line, options_may_stand_before_the_command_and_around_its_argument);

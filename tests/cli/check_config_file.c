@@ -70,6 +70,8 @@ START_TEST(a_target_of_the_command_line_has_none_of_the_file_s_company)
     ck_assert(!o.draft && !o.chat_template && o.k == 3);
     ck_ok(parse(lines, ARGUMENTS("bench", "--shape", "llama-3.2-1b")));
     ck_assert(!o.target && !o.draft);
+    ck_ok(parse(lines, ARGUMENTS("inspect", "C")));
+    ck_assert(!o.target && !o.draft && !o.chat_template);
     ck_ok(parse(lines, ARGUMENTS("chat", "--draft", "ngram")));
     ck_assert_str_eq(o.target, "A");
     ck_assert_str_eq(o.draft, "ngram");
