@@ -179,6 +179,8 @@ const struct chat_row *chat_find_row(const char *name, size_t n) {
 /* Settings are run by /set. */
 static int run_row(struct chat *c, const struct chat_row *row, const char *argument) {
     if (!*argument && strcmp(row->name, "/show") == 0) return show_last(c);
+    if (*argument && !*row->argument && row->run != run_help)
+        return err_set(ERR_USAGE, "%s: takes nothing behind it", row->name);
     if (row->run) return row->run(c, argument);
     struct buf text = {0};
     buf_printf(&text, "%s %s", row->name + 1, argument);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -144,8 +145,9 @@ int output_refuse_existing(const struct output *o, bool can_resume) {
                    can_resume ? "--resume continues it, " : "");
 }
 
-/* Standard output goes on where it stands (">>"). */
+/* Standard output goes on where it stands (">>"), behind what was printed there. */
 int output_begin(struct output *o) {
+    if (o->fd == STDOUT_FILENO) fflush(stdout);
     if (!o->is_regular) return 0;
     if (o->fd != STDOUT_FILENO && ftruncate(o->fd, 0) != 0) return err_set(ERR_IO, "%s: %s", o->name, strerror(errno));
     struct stat st;
