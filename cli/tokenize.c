@@ -23,6 +23,8 @@ static int tokenize_text(const struct tokenize *t, const char *line, size_t n, s
     int rc = 0;
     if (!cJSON_IsObject(object))
         rc = err_set(ERR_FORMAT, "not an object");
+    else if (!json_get(object, "text"))
+        rc = err_set(ERR_FORMAT, "no 'text'");
     else if (!json_string(json_get(object, "text"), &text))
         rc = err_set(ERR_FORMAT, "'text' must be a string");
     if (rc == 0) rc = tokenizer_encode(t->tokenizer, buf_text(&text), text.len, &options, &ids);
