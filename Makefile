@@ -247,7 +247,7 @@ run-tests-cuda-sanitize: $(BUILD)/tests/run_cuda
 
 # The claims of docs/CORRECTNESS.md, each with its figure, as a table; FIDELITY=small for the sizes of `make test`.
 FIDELITY_SRC := tests/fidelity/main.c \
-                $(filter-out tests/runner.c %/batch_here.c %/chat_terminal.c %/faulty_host.c %/failing_device.c,$(SHARED_SRC))
+                $(filter-out tests/runner.c %/api_support.c %/batch_here.c %/chat_terminal.c %/faulty_host.c %/failing_device.c,$(SHARED_SRC))
 FIDELITY_OBJ := $(FIDELITY_SRC:%.c=$(BUILD)/%.o) $(TEST_CU:%=$(BUILD)/%.o)
 $(BUILD)/tests/run_fidelity: $(LIB_OBJ) $(FIDELITY_OBJ)
 	$(call say,LINK,$@)
