@@ -28,6 +28,17 @@ void binder_find_prefix(struct binder *b, const struct binder_prefix *prefixes) 
     b->body = found->body, b->outer = found->outer;
 }
 
+void binder_find_text(struct binder *b, bool is_wrapped) {
+    static const struct binder_prefix flat[] = {{"model.", ""}, {0}};
+    static const struct binder_prefix wrapped[] = {
+        {"model.", ""}, {"language_model.model.", "language_model."}, {"model.language_model.", ""}, {0}};
+    static const char *const others[] = {"vision_tower.",       "multi_modal_projector.",       "visual.",
+                                         "model.vision_tower.", "model.multi_modal_projector.", "model.visual.",
+                                         "model.embed_vision.", "model.audio_tower.",           "model.embed_audio."};
+    binder_find_prefix(b, is_wrapped ? wrapped : flat);
+    for (size_t i = 0; is_wrapped && i < sizeof others / sizeof *others; i++) bind_ignore(b, others[i]);
+}
+
 bool binder_has(const struct binder *b, const char *name) {
     return has_tensor(b, b->body, name);
 }
@@ -111,6 +122,14 @@ void bind_experts(struct binder *b, struct experts *experts, int64_t rows, int64
     }
 }
 
+bool binder_has_stack(const struct binder *b, int64_t rows, int layer, const char *format) {
+    char name[128];
+    int n = snprintf(name, sizeof name, "%s", b->body);
+    snprintf(name + n, sizeof name - (size_t)n, format, layer);
+    const struct tensor *t = b->m->files ? safetensors_find(b->m->files, name) : NULL;
+    return t && t->dims == 3 && (rows == 0 || t->shape[1] == rows);
+}
+
 void bind_stacked(struct binder *b, struct experts *experts, int64_t rows, int64_t cols, struct row_range range,
                   bool is_transposed, int layer, const char *format) {
     struct weight *list = make_experts(b, experts);
@@ -128,6 +147,7 @@ void bind_stacked(struct binder *b, struct experts *experts, int64_t rows, int64
 void bind_ends(struct binder *b, float norm_offset) {
     const struct model_config *c = b->c;
     struct model *m = b->m;
+    if (c->tied_outside && has_tensor(b, b->outer, "lm_head.weight")) m->config.tied = false;
     bind_weight(b, &m->embedding, c->vocab, c->width, "embed_tokens.weight");
     bind_norm(b, &m->norm, norm_offset, c->width, "norm.weight");
     if (model_is_tied(m)) return;

@@ -11,12 +11,17 @@ struct binder {
     const char *body, *outer; /* prefixes of the body's names and of the head's */
 };
 
+/* Where the text model lies: under "model.", and `is_wrapped` also where files of several parts have it, whose other parts (vision,
+ * audio) are then ignored. */
+void binder_find_text(struct binder *, bool is_wrapped);
 /* Where tensors of this family may lie: the first pair under which the files have an embedding is taken. Ends with NULL. */
 struct binder_prefix {
     const char *body, *outer; /* "model.", "" */
 };
 void binder_find_prefix(struct binder *, const struct binder_prefix *);
 bool binder_has(const struct binder *, const char *name); /* of the body */
+/* Is there a stack of experts [E, rows, ..] of a layer? 0 rows: of any number. */
+bool binder_has_stack(const struct binder *, int64_t rows, int layer, const char *format);
 
 /* A weight [rows, cols] by its name; of a vector (rows 1) the file has [cols]. */
 void bind_weight(struct binder *, struct weight *, int64_t rows, int64_t cols, const char *format, ...)

@@ -41,24 +41,40 @@ static int find_family(struct model_config *c, const cJSON *name, bool by_model_
     return rc;
 }
 
-/* "LlamaForCausalLM" is "llama", "Qwen3MoeForCausalLM" "qwen3_moe": both without case and underscores. */
+static const char text_suffix[] = "_text";
+
+/* "LlamaForCausalLM" is "llama", "Qwen2_5_VLForConditionalGeneration" "qwen2_5_vl": both without case and underscores. A wrapper's text
+ * model may have its own ("gemma3_text"). */
 static bool is_type_of(const char *architecture, const char *type) {
-    for (; *type; type++) {
-        if (*type == '_') continue;
-        if ((*architecture | 0x20) != (*type | 0x20)) return false;
-        architecture++;
+    while (*type && strcmp(type, text_suffix) != 0) {
+        if (*architecture == '_') {
+            architecture++;
+        } else if (*type == '_') {
+            type++;
+        } else if ((*architecture++ | 0x20) != (*type++ | 0x20)) {
+            return false;
+        }
     }
     return strncmp(architecture, "For", 3) == 0;
 }
 
-/* Whether the model_type belongs to the architecture. A wrapper's text model may have its own ("gemma3_text"). */
+/* Whether the model_type belongs to the architecture. */
 static bool fits(const struct model_config *c, const cJSON *type) {
-    if (!find_name(c->family->model_types, type)) return false;
-    char name[64];
-    snprintf(name, sizeof name, "%s", type->valuestring);
-    size_t n = strlen(name);
-    if (n > 5 && strcmp(name + n - 5, "_text") == 0) name[n - 5] = '\0';
-    return is_type_of(c->architecture, name);
+    return find_name(c->family->model_types, type) && is_type_of(c->architecture, type->valuestring);
+}
+
+static int refuse_type(const struct model_config *c, const char *whose, const cJSON *type) {
+    return err_set(ERR_UNSUPPORTED, "%smodel_type '%s' is not supported with architecture %s", whose, type->valuestring,
+                   c->architecture);
+}
+
+/* A wrapper's text may be any model; duet knows it as one of the same family. */
+static int check_text_type(const struct model_config *c, const cJSON *text) {
+    const cJSON *type = json_get(text, "model_type");
+    if (!type) return 0;
+    TRY(config_need_string(type, "model_type"));
+    if (fits(c, type) || (c->family->text_type && config_is_text(type, c->family->text_type))) return 0;
+    return refuse_type(c, "text_config's ", type);
 }
 
 static int read_architecture(struct model_config *c, const cJSON *root) {
@@ -68,15 +84,16 @@ static int read_architecture(struct model_config *c, const cJSON *root) {
     if (list && list->child) {
         TRY(config_need_string(list->child, "architectures"));
         TRY(find_family(c, list->child, false));
-        if (type && !fits(c, type))
-            return err_set(ERR_UNSUPPORTED, "model_type '%s' is not supported with architecture %s", type->valuestring,
-                           c->architecture);
-        return 0;
+        return type && !fits(c, type) ? refuse_type(c, "", type) : 0;
     }
     if (!type) return err_set(ERR_FORMAT, "neither 'architectures' nor 'model_type' is there");
     TRY(find_family(c, type, true));
-    for (const char *const *name = c->family->architectures; *name; name++)
-        if (is_type_of(*name, type->valuestring)) c->architecture = *name;
+    const bool is_text = text_ends_with(type->valuestring, text_suffix);
+    for (const char *const *name = c->family->architectures; *name; name++) {
+        if (!is_type_of(*name, type->valuestring)) continue;
+        c->architecture = *name;
+        if (is_text) break; /* alone where it can be */
+    }
     return 0;
 }
 
@@ -110,13 +127,24 @@ static int add_end_ids(struct model_config *c, const cJSON *root) {
 
 /* --- files -------------------------------------------------------------------------------------------------- */
 
+/* transformers 4 asks the text, transformers 5 the wrapper: what the text says counts first. */
+static int read_tied(struct model_config *c, const cJSON *root, const cJSON *text) {
+    if (json_get(text, "tie_word_embeddings") || !json_get(root, "tie_word_embeddings")) return 0;
+    TRY(json_get_bool(root, "tie_word_embeddings", false, &c->tied));
+    c->tied_outside = c->tied;
+    return 0;
+}
+
 /* A wrapper may have its end ids outside, inside or both. */
 static int read_config(struct model_config *c, const cJSON *root) {
     if (!cJSON_IsObject(root)) return err_set(ERR_FORMAT, "is no JSON object");
     const cJSON *text = config_text(root);
     TRY(read_architecture(c, root));
     TRY(quantisation_read(&c->quantisation, root, text));
+    const bool is_wrapped = text != root && config_is_wrapper(c);
+    if (is_wrapped) TRY(check_text_type(c, text));
     TRY(c->family->configure(c, root));
+    if (is_wrapped) TRY(read_tied(c, root, text));
     if (text != root) TRY(add_end_ids(c, text));
     return add_end_ids(c, root);
 }

@@ -63,7 +63,8 @@ struct model_config {
     int32_t head_dim;         /* DH: HEAD_DIM_MIN..HEAD_DIM_MAX, even */
     int32_t positions;        /* of a sequence: max_position_embeddings, or what the rope type makes of it */
     float norm_eps;
-    bool tied; /* lm_head is the embedding */
+    bool tied;         /* lm_head is the embedding */
+    bool tied_outside; /* a wrapper alone says so, and not of its text: a head in the files is one of its own */
     bool qkv_bias, qk_norm;
     bool norms_hold_one; /* where the family's norms are 1 + weight, the files hold that sum (GGUF) */
     bool mlp_is_gelu;    /* else silu */

@@ -23,6 +23,10 @@ const cJSON *config_text(const cJSON *root) {
     return cJSON_IsObject(text) ? text : root;
 }
 
+bool config_is_wrapper(const struct model_config *c) {
+    return text_ends_with(c->architecture, "ForConditionalGeneration");
+}
+
 bool config_is_text(const cJSON *item, const char *text) {
     return cJSON_IsString(item) && strcmp(item->valuestring, text) == 0;
 }
@@ -311,6 +315,7 @@ static int read_rope_type(struct rope_config *r, const cJSON *rope) {
         r->type = ROPE_LONGROPE;
         return 0;
     }
+    if (config_is_text(type, "mrope")) return 0; /* its three positions are one in text, so it is the plain rotation */
     return err_set(ERR_UNSUPPORTED,
                    "rope type '%s' is not supported (known: default, linear, llama3, yarn, dynamic, longrope)",
                    type->valuestring);

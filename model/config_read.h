@@ -8,6 +8,8 @@
 
 /* The part of a configuration that describes the text model: `text_config` of a wrapper, else the whole. */
 const cJSON *config_text(const cJSON *root);
+/* Is the architecture one of several parts, of which duet runs the text? */
+bool config_is_wrapper(const struct model_config *);
 bool config_is_text(const cJSON *item, const char *text);
 int config_need_string(const cJSON *item, const char *name);
 int config_need_int(const cJSON *, const char *name, int64_t max, int32_t *out); /* 1..max, must be there */

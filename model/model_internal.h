@@ -87,7 +87,7 @@ struct model {
     int binding_count, binding_cap;
     struct weight **expert_lists; /* [expert_list_count] what struct experts point to */
     int expert_list_count;
-    const char *ignored[8]; /* [ignored_count] prefixes */
+    const char *ignored[16]; /* [ignored_count] prefixes */
     int ignored_count;
 
     bool is_mapped;         /* weights are read in the mapped files where they lie there as they are (host device) */

@@ -12,7 +12,5 @@ int gemma_read_cap(const cJSON *root, const char *name, double def, float *out);
 int gemma_read_ropes(struct model_config *, const cJSON *root, int32_t full_head_dim);
 /* The four norms of a layer. */
 void gemma_bind_norms(struct binder *, int layer, float offset);
-/* Where the text model lies in wrapped and in flat files; other parts are ignored. */
-void gemma_find_text(struct binder *);
 
 #endif

@@ -46,18 +46,8 @@ static int configure(struct model_config *c, const cJSON *outer) {
     return gemma_read_ropes(c, root, c->head_dim);
 }
 
-void gemma_find_text(struct binder *b) {
-    static const struct binder_prefix prefixes[] = {
-        {"model.", ""}, {"language_model.model.", "language_model."}, {"model.language_model.", ""}, {0}};
-    static const char *const others[] = {
-        "vision_tower.",       "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector.",
-        "model.embed_vision.", "model.audio_tower.",     "model.embed_audio."};
-    binder_find_prefix(b, prefixes);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) bind_ignore(b, others[i]);
-}
-
 static void bind_model(struct binder *b) {
-    gemma_find_text(b);
+    binder_find_text(b, true);
     bind_ends(b, 1);
     for (int l = 0; l < b->c->layers; l++) {
         struct layer *layer = &b->m->layers[l];

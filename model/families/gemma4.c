@@ -154,7 +154,7 @@ static void bind_layer_inputs(struct binder *b) {
 }
 
 static void bind_model(struct binder *b) {
-    gemma_find_text(b);
+    binder_find_text(b, true);
     bind_ends(b, 0);
     for (int l = 0; l < b->c->layers; l++) {
         gemma_bind_norms(b, l, 0);

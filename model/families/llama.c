@@ -1,14 +1,14 @@
-/* Llama and Mistral: pre-norm decoder layers with grouped-query attention (Touvron et al. 2023, Jiang et al. 2023). What other
- * families differ from. */
+/* Llama and Mistral, the latter also inside the multimodal Mistral 3: pre-norm decoder layers with grouped-query attention (Touvron et
+ * al. 2023, Jiang et al. 2023). What other families differ from. */
 #include "base/err.h"
 #include "model/binder.h"
 #include "model/builder.h"
 #include "model/config_read.h"
 #include "model/families/family.h"
 
-static int configure(struct model_config *c, const cJSON *root) {
-    const bool is_mistral =
-        config_is_text(json_get(root, "model_type"), "mistral") || c->architecture == family_llama.architectures[1];
+static int configure(struct model_config *c, const cJSON *outer) {
+    const cJSON *root = config_is_wrapper(c) ? config_text(outer) : outer;
+    const bool is_mistral = c->architecture != family_llama.architectures[0];
     const struct dimension_defaults llama = {.positions = 2048}, mistral = {.positions = 131072, .kv_heads = 8};
     TRY(config_read_dimensions(c, root, is_mistral ? &mistral : &llama));
     TRY(config_check_activation(root, "silu"));
@@ -19,8 +19,7 @@ static int configure(struct model_config *c, const cJSON *root) {
 }
 
 static void bind_model(struct binder *b) {
-    static const struct binder_prefix prefixes[] = {{"model.", ""}, {0}};
-    binder_find_prefix(b, prefixes);
+    binder_find_text(b, config_is_wrapper(b->c));
     bind_ends(b, 0);
     for (int l = 0; l < b->c->layers; l++) {
         struct layer *layer = &b->m->layers[l];
@@ -32,8 +31,10 @@ static void bind_model(struct binder *b) {
 }
 
 const struct family family_llama = {
-    .architectures = (const char *const[]){"LlamaForCausalLM", "MistralForCausalLM", NULL},
-    .model_types = (const char *const[]){"llama", "mistral", NULL},
+    .architectures =
+        (const char *const[]){"LlamaForCausalLM", "MistralForCausalLM", "Mistral3ForConditionalGeneration", NULL},
+    .model_types = (const char *const[]){"llama", "mistral", "mistral3", NULL},
+    .text_type = "mistral",
     .configure = configure,
     .bind = bind_model,
     .build = build_dense_layers,

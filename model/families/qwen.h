@@ -5,7 +5,10 @@
 #include "base/json.h"
 #include "model/binder.h"
 
-int qwen_read_windows(struct model_config *, const cJSON *root);
+/* `first`: max_window_layers where it is absent. */
+int qwen_read_windows(struct model_config *, const cJSON *root, int32_t first);
+/* The rope of Qwen 3 inside its multimodal wrappers, whose base must be there: transformers 4 and 5 have other ones. */
+int qwen_read_wrapped_rope(struct model_config *, const cJSON *root);
 /* Norms, projections, biases and norms of heads of a layer, all but its MLP. */
 void qwen_bind_attention(struct binder *, int layer);
 

@@ -1,4 +1,5 @@
-/* Qwen 3 with experts: in every decoder_sparse_step-th layer that mlp_only_layers does not name, the MLP is a choice of experts. */
+/* Qwen 3 with experts, alone or inside the multimodal Qwen3-VL: in every decoder_sparse_step-th layer that mlp_only_layers does not
+ * name, the MLP is a choice of experts. */
 #include "base/err.h"
 #include "model/binder.h"
 #include "model/builder.h"
@@ -20,31 +21,51 @@ static int read_sparse_layers(struct model_config *c, const cJSON *root) {
     return 0;
 }
 
-static int configure(struct model_config *c, const cJSON *root) {
-    TRY(config_read_dimensions(c, root, &(struct dimension_defaults){.positions = 32768}));
+static int configure(struct model_config *c, const cJSON *outer) {
+    static const struct dimension_defaults flat = {.positions = 32768},
+                                           vl = {.positions = 128000, .vocab = 151936, .kv_heads = 16};
+    const bool is_vl = config_is_wrapper(c);
+    const cJSON *root = is_vl ? config_text(outer) : outer;
+    TRY(config_read_dimensions(c, root, is_vl ? &vl : &flat));
     TRY(config_check_activation(root, "silu"));
     TRY(config_refuse_true(root, "attention_bias", "it gives the attention's output a bias, which duet does not have"));
     TRY(config_read_experts(c, root, "num_experts_per_tok", "moe_intermediate_size"));
     TRY(read_sparse_layers(c, root));
     c->router_softmax_of_all = true;
-    TRY(json_get_bool(root, "norm_topk_prob", false, &c->router_renormalises));
+    c->router_renormalises = is_vl;
+    if (!is_vl) TRY(json_get_bool(root, "norm_topk_prob", false, &c->router_renormalises));
     c->qk_norm = true;
-    TRY(qwen_read_windows(c, root));
+    if (is_vl) return qwen_read_wrapped_rope(c, root); /* which has no windows */
+    TRY(qwen_read_windows(c, root, 28));
     return config_read_rope(c, root, 10000);
+}
+
+/* Qwen3-VL's files hold [E, D, 2 F] and [E, F, D], what other programs save the transpose of these. */
+static void bind_stacked_experts(struct binder *b, int l) {
+    static const char gate_up[] = "layers.%d.mlp.experts.gate_up_proj", down[] = "layers.%d.mlp.experts.down_proj";
+    struct layer *layer = &b->m->layers[l];
+    const int64_t f = b->c->expert_hidden, d = b->c->width;
+    const bool is_transposed = binder_has_stack(b, d, l, gate_up) && binder_has_stack(b, f, l, down);
+    bind_stacked(b, &layer->expert_gate, f, d, (struct row_range){2 * f, 0, 1}, is_transposed, l, gate_up);
+    bind_stacked(b, &layer->expert_up, f, d, (struct row_range){2 * f, f, 1}, is_transposed, l, gate_up);
+    bind_stacked(b, &layer->expert_down, d, f, (struct row_range){d, 0, 1}, is_transposed, l, down);
 }
 
 static void bind_experts_of(struct binder *b, int l) {
     struct layer *layer = &b->m->layers[l];
     int64_t f = b->c->expert_hidden, d = b->c->width;
     bind_weight(b, &layer->router, b->c->experts, d, "layers.%d.mlp.gate.weight", l);
+    if (binder_has_stack(b, 0, l, "layers.%d.mlp.experts.gate_up_proj")) {
+        bind_stacked_experts(b, l);
+        return;
+    }
     bind_experts(b, &layer->expert_gate, f, d, l, "layers.%d.mlp.experts.%d.gate_proj.weight");
     bind_experts(b, &layer->expert_up, f, d, l, "layers.%d.mlp.experts.%d.up_proj.weight");
     bind_experts(b, &layer->expert_down, d, f, l, "layers.%d.mlp.experts.%d.down_proj.weight");
 }
 
 static void bind_model(struct binder *b) {
-    static const struct binder_prefix prefixes[] = {{"model.", ""}, {0}};
-    binder_find_prefix(b, prefixes);
+    binder_find_text(b, config_is_wrapper(b->c));
     bind_ends(b, 0);
     for (int l = 0; l < b->c->layers; l++) {
         qwen_bind_attention(b, l);
@@ -69,8 +90,8 @@ static void build(struct builder *b) {
 }
 
 const struct family family_qwen_moe = {
-    .architectures = (const char *const[]){"Qwen3MoeForCausalLM", NULL},
-    .model_types = (const char *const[]){"qwen3_moe", NULL},
+    .architectures = (const char *const[]){"Qwen3MoeForCausalLM", "Qwen3VLMoeForConditionalGeneration", NULL},
+    .model_types = (const char *const[]){"qwen3_moe", "qwen3_vl_moe", "qwen3_vl_moe_text", NULL},
     .configure = configure,
     .bind = bind_model,
     .build = build,

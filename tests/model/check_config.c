@@ -44,7 +44,7 @@ END_TEST
 
 /* What each family's configuration needs besides base_llama's. */
 static const char *more_members(const char *architecture) {
-    if (strstr(architecture, "Qwen3Moe"))
+    if (strstr(architecture, "Qwen3Moe") || strstr(architecture, "Qwen3VLMoe"))
         return ", \"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8";
     if (strstr(architecture, "Qwen2Moe"))
         return ", \"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8, "
@@ -63,7 +63,7 @@ START_TEST(families_are_known_by_architecture_or_model_type)
         for (int i = 0; family->architectures[i]; i++) {
             struct model_config c;
             struct buf changes = {0};
-            buf_printf(&changes, "{\"architectures\": [\"%s\"], \"model_type\": \"absent\"%s}",
+            buf_printf(&changes, "{\"architectures\": [\"%s\"], \"model_type\": \"absent\", \"rope_theta\": 10000%s}",
                        family->architectures[i], more_members(family->architectures[i]));
             ck_ok(load_config(&c, buf_text(&changes), NULL));
             ck_assert_ptr_eq(c.family, family);
@@ -73,8 +73,8 @@ START_TEST(families_are_known_by_architecture_or_model_type)
         for (int i = 0; family->model_types[i]; i++) {
             struct model_config c;
             struct buf changes = {0};
-            buf_printf(&changes, "{\"architectures\": \"absent\", \"model_type\": \"%s\"%s}", family->model_types[i],
-                       more_members(family->architectures[0]));
+            buf_printf(&changes, "{\"architectures\": \"absent\", \"model_type\": \"%s\", \"rope_theta\": 10000%s}",
+                       family->model_types[i], more_members(family->architectures[0]));
             ck_ok(load_config(&c, buf_text(&changes), NULL));
             ck_assert_ptr_eq(c.family, family);
             buf_free(&changes);
