@@ -33,6 +33,16 @@ static const struct gguf_architecture architectures[] = {
      .gate = "gate_proj",
      .up = "up_proj",
      .down = "down_proj"},
+    {.name = "qwen2vl", .architecture = "Qwen2VLForConditionalGeneration", .ffn_norm = MLP_NORM}, /* and Qwen2.5-VL */
+    {.name = "qwen3vl", .architecture = "Qwen3VLForConditionalGeneration", .ffn_norm = MLP_NORM},
+    {.name = "qwen3vlmoe",
+     .architecture = "Qwen3VLMoeForConditionalGeneration",
+     .ffn_norm = MLP_NORM,
+     .router = "mlp.gate",
+     .experts = "mlp.experts",
+     .gate = "gate_proj",
+     .up = "up_proj",
+     .down = "down_proj"},
     {.name = "gemma2",
      .architecture = "Gemma2ForCausalLM",
      .ffn_norm = "pre_feedforward_layernorm",
@@ -287,7 +297,7 @@ static int put_gemma(struct writer *w, int64_t head_dim) {
 }
 
 static int put_experts(struct writer *w) {
-    const bool is_mixtral = w->a->pairs_neighbours, is_qwen = strcmp(w->a->name, "qwen3moe") == 0;
+    const bool is_mixtral = w->a->pairs_neighbours, is_qwen = strncmp(w->a->name, "qwen3", 5) == 0;
     TRY(need_int(w, "num_local_experts", "expert_count"));
     TRY(need_int(w, "num_experts_per_tok", "expert_used_count"));
     if (is_qwen) put_bool(w, "norm_topk_prob", true);

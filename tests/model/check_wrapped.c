@@ -11,6 +11,7 @@
 #include "tests/support/config_support.h"
 #include "tests/support/damage.h"
 #include "tests/support/engine_support.h"
+#include "tests/support/gguf_convert.h"
 #include "tests/support/logits.h"
 #include "tests/support/support.h"
 
@@ -317,6 +318,55 @@ START_TEST(the_text_of_a_wrapper_gives_the_tokens_of_the_text_alone)
 }
 END_TEST
 
+/* llama.cpp's names of these architectures, whose other parts are files of their own. */
+static const struct wrapping ggufs[] = {
+    {"checkpoints/qwen2-bias",
+     "Qwen2VLForConditionalGeneration",
+     "qwen2_vl",
+     NULL,
+     "model.",
+     "",
+     {NULL},
+     "{" NO_ROPE ", \"rope_scaling\": {\"type\": \"mrope\", \"mrope_section\": [2, 3, 3]}}",
+     "{}",
+     ONE_BY_ONE},
+    {"checkpoints/qwen3-qknorm",
+     "Qwen3VLForConditionalGeneration",
+     "qwen3_vl",
+     NULL,
+     "model.",
+     "",
+     {NULL},
+     "{" NO_ROPE ", \"rope_scaling\": {\"rope_type\": \"default\", \"mrope_section\": [6, 5, 5]}}",
+     "{}",
+     ONE_BY_ONE},
+    {"families/qwen3-moe",
+     "Qwen3VLMoeForConditionalGeneration",
+     "qwen3_vl_moe",
+     NULL,
+     "model.",
+     "",
+     {NULL},
+     "{}",
+     "{}",
+     ONE_BY_ONE}};
+enum { GGUFS = sizeof ggufs / sizeof *ggufs };
+
+/* Loop index: the architecture. */
+START_TEST(a_gguf_of_the_text_gives_the_logits_of_the_text_alone)
+{
+    const struct wrapping *w = &ggufs[_i];
+    char from[4096], dir[256], path[288];
+    if (!write_wrapped(w, from, dir, NULL)) return;
+    snprintf(path, sizeof path, "%s/model.gguf", dir);
+    gguf_convert(dir, path, 1);
+    must_have_the_logits_of(w, from, path);
+    struct model_config c;
+    ck_ok(checkpoint_config(test_checkpoint(path), &c));
+    ck_assert_str_eq(c.architecture, w->architecture);
+}
+END_TEST
+
 static void refuse_tensor(const struct wrapping *w, const char *name) {
     char from[4096], dir[256], words[256];
     struct engine *e;
@@ -481,6 +531,7 @@ Suite *check_wrapped(void) {
     TCase *tc = tcase_create("wrapped");
     tcase_add_loop_test(tc, the_text_of_a_wrapper_gives_the_logits_of_the_text_alone, 0, WRAPPINGS);
     tcase_add_loop_test(tc, the_text_of_a_wrapper_gives_the_tokens_of_the_text_alone, 0, WRAPPINGS);
+    tcase_add_loop_test(tc, a_gguf_of_the_text_gives_the_logits_of_the_text_alone, 0, GGUFS);
     tcase_add_test(tc, a_tensor_of_no_part_is_refused_by_name);
     tcase_add_test(tc, a_text_of_another_kind_is_refused_by_name);
     tcase_add_test(tc, what_the_text_leaves_out_is_what_the_class_has);

@@ -24,6 +24,9 @@ static const struct kind kinds[] = {
     {"mixtral", "llama", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"granite", "granite", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"qwen2", "qwen2", false, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"qwen2_vl", "qwen2vl", false, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"qwen3_vl", "qwen3vl", false, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"qwen3_vl_moe", "qwen3vlmoe", false, false, {"post_attention_layernorm", "ffn_norm"}},
     {"phi3", "phi3", false, false, {"post_attention_layernorm", "ffn_norm"}},
     {"gemma2", "gemma2", false, true, {"pre_feedforward_layernorm", "ffn_norm"}},
     {"olmo2", "olmo2", false, false, {NULL}},
@@ -56,6 +59,7 @@ static const char *const names[][2] = {
     {"mlp.down_proj", "ffn_down"},
     {"mlp.gate_up_proj", "ffn_up"},
     {"mlp.router", "ffn_gate_inp"},
+    {"mlp.gate", "ffn_gate_inp"},
     {"block_sparse_moe.gate", "ffn_gate_inp"},
 };
 
@@ -142,17 +146,19 @@ static void convert_tensor(struct conversion *c, const struct tensor *t) {
     free(data);
 }
 
-/* Mixtral's experts, one by one in the directory. */
+/* Experts that lie one by one in the directory: Mixtral's and Qwen's. */
 static void stack_experts(struct conversion *c, int layer, int experts) {
-    static const char *const matrices[][2] = {{"w1", "gate"}, {"w2", "down"}, {"w3", "up"}};
+    static const char *const matrices[][3] = {
+        {"w1", "gate", "gate_proj"}, {"w2", "down", "down_proj"}, {"w3", "up", "up_proj"}};
+    const bool is_mixtral = c->kind->permutes;
     for (int m = 0; m < 3; m++) {
         char name[128];
         float *all = NULL;
         int64_t shape[3] = {experts, 0, 0};
         size_t count = 0;
         for (int e = 0; e < experts; e++) {
-            snprintf(name, sizeof name, "model.layers.%d.block_sparse_moe.experts.%d.%s.weight", layer, e,
-                     matrices[m][0]);
+            snprintf(name, sizeof name, "model.layers.%d.%s.experts.%d.%s.weight", layer,
+                     is_mixtral ? "block_sparse_moe" : "mlp", e, matrices[m][is_mixtral ? 0 : 2]);
             const struct tensor *t = safetensors_find(c->tensors, name);
             float *one = widen(t, &count);
             shape[1] = t->shape[0], shape[2] = t->shape[1];
@@ -184,7 +190,8 @@ static void turn_stack(struct conversion *c, const char *from, const char *to, i
 }
 
 static void convert_experts(struct conversion *c) {
-    const int experts = (int)number(c, "num_local_experts", 0), layers = (int)number(c, "num_hidden_layers", 0);
+    const int experts = (int)number(c, "num_local_experts", number(c, "num_experts", 0)),
+              layers = (int)number(c, "num_hidden_layers", 0);
     for (int l = 0; l < layers && experts > 0; l++) {
         if (strcmp(c->kind->name, "gpt-oss") != 0) {
             stack_experts(c, l, experts);
@@ -238,6 +245,15 @@ static void put_yarn(struct conversion *c, const cJSON *rope) {
                    1 / (0.1 * all->valuedouble * log(json_get(rope, "factor")->valuedouble) + 1));
 }
 
+/* How many pairs turn by each of a picture's positions; of four. */
+static void put_sections(struct conversion *c, const cJSON *list) {
+    int32_t sections[4] = {0};
+    int count = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list) sections[count++] = item->valueint;
+    if (count > 0) gguf_put_array(c->files, key(c, "rope.dimension_sections"), GGUF_I32, sections, 4);
+}
+
 static void put_rope(struct conversion *c) {
     const cJSON *rope = json_get(c->config, "rope_scaling"), *type = json_get(rope, "rope_type");
     const cJSON *theta = json_get(json_get(c->config, "rope_parameters"), "rope_theta");
@@ -251,6 +267,7 @@ static void put_rope(struct conversion *c) {
     if (factor) put_number(c, "rope.scaling.factor", factor->valuedouble);
     put_factors(c, json_get(rope, "short_factor"), "rope_factors_short.weight");
     put_factors(c, json_get(rope, "long_factor"), "rope_factors_long.weight");
+    put_sections(c, json_get(rope, "mrope_section"));
     if (strcmp(type->valuestring, "yarn") == 0) put_yarn(c, rope);
 }
 
@@ -268,7 +285,8 @@ static void put_values(struct conversion *c) {
     put_int(c, "attention.value_length", c->head_dim);
     put_number(c, "attention.layer_norm_rms_epsilon", number(c, "rms_norm_eps", 1e-6));
     put_int(c, "attention.sliding_window", window);
-    put_int(c, "expert_count", number(c, "num_local_experts", -1));
+    put_int(c, "expert_count", number(c, "num_local_experts", number(c, "num_experts", -1)));
+    put_int(c, "expert_feed_forward_length", number(c, "moe_intermediate_size", -1));
     put_int(c, "expert_used_count", number(c, "num_experts_per_tok", -1));
     put_number(c, "attn_logit_softcapping", number(c, "attn_logit_softcapping", NAN));
     put_number(c, "final_logit_softcapping", number(c, "final_logit_softcapping", NAN));
