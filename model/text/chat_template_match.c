@@ -73,6 +73,7 @@ static const struct {
     {0xa257a97c55cba5fc, "phi4-mini", false},    /* Phi-4 mini */
     {0x192834139162a4c9, "granite3.0", false},   /* Granite 3.0; later ones state the day's date */
     {0xdbedcd0bedecc712, "olmo2", false},        /* OLMo 2 */
+    {0xe73d8973e0563221, "chatml", false},       /* Qwen2-VL and Qwen2.5-VL, of content that is a string */
 };
 
 /* FNV-1a. */
@@ -313,6 +314,7 @@ void template_read_default_system(const char *source, size_t n, struct chat_temp
 
 static const char *match(const struct template_words *w, struct chat_template *out) {
     const char *name = find_known(&w->exact, false);
+    if (name && strcmp(name, "chatml") == 0) read_default_system(w, out);
     if (!name) name = find_open(w, out);
     if (!name && fits_chatml(w, out)) name = "chatml";
     if (!name && fits_llama3(w)) name = "llama3";

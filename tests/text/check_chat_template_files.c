@@ -68,7 +68,34 @@ START_TEST(variants_of_chatml_are_recognised)
 }
 END_TEST
 
+/* As released; the other half is about pictures. */
+#define QWEN_VL(condition)                                                                                            \
+    "{% set image_count = namespace(value=0) %}{% set video_count = namespace(value=0) %}{% for message in messages " \
+    "%}{% if loop.first and message['role'] != 'system' %}<|im_start|>system\nYou are a helpful assistant."           \
+    "<|im_end|>\n{% endif %}<|im_start|>{{ message['role'] }}\n{% if message['content'] is " condition                \
+    " %}{{ message['content'] }}<|im_end|>\n{% else %}{% for content in message['content'] %}{% if content['type'] "  \
+    "== 'image' or 'image' in content or 'image_url' in content %}{% set image_count.value = image_count.value + 1 "  \
+    "%}{% if add_vision_id %}Picture {{ image_count.value }}: {% endif %}<|vision_start|><|image_pad|>"               \
+    "<|vision_end|>{% elif content['type'] == 'video' or 'video' in content %}{% set video_count.value = "            \
+    "video_count.value + 1 %}{% if add_vision_id %}Video {{ video_count.value }}: {% endif %}<|vision_start|>"        \
+    "<|video_pad|><|vision_end|>{% elif 'text' in content %}{{ content['text'] }}{% endif %}{% endfor %}<|im_end|>\n" \
+    "{% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+
+START_TEST(the_template_of_qwen2_vl_is_chatml_for_text)
+{
+    static const struct chat_message messages[] = {{"system", "Be brief.", 9}, {"user", "hi", 2}};
+    expect_rendered(QWEN_VL("string"), "chatml", "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n" HI);
+    struct chat_template *t = template_open(temp_dir());
+    struct buf text = template_render(t, messages, 2, true);
+    const char *expected = "<|im_start|>system\nBe brief.<|im_end|>\n" HI;
+    template_check_text(&text, expected, strlen(expected));
+    buf_free(&text);
+    chat_template_free(t);
+}
+END_TEST
+
 static const char *const strangers[] = {
+    QWEN_VL("mapping"),
     "{{ bos_token }}{% for message in messages %}{{ '<start_of_turn>' + message['role'] + '\\n' + message['content'] | "
     "trim "
     "+ '<end_of_turn>\\n' }}{% endfor %}{% if add_generation_prompt %}{{'<start_of_turn>model\\n'}}{% endif %}",
@@ -528,6 +555,7 @@ Suite *check_chat_template_files(void) {
     Suite *suite = suite_create("chat_template_files");
     TCase *recognising = tcase_create("recognising");
     tcase_add_test(recognising, variants_of_chatml_are_recognised);
+    tcase_add_test(recognising, the_template_of_qwen2_vl_is_chatml_for_text);
     tcase_add_loop_test(recognising, unknown_templates_are_refused_with_a_hint, 0,
                         sizeof strangers / sizeof *strangers);
     tcase_add_loop_test(recognising, released_templates_that_say_something_else_are_unknown, 0, EDITS);
