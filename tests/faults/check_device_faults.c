@@ -17,11 +17,11 @@
 /* --- which calls fail -------------------------------------------------------------------------------------------- */
 
 /* Of each kind of call so many fail, spread from the first to the last; with $DUET_TORTURE every one. Without test data there is but the
- * embedded pair, which takes eight times as long. */
+ * embedded pair, which takes many times as long. */
 static int most_calls(void) {
     struct pair pairs[PAIRS_MAX];
     if (getenv("DUET_TORTURE")) return 1 << 30;
-    return !test_device_is_host() ? 3 : test_is_small() ? 4 : test_pairs(pairs) > 1 ? 60 : 8;
+    return !test_device_is_host() ? 3 : test_is_small() ? 4 : test_pairs(pairs) > 1 ? 24 : 8;
 }
 
 /* One run of what is tested with the fault that failing_device is set to. */
