@@ -33,7 +33,8 @@ FUZZ_SRC := $(wildcard fuzz/*.c)
 HEADERS  := $(wildcard $(addsuffix /*.h,$(LIB_DIRS) lib cli tests tests/support tests/cuda tests/faults tests/fidelity fuzz))
 SUITES   := $(basename $(notdir $(SUITE_SRC)))
 
-CFLAGS_release := -O2 -g
+# Of a release lines alone: where variables lie in inlined loops takes a third of the time to compile C, and changes no instruction.
+CFLAGS_release := -O2 -g1
 CFLAGS_debug   := -O0 -g
 CFLAGS_asan    := -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 CFLAGS_isa_asan := -O2 -fno-sanitize=all
