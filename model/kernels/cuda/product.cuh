@@ -192,7 +192,7 @@ static int product_of_packed(struct stream *s, const char *name, int groups, int
         enum token_order comes = ORDER_OWN;
         if (norm_of || is_made) comes = packed_token_order<Kind>(*weights.begin(), tokens, is_many);
         bool is_normed = !norm_of || norms_itself;
-        if constexpr (Kind::minima)
+        if constexpr (Kind::minima && Map::takes_many_packed)
             if (!is_normed && is_many && !order) {
                 TRY((packed_norm<T, Kind>(s, *norm_of, x, tokens, k, memory)));
                 comes = ORDER_SPREAD, is_normed = true;

@@ -2,8 +2,6 @@
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_CLUSTER_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_CLUSTER_CUH
 
-#include <cooperative_groups.h>
-
 #include "model/kernels/cuda/product_out.cuh"
 #include "model/kernels/cuda/tiles.cuh"
 
@@ -85,6 +83,11 @@ template <int COLUMNS, int ROWS> struct cluster_sums {
     __device__ explicit cluster_sums(unsigned char *memory)
         : parts(reinterpret_cast<float *>(memory)),
           added(reinterpret_cast<float (*)[PRODUCT_ROWS][added_stride]>(memory + part_bytes)) {}
+    /* All blocks wait for each other: cooperative_groups.h has the same, and takes a second to read. */
+    static __device__ __forceinline__ void meet() {
+        __cluster_barrier_arrive();
+        __cluster_barrier_wait();
+    }
     /* A lane's four sums of one tile: rows `row` and `row + 8`, two columns. */
     __device__ __forceinline__ void put(int row, int column, const float (&c)[4]) {
 #pragma unroll
@@ -92,7 +95,6 @@ template <int COLUMNS, int ROWS> struct cluster_sums {
             *reinterpret_cast<float2 *>(parts + (row + j * 4) * stride + column) = make_float2(c[j], c[j + 1]);
     }
     __device__ __forceinline__ void add(int unit, float (*to)[added_stride]) {
-        cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
         float *from = parts + unit / cuts * PRODUCT_ROWS * stride + unit % cuts * unit_columns;
 #pragma unroll 2
         for (int i = threadIdx.x * 4; i < PRODUCT_ROWS * unit_columns; i += blockDim.x * 4) {
@@ -100,7 +102,7 @@ template <int COLUMNS, int ROWS> struct cluster_sums {
             float4 of[PRODUCT_SPLITS];
 #pragma unroll
             for (int split = 0; split < PRODUCT_SPLITS; split++)
-                of[split] = *reinterpret_cast<float4 *>(cluster.map_shared_rank(from + row * stride + column, split));
+                of[split] = *static_cast<float4 *>(__cluster_map_shared_rank(from + row * stride + column, split));
             *reinterpret_cast<float4 *>(&to[row][column]) = make_float4(
                 add_splits([&](int split) { return of[split].x; }), add_splits([&](int split) { return of[split].y; }),
                 add_splits([&](int split) { return of[split].z; }), add_splits([&](int split) { return of[split].w; }));
@@ -109,10 +111,9 @@ template <int COLUMNS, int ROWS> struct cluster_sums {
     /* After all threads of all blocks have put. Nobody's parts are read once it returns. */
     template <typename Out>
     __device__ __forceinline__ void store(int rank, int first_group, int first_token, int tokens, Out out) {
-        cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
-        cluster.sync();
+        meet();
         for (int u = 0; u < units; u++) add(rank + u * PRODUCT_SPLITS, added[u]);
-        cluster.sync();
+        meet();
         if (threadIdx.x >= BLOCK_THREADS) return;
         for (int u = 0; u < units; u++) {
             const int unit = rank + u * PRODUCT_SPLITS, column = unit % cuts * unit_columns;

@@ -312,6 +312,15 @@ inline size_t __cvta_generic_to_shared(const void *at) {
 inline void *__cvta_shared_to_generic(size_t at) {
     return emulated::shared_at((uint32_t)at, 1);
 }
+inline void __cluster_barrier_arrive() {
+    emulated::cluster_arrive();
+}
+inline void __cluster_barrier_wait() {
+    emulated::cluster_wait();
+}
+inline void *__cluster_map_shared_rank(const void *at, unsigned rank) {
+    return emulated::shared_at(emulated::address_of_rank(emulated::shared_address(at), rank), 1);
+}
 inline size_t __cvta_generic_to_global(const void *at) {
     return (size_t)at;
 }
