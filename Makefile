@@ -70,11 +70,13 @@ CUDA_ARCH ?= $(or $(patsubst %,sm_%,$(sort $(subst .,,$(shell \
                  nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep -x '[0-9]*[.][0-9]')))),sm_90)
 ARCHS     := $(patsubst sm_%,%,$(if $(filter all,$(CUDA_ARCH)),sm_80 sm_86 sm_89 sm_90 sm_100 sm_120,$(CUDA_ARCH)))
 PTX       := -gencode arch=compute_$(lastword $(ARCHS)),code=compute_$(lastword $(ARCHS))
-GENCODE   := $(foreach a,$(ARCHS:90=90a),-gencode arch=compute_$a,code=sm_$a) $(if $(filter all,$(CUDA_ARCH)),$(PTX))
-# CUDA_QUICK=1: slow kernels in a third of the compile time, to see that they compile. nvcc before 13 may know no such option.
-QUICK     := $(if $(CUDA_QUICK),$(if $(shell $(NVCC) --help | grep -e --Ofast-compile),-O1 -Ofc max))
-NVCCFLAGS := -std=c++17 $(or $(QUICK),-O1 -lineinfo $(if $(filter-out release,$(MODE)),-g)) -I. -MMD -MP \
-             $(GENCODE) -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden $(if $(WERROR),-Werror all-warnings)
+gencode    = $(foreach a,$(1:90=90a),-gencode arch=compute_$a,code=sm_$a)
+GENCODE   := $(call gencode,$(ARCHS)) $(if $(filter all,$(CUDA_ARCH)),$(PTX))
+# CUDA_QUICK=1: slow kernels in a third of the compile time, to see that they compile. nvcc before 13 may know no such option. Lines of
+# kernels, which compute-sanitizer and profilers name, take a twentieth of the time: a release has none.
+QUICK     := $(if $(CUDA_QUICK),$(if $(shell $(NVCC) --help | grep -e --Ofast-compile),-Ofc max))
+NVCCFLAGS := -std=c++17 -O1 $(or $(QUICK),$(if $(filter-out release,$(MODE)),-g -lineinfo)) -I. -MMD -MP \
+             -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden $(if $(WERROR),-Werror all-warnings)
 # cuBLAS is loaded by name (graphs/cuda_blas.cuh), from there too. Sanitizers call dlopen in the program's place, for which the
 # loader looks at their DT_RUNPATH; DT_RPATH of the program counts for all.
 RPATH_asan := -Wl,--disable-new-dtags
@@ -90,7 +92,8 @@ $(info nvcc $(NVCC_OLD) is older than 12.6: no CUDA device in this build)
 endif
 endif
 
-LIB_OBJ  := $(LIB_SRC:%.c=$(BUILD)/%.o) $(CU_SRC:%=$(BUILD)/%.o)
+# Kernels first, which take longest: what is left at the end is small.
+LIB_OBJ  := $(CU_SRC:%=$(BUILD)/%.o) $(LIB_SRC:%.c=$(BUILD)/%.o)
 CLI_OBJ  := $(CLI_SRC:%.c=$(BUILD)/%.o)
 API_OBJ  := $(API_SRC:%.c=$(BUILD)/%.o)
 TEST_OBJ := $(TEST_SRC:%.c=$(BUILD)/%.o) $(TEST_CU:%=$(BUILD)/%.o)
@@ -138,7 +141,7 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | build/deps.build
 $(BUILD)/%.cu.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
-	$(Q)$(NVCC) $(NVCCFLAGS) -c $< -o $@
+	$(Q)$(NVCC) $(NVCCFLAGS) $(GENCODE) -c $< -o $@
 	$(Q)! nm $@ | grep -q ' U exit$$' || { rm $@; echo "duet: $<: the host calls a __device__ function" >&2; exit 1; }
 
 # With the address sanitizer's checks in the inner loops, models take five times as long. Plain C has the checks, of the same loops;
@@ -149,12 +152,19 @@ $(BUILD)/model/kernels/host/isa_portable.o: private override CFLAGS += $(CFLAGS_
 # Draws and acceptance give the host's bits: no product is fused into a sum but by fmaf.
 $(patsubst %,$(BUILD)/%.o,$(wildcard sampler/*.cu verify/*.cu)): private NVCCFLAGS += --fmad=false
 
+# A quick build for several architectures compiles these for one, as nothing in them depends on it that others have not, too: products are
+# made of the templates of product_matrix.cu and experts_down.cu, and attention_cluster.cu is empty without clusters.
+ifneq ($(and $(CUDA_QUICK),$(word 2,$(ARCHS))),)
+$(patsubst %,$(BUILD)/model/kernels/cuda/%.cu.o,attention_cluster experts_up gate_up product_matrices qkv): private GENCODE := \
+    $(call gencode,$(or $(filter 90,$(ARCHS)),$(lastword $(ARCHS))))
+endif
+
 # What was built with other flags is built again: each stamp changes only when its text does.
 define STAMP
 	@mkdir -p $(@D)
 	@echo '$(subst ','\'',$(STAMP_TEXT))' | cmp -s - $@ || echo '$(subst ','\'',$(STAMP_TEXT))' > $@
 endef
-$(BUILD)/flags: STAMP_TEXT = $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC) $(NVCCFLAGS)
+$(BUILD)/flags: STAMP_TEXT = $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS) $(NVCC) $(NVCCFLAGS) $(GENCODE)
 $(BUILD)/prefix: STAMP_TEXT = $(PREFIX)
 # Of the sources, for --version; "+": changed since. Empty outside a repository.
 COMMIT := $(shell git describe --always --exclude='*' --dirty=+ 2>/dev/null)
