@@ -41,7 +41,7 @@ CFLAGS_isa_asan := -O2 -fno-sanitize=all
 CFLAGS_portable_asan := -fno-sanitize=null,pointer-overflow,object-size
 CFLAGS_portable_tsan := -O1
 CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -Wno-pass-failed
-CFLAGS_tsan    := -O2 -g1 -fsanitize=thread -fno-omit-frame-pointer
+CFLAGS_tsan    := -O1 -g1 -fsanitize=thread -fno-omit-frame-pointer
 ifeq ($(CFLAGS_$(MODE)),)
 $(error MODE=$(MODE): expected release, debug, asan, tsan or fuzz)
 endif
@@ -301,7 +301,7 @@ build-tests: $(BUILD)/tests/run $(FAULTS_SO) $(INSTALLED)/done
 run-tests: export DUET := $(BUILD)/duet
 run-tests: export DUET_INSTALLED := $(abspath $(INSTALLED))$(PREFIX)
 run-tests: export DUET_CC := $(CC) $(CFLAGS_$(MODE))
-run-tests: export TSAN_OPTIONS ?= die_after_fork=0
+run-tests: export TSAN_OPTIONS ?= die_after_fork=0:atexit_sleep_ms=0
 ifneq ($(and $(filter-out asan tsan,$(MODE)),$(wildcard build/data/smollm2/model.safetensors)),)
 run-tests: export DUET_SMOLLM2 ?= build/data/smollm2
 endif
