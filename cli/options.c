@@ -204,6 +204,8 @@ static int check_combinations(const struct options *o) {
         return err_set(ERR_USAGE, "--write: takes one --shape, and nothing else to show");
     if (o->command == COMMAND_INSPECT && o->shape && !o->show_memory && !o->show_graphs && !o->write)
         return err_set(ERR_USAGE, "--shape: there is no file to show; give --memory, --graphs or --write DIR too");
+    if (o->tensors && (o->show_memory || o->show_graphs || o->write))
+        return err_set(ERR_USAGE, "--tensors: lists files, which --memory, --graphs and --write do not show");
     if (o->gpu_memory && (!o->show_memory || o->show_graphs))
         return err_set(ERR_USAGE, "--gpu-memory: is for --memory, the plan of a GPU that need not be there");
     if (o->gpu_memory && strcmp(o->device, "host") == 0)

@@ -198,6 +198,8 @@ START_TEST(an_argument_too_many_is_answered_with_the_option_that_takes_it)
         {{"chat", "--alpha-report", "r.json"}, "'r.json': duet chat takes no argument; hint: --alpha-report=r.json"},
         {{"models", "x"}, "duet: 'x': duet models takes no argument\n"},
         {{"inspect", "a", "-t", "b"}, "'a': --target names a model too, and one is enough"},
+        {{"inspect", "--tensors", "--memory"},
+         "--tensors: lists files, which --memory, --graphs and --write do not show"},
         {{"inspect", "a", "b"}, "'b': one directory is enough"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
