@@ -6,47 +6,26 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "tests/support/program.h"
+#include "tests/support/last_program.h"
 #include "tests/support/support.h"
-
-static struct program p;
-
-static void run(const char *input, const char *const *arguments) {
-    program_free(&p);
-    program_run(&p, input, arguments);
-}
-
-/* One line on stderr, nothing on stdout. */
-static void expect_error(int status, const char *part) {
-    program_expect_error(&p, status, part);
-    ck_assert_uint_eq(p.out.len, 0);
-}
-
-static void expect_ok(void) {
-    program_expect_status(&p, 0);
-}
-
-static void expect_out(const char *part) {
-    ck_assert_msg(strstr(buf_text(&p.out), part) != NULL, "'%s' is not in: %s", part, buf_text(&p.out));
-}
 
 /* --- command line ----------------------------------------------------------------------------------------- */
 
 START_TEST(no_command_prints_usage_and_exits_2)
 {
-    run(NULL, ARGUMENTS(NULL));
-    expect_error(2, "usage: duet chat|batch|inspect|tokenize|bench|models|tune");
+    last_run(NULL, ARGUMENTS(NULL));
+    last_expect_error(2, "usage: duet chat|batch|inspect|tokenize|bench|models|tune");
 }
 END_TEST
 
 START_TEST(version_is_one_line_with_devices_and_compiler)
 {
-    run(NULL, ARGUMENTS("--version"));
-    expect_ok();
-    ck_assert_int_eq(count_lines(&p.out), 1);
-    expect_out("duet 0.");
-    expect_out("host");
-    ck_assert(strstr(buf_text(&p.out), "gcc ") || strstr(buf_text(&p.out), "clang "));
+    last_run(NULL, ARGUMENTS("--version"));
+    last_expect_ok();
+    ck_assert_int_eq(count_lines(&last.out), 1);
+    last_expect_out("duet 0.");
+    last_expect_out("host");
+    ck_assert(strstr(buf_text(&last.out), "gcc ") || strstr(buf_text(&last.out), "clang "));
 }
 END_TEST
 
@@ -54,18 +33,18 @@ START_TEST(help_of_each_command_shows_its_options_with_defaults)
 {
     static const char *const commands[] = {"chat", "batch", "inspect", "tokenize", "bench", "models", "tune"};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        run(NULL, ARGUMENTS(commands[i], "--help"));
-        expect_ok();
-        expect_out(commands[i]);
-        expect_out("--quiet");
+        last_run(NULL, ARGUMENTS(commands[i], "--help"));
+        last_expect_ok();
+        last_expect_out(commands[i]);
+        last_expect_out("--quiet");
     }
-    run(NULL, ARGUMENTS("batch", "-h"));
-    expect_out("--temperature X");
-    expect_out("(default: 0.7)");
-    expect_out("auto in chat without --seed, else 4)");
-    expect_out("--alpha-report[=FILE.json]");
-    run(NULL, ARGUMENTS("tokenize", "--help"));
-    ck_assert_ptr_null(strstr(buf_text(&p.out), "--temperature"));
+    last_run(NULL, ARGUMENTS("batch", "-h"));
+    last_expect_out("--temperature X");
+    last_expect_out("(default: 0.7)");
+    last_expect_out("auto in chat without --seed, else 4)");
+    last_expect_out("--alpha-report[=FILE.json]");
+    last_run(NULL, ARGUMENTS("tokenize", "--help"));
+    ck_assert_ptr_null(strstr(buf_text(&last.out), "--temperature"));
 }
 END_TEST
 
@@ -106,8 +85,8 @@ START_TEST(bad_command_lines_are_usage_errors_that_name_what_is_wrong)
         {{"-k", "3"}, "-k"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        run(NULL, cases[i].arguments);
-        expect_error(2, cases[i].part);
+        last_run(NULL, cases[i].arguments);
+        last_expect_error(2, cases[i].part);
     }
 }
 END_TEST
@@ -130,8 +109,8 @@ START_TEST(the_reason_stands_behind_what_is_quoted_however_long_it_is)
         {{"models", letters}, "\xc3\xa9...': duet models takes no argument"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        run(NULL, ARGUMENTS(cases[i].arguments[0], cases[i].arguments[1], cases[i].arguments[2]));
-        expect_error(2, cases[i].part);
+        last_run(NULL, ARGUMENTS(cases[i].arguments[0], cases[i].arguments[1], cases[i].arguments[2]));
+        last_expect_error(2, cases[i].part);
     }
 }
 END_TEST
@@ -157,11 +136,11 @@ START_TEST(an_empty_value_is_refused_with_the_name_of_its_option)
         {{"tokenize", ""}, "duet tokenize: DIR is empty"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        run(NULL, cases[i].arguments);
-        expect_error(2, cases[i].part);
+        last_run(NULL, cases[i].arguments);
+        last_expect_error(2, cases[i].part);
     }
-    run(NULL, ARGUMENTS("chat", "-p", "", "--system", "", "-n", "2"));
-    expect_ok();
+    last_run(NULL, ARGUMENTS("chat", "-p", "", "--system", "", "-n", "2"));
+    last_expect_ok();
 }
 END_TEST
 
@@ -182,8 +161,8 @@ START_TEST(a_command_that_is_nearly_one_is_named)
         {"", "'': no such command; see duet --help"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        run(NULL, ARGUMENTS(cases[i].given));
-        expect_error(2, cases[i].part);
+        last_run(NULL, ARGUMENTS(cases[i].given));
+        last_expect_error(2, cases[i].part);
     }
 }
 END_TEST
@@ -203,8 +182,8 @@ START_TEST(an_argument_too_many_is_answered_with_the_option_that_takes_it)
         {{"inspect", "a", "b"}, "'b': one directory is enough"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        run(NULL, cases[i].arguments);
-        expect_error(2, cases[i].part);
+        last_run(NULL, cases[i].arguments);
+        last_expect_error(2, cases[i].part);
     }
 }
 END_TEST
@@ -217,9 +196,9 @@ START_TEST(csv_and_json_together_are_refused)
         {{"bench", "--csv", "--json"}}, {{"bench", "alpha", "--json", "--csv"}}, {{"tune", "--json", "--csv"}}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *const *a = cases[i].arguments;
-        run(NULL, ARGUMENTS(a[0], a[1], a[2], a[3]));
-        expect_error(2, "duet: --csv and --json: give one of them\n");
-        ck_assert_uint_eq(p.out.len, 0);
+        last_run(NULL, ARGUMENTS(a[0], a[1], a[2], a[3]));
+        last_expect_error(2, "duet: --csv and --json: give one of them\n");
+        ck_assert_uint_eq(last.out.len, 0);
     }
 }
 END_TEST
@@ -249,22 +228,22 @@ START_TEST(an_option_of_another_program_is_answered_with_ours)
         {{"tokenize", "d", "--temp", "1"}, "--temperature is an option of duet chat, not of duet tokenize"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        run(NULL, cases[i].arguments);
-        expect_error(2, cases[i].part);
+        last_run(NULL, cases[i].arguments);
+        last_expect_error(2, cases[i].part);
     }
-    run(NULL, ARGUMENTS("chat", "-t", "8"));
-    expect_error(1, "8: no such directory; hint: -t is --target, threads are --threads");
+    last_run(NULL, ARGUMENTS("chat", "-t", "8"));
+    last_expect_error(1, "8: no such directory; hint: -t is --target, threads are --threads");
 }
 END_TEST
 
 START_TEST(options_may_stand_before_the_command_and_around_its_argument)
 {
     const char *dir = asset_path("target");
-    run("{\"text\": \"a\"}\n", ARGUMENTS("--quiet", "tokenize", "--special", dir, "--input=-"));
-    expect_ok();
-    ck_assert_int_eq(count_lines(&p.out), 1);
-    run(NULL, ARGUMENTS("-k", "64", "batch"));
-    expect_error(2, "[0, 63]");
+    last_run("{\"text\": \"a\"}\n", ARGUMENTS("--quiet", "tokenize", "--special", dir, "--input=-"));
+    last_expect_ok();
+    ck_assert_int_eq(count_lines(&last.out), 1);
+    last_run(NULL, ARGUMENTS("-k", "64", "batch"));
+    last_expect_error(2, "[0, 63]");
 }
 END_TEST
 
@@ -286,10 +265,10 @@ static size_t name_length(const char *text) {
 
 START_TEST(manual_is_roff_and_every_option_of_the_readme_is_in_it)
 {
-    run(NULL, ARGUMENTS("--man"));
-    expect_ok();
-    ck_assert_ptr_eq(strstr(buf_text(&p.out), ".TH DUET 1"), buf_text(&p.out));
-    expect_out(".SH OPTIONS");
+    last_run(NULL, ARGUMENTS("--man"));
+    last_expect_ok();
+    ck_assert_ptr_eq(strstr(buf_text(&last.out), ".TH DUET 1"), buf_text(&last.out));
+    last_expect_out(".SH OPTIONS");
     if (access("README.md", R_OK) != 0) return;
     struct buf readme = {0}, wanted = {0};
     text_of_file("README.md", &readme);
@@ -300,7 +279,7 @@ START_TEST(manual_is_roff_and_every_option_of_the_readme_is_in_it)
         buf_clear(&wanted);
         buf_puts(&wanted, "\\-\\-");
         for (size_t i = 0; i < n; i++) buf_printf(&wanted, at[2 + i] == '-' ? "\\-" : "%c", at[2 + i]);
-        if (is_option) expect_out(buf_text(&wanted));
+        if (is_option) last_expect_out(buf_text(&wanted));
         at += 2 + n;
     }
     buf_free(&readme);
@@ -312,15 +291,15 @@ END_TEST
 
 START_TEST(missing_checkpoint_is_named)
 {
-    run("{\"prompt\": \"a\"}\n", ARGUMENTS("batch", "--target", "/nowhere/at/all"));
-    expect_error(1, "/nowhere/at/all");
-    run(NULL, ARGUMENTS("inspect", temp_dir()));
-    expect_error(1, "config.json");
-    run(NULL, ARGUMENTS("batch", "--template", "nothing-like-it"));
-    expect_error(2, "nothing-like-it");
+    last_run("{\"prompt\": \"a\"}\n", ARGUMENTS("batch", "--target", "/nowhere/at/all"));
+    last_expect_error(1, "/nowhere/at/all");
+    last_run(NULL, ARGUMENTS("inspect", temp_dir()));
+    last_expect_error(1, "config.json");
+    last_run(NULL, ARGUMENTS("batch", "--template", "nothing-like-it"));
+    last_expect_error(2, "nothing-like-it");
     setenv("HF_HOME", temp_dir(), 1);
-    run(NULL, ARGUMENTS("inspect", "nobody/nothing"));
-    expect_error(1, "models--nobody--nothing");
+    last_run(NULL, ARGUMENTS("inspect", "nobody/nothing"));
+    last_expect_error(1, "models--nobody--nothing");
 }
 END_TEST
 
@@ -328,12 +307,12 @@ START_TEST(a_path_that_a_sentence_has_no_room_for_leaves_room_for_the_reason)
 {
     struct buf path = {0};
     for (int i = 0; i < 200; i++) buf_puts(&path, "/nowhere");
-    run(NULL, ARGUMENTS("batch", "-i", buf_text(&path)));
-    expect_error(1, "/nowhere: No such file or directory\n");
-    run(NULL, ARGUMENTS("inspect", buf_text(&path)));
-    expect_error(1, "/nowhere: no such directory\n");
-    run(NULL, ARGUMENTS("inspect", "--shape", "llama-3.2-1b", "--write", buf_text(&path)));
-    expect_error(1, "/nowhere: cannot create: No such file or directory\n");
+    last_run(NULL, ARGUMENTS("batch", "-i", buf_text(&path)));
+    last_expect_error(1, "/nowhere: No such file or directory\n");
+    last_run(NULL, ARGUMENTS("inspect", buf_text(&path)));
+    last_expect_error(1, "/nowhere: no such directory\n");
+    last_run(NULL, ARGUMENTS("inspect", "--shape", "llama-3.2-1b", "--write", buf_text(&path)));
+    last_expect_error(1, "/nowhere: cannot create: No such file or directory\n");
     buf_free(&path);
 }
 END_TEST
@@ -352,11 +331,11 @@ START_TEST(org_and_name_are_found_in_the_local_cache)
     make_dir(temp_path("hub/models--tiny--target/snapshots"));
     text_to_file(temp_path("hub/models--tiny--target/refs/main"), "0123abc\n");
     setenv("HF_HOME", temp_dir(), 1);
-    run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", "tiny/target"));
-    expect_error(1, "snapshots/0123abc");
+    last_run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", "tiny/target"));
+    last_expect_error(1, "snapshots/0123abc");
     ck_assert_int_eq(symlink(target, temp_path("hub/models--tiny--target/snapshots/0123abc")), 0);
-    run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", "tiny/target"));
-    expect_ok();
+    last_run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", "tiny/target"));
+    last_expect_ok();
 }
 END_TEST
 
@@ -397,23 +376,23 @@ END_TEST
 START_TEST(duet_assets_comes_first_and_must_hold_the_pair)
 {
     setenv("DUET_ASSETS", temp_dir(), 1);
-    run(NULL, ARGUMENTS("inspect"));
-    expect_error(1, "lacks target or draft");
+    last_run(NULL, ARGUMENTS("inspect"));
+    last_expect_error(1, "lacks target or draft");
     make_dir(temp_path("target"));
     make_dir(temp_path("draft"));
-    run(NULL, ARGUMENTS("inspect"));
-    expect_error(1, temp_dir());
+    last_run(NULL, ARGUMENTS("inspect"));
+    last_expect_error(1, temp_dir());
 }
 END_TEST
 
 START_TEST(help_names_every_shape_that_there_is)
 {
-    run(NULL, ARGUMENTS("inspect", "--memory", "--shape", "nosuch"));
-    expect_error(2, "expected FILE.json or one of ");
+    last_run(NULL, ARGUMENTS("inspect", "--memory", "--shape", "nosuch"));
+    last_expect_error(2, "expected FILE.json or one of ");
     char names[1024], *rest = names;
-    snprintf(names, sizeof names, "%s", strstr(buf_text(&p.err), "one of ") + strlen("one of "));
-    run(NULL, ARGUMENTS("inspect", "--help"));
-    for (const char *name; (name = strtok_r(rest, ", \n", &rest)) != NULL;) expect_out(name);
+    snprintf(names, sizeof names, "%s", strstr(buf_text(&last.err), "one of ") + strlen("one of "));
+    last_run(NULL, ARGUMENTS("inspect", "--help"));
+    for (const char *name; (name = strtok_r(rest, ", \n", &rest)) != NULL;) last_expect_out(name);
 }
 END_TEST
 

@@ -3,33 +3,16 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "tests/support/program.h"
+#include "tests/support/last_program.h"
 #include "tests/support/support.h"
-
-static struct program p;
-
-static void run(const char *input, const char *const *arguments) {
-    program_free(&p);
-    program_run(&p, input, arguments);
-}
-
-/* One line on stderr, nothing on stdout. */
-static void expect_error(int status, const char *part) {
-    program_expect_error(&p, status, part);
-    ck_assert_uint_eq(p.out.len, 0);
-}
-
-static void expect_ok(void) {
-    program_expect_status(&p, 0);
-}
 
 START_TEST(tokenize_gives_ids_and_the_decoded_text_of_each_line)
 {
     const char *input = "{\"text\": \"Once upon a time\"}\r\n\n{\"text\": \"\"}\n{\"text\": \"a\\u0000b \\u00e9\"}";
-    run(input, ARGUMENTS("tokenize", asset_path("target")));
-    expect_ok();
-    ck_assert_int_eq(count_lines(&p.out), 3);
-    cJSON *first = json_line(&p.out, 0), *second = json_line(&p.out, 1), *third = json_line(&p.out, 2);
+    last_run(input, ARGUMENTS("tokenize", asset_path("target")));
+    last_expect_ok();
+    ck_assert_int_eq(count_lines(&last.out), 3);
+    cJSON *first = json_line(&last.out, 0), *second = json_line(&last.out, 1), *third = json_line(&last.out, 2);
     ck_assert_str_eq(get_string(first, "decoded"), "Once upon a time");
     ck_assert_int_gt(cJSON_GetArraySize(json_get(first, "ids")), 1);
     ck_assert_int_eq(cJSON_GetArraySize(json_get(second, "ids")), 0);
@@ -52,10 +35,10 @@ START_TEST(tokenize_special_adds_what_the_post_processor_adds)
         skip("no shared test data");
         return;
     }
-    run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", dir));
-    cJSON *plain = json_line(&p.out, 0);
-    run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", dir, "--special"));
-    cJSON *special = json_line(&p.out, 0);
+    last_run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", dir));
+    cJSON *plain = json_line(&last.out, 0);
+    last_run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", dir, "--special"));
+    cJSON *special = json_line(&last.out, 0);
     ck_assert_int_eq(cJSON_GetArraySize(json_get(special, "ids")), cJSON_GetArraySize(json_get(plain, "ids")) + 1);
     cJSON_Delete(plain);
     cJSON_Delete(special);
@@ -64,16 +47,17 @@ END_TEST
 
 START_TEST(tokenize_goes_on_after_a_bad_line_and_says_how_many_failed)
 {
-    run("{\"text\": 1}\n{\"text\": \"a\"}\n{\"text\"\n{\"txt\": \"a\"}\n", ARGUMENTS("tokenize", asset_path("target")));
-    ck_assert_int_eq(p.status, 1);
-    ck_assert_int_eq(count_lines(&p.out), 4);
-    cJSON *bad = json_line(&p.out, 0), *good = json_line(&p.out, 1), *broken = json_line(&p.out, 2),
-          *without = json_line(&p.out, 3);
+    last_run("{\"text\": 1}\n{\"text\": \"a\"}\n{\"text\"\n{\"txt\": \"a\"}\n",
+             ARGUMENTS("tokenize", asset_path("target")));
+    ck_assert_int_eq(last.status, 1);
+    ck_assert_int_eq(count_lines(&last.out), 4);
+    cJSON *bad = json_line(&last.out, 0), *good = json_line(&last.out, 1), *broken = json_line(&last.out, 2),
+          *without = json_line(&last.out, 3);
     ck_assert_ptr_nonnull(strstr(get_string(bad, "error"), "line 1: 'text' must be a string"));
     ck_assert_ptr_nonnull(json_get(good, "ids"));
     ck_assert_ptr_nonnull(strstr(get_string(broken, "error"), "line 3: "));
     ck_assert_str_eq(get_string(without, "error"), "line 4: no 'text'");
-    ck_assert_str_eq(buf_text(&p.err), "duet: 3 of 4 lines failed\n");
+    ck_assert_str_eq(buf_text(&last.err), "duet: 3 of 4 lines failed\n");
     cJSON_Delete(bad);
     cJSON_Delete(good);
     cJSON_Delete(broken);
@@ -87,12 +71,12 @@ START_TEST(ids_are_written_over_no_file_unless_forced)
     struct buf text = {0};
     snprintf(path, sizeof path, "%s", temp_path("ids"));
     text_to_file(path, "mine\n");
-    run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", asset_path("target"), "-o", path));
-    expect_error(2, "ids: is not empty (--force writes over it)");
+    last_run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", asset_path("target"), "-o", path));
+    last_expect_error(2, "ids: is not empty (--force writes over it)");
     text_of_file(path, &text);
     ck_assert_str_eq(buf_text(&text), "mine\n");
-    run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", asset_path("target"), "-o", path, "--force"));
-    expect_ok();
+    last_run("{\"text\": \"a\"}\n", ARGUMENTS("tokenize", asset_path("target"), "-o", path, "--force"));
+    last_expect_ok();
     buf_clear(&text);
     text_of_file(path, &text);
     ck_assert_int_eq(strncmp(buf_text(&text), "{\"ids\": [", 9), 0);
@@ -105,18 +89,18 @@ START_TEST(output_must_not_be_the_input_and_must_be_writable)
     char path[256];
     snprintf(path, sizeof path, "%s", temp_path("lines"));
     text_to_file(path, "{\"text\": \"a\"}\n");
-    run(NULL, ARGUMENTS("tokenize", asset_path("target"), "-i", path, "-o", path));
-    expect_error(2, path);
+    last_run(NULL, ARGUMENTS("tokenize", asset_path("target"), "-i", path, "-o", path));
+    last_expect_error(2, path);
     struct buf text = {0};
     text_of_file(path, &text);
     ck_assert_str_eq(buf_text(&text), "{\"text\": \"a\"}\n");
     buf_free(&text);
-    run(NULL, ARGUMENTS("tokenize", asset_path("target"), "-i", path, "-o", "/dev/full"));
-    expect_error(1, "/dev/full: cannot write");
-    run(NULL, ARGUMENTS("tokenize", asset_path("target"), "-i", path, "-o", "/nowhere/x"));
-    expect_error(1, "/nowhere/x");
-    run(NULL, ARGUMENTS("tokenize", asset_path("target"), "-i", "/nowhere/y"));
-    expect_error(1, "/nowhere/y");
+    last_run(NULL, ARGUMENTS("tokenize", asset_path("target"), "-i", path, "-o", "/dev/full"));
+    last_expect_error(1, "/dev/full: cannot write");
+    last_run(NULL, ARGUMENTS("tokenize", asset_path("target"), "-i", path, "-o", "/nowhere/x"));
+    last_expect_error(1, "/nowhere/x");
+    last_run(NULL, ARGUMENTS("tokenize", asset_path("target"), "-i", "/nowhere/y"));
+    last_expect_error(1, "/nowhere/y");
 }
 END_TEST
 
