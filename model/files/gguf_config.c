@@ -11,6 +11,9 @@
 
 #define MLP_NORM "post_attention_layernorm" /* of a Llama: the one before the MLP */
 
+#define QWEN_EXPERTS \
+    .router = "mlp.gate", .experts = "mlp.experts", .gate = "gate_proj", .up = "up_proj", .down = "down_proj"
+
 static const struct gguf_architecture architectures[] = {
     {.name = "llama", .architecture = "LlamaForCausalLM", .ffn_norm = MLP_NORM, .pairs_neighbours = true},
     {.name = "llama", /* with experts */
@@ -25,24 +28,10 @@ static const struct gguf_architecture architectures[] = {
     {.name = "granite", .architecture = "GraniteForCausalLM", .ffn_norm = MLP_NORM, .pairs_neighbours = true},
     {.name = "qwen2", .architecture = "Qwen2ForCausalLM", .ffn_norm = MLP_NORM},
     {.name = "qwen3", .architecture = "Qwen3ForCausalLM", .ffn_norm = MLP_NORM},
-    {.name = "qwen3moe",
-     .architecture = "Qwen3MoeForCausalLM",
-     .ffn_norm = MLP_NORM,
-     .router = "mlp.gate",
-     .experts = "mlp.experts",
-     .gate = "gate_proj",
-     .up = "up_proj",
-     .down = "down_proj"},
+    {.name = "qwen3moe", .architecture = "Qwen3MoeForCausalLM", .ffn_norm = MLP_NORM, QWEN_EXPERTS},
     {.name = "qwen2vl", .architecture = "Qwen2VLForConditionalGeneration", .ffn_norm = MLP_NORM}, /* and Qwen2.5-VL */
     {.name = "qwen3vl", .architecture = "Qwen3VLForConditionalGeneration", .ffn_norm = MLP_NORM},
-    {.name = "qwen3vlmoe",
-     .architecture = "Qwen3VLMoeForConditionalGeneration",
-     .ffn_norm = MLP_NORM,
-     .router = "mlp.gate",
-     .experts = "mlp.experts",
-     .gate = "gate_proj",
-     .up = "up_proj",
-     .down = "down_proj"},
+    {.name = "qwen3vlmoe", .architecture = "Qwen3VLMoeForConditionalGeneration", .ffn_norm = MLP_NORM, QWEN_EXPERTS},
     {.name = "gemma2",
      .architecture = "Gemma2ForCausalLM",
      .ffn_norm = "pre_feedforward_layernorm",
