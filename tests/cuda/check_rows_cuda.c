@@ -10,6 +10,8 @@
 enum { SLOTS = 69, PAGES_PER_SLOT = 5, ROWS_MAX = 1088, OTHER_ROWS = 64, PLACES = 11 };
 
 static const struct mini_shape shapes[] = {
+    /* Tiles of fewer groups than eight, some of which begin within what product_order.cuh transposes. */
+    {.type = DTYPE_BF16, .width = 3136, .hidden = 8480, .heads = 8, .kv_heads = 1, .head_dim = 128, .vocab = 259},
     {.type = DTYPE_BF16, .width = 1032, .hidden = 2500, .heads = 8, .kv_heads = 1, .head_dim = 128, .vocab = 16400},
     {.type = DTYPE_BF16,
      .width = 64,
@@ -315,8 +317,8 @@ Suite *check_rows_cuda(void);
 Suite *check_rows_cuda(void) {
     Suite *suite = suite_create("rows_cuda");
     TCase *tc = tcase_create("rows_cuda");
-    const int first = test_is_small() ? 1 : 0,
-              end = SHAPES + mini_family_count + PACKED; /* the widest takes checkers minutes */
+    const int first = test_is_small() ? 2 : 0,
+              end = SHAPES + mini_family_count + PACKED; /* the widest take checkers minutes */
     tcase_add_loop_test(tc, row_of_many_equals_single_row, first, end);
     tcase_add_loop_test(tc, padding_rows_and_nan_in_free_cells_change_nothing, first, end);
     TCase *far = tcase_create("far");

@@ -53,11 +53,10 @@ template <int N> struct matrix_map {
         return of_matrix(rows, matrix);
     }
     /* Boxes of one matrix. */
-    bulk_order order() const {
-        int box = BULK_ROWS;
-        for (int i = 0; i + 1 < N && rows[i + 1] > 0; i++)
-            while (box > 0 && rows[i] % box != 0) box = box > BULK_ATOM ? box / 2 : 0;
-        return {1, box};
+    bulk_order order(int groups) const {
+        int box = groups * PRODUCT_ROWS;
+        for (int i = 0; i + 1 < N && rows[i + 1] > 0; i++) box = common_part(box, rows[i]);
+        return {groups, 1, box % BULK_ATOM == 0 ? box : 0};
     }
 };
 
@@ -75,7 +74,7 @@ struct paired_map {
         return {o < rows && (matrix == 0 || has_second) ? matrix : -1, o};
     }
     __host__ __device__ int rows_of(int) const { return rows; }
-    bulk_order order() const { return {BULK_GROUPS, BULK_ROWS / 2}; }
+    bulk_order order(int groups) const { return {groups, groups, groups * PRODUCT_HALF}; }
 };
 
 /* Rows of 16-bit matrices by a map; another is packed_rows. */
@@ -129,7 +128,7 @@ static bool is_bulk(const struct stream *s, int groups, int tokens, int k, const
     const bool fills = ceil_div(groups, BULK_GROUPS) * BULK_CUTS * 4 >= cuda_multiprocessors(s->device) * 3;
     const int few = source == TOKENS_NORMED ? NARROW_TOKENS : source == TOKENS_MADE && fills ? 32 : 64;
     return cuda_has_wgmma(s->device) && k % ORDER_GROUP == 0 && tokens > few &&
-           !is_narrow_plain(s, groups, tokens, k) && rows.map.order().box > 0 &&
+           !is_narrow_plain(s, groups, tokens, k) && rows.map.order(BULK_GROUPS).box > 0 &&
            (rows.adds_in_order() || is_cut(s, groups));
 }
 

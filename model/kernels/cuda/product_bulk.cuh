@@ -36,23 +36,40 @@ struct bulk_maps {
     CUtensorMap tokens, weights[BULK_MATRICES];
 };
 
-/* How the halves of the groups of a tile follow each other in the ring: `fold` first halves, then their second ones. So many rows that
- * follow each other are copied at once: `box`; 0: groups do not lie so that boxes find them. */
+/* How many groups a tile has, BULK_GROUPS at most, and how their halves follow each other in the ring: `fold` first halves, then their second
+ * ones. So many rows that follow each other are copied at once: `box`; 0: groups do not lie so that boxes find them. */
 struct bulk_order {
-    int fold, box;
+    int groups, fold, box;
     __device__ __forceinline__ int atom(int group, int half) const {
         return group / fold * 2 * fold + half * fold + group % fold;
     }
     __device__ __forceinline__ int group(int atom) const { return atom / (2 * fold) * fold + atom % fold; }
     __device__ __forceinline__ int half(int atom) const { return atom / fold % 2; }
+    /* Where half `half` of a warp's group lies. A warp past the last one multiplies that once more, for nobody. */
+    __device__ __forceinline__ int atom_of_warp(int half) const {
+        return atom(min((int)threadIdx.x / 32, groups - 1), half);
+    }
 };
+/* The largest part of `all` of which `whole` is a multiple, too. */
+static inline int common_part(int all, int whole) {
+    while (whole != 0) {
+        const int rest = all % whole;
+        all = whole, whole = rest;
+    }
+    return all;
+}
 
-/* Where the blocks of a tile meet: how many have come (0 between kernels), and their sums, [tiles][CUTS][COLUMNS][BULK_ROWS]. */
+enum { BULK_CUTS = 4, BULK_TILES_CUT = 256 /* at most */ };
+
+/* Where the blocks of a tile meet: how many have come (0 between kernels), and their sums, [tiles][CUTS][COLUMNS][rows of a tile]. */
 struct bulk_exchange {
     unsigned *arrived;
     float *parts;
 };
-enum { BULK_CUTS = 4, BULK_TILES_CUT = 256 /* at most */ };
+/* Of a token, in numbers: as many as any tiles have, the last of which may not be full. */
+static inline size_t bulk_exchanged(int groups) {
+    return (size_t)BULK_CUTS * PRODUCT_ROWS * (groups + BULK_GROUPS);
+}
 static inline bulk_exchange exchange_of(const struct stream *s) {
     unsigned *arrived = (unsigned *)cuda_exchange(s);
     return {arrived, (float *)(arrived + BULK_TILES_CUT)};
@@ -143,15 +160,17 @@ __device__ __forceinline__ void copy_box_once(void *to, const CUtensorMap *map, 
 template <typename Shape> struct bulk_walk {
     static constexpr int wide = Shape::wide;
     int turns, rank, first, step, tiles, chunks, first_token;
+    int tile_groups;
     int pieces, split_pieces; /* of 64 of k, of all; of a split */
     /* `cuts` blocks share a tile. */
-    __device__ __forceinline__ bulk_walk(int cuts, int groups, int first_token, int tokens, int k, int split_pieces)
-        : first_token(first_token), split_pieces(split_pieces) {
+    __device__ __forceinline__ bulk_walk(int cuts, int groups, int tile_groups, int first_token, int tokens, int k,
+                                         int split_pieces)
+        : first_token(first_token), tile_groups(tile_groups), split_pieces(split_pieces) {
         turns = PRODUCT_SPLITS / cuts, rank = blockIdx.x % cuts, first = blockIdx.x / cuts, step = gridDim.x / cuts;
-        chunks = cuts > 1 ? 1 : ceil_div(tokens, Shape::columns), tiles = ceil_div(groups, BULK_GROUPS) * chunks;
+        chunks = cuts > 1 ? 1 : ceil_div(tokens, Shape::columns), tiles = ceil_div(groups, tile_groups) * chunks;
         pieces = ceil_div(k, PRODUCT_PIECE);
     }
-    __device__ __forceinline__ int group(int tile) const { return tile / chunks * BULK_GROUPS; }
+    __device__ __forceinline__ int group(int tile) const { return tile / chunks * tile_groups; }
     __device__ __forceinline__ int token(int tile) const { return first_token + tile % chunks * Shape::columns; }
     /* The first piece of a turn's split, and how many there are: none if it lies past k. */
     __device__ __forceinline__ int piece(int turn) const {
@@ -246,7 +265,7 @@ template <typename Map> struct bulk_box {
     template <typename Cursor>
     __device__ __forceinline__ void copy(unsigned char *to, int row_bytes, const Cursor &at, int x, uint64_t *full) {
         const int atom = threadIdx.x % 32 * (order.box / BULK_ATOM);
-        if (atom >= BULK_ROWS / BULK_ATOM) return;
+        if (atom >= 2 * order.groups) return;
         if (at.tile != tile)
             tile = at.tile, place = bulk_place_of(map, at.first_group + order.group(atom), order.half(atom));
         copy_box_once(to + atom * BULK_ATOM * row_bytes, &maps.weights[place.matrix], x, place.row, full);
@@ -264,7 +283,9 @@ __device__ __forceinline__ void bulk_copies(unsigned char *ring, const bulk_barr
     bulk_ask(
         barriers, walk,
         [&](const cursor &at, int stage) {
-            if (lane == 0) barrier_expect(barriers.full + stage, shape::weight_bytes + at.count() * shape::token_bytes);
+            if (lane == 0)
+                barrier_expect(barriers.full + stage,
+                               2 * order.groups * shape::atom_bytes + at.count() * shape::token_bytes);
             __syncwarp();
             box.copy(ring + stage * shape::stage_bytes, shape::wide * PRODUCT_PIECE * 2, at, at.piece * PRODUCT_PIECE,
                      barriers.full + stage);
@@ -335,8 +356,8 @@ template <typename T, int COLUMNS, int CUTS> struct bulk_halves {
                                            const bulk_order &order, const Walk &walk)
         : ring(shared_address(memory)), full(shared_address(barriers.full)),
           tokens_of_ring(swizzled_rows(memory + shape::weight_bytes)), left(0) {
-        const int warp = threadIdx.x / 32, row = bulk_row<1>() * PRODUCT_PIECE * 2;
-        low = order.atom(warp, 0) * shape::atom_bytes + row, high = order.atom(warp, 1) * shape::atom_bytes + row;
+        const int row = bulk_row<1>() * PRODUCT_PIECE * 2;
+        low = order.atom_of_warp(0) * shape::atom_bytes + row, high = order.atom_of_warp(1) * shape::atom_bytes + row;
         asm volatile("" : "+r"(ring), "+r"(full)); /* which would be made anew for each stage */
         for (int turn = 0; turn < walk.turns; turn++) left += walk.count(turn);
         left *= ceil_div(walk.tiles - walk.first, walk.step);
@@ -393,8 +414,7 @@ template <typename T, int COLUMNS, int CUTS> struct bulk_pieces {
     __device__ __forceinline__ bulk_pieces(const unsigned char *ring, const bulk_barriers &barriers,
                                            const bulk_order &order, const Walk &)
         : ring(ring), barriers(barriers) {
-        const int warp = threadIdx.x / 32;
-        low = order.atom(warp, 0) * shape::atom_bytes, high = order.atom(warp, 1) * shape::atom_bytes;
+        low = order.atom_of_warp(0) * shape::atom_bytes, high = order.atom_of_warp(1) * shape::atom_bytes;
     }
     /* Of odd rows the second half is read first, so that no two lanes meet in a bank. */
     static __device__ __forceinline__ void add(tiles &c, const unsigned char *stage, int low, int high, int piece) {
@@ -471,15 +491,16 @@ __device__ __forceinline__ void bulk_put_some(float *sums, const float (&c)[Shap
 }
 
 /* For outs that makes_rows. A lane makes numbers of its sums, of 32 tokens at a time; then they lie in shared memory as in memory, 128
- * bytes a token, swizzled by 16. Sums move to the front meanwhile: a copy of the code for each would be more than the caches of
- * instructions have room for. */
+ * bytes a token, swizzled by 16, number n where n % ROW would: a tile may begin within what an order transposes, where two tiles share 16 bytes.
+ * Sums move to the front meanwhile: a copy of the code for each would be more than the caches of instructions have room for. */
 template <typename Shape, typename Out>
 __device__ __forceinline__ void bulk_store_rows(void *numbers, float (&c)[Shape::columns / 8][4], int first_group,
-                                                int first_token, int count, const Out &out) {
+                                                int groups, int first_token, int count, const Out &out) {
     typedef typename Out::number number;
     constexpr int ROW = BULK_GROUPS * PRODUCT_HALF, CHUNK = 8, CHUNKS = ROW / CHUNK, TILES = Shape::columns / 8,
                   AT_ONCE = 4;
-    const int at = place_in(out.order, threadIdx.x / 32 * PRODUCT_HALF + bulk_row<Shape::wide>()),
+    const int start = first_group * PRODUCT_HALF, end = min(start + groups * PRODUCT_HALF, out.width),
+              at = place_in(out.order, (start + (int)threadIdx.x / 32 * PRODUCT_HALF + bulk_row<Shape::wide>()) % ROW),
               part = threadIdx.x % 4;
     /* Where those from chunk * CHUNK on of a token lie. */
     auto place_of = [=](int token, int chunk) {
@@ -502,22 +523,35 @@ __device__ __forceinline__ void bulk_store_rows(void *numbers, float (&c)[Shape:
             for (int j = 0; j < 4; j++) c[tile][j] = c[tile + AT_ONCE][j];
     }
     bulk_sync();
+    /* A thread has the same eight of every token; those that no other tile has a part of leave at once. */
+    const int chunk = threadIdx.x % CHUNKS;
+    auto number_of = [=](int word) {
+        return start + ((number_at(out.order, chunk * CHUNK + word * 2) - start) & (ROW - 1));
+    };
+    const int first = number_of(0), last = number_of(3), place = place_in(out.order, first);
+    const bool is_whole = max(first, last) < end && place_in(out.order, last) == place + 6;
 #pragma unroll 2
-    for (int i = threadIdx.x; i < count * CHUNKS; i += BLOCK_THREADS) {
-        const int token = i / CHUNKS, chunk = i % CHUNKS, first = first_group * PRODUCT_HALF + chunk * CHUNK;
-        if (first < out.width) *(uint4 *)out.eight(first_token + token, first) = *(const uint4 *)place_of(token, chunk);
+    for (int token = threadIdx.x / CHUNKS; token < count; token += BLOCK_THREADS / CHUNKS) {
+        const number *from = place_of(token, chunk);
+        if (is_whole)
+            *(uint4 *)out.eight(first_token + token, place) = *(const uint4 *)from;
+        else
+            for (int word = 0; word < 4; word++)
+                if (number_of(word) < end)
+                    *(uint32_t *)out.eight(first_token + token, place_in(out.order, number_of(word))) =
+                        *(const uint32_t *)(from + word * 2);
     }
 }
 
 /* Of a block that has walked over all of k. */
 template <typename Shape, typename Out>
-__device__ __forceinline__ void bulk_store(float *sums, float (&c)[Shape::columns / 8][4], int first_group,
+__device__ __forceinline__ void bulk_store(float *sums, float (&c)[Shape::columns / 8][4], int first_group, int groups,
                                            int first_token, int tokens, const Out &out) {
     const int count = min(tokens - first_token, Shape::columns);
     if constexpr (Out::makes_rows) {
-        bulk_store_rows<Shape>(sums, c, first_group, first_token, count, out);
+        bulk_store_rows<Shape>(sums, c, first_group, groups, first_token, count, out);
     } else {
-        const own_number<BULK_GROUPS, Out> own(out, first_group);
+        const own_number<BULK_GROUPS, Out> own(out, first_group, groups);
 #pragma unroll 1
         for (int now = 0; now < count; now += Shape::stored) {
             bulk_put_some<Shape>(sums, c, now);
@@ -532,21 +566,22 @@ struct bulk_share {
 };
 template <typename Shape, int CUTS>
 __device__ __forceinline__ bulk_share bulk_exchange_sums(float *sums, const float (&c)[Shape::columns / 8][4],
-                                                         const bulk_exchange &exchange, int tile, int count) {
+                                                         const bulk_exchange &exchange, int tile, int groups,
+                                                         int count) {
     constexpr int COLUMNS = Shape::columns, QUADS = BULK_ROWS / 4;
-    const int rank = blockIdx.x % CUTS, each = ceil_div(count, CUTS), first = rank * each,
-              mine = max(min(count - first, each), 0);
+    const int quads = groups * (PRODUCT_ROWS / 4), rank = blockIdx.x % CUTS, each = ceil_div(count, CUTS),
+              first = rank * each, mine = max(min(count - first, each), 0);
     unsigned *arrived = exchange.arrived + tile;
-    float4 *parts = (float4 *)exchange.parts + (size_t)tile * CUTS * COLUMNS * QUADS;
+    float4 *parts = (float4 *)exchange.parts + (size_t)tile * CUTS * COLUMNS * quads;
     auto here = [&](int token, int quad) { return (float4 *)(sums + token * Shape::stride) + quad; };
-    auto there = [&](int cut, int token, int quad) { return parts + (cut * COLUMNS + token) * QUADS + quad; };
+    auto there = [&](int cut, int token, int quad) { return parts + (cut * COLUMNS + token) * quads + quad; };
     bulk_sync(); /* what lay in the ring is multiplied */
     bulk_put<Shape, COLUMNS / 8>(sums, c);
     bulk_sync();
 #pragma unroll 4
     for (int i = threadIdx.x; i < (count - mine) * QUADS; i += BLOCK_THREADS) {
-        const int other = i / QUADS, token = other < first ? other : other + mine;
-        __stcg(there(rank, token, i % QUADS), *here(token, i % QUADS));
+        const int other = i / QUADS, quad = i % QUADS, token = other < first ? other : other + mine;
+        if (quad < quads) __stcg(there(rank, token, quad), *here(token, quad));
     }
     __threadfence();
     bulk_sync();
@@ -560,6 +595,7 @@ __device__ __forceinline__ bulk_share bulk_exchange_sums(float *sums, const floa
 #pragma unroll 2
     for (int i = threadIdx.x; i < mine * QUADS; i += BLOCK_THREADS) {
         const int token = first + i / QUADS, quad = i % QUADS;
+        if (quad >= quads) continue;
         float4 of[CUTS];
 #pragma unroll
         for (int cut = 0; cut < CUTS; cut++)
@@ -582,11 +618,11 @@ __device__ __forceinline__ bulk_share bulk_exchange_sums(float *sums, const floa
 /* Of the blocks of a tile, each of which stores some of the tokens. */
 template <typename Shape, int CUTS, typename Out>
 __device__ __forceinline__ void bulk_store_cut(float *sums, const float (&c)[Shape::columns / 8][4],
-                                               const bulk_exchange &exchange, int tile, int first_group,
+                                               const bulk_exchange &exchange, int tile, int first_group, int groups,
                                                int first_token, int tokens, const Out &out) {
     const bulk_share share =
-        bulk_exchange_sums<Shape, CUTS>(sums, c, exchange, tile, min(tokens - first_token, Shape::columns));
-    const own_number<BULK_GROUPS, Out> own(out, first_group);
+        bulk_exchange_sums<Shape, CUTS>(sums, c, exchange, tile, groups, min(tokens - first_token, Shape::columns));
+    const own_number<BULK_GROUPS, Out> own(out, first_group, groups);
     bulk_finish<Shape>(sums + share.first * Shape::stride, own, first_token + share.first, share.count, out);
 }
 
@@ -606,7 +642,7 @@ __global__ void __launch_bounds__(bulk<COLUMNS, CUTS>::threads, bulk<COLUMNS, CU
     next_may_start();
     if (threadIdx.x == 0) bulk_barriers_init(barriers, shape::stages, 1);
     __syncthreads();
-    const bulk_walk<shape> walk(CUTS, groups, first_token, tokens, k, piece_count(k));
+    const bulk_walk<shape> walk(CUTS, groups, order.groups, first_token, tokens, k, piece_count(k));
     if (threadIdx.x >= BLOCK_THREADS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(shape::copy_registers));
         if (threadIdx.x < BLOCK_THREADS + 32)
@@ -630,10 +666,10 @@ __global__ void __launch_bounds__(bulk<COLUMNS, CUTS>::threads, bulk<COLUMNS, CU
                 add_tiles(total, c);
             }
             if constexpr (CUTS > 1)
-                bulk_store_cut<shape, CUTS>(sums, total, exchange, tile, walk.group(tile), walk.token(tile), tokens,
-                                            out);
+                bulk_store_cut<shape, CUTS>(sums, total, exchange, tile, walk.group(tile), order.groups,
+                                            walk.token(tile), tokens, out);
             else
-                bulk_store<shape>(sums, total, walk.group(tile), walk.token(tile), tokens, out);
+                bulk_store<shape>(sums, total, walk.group(tile), order.groups, walk.token(tile), tokens, out);
         }
     }
 #endif
@@ -645,13 +681,36 @@ static inline int bulk_percent(const struct stream *s, int blocks, int bytes) {
     return blocks <= cuda_multiprocessors(s->device) && bytes < SHARED_BYTES ? SHARED_PERCENT : SHARED_PERCENT_ANY;
 }
 
+/* How a product is laid out in tiles: with fewer groups each, where that leaves no multiprocessor much more to copy than others, weights and
+ * tokens, by no more boxes. Beyond 64 tokens the tensor cores limit, which take as long for a smaller tile; of short rows what a block does
+ * besides. */
+template <typename Shape, typename Map>
+static bulk_order bulk_order_of(const struct stream *s, const Map &map, int groups, int cuts, int k) {
+    enum { SHORT_ROWS = 4096 };
+    const int at_once = cuda_multiprocessors(s->device), boxes = BULK_ROWS / map.order(BULK_GROUPS).box;
+    bulk_order best = map.order(BULK_GROUPS);
+    int least = 0;
+    for (int its = BULK_GROUPS; its > BULK_GROUPS / 2; its--) {
+        const bulk_order order = map.order(its);
+        const int tiles = ceil_div(groups, its), blocks = tiles * cuts;
+        if (order.box * boxes < its * PRODUCT_ROWS || (cuts > 1 && tiles > BULK_TILES_CUT)) continue;
+        const int rounds = blocks <= Shape::blocks * at_once
+                               ? ceil_div(blocks, at_once)
+                               : Shape::blocks * ceil_div(blocks, Shape::blocks * at_once),
+                  load = rounds * (its * PRODUCT_ROWS + 2 * Shape::columns);
+        if (least == 0 || load < least) least = load, best = order;
+        if (Shape::columns > 64 || (cuts > 1 && k < SHORT_ROWS)) break;
+    }
+    return best;
+}
+
 /* CUTS > 1: of the first COLUMNS tokens from first_token on. */
 template <int COLUMNS, int CUTS, typename T, typename Rows, typename Out>
 static int launch_bulk_columns(struct stream *s, const char *name, int groups, int first_token, int tokens, int k,
                                const T *x, const Rows &rows, const Out &out) {
     typedef bulk<COLUMNS, CUTS> shape;
     const bool is_bf16 = std::is_same<T, bf16>::value;
-    const bulk_order order = rows.map.order();
+    const bulk_order order = bulk_order_of<shape>(s, rows.map, groups, CUTS, k);
     auto kernel = bulk_product_kernel<T, COLUMNS, CUTS, Rows, Out>;
     struct bulk_maps maps;
     TRY(cuda_tensor_map(&maps.tokens, x, is_bf16, tokens, k, PRODUCT_PIECE, COLUMNS));
@@ -660,7 +719,7 @@ static int launch_bulk_columns(struct stream *s, const char *name, int groups, i
         TRY(cuda_tensor_map(&maps.weights[i], rows.weights[i], is_bf16, rows.map.rows_of(i), k,
                             shape::wide * PRODUCT_PIECE, order.box));
     }
-    const int tiles = ceil_div(groups, BULK_GROUPS) * (CUTS > 1 ? 1 : ceil_div(tokens, COLUMNS)),
+    const int tiles = ceil_div(groups, order.groups) * (CUTS > 1 ? 1 : ceil_div(tokens, COLUMNS)),
               blocks = CUTS > 1 ? tiles * CUTS : min(tiles, shape::blocks * cuda_multiprocessors(s->device));
     launch_sharing(s, kernel, dim3(blocks), shape::threads, shape::bytes, 1, bulk_percent(s, blocks, shape::bytes),
                    maps, rows, groups, first_token, tokens, k, order, exchange_of(s), out);
@@ -704,7 +763,7 @@ static int launch_bulk(struct stream *s, const char *name, int groups, int token
         if (rows.adds_in_order())
             return launch_bulk_of<1>(bulk_columns(chunk, 192), s, name, groups, 0, tokens, k, x, rows, out);
     /* As many tokens a launch as there is memory to exchange the sums of. */
-    const size_t a_token = sizeof(float) * BULK_CUTS * BULK_ROWS * ceil_div(groups, BULK_GROUPS),
+    const size_t a_token = sizeof(float) * bulk_exchanged(groups),
                  memory = CUDA_EXCHANGE_BYTES - BULK_TILES_CUT * sizeof(unsigned);
     const int columns = bulk_columns(chunk, (int)(memory / a_token));
     for (int first = 0; first < tokens; first += columns)

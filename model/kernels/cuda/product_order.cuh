@@ -37,6 +37,11 @@ __device__ __forceinline__ int spread_place(int i) {
 __device__ __forceinline__ int place_in(enum token_order order, int i) {
     return order == ORDER_SPREAD ? spread_place(i) : order == ORDER_TRANSPOSED ? transposed_place(i) : i;
 }
+/* Which number lies at a place. */
+__device__ __forceinline__ int number_at(enum token_order order, int place) {
+    if (order == ORDER_SPREAD) return (place & ~15) | (place & 8) >> 2 | (place & 6) << 1 | (place & 1);
+    return place_in(order, place);
+}
 /* Tokens whose blocks lie side by side. */
 __device__ __forceinline__ int tokens_together(enum token_order order) {
     return order == ORDER_BY_8 ? 8 : order == ORDER_BY_16 ? 16 : 1;

@@ -33,8 +33,11 @@ template <int GROUPS, typename Out> struct own_number {
     static_assert(BLOCK_THREADS % across == 0, "a thread's numbers lie in the same place of all tokens");
     int group, i;
     typename Out::place place;
-    __device__ __forceinline__ own_number(const Out &out, int first_group)
-        : group(threadIdx.x % across / Out::each), i(threadIdx.x % Out::each), place(out.at(first_group + group, i)) {}
+    bool is_there;
+    /* `groups`: how many there are. */
+    __device__ __forceinline__ own_number(const Out &out, int first_group, int groups = GROUPS)
+        : group(threadIdx.x % across / Out::each), i(threadIdx.x % Out::each), place(out.at(first_group + group, i)),
+          is_there(group < groups && out.has(place)) {}
 };
 
 /* The numbers of GROUPS groups, each a thread's own of every `step`-th token: FLIGHT of them are fetched before any is finished, and TOGETHER
@@ -44,7 +47,7 @@ __device__ __forceinline__ void store_numbers(const Out &out, const own_number<G
                                               int tokens, Sum sum) {
     constexpr int STEP = own_number<GROUPS, Out>::step;
     static_assert(FLIGHT % TOGETHER == 0, "as many each time");
-    if (!out.has(own.place)) return;
+    if (!own.is_there) return;
 #pragma unroll 1
     for (int first = threadIdx.x / own.across; first < tokens; first += FLIGHT * STEP) {
         typename Out::held held[FLIGHT];

@@ -480,7 +480,7 @@ __global__ void __launch_bounds__(packed_bulk<Kind, COLUMNS>::threads, packed_bu
     next_may_start();
     if (threadIdx.x == 0) bulk_barriers_init(barriers, shape::stages, 1 + 128);
     __syncthreads();
-    const bulk_walk<shape> walk(cuts, groups, first_token, tokens, k,
+    const bulk_walk<shape> walk(cuts, groups, BULK_GROUPS, first_token, tokens, k,
                                 cut.pieces * (shape::grains::piece / PRODUCT_PIECE));
     if (threadIdx.x >= BLOCK_THREADS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(shape::copy_registers));
@@ -502,7 +502,7 @@ __global__ void __launch_bounds__(packed_bulk<Kind, COLUMNS>::threads, packed_bu
         /* Of a cut tile the block's share of tokens at once, else all of them, some at a time. */
         bulk_share share = {0, count};
         if (cuts > 1) {
-            share = bulk_exchange_sums<shape, BULK_CUTS>(sums, total, memory.exchange, tile, count);
+            share = bulk_exchange_sums<shape, BULK_CUTS>(sums, total, memory.exchange, tile, BULK_GROUPS, count);
         } else {
             const int r = threadIdx.x / 32 * PRODUCT_ROWS + threadIdx.x % 32 / 4;
             const float factor[2] = {factor_of(tile, r), factor_of(tile, r + 8)};
@@ -512,7 +512,7 @@ __global__ void __launch_bounds__(packed_bulk<Kind, COLUMNS>::threads, packed_bu
                 for (int j = 0; j < 4; j++) total[i][j] = times_factor<as>(total[i][j], factor[j / 2]);
         }
         if constexpr (Out::makes_rows)
-            if (cuts == 1) return bulk_store_rows<shape>(sums, total, first_group, token, count, out);
+            if (cuts == 1) return bulk_store_rows<shape>(sums, total, first_group, BULK_GROUPS, token, count, out);
         const own_number<BULK_GROUPS, Out> own(out, first_group);
         const int most = cuts > 1 ? COLUMNS : shape::stored;
 #pragma unroll 1
@@ -534,19 +534,18 @@ static bool is_packed_bulk(const struct stream *s, int groups, int tokens, int k
                            packed_bulk_memory *memory) {
     typedef packed_grains<Kind, 2> grains;
     if (!Map::takes_many_packed || !cuda_has_wgmma(s->device) || !cuda_exchange(s) || is_narrow(s, groups, tokens) ||
-        rows.map.order().box == 0)
+        rows.map.order(BULK_GROUPS).box == 0)
         return false;
-    const size_t tiles = rows.in_order ? 0 : ceil_div(groups, BULK_GROUPS),
-                 of_a_token = grains::has_ones ? (size_t)packed_token_parts(k) * (PACKED_HALF / grains::columns) : 0;
+    const size_t of_a_token = grains::has_ones ? (size_t)packed_token_parts(k) * (PACKED_HALF / grains::columns) : 0;
     memory->exchange = exchange_of(s);
     /* As many chunks of 128 as two of 64 each would be, if there is memory. */
     for (int columns : {128, 64, 32}) {
-        const size_t parts = tiles * BULK_CUTS * columns * BULK_ROWS,
+        const size_t parts = rows.in_order ? 0 : columns * bulk_exchanged(groups),
                      ones = (size_t)ceil_div(tokens, columns) * columns * of_a_token;
         if (columns > 64 && (!grains::is_long || ceil_div(tokens, 64) % 2 != 0)) continue;
         if (columns > 32 && tokens <= 32) continue;
         memory->ones = memory->exchange.parts + parts, memory->columns = columns;
-        if (tiles <= BULK_TILES_CUT &&
+        if ((rows.in_order || ceil_div(groups, BULK_GROUPS) <= BULK_TILES_CUT) &&
             (parts + ones) * sizeof(float) + BULK_TILES_CUT * sizeof(unsigned) <= CUDA_EXCHANGE_BYTES)
             return true;
     }
@@ -565,7 +564,7 @@ static int launch_packed_columns(struct stream *s, const char *name, int groups,
                                  const Out &out) {
     typedef packed_bulk<Kind, COLUMNS> shape;
     const bool is_bf16 = std::is_same<T, bf16>::value;
-    const bulk_order order = rows.map.order();
+    const bulk_order order = rows.map.order(BULK_GROUPS);
     struct bulk_maps maps;
     const int box_tokens = min(COLUMNS, ceil_div(tokens, 8) * 8); /* no more than there are */
     TRY(cuda_tensor_map(&maps.tokens, x, is_bf16, tokens, k, PRODUCT_PIECE, box_tokens));

@@ -28,10 +28,9 @@ struct head_map {
     static constexpr int step = 0;
     __host__ __device__ int rows_of(int matrix) const { return (matrix == 0 ? heads : kv_heads) * head_dim; }
     /* As many groups of a head as a tile may hold. */
-    bulk_order order() const {
-        int fold = BULK_GROUPS;
-        while (head_dim / PRODUCT_ROWS % fold != 0) fold /= 2;
-        return {fold, fold * PRODUCT_HALF};
+    bulk_order order(int groups) const {
+        const int fold = common_part(groups, head_dim / PRODUCT_ROWS);
+        return {groups, fold, fold * PRODUCT_HALF};
     }
     __device__ __forceinline__ row_place at(int group, int i) const {
         struct head_part part(group, head_dim);
