@@ -7,7 +7,7 @@
  *   operands, which changes no product.
  *   Up to 16 tokens (product_narrow.cuh), of short outputs of short rows more: a block of 8 warps owns 16 weight rows, a warp is
  *   a split and streams to registers.
- *   More, on sm_90: a block owns 128 rows (product_bulk.cuh); long outputs add their splits in order.
+ *   More, on sm_90: a block owns up to 128 rows (product_bulk.cuh); long outputs add their splits in order.
  *   More: a cluster of 8 blocks owns 128 rows or more, a block is a split; weights and tokens pass through shared memory. By
  *   wgmma on sm_90, where it takes up to 64 tokens of short outputs and the experts' (product_wgmma.cuh), by mma after it
  *   (product_wide.cuh). Without clusters the first does it all.

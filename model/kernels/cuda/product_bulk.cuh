@@ -1,6 +1,6 @@
 /* The product of many tokens on Hopper: weights and tokens by the copy engine, sums by wgmma. See product.cuh.
  *
- * A block owns 128 weight rows and COLUMNS tokens. One warp asks the copy engine for stages of one or two pieces of 64 of k, into a ring in
+ * A block owns a tile of up to 128 weight rows and COLUMNS tokens. One warp asks the copy engine for stages of one or two pieces of 64 of k, into a ring in
  * shared memory; two groups of 4 warps multiply, each 64 rows by all columns. Weights go from the ring to registers, 16 bytes a lane for
  * two instructions as in mma_half; tokens, which lie transposed (product_order.cuh), are read by the instruction itself. Of stages of one
  * piece half is multiplied while the other half goes to registers, since tensor cores have most to do there.
