@@ -198,11 +198,13 @@ static int put_longrope(struct writer *w) {
 }
 
 static int put_yarn(struct writer *w) {
-    double factor, attention;
+    double factor, attention, yarn;
     TRY(gguf_get_number(w->g, key_of(w, "rope.scaling.factor"), 1, &factor));
     TRY(gguf_get_number(w->g, key_of(w, "rope.scaling.attn_factor"), 1, &attention));
-    if (has(w, "rope.scaling.attn_factor") && factor >= 1) /* times what it is without */
-        put_number(w, "attention_factor", attention * (0.1 * log(factor) + 1));
+    TRY(gguf_get_number(w->g, key_of(w, "rope.scaling.yarn_attn_factor"), -1, &yarn));
+    /* Both are times what it is without; less than 0 says nothing. */
+    if (yarn >= 0) attention *= yarn;
+    if (attention != 1 && factor >= 1) put_number(w, "attention_factor", attention * (0.1 * log(factor) + 1));
     TRY(copy_number(w, "beta_fast", "rope.scaling.yarn_beta_fast"));
     TRY(copy_number(w, "beta_slow", "rope.scaling.yarn_beta_slow"));
     if (strcmp(w->a->name, "gpt-oss") == 0) put_bool(w, "truncate", false);

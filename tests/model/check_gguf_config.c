@@ -1,4 +1,5 @@
 /* GGUF files: how their keys become a configuration. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +103,28 @@ START_TEST(a_yarn_that_extrapolates_otherwise_is_refused)
         const int rc = read_config(&w, &c);
         ck_assert_msg(rc == (cases[i].refused ? ERR_UNSUPPORTED : 0), "case %zu: %d, %s", i, rc, err_message());
         if (cases[i].refused) ck_assert_msg(strstr(err_message(), cases[i].refused) != NULL, "%s", err_message());
+        gguf_writer_free(&w);
+    }
+}
+END_TEST
+
+START_TEST(both_factors_of_attention_multiply_that_of_a_yarn)
+{
+    static const struct {
+        double attn, yarn, read; /* 0: no such key */
+    } cases[] = {{0, 0, 1}, {0.5, 0, 0.5}, {0, 0.75, 0.75}, {0.5, 0.75, 0.375}, {0.5, -1, 0.5}, {0, 1, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gguf_writer w = {0};
+        struct model_config c;
+        small_put_all(&w);
+        gguf_put_text(&w, "llama.rope.scaling.type", "yarn");
+        gguf_put_number(&w, "llama.rope.scaling.factor", 4);
+        if (cases[i].attn != 0) gguf_put_number(&w, "llama.rope.scaling.attn_factor", cases[i].attn);
+        if (cases[i].yarn != 0) gguf_put_number(&w, "llama.rope.scaling.yarn_attn_factor", cases[i].yarn);
+        ck_ok(read_config(&w, &c));
+        const double expected = cases[i].read * (0.1 * log(4) + 1);
+        ck_assert_msg(fabs(c.rope[0].attention_factor - expected) < 1e-9, "case %zu: %g, expected %g", i,
+                      c.rope[0].attention_factor, expected);
         gguf_writer_free(&w);
     }
 }
@@ -297,6 +320,7 @@ Suite *check_gguf_config(void) {
     tcase_add_test(tc, keys_become_the_configuration);
     tcase_add_test(tc, linear_scaling_of_the_rope_needs_no_type);
     tcase_add_test(tc, a_yarn_that_extrapolates_otherwise_is_refused);
+    tcase_add_test(tc, both_factors_of_attention_multiply_that_of_a_yarn);
     tcase_add_test(tc, without_their_keys_a_rope_is_plain_and_key_heads_are_all_heads);
     tcase_add_test(tc, tokens_that_end_a_turn_end_an_answer_whatever_their_type);
     tcase_add_test(tc, a_token_that_ends_a_turn_is_a_control_token_whatever_its_type);
