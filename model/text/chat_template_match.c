@@ -9,6 +9,7 @@ static const struct turn_form gemma = {"<start_of_turn>", "\n", "\n", 0}, phi3 =
                               phi35 = {"<|", "|>\n", "\n", SKIPS_EMPTY_SYSTEM}, phi4 = {IM_START, "<|im_sep|>", "", 0},
                               phi4_2024 = {IM_START, "<|im_sep|>", "", OPENS_ANSWERS}, phi4_mini = {"<|", "|>", "", 0},
                               granite = {"<|start_of_role|>", "<|end_of_role|>", "\n", 0},
+                              granite31 = {"<|start_of_role|>", "<|end_of_role|>", "\n", STATES_DATE},
                               olmo2 = {"<|", "|>\n", "\n", 0};
 
 static const struct template_kind kinds[] = {
@@ -30,6 +31,7 @@ static const struct template_kind kinds[] = {
     {"phi4-2024", FAMILY_TURNS, IM_END, "", "", &phi4_2024},
     {"phi4-mini", FAMILY_TURNS, "<|end|>", "", "", &phi4_mini},
     {"granite3.0", FAMILY_TURNS, "<|end_of_text|>", "", "", &granite},
+    {"granite3.1", FAMILY_TURNS, "<|end_of_text|>", "", "", &granite31},
     {"olmo2", FAMILY_OLMO2, NULL, "<|endoftext|>", "<|endoftext|>", &olmo2},
 };
 
@@ -41,7 +43,7 @@ const struct template_kind *template_kind_find(const char *name) {
 
 const char *template_kind_names(void) {
     return "chatml, llama2, llama3, llama3.1, llama3.2, mistral, mistral-nemo, qwen2.5, qwen3, gemma2, gemma3, phi3, "
-           "phi3-medium, phi3.5, phi4, phi4-2024, phi4-mini, granite3.0, olmo2";
+           "phi3-medium, phi3.5, phi4, phi4-2024, phi4-mini, granite3.0, granite3.1, olmo2";
 }
 
 /* --- templates known by heart ------------------------------------------------------------------------------------- */
@@ -71,7 +73,11 @@ static const struct {
     {0x6e441837a0824509, "phi4", false},         /* Phi-4 as of 2025 */
     {0x6bef3987495c269b, "phi4-2024", false},    /* Phi-4 as it came out, in December 2024 */
     {0xa257a97c55cba5fc, "phi4-mini", false},    /* Phi-4 mini */
-    {0x192834139162a4c9, "granite3.0", false},   /* Granite 3.0; later ones state the day's date */
+    {0x192834139162a4c9, "granite3.0", false},   /* Granite 3.0 */
+    {0x6d03792d6085d007, "granite3.1", false},   /* Granite 3.1 */
+    {0xd55754c80db69e23, "granite3.1", false},   /* Granite 3.2: with a prompt for thinking, if `thinking` is set */
+    {0xa9fa54b674e69759, "granite3.1", false},   /* Granite 3.3 */
+    {0xffcf4c21deaaddaf, "granite3.1", false},   /* Granite 3.3 with other white space in its default system prompt */
     {0xdbedcd0bedecc712, "olmo2", false},        /* OLMo 2 */
     {0xe73d8973e0563221, "chatml", false},       /* Qwen2-VL and Qwen2.5-VL, of content that is a string */
 };

@@ -301,6 +301,11 @@ static int render(const struct chat_template *t, const struct chat_message *m, i
     return err_set(ERR_INTERNAL, "unknown chat template");
 }
 
+/* Where a conversation has no system prompt. */
+static bool states_date(const struct template_kind *kind) {
+    return kind->turns && kind->turns->options & STATES_DATE;
+}
+
 int chat_template_render(const struct chat_template *t, const struct chat_message *messages, int count, bool think,
                          struct chat_text *out) {
     if (count <= 0) return err_set(ERR_USAGE, "the conversation has no messages");
@@ -309,6 +314,11 @@ int chat_template_render(const struct chat_template *t, const struct chat_messag
             !chat_is_role(&messages[i], "assistant"))
             return err_set(ERR_USAGE, "message %d has the role '%s', expected system, user or assistant", i + 1,
                            messages[i].role);
+    if (states_date(t->kind) && !chat_is_role(&messages[0], "system"))
+        return err_set(ERR_USAGE,
+                       "without a system prompt the chat template (%s) states the day's date, which duet does not; "
+                       "hint: --system TEXT, or a message with the role system",
+                       t->kind->name);
     size_t before = out->text.len;
     int rc = render(t, messages, count, think, out);
     if (rc != 0) out->text.len = out->plain.len = before;

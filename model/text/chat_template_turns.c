@@ -19,6 +19,7 @@ static bool is_skipped(int options, const struct chat_message *m) {
 static void render_turns(const struct chat_template *t, const struct chat_message *m, int count,
                          struct chat_text *out) {
     const bool opens_answers = t->kind->turns->options & OPENS_ANSWERS;
+    const bool is_answered = !(t->kind->turns->options & STATES_DATE) || count > 1;
     for (int i = 0; i < count; i++) {
         if (is_skipped(t->kind->turns->options, &m[i])) continue;
         if (!opens_answers || !chat_is_role(&m[i], "assistant")) say_role(t, out, m[i].role);
@@ -26,7 +27,7 @@ static void render_turns(const struct chat_template *t, const struct chat_messag
         say_end(t, out);
         if (opens_answers && chat_is_role(&m[i], "user")) say_role(t, out, "assistant");
     }
-    if (!opens_answers) say_role(t, out, "assistant");
+    if (!opens_answers && is_answered) say_role(t, out, "assistant");
 }
 
 /* Questions have no end of turn, and nothing parts a last answer from the generation prompt. */

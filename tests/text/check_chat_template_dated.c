@@ -1,0 +1,142 @@
+/* Chat templates that state the day's date where a conversation has no system prompt: Granite from 3.1 on. With one they render
+ * what jinja2 makes of the released ones; without one they refuse. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "tests/support/chat_template_support.h"
+#include "tests/support/damage.h"
+
+static const struct chat_message brief = {"system", " Be brief. ", 11}, hi = {"user", " Hi\n", 4},
+                                 yes = {"assistant", "Yes.", 4}, and = {"user", "And? ", 5}, empty = {"system", "", 0},
+                                 nothing = {"user", "", 0};
+
+static const struct {
+    const char *name;
+    const char *system_alone; /* brief */
+    const char *question;     /* brief, hi */
+    const char *two_turns;    /* brief, hi, yes, and */
+    const char *answered;     /* brief, hi, yes */
+    const char *two_systems;  /* brief, brief, hi */
+    const char *empty;        /* empty, nothing */
+} kinds[] = {
+#define SYSTEM    "<|start_of_role|>system<|end_of_role|> Be brief. <|end_of_text|>\n"
+#define HI        "<|start_of_role|>user<|end_of_role|> Hi\n<|end_of_text|>\n"
+#define ASSISTANT "<|start_of_role|>assistant<|end_of_role|>"
+    {"granite3.1", SYSTEM, SYSTEM HI ASSISTANT,
+     SYSTEM HI ASSISTANT "Yes.<|end_of_text|>\n<|start_of_role|>user<|end_of_role|>And? <|end_of_text|>\n" ASSISTANT,
+     SYSTEM HI ASSISTANT "Yes.<|end_of_text|>\n" ASSISTANT, SYSTEM SYSTEM HI ASSISTANT,
+     "<|start_of_role|>system<|end_of_role|><|end_of_text|>\n<|start_of_role|>user<|end_of_role|><|end_of_text|>"
+     "\n" ASSISTANT},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static struct chat_template *named(const char *name) {
+    struct chat_template *t;
+    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), name, &t));
+    ck_assert_str_eq(chat_template_name(t), name);
+    return t;
+}
+
+static void check_text(const struct chat_template *t, const struct chat_message *m, int count, const char *want) {
+    struct buf got = template_render(t, m, count, true);
+    template_check_text(&got, want, strlen(want));
+    buf_free(&got);
+}
+
+static void check_kind(const struct chat_template *t, int index) {
+    const struct chat_message chat[] = {brief, hi, yes, and}, systems[] = {brief, brief, hi}, none[] = {empty, nothing};
+    check_text(t, chat, 1, kinds[index].system_alone);
+    check_text(t, chat, 2, kinds[index].question);
+    check_text(t, chat, 3, kinds[index].answered);
+    check_text(t, chat, 4, kinds[index].two_turns);
+    check_text(t, systems, 3, kinds[index].two_systems);
+    check_text(t, none, 2, kinds[index].empty);
+}
+
+START_TEST(names_render_as_the_released_templates_do)
+{
+    struct chat_template *t = named(kinds[_i].name);
+    check_kind(t, _i);
+    chat_template_free(t);
+}
+END_TEST
+
+START_TEST(pieces_make_the_whole)
+{
+    const struct chat_message turns[] = {brief, hi, yes, and};
+    struct chat_template *t = named(kinds[_i].name);
+    for (int cut = 0; cut < 2; cut++) {
+        struct buf pieces = template_render(t, turns, 2, true), next = template_next(t, &and, cut, true);
+        buf_append(&pieces, yes.content, yes.len);
+        if (!cut) buf_puts(&pieces, chat_template_end_of_turn(t));
+        buf_append(&pieces, buf_text(&next), next.len);
+        template_check_text(&pieces, kinds[_i].two_turns, strlen(kinds[_i].two_turns));
+        buf_free(&pieces);
+        buf_free(&next);
+    }
+    chat_template_free(t);
+}
+END_TEST
+
+START_TEST(conversations_that_do_not_begin_with_a_system_prompt_are_refused)
+{
+    const struct chat_message plain[] = {hi}, late[] = {hi, brief};
+    struct chat_template *t = named(kinds[_i].name);
+    char sentence[256];
+    snprintf(sentence, sizeof sentence,
+             "without a system prompt the chat template (%s) states the day's date, which duet does not; "
+             "hint: --system TEXT, or a message with the role system",
+             kinds[_i].name);
+    for (int count = 1; count <= 2; count++) {
+        struct chat_text out = {{0}, {0}};
+        ck_assert_int_eq(chat_template_render(t, count == 1 ? plain : late, count, true, &out), ERR_USAGE);
+        ck_assert_str_eq(err_message(), sentence);
+        ck_assert_uint_eq(out.text.len, 0);
+        chat_text_free(&out);
+    }
+    chat_template_free(t);
+}
+END_TEST
+
+/* Released ones, as $DUET_TEMPLATES has them by these names. */
+static const struct {
+    const char *file;
+    int kind;
+} released[] = {{"granite3.1", 0}, {"granite3.2", 0}, {"granite3.3", 0}};
+enum { RELEASED = sizeof released / sizeof *released };
+
+/* Loop index: the release. */
+START_TEST(released_templates_are_recognised)
+{
+    const char *dir = getenv("DUET_TEMPLATES"), *name = kinds[released[_i].kind].name;
+    char from[512], to[256];
+    struct buf text = {0};
+    snprintf(from, sizeof from, "%s/%s.jinja", dir ? dir : "", released[_i].file);
+    snprintf(to, sizeof to, "%s/chat_template.jinja", temp_dir());
+    if (!dir || access(from, R_OK) != 0) {
+        skip("no released template of this name: set DUET_TEMPLATES");
+        return;
+    }
+    ck_ok(file_read(from, 1 << 16, &text));
+    damage_write_file(to, buf_text(&text), text.len);
+    struct chat_template *t = template_open(temp_dir());
+    ck_assert_str_eq(chat_template_name(t), name);
+    check_kind(t, released[_i].kind);
+    chat_template_free(t);
+    buf_free(&text);
+}
+END_TEST
+
+Suite *check_chat_template_dated(void) {
+    Suite *suite = suite_create("chat_template_dated");
+    TCase *rendering = tcase_create("rendering");
+    tcase_add_loop_test(rendering, names_render_as_the_released_templates_do, 0, KINDS);
+    tcase_add_loop_test(rendering, pieces_make_the_whole, 0, KINDS);
+    tcase_add_loop_test(rendering, conversations_that_do_not_begin_with_a_system_prompt_are_refused, 0, KINDS);
+    tcase_add_loop_test(rendering, released_templates_are_recognised, 0, RELEASED);
+    suite_add_tcase(suite, rendering);
+    return suite;
+}
