@@ -14,7 +14,7 @@
  *  - mistral-nemo puts the system prompt into the last question of a whole render; piecewise it stays in the question
  *    that it was rendered with, the first.
  *  - Dates are the templates' own defaults (llama3.1, llama3.2: 26 Jul 2024). No text states the day's: a run could not be repeated.
- *    Templates that state it where there is no system prompt (granite3.1) refuse conversations without one, those that
+ *    Templates that state it where there is no system prompt (granite3.1, mistral-small3.*) refuse conversations without one, those that
  *    always do (gpt-oss) are not known. */
 #ifndef DUET_MODEL_TEXT_CHAT_TEMPLATE_H
 #define DUET_MODEL_TEXT_CHAT_TEMPLATE_H

@@ -26,7 +26,10 @@ enum template_family {
     FAMILY_LLAMA31, /* a preamble with dates in the system turn */
     FAMILY_MISTRAL,
     FAMILY_NEMO,
-    FAMILY_TURNS, /* turns of one form in a row */
+    FAMILY_SMALL,
+    FAMILY_SMALL3,  /* the day's date without a system prompt */
+    FAMILY_SMALL32, /* the same, and roles alternate */
+    FAMILY_TURNS,   /* turns of one form in a row */
     FAMILY_OLMO2,
     FAMILY_GEMMA2,
     FAMILY_GEMMA3

@@ -20,6 +20,9 @@ static const struct template_kind kinds[] = {
     {"llama3.2", FAMILY_LLAMA31, "<|eot_id|>", "<|begin_of_text|>", "", NULL},
     {"mistral", FAMILY_MISTRAL, NULL, "<s>", "</s>", NULL},
     {"mistral-nemo", FAMILY_NEMO, NULL, "<s>", "</s>", NULL},
+    {"mistral-small", FAMILY_SMALL, NULL, "<s>", "</s>", NULL},
+    {"mistral-small3.1", FAMILY_SMALL3, NULL, "<s>", "</s>", NULL},
+    {"mistral-small3.2", FAMILY_SMALL32, NULL, "<s>", "</s>", NULL},
     {"qwen2.5", FAMILY_CHATML, IM_END, "", "", NULL},
     {"qwen3", FAMILY_QWEN3, IM_END, "", "", NULL},
     {"gemma2", FAMILY_GEMMA2, "<end_of_turn>", "<bos>", "<eos>", &gemma},
@@ -42,7 +45,8 @@ const struct template_kind *template_kind_find(const char *name) {
 }
 
 const char *template_kind_names(void) {
-    return "chatml, llama2, llama3, llama3.1, llama3.2, mistral, mistral-nemo, qwen2.5, qwen3, gemma2, gemma3, phi3, "
+    return "chatml, llama2, llama3, llama3.1, llama3.2, mistral, mistral-nemo, mistral-small, mistral-small3.1, "
+           "mistral-small3.2, qwen2.5, qwen3, gemma2, gemma3, phi3, "
            "phi3-medium, phi3.5, phi4, phi4-2024, phi4-mini, granite3.0, granite3.1, olmo2";
 }
 
@@ -55,31 +59,35 @@ static const struct {
     const char *name;
     bool is_open;
 } releases[] = {
-    {0x30b221c7f95a7109, "llama3.1", false},     /* Llama 3.1, 3.3 */
-    {0x24246674524c6ffb, "llama3.2", false},     /* Llama 3.2 */
-    {0x5a1cbbe30ed9e0bb, "llama2", false},       /* Llama 2 */
-    {0xb6cffe82b2797be6, "mistral", false},      /* Mistral 7B Instruct v0.1 */
-    {0x951918bb4ea15e7b, "mistral-nemo", false}, /* Mistral Nemo Instruct 2407 */
-    {0x497e8a2dcc4917f5, "qwen2.5", true},       /* Qwen 2.5 */
-    {0x1356db3bf2d386ed, "qwen2.5", false},      /* Qwen 3 Instruct 2507: that of Qwen 2.5 with no default prompt */
-    {0x1143a09e70a754f8, "qwen3", false},        /* Qwen 3 of April 2025 */
-    {0xa316ab961a829356, "qwen3", false},        /* Qwen 3 as of July 2025: content that is no string is left out */
-    {0x5497571dd4b3bbef, "qwen3", false},        /* Qwen 3 without methods of strings, as GGUF files hold it */
-    {0x88e978c6d3e23366, "gemma2", false},       /* Gemma 1 and 2 */
-    {0x3f19a7d9384c3c5b, "gemma3", false},       /* Gemma 3 */
-    {0xfdb28ead7d54c067, "phi3", false},         /* Phi-3 mini as of June 2024 */
-    {0x5c10d8fd4f6e890a, "phi3-medium", false},  /* Phi-3 medium */
-    {0xf5988ecb92732431, "phi3.5", false},       /* Phi-3.5 mini */
-    {0x6e441837a0824509, "phi4", false},         /* Phi-4 as of 2025 */
-    {0x6bef3987495c269b, "phi4-2024", false},    /* Phi-4 as it came out, in December 2024 */
-    {0xa257a97c55cba5fc, "phi4-mini", false},    /* Phi-4 mini */
-    {0x192834139162a4c9, "granite3.0", false},   /* Granite 3.0 */
-    {0x6d03792d6085d007, "granite3.1", false},   /* Granite 3.1 */
-    {0xd55754c80db69e23, "granite3.1", false},   /* Granite 3.2: with a prompt for thinking, if `thinking` is set */
-    {0xa9fa54b674e69759, "granite3.1", false},   /* Granite 3.3 */
-    {0xffcf4c21deaaddaf, "granite3.1", false},   /* Granite 3.3 with other white space in its default system prompt */
-    {0xdbedcd0bedecc712, "olmo2", false},        /* OLMo 2 */
-    {0xe73d8973e0563221, "chatml", false},       /* Qwen2-VL and Qwen2.5-VL, of content that is a string */
+    {0x30b221c7f95a7109, "llama3.1", false},         /* Llama 3.1, 3.3 */
+    {0x24246674524c6ffb, "llama3.2", false},         /* Llama 3.2 */
+    {0x5a1cbbe30ed9e0bb, "llama2", false},           /* Llama 2 */
+    {0xb6cffe82b2797be6, "mistral", false},          /* Mistral 7B Instruct v0.1 */
+    {0x951918bb4ea15e7b, "mistral-nemo", false},     /* Mistral Nemo Instruct 2407 */
+    {0x0e7d5c57a5497e19, "mistral-small", false},    /* Mistral Small 24B Instruct 2501 as it came out */
+    {0x3ef8ed51925a8f1a, "mistral-small3.1", false}, /* Mistral Small 24B Instruct 2501 with a default system prompt */
+    {0x32aa24061444b4dc, "mistral-small3.1", false}, /* Mistral Small 3.1, of content that is a string */
+    {0x3e7e038cbf7865bd, "mistral-small3.2", false}, /* Mistral Small 3.2, as GGUF files hold it; of a string too */
+    {0x497e8a2dcc4917f5, "qwen2.5", true},           /* Qwen 2.5 */
+    {0x1356db3bf2d386ed, "qwen2.5", false},          /* Qwen 3 Instruct 2507: that of Qwen 2.5 with no default prompt */
+    {0x1143a09e70a754f8, "qwen3", false},            /* Qwen 3 of April 2025 */
+    {0xa316ab961a829356, "qwen3", false},            /* Qwen 3 as of July 2025: content that is no string is left out */
+    {0x5497571dd4b3bbef, "qwen3", false},            /* Qwen 3 without methods of strings, as GGUF files hold it */
+    {0x88e978c6d3e23366, "gemma2", false},           /* Gemma 1 and 2 */
+    {0x3f19a7d9384c3c5b, "gemma3", false},           /* Gemma 3 */
+    {0xfdb28ead7d54c067, "phi3", false},             /* Phi-3 mini as of June 2024 */
+    {0x5c10d8fd4f6e890a, "phi3-medium", false},      /* Phi-3 medium */
+    {0xf5988ecb92732431, "phi3.5", false},           /* Phi-3.5 mini */
+    {0x6e441837a0824509, "phi4", false},             /* Phi-4 as of 2025 */
+    {0x6bef3987495c269b, "phi4-2024", false},        /* Phi-4 as it came out, in December 2024 */
+    {0xa257a97c55cba5fc, "phi4-mini", false},        /* Phi-4 mini */
+    {0x192834139162a4c9, "granite3.0", false},       /* Granite 3.0 */
+    {0x6d03792d6085d007, "granite3.1", false},       /* Granite 3.1 */
+    {0xd55754c80db69e23, "granite3.1", false},       /* Granite 3.2: with a prompt for thinking, if `thinking` is set */
+    {0xa9fa54b674e69759, "granite3.1", false},       /* Granite 3.3 */
+    {0xffcf4c21deaaddaf, "granite3.1", false}, /* Granite 3.3 with other white space in its default system prompt */
+    {0xdbedcd0bedecc712, "olmo2", false},      /* OLMo 2 */
+    {0xe73d8973e0563221, "chatml", false},     /* Qwen2-VL and Qwen2.5-VL, of content that is a string */
 };
 
 /* FNV-1a. */

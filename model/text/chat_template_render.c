@@ -274,6 +274,26 @@ static int render_nemo(const struct chat_template *t, const struct chat_message 
     return 0;
 }
 
+/* A system prompt stands in front of what follows it. 3.2 wants the rest to alternate, a later system prompt for an answer. */
+static int render_small(const struct chat_template *t, const struct chat_message *m, int count, struct chat_text *out) {
+    const int first = chat_is_role(&m[0], "system") ? 1 : 0;
+    for (int i = 0; i < count - first && t->kind->family == FAMILY_SMALL32; i++)
+        TRY(chat_check_turn(m + first, i, ALTERNATE_NEMO));
+    chat_say_buf(out, &t->bos);
+    for (int i = 0; i < count; i++) {
+        if (chat_is_role(&m[i], "user")) {
+            put_mistral_question(t, out, chat_content(&m[i]));
+        } else if (chat_is_role(&m[i], "assistant")) {
+            put_mistral_answer(t, out, chat_content(&m[i]));
+        } else {
+            chat_say(out, "[SYSTEM_PROMPT]");
+            chat_put(out, chat_content(&m[i]));
+            chat_say(out, "[/SYSTEM_PROMPT]");
+        }
+    }
+    return 0;
+}
+
 /* --- all of them ------------------------------------------------------------------------------------------ */
 
 static int render(const struct chat_template *t, const struct chat_message *m, int count, bool think,
@@ -292,6 +312,10 @@ static int render(const struct chat_template *t, const struct chat_message *m, i
         return render_mistral(t, m, count, out);
     case FAMILY_NEMO:
         return render_nemo(t, m, count, out);
+    case FAMILY_SMALL:
+    case FAMILY_SMALL3:
+    case FAMILY_SMALL32:
+        return render_small(t, m, count, out);
     case FAMILY_TURNS:
     case FAMILY_OLMO2:
     case FAMILY_GEMMA2:
@@ -303,7 +327,8 @@ static int render(const struct chat_template *t, const struct chat_message *m, i
 
 /* Where a conversation has no system prompt. */
 static bool states_date(const struct template_kind *kind) {
-    return kind->turns && kind->turns->options & STATES_DATE;
+    return kind->family == FAMILY_SMALL3 || kind->family == FAMILY_SMALL32 ||
+           (kind->turns && kind->turns->options & STATES_DATE);
 }
 
 int chat_template_render(const struct chat_template *t, const struct chat_message *messages, int count, bool think,
@@ -349,6 +374,9 @@ int chat_template_next(const struct chat_template *t, const struct chat_message 
         break;
     case FAMILY_MISTRAL:
     case FAMILY_NEMO:
+    case FAMILY_SMALL:
+    case FAMILY_SMALL3:
+    case FAMILY_SMALL32:
         put_mistral_question(t, out, content);
         break;
     case FAMILY_TURNS:

@@ -1,5 +1,5 @@
-/* Chat templates that state the day's date where a conversation has no system prompt: Granite from 3.1 on. With one they render
- * what jinja2 makes of the released ones; without one they refuse. */
+/* Chat templates that state the day's date where a conversation has no system prompt: Granite from 3.1 on, Mistral
+ * Small 3. With one they render what jinja2 makes of the released ones; without one they refuse. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static const struct {
     const char *question;     /* brief, hi */
     const char *two_turns;    /* brief, hi, yes, and */
     const char *answered;     /* brief, hi, yes */
-    const char *two_systems;  /* brief, brief, hi */
+    const char *two_systems;  /* brief, brief, hi; NULL: refused */
     const char *empty;        /* empty, nothing */
 } kinds[] = {
 #define SYSTEM    "<|start_of_role|>system<|end_of_role|> Be brief. <|end_of_text|>\n"
@@ -30,8 +30,21 @@ static const struct {
      SYSTEM HI ASSISTANT "Yes.<|end_of_text|>\n" ASSISTANT, SYSTEM SYSTEM HI ASSISTANT,
      "<|start_of_role|>system<|end_of_role|><|end_of_text|>\n<|start_of_role|>user<|end_of_role|><|end_of_text|>"
      "\n" ASSISTANT},
+#define SMALL    "<s>[SYSTEM_PROMPT] Be brief. [/SYSTEM_PROMPT]"
+#define SMALL_HI "[INST] Hi\n[/INST]"
+#define SMALL_ROW(name, two_systems)                                                                         \
+    {                                                                                                        \
+        name, SMALL, SMALL SMALL_HI, SMALL SMALL_HI "Yes.</s>[INST]And? [/INST]", SMALL SMALL_HI "Yes.</s>", \
+            two_systems, "<s>[SYSTEM_PROMPT][/SYSTEM_PROMPT][INST][/INST]"                                   \
+    }
+    SMALL_ROW("mistral-small3.1", SMALL "[SYSTEM_PROMPT] Be brief. [/SYSTEM_PROMPT]" SMALL_HI),
+    SMALL_ROW("mistral-small3.2", NULL),
+    SMALL_ROW("mistral-small",
+              SMALL "[SYSTEM_PROMPT] Be brief. [/SYSTEM_PROMPT]" SMALL_HI), /* the only one without a date */
 };
-enum { KINDS = sizeof kinds / sizeof *kinds };
+static const char alternate[] = "After the optional system message, conversation roles must alternate "
+                                "user/assistant/user/assistant/...";
+enum { KINDS = sizeof kinds / sizeof *kinds, DATED = KINDS - 1 };
 
 static struct chat_template *named(const char *name) {
     struct chat_template *t;
@@ -46,13 +59,24 @@ static void check_text(const struct chat_template *t, const struct chat_message 
     buf_free(&got);
 }
 
+static void refuse(const struct chat_template *t, const struct chat_message *m, int count, const char *sentence) {
+    struct chat_text out = {{0}, {0}};
+    ck_assert_int_eq(chat_template_render(t, m, count, true, &out), ERR_USAGE);
+    ck_assert_str_eq(err_message(), sentence);
+    ck_assert_uint_eq(out.text.len, 0);
+    chat_text_free(&out);
+}
+
 static void check_kind(const struct chat_template *t, int index) {
     const struct chat_message chat[] = {brief, hi, yes, and}, systems[] = {brief, brief, hi}, none[] = {empty, nothing};
     check_text(t, chat, 1, kinds[index].system_alone);
     check_text(t, chat, 2, kinds[index].question);
     check_text(t, chat, 3, kinds[index].answered);
     check_text(t, chat, 4, kinds[index].two_turns);
-    check_text(t, systems, 3, kinds[index].two_systems);
+    if (kinds[index].two_systems)
+        check_text(t, systems, 3, kinds[index].two_systems);
+    else
+        refuse(t, systems, 3, alternate);
     check_text(t, none, 2, kinds[index].empty);
 }
 
@@ -90,13 +114,19 @@ START_TEST(conversations_that_do_not_begin_with_a_system_prompt_are_refused)
              "without a system prompt the chat template (%s) states the day's date, which duet does not; "
              "hint: --system TEXT, or a message with the role system",
              kinds[_i].name);
-    for (int count = 1; count <= 2; count++) {
-        struct chat_text out = {{0}, {0}};
-        ck_assert_int_eq(chat_template_render(t, count == 1 ? plain : late, count, true, &out), ERR_USAGE);
-        ck_assert_str_eq(err_message(), sentence);
-        ck_assert_uint_eq(out.text.len, 0);
-        chat_text_free(&out);
-    }
+    refuse(t, plain, 1, sentence);
+    refuse(t, late, 2, sentence);
+    chat_template_free(t);
+}
+END_TEST
+
+START_TEST(mistral_small_as_it_came_out_needs_no_system_prompt)
+{
+    const struct chat_message chat[] = {hi, yes, and}, late[] = {hi, brief};
+    struct chat_template *t = named("mistral-small");
+    check_text(t, chat, 1, "<s>" SMALL_HI);
+    check_text(t, chat, 3, "<s>" SMALL_HI "Yes.</s>[INST]And? [/INST]");
+    check_text(t, late, 2, "<s>" SMALL_HI "[SYSTEM_PROMPT] Be brief. [/SYSTEM_PROMPT]");
     chat_template_free(t);
 }
 END_TEST
@@ -105,7 +135,8 @@ END_TEST
 static const struct {
     const char *file;
     int kind;
-} released[] = {{"granite3.1", 0}, {"granite3.2", 0}, {"granite3.3", 0}};
+} released[] = {{"granite3.1", 0},        {"granite3.2", 0},        {"granite3.3", 0},       {"mistral-small-2501", 1},
+                {"mistral-small-3.1", 1}, {"mistral-small-3.2", 2}, {"mistral-small", DATED}};
 enum { RELEASED = sizeof released / sizeof *released };
 
 /* Loop index: the release. */
@@ -135,7 +166,8 @@ Suite *check_chat_template_dated(void) {
     TCase *rendering = tcase_create("rendering");
     tcase_add_loop_test(rendering, names_render_as_the_released_templates_do, 0, KINDS);
     tcase_add_loop_test(rendering, pieces_make_the_whole, 0, KINDS);
-    tcase_add_loop_test(rendering, conversations_that_do_not_begin_with_a_system_prompt_are_refused, 0, KINDS);
+    tcase_add_loop_test(rendering, conversations_that_do_not_begin_with_a_system_prompt_are_refused, 0, DATED);
+    tcase_add_test(rendering, mistral_small_as_it_came_out_needs_no_system_prompt);
     tcase_add_loop_test(rendering, released_templates_are_recognised, 0, RELEASED);
     suite_add_tcase(suite, rendering);
     return suite;
