@@ -7,7 +7,7 @@
 #include "fuzz/fuzz.h"
 #include "model/text/chat_template.h"
 
-enum { FUZZ_BYTES_MAX = 512, MESSAGES_MAX = 9, TEMPLATES = 25 };
+enum { FUZZ_BYTES_MAX = 512, MESSAGES_MAX = 9, TEMPLATES = 26 };
 enum { THINK = 1, CUT = 2, SYSTEM = 4, ANY_ROLES = 8 };
 
 /* --- the templates ------------------------------------------------------------------------------------------- */

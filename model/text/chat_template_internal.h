@@ -39,7 +39,8 @@ enum {
     SKIPS_SYSTEM = 1, /* it is not rendered */
     SKIPS_EMPTY_SYSTEM = 2,
     OPENS_ANSWERS = 4, /* a question brings the beginning of the next answer */
-    STATES_DATE = 8    /* the day's, without a system prompt; behind one alone there is no generation prompt */
+    SKIPS_LATER_SYSTEM = 8,
+    STATES_DATE = 16 /* the day's, without a system prompt; behind one alone there is no generation prompt */
 };
 struct turn_form {
     const char *before, *after; /* a role's name */

@@ -10,7 +10,7 @@ static const struct turn_form gemma = {"<start_of_turn>", "\n", "\n", 0}, phi3 =
                               phi4_2024 = {IM_START, "<|im_sep|>", "", OPENS_ANSWERS}, phi4_mini = {"<|", "|>", "", 0},
                               granite = {"<|start_of_role|>", "<|end_of_role|>", "\n", 0},
                               granite31 = {"<|start_of_role|>", "<|end_of_role|>", "\n", STATES_DATE},
-                              olmo2 = {"<|", "|>\n", "\n", 0};
+                              qwen3_vl = {IM_START, "\n", "\n", SKIPS_LATER_SYSTEM}, olmo2 = {"<|", "|>\n", "\n", 0};
 
 static const struct template_kind kinds[] = {
     {"chatml", FAMILY_CHATML, IM_END, "", "", NULL},
@@ -25,6 +25,7 @@ static const struct template_kind kinds[] = {
     {"mistral-small3.2", FAMILY_SMALL32, NULL, "<s>", "</s>", NULL},
     {"qwen2.5", FAMILY_CHATML, IM_END, "", "", NULL},
     {"qwen3", FAMILY_QWEN3, IM_END, "", "", NULL},
+    {"qwen3-vl", FAMILY_TURNS, IM_END, "", "", &qwen3_vl},
     {"gemma2", FAMILY_GEMMA2, "<end_of_turn>", "<bos>", "<eos>", &gemma},
     {"gemma3", FAMILY_GEMMA3, "<end_of_turn>", "<bos>", "<eos>", &gemma},
     {"phi3", FAMILY_TURNS, "<|end|>", "", "", &phi3},
@@ -46,7 +47,7 @@ const struct template_kind *template_kind_find(const char *name) {
 
 const char *template_kind_names(void) {
     return "chatml, llama2, llama3, llama3.1, llama3.2, mistral, mistral-nemo, mistral-small, mistral-small3.1, "
-           "mistral-small3.2, qwen2.5, qwen3, gemma2, gemma3, phi3, "
+           "mistral-small3.2, qwen2.5, qwen3, qwen3-vl, gemma2, gemma3, phi3, "
            "phi3-medium, phi3.5, phi4, phi4-2024, phi4-mini, granite3.0, granite3.1, olmo2";
 }
 
@@ -73,6 +74,7 @@ static const struct {
     {0x1143a09e70a754f8, "qwen3", false},            /* Qwen 3 of April 2025 */
     {0xa316ab961a829356, "qwen3", false},            /* Qwen 3 as of July 2025: content that is no string is left out */
     {0x5497571dd4b3bbef, "qwen3", false},            /* Qwen 3 without methods of strings, as GGUF files hold it */
+    {0x0207f6a94259ff91, "qwen3-vl", false},         /* Qwen3-VL Instruct, of content that is a string */
     {0x88e978c6d3e23366, "gemma2", false},           /* Gemma 1 and 2 */
     {0x3f19a7d9384c3c5b, "gemma3", false},           /* Gemma 3 */
     {0xfdb28ead7d54c067, "phi3", false},             /* Phi-3 mini as of June 2024 */

@@ -12,8 +12,10 @@ static void say_end(const struct chat_template *t, struct chat_text *out) {
     chat_say(out, t->kind->turns->separator);
 }
 
-static bool is_skipped(int options, const struct chat_message *m) {
-    return chat_is_role(m, "system") && (options & SKIPS_SYSTEM || (options & SKIPS_EMPTY_SYSTEM && m->len == 0));
+static bool is_skipped(int options, const struct chat_message *m, int index) {
+    if (!chat_is_role(m, "system")) return false;
+    return options & SKIPS_SYSTEM || (options & SKIPS_EMPTY_SYSTEM && m->len == 0) ||
+           (options & SKIPS_LATER_SYSTEM && index > 0);
 }
 
 static void render_turns(const struct chat_template *t, const struct chat_message *m, int count,
@@ -21,7 +23,7 @@ static void render_turns(const struct chat_template *t, const struct chat_messag
     const bool opens_answers = t->kind->turns->options & OPENS_ANSWERS;
     const bool is_answered = !(t->kind->turns->options & STATES_DATE) || count > 1;
     for (int i = 0; i < count; i++) {
-        if (is_skipped(t->kind->turns->options, &m[i])) continue;
+        if (is_skipped(t->kind->turns->options, &m[i], i)) continue;
         if (!opens_answers || !chat_is_role(&m[i], "assistant")) say_role(t, out, m[i].role);
         chat_put(out, chat_content(&m[i]));
         say_end(t, out);

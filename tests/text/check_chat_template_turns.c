@@ -1,4 +1,4 @@
-/* Chat templates that are rows of turns: Gemma, Phi, Granite, OLMo. What they render is what jinja2 makes of the released ones. */
+/* Chat templates that are rows of turns: Gemma, Phi, Granite, OLMo, Qwen3-VL. What they render is what jinja2 makes of the released ones. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +66,11 @@ static const struct {
     {"olmo2", "<|endoftext|><|system|>\n Be brief. \n<|user|>\n Hi\n\n<|assistant|>\n",
      "<|endoftext|><|user|>\n Hi\n\n<|assistant|>\nYes.<|endoftext|>\n<|user|>\nAnd? \n<|assistant|>\n",
      "<|endoftext|><|user|>\n Hi\n\n<|assistant|>\nYes.<|endoftext|><|assistant|>\n"},
+    {"qwen3-vl",
+     "<|im_start|>system\n Be brief. <|im_end|>\n<|im_start|>user\n Hi\n<|im_end|>\n<|im_start|>assistant\n",
+     "<|im_start|>user\n Hi\n<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>\n<|im_start|>user\nAnd? <|im_end|>\n"
+     "<|im_start|>assistant\n",
+     "<|im_start|>user\n Hi\n<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>\n<|im_start|>assistant\n"},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -161,6 +166,16 @@ START_TEST(an_empty_system_prompt_is_a_turn_but_for_phi_3_5)
 }
 END_TEST
 
+START_TEST(qwen3_vl_leaves_later_system_prompts_out)
+{
+    const struct chat_message chat[] = {empty, brief, hi, brief};
+    struct chat_template *t = named("qwen3-vl");
+    check_text(t, chat, 4,
+               "<|im_start|>system\n<|im_end|>\n<|im_start|>user\n Hi\n<|im_end|>\n<|im_start|>assistant\n");
+    chat_template_free(t);
+}
+END_TEST
+
 static bool check_released(const char *dir, int index) {
     char from[512], to[256];
     struct buf text = {0};
@@ -229,6 +244,7 @@ Suite *check_chat_template_turns(void) {
     tcase_add_test(rendering, the_system_prompt_of_gemma_3_stands_in_the_first_question_alone);
     tcase_add_test(rendering, what_gemma_refuses_is_refused_in_its_words);
     tcase_add_test(rendering, an_empty_system_prompt_is_a_turn_but_for_phi_3_5);
+    tcase_add_test(rendering, qwen3_vl_leaves_later_system_prompts_out);
     tcase_add_test(rendering, released_templates_are_recognised);
     tcase_add_test(rendering, ids_of_a_later_turn_are_those_of_the_whole);
     suite_add_tcase(suite, rendering);
