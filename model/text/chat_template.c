@@ -1,4 +1,4 @@
-/* Reading tokenizer_config.json and chat_template.jinja; the kinds of templates are told apart in
+/* Reading tokenizer_config.json, chat_template.jinja and chat_template.json; the kinds of templates are told apart in
  * chat_template_match.c and rendered in chat_template_render.c. */
 #include "model/text/chat_template.h"
 
@@ -26,8 +26,8 @@ static void source_free(struct source *s) {
 }
 
 /* chat_template: a string, or a list of {name, template} of which "default" counts. */
-static int read_config_template(struct source *s) {
-    const cJSON *item = json_get(s->config, "chat_template");
+static int read_member(struct source *s, const cJSON *root, const char *path) {
+    const cJSON *item = json_get(root, "chat_template");
     if (!item) return 0;
     if (cJSON_IsArray(item)) {
         const cJSON *found = NULL;
@@ -35,14 +35,29 @@ static int read_config_template(struct source *s) {
             const cJSON *name = json_get(m, "name");
             if (cJSON_IsString(name) && strcmp(name->valuestring, "default") == 0) found = json_get(m, "template");
         }
-        if (!found)
-            return err_set(ERR_FORMAT, "%s: 'chat_template' lists no template named 'default'", s->files->config);
+        if (!found) return err_set(ERR_FORMAT, "%s: 'chat_template' lists no template named 'default'", path);
         item = found;
     }
     s->has_template = true;
-    s->path = s->files->config;
+    s->path = path;
     if (json_string(item, &s->jinja)) return 0;
     return err_set(ERR_FORMAT, "%s: 'chat_template' is neither a string nor a list of templates", s->path);
+}
+
+static int read_json(struct source *s, const char *path) {
+    cJSON *root;
+    TRY(json_parse_file(&root, path));
+    int rc = cJSON_IsObject(root) ? read_member(s, root, path) : err_set(ERR_FORMAT, "%s: expected an object", path);
+    cJSON_Delete(root);
+    return rc;
+}
+
+static int read_template(struct source *s) {
+    s->has_template = s->files->jinja != NULL;
+    s->path = s->files->jinja;
+    if (s->has_template) return file_read(s->path, TEMPLATE_BYTES_MAX, &s->jinja);
+    TRY(read_member(s, s->config, s->files->config));
+    return s->has_template || !s->files->json ? 0 : read_json(s, s->files->json);
 }
 
 static int source_read(struct source *s, bool wants_template) {
@@ -52,10 +67,7 @@ static int source_read(struct source *s, bool wants_template) {
         if (rc != 0) return text ? err_prefix(rc, "%s", s->files->config) : rc;
         if (!cJSON_IsObject(s->config)) return err_set(ERR_FORMAT, "%s: expected an object", s->files->config);
     }
-    if (!wants_template) return 0;
-    s->has_template = s->files->jinja != NULL;
-    s->path = s->files->jinja;
-    return s->has_template ? file_read(s->path, TEMPLATE_BYTES_MAX, &s->jinja) : read_config_template(s);
+    return wants_template ? read_template(s) : 0;
 }
 
 /* bos_token and eos_token: a string, an object with "content", or null. */

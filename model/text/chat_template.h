@@ -45,6 +45,7 @@ struct chat_source {
     const char *config;      /* path of a tokenizer_config.json; NULL: none */
     const char *config_text; /* what it holds, where `config` is another file that says the same; NULL: read it */
     const char *jinja; /* path of a chat_template.jinja, which takes precedence over a template in there; NULL: none */
+    const char *json;  /* path of a chat_template.json (older multimodal models'), where there is neither; NULL: none */
 };
 /* The template of the files (of a list of named ones: "default"). *out = NULL without an error when there is none (completion
  * mode); ERR_IO for a file that is there and cannot be read; ERR_UNSUPPORTED for one that is not recognised, with a hint (--template

@@ -29,15 +29,20 @@ static void write_template(const char *jinja) {
 #define TAIL   "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 #define CHATML "{% for message in messages %}{{" BODY "}}" TAIL
 
-static void expect_rendered(const char *jinja, const char *kind, const char *expected) {
+/* Of the temporary directory's template. */
+static void check_hi(const char *kind, const char *expected) {
     struct chat_message user = {"user", "hi", 2};
-    write_template(jinja);
     struct chat_template *t = template_open(temp_dir());
     ck_assert_str_eq(chat_template_name(t), kind);
     struct buf text = template_render(t, &user, 1, true);
     template_check_text(&text, expected, strlen(expected));
     buf_free(&text);
     chat_template_free(t);
+}
+
+static void expect_rendered(const char *jinja, const char *kind, const char *expected) {
+    write_template(jinja);
+    check_hi(kind, expected);
 }
 
 START_TEST(variants_of_chatml_are_recognised)
@@ -406,6 +411,60 @@ START_TEST(lists_and_separate_files_are_read)
 }
 END_TEST
 
+static void write_as_json(const char *path, const char *jinja) {
+    struct buf json = {0};
+    buf_puts(&json, "{\"chat_template\":");
+    json_put_string(&json, jinja, strlen(jinja));
+    buf_puts(&json, "}");
+    damage_write_text(path, json.data);
+    buf_free(&json);
+}
+
+/* As older multimodal checkpoints have it. */
+START_TEST(a_template_of_a_processor_is_read_where_there_is_no_other)
+{
+    struct chat_template *t;
+    char json[256], jinja[256];
+    snprintf(json, sizeof json, "%s/chat_template.json", temp_dir());
+    snprintf(jinja, sizeof jinja, "%s/chat_template.jinja", temp_dir());
+    write_config("{\"bos_token\":\"<s>\"}");
+    write_as_json(json, "{{ bos_token }}" CHATML);
+    check_hi("chatml", "<s>" HI);
+    write_template(CHATML);
+    check_hi("chatml", HI);
+    write_config("{}");
+    damage_write_text(jinja, CHATML);
+    check_hi("chatml", HI);
+    unlink(jinja);
+    damage_write_text(json, "{}");
+    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t));
+    ck_assert_ptr_null(t);
+    unlink(json);
+}
+END_TEST
+
+START_TEST(a_malformed_template_of_a_processor_is_refused_with_its_file)
+{
+    static const char *const cases[][2] = {{"[1]", "expected an object"},
+                                           {"{\"chat_template\":5}", "'chat_template' is neither a string nor a list"},
+                                           {"{\"chat_template\":\"?\"}", "the chat template is none that duet knows"},
+                                           {"{", "malformed JSON"}};
+    char path[256];
+    snprintf(path, sizeof path, "%s/chat_template.json", temp_dir());
+    write_config("{}");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct chat_template *t = (void *)"";
+        damage_write_text(path, cases[i][0]);
+        ck_assert_int_ne(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t), 0);
+        ck_assert_ptr_null(t);
+        check_sentence();
+        ck_assert_msg(strstr(err_message(), "/chat_template.json: ") && strstr(err_message(), cases[i][1]), "%s",
+                      err_message());
+    }
+    unlink(path);
+}
+END_TEST
+
 START_TEST(wrong_types_are_refused_in_one_sentence)
 {
     static const struct {
@@ -573,6 +632,8 @@ Suite *check_chat_template_files(void) {
     tcase_add_test(files, no_template_means_completion);
     tcase_add_loop_test(files, a_link_that_leads_nowhere_is_an_error_that_names_it, 0, 2);
     tcase_add_test(files, lists_and_separate_files_are_read);
+    tcase_add_test(files, a_template_of_a_processor_is_read_where_there_is_no_other);
+    tcase_add_test(files, a_malformed_template_of_a_processor_is_refused_with_its_file);
     tcase_add_test(files, wrong_types_are_refused_in_one_sentence);
     tcase_add_test(files, content_may_hold_nul);
     tcase_add_test(files, white_space_is_trimmed_as_python_does);
