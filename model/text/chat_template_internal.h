@@ -27,9 +27,7 @@ enum template_family {
     FAMILY_MISTRAL,
     FAMILY_NEMO,
     FAMILY_SMALL,
-    FAMILY_SMALL3,  /* the day's date without a system prompt */
-    FAMILY_SMALL32, /* the same, and roles alternate */
-    FAMILY_TURNS,   /* turns of one form in a row */
+    FAMILY_TURNS, /* turns of one form in a row */
     FAMILY_OLMO2,
     FAMILY_GEMMA2,
     FAMILY_GEMMA3
@@ -40,12 +38,12 @@ enum {
     SKIPS_EMPTY_SYSTEM = 2,
     OPENS_ANSWERS = 4, /* a question brings the beginning of the next answer */
     SKIPS_LATER_SYSTEM = 8,
-    STATES_DATE = 16 /* the day's, without a system prompt; behind one alone there is no generation prompt */
+    STATES_DATE = 16, /* the day's, without a system prompt; turns behind one alone have no generation prompt */
+    ALTERNATES = 32   /* questions and answers do, behind a system prompt */
 };
 struct turn_form {
     const char *before, *after; /* a role's name */
     const char *separator;      /* behind an end of turn */
-    int options;
 };
 
 struct template_kind {
@@ -54,6 +52,7 @@ struct template_kind {
     const char *end_of_turn;       /* NULL: eos_token */
     const char *bos, *eos;         /* where tokenizer_config.json names none */
     const struct turn_form *turns; /* NULL: others than turns in a row */
+    int options;
 };
 
 struct chat_template {

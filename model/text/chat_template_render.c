@@ -274,10 +274,10 @@ static int render_nemo(const struct chat_template *t, const struct chat_message 
     return 0;
 }
 
-/* A system prompt stands in front of what follows it. 3.2 wants the rest to alternate, a later system prompt for an answer. */
+/* A system prompt stands in front of what follows it. Where the rest alternates, a later one stands for an answer. */
 static int render_small(const struct chat_template *t, const struct chat_message *m, int count, struct chat_text *out) {
     const int first = chat_is_role(&m[0], "system") ? 1 : 0;
-    for (int i = 0; i < count - first && t->kind->family == FAMILY_SMALL32; i++)
+    for (int i = 0; i < count - first && t->kind->options & ALTERNATES; i++)
         TRY(chat_check_turn(m + first, i, ALTERNATE_NEMO));
     chat_say_buf(out, &t->bos);
     for (int i = 0; i < count; i++) {
@@ -313,8 +313,6 @@ static int render(const struct chat_template *t, const struct chat_message *m, i
     case FAMILY_NEMO:
         return render_nemo(t, m, count, out);
     case FAMILY_SMALL:
-    case FAMILY_SMALL3:
-    case FAMILY_SMALL32:
         return render_small(t, m, count, out);
     case FAMILY_TURNS:
     case FAMILY_OLMO2:
@@ -325,12 +323,6 @@ static int render(const struct chat_template *t, const struct chat_message *m, i
     return err_set(ERR_INTERNAL, "unknown chat template");
 }
 
-/* Where a conversation has no system prompt. */
-static bool states_date(const struct template_kind *kind) {
-    return kind->family == FAMILY_SMALL3 || kind->family == FAMILY_SMALL32 ||
-           (kind->turns && kind->turns->options & STATES_DATE);
-}
-
 int chat_template_render(const struct chat_template *t, const struct chat_message *messages, int count, bool think,
                          struct chat_text *out) {
     if (count <= 0) return err_set(ERR_USAGE, "the conversation has no messages");
@@ -339,10 +331,10 @@ int chat_template_render(const struct chat_template *t, const struct chat_messag
             !chat_is_role(&messages[i], "assistant"))
             return err_set(ERR_USAGE, "message %d has the role '%s', expected system, user or assistant", i + 1,
                            messages[i].role);
-    if (states_date(t->kind) && !chat_is_role(&messages[0], "system"))
+    if (t->kind->options & STATES_DATE && !chat_is_role(&messages[0], "system"))
         return err_set(ERR_USAGE,
                        "without a system prompt the chat template (%s) states the day's date, which duet does not; "
-                       "hint: --system TEXT, or a message with the role system",
+                       "hint: --system TEXT (/system TEXT in a chat), or a message with the role system",
                        t->kind->name);
     size_t before = out->text.len;
     int rc = render(t, messages, count, think, out);
@@ -375,8 +367,6 @@ int chat_template_next(const struct chat_template *t, const struct chat_message 
     case FAMILY_MISTRAL:
     case FAMILY_NEMO:
     case FAMILY_SMALL:
-    case FAMILY_SMALL3:
-    case FAMILY_SMALL32:
         put_mistral_question(t, out, content);
         break;
     case FAMILY_TURNS:

@@ -20,10 +20,10 @@ static bool is_skipped(int options, const struct chat_message *m, int index) {
 
 static void render_turns(const struct chat_template *t, const struct chat_message *m, int count,
                          struct chat_text *out) {
-    const bool opens_answers = t->kind->turns->options & OPENS_ANSWERS;
-    const bool is_answered = !(t->kind->turns->options & STATES_DATE) || count > 1;
+    const bool opens_answers = t->kind->options & OPENS_ANSWERS;
+    const bool is_answered = !(t->kind->options & STATES_DATE) || count > 1;
     for (int i = 0; i < count; i++) {
-        if (is_skipped(t->kind->turns->options, &m[i], i)) continue;
+        if (is_skipped(t->kind->options, &m[i], i)) continue;
         if (!opens_answers || !chat_is_role(&m[i], "assistant")) say_role(t, out, m[i].role);
         chat_put(out, chat_content(&m[i]));
         say_end(t, out);

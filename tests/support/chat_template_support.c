@@ -26,3 +26,38 @@ struct buf template_next(const struct chat_template *t, const struct chat_messag
 void template_check_text(const struct buf *got, const char *want, size_t n) {
     ck_assert_msg(got->len == n && memcmp(buf_text(got), want, n) == 0, "'%s' is not '%s'", buf_text(got), want);
 }
+
+struct chat_template *template_named(const char *name) {
+    struct chat_template *t;
+    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), name, &t));
+    ck_assert_str_eq(chat_template_name(t), name);
+    return t;
+}
+
+void template_check(const struct chat_template *t, const struct chat_message *m, int count, const char *want) {
+    struct buf got = template_render(t, m, count, true);
+    template_check_text(&got, want, strlen(want));
+    buf_free(&got);
+}
+
+void template_check_refused(const struct chat_template *t, const struct chat_message *m, int count,
+                            const char *sentence) {
+    struct chat_text out = {{0}, {0}};
+    ck_assert_int_eq(chat_template_render(t, m, count, true, &out), ERR_USAGE);
+    ck_assert_str_eq(err_message(), sentence);
+    ck_assert_uint_eq(out.text.len, 0);
+    chat_text_free(&out);
+}
+
+void template_check_pieces(const struct chat_template *t, const struct chat_message *m, int count, const char *want) {
+    const struct chat_message *answer = &m[count - 2], *question = &m[count - 1];
+    for (int cut = 0; cut < 2; cut++) {
+        struct buf pieces = template_render(t, m, count - 2, true), next = template_next(t, question, cut, true);
+        buf_append(&pieces, answer->content, answer->len);
+        if (!cut) buf_puts(&pieces, chat_template_end_of_turn(t));
+        buf_append(&pieces, buf_text(&next), next.len);
+        template_check_text(&pieces, want, strlen(want));
+        buf_free(&pieces);
+        buf_free(&next);
+    }
+}

@@ -7,8 +7,13 @@
 #include "tests/support/support.h"
 
 struct chat_template *template_open(const char *dir); /* the directory has a template that is recognised */
+struct chat_template *template_named(const char *name);
 struct buf template_render(const struct chat_template *, const struct chat_message *, int count, bool think);
 struct buf template_next(const struct chat_template *, const struct chat_message *user, bool cut, bool think);
 void template_check_text(const struct buf *got, const char *want, size_t n);
+void template_check(const struct chat_template *, const struct chat_message *, int count, const char *want);
+void template_check_refused(const struct chat_template *, const struct chat_message *, int count, const char *sentence);
+/* The last question behind the text of what is before it, whose answer ended or was cut short: want, either way. */
+void template_check_pieces(const struct chat_template *, const struct chat_message *, int count, const char *want);
 
 #endif

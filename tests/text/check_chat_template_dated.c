@@ -46,43 +46,22 @@ static const char alternate[] = "After the optional system message, conversation
                                 "user/assistant/user/assistant/...";
 enum { KINDS = sizeof kinds / sizeof *kinds, DATED = KINDS - 1 };
 
-static struct chat_template *named(const char *name) {
-    struct chat_template *t;
-    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), name, &t));
-    ck_assert_str_eq(chat_template_name(t), name);
-    return t;
-}
-
-static void check_text(const struct chat_template *t, const struct chat_message *m, int count, const char *want) {
-    struct buf got = template_render(t, m, count, true);
-    template_check_text(&got, want, strlen(want));
-    buf_free(&got);
-}
-
-static void refuse(const struct chat_template *t, const struct chat_message *m, int count, const char *sentence) {
-    struct chat_text out = {{0}, {0}};
-    ck_assert_int_eq(chat_template_render(t, m, count, true, &out), ERR_USAGE);
-    ck_assert_str_eq(err_message(), sentence);
-    ck_assert_uint_eq(out.text.len, 0);
-    chat_text_free(&out);
-}
-
 static void check_kind(const struct chat_template *t, int index) {
     const struct chat_message chat[] = {brief, hi, yes, and}, systems[] = {brief, brief, hi}, none[] = {empty, nothing};
-    check_text(t, chat, 1, kinds[index].system_alone);
-    check_text(t, chat, 2, kinds[index].question);
-    check_text(t, chat, 3, kinds[index].answered);
-    check_text(t, chat, 4, kinds[index].two_turns);
+    template_check(t, chat, 1, kinds[index].system_alone);
+    template_check(t, chat, 2, kinds[index].question);
+    template_check(t, chat, 3, kinds[index].answered);
+    template_check(t, chat, 4, kinds[index].two_turns);
     if (kinds[index].two_systems)
-        check_text(t, systems, 3, kinds[index].two_systems);
+        template_check(t, systems, 3, kinds[index].two_systems);
     else
-        refuse(t, systems, 3, alternate);
-    check_text(t, none, 2, kinds[index].empty);
+        template_check_refused(t, systems, 3, alternate);
+    template_check(t, none, 2, kinds[index].empty);
 }
 
 START_TEST(names_render_as_the_released_templates_do)
 {
-    struct chat_template *t = named(kinds[_i].name);
+    struct chat_template *t = template_named(kinds[_i].name);
     check_kind(t, _i);
     chat_template_free(t);
 }
@@ -91,16 +70,8 @@ END_TEST
 START_TEST(pieces_make_the_whole)
 {
     const struct chat_message turns[] = {brief, hi, yes, and};
-    struct chat_template *t = named(kinds[_i].name);
-    for (int cut = 0; cut < 2; cut++) {
-        struct buf pieces = template_render(t, turns, 2, true), next = template_next(t, &and, cut, true);
-        buf_append(&pieces, yes.content, yes.len);
-        if (!cut) buf_puts(&pieces, chat_template_end_of_turn(t));
-        buf_append(&pieces, buf_text(&next), next.len);
-        template_check_text(&pieces, kinds[_i].two_turns, strlen(kinds[_i].two_turns));
-        buf_free(&pieces);
-        buf_free(&next);
-    }
+    struct chat_template *t = template_named(kinds[_i].name);
+    template_check_pieces(t, turns, 4, kinds[_i].two_turns);
     chat_template_free(t);
 }
 END_TEST
@@ -108,14 +79,14 @@ END_TEST
 START_TEST(conversations_that_do_not_begin_with_a_system_prompt_are_refused)
 {
     const struct chat_message plain[] = {hi}, late[] = {hi, brief};
-    struct chat_template *t = named(kinds[_i].name);
+    struct chat_template *t = template_named(kinds[_i].name);
     char sentence[256];
     snprintf(sentence, sizeof sentence,
              "without a system prompt the chat template (%s) states the day's date, which duet does not; "
-             "hint: --system TEXT, or a message with the role system",
+             "hint: --system TEXT (/system TEXT in a chat), or a message with the role system",
              kinds[_i].name);
-    refuse(t, plain, 1, sentence);
-    refuse(t, late, 2, sentence);
+    template_check_refused(t, plain, 1, sentence);
+    template_check_refused(t, late, 2, sentence);
     chat_template_free(t);
 }
 END_TEST
@@ -123,10 +94,10 @@ END_TEST
 START_TEST(mistral_small_as_it_came_out_needs_no_system_prompt)
 {
     const struct chat_message chat[] = {hi, yes, and}, late[] = {hi, brief};
-    struct chat_template *t = named("mistral-small");
-    check_text(t, chat, 1, "<s>" SMALL_HI);
-    check_text(t, chat, 3, "<s>" SMALL_HI "Yes.</s>[INST]And? [/INST]");
-    check_text(t, late, 2, "<s>" SMALL_HI "[SYSTEM_PROMPT] Be brief. [/SYSTEM_PROMPT]");
+    struct chat_template *t = template_named("mistral-small");
+    template_check(t, chat, 1, "<s>" SMALL_HI);
+    template_check(t, chat, 3, "<s>" SMALL_HI "Yes.</s>[INST]And? [/INST]");
+    template_check(t, late, 2, "<s>" SMALL_HI "[SYSTEM_PROMPT] Be brief. [/SYSTEM_PROMPT]");
     chat_template_free(t);
 }
 END_TEST

@@ -253,10 +253,9 @@ static void show_marks(const struct chat_text *t, struct buf *out) {
 }
 
 static void expect_marks(const char *name, const struct chat_message *messages, int count, const char *expected) {
-    struct chat_template *t;
+    struct chat_template *t = template_named(name);
     struct chat_text text = {{0}, {0}};
     struct buf shown = {0};
-    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), name, &t));
     ck_ok(chat_template_render(t, messages, count, true, &text));
     show_marks(&text, &shown);
     ck_assert_str_eq(buf_text(&shown), expected);

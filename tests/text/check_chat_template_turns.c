@@ -74,40 +74,19 @@ static const struct {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-static struct chat_template *named(const char *name) {
-    struct chat_template *t;
-    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), name, &t));
-    ck_assert_str_eq(chat_template_name(t), name);
-    return t;
-}
-
-static void check_text(const struct chat_template *t, const struct chat_message *m, int count, const char *want) {
-    struct buf got = template_render(t, m, count, true);
-    template_check_text(&got, want, strlen(want));
-    buf_free(&got);
-}
-
-static void refuse(const struct chat_template *t, const struct chat_message *m, int count, const char *sentence) {
-    struct chat_text out = {{0}, {0}};
-    ck_assert_int_eq(chat_template_render(t, m, count, true, &out), ERR_USAGE);
-    ck_assert_str_eq(err_message(), sentence);
-    ck_assert_uint_eq(out.text.len, 0);
-    chat_text_free(&out);
-}
-
 static void check_kind(const struct chat_template *t, int index) {
     const struct chat_message with_system[] = {brief, hi}, turns[] = {hi, yes, and};
     if (kinds[index].with_system)
-        check_text(t, with_system, 2, kinds[index].with_system);
+        template_check(t, with_system, 2, kinds[index].with_system);
     else
-        refuse(t, with_system, 2, "System role not supported");
-    check_text(t, turns, 3, kinds[index].two_turns);
-    check_text(t, turns, 2, kinds[index].answered);
+        template_check_refused(t, with_system, 2, "System role not supported");
+    template_check(t, turns, 3, kinds[index].two_turns);
+    template_check(t, turns, 2, kinds[index].answered);
 }
 
 START_TEST(names_render_as_the_released_templates_do)
 {
-    struct chat_template *t = named(kinds[_i].name);
+    struct chat_template *t = template_named(kinds[_i].name);
     check_kind(t, _i);
     chat_template_free(t);
 }
@@ -116,16 +95,8 @@ END_TEST
 START_TEST(pieces_make_the_whole)
 {
     const struct chat_message turns[] = {hi, yes, and};
-    struct chat_template *t = named(kinds[_i].name);
-    for (int cut = 0; cut < 2; cut++) {
-        struct buf pieces = template_render(t, turns, 1, true), next = template_next(t, &and, cut, true);
-        buf_append(&pieces, yes.content, yes.len);
-        if (!cut) buf_puts(&pieces, chat_template_end_of_turn(t));
-        buf_append(&pieces, buf_text(&next), next.len);
-        template_check_text(&pieces, kinds[_i].two_turns, strlen(kinds[_i].two_turns));
-        buf_free(&pieces);
-        buf_free(&next);
-    }
+    struct chat_template *t = template_named(kinds[_i].name);
+    template_check_pieces(t, turns, 3, kinds[_i].two_turns);
     chat_template_free(t);
 }
 END_TEST
@@ -133,10 +104,10 @@ END_TEST
 START_TEST(the_system_prompt_of_gemma_3_stands_in_the_first_question_alone)
 {
     const struct chat_message chat[] = {brief, hi, yes, and};
-    struct chat_template *t = named("gemma3");
-    check_text(t, chat, 4,
-               "<bos><start_of_turn>user\n Be brief. \n\nHi<end_of_turn>\n<start_of_turn>model\nYes.<end_of_turn>\n"
-               "<start_of_turn>user\nAnd?<end_of_turn>\n<start_of_turn>model\n");
+    struct chat_template *t = template_named("gemma3");
+    template_check(t, chat, 4,
+                   "<bos><start_of_turn>user\n Be brief. \n\nHi<end_of_turn>\n<start_of_turn>model\nYes.<end_of_turn>\n"
+                   "<start_of_turn>user\nAnd?<end_of_turn>\n<start_of_turn>model\n");
     chat_template_free(t);
 }
 END_TEST
@@ -145,11 +116,11 @@ START_TEST(what_gemma_refuses_is_refused_in_its_words)
 {
     static const char alternate[] = "Conversation roles must alternate user/assistant/user/assistant/...";
     const struct chat_message twice[] = {hi, hi}, answer[] = {yes}, after_system[] = {brief, yes};
-    struct chat_template *two = named("gemma2"), *three = named("gemma3");
-    refuse(two, twice, 2, alternate);
-    refuse(two, answer, 1, alternate);
-    refuse(three, twice, 2, alternate);
-    refuse(three, after_system, 2, alternate);
+    struct chat_template *two = template_named("gemma2"), *three = template_named("gemma3");
+    template_check_refused(two, twice, 2, alternate);
+    template_check_refused(two, answer, 1, alternate);
+    template_check_refused(three, twice, 2, alternate);
+    template_check_refused(three, after_system, 2, alternate);
     chat_template_free(two);
     chat_template_free(three);
 }
@@ -158,9 +129,9 @@ END_TEST
 START_TEST(an_empty_system_prompt_is_a_turn_but_for_phi_3_5)
 {
     const struct chat_message chat[] = {empty, hi};
-    struct chat_template *old = named("phi3"), *new = named("phi3.5");
-    check_text(old, chat, 2, "<|system|>\n<|end|>\n<|user|>\n Hi\n<|end|>\n<|assistant|>\n");
-    check_text(new, chat, 2, "<|user|>\n Hi\n<|end|>\n<|assistant|>\n");
+    struct chat_template *old = template_named("phi3"), *new = template_named("phi3.5");
+    template_check(old, chat, 2, "<|system|>\n<|end|>\n<|user|>\n Hi\n<|end|>\n<|assistant|>\n");
+    template_check(new, chat, 2, "<|user|>\n Hi\n<|end|>\n<|assistant|>\n");
     chat_template_free(old);
     chat_template_free(new);
 }
@@ -169,9 +140,9 @@ END_TEST
 START_TEST(qwen3_vl_leaves_later_system_prompts_out)
 {
     const struct chat_message chat[] = {empty, brief, hi, brief};
-    struct chat_template *t = named("qwen3-vl");
-    check_text(t, chat, 4,
-               "<|im_start|>system\n<|im_end|>\n<|im_start|>user\n Hi\n<|im_end|>\n<|im_start|>assistant\n");
+    struct chat_template *t = template_named("qwen3-vl");
+    template_check(t, chat, 4,
+                   "<|im_start|>system\n<|im_end|>\n<|im_start|>user\n Hi\n<|im_end|>\n<|im_start|>assistant\n");
     chat_template_free(t);
 }
 END_TEST
@@ -217,7 +188,7 @@ START_TEST(ids_of_a_later_turn_are_those_of_the_whole)
 {
     const struct chat_message chat[] = {{"user", "a", 1}, {"assistant", "b", 1}, {"user", "c", 1}};
     struct tokenizer *tokenizer = tokenizer_load_text(PHI_LIKE);
-    struct chat_template *t = named("phi3");
+    struct chat_template *t = template_named("phi3");
     struct chat_encoding e = {.tokenizer = tokenizer, .chat_template = t, .think = true};
     for (int cut = 0; cut < 2; cut++) {
         struct ids whole = {0}, pieces = {0};
