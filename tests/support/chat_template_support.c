@@ -1,6 +1,24 @@
 #include "tests/support/chat_template_support.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "tests/support/damage.h"
+
+void template_write_config(const char *json) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", temp_dir());
+    damage_write_text(path, json);
+}
+
+void template_write(const char *jinja) {
+    struct buf json = {0};
+    buf_puts(&json, "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"chat_template\":");
+    json_put_string(&json, jinja, strlen(jinja));
+    buf_puts(&json, "}");
+    template_write_config(json.data);
+    buf_free(&json);
+}
 
 struct chat_template *template_open(const char *dir) {
     struct chat_template *t;
@@ -60,4 +78,14 @@ void template_check_pieces(const struct chat_template *t, const struct chat_mess
         buf_free(&pieces);
         buf_free(&next);
     }
+}
+
+void template_check_hi(const char *kind, const char *expected) {
+    struct chat_message user = {"user", "hi", 2};
+    struct chat_template *t = template_open(temp_dir());
+    ck_assert_str_eq(chat_template_name(t), kind);
+    struct buf text = template_render(t, &user, 1, true);
+    template_check_text(&text, expected, strlen(expected));
+    buf_free(&text);
+    chat_template_free(t);
 }

@@ -1,4 +1,4 @@
-/* Which template is it, and the files that hold one. */
+/* The files that hold a chat template. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,361 +7,12 @@
 #include "tests/support/damage.h"
 #include "tests/support/tokenizer_support.h"
 
-/* tokenizer_config.json of the temporary directory. */
-static void write_config(const char *json) {
-    char path[256];
-    snprintf(path, sizeof path, "%s/tokenizer_config.json", temp_dir());
-    damage_write_text(path, json);
-}
-
-static void write_template(const char *jinja) {
-    struct buf json = {0};
-    buf_puts(&json, "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"chat_template\":");
-    json_put_string(&json, jinja, strlen(jinja));
-    buf_puts(&json, "}");
-    write_config(json.data);
-    buf_free(&json);
-}
-
-/* --- recognising ------------------------------------------------------------------------------------------- */
-
-#define BODY   "'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'"
-#define TAIL   "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
-#define CHATML "{% for message in messages %}{{" BODY "}}" TAIL
-
-/* Of the temporary directory's template. */
-static void check_hi(const char *kind, const char *expected) {
-    struct chat_message user = {"user", "hi", 2};
-    struct chat_template *t = template_open(temp_dir());
-    ck_assert_str_eq(chat_template_name(t), kind);
-    struct buf text = template_render(t, &user, 1, true);
-    template_check_text(&text, expected, strlen(expected));
-    buf_free(&text);
-    chat_template_free(t);
-}
-
-static void expect_rendered(const char *jinja, const char *kind, const char *expected) {
-    write_template(jinja);
-    check_hi(kind, expected);
-}
-
-START_TEST(variants_of_chatml_are_recognised)
-{
-#define HI "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
-    expect_rendered(CHATML, "chatml", HI);
-    expect_rendered(
-        "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %}" CHATML,
-        "chatml", HI);
-    expect_rendered("{{ bos_token }}" CHATML, "chatml", "<s>" HI);
-    expect_rendered("{%- for message in messages -%}\n    {{- " BODY " -}}\n{%- endfor -%}\n"
-                    "{%- if add_generation_prompt -%}\n    {{- \"<|im_start|>assistant\n\" -}}\n{%- endif -%}\n",
-                    "chatml", HI);
-    expect_rendered("{% for message in messages %}\n<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
-                    "{% endfor %}\n{% if add_generation_prompt %}\n<|im_start|>assistant\n{% endif %}\n",
-                    "chatml", HI);
-    expect_rendered("{# a comment with '<|other|>' #}" CHATML, "chatml", HI);
-    expect_rendered("{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ "
-                    "'<|im_start|>system\\nIt\\'s you.<|im_end|>\\n' }}{% endif %}{{" BODY "}}" TAIL,
-                    "chatml", "<|im_start|>system\nIt's you.<|im_end|>\n" HI);
-    expect_rendered(
-        "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ "
-        "'<|im_start|>system\\nHelp.<|im_end|>\\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\\n' + "
-        "message['content']}}{% if (loop.last and add_generation_prompt) or not loop.last %}{{ '<|im_end|>' + "
-        "'\\n'}}{% endif %}{% endfor %}{% if add_generation_prompt and messages[-1]['role'] != 'assistant' %}"
-        "{{ '<|im_start|>assistant\\n' }}{% endif %}",
-        "chatml", "<|im_start|>system\nHelp.<|im_end|>\n" HI);
-}
-END_TEST
-
-/* As released; the other half is about pictures. */
-#define QWEN_VL(condition)                                                                                            \
-    "{% set image_count = namespace(value=0) %}{% set video_count = namespace(value=0) %}{% for message in messages " \
-    "%}{% if loop.first and message['role'] != 'system' %}<|im_start|>system\nYou are a helpful assistant."           \
-    "<|im_end|>\n{% endif %}<|im_start|>{{ message['role'] }}\n{% if message['content'] is " condition                \
-    " %}{{ message['content'] }}<|im_end|>\n{% else %}{% for content in message['content'] %}{% if content['type'] "  \
-    "== 'image' or 'image' in content or 'image_url' in content %}{% set image_count.value = image_count.value + 1 "  \
-    "%}{% if add_vision_id %}Picture {{ image_count.value }}: {% endif %}<|vision_start|><|image_pad|>"               \
-    "<|vision_end|>{% elif content['type'] == 'video' or 'video' in content %}{% set video_count.value = "            \
-    "video_count.value + 1 %}{% if add_vision_id %}Video {{ video_count.value }}: {% endif %}<|vision_start|>"        \
-    "<|video_pad|><|vision_end|>{% elif 'text' in content %}{{ content['text'] }}{% endif %}{% endfor %}<|im_end|>\n" \
-    "{% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-
-START_TEST(the_template_of_qwen2_vl_is_chatml_for_text)
-{
-    static const struct chat_message messages[] = {{"system", "Be brief.", 9}, {"user", "hi", 2}};
-    expect_rendered(QWEN_VL("string"), "chatml", "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n" HI);
-    struct chat_template *t = template_open(temp_dir());
-    struct buf text = template_render(t, messages, 2, true);
-    const char *expected = "<|im_start|>system\nBe brief.<|im_end|>\n" HI;
-    template_check_text(&text, expected, strlen(expected));
-    buf_free(&text);
-    chat_template_free(t);
-}
-END_TEST
-
-static const char *const strangers[] = {
-    QWEN_VL("mapping"),
-    "{{ bos_token }}{% for message in messages %}{{ '<start_of_turn>' + message['role'] + '\\n' + message['content'] | "
-    "trim "
-    "+ '<end_of_turn>\\n' }}{% endfor %}{% if add_generation_prompt %}{{'<start_of_turn>model\\n'}}{% endif %}",
-    "{% for message in messages %}{{ '<|' + message['role'] + '|>\\n' + message['content'] + eos_token }}{% endfor %}",
-    /* ChatML with a trimmed content, another role marker, a forced thought, a forced system prompt, a late bos_token */
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] | trim + "
-    "'<|im_end|>' + "
-    "'\\n'}}" TAIL,
-    "{% for message in messages %}{% if message['role'] == 'tool' %}{{ '<|im_start|><|tool|>' }}{% endif %}{{" BODY
-    "}}" TAIL,
-    "{% for message in messages %}{{" BODY "}}{% endfor %}{% if add_generation_prompt %}{{ "
-    "'<|im_start|>assistant\\n<think>\\n' }}{% endif %}",
-    "{{ '<|im_start|>system\\nAlways.<|im_end|>\\n' }}{% for message in messages %}{{" BODY "}}" TAIL,
-    "{% for message in messages %}{{ bos_token + " BODY "}}" TAIL,
-    /* early Mistral: a space behind the end of an answer */
-    "{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ "
-    "raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}{% if "
-    "message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}{% elif message['role'] == "
-    "'assistant' "
-    "%}{{ message['content'] + eos_token + ' ' }}{% else %}{{ raise_exception('Only user and assistant roles are "
-    "supported!') }}{% endif %}{% endfor %}",
-    /* ChatML of the last message, of five letters, in lower case, said twice, without the system turn, with its system
-     * prompt in each turn */
-    "{% for message in messages[-1:] %}{{" BODY "}}" TAIL,
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'][:5] + '<|im_end|>' + "
-    "'\\n'}}" TAIL,
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'].casefold() + "
-    "'<|im_end|>' + '\\n'}}" TAIL,
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + "
-    "message['content'] + '<|im_end|>' + '\\n'}}" TAIL,
-    "{% for message in messages %}{% if message['role'] != 'system' %}{{" BODY "}}{% endif %}" TAIL,
-    "{% for message in messages %}{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nHelp.<|im_end|>\\n' "
-    "}}{% endif %}{{" BODY "}}" TAIL,
-    "{% for message in messages %}{{ 'unfinished",
-    "{{ messages",
-    "plain text",
-    "",
-};
-
-START_TEST(unknown_templates_are_refused_with_a_hint)
-{
-    struct chat_template *t;
-    write_template(strangers[_i]);
-    ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t), ERR_UNSUPPORTED);
-    ck_assert_ptr_null(t);
-    check_sentence();
-    ck_assert(strstr(err_message(), "/tokenizer_config.json: the chat template is none that duet knows"));
-    ck_assert(strstr(err_message(), "hint: --template NAME, one of chatml, llama2"));
-}
-END_TEST
-
-/* --- released templates, edited ------------------------------------------------------------------------------ */
-
-/* The template of a shared directory; NULL where the shared data are absent. */
-static cJSON *released(const char *name, struct buf *jinja) {
-    char relative[96];
-    cJSON *json;
-    snprintf(relative, sizeof relative, "fixtures/templates/%s/tokenizer_config.json", name);
-    if (!shared_path(relative)) {
-        skip("no shared test data");
-        return NULL;
-    }
-    ck_ok(json_parse_file(&json, shared_path(relative)));
-    ck_assert(json_string(json_get(json, "chat_template"), jinja));
-    return json;
-}
-
-/* Every `from` becomes `to`; there is one at least. */
-static void replace_all(struct buf *text, const char *from, const char *to) {
-    struct buf out = {0};
-    const char *at = buf_text(text), *found = strstr(at, from);
-    ck_assert_msg(found, "no '%s'", from);
-    for (; found; found = strstr(at, from)) {
-        buf_append(&out, at, (size_t)(found - at));
-        buf_puts(&out, to);
-        at = found + strlen(from);
-    }
-    buf_puts(&out, at);
-    buf_free(text);
-    *text = out;
-}
-
-static const struct {
-    const char *name, *from, *to;
-} edits[] = {
-    {"llama3.1", "set system_message = \"\"", "set system_message = \"You are a pirate.\""},
-    {"llama3.1", "\"Cutting Knowledge Date: December 2023\\n\"", "\"You.\\nCutting Knowledge Date: December 2023\\n\""},
-    {"llama3.1", "+ message['content'] | trim", "+ message['content']"},
-    {"llama3.1", "26 Jul 2024", "26 July 2024"},
-    {"llama3.2", "set system_message = \"\"", "set system_message = \"You are a pirate.\""},
-    {"llama3.2", "for message in messages ", "for message in messages[-1:] "},
-    {"qwen3", "+ '\\n' + message.content + '<|im_end|>'", "+ '\\n' + message.content + ' /no_think' + '<|im_end|>'"},
-    {"qwen3", "+ message.content + '<|im_end|>'", "+ message.content.strip() + '<|im_end|>'"},
-    {"qwen3", "'<|im_end|>\\n' }}\n    {%- endif %}\n{%- endif %}\n{%- set ns",
-     "'<|im_end|>\\n' }}\n    {%- else %}\n        {{- '<|im_start|>system\\nYou are a pirate.<|im_end|>\\n' }}\n"
-     "    {%- endif %}\n{%- endif %}\n{%- set ns"},
-    {"qwen2.5", "+ message.content + '<|im_end|>'", "+ message.content + ' Think.' + '<|im_end|>'"},
-    {"qwen2.5", "+ message.content + '<|im_end|>'", "+ message.content|lower + '<|im_end|>'"},
-    {"qwen2.5", "'<|im_start|>system\\nYou are", "'<|im_start|>system\\n<|tool|>You are"},
-    {"qwen2.5", "assistant.<|im_end|>\\n'", "assistant.<|im_end|>\\nMore.'"},
-    {"mistral-nemo", "system_message + \"\\n\\n\"", "\"Follow: \" + system_message + \"\\n\\n\""},
-    {"mistral-v0.1", "+ eos_token", "|trim + eos_token"},
-    {"llama2", "content.strip()", "content"},
-};
-enum { EDITS = sizeof edits / sizeof *edits };
-
-/* Loop index: the edit. */
-START_TEST(released_templates_that_say_something_else_are_unknown)
-{
-    struct chat_template *t;
-    struct buf jinja = {0};
-    cJSON *json = released(edits[_i].name, &jinja);
-    if (!json) return;
-    replace_all(&jinja, edits[_i].from, edits[_i].to);
-    write_template(jinja.data);
-    ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t), ERR_UNSUPPORTED);
-    ck_assert_ptr_null(t);
-    ck_assert(strstr(err_message(), "the chat template is none that duet knows"));
-    buf_free(&jinja);
-    cJSON_Delete(json);
-}
-END_TEST
-
-START_TEST(layout_quotes_and_comments_of_released_templates_do_not_matter)
-{
-    struct buf jinja = {0};
-    cJSON *json = released("llama3.1", &jinja);
-    if (!json) return;
-    replace_all(&jinja, "messages[0]['role']", "messages[0][\"role\"]");
-    replace_all(&jinja, "{%- set tools = none %}", "{#- Said twice. -#}{%- set tools=none -%}");
-    replace_all(&jinja, "message['content'] | trim", "message['content']|trim");
-    write_template(jinja.data);
-    struct chat_template *t = template_open(temp_dir());
-    ck_assert_str_eq(chat_template_name(t), "llama3.1");
-    chat_template_free(t);
-    buf_free(&jinja);
-    cJSON_Delete(json);
-}
-END_TEST
-
-/* Qwen 3's of July 2025, by what it changed in the first. */
-START_TEST(later_release_of_qwen3_is_recognised)
-{
-    static const char *const changes[][2] = {
-        {"message.role == \"user\" and not(", "message.role == \"user\" and message.content is string and not("},
-        {"{%- for message in messages %}\n",
-         "{%- for message in messages %}\n    {%- if message.content is string %}\n        "
-         "{%- set content = message.content %}\n    {%- else %}\n        {%- set content "
-         "= '' %}\n    {%- endif %}\n"},
-        {"+ message.content + '<|im_end|>' + '\\n'", "+ content + '<|im_end|>' + '\\n'"},
-        {"{%- elif message.role == \"assistant\" %}\n        {%- set content = message.content %}",
-         "{%- elif message.role == \"assistant\" %}"},
-        {"message.reasoning_content is defined and message.reasoning_content is not none",
-         "message.reasoning_content is string"},
-        {"'</think>' in message.content", "'</think>' in content"},
-        {"{%- set content = message.content.split('</think>')[-1].lstrip('\\n') %}", ""},
-        {"message.content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}",
-         "content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}{%- set content = "
-         "content.split('</think>')[-1].lstrip('\\n') %}"},
-        {"{{- message.content }}", "{{- content }}"},
-    };
-    struct buf jinja = {0};
-    cJSON *json = released("qwen3", &jinja);
-    if (!json) return;
-    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) replace_all(&jinja, changes[i][0], changes[i][1]);
-    write_template(jinja.data);
-    struct chat_template *t = template_open(temp_dir());
-    ck_assert_str_eq(chat_template_name(t), "qwen3");
-    chat_template_free(t);
-    buf_free(&jinja);
-    cJSON_Delete(json);
-}
-END_TEST
-
-/* Qwen 2.5's: a model tuned from it may bring another default system prompt, or none. */
-START_TEST(default_system_prompt_may_be_another_or_none)
-{
-    static const char whole[] =
-        "<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant."
-        "<|im_end|>\\n";
-    static const char *const turns[][2] = {
-        {"<|im_start|>system\\nYou are a pirate.<|im_end|>\\n", "<|im_start|>system\nYou are a pirate.<|im_end|>\n" HI},
-        {"", HI},
-    };
-    for (int i = 0; i < 2; i++) {
-        struct buf jinja = {0};
-        cJSON *json = released("qwen2.5", &jinja);
-        if (!json) return;
-        replace_all(&jinja, whole, turns[i][0]);
-        expect_rendered(jinja.data, "qwen2.5", turns[i][1]);
-        buf_free(&jinja);
-        cJSON_Delete(json);
-    }
-}
-END_TEST
-
-START_TEST(names_override_templates)
-{
-    struct chat_message chat[] = {{"system", "now", 3}, {"user", "hi", 2}};
-    struct chat_template *t;
-    char names[512];
-    write_template(strangers[0]);
-    snprintf(names, sizeof names, "%s", chat_template_names());
-    for (char *save, *name = strtok_r(names, ", ", &save); name; name = strtok_r(NULL, ", ", &save)) {
-        ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), name, &t));
-        ck_assert_str_eq(chat_template_name(t), name);
-        const bool is_dated = strcmp(name, "granite3.1") == 0 || strstr(name, "small3");
-        struct buf text = template_render(t, chat + !is_dated, 1 + is_dated, true);
-        ck_assert_ptr_nonnull(strstr(text.data, "hi"));
-        ck_assert_int_eq(strncmp(text.data, "<s>", 3) == 0,
-                         strstr("llama3.2 mistral-nemo mistral-small3.1 mistral-small3.2 gemma2 gemma3 olmo2", name) ||
-                             name[0] == 'l');
-        buf_free(&text);
-        chat_template_free(t);
-    }
-    ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), "gemma", &t), ERR_USAGE);
-    ck_assert_ptr_null(t);
-    ck_assert_ptr_nonnull(strstr(err_message(), "'gemma', expected one of chatml"));
-}
-END_TEST
-
-START_TEST(family_tokens_stand_in_where_the_directory_names_none)
-{
-    struct chat_message user = {"user", "hi", 2};
-    struct chat_template *t;
-    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), "llama2", &t));
-    struct buf text = template_render(t, &user, 1, true);
-    ck_assert_str_eq(text.data, "<s>[INST] hi [/INST]");
-    ck_assert_str_eq(chat_template_end_of_turn(t), "</s>");
-    buf_free(&text);
-    chat_template_free(t);
-}
-END_TEST
-
-START_TEST(default_system_prompt_is_the_models_own)
-{
-    const char *dir = shared_path("fixtures/templates/qwen2.5");
-    struct chat_message user = {"user", "hi", 2};
-    struct chat_template *t;
-    if (!dir) {
-        skip("no shared test data");
-        return;
-    }
-    for (int own = 0; own < 2; own++) {
-        ck_ok(checkpoint_chat_template(test_checkpoint(dir), own ? "qwen2.5" : "chatml", &t));
-        struct buf text = template_render(t, &user, 1, true);
-        ck_assert_int_eq(strstr(text.data, "You are a helpful assistant.<|im_end|>\n") != NULL, own);
-        buf_free(&text);
-        chat_template_free(t);
-    }
-}
-END_TEST
-
-/* --- files ------------------------------------------------------------------------------------------------- */
-
 START_TEST(no_template_means_completion)
 {
     struct chat_template *t = (void *)"";
     ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t));
     ck_assert_ptr_null(t);
-    write_config("{\"bos_token\":\"<s>\",\"chat_template\":null}");
+    template_write_config("{\"bos_token\":\"<s>\",\"chat_template\":null}");
     t = (void *)"";
     ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t));
     ck_assert_ptr_null(t);
@@ -374,7 +25,7 @@ START_TEST(a_link_that_leads_nowhere_is_an_error_that_names_it)
     static const char *const names[] = {"tokenizer_config.json", "chat_template.jinja"};
     struct chat_template *t = (void *)"";
     char path[256];
-    write_template(CHATML);
+    template_write(CHATML);
     snprintf(path, sizeof path, "%s/%s", temp_dir(), names[_i]);
     unlink(path);
     ck_assert_int_eq(symlink("../blobs/pruned", path), 0);
@@ -390,21 +41,21 @@ START_TEST(lists_and_separate_files_are_read)
 {
     struct chat_message user = {"user", "hi", 2};
     char path[256];
-    write_config(
+    template_write_config(
         "{\"bos_token\":{\"content\":\"<b>\",\"lstrip\":false},\"chat_template\":[{\"name\":\"tool_use\","
         "\"template\":\"?\"},{\"name\":\"default\",\"template\":\"{{ bos_token }}{% for message in messages %}{{ "
         "'<|im_start|>' + message['role'] + '\\\\n' + message['content'] + '<|im_end|>\\\\n' }}{% endfor %}{% if "
         "add_generation_prompt %}{{ '<|im_start|>assistant\\\\n' }}{% endif %}\"}]}");
     struct chat_template *t = template_open(temp_dir());
     struct buf text = template_render(t, &user, 1, true);
-    ck_assert_str_eq(text.data, "<b>" HI);
+    ck_assert_str_eq(text.data, "<b>" CHATML_HI);
     buf_free(&text);
     chat_template_free(t);
     snprintf(path, sizeof path, "%s/chat_template.jinja", temp_dir());
     damage_write_text(path, CHATML);
     t = template_open(temp_dir());
     text = template_render(t, &user, 1, true);
-    ck_assert_str_eq(text.data, HI);
+    ck_assert_str_eq(text.data, CHATML_HI);
     buf_free(&text);
     chat_template_free(t);
     unlink(path);
@@ -427,14 +78,14 @@ START_TEST(a_template_of_a_processor_is_read_where_there_is_no_other)
     char json[256], jinja[256];
     snprintf(json, sizeof json, "%s/chat_template.json", temp_dir());
     snprintf(jinja, sizeof jinja, "%s/chat_template.jinja", temp_dir());
-    write_config("{\"bos_token\":\"<s>\"}");
+    template_write_config("{\"bos_token\":\"<s>\"}");
     write_as_json(json, "{{ bos_token }}" CHATML);
-    check_hi("chatml", "<s>" HI);
-    write_template(CHATML);
-    check_hi("chatml", HI);
-    write_config("{}");
+    template_check_hi("chatml", "<s>" CHATML_HI);
+    template_write(CHATML);
+    template_check_hi("chatml", CHATML_HI);
+    template_write_config("{}");
     damage_write_text(jinja, CHATML);
-    check_hi("chatml", HI);
+    template_check_hi("chatml", CHATML_HI);
     unlink(jinja);
     damage_write_text(json, "{}");
     ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t));
@@ -451,7 +102,7 @@ START_TEST(a_malformed_template_of_a_processor_is_refused_with_its_file)
                                            {"{", "malformed JSON"}};
     char path[256];
     snprintf(path, sizeof path, "%s/chat_template.json", temp_dir());
-    write_config("{}");
+    template_write_config("{}");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct chat_template *t = (void *)"";
         damage_write_text(path, cases[i][0]);
@@ -483,7 +134,7 @@ START_TEST(wrong_types_are_refused_in_one_sentence)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct chat_template *t;
-        write_config(cases[i].json);
+        template_write_config(cases[i].json);
         ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t), ERR_FORMAT);
         ck_assert_ptr_null(t);
         check_sentence();
@@ -496,7 +147,7 @@ END_TEST
 START_TEST(content_may_hold_nul)
 {
     struct chat_message user = {"user", "a\0b", 3};
-    write_template(CHATML);
+    template_write(CHATML);
     struct chat_template *t = template_open(temp_dir());
     struct buf text = template_render(t, &user, 1, true), next = template_next(t, &user, true, true);
     template_check_text(&text, "<|im_start|>user\na\0b<|im_end|>\n<|im_start|>assistant\n", 53);
@@ -523,7 +174,7 @@ START_TEST(impossible_conversations_are_refused)
 {
     struct chat_message tool = {"tool", "x", 1};
     struct chat_text out = {{0}, {0}};
-    write_template(CHATML);
+    template_write(CHATML);
     struct chat_template *t = template_open(temp_dir());
     ck_assert_int_eq(chat_template_render(t, NULL, 0, true, &out), ERR_USAGE);
     ck_assert_str_eq(err_message(), "the conversation has no messages");
@@ -552,8 +203,8 @@ START_TEST(damaged_configurations_load_or_fail_with_one_line)
     static const char *const seeds[] = {
         "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ "
         "'<|im_start|>system\\nYou.<|im_end|>\\n' "
-        "}}{% endif %}{{" BODY "}}" TAIL,
-        "{{ bos_token }}\n{%- for message in messages -%}\n  {# note #}{{- " BODY " }}" TAIL,
+        "}}{% endif %}{{" CHATML_BODY "}}" CHATML_TAIL,
+        "{{ bos_token }}\n{%- for message in messages -%}\n  {# note #}{{- " CHATML_BODY " }}" CHATML_TAIL,
     };
     struct damage chance = {7};
     struct buf text = {0};
@@ -587,7 +238,7 @@ END_TEST
 
 static void check_slow_template(const char *jinja, const char *name, const char *kind) {
     struct chat_template *t;
-    write_template(jinja);
+    template_write(jinja);
     int64_t start = tokenizer_cpu_us();
     if (name)
         ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), name, &t));
@@ -614,20 +265,6 @@ END_TEST
 
 Suite *check_chat_template_files(void) {
     Suite *suite = suite_create("chat_template_files");
-    TCase *recognising = tcase_create("recognising");
-    tcase_add_test(recognising, variants_of_chatml_are_recognised);
-    tcase_add_test(recognising, the_template_of_qwen2_vl_is_chatml_for_text);
-    tcase_add_loop_test(recognising, unknown_templates_are_refused_with_a_hint, 0,
-                        sizeof strangers / sizeof *strangers);
-    tcase_add_loop_test(recognising, released_templates_that_say_something_else_are_unknown, 0, EDITS);
-    tcase_add_test(recognising, layout_quotes_and_comments_of_released_templates_do_not_matter);
-    tcase_add_test(recognising, later_release_of_qwen3_is_recognised);
-    tcase_add_test(recognising, default_system_prompt_may_be_another_or_none);
-    tcase_add_test(recognising, names_override_templates);
-    tcase_add_test(recognising, family_tokens_stand_in_where_the_directory_names_none);
-    tcase_add_test(recognising, default_system_prompt_is_the_models_own);
-    suite_add_tcase(suite, recognising);
-
     TCase *files = tcase_create("files");
     tcase_add_test(files, no_template_means_completion);
     tcase_add_loop_test(files, a_link_that_leads_nowhere_is_an_error_that_names_it, 0, 2);
