@@ -4,7 +4,8 @@
  *   make build/cuda-release/bench/cuda_ops && build/cuda-release/bench/cuda_ops SHAPE[:WEIGHTS] [POSITION [PASS...]]
  *
  * WEIGHTS are bf16, or one of packed_weights below, made up of random codes and scales near 1.
- * A pass is M, the rows of one sequence, or BxQ, Q rows of each of B sequences with contexts of their own.
+ * A pass is M, the rows of one sequence, or BxQ, Q rows of each of B sequences with contexts of their own. Of a shape with experts the bytes
+ * are those of what a row chooses, and bf16 the only weights.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,10 +34,22 @@ static const struct named_packed {
     {"nvfp4", {.code = PACKED_FP4, .group = 16}},
 };
 
+enum { EXPERTS_MAX = 128 };
+
 struct layer {
-    struct weight norm, head_norm, wq, wk, wv, wo, gate, up, down;
+    struct weight norm, head_norm, wq, wk, wv, wo, gate, up, down, router;
+    struct weight gates[EXPERTS_MAX], ups[EXPERTS_MAX], downs[EXPERTS_MAX];
     struct kv_layer kv;
 };
+
+enum which { QKV, ATTENTION, OUT, GATE_UP, DOWN, ROUTER, ROUTE, EXPERTS_UP, EXPERTS_DOWN, LOGITS, LAYER, WHICH };
+static const char *const names[WHICH] = {"qkv",        "attention",    "o",      "gate_up", "down", "router", "route",
+                                         "experts_up", "experts_down", "logits", "layer"};
+/* Has a layer of the shape the op? */
+static bool has_op(const struct model_config *c, enum which which) {
+    if (which == GATE_UP || which == DOWN) return c->experts == 0;
+    return which < ROUTER || which > EXPERTS_DOWN || c->experts > 0;
+}
 
 struct bench {
     struct device *device;
@@ -48,13 +61,10 @@ struct bench {
     size_t used, size;
     struct layer layers[LAYERS];
     struct weight head;
-    float *x, *normed, *q, *kv_rows, *attended, *partials, *h, *logits, *rope;
-    int32_t *tokens, *positions, *row_slot, *page_table;
-    size_t bytes[6];
+    float *x, *normed, *q, *kv_rows, *attended, *partials, *h, *logits, *rope, *router_logits, *chosen_weights, *sums;
+    int32_t *tokens, *positions, *row_slot, *page_table, *chosen, *lists;
+    size_t bytes[WHICH];
 };
-
-enum which { QKV, ATTENTION, OUT, GATE_UP, DOWN, LOGITS, LAYER, WHICH };
-static const char *const names[WHICH] = {"qkv", "attention", "o", "gate_up", "down", "logits", "layer"};
 
 static void *cut(struct bench *b, size_t bytes) {
     void *at = b->arena + b->used;
@@ -119,15 +129,29 @@ static int make(struct bench *b) {
         struct layer *y = &b->layers[l];
         y->norm = weight(b, 1, d), y->head_norm = weight(b, 1, c->head_dim), y->wq = weight(b, q, d),
         y->wk = weight(b, kv, d), y->wv = weight(b, kv, d);
-        y->wo = weight(b, d, q), y->gate = weight(b, c->hidden, d), y->up = weight(b, c->hidden, d);
-        y->down = weight(b, d, c->hidden);
+        y->wo = weight(b, d, q);
+        if (c->experts == 0) {
+            y->gate = weight(b, c->hidden, d), y->up = weight(b, c->hidden, d);
+            y->down = weight(b, d, c->hidden);
+        } else {
+            y->router = weight(b, c->experts, d);
+            for (int e = 0; e < c->experts; e++) {
+                y->gates[e] = weight(b, c->expert_hidden, d), y->ups[e] = weight(b, c->expert_hidden, d);
+                y->downs[e] = weight(b, d, c->expert_hidden);
+            }
+        }
         size_t cache = (size_t)CACHE_PAGES * (size_t)kv * KV_PAGE * 2;
         y->kv = (struct kv_layer){cut(b, cache), cut(b, cache), DTYPE_BF16};
     }
     b->head = weight(b, c->vocab, d);
     size_t t = ROWS_MAX * sizeof(float);
     b->x = cut(b, t * (size_t)d), b->normed = cut(b, t * (size_t)d), b->q = cut(b, t * (size_t)q);
-    b->kv_rows = cut(b, t * 2 * (size_t)kv), b->attended = cut(b, t * (size_t)q), b->h = cut(b, t * (size_t)c->hidden);
+    const size_t of_row = (size_t)c->experts_chosen,
+                 h = c->experts ? of_row * (size_t)c->expert_hidden : (size_t)c->hidden;
+    b->kv_rows = cut(b, t * 2 * (size_t)kv), b->attended = cut(b, t * (size_t)q), b->h = cut(b, t * h);
+    b->router_logits = cut(b, t * (size_t)c->experts), b->chosen_weights = cut(b, t * of_row);
+    b->chosen = cut(b, t * of_row), b->sums = cut(b, t * of_row * (size_t)d);
+    b->lists = cut(b, sizeof(int32_t) * EXPERT_LISTS((size_t)c->experts, ROWS_MAX * of_row));
     b->partials = cut(b, t * (size_t)c->heads * ATTENTION_PARTS * ((size_t)c->head_dim + 2));
     b->logits = cut(b, 192 * sizeof(float) * (size_t)c->vocab);
     b->rope = cut(b, (size_t)PAGES * KV_PAGE * (size_t)c->head_dim * sizeof(float));
@@ -136,10 +160,22 @@ static int make(struct bench *b) {
     b->bytes[QKV] = weight_bytes(b, q, d) + 2 * weight_bytes(b, kv, d), b->bytes[OUT] = weight_bytes(b, d, q);
     b->bytes[GATE_UP] = 2 * weight_bytes(b, c->hidden, d), b->bytes[DOWN] = weight_bytes(b, d, c->hidden);
     b->bytes[LOGITS] = weight_bytes(b, c->vocab, d);
+    if (c->experts > 0) {
+        b->bytes[ROUTER] = weight_bytes(b, c->experts, d);
+        b->bytes[EXPERTS_DOWN] = of_row * weight_bytes(b, d, c->expert_hidden);
+        b->bytes[EXPERTS_UP] = 2 * b->bytes[EXPERTS_DOWN];
+    }
+    for (enum which i = QKV; i <= EXPERTS_DOWN; i++)
+        if (has_op(c, i)) b->bytes[LAYER] += b->bytes[i];
     const size_t weights = b->used;
     TRY(stream_set_workspace(b->stream, cut(b, WORKSPACE_BYTES), WORKSPACE_BYTES));
     b->used = weights;
     return fill(b);
+}
+
+/* Of one kind, each as far behind the one before. */
+static struct experts of_experts(const struct weight *each) {
+    return (struct experts){each, (int64_t)(((const uint16_t *)each[1].data - (const uint16_t *)each[0].data))};
 }
 
 static int run_op(struct bench *b, enum which which, int layer, struct rows rows) {
@@ -209,8 +245,54 @@ static int run_op(struct bench *b, enum which which, int layer, struct rows rows
                                                           .vocab = c->vocab,
                                                           .normed = normed,
                                                           .logits = b->logits});
+    case ROUTER:
+        return ops->logits(b->stream, &(struct op_logits){.rows = rows,
+                                                          .x = b->x,
+                                                          .norm = norm,
+                                                          .w = y->router,
+                                                          .scale = 1,
+                                                          .width = c->width,
+                                                          .vocab = c->experts,
+                                                          .normed = normed,
+                                                          .logits = b->router_logits});
+    case ROUTE:
+        return ops->route(b->stream, &(struct op_route){.rows = rows,
+                                                        .logits = b->router_logits,
+                                                        .experts = c->experts,
+                                                        .chosen = c->experts_chosen,
+                                                        .renormalise = true,
+                                                        .ids = b->chosen,
+                                                        .weights = b->chosen_weights});
+    case EXPERTS_UP:
+        return ops->experts_up(b->stream, &(struct op_experts_up){.rows = rows,
+                                                                  .x = b->x,
+                                                                  .norm = norm,
+                                                                  .gate = of_experts(y->gates),
+                                                                  .up = of_experts(y->ups),
+                                                                  .width = c->width,
+                                                                  .hidden = c->expert_hidden,
+                                                                  .experts = c->experts,
+                                                                  .chosen = c->experts_chosen,
+                                                                  .ids = b->chosen,
+                                                                  .lists = b->lists,
+                                                                  .normed = normed,
+                                                                  .h = h});
+    case EXPERTS_DOWN:
+        return ops->experts_down(b->stream, &(struct op_experts_down){.rows = rows,
+                                                                      .h = h,
+                                                                      .down = of_experts(y->downs),
+                                                                      .ids = b->chosen,
+                                                                      .weights = b->chosen_weights,
+                                                                      .lists = b->lists,
+                                                                      .sums = b->sums,
+                                                                      .width = c->width,
+                                                                      .hidden = c->expert_hidden,
+                                                                      .experts = c->experts,
+                                                                      .chosen = c->experts_chosen,
+                                                                      .x = b->x});
     default:
-        for (enum which i = QKV; i <= DOWN; i++) TRY(run_op(b, i, layer, rows));
+        for (enum which i = QKV; i <= EXPERTS_DOWN; i++)
+            if (has_op(c, i)) TRY(run_op(b, i, layer, rows));
         return 0;
     }
 }
@@ -250,9 +332,9 @@ static int run(struct bench *b, int position, int batch, int q_len) {
     printf("%3d x %-4d", batch, q_len);
     for (enum which i = QKV; i < WHICH; i++) {
         float us = 0;
-        if (i == LOGITS && m > 192) continue;
+        if ((i == LOGITS && m > 192) || !has_op(&b->shape, i)) continue;
         TRY(time_op(b, i, rows, &us));
-        size_t bytes = i == LAYER ? b->bytes[QKV] + b->bytes[OUT] + b->bytes[GATE_UP] + b->bytes[DOWN] : b->bytes[i];
+        const size_t bytes = b->bytes[i];
         printf("  %s %.1f", names[i], (double)us);
         if (bytes) printf(" (%.0f)", (double)bytes / (double)us / 1e3);
     }
@@ -277,7 +359,10 @@ static int choose_shape(struct bench *b, char *shape) {
     for (size_t i = 0; weights && i < sizeof packed_weights / sizeof *packed_weights; i++)
         if (strcmp(weights, packed_weights[i].name) == 0) b->packed = &packed_weights[i].packed;
     if (weights && !b->packed) return err_set(ERR_USAGE, "weights '%s' are unknown", weights);
-    return model_shape_load(&b->shape, shape);
+    TRY(model_shape_load(&b->shape, shape));
+    if (b->shape.experts > EXPERTS_MAX || (b->shape.experts > 0 && b->packed))
+        return err_set(ERR_USAGE, "of experts bf16 alone is timed, and up to %d of them", EXPERTS_MAX);
+    return 0;
 }
 
 int main(int argc, char **argv) {

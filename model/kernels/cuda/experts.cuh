@@ -11,7 +11,7 @@
 
 #include "model/kernels/cuda/product.cuh"
 
-enum { EXPERTS_MAX = 1024, ENTRIES_MAX = 1 << 16, TILE_MAX = 64 };
+enum { ENTRIES_MAX = 1 << 16, TILE_MAX = 64 };
 
 /* Entries first, first + 1, ... of the sorted ones, all of one expert. Packed: 10 bits, 16 bits, 6 bits of count - 1. */
 struct tile {
@@ -381,7 +381,8 @@ template <typename T> static const T *first_expert(const struct experts &e) {
 }
 
 static inline int check_experts(const char *op, int entries, int experts, int chosen) {
-    if (chosen >= 1 && chosen <= experts && experts <= EXPERTS_MAX && entries <= ENTRIES_MAX) return 0;
+    if (chosen >= 1 && chosen <= experts && chosen <= CHOSEN_MAX && experts <= EXPERTS_MAX && entries <= ENTRIES_MAX)
+        return 0;
     return err_set(ERR_INTERNAL, "%s: %d of %d experts for each of %d rows", op, chosen, experts,
                    chosen > 0 ? entries / chosen : 0);
 }

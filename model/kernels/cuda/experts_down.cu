@@ -1,7 +1,7 @@
 /* x[t, :] += sum_j weights[t, j] (W_e h[t, j, :] + b_e), e = ids[t, j], or =.
  *   1. The product (experts.cuh) of every entry into sums [T, chosen, D] f32, bias in its epilogue.
  *   2. A row's sums, weighted, j ascending; 0 for a row that chose none. Bytes: T (chosen + 2) D 4.
- * Of a single row one launch does both: a block has 16 numbers and goes from expert to expert. */
+ * Of a single row one launch does both: a block, or a cluster of them, has 16 numbers and goes from expert to expert. */
 #include "model/kernels/cuda/experts.cuh"
 #include "model/kernels/cuda/table.h"
 
@@ -68,22 +68,41 @@ template <typename T> struct row_total {
     float *x;
 };
 
-/* A block has a group of weight rows of several experts at once, then of the next ones. */
+enum { DOWN_CLUSTER = 2 };
+
+/* Of a cluster of more than one block: waits for all of their threads; where a number of a block's shared memory lies in that of another. */
+__device__ __forceinline__ void meet_in_cluster(int ranks) {
+#if __CUDA_ARCH__ >= 900
+    if (ranks == 1) return;
+    __cluster_barrier_arrive();
+    __cluster_barrier_wait();
+#endif
+}
+__device__ __forceinline__ float *of_rank(float *mine, int rank, int ranks) {
+#if __CUDA_ARCH__ >= 900
+    if (ranks > 1) return (float *)__cluster_map_shared_rank(mine, rank);
+#endif
+    return mine;
+}
+
+/* A block has a group of weight rows of several experts at once, then of the next ones. Or the `ranks` blocks of a cluster, a power of two, have
+ * it, each with experts of its own at once, where a block each would leave room on the GPU. The first adds up. */
 template <typename T, typename Rows>
 __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
-    row_experts_down_kernel(Rows weights, int groups, row_entries<T> in, row_total<T> out) {
+    row_experts_down_kernel(Rows weights, int groups, row_entries<T> in, row_total<T> out, int ranks) {
     typedef typename stream_of<T, Rows>::type stream;
     __shared__ narrow_sums<1> sums;
     __shared__ typename stream::memory memory_of_stream;
+    __shared__ float of_experts[CHOSEN_MAX][PRODUCT_ROWS];
     const narrow_cut cut = experts_cut<T, Rows>(groups, in.k);
     const int at_once = PRODUCT_SPLITS / cut.ways, mine = threadIdx.x / 32 / cut.ways,
-              turns = ceil_div(in.chosen, at_once);
+              turns = ceil_div(in.chosen, at_once * ranks), rank = blockIdx.x & (ranks - 1);
     next_may_start();
     inputs_are_ready();
     const bool has_experts = in.count() > 0;
     stream rows(cut, in.k, memory_of_stream);
-    auto group_of = [&](int number) { return (int)(blockIdx.x + number / turns * gridDim.x); };
-    auto entry_of = [&](int number, int place) { return number % turns * at_once + place; };
+    auto group_of = [&](int number) { return (int)(blockIdx.x + number / turns * gridDim.x) / ranks; };
+    auto entry_of = [&](int number, int place) { return (number % turns * ranks + rank) * at_once + place; };
     auto expert_of = [&](int entry) { return has_experts && entry < in.chosen ? in.ids[entry] : 0; };
     auto go_to = [&](int number) {
         const int group = group_of(number), entry = entry_of(number, mine);
@@ -91,34 +110,38 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     };
     rows.start(go_to);
     const int r = threadIdx.x; /* of the first PRODUCT_ROWS */
-    float total = 0;
     for (int number = 0; group_of(number) < groups; number++) {
         const int first = entry_of(number, 0), o = group_of(number) * PRODUCT_ROWS + r;
-        const bool in_order = weights.of(0).adds_in_order();
+        const bool in_order = weights.of(0).adds_in_order(), is_there = r < PRODUCT_ROWS && o < out.rows;
         float c[1][4] = {};
         rows.multiply_group(c, number, expert_view<T, 1>(in, {0, min(first + mine, in.chosen - 1), 1}), go_to);
         sums.put(number & 1, c);
         __syncthreads();
-        if (r >= PRODUCT_ROWS || o >= out.rows) continue;
-        for (int i = 0; i < min(at_once, in.chosen - first); i++) {
+        for (int i = 0; is_there && i < min(at_once, in.chosen - first); i++) {
             const T *bias = of_expert(out.bias, out.bias_apart, expert_of(first + i));
             const float sum = rows.finish(sums.sum(number & 1, i * cut.ways, cut.ways, r, 0, in_order), number, i, r);
-            total = fmaf(out.weights[first + i], sum + (bias ? to_float(bias[o]) : 0.0f), total);
+            of_experts[first + i][r] = sum + (bias ? to_float(bias[o]) : 0.0f);
         }
-        if (first + at_once < in.chosen) continue;
-        if (!has_experts) total = 0;
-        out.x[o] = out.stores ? total : out.x[o] + total;
-        total = 0;
+        if ((number + 1) % turns != 0) continue;
+        meet_in_cluster(ranks);
+        if (is_there && rank == 0) {
+            float total = 0;
+            for (int i = 0; has_experts && i < in.chosen; i++)
+                total = fmaf(out.weights[i], *of_rank(&of_experts[i][r], i / at_once & (ranks - 1), ranks), total);
+            out.x[o] = out.stores ? total : out.x[o] + total;
+        }
+        meet_in_cluster(ranks); /* nobody ends, or goes on, while its memory is read */
     }
 }
 
 template <typename T, typename Rows>
 static int row_experts_down(struct stream *s, int groups, const row_entries<T> &in, Rows rows,
                             const row_total<T> &out) {
-    const dim3 blocks(min(groups, NARROW_BLOCKS * cuda_multiprocessors(s->device)));
-    launch_sharing(s, row_experts_down_kernel<T, Rows>, blocks, BLOCK_THREADS, 0, 1, SHARED_PERCENT, rows, groups, in,
-                   out);
-    return cuda_launched(s, "experts_down", sizeof rows + sizeof in + sizeof out + 4);
+    const int room = NARROW_BLOCKS * cuda_multiprocessors(s->device);
+    const int ranks = cuda_takes_clusters(s->device) && groups * DOWN_CLUSTER <= room ? DOWN_CLUSTER : 1;
+    launch_sharing(s, row_experts_down_kernel<T, Rows>, dim3(min(groups * ranks, room)), BLOCK_THREADS, 0, ranks,
+                   SHARED_PERCENT, rows, groups, in, out, ranks);
+    return cuda_launched(s, "experts_down", sizeof rows + sizeof in + sizeof out + 8);
 }
 
 template <typename T> static int single_row_down(struct stream *s, const struct op_experts_down *op) {
