@@ -1,5 +1,6 @@
 /* The ops of experts on a GPU: against the host's, and of rows that choose alike, differently, or nobody. A row's numbers are its
  * own, and experts that nobody chose are not read. */
+#include <math.h>
 #include <string.h>
 
 #include "tests/cuda/op_bench.h"
@@ -32,6 +33,61 @@ static void check_route(struct bench *b) {
     for (size_t i = 0; i < entries; i++) host.weights[i] = lab_random(&b->lab) / (float)s->chosen;
     gpu_put(&b->gpu, gpu.weights, host.weights, entries * sizeof(float));
 }
+
+/* Loop index: how many there are, up to 4 of a lane and up to 32. Of few values, with zeros of both signs and -inf; every third row
+ * chooses nobody. */
+static const int many[] = {33, 127, 128, 129, 256, 1000, 1024};
+
+START_TEST(choices_among_many_are_those_of_the_host)
+{
+    enum { ROWS = 9, MOST = 32, SIZE = ROWS * 1024 };
+    static const float values[] = {-2, -1, -0.0f, 0, 1, -INFINITY};
+    static struct lab lab;
+    static struct gpu gpu;
+    const int experts = many[_i];
+    lab_open(&lab, 0);
+    gpu_open(&gpu);
+    float *logits = lab_alloc(&lab, SIZE * sizeof *logits), *weights = lab_alloc(&lab, ROWS * MOST * sizeof *weights),
+          *got_weights = lab_alloc(&lab, ROWS * MOST * sizeof *weights);
+    int32_t *positions = lab_alloc(&lab, ROWS * sizeof *positions), *ids = lab_alloc(&lab, ROWS * MOST * sizeof *ids),
+            *got = lab_alloc(&lab, ROWS * MOST * sizeof *ids);
+    for (int t = 0; t < ROWS; t++) positions[t] = t % 3 == 2 ? -1 : t;
+    for (int turn = 0; turn < 6; turn++) {
+        struct op_route host = {.rows = {.batch = ROWS, .q_len = 1, .positions = positions},
+                                .logits = logits,
+                                .experts = experts,
+                                .chosen = turn % 3 == 0   ? 1
+                                          : turn % 3 == 1 ? 8
+                                                          : MOST,
+                                .softmax_of_all = turn % 2,
+                                .renormalise = turn < 3,
+                                .ids = ids,
+                                .weights = weights};
+        for (int i = 0; i < ROWS * experts; i++)
+            logits[i] = turn % 2 ? lab_random(&lab) * 3 : values[lab_pick(&lab, 0, sizeof values / sizeof *values)];
+        const size_t entries = (size_t)(ROWS * host.chosen);
+        struct op_route its = host;
+        int32_t *there = gpu_alloc(&gpu, ROWS * sizeof *positions);
+        float *logits_there = gpu_alloc(&gpu, (size_t)(ROWS * experts) * sizeof *logits);
+        its.ids = gpu_alloc(&gpu, entries * sizeof *ids), its.weights = gpu_alloc(&gpu, entries * sizeof *weights);
+        its.rows.positions = there, its.logits = logits_there;
+        gpu_put(&gpu, there, positions, ROWS * sizeof *positions);
+        gpu_put(&gpu, logits_there, logits, (size_t)(ROWS * experts) * sizeof *logits);
+        ck_ok(ops_host()->route(lab.stream, &host));
+        ck_ok(ops_cuda()->route(gpu.lab.stream, &its));
+        gpu_get(&gpu, got, its.ids, entries * sizeof *got);
+        gpu_get(&gpu, got_weights, its.weights, entries * sizeof *got_weights);
+        for (size_t i = 0; i < entries; i++) {
+            require(got[i] == ids[i], "of %d experts choice %zu is %d, expected %d", experts, i, got[i], ids[i]);
+            require(fabsf(got_weights[i] - weights[i]) <= 1e-5f * weights[i] + 1e-12f,
+                    "of %d experts the weight of choice %zu is %g, expected %g", experts, i, (double)got_weights[i],
+                    (double)weights[i]);
+        }
+    }
+    gpu_close(&gpu);
+    lab_close(&lab);
+}
+END_TEST
 
 static void check_experts(struct bench *b) {
     const struct mini_shape *s = &b->host.shape;
@@ -238,6 +294,7 @@ Suite *check_experts_cuda(void);
 Suite *check_experts_cuda(void) {
     Suite *suite = suite_create("experts_cuda");
     TCase *tc = tcase_create("experts_cuda");
+    tcase_add_loop_test(tc, choices_among_many_are_those_of_the_host, 0, sizeof many / sizeof *many);
     tcase_add_loop_test(tc, packed_experts_agree_with_the_host, 0, QUANTISED_FORMS);
     tcase_add_loop_test(tc, experts_agree_with_the_host, 0, 2 * bench_shape_count());
     tcase_add_loop_test(tc, experts_agree_with_the_host_for_random_shapes, 0, RANDOM_SHAPES);
