@@ -78,7 +78,8 @@ int chat_set(struct chat *, const char *argument);
 
 /* --- chat_files.c --------------------------------------------------------------------------------------------- */
 
-void chat_expand_path(const char *argument, struct buf *path); /* "~/x" is $HOME/x; appends */
+/* ~/x is $HOME/x, and quotes around it all are none of its name; appends. */
+void chat_expand_path(const char *argument, struct buf *path);
 /* ERR_USAGE where there is such a file with something in it, unless `overwrite`. */
 int chat_save(struct chat *, const char *argument, bool overwrite);
 int chat_load(struct chat *, const char *argument); /* "": what chat_save_last kept */

@@ -11,9 +11,11 @@
 #include "cli/chat_history.h"
 
 void chat_expand_path(const char *argument, struct buf *path) {
-    const char *home = getenv("HOME");
-    bool from_home = home && argument[0] == '~' && argument[1] == '/';
-    buf_printf(path, "%s%s", from_home ? home : "", from_home ? argument + 1 : argument);
+    const size_t n = strlen(argument);
+    const bool is_quoted = n > 1 && (*argument == '"' || *argument == '\'') && argument[n - 1] == *argument;
+    const char *name = argument + is_quoted, *home = getenv("HOME");
+    const bool from_home = home && name[0] == '~' && name[1] == '/';
+    buf_printf(path, "%s%.*s", from_home ? home : "", (int)(n - 2 * is_quoted - from_home), name + from_home);
 }
 
 static const char *plural(int count) {

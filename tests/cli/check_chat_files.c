@@ -47,11 +47,12 @@ START_TEST(a_file_that_is_no_text_or_too_long_is_not_read)
 }
 END_TEST
 
+/* Under a name with a space, in quotes of either kind. */
 START_TEST(a_saved_chat_is_a_batch_line_and_loads_again)
 {
     char script[512], path[256];
-    snprintf(path, sizeof path, "%s", temp_path("chat.json"));
-    snprintf(script, sizeof script, "/system You are kind.\nWhat is the sun?\n/save %s\nAnd the moon?\n", path);
+    snprintf(path, sizeof path, "%s", temp_path("a chat.json"));
+    snprintf(script, sizeof script, "/system You are kind.\nWhat is the sun?\n/save \"%s\"\nAnd the moon?\n", path);
     struct program saved = CHAT(script, GREEDY);
     program_expect_status(&saved, 0);
     cJSON *object;
@@ -65,7 +66,7 @@ START_TEST(a_saved_chat_is_a_batch_line_and_loads_again)
     ck_assert_int_eq(strncmp(buf_text(&saved.out), buf_text(&text), text.len), 0);
     text_of_file(path, &raw);
     ck_assert_int_eq(count_lines(&raw), 1);
-    snprintf(script, sizeof script, "Something else\n/load %s\nAnd the moon?\n", path);
+    snprintf(script, sizeof script, "Something else\n/load '%s'\nAnd the moon?\n", path);
     struct program loaded = CHAT(script, GREEDY);
     program_expect_status(&loaded, 0);
     ck_assert_str_eq(strchr(buf_text(&loaded.out), '\n') + 1, strchr(buf_text(&saved.out), '\n') + 1);
