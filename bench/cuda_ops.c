@@ -175,7 +175,61 @@ static int make(struct bench *b) {
 
 /* Of one kind, each as far behind the one before. */
 static struct experts of_experts(const struct weight *each) {
-    return (struct experts){each, (int64_t)(((const uint16_t *)each[1].data - (const uint16_t *)each[0].data))};
+    return (struct experts){each, (const uint16_t *)each[1].data - (const uint16_t *)each[0].data};
+}
+
+static int run_expert_op(struct bench *b, enum which which, const struct layer *y, struct rows rows,
+                         const struct norm *norm) {
+    const struct ops *ops = ops_cuda();
+    const struct model_config *c = &b->shape;
+    const struct buffer normed = {b->normed, DTYPE_BF16}, h = {b->h, DTYPE_BF16};
+    switch (which) {
+    case ROUTER:
+        return ops->logits(b->stream, &(struct op_logits){.rows = rows,
+                                                          .x = b->x,
+                                                          .norm = *norm,
+                                                          .w = y->router,
+                                                          .scale = 1,
+                                                          .width = c->width,
+                                                          .vocab = c->experts,
+                                                          .normed = normed,
+                                                          .logits = b->router_logits});
+    case ROUTE:
+        return ops->route(b->stream, &(struct op_route){.rows = rows,
+                                                        .logits = b->router_logits,
+                                                        .experts = c->experts,
+                                                        .chosen = c->experts_chosen,
+                                                        .renormalise = true,
+                                                        .ids = b->chosen,
+                                                        .weights = b->chosen_weights});
+    case EXPERTS_UP:
+        return ops->experts_up(b->stream, &(struct op_experts_up){.rows = rows,
+                                                                  .x = b->x,
+                                                                  .norm = *norm,
+                                                                  .gate = of_experts(y->gates),
+                                                                  .up = of_experts(y->ups),
+                                                                  .width = c->width,
+                                                                  .hidden = c->expert_hidden,
+                                                                  .experts = c->experts,
+                                                                  .chosen = c->experts_chosen,
+                                                                  .ids = b->chosen,
+                                                                  .lists = b->lists,
+                                                                  .normed = normed,
+                                                                  .h = h});
+    default:
+        return ops->experts_down(b->stream, &(struct op_experts_down){.rows = rows,
+                                                                      .h = h,
+                                                                      .down = of_experts(y->downs),
+                                                                      .ids = b->chosen,
+                                                                      .weights = b->chosen_weights,
+                                                                      .lists = b->lists,
+                                                                      .sums = b->sums,
+                                                                      .width = c->width,
+                                                                      .hidden = c->expert_hidden,
+                                                                      .experts = c->experts,
+                                                                      .chosen = c->experts_chosen,
+                                                                      .x = b->x});
+    }
 }
 
 static int run_op(struct bench *b, enum which which, int layer, struct rows rows) {
@@ -246,50 +300,10 @@ static int run_op(struct bench *b, enum which which, int layer, struct rows rows
                                                           .normed = normed,
                                                           .logits = b->logits});
     case ROUTER:
-        return ops->logits(b->stream, &(struct op_logits){.rows = rows,
-                                                          .x = b->x,
-                                                          .norm = norm,
-                                                          .w = y->router,
-                                                          .scale = 1,
-                                                          .width = c->width,
-                                                          .vocab = c->experts,
-                                                          .normed = normed,
-                                                          .logits = b->router_logits});
     case ROUTE:
-        return ops->route(b->stream, &(struct op_route){.rows = rows,
-                                                        .logits = b->router_logits,
-                                                        .experts = c->experts,
-                                                        .chosen = c->experts_chosen,
-                                                        .renormalise = true,
-                                                        .ids = b->chosen,
-                                                        .weights = b->chosen_weights});
     case EXPERTS_UP:
-        return ops->experts_up(b->stream, &(struct op_experts_up){.rows = rows,
-                                                                  .x = b->x,
-                                                                  .norm = norm,
-                                                                  .gate = of_experts(y->gates),
-                                                                  .up = of_experts(y->ups),
-                                                                  .width = c->width,
-                                                                  .hidden = c->expert_hidden,
-                                                                  .experts = c->experts,
-                                                                  .chosen = c->experts_chosen,
-                                                                  .ids = b->chosen,
-                                                                  .lists = b->lists,
-                                                                  .normed = normed,
-                                                                  .h = h});
     case EXPERTS_DOWN:
-        return ops->experts_down(b->stream, &(struct op_experts_down){.rows = rows,
-                                                                      .h = h,
-                                                                      .down = of_experts(y->downs),
-                                                                      .ids = b->chosen,
-                                                                      .weights = b->chosen_weights,
-                                                                      .lists = b->lists,
-                                                                      .sums = b->sums,
-                                                                      .width = c->width,
-                                                                      .hidden = c->expert_hidden,
-                                                                      .experts = c->experts,
-                                                                      .chosen = c->experts_chosen,
-                                                                      .x = b->x});
+        return run_expert_op(b, which, y, rows, &norm);
     default:
         for (enum which i = QKV; i <= EXPERTS_DOWN; i++)
             if (has_op(c, i)) TRY(run_op(b, i, layer, rows));

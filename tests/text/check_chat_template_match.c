@@ -150,6 +150,14 @@ static void replace_all(struct buf *text, const char *from, const char *to) {
     *text = out;
 }
 
+/* Which kind it is. */
+static void check_is(const struct buf *jinja, const char *kind) {
+    template_write(jinja->data);
+    struct chat_template *t = template_open(temp_dir());
+    ck_assert_str_eq(chat_template_name(t), kind);
+    chat_template_free(t);
+}
+
 static const struct {
     const char *name, *from, *to;
 } edits[] = {
@@ -199,10 +207,7 @@ START_TEST(layout_quotes_and_comments_of_released_templates_do_not_matter)
     replace_all(&jinja, "messages[0]['role']", "messages[0][\"role\"]");
     replace_all(&jinja, "{%- set tools = none %}", "{#- Said twice. -#}{%- set tools=none -%}");
     replace_all(&jinja, "message['content'] | trim", "message['content']|trim");
-    template_write(jinja.data);
-    struct chat_template *t = template_open(temp_dir());
-    ck_assert_str_eq(chat_template_name(t), "llama3.1");
-    chat_template_free(t);
+    check_is(&jinja, "llama3.1");
     buf_free(&jinja);
     cJSON_Delete(json);
 }
@@ -233,10 +238,7 @@ START_TEST(later_release_of_qwen3_is_recognised)
     cJSON *json = released("qwen3", &jinja);
     if (!json) return;
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) replace_all(&jinja, changes[i][0], changes[i][1]);
-    template_write(jinja.data);
-    struct chat_template *t = template_open(temp_dir());
-    ck_assert_str_eq(chat_template_name(t), "qwen3");
-    chat_template_free(t);
+    check_is(&jinja, "qwen3");
     buf_free(&jinja);
     cJSON_Delete(json);
 }
