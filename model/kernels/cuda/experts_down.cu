@@ -71,11 +71,9 @@ template <typename T> struct row_total {
 enum { DOWN_CLUSTER = 2 };
 
 /* Of a cluster of more than one block: waits for all of their threads; where a number of a block's shared memory lies in that of another. */
-__device__ __forceinline__ void meet_in_cluster(int ranks) {
+__device__ __forceinline__ void meet_ranks(int ranks) {
 #if __CUDA_ARCH__ >= 900
-    if (ranks == 1) return;
-    __cluster_barrier_arrive();
-    __cluster_barrier_wait();
+    if (ranks > 1) meet_in_cluster();
 #endif
 }
 __device__ __forceinline__ float *of_rank(float *mine, int rank, int ranks) {
@@ -123,14 +121,14 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
             of_experts[first + i][r] = sum + (bias ? to_float(bias[o]) : 0.0f);
         }
         if ((number + 1) % turns != 0) continue;
-        meet_in_cluster(ranks);
+        meet_ranks(ranks);
         if (is_there && rank == 0) {
             float total = 0;
             for (int i = 0; has_experts && i < in.chosen; i++)
                 total = fmaf(out.weights[i], *of_rank(&of_experts[i][r], i / at_once & (ranks - 1), ranks), total);
             out.x[o] = out.stores ? total : out.x[o] + total;
         }
-        meet_in_cluster(ranks); /* nobody ends, or goes on, while its memory is read */
+        meet_ranks(ranks); /* nobody ends, or goes on, while its memory is read */
     }
 }
 

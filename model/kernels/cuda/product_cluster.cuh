@@ -67,6 +67,14 @@ template <typename T, int STEP> struct tokens_in_order {
     }
 };
 
+#if __CUDA_ARCH__ >= 900
+/* All blocks of a cluster wait for each other: cooperative_groups.h has the same, and takes a second to read. */
+__device__ __forceinline__ void meet_in_cluster() {
+    __cluster_barrier_arrive();
+    __cluster_barrier_wait();
+}
+#endif
+
 /* Sums of the splits of ROWS weight rows, added out of the shared memory of all blocks of a cluster. The work is cut into units
  * of a group of 16 rows and all or half of the columns, dealt in turn, as many to each block. */
 template <int COLUMNS, int ROWS> struct cluster_sums {
@@ -83,11 +91,6 @@ template <int COLUMNS, int ROWS> struct cluster_sums {
     __device__ explicit cluster_sums(unsigned char *memory)
         : parts(reinterpret_cast<float *>(memory)),
           added(reinterpret_cast<float (*)[PRODUCT_ROWS][added_stride]>(memory + part_bytes)) {}
-    /* All blocks wait for each other: cooperative_groups.h has the same, and takes a second to read. */
-    static __device__ __forceinline__ void meet() {
-        __cluster_barrier_arrive();
-        __cluster_barrier_wait();
-    }
     /* A lane's four sums of one tile: rows `row` and `row + 8`, two columns. */
     __device__ __forceinline__ void put(int row, int column, const float (&c)[4]) {
 #pragma unroll
@@ -111,9 +114,9 @@ template <int COLUMNS, int ROWS> struct cluster_sums {
     /* After all threads of all blocks have put. Nobody's parts are read once it returns. */
     template <typename Out>
     __device__ __forceinline__ void store(int rank, int first_group, int first_token, int tokens, Out out) {
-        meet();
+        meet_in_cluster();
         for (int u = 0; u < units; u++) add(rank + u * PRODUCT_SPLITS, added[u]);
-        meet();
+        meet_in_cluster();
         if (threadIdx.x >= BLOCK_THREADS) return;
         for (int u = 0; u < units; u++) {
             const int unit = rank + u * PRODUCT_SPLITS, column = unit % cuts * unit_columns;
