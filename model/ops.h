@@ -132,6 +132,7 @@ struct op_route {
     struct weight expert_scale; /* [1, E]; may be absent */
     int32_t *ids;               /* [T, chosen] out */
     float *weights;             /* [T, chosen] out */
+    bool is_told;               /* the ops of experts that follow have this as their `route`, and CUDA may leave it to them */
 };
 
 /* Numbers that the lists of E experts and so many chosen pairs of row and expert take. */
@@ -145,10 +146,11 @@ struct op_experts_up {
     struct experts gate, up, gate_bias, up_bias; /* [F, D] each, [1, F] each or absent */
     enum activation activation;
     int32_t width, hidden, experts, chosen;
-    const int32_t *ids;   /* [T, chosen] */
-    int32_t *lists;       /* [EXPERT_LISTS(E, T chosen)] scratch: which rows chose each expert */
-    struct buffer normed; /* [T, D] scratch */
-    struct buffer h;      /* [T, chosen, F] out */
+    const int32_t *ids;    /* [T, chosen] */
+    struct op_route route; /* that chose them, of the same rows, if it is_told; else absent */
+    int32_t *lists;        /* [EXPERT_LISTS(E, T chosen)] scratch: which rows chose each expert */
+    struct buffer normed;  /* [T, D] scratch */
+    struct buffer h;       /* [T, chosen, F] out */
 };
 
 /* x[t, :] += sum_j weights[t, j] (W_e h[t, j, :] + b_e), j ascending; or, with `stores`, = */
@@ -158,6 +160,7 @@ struct op_experts_down {
     struct experts down, bias; /* [D, F], [1, D] or absent */
     const int32_t *ids;        /* [T, chosen] */
     const float *weights;      /* [T, chosen] */
+    struct op_route route;     /* as op_experts_up's */
     const int32_t *lists;      /* that op_experts_up made */
     float *sums;               /* [T, chosen, D] scratch */
     int32_t width, hidden, experts, chosen;

@@ -9,19 +9,25 @@
 
 /* --- against the host ------------------------------------------------------------------------------------- */
 
-/* Of the same logits the same experts, exactly; in every other pass of few values, with ties. */
-static void check_route(struct bench *b) {
+/* The same logits on both, in every other pass of few values, with ties; no choices yet on the GPU. */
+static void share_logits(struct bench *b) {
     const struct mini_shape *s = &b->host.shape;
-    static int32_t ids[ROWS_MAX * 64];
     const size_t entries = (size_t)b->count * (size_t)s->chosen;
-    struct op_route host = mini_route(&b->host, bench_host_rows(b)), gpu = mini_route(&b->twin, bench_gpu_rows(b));
     bench_share_floats(b, b->host.router_logits, b->twin.router_logits, b->count, s->experts);
     for (int i = 0; b->count % 2 && i < b->count * s->experts; i++)
         b->host.router_logits[i] = (float)lab_pick(&b->lab, -1, 2);
     gpu_put(&b->gpu, b->twin.router_logits, b->host.router_logits,
             (size_t)b->count * (size_t)s->experts * sizeof(float));
-    ck_ok(ops_host()->route(b->lab.stream, &host));
-    ck_ok(ops_cuda()->route(b->gpu.lab.stream, &gpu));
+    ck_ok(stream_fill(b->gpu.lab.stream, b->twin.expert_ids, 0xEE, entries * sizeof(int32_t)));
+    ck_ok(stream_fill(b->gpu.lab.stream, b->twin.expert_weights, 0xFF, entries * sizeof(float)));
+}
+
+/* Of the same logits the same experts, exactly. */
+static void compare_choices(struct bench *b, const struct op_route *gpu_route) {
+    const struct mini_shape *s = &b->host.shape;
+    static int32_t ids[ROWS_MAX * 64];
+    const size_t entries = (size_t)b->count * (size_t)s->chosen;
+    const struct op_route host = mini_route(&b->host, bench_host_rows(b)), gpu = *gpu_route;
     gpu_get(&b->gpu, ids, gpu.ids, entries * sizeof *ids);
     for (size_t i = 0; i < entries; i++)
         require(ids[i] == host.ids[i], "%s, pass %d x %d: choice %zu is %d, expected %d", s->name ? s->name : "a shape",
@@ -89,16 +95,25 @@ START_TEST(choices_among_many_are_those_of_the_host)
 }
 END_TEST
 
-static void check_experts(struct bench *b) {
+/* Told of the choice, the ops of experts may make it. */
+static void check_experts(struct bench *b, bool is_told) {
     const struct mini_shape *s = &b->host.shape;
+    const struct op_route route = mini_route(&b->host, bench_host_rows(b));
+    struct op_route gpu_route = mini_route(&b->twin, bench_gpu_rows(b));
     struct op_experts_up up = mini_experts_up(&b->host, bench_host_rows(b)),
                          gpu_up = mini_experts_up(&b->twin, bench_gpu_rows(b));
     struct op_experts_down down = mini_experts_down(&b->host, bench_host_rows(b)),
                            gpu_down = mini_experts_down(&b->twin, bench_gpu_rows(b));
-    check_route(b);
+    gpu_route.is_told = is_told;
+    if (is_told) gpu_up.route = gpu_down.route = gpu_route;
+    share_logits(b);
+    ck_ok(ops_host()->route(b->lab.stream, &route));
+    ck_ok(ops_cuda()->route(b->gpu.lab.stream, &gpu_route));
+    if (!is_told) compare_choices(b, &gpu_route);
     bench_share_floats(b, b->host.x, b->twin.x, b->count, s->width);
     ck_ok(ops_host()->experts_up(b->lab.stream, &up));
     ck_ok(ops_cuda()->experts_up(b->gpu.lab.stream, &gpu_up));
+    if (is_told) compare_choices(b, &gpu_route);
     b->is_gate = true;
     bench_compare(b, "experts_up", gpu_up.h.data, s->type, up.h.data, b->count, s->chosen * s->hidden, true);
     b->is_gate = false;
@@ -118,9 +133,10 @@ static void check_passes(struct bench *b) {
         if (passes[p][0] >= b->host.shape.slots || (test_is_small() && p % 3 != 1)) continue;
         b->prefill = false;
         bench_set_pass(b, passes[p][0], passes[p][1]);
-        check_experts(b);
+        check_experts(b, false);
+        check_experts(b, true);
         b->prefill = passes[p][0] == 1;
-        if (b->prefill) check_experts(b);
+        if (b->prefill) check_experts(b, true);
     }
 }
 
@@ -234,8 +250,8 @@ static void set_unchosen(struct bench *b, int count, bool poisons) {
 }
 
 static void check_rows_alone(struct bench *b, int count, const uint16_t *h, const float *sum) {
-    static uint16_t h_alone[ROWS_MAX * 64];
-    static float sum_alone[ROWS_MAX * 64];
+    static uint16_t h_alone[12 * 5888];
+    static float sum_alone[COLS_MAX];
     const struct mini_shape *s = &b->host.shape;
     const size_t h_row = (size_t)(s->chosen * s->hidden), width = (size_t)s->width;
     for (int t = 0; t < count; t += 1 + t / 3) {
@@ -277,6 +293,42 @@ START_TEST(experts_of_a_row_are_its_own_and_nobody_else_is_read)
 }
 END_TEST
 
+/* Of packed weights, by what k is cut into: shares of a block's warps, alike and not, and more than their tokens find room for at once. */
+static const struct {
+    int width, hidden, experts, chosen, forms;
+} cuts[] = {{256, 768, 9, 8, QUANTISED_FORMS}, {512, 2816, 5, 4, QUANTISED_FORMS}, {256, 5888, 13, 12, 1}};
+
+/* Loop index: the form, and the cut. */
+START_TEST(packed_experts_of_a_row_are_its_own)
+{
+    enum { ROWS = 9, MOST = 12 * 5888 };
+    static struct bench b;
+    static uint16_t h[ROWS * MOST];
+    static float sum[ROWS * 1024];
+    const int form = _i % QUANTISED_FORMS, cut = _i / QUANTISED_FORMS;
+    const struct mini_shape shape = {.name = "packed experts",
+                                     .type = gpu_type_of_packed(form, form % 2 ? DTYPE_F16 : DTYPE_BF16),
+                                     .packed = 1 + form,
+                                     .width = cuts[cut].width,
+                                     .hidden = cuts[cut].hidden,
+                                     .heads = 2,
+                                     .kv_heads = 1,
+                                     .head_dim = 32,
+                                     .vocab = 40,
+                                     .experts = cuts[cut].experts,
+                                     .chosen = cuts[cut].chosen,
+                                     .slots = 18};
+    if (form >= cuts[cut].forms || quantised_forms[form].is_out_of_order || test_is_small()) return;
+    lab_open(&b.lab, 0);
+    bench_open(&b, shape, false);
+    bench_share_floats(&b, b.host.x, b.twin.x, ROWS_MAX, shape.width);
+    choose(&b, ROWS, SOME_NOBODY);
+    run_experts(&b, 0, ROWS, h, sum);
+    check_rows_alone(&b, ROWS, h, sum);
+    bench_close(&b);
+}
+END_TEST
+
 START_TEST(experts_that_lie_irregularly_are_refused)
 {
     static struct bench b;
@@ -299,6 +351,8 @@ Suite *check_experts_cuda(void) {
     tcase_add_loop_test(tc, experts_agree_with_the_host, 0, 2 * bench_shape_count());
     tcase_add_loop_test(tc, experts_agree_with_the_host_for_random_shapes, 0, RANDOM_SHAPES);
     tcase_add_loop_test(tc, experts_of_a_row_are_its_own_and_nobody_else_is_read, 0, 2 * bench_shape_count());
+    tcase_add_loop_test(tc, packed_experts_of_a_row_are_its_own, 0,
+                        QUANTISED_FORMS * (int)(sizeof cuts / sizeof *cuts));
     tcase_add_test(tc, experts_that_lie_irregularly_are_refused);
     suite_add_tcase(suite, tc);
     return suite;

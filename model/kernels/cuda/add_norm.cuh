@@ -23,7 +23,9 @@ template <typename T> __global__ void __launch_bounds__(BLOCK_THREADS) add_norm_
     inputs_are_ready();
     const size_t at = ((size_t)blockIdx.x * sums.rows.step + sums.rows.first) * width;
     float *out = sums.out + at;
-    const float factor = hold_row(sums.rows, sums.rows.x + at, width, memory.held);
+    hold_row(sums.rows.x + at, width, memory.held);
+    copies_wait_all();
+    const float factor = scale_of_held(sums.rows, width, memory.held);
     for (int i = threadIdx.x; i < width; i += BLOCK_THREADS) {
         const float y = memory.held[i] * factor * (to_float(memory.weight[i]) + sums.rows.offset) * sums.scale;
         out[i] = (sums.stores ? y : out[i] + y) * last;

@@ -10,8 +10,9 @@
 #define DUET_MODEL_KERNELS_CUDA_EXPERTS_CUH
 
 #include "model/kernels/cuda/product.cuh"
+#include "model/kernels/cuda/route.cuh"
 
-enum { ENTRIES_MAX = 1 << 16, TILE_MAX = 64 };
+enum { ENTRIES_MAX = 1 << 16, TILE_MAX = 64, HIDDEN_MAX = 28 << 10 };
 
 /* Entries first, first + 1, ... of the sorted ones, all of one expert. Packed: 10 bits, 16 bits, 6 bits of count - 1. */
 struct tile {
@@ -31,6 +32,8 @@ struct expert_lists {
     int entries;
     __device__ __forceinline__ int32_t *tiles() const { return at + 1; }
     __device__ __forceinline__ int32_t *sorted() const { return at + 1 + entries; }
+    __device__ __forceinline__ int count() const { return at[0]; }
+    __device__ __forceinline__ struct tile tile(int index) const { return unpack_tile(tiles()[index]); }
 };
 
 /* Rows of x [.., k] that entries stand for: `each` entries share a row. */
@@ -38,24 +41,51 @@ template <typename T> struct entry_rows {
     const T *x;
     struct expert_lists lists;
     int each, k;
-    __device__ __forceinline__ int count() const { return lists.at[0]; }
-    __device__ __forceinline__ struct tile tile(int index) const { return unpack_tile(lists.tiles()[index]); }
+    __device__ __forceinline__ expert_lists tiles() const { return lists; }
+    __device__ __forceinline__ void put_tiles(const expert_lists &) const {}
     __device__ __forceinline__ const T *row(int sorted) const {
         return x + (size_t)(lists.sorted()[sorted] / each) * k;
     }
 };
 
-/* The entries of a single row, a tile each, of its experts: nothing is sorted. x [k] is all entries' row, to be normalised, or each
+/* The choices of a single row, a tile each, which a warp holds together. */
+struct row_tiles {
+    struct choice mine;
+    int chosen;
+    __device__ __forceinline__ int count() const { return tile(0).expert >= 0 ? chosen : 0; }
+    __device__ __forceinline__ struct tile tile(int index) const {
+        return {__shfl_sync(0xffffffffu, mine.id, index), index, 1};
+    }
+};
+
+/* The entries of a single row, one for each of its choices: nothing is sorted. x [k] is all entries' row, to be normalised, or each
  * has its own: x [chosen, k]. */
 template <typename T> struct row_entries {
     const T *x;
-    const int32_t *ids; /* [chosen]; < 0, all of them: none */
+    const int32_t *ids; /* [chosen] */
     int chosen, k;
-    norm_rows<T> norm; /* x NULL: nothing is */
-    __device__ __forceinline__ int count() const { return ids[0] >= 0 ? chosen : 0; }
-    __device__ __forceinline__ struct tile tile(int index) const { return {ids[index], index, 1}; }
-    __device__ __forceinline__ const T *row(int entry) const { return norm.x ? x : x + (size_t)entry * k; }
+    bool is_left;          /* ids are not there: */
+    struct op_route route; /* chooses them */
+    norm_rows<T> norm;     /* x NULL: nothing is */
+    __device__ __forceinline__ row_tiles tiles() const {
+        if (is_left) return {choose<FEW_EXPERTS>(route, 0), chosen};
+        const int lane = threadIdx.x % 32;
+        return {{lane < chosen ? load_fixed(ids + lane) : -1}, chosen};
+    }
+    /* By a warp whose block has least to do: for the ops that follow. */
+    __device__ __forceinline__ void put_tiles(const row_tiles &tiles) const {
+        if (!is_left || blockIdx.x != gridDim.x - 1 || threadIdx.x >= 32) return;
+        put_ids(route, 0, tiles.mine);
+        put_weights<T, FEW_EXPERTS>(route, 0, tiles.mine);
+    }
 };
+/* Of an op of experts. */
+template <typename T, typename Op>
+static row_entries<T> row_entries_of(const Op &op, const T *x, int k, const norm_rows<T> &norm) {
+    row_entries<T> in = {x, op.ids, op.chosen, k, is_route_left(&op.rows, &op.route), op.route, norm};
+    in.route.rows = op.rows;
+    return in;
+}
 
 /* `Rows` and `Out` of all kernels below are those of product() (product.cuh) once of(expert) has chosen; tokens are sorted entries. */
 
@@ -78,30 +108,55 @@ template <typename T, int TILES> struct expert_view {
     }
 };
 
-/* Weights that are not packed leave no warp without work, whatever the groups: their sums stay as they are. Packed ones are cut by it. */
-template <typename T, typename Rows> __host__ __device__ __forceinline__ narrow_cut experts_cut(int groups, int k) {
-    typedef typename stream_of<T, Rows>::type stream;
-    return stream::cut(stream::is_plain ? NARROW_FEW_GROUPS + 1 : groups, k, PRODUCT_SPLITS);
+/* No warp is left without work, whatever the groups of one expert: there are those of all. */
+template <typename Stream> __host__ __device__ __forceinline__ narrow_cut experts_cut(int k) {
+    return Stream::cut(NARROW_FEW_GROUPS, k, PRODUCT_SPLITS);
 }
 
-/* The single row of an op, normalised by every block after its first weights are asked for. */
-template <typename T> struct row_norm {
+/* Where the stream finds the tokens of a tile: in memory. */
+template <typename T, int TILES, typename Stream> struct listed_tokens {
+    const entry_rows<T> &in;
+    __device__ __forceinline__ void ask() const {}
+    __device__ __forceinline__ void wait() const {}
+    __device__ __forceinline__ void make() const {}
+    __device__ __forceinline__ expert_view<T, TILES> view(const struct tile &tile) const { return {in, tile}; }
+};
+template <int TILES, typename Stream, typename T>
+__device__ __forceinline__ listed_tokens<T, TILES, Stream> tokens_of(const entry_rows<T> &in, void *) {
+    return {in};
+}
+
+/* Or in shared memory: the single row that is all entries', which every block normalises while its first weights are on their way. */
+template <typename T, typename Stream> struct normed_token {
+    const row_entries<T> &in;
     norm_memory<T> memory;
-    __device__ row_norm(const row_entries<T> &in, void *shared) : memory(shared, in.k) { memory.fetch(in.norm, in.k); }
-    __device__ void make(row_entries<T> &in) {
-        norm_row(in.norm, 0, in.k, memory, memory.weight);
-        in.x = memory.weight;
+    __device__ __forceinline__ normed_token(const row_entries<T> &in, void *shared) : in(in), memory(shared, in.k) {
+        memory.fetch(in.norm, in.k);
+        if constexpr (!Stream::is_plain)
+            clear_past(memory.weight, 1, in.k, 0, ceil_div(in.k, Stream::PIECE) * Stream::PIECE);
+    }
+    /* Before weights are asked for, as a wait is for all copies. */
+    __device__ __forceinline__ void ask() const { hold_row(in.norm.x, in.k, memory.held); }
+    __device__ __forceinline__ void wait() const { copies_wait_all(); }
+    __device__ __forceinline__ void make() const {
+        if constexpr (Stream::is_plain)
+            norm_held_row(in.norm, in.k, memory, memory.weight);
+        else
+            norm_held_row(in.norm, in.k, memory, memory.weight, [](T *to, int at, const T(&four)[4]) {
+                *(uint2 *)(to + at) = Stream::prepared(*(const uint2 *)four);
+            });
+    }
+    __device__ __forceinline__ narrow_view<T, 1, !Stream::is_plain> view(const struct tile &) const {
+        return {memory.weight, 0, 1, in.k};
     }
 };
-template <typename T> struct no_norm {
-    __device__ no_norm(const entry_rows<T> &, void *) {}
-    __device__ void make(entry_rows<T> &) {}
-};
-template <typename T> __device__ row_norm<T> norm_of(const row_entries<T> &in, void *shared) {
+template <int TILES, typename Stream, typename T>
+__device__ __forceinline__ normed_token<T, Stream> tokens_of(const row_entries<T> &in, void *shared) {
     return {in, shared};
 }
-template <typename T> __device__ no_norm<T> norm_of(const entry_rows<T> &in, void *shared) {
-    return {in, shared};
+/* Its shared memory. */
+template <typename T, typename Stream> static size_t normed_token_bytes(int k) {
+    return norm_bytes(k) + (Stream::is_plain ? 0 : Stream::PIECE * sizeof(T));
 }
 
 template <typename T, int TILES, typename In, typename Rows, typename Out>
@@ -110,15 +165,19 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     typedef typename stream_of<T, Rows>::type stream;
     __shared__ narrow_sums<TILES> sums;
     extern __shared__ __align__(16) unsigned char shared[];
-    const narrow_cut cut = experts_cut<T, Rows>(groups, k);
+    const narrow_cut cut = experts_cut<stream>(k);
     const int at_once = PRODUCT_SPLITS / cut.ways, mine = threadIdx.x / 32 / cut.ways,
               steps = ceil_div(groups, at_once);
-    next_may_start();
-    auto norm = norm_of(in, shared);
+    const auto tokens = tokens_of<TILES, stream>(in, shared);
     inputs_are_ready();
-    const int units = in.count() * steps;
+    tokens.ask();
+    next_may_start(); /* this late, as that reads what was complete when this one began: row_experts_down_kernel */
+    const auto tiles = in.tiles();
+    const int units = tiles.count() * steps;
     auto unit_of = [&](int number) { return (int)(blockIdx.x + number * gridDim.x); };
-    auto tile_of = [&](int number) { return in.tile(min(unit_of(number), units - 1) / steps); };
+    auto tile_of = [&](int number) { return tiles.tile(min(unit_of(number), units - 1) / steps); };
+    in.put_tiles(tiles);
+    tokens.wait();
     if (unit_of(0) >= units) return;
     __shared__ typename stream::memory memory_of_stream;
     stream rows(cut, k, memory_of_stream);
@@ -127,13 +186,13 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         rows.go_to(weights.of(tile_of(number).expert), group, number, unit_of(number) < units && group < groups);
     };
     rows.start(go_to);
-    norm.make(in);
+    tokens.make();
     for (int number = 0; unit_of(number) < units; number++) {
         const int turn = number & 1, first_group = unit_of(number) % steps * at_once;
         const struct tile now = tile_of(number);
         const auto its = weights.of(now.expert);
         float c[TILES][4] = {};
-        rows.multiply_group(c, number, expert_view<T, TILES>(in, now), go_to);
+        rows.multiply_group(c, number, tokens.view(now), go_to);
         sums.put(turn, c);
         __syncthreads();
         for (int i = 0; i < at_once && first_group + i < groups; i++)
@@ -171,10 +230,10 @@ template <typename Shape, typename T, typename Rows, typename Out, typename Mult
 __device__ __forceinline__ void walk_tiles(const Rows &weights, int groups, const entry_rows<T> &in, const Out &out,
                                            Multiply multiply) {
     constexpr int STEP = Shape::threads / RING_CHUNKS, GROUPS = Shape::rows / PRODUCT_ROWS;
-    const int parts = ceil_div(groups, GROUPS), units = in.count() * parts, split = blockIdx.x % PRODUCT_SPLITS;
+    const int parts = ceil_div(groups, GROUPS), units = in.lists.count() * parts, split = blockIdx.x % PRODUCT_SPLITS;
     const split_share share(split, in.k);
     for (int unit = blockIdx.x / PRODUCT_SPLITS; unit < units; unit += gridDim.x / PRODUCT_SPLITS) {
-        const struct tile tile = in.tile(unit / parts);
+        const struct tile tile = in.lists.tile(unit / parts);
         const tokens_of_tile<T, STEP, ceil_div(Shape::columns, STEP)> tokens(in, tile, share);
         multiply(weights.of(tile.expert), unit % parts * GROUPS, split, share, tokens, out.of(tile.expert));
         __syncthreads(); /* the sums, which lie in the ring, are stored */
@@ -220,8 +279,8 @@ __global__ void __launch_bounds__(512) plain_experts_kernel(Rows weights, int, e
     const int warp = threadIdx.x / 32;
     next_may_start();
     inputs_are_ready();
-    if ((int)blockIdx.y >= in.count()) return;
-    const struct tile tile = in.tile(blockIdx.y);
+    if ((int)blockIdx.y >= in.lists.count()) return;
+    const struct tile tile = in.lists.tile(blockIdx.y);
     const T *row = weights.of(tile.expert).row(blockIdx.x, warp);
     for (int token = 0; token < tile.count; token++) {
         const float sum = row ? plain_sum(row, in.row(tile.first + token), k) : 0.0f;
@@ -249,18 +308,25 @@ template <typename T, typename Map> struct plain_expert_rows {
 template <typename T, typename Kind, typename Map> struct packed_expert_rows {
     packed_rows<T, Kind, Map> first;
     int64_t apart[2];
-    static __device__ __forceinline__ packed_matrix moved(packed_matrix m, int64_t by) {
-        m.codes += by, m.scales += by, m.factors += by / (int64_t)sizeof(float);
-        return m;
-    }
-    __device__ __forceinline__ packed_rows<T, Kind, Map> of(int expert) const {
-        packed_rows<T, Kind, Map> its = first;
-        its.of[0] = moved(first.of[0], expert * apart[0]), its.of[1] = moved(first.of[1], expert * apart[1]);
-        return its;
-    }
+    /* What packed_rows are to a stream. */
+    struct one {
+        static constexpr int step = Map::step;
+        const packed_expert_rows &all;
+        const Map &map;
+        const packed_table &table;
+        int expert;
+        __device__ __forceinline__ bool adds_in_order() const { return all.first.in_order; }
+        __device__ __forceinline__ packed_matrix matrix(int i) const {
+            packed_matrix m = i ? all.first.of[1] : all.first.of[0];
+            const int64_t by = expert * (i ? all.apart[1] : all.apart[0]);
+            m.codes += by, m.scales += by, m.factors += by / (int64_t)sizeof(float);
+            return m;
+        }
+    };
+    __device__ __forceinline__ one of(int expert) const { return {*this, first.map, first.table, expert}; }
 };
 template <typename T, typename Kind, typename Map>
-struct stream_of<T, packed_expert_rows<T, Kind, Map>> : stream_of<T, packed_rows<T, Kind, Map>> {};
+struct stream_of<T, packed_expert_rows<T, Kind, Map>> { typedef packed_stream<T, Kind, true> type; };
 static inline bool are_packed(const struct experts &e) {
     return e.each && e.each[0].packed;
 }
@@ -295,7 +361,7 @@ static int launch_expert_clusters(struct stream *s, void (*kernel)(Rows, int, en
 
 /* Blocks for so many tiles, or fewer. */
 template <typename T, typename Rows> static dim3 narrow_experts_blocks(struct stream *s, int groups, int tiles, int k) {
-    const narrow_cut cut = experts_cut<T, Rows>(groups, k);
+    const narrow_cut cut = experts_cut<typename stream_of<T, Rows>::type>(k);
     return dim3(
         min(ceil_div(groups, PRODUCT_SPLITS / cut.ways) * tiles, NARROW_BLOCKS * cuda_multiprocessors(s->device)));
 }
@@ -313,16 +379,17 @@ template <typename T, typename Rows, typename Out>
 static int row_experts_product(struct stream *s, const char *name, int groups, const row_entries<T> &in, Rows rows,
                                Out out) {
     auto kernel = narrow_experts_kernel<T, 1, row_entries<T>, Rows, Out>;
-    const size_t shared = norm_bytes(in.k);
+    const size_t shared = normed_token_bytes<T, typename stream_of<T, Rows>::type>(in.k);
     launch_sharing(s, kernel, narrow_experts_blocks<T, Rows>(s, groups, in.chosen, in.k), BLOCK_THREADS, shared, 1,
                    SHARED_PERCENT, rows, groups, in, in.k, out);
     return cuda_launched(s, name, sizeof rows + sizeof in + sizeof out + 8);
 }
 
-/* Does a pass have a single row, whose ops need no lists? */
+/* Does a pass have a single row, whose ops need no lists? Its tokens find room in shared memory: a row, or an expert's hidden numbers, up to
+ * HIDDEN_MAX. */
 static inline bool is_single_row(const struct rows *rows, int width, int hidden) {
     return rows_count(rows) == 1 && !rows->prefill && width % 8 == 0 && hidden % 8 == 0 &&
-           narrow_norms_itself(1, width);
+           narrow_norms_itself(1, width) && hidden <= HIDDEN_MAX;
 }
 
 template <typename T, typename Rows, typename Out>

@@ -70,11 +70,12 @@ template <typename T> struct row_total {
 
 enum { DOWN_CLUSTER = 2 };
 
-/* Of a cluster of more than one block: waits for all of their threads; where a number of a block's shared memory lies in that of another. */
+/* Waits for all threads of a cluster, or of a block that is alone; where a number of a block's shared memory lies in that of another. */
 __device__ __forceinline__ void meet_ranks(int ranks) {
 #if __CUDA_ARCH__ >= 900
-    if (ranks > 1) meet_in_cluster();
+    if (ranks > 1) return meet_in_cluster();
 #endif
+    __syncthreads();
 }
 __device__ __forceinline__ float *of_rank(float *mine, int rank, int ranks) {
 #if __CUDA_ARCH__ >= 900
@@ -84,49 +85,73 @@ __device__ __forceinline__ float *of_rank(float *mine, int rank, int ranks) {
 }
 
 /* A block has a group of weight rows of several experts at once, then of the next ones. Or the `ranks` blocks of a cluster, a power of two, have
- * it, each with experts of its own at once, where a block each would leave room on the GPU. The first adds up. */
+ * it, each with experts of its own at once, where a block each would leave room on the GPU. The first adds up.
+ * The choices, or the logits that they come from, are older than the kernel before, which lets this one start when its own inputs are
+ * ready: so the first weights are asked for while that one runs. */
 template <typename T, typename Rows>
 __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
-    row_experts_down_kernel(Rows weights, int groups, row_entries<T> in, row_total<T> out, int ranks) {
+    row_experts_down_kernel(Rows weights, int groups, row_entries<T> in, row_total<T> out, int ranks, int at_a_time) {
     typedef typename stream_of<T, Rows>::type stream;
     __shared__ narrow_sums<1> sums;
     __shared__ typename stream::memory memory_of_stream;
-    __shared__ float of_experts[CHOSEN_MAX][PRODUCT_ROWS];
-    const narrow_cut cut = experts_cut<T, Rows>(groups, in.k);
-    const int at_once = PRODUCT_SPLITS / cut.ways, mine = threadIdx.x / 32 / cut.ways,
-              turns = ceil_div(in.chosen, at_once * ranks), rank = blockIdx.x & (ranks - 1);
+    __shared__ float of_experts[CHOSEN_MAX][PRODUCT_ROWS], factors[CHOSEN_MAX];
+    extern __shared__ __align__(16) unsigned char shared[];
+    const narrow_cut cut = experts_cut<stream>(in.k);
+    const int chosen = in.chosen, at_once = PRODUCT_SPLITS / cut.ways, mine = threadIdx.x / 32 / cut.ways,
+              turns = ceil_div(chosen, at_once * ranks), rank = blockIdx.x & (ranks - 1);
     next_may_start();
-    inputs_are_ready();
-    const bool has_experts = in.count() > 0;
+    const row_tiles tiles = in.tiles();
+    const bool has_experts = tiles.count() > 0;
     stream rows(cut, in.k, memory_of_stream);
     auto group_of = [&](int number) { return (int)(blockIdx.x + number / turns * gridDim.x) / ranks; };
     auto entry_of = [&](int number, int place) { return (number % turns * ranks + rank) * at_once + place; };
-    auto expert_of = [&](int entry) { return has_experts && entry < in.chosen ? in.ids[entry] : 0; };
+    auto expert_of = [&](int entry) { return max(tiles.tile(min(entry, chosen - 1)).expert, 0); };
     auto go_to = [&](int number) {
         const int group = group_of(number), entry = entry_of(number, mine);
-        rows.go_to(weights.of(expert_of(entry)), group, number, has_experts && entry < in.chosen && group < groups);
+        rows.go_to(weights.of(expert_of(entry)), group, number, has_experts && entry < chosen && group < groups);
     };
     rows.start(go_to);
-    const int r = threadIdx.x; /* of the first PRODUCT_ROWS */
+    inputs_are_ready();
+    if ((int)threadIdx.x < chosen) factors[threadIdx.x] = out.weights[threadIdx.x];
+    constexpr int PREPARES = !stream::is_plain;
+    const int from = rows.first * stream::PIECE, share = rows.count * stream::PIECE;
+    auto token_of = [&](int turn) { return in.x + (int64_t)min(entry_of(turn, mine), chosen - 1) * in.k; };
+    /* The warp's shares of the tokens of several turns. */
+    auto staged_of = [&](int turn) {
+        return (T *)shared + (turn % at_a_time * PRODUCT_SPLITS + (int)threadIdx.x / 32) * share;
+    };
+    auto stage_from = [&](int first) {
+        if constexpr (PREPARES)
+            for (int turn = first; turn < min(first + at_a_time, turns); turn++)
+                stage_share(staged_of(turn), token_of(turn), from, share, in.k,
+                            [](uint2 four) { return stream::prepared(four); });
+    };
+    const int r = threadIdx.x % PRODUCT_ROWS, its = threadIdx.x / PRODUCT_ROWS; /* of those at once */
     for (int number = 0; group_of(number) < groups; number++) {
-        const int first = entry_of(number, 0), o = group_of(number) * PRODUCT_ROWS + r;
-        const bool in_order = weights.of(0).adds_in_order(), is_there = r < PRODUCT_ROWS && o < out.rows;
+        const int turn = number % turns, first = entry_of(turn, 0), o = group_of(number) * PRODUCT_ROWS + r;
+        const bool in_order = weights.of(0).adds_in_order(), is_last = turn == turns - 1, is_there = o < out.rows,
+                   adds = is_there && its == 0 && rank == 0;
+        const T *bias = of_expert(out.bias, out.bias_apart, expert_of(first + its));
+        float there = 0, added = 0;
+        if (is_last && adds && !out.stores) there = out.x[o];
+        if (bias && is_there) added = to_float(bias[o]);
+        if (number == 0 || (at_a_time < turns && turn % at_a_time == 0)) stage_from(turn);
+        const narrow_view<T, 1, PREPARES> view = {PREPARES ? staged_of(turn) - from : token_of(turn), 0, 1, in.k};
         float c[1][4] = {};
-        rows.multiply_group(c, number, expert_view<T, 1>(in, {0, min(first + mine, in.chosen - 1), 1}), go_to);
+        rows.multiply_group(c, number, view, go_to);
         sums.put(number & 1, c);
         __syncthreads();
-        for (int i = 0; is_there && i < min(at_once, in.chosen - first); i++) {
-            const T *bias = of_expert(out.bias, out.bias_apart, expert_of(first + i));
-            const float sum = rows.finish(sums.sum(number & 1, i * cut.ways, cut.ways, r, 0, in_order), number, i, r);
-            of_experts[first + i][r] = sum + (bias ? to_float(bias[o]) : 0.0f);
-        }
-        if ((number + 1) % turns != 0) continue;
+        if (its < at_once && first + its < chosen)
+            of_experts[first + its][r] =
+                rows.finish(sums.sum(number & 1, its * cut.ways, cut.ways, r, 0, in_order), number, its, r) + added;
+        if (!is_last) continue;
         meet_ranks(ranks);
-        if (is_there && rank == 0) {
+        if (adds) {
             float total = 0;
-            for (int i = 0; has_experts && i < in.chosen; i++)
-                total = fmaf(out.weights[i], *of_rank(&of_experts[i][r], i / at_once & (ranks - 1), ranks), total);
-            out.x[o] = out.stores ? total : out.x[o] + total;
+#pragma unroll 8
+            for (int i = 0; has_experts && i < chosen; i++)
+                total = fmaf(factors[i], *of_rank(&of_experts[i][r], i / at_once & (ranks - 1), ranks), total);
+            out.x[o] = out.stores ? total : there + total;
         }
         meet_ranks(ranks); /* nobody ends, or goes on, while its memory is read */
     }
@@ -137,14 +162,19 @@ static int row_experts_down(struct stream *s, int groups, const row_entries<T> &
                             const row_total<T> &out) {
     const int room = NARROW_BLOCKS * cuda_multiprocessors(s->device);
     const int ranks = cuda_takes_clusters(s->device) && groups * DOWN_CLUSTER <= room ? DOWN_CLUSTER : 1;
-    launch_sharing(s, row_experts_down_kernel<T, Rows>, dim3(min(groups * ranks, room)), BLOCK_THREADS, 0, ranks,
-                   SHARED_PERCENT, rows, groups, in, out, ranks);
-    return cuda_launched(s, "experts_down", sizeof rows + sizeof in + sizeof out + 8);
+    typedef typename stream_of<T, Rows>::type stream;
+    const narrow_cut cut = experts_cut<stream>(in.k);
+    const int turns = ceil_div(in.chosen, PRODUCT_SPLITS / cut.ways * ranks);
+    const size_t of_turn = stream::is_plain ? 0 : PRODUCT_SPLITS * cut.pieces * stream::PIECE * sizeof(T);
+    const int at_a_time = of_turn == 0 ? turns : min(turns, (int)(NARROW_SHARED / of_turn));
+    launch_sharing(s, row_experts_down_kernel<T, Rows>, dim3(min(groups * ranks, room)), BLOCK_THREADS,
+                   at_a_time * of_turn, ranks, SHARED_PERCENT, rows, groups, in, out, ranks, at_a_time);
+    return cuda_launched(s, "experts_down", sizeof rows + sizeof in + sizeof out + 12);
 }
 
 template <typename T> static int single_row_down(struct stream *s, const struct op_experts_down *op) {
     const int groups = ceil_div(op->width, PRODUCT_ROWS);
-    const row_entries<T> in = {(const T *)op->h.data, op->ids, op->chosen, op->hidden, {}};
+    const row_entries<T> in = row_entries_of<T>(*op, (const T *)op->h.data, op->hidden, {});
     const row_total<T> out = {op->weights, first_expert<T>(op->bias), op->bias.apart, op->width, op->stores, op->x};
     if (are_packed(op->down))
         return with_packed_experts<T>("experts_down", op->down, nullptr, down_map(op),

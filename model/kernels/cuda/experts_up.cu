@@ -130,10 +130,18 @@ int cuda_op_experts_up(struct stream *s, const struct op_experts_up *op) {
     const bool is_single = is_single_row(&op->rows, op->width, op->hidden);
     TRY(check_experts("experts_up", entries, n, op->chosen));
     return with_type(
-        "experts_up", {{op->gate, n}, {op->up, n}, {op->gate_bias, n}, {op->up_bias, n}, op->norm, op->normed, op->h},
+        "experts_up",
+        {{op->gate, n},
+         {op->up, n},
+         {op->gate_bias, n},
+         {op->up_bias, n},
+         op->route.expert_scale,
+         op->norm,
+         op->normed,
+         op->h},
         [&](auto type) {
             typedef decltype(type) T;
-            struct listing listing = {{op->lists, entries}, op->ids, n, columns};
+            const struct listing listing = {{op->lists, entries}, op->ids, n, columns};
             expert_gates<T> out = {(T *)op->h.data,
                                    is_single ? nullptr : op->lists + 1 + entries,
                                    first_expert<T>(op->gate_bias),
@@ -144,9 +152,12 @@ int cuda_op_experts_up(struct stream *s, const struct op_experts_up *op) {
                                    op->activation};
             const int groups = ceil_div(op->hidden, PRODUCT_HALF), tiles = tiles_at_most(entries, n, columns);
             const entry_rows<T> in = {(const T *)op->normed.data, listing.lists, op->chosen, op->width};
-            const row_entries<T> row = {nullptr, op->ids, op->chosen, op->width, rows_to_norm<T>(op->x, op->norm)};
+            const row_entries<T> row = row_entries_of<T>(*op, nullptr, op->width, rows_to_norm<T>(op->x, op->norm));
             const paired_map map = {op->hidden, true};
-            if (!is_single) TRY(norm_and_list<T>(s, op, listing));
+            if (!is_single) {
+                if (is_route_left(&op->rows, &op->route)) TRY(cuda_route(s, &op->rows, &op->route));
+                TRY(norm_and_list<T>(s, op, listing));
+            }
             if (are_packed(op->gate) && is_single)
                 return with_packed_experts<T>("experts_up", op->gate, &op->up, map, [&](auto rows) {
                     return row_experts_product(s, "experts_up", groups, row, rows, out);

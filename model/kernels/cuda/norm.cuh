@@ -51,9 +51,18 @@ static inline size_t norm_bytes(int width) {
     return (size_t)width * 6;
 }
 
-/* A row into `held`, by all BLOCK_THREADS threads; what its values are to be multiplied with before their factors. What any thread
- * fetched and held is there for all. */
-template <typename T> __device__ float hold_row(const norm_rows<T> &rows, const float *in, int width, float *held) {
+/* A row into `held`, by all BLOCK_THREADS threads: there for each that waits for its copies. */
+__device__ __forceinline__ void hold_row(const float *in, int width, float *held) {
+    if (width % 4 == 0)
+#pragma unroll 2
+        for (int at = threadIdx.x * 4; at < width; at += BLOCK_THREADS * 4) copy_async_part<16>(held + at, in + at);
+    else
+#pragma unroll 1
+        for (int at = threadIdx.x; at < width; at += BLOCK_THREADS) held[at] = in[at];
+}
+
+/* What the values of a row that is held are to be multiplied with before their factors. What any thread fetched and held is there for all. */
+template <typename T> __device__ float scale_of_held(const norm_rows<T> &rows, int width, const float *held) {
     __shared__ __align__(16) float partial[BLOCK_THREADS / 32];
     static_assert(BLOCK_THREADS == 256, "8 sums are added");
     const float share = 1.0f / (float)width;
@@ -61,17 +70,13 @@ template <typename T> __device__ float hold_row(const norm_rows<T> &rows, const 
     auto add = [&](float x) { sum = fmaf(x, x, sum); };
     if (width % 4 == 0) {
 #pragma unroll 2
-        for (int at = threadIdx.x * 4; at < width; at += BLOCK_THREADS * 4) copy_async_part<16>(held + at, in + at);
-        copies_wait_all();
-#pragma unroll 2
         for (int at = threadIdx.x * 4; at < width; at += BLOCK_THREADS * 4) {
             const float4 x = *(const float4 *)(held + at);
             add(x.x), add(x.y), add(x.z), add(x.w);
         }
     } else {
-        copies_wait_all();
 #pragma unroll 1
-        for (int at = threadIdx.x; at < width; at += BLOCK_THREADS) add(held[at] = in[at]);
+        for (int at = threadIdx.x; at < width; at += BLOCK_THREADS) add(held[at]);
     }
     sum = warp_sum(sum);
     if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = sum;
@@ -86,12 +91,10 @@ struct store_in_own_order {
         store_in_order(ORDER_OWN, to, at, four);
     }
 };
-/* One row, after fetch; store(out, at, y[4]) keeps four numbers, where the width is a multiple of 4. Ends with a barrier. */
+/* The row that is held; store(out, at, y[4]) keeps four numbers, where the width is a multiple of 4. Ends with a barrier. */
 template <typename T, typename Store = store_in_own_order>
-__device__ void norm_row(const norm_rows<T> &rows, int row, int width, norm_memory<T> memory, T *out,
-                         Store store = {}) {
-    const float *in = rows.x + ((size_t)row * rows.step + rows.first) * width;
-    const float scale = hold_row(rows, in, width, memory.held), offset = rows.offset;
+__device__ void norm_held_row(const norm_rows<T> &rows, int width, norm_memory<T> memory, T *out, Store store = {}) {
+    const float scale = scale_of_held(rows, width, memory.held), offset = rows.offset;
     if (width % 4 == 0) {
 #pragma unroll 2
         for (int at = threadIdx.x * 4; at < width; at += BLOCK_THREADS * 4) {
@@ -111,6 +114,15 @@ __device__ void norm_row(const norm_rows<T> &rows, int row, int width, norm_memo
             out[at] = from_float<T>(memory.held[at] * scale * (to_float(memory.weight[at]) + offset));
     }
     __syncthreads();
+}
+
+/* One row, after fetch. */
+template <typename T, typename Store = store_in_own_order>
+__device__ void norm_row(const norm_rows<T> &rows, int row, int width, norm_memory<T> memory, T *out,
+                         Store store = {}) {
+    hold_row(rows.x + ((size_t)row * rows.step + rows.first) * width, width, memory.held);
+    copies_wait_all();
+    norm_held_row(rows, width, memory, out, store);
 }
 
 template <typename T>

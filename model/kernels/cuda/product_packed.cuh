@@ -171,7 +171,7 @@ template <typename T> struct unpacked<T, PACKED_FP8> {
     }
 };
 
-template <typename T, typename Kind> struct packed_stream;
+template <typename T, typename Kind, bool EVEN = false> struct packed_stream;
 
 /* What tokens are made larger by, as a power of two, where numbers are multiplied as they lie in their words. */
 enum { TOKENS_LARGER = 80 };
@@ -333,6 +333,7 @@ template <typename T, typename Kind, typename Map> struct packed_rows {
     packed_table table;
     bool in_order;
     __device__ bool adds_in_order() const { return in_order; }
+    __device__ __forceinline__ const packed_matrix &matrix(int i) const { return of[i]; }
 };
 
 template <typename T, typename Kind, typename Map> struct stream_of<T, packed_rows<T, Kind, Map>> {
@@ -341,7 +342,8 @@ template <typename T, typename Kind, typename Map> struct stream_of<T, packed_ro
 
 /* --- the stream -------------------------------------------------------------------------------------------------- */
 
-template <typename T, typename Kind> struct packed_stream {
+/* EVEN: warps have as many pieces each, not as many as are in flight. */
+template <typename T, typename Kind, bool EVEN> struct packed_stream {
     static constexpr bool is_plain = false;
     static constexpr int LOADED = 4; /* numbers of a token that a lane loads at once */
     typedef narrow_as<T, Kind> as;
@@ -372,19 +374,32 @@ template <typename T, typename Kind> struct packed_stream {
     int ways, turn;                      /* of scales that are read */
     packed_table table;
 
+    /* A warp's pieces, of which the first has scales of its own. */
+    static __host__ __device__ __forceinline__ int share(int pieces, int ways) {
+        constexpr int FROM = pieces_of_scale * (scale_bytes < 4 ? 4 / scale_bytes : 1);
+        return ceil_div(ceil_div(pieces, ways), FROM) * FROM;
+    }
     /* As many warps a row as leave few of them idle, but more where there are few rows, and 4 for very many: a block, whose warps meet after
      * each group, has two of them at once then. */
     static __host__ __device__ __forceinline__ narrow_cut cut(int groups, int k, int) {
         const int pieces = ceil_div(k, PIECE);
         auto padded = [=](int ways) { return ceil_div(pieces, ways * AHEAD) * AHEAD; };
         int ways = PRODUCT_SPLITS;
+        if (EVEN) {
+            while (ways > 1 && share(pieces, ways / 2) <= AHEAD) ways /= 2;
+            return {ways, padded(ways)};
+        }
         if (groups > MANY_GROUPS && ways * padded(ways) == ways / 2 * padded(ways / 2)) ways /= 2;
         while (ways > 1 && groups > NARROW_FEW_GROUPS && ways * padded(ways) > ways / 2 * padded(ways / 2)) ways /= 2;
         return {ways, padded(ways)};
     }
     __device__ __forceinline__ packed_stream(const narrow_cut &cut, int of_k, struct memory &its)
         : shared(its), first(threadIdx.x / 32 % cut.ways * cut.pieces), count(cut.pieces), k(of_k), ways(cut.ways),
-          turn(0) {}
+          turn(0) {
+        if (!EVEN) return;
+        const int its_share = share(ceil_div(of_k, PIECE), ways);
+        first = threadIdx.x / 32 % ways * its_share, k = min(of_k, (first + its_share) * PIECE);
+    }
 
     /* For the sums of half `i` of a group: by one of the warps that share it, a lane a row. */
     __device__ __forceinline__ void ask_factor(int number, int i, const float *from) {
@@ -401,7 +416,7 @@ template <typename T, typename Kind> struct packed_stream {
         for (int i = 0; i < 2; i++) {
             row_place place = is_there ? weights.map.at(group, threadIdx.x % 32 / 4 + 8 * i) : row_place{0, 0};
             if (place.matrix < 0) place = {0, 0}; /* a row that is not there is read as the first one, for nobody */
-            const packed_matrix &m = weights.of[place.matrix];
+            const packed_matrix &m = weights.matrix(place.matrix);
             codes[i] = m.codes + (int64_t)place.row * m.row_bytes + first * PACKED_PIECE_BYTES + threadIdx.x % 4 * 16;
             scales[i] = m.scales + (int64_t)place.row * m.scale_bytes + scales_before(first) + threadIdx.x % 4 * 4;
             ask_factor(number, i, m.factors + place.row);
