@@ -384,7 +384,9 @@ static int choose_shape(struct bench *b, char *shape) {
         if (strcmp(weights, packed_weights[i].name) == 0) b->packed = &packed_weights[i].packed;
     if (weights && !b->packed) return err_set(ERR_USAGE, "weights '%s' are unknown", weights);
     TRY(model_shape_load(&b->shape, shape));
-    if (b->shape.experts > EXPERTS_MAX) return err_set(ERR_USAGE, "of more experts than %d", EXPERTS_MAX);
+    if (b->shape.experts > EXPERTS_MAX)
+        return err_set(ERR_USAGE, "shape '%s' has %d experts, more than the %d that are timed", shape, b->shape.experts,
+                       EXPERTS_MAX);
     return 0;
 }
 

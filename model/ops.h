@@ -132,7 +132,7 @@ struct op_route {
     struct weight expert_scale; /* [1, E]; may be absent */
     int32_t *ids;               /* [T, chosen] out */
     float *weights;             /* [T, chosen] out */
-    bool is_told;               /* the ops of experts that follow have this as their `route`, and CUDA may leave it to them */
+    bool is_told; /* the ops of experts that follow have this as their `route`, and CUDA may leave it to them */
 };
 
 /* Numbers that the lists of E experts and so many chosen pairs of row and expert take. */

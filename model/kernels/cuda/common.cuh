@@ -110,7 +110,8 @@ template <bool LATE = false> __device__ __forceinline__ int page_of(const struct
  * still runs. So it fetches what no kernel of the pass writes, and then waits: weights and, past the caches of its multiprocessor
  * (load_fixed), positions, slots, pages, and keys and values older than the pass, as the first kernel of a pass waits before it
  * lets the next one start. Before inputs_are_ready() it reads nothing else and writes nothing, and every thread calls it, else the
- * kernels after it could start too early. */
+ * kernels after it could start too early. A kernel that lets the next one start behind its own inputs_are_ready() lets that read, by
+ * load_fixed too, what its own inputs were: all kernels before it are done. */
 __device__ __forceinline__ void inputs_are_ready() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");

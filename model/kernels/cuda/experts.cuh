@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     const auto tokens = tokens_of<TILES, stream>(in, shared);
     inputs_are_ready();
     tokens.ask();
-    next_may_start(); /* this late, as that reads what was complete when this one began: row_experts_down_kernel */
+    next_may_start(); /* this late, so that row_experts_down_kernel knows the choice before its inputs are ready */
     const auto tiles = in.tiles();
     const int units = tiles.count() * steps;
     auto unit_of = [&](int number) { return (int)(blockIdx.x + number * gridDim.x); };
@@ -325,8 +325,9 @@ template <typename T, typename Kind, typename Map> struct packed_expert_rows {
     };
     __device__ __forceinline__ one of(int expert) const { return {*this, first.map, first.table, expert}; }
 };
-template <typename T, typename Kind, typename Map>
-struct stream_of<T, packed_expert_rows<T, Kind, Map>> { typedef packed_stream<T, Kind, true> type; };
+template <typename T, typename Kind, typename Map> struct stream_of<T, packed_expert_rows<T, Kind, Map>> {
+    typedef packed_stream<T, Kind, true> type;
+};
 static inline bool are_packed(const struct experts &e) {
     return e.each && e.each[0].packed;
 }

@@ -124,51 +124,51 @@ static int norm_and_list(struct stream *s, const struct op_experts_up *op, const
     return cuda_launched(s, "experts' lists", sizeof listing + sizeof(norm_rows<T>) + 12);
 }
 
-int cuda_op_experts_up(struct stream *s, const struct op_experts_up *op) {
+template <typename T> static int experts_up(struct stream *s, const struct op_experts_up *op) {
     const int entries = rows_count(&op->rows) * op->chosen, n = op->experts,
-              columns = tile_columns(s, &op->rows, n, op->chosen, are_packed(op->gate));
+              columns = tile_columns(s, &op->rows, n, op->chosen, are_packed(op->gate)),
+              groups = ceil_div(op->hidden, PRODUCT_HALF), tiles = tiles_at_most(entries, n, columns);
     const bool is_single = is_single_row(&op->rows, op->width, op->hidden);
-    TRY(check_experts("experts_up", entries, n, op->chosen));
-    return with_type(
-        "experts_up",
-        {{op->gate, n},
-         {op->up, n},
-         {op->gate_bias, n},
-         {op->up_bias, n},
-         op->route.expert_scale,
-         op->norm,
-         op->normed,
-         op->h},
-        [&](auto type) {
-            typedef decltype(type) T;
-            const struct listing listing = {{op->lists, entries}, op->ids, n, columns};
-            expert_gates<T> out = {(T *)op->h.data,
-                                   is_single ? nullptr : op->lists + 1 + entries,
-                                   first_expert<T>(op->gate_bias),
-                                   first_expert<T>(op->up_bias),
-                                   op->gate_bias.apart,
-                                   op->up_bias.apart,
-                                   op->hidden,
-                                   op->activation};
-            const int groups = ceil_div(op->hidden, PRODUCT_HALF), tiles = tiles_at_most(entries, n, columns);
-            const entry_rows<T> in = {(const T *)op->normed.data, listing.lists, op->chosen, op->width};
-            const row_entries<T> row = row_entries_of<T>(*op, nullptr, op->width, rows_to_norm<T>(op->x, op->norm));
-            const paired_map map = {op->hidden, true};
-            if (!is_single) {
-                if (is_route_left(&op->rows, &op->route)) TRY(cuda_route(s, &op->rows, &op->route));
-                TRY(norm_and_list<T>(s, op, listing));
-            }
-            if (are_packed(op->gate) && is_single)
-                return with_packed_experts<T>("experts_up", op->gate, &op->up, map, [&](auto rows) {
-                    return row_experts_product(s, "experts_up", groups, row, rows, out);
-                });
-            if (are_packed(op->gate))
-                return packed_experts_product<T>(s, "experts_up", groups, tiles, columns, op->width, in, op->gate,
-                                                 &op->up, map, out);
-            const plain_expert_rows<T, paired_map> rows = {
-                {map, {first_expert<T>(op->gate), first_expert<T>(op->up)}, op->width, false},
-                {op->gate.apart, op->up.apart}};
-            if (is_single) return row_experts_product(s, "experts_up", groups, row, rows, out);
-            return experts_product<T>(s, "experts_up", groups, tiles, columns, op->width, in, rows, out);
+    const struct listing listing = {{op->lists, entries}, op->ids, n, columns};
+    const expert_gates<T> out = {(T *)op->h.data,
+                                 is_single ? nullptr : op->lists + 1 + entries,
+                                 first_expert<T>(op->gate_bias),
+                                 first_expert<T>(op->up_bias),
+                                 op->gate_bias.apart,
+                                 op->up_bias.apart,
+                                 op->hidden,
+                                 op->activation};
+    const entry_rows<T> in = {(const T *)op->normed.data, listing.lists, op->chosen, op->width};
+    const row_entries<T> row = row_entries_of<T>(*op, nullptr, op->width, rows_to_norm<T>(op->x, op->norm));
+    const paired_map map = {op->hidden, true};
+    if (!is_single) {
+        if (is_route_left(&op->rows, &op->route)) TRY(cuda_route(s, &op->rows, &op->route));
+        TRY(norm_and_list<T>(s, op, listing));
+    }
+    if (are_packed(op->gate) && is_single)
+        return with_packed_experts<T>("experts_up", op->gate, &op->up, map, [&](auto rows) {
+            return row_experts_product(s, "experts_up", groups, row, rows, out);
         });
+    if (are_packed(op->gate))
+        return packed_experts_product<T>(s, "experts_up", groups, tiles, columns, op->width, in, op->gate, &op->up, map,
+                                         out);
+    const plain_expert_rows<T, paired_map> rows = {
+        {map, {first_expert<T>(op->gate), first_expert<T>(op->up)}, op->width, false}, {op->gate.apart, op->up.apart}};
+    if (is_single) return row_experts_product(s, "experts_up", groups, row, rows, out);
+    return experts_product<T>(s, "experts_up", groups, tiles, columns, op->width, in, rows, out);
+}
+
+int cuda_op_experts_up(struct stream *s, const struct op_experts_up *op) {
+    const int n = op->experts;
+    TRY(check_experts("experts_up", rows_count(&op->rows) * op->chosen, n, op->chosen));
+    return with_type("experts_up",
+                     {{op->gate, n},
+                      {op->up, n},
+                      {op->gate_bias, n},
+                      {op->up_bias, n},
+                      op->route.expert_scale,
+                      op->norm,
+                      op->normed,
+                      op->h},
+                     [&](auto type) { return experts_up<decltype(type)>(s, op); });
 }

@@ -358,6 +358,8 @@ template <typename T, typename Kind, bool EVEN> struct packed_stream {
                          pieces_of_scale = GRAIN == 0 && PIECE < 128 ? 128 / PIECE : 1,
                          words = scale_bytes < 4 ? 1 : scale_bytes / 4, AT_ONCE = words < 4 ? AHEAD / words : 1,
                          copied_words = scale_bytes < 4 ? 1 : AT_ONCE * words;
+    /* Pieces that are multiplied together: of few columns. Of int4 that gains nothing. */
+    static constexpr int TOGETHER = GRAIN == 0 && PIECE < 128 ? 2 : 1;
     struct memory {
         alignas(16) uint32_t scales[2][PRODUCT_SPLITS][PRODUCT_ROWS][has_scales ? copied_words : 0]; /* by turns */
         float factors[3][PRODUCT_SPLITS][PRODUCT_ROWS]; /* of the groups that are stored, read and asked for */
@@ -540,45 +542,51 @@ template <typename T, typename Kind, bool EVEN> struct packed_stream {
             if (Kind::minima) mma(of_ones[tile], ones, token.x, token.y, T());
         }
     }
-    /* Piece from + i, of which `i` is a constant of the caller's. */
-    template <int TILES, typename Tokens>
+    /* COUNT pieces from piece from + i on, of which `i` is a constant of the caller's: a block of each in turn, so that none waits for its own
+     * sums. */
+    template <int COUNT, int TILES, typename Tokens>
     __device__ __forceinline__ void multiply(float (&c)[TILES][4], int from, int i, const Tokens &tokens) const {
-        const piece &a = pieces[i];
-        const int columns = k - from * PIECE - i * PIECE; /* from this piece on */
+        static_assert(COUNT == 1 || (has_scales && !GRAIN), "a piece's sum is added to those before it once");
+        const int columns = k - from * PIECE - i * PIECE; /* from the first piece on */
+        if constexpr (COUNT > 1)
+            if (columns <= (COUNT - 1) * PIECE) return multiply<COUNT - 1>(c, from, i, tokens);
         /* The same for all lanes of a warp. Without scales a piece past the end, which is zeros, is multiplied all the same: without a
          * branch the compiler mixes a piece's instructions with those of its neighbours. With scales it runs out of registers. */
         if (has_scales && columns <= 0) return;
-        piece_scales s;
-        if (has_scales) s = scales_of_piece(i);
+        piece_scales s[COUNT];
+#pragma unroll
+        for (int p = 0; has_scales && p < COUNT; p++) s[p] = scales_of_piece(i + p);
         const T *x[TILES];
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++)
             x[tile] = tokens.lane(tile) + ((int64_t)from * PIECE + i * PIECE) * Tokens::apart;
-        grain_sums<TILES> sums;
+        grain_sums<TILES> sums[COUNT];
 #pragma unroll
-        for (int block = 0; block < BLOCKS; block++) {
+        for (int step = 0; step < BLOCKS * COUNT; step++) {
+            const int block = step / COUNT, p = step % COUNT, before = p * PIECE + block * PACKED_BLOCK;
+            const piece &a = pieces[i + p];
             /* Of a piece past the end, which is multiplied where there are no scales, there are no tokens. */
-            const bool is_there = (has_scales && (Tokens::is_whole || block == 0)) || columns > block * PACKED_BLOCK;
+            const bool is_there = (has_scales && (Tokens::is_whole || block == 0)) || columns > before;
             uint2 early[TILES], late[TILES];
 #pragma unroll
             for (int tile = 0; tile < TILES; tile++) {
-                const T *first = x[tile] + block * PACKED_BLOCK * Tokens::apart,
-                        *second = first + ORDER_BLOCK * Tokens::apart;
+                const T *first = x[tile] + before * Tokens::apart, *second = first + ORDER_BLOCK * Tokens::apart;
                 early[tile] = is_there ? *(const uint2 *)first : make_uint2(0, 0);
                 late[tile] = is_there ? *(const uint2 *)second : make_uint2(0, 0);
             }
             const numbers low(a.codes[0], block, table), high(a.codes[1], block, table);
             if (!has_scales) {
-                multiply_half<Tokens::is_prepared>(c, sums.ones, low, high, 0, early);
-                multiply_half<Tokens::is_prepared>(c, sums.ones, low, high, 1, late);
+                multiply_half<Tokens::is_prepared>(c, sums[p].ones, low, high, 0, early);
+                multiply_half<Tokens::is_prepared>(c, sums[p].ones, low, high, 1, late);
                 continue;
             }
-            multiply_half<Tokens::is_prepared>(sums.of, sums.ones, low, high, 0, early);
-            if (GRAIN == 16) add(c, s, 2 * block, sums);
-            multiply_half<Tokens::is_prepared>(sums.of, sums.ones, low, high, 1, late);
-            if (GRAIN) add(c, s, GRAIN == 16 ? 2 * block + 1 : block, sums);
+            multiply_half<Tokens::is_prepared>(sums[p].of, sums[p].ones, low, high, 0, early);
+            if (GRAIN == 16) add(c, s[p], 2 * block, sums[p]);
+            multiply_half<Tokens::is_prepared>(sums[p].of, sums[p].ones, low, high, 1, late);
+            if (GRAIN) add(c, s[p], GRAIN == 16 ? 2 * block + 1 : block, sums[p]);
         }
-        if (!GRAIN) add(c, s, 0, sums);
+#pragma unroll
+        for (int p = 0; !GRAIN && p < COUNT; p++) add(c, s[p], 0, sums[p]);
     }
 
     /* Four numbers of a token as they are multiplied. */
@@ -605,7 +613,7 @@ template <typename T, typename Kind, bool EVEN> struct packed_stream {
             };
             if (!has_scales) go_on();
 #pragma unroll
-            for (int i = 0; i < AHEAD; i++) {
+            for (int i = 0; i < AHEAD; i += TOGETHER) {
                 if (has_scales && i % AT_ONCE == 0) {
                     copies_wait_group<0>();
                     __syncwarp(); /* they are other lanes' copies, too, and all have read what lay there before */
@@ -617,11 +625,12 @@ template <typename T, typename Kind, bool EVEN> struct packed_stream {
                     /* Factors are waited for with the scales that are asked for after them. */
                     if (AT_ONCE < AHEAD && i == 0) go_on();
                 }
-                multiply(c, here, i, tokens);
-                fetch(later, i);
+                multiply<TOGETHER>(c, here, i, tokens);
+#pragma unroll
+                for (int p = 0; p < TOGETHER; p++) fetch(later, i + p);
                 if (has_scales)
                     __syncwarp(); /* so that the compiler asks for a piece here, and not for several later */
-                if ((i + 1) % AT_ONCE == 0) turn ^= 1;
+                if ((i + TOGETHER) % AT_ONCE == 0) turn ^= 1;
             }
         }
         /* The factors of this group, which were asked for before its pieces. */
