@@ -187,7 +187,6 @@ static struct op_route *build_route(struct builder *b, int layer, const float *l
     op->softmax_of_all = b->c->router_softmax_of_all, op->renormalise = b->c->router_renormalises;
     op->expert_scale = b->m->layers[layer].expert_scale;
     op->ids = chosen_ids(b), op->weights = chosen_weights(b);
-    op->is_told = true;
     return op;
 }
 
@@ -197,8 +196,8 @@ static int32_t *expert_lists(struct builder *b) {
                                       EXPERT_LISTS((size_t)b->c->experts, (size_t)b->c->experts_chosen));
 }
 
-static struct op_experts_up *build_experts_up(struct builder *b, int layer, const struct op_route *route,
-                                              const struct norm *norm, enum activation activation) {
+static struct op_experts_up *build_experts_up(struct builder *b, int layer, const struct norm *norm,
+                                              enum activation activation) {
     const struct layer *l = &b->m->layers[layer];
     struct op_experts_up *op = &pass_add(b->pass, OP_EXPERTS_UP)->experts_up;
     op->x = residual(b);
@@ -208,7 +207,7 @@ static struct op_experts_up *build_experts_up(struct builder *b, int layer, cons
     op->activation = activation;
     op->width = b->c->width, op->hidden = b->c->expert_hidden;
     op->experts = b->c->experts, op->chosen = b->c->experts_chosen;
-    op->ids = route->ids, op->route = *route, op->lists = expert_lists(b);
+    op->ids = chosen_ids(b), op->lists = expert_lists(b);
     op->normed = normed(b);
     op->h = feed(b, SCRATCH_MLP, (size_t)b->c->experts_chosen * (size_t)b->c->expert_hidden);
     return op;
@@ -217,12 +216,12 @@ static struct op_experts_up *build_experts_up(struct builder *b, int layer, cons
 struct op_experts_down *build_experts(struct builder *b, int layer, const struct norm *router_norm,
                                       const struct norm *norm, enum activation activation) {
     const struct layer *l = &b->m->layers[layer];
-    const struct op_route route = *build_route(b, layer, build_router(b, layer, router_norm)->logits);
-    struct buffer h = build_experts_up(b, layer, &route, norm, activation)->h;
+    build_route(b, layer, build_router(b, layer, router_norm)->logits);
+    struct buffer h = build_experts_up(b, layer, norm, activation)->h;
     struct op_experts_down *op = &pass_add(b->pass, OP_EXPERTS_DOWN)->experts_down;
     op->h = h;
     op->down = l->expert_down, op->bias = l->expert_down_bias;
-    op->ids = route.ids, op->weights = route.weights, op->route = route, op->lists = expert_lists(b);
+    op->ids = chosen_ids(b), op->weights = chosen_weights(b), op->lists = expert_lists(b);
     op->sums = builder_scratch(b, SCRATCH_EXPERTS, (size_t)b->c->experts_chosen * (size_t)b->c->width);
     op->width = b->c->width, op->hidden = b->c->expert_hidden;
     op->experts = b->c->experts, op->chosen = b->c->experts_chosen;
@@ -290,7 +289,7 @@ void model_measure_pass(struct model *m) {
 
 void model_build_passes(struct model *m) {
     build(m, &m->passes[LOGITS_ALL]);
-    pass_tell_readers(&m->passes[LOGITS_ALL]);
+    pass_tell_neighbours(&m->passes[LOGITS_ALL]);
     pass_copy_last_only(&m->passes[LOGITS_LAST], &m->passes[LOGITS_ALL]);
     pass_copy_cache_part(&m->passes[LOGITS_NONE], &m->passes[LOGITS_ALL]);
 }

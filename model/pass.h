@@ -53,8 +53,8 @@ void pass_copy_cache_part(struct pass *out, const struct pass *);
 /* The same list whose head gives one row a graph row, its last. */
 void pass_copy_last_only(struct pass *out, const struct pass *);
 
-/* Tells each op whose output an op_project reads next of that. */
-void pass_tell_readers(struct pass *);
+/* Tells ops what CUDA makes use of: of the op_project that alone reads what they make, or of the op before that they may do a part of. */
+void pass_tell_neighbours(struct pass *);
 
 /* Submits the ops in order. `live`, if not NULL, is read at each replay by the ops that are eager, in place of `rows`, and must
  * outlive the graph, as must the pass. Neither allocates nor synchronises (a capture's breaks excepted). */

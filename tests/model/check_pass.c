@@ -20,7 +20,7 @@ START_TEST(writers_are_told_of_the_product_that_reads_next)
 {
     float attended, h, other;
     struct pass p = make(&attended, &h, &other);
-    pass_tell_readers(&p);
+    pass_tell_neighbours(&p);
     ck_assert_int_eq(p.ops[0].attention.reader.rows, 3);
     ck_assert(p.ops[1].project.h_is_for_w);
     ck_assert_int_eq(p.ops[2].gate_up.reader.rows, 5);
@@ -33,7 +33,7 @@ START_TEST(a_product_of_something_else_is_nobodys_reader)
 {
     float attended, h, other;
     struct pass p = make(&attended, &h, &other);
-    pass_tell_readers(&p);
+    pass_tell_neighbours(&p);
     ck_assert_int_eq(p.ops[4].gate_up.reader.rows, 0);
     ck_assert(!p.ops[5].project.h_is_for_w);
     pass_free(&p);
@@ -44,11 +44,30 @@ START_TEST(what_is_told_is_in_copies_too)
 {
     float attended, h, other;
     struct pass p = make(&attended, &h, &other), last;
-    pass_tell_readers(&p);
+    pass_tell_neighbours(&p);
     pass_copy_last_only(&last, &p);
     ck_assert_int_eq(last.ops[2].gate_up.reader.rows, 5);
     ck_assert(last.ops[3].project.h_is_for_w);
     pass_free(&last);
+    pass_free(&p);
+}
+END_TEST
+
+START_TEST(ops_are_told_of_the_one_whose_work_they_may_do)
+{
+    int32_t ids, other;
+    struct pass p = {0};
+    pass_add(&p, OP_ROUTE)->route = (struct op_route){.ids = &ids, .experts = 5};
+    pass_add(&p, OP_EXPERTS_UP)->experts_up.ids = &ids;
+    pass_add(&p, OP_EXPERTS_DOWN)->experts_down.ids = &ids;
+    pass_add(&p, OP_ROUTE)->route.ids = &ids;
+    pass_add(&p, OP_EXPERTS_UP)->experts_up.ids = &other;
+    pass_add(&p, OP_EXPERTS_DOWN)->experts_down.ids = &other;
+    pass_tell_neighbours(&p);
+    ck_assert(p.ops[0].route.is_told && p.ops[1].experts_up.route.experts == 5);
+    ck_assert(p.ops[2].experts_down.route.is_told && p.ops[2].experts_down.route.experts == 5);
+    /* those choose as others say */
+    ck_assert(!p.ops[3].route.is_told && !p.ops[4].experts_up.route.is_told && !p.ops[5].experts_down.route.is_told);
     pass_free(&p);
 }
 END_TEST
@@ -58,6 +77,7 @@ Suite *check_pass(void) {
     Suite *suite = suite_create("pass");
     TCase *tc = tcase_create("pass");
     tcase_add_test(tc, writers_are_told_of_the_product_that_reads_next);
+    tcase_add_test(tc, ops_are_told_of_the_one_whose_work_they_may_do);
     tcase_add_test(tc, a_product_of_something_else_is_nobodys_reader);
     tcase_add_test(tc, what_is_told_is_in_copies_too);
     suite_add_tcase(suite, tc);

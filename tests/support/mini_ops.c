@@ -217,14 +217,10 @@ static void list_layer_inputs(struct pass *pass, const struct mini *m, struct ro
 }
 
 static void list_experts(struct pass *pass, const struct mini *m, struct rows rows) {
-    struct op_route route = mini_route(m, rows);
-    struct op_experts_up up = mini_experts_up(m, rows);
-    struct op_experts_down down = mini_experts_down(m, rows);
-    route.is_told = true, up.route = down.route = route;
     pass_add(pass, OP_LOGITS)->logits = mini_router(m, rows);
-    pass_add(pass, OP_ROUTE)->route = route;
-    pass_add(pass, OP_EXPERTS_UP)->experts_up = up;
-    pass_add(pass, OP_EXPERTS_DOWN)->experts_down = down;
+    pass_add(pass, OP_ROUTE)->route = mini_route(m, rows);
+    pass_add(pass, OP_EXPERTS_UP)->experts_up = mini_experts_up(m, rows);
+    pass_add(pass, OP_EXPERTS_DOWN)->experts_down = mini_experts_down(m, rows);
 }
 
 static void list_mlp(struct pass *pass, const struct mini *m, struct rows rows) {
@@ -271,7 +267,7 @@ static void list_layer(struct pass *pass, const struct mini *m, struct rows rows
 int mini_forward(struct lab *lab, const struct mini *m, struct rows rows) {
     struct pass pass = {0};
     list_layer(&pass, m, rows);
-    pass_tell_readers(&pass);
+    pass_tell_neighbours(&pass);
     const int count = pass.count;
     ck_ok(pass_run(&pass, ops_for(lab->device), lab->stream, &rows, NULL));
     pass_free(&pass);
