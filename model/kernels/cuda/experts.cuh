@@ -115,6 +115,7 @@ template <typename Stream> __host__ __device__ __forceinline__ narrow_cut expert
 
 /* Where the stream finds the tokens of a tile: in memory. */
 template <typename T, int TILES, typename Stream> struct listed_tokens {
+    static constexpr bool is_row = false;
     const entry_rows<T> &in;
     __device__ __forceinline__ void ask() const {}
     __device__ __forceinline__ void wait() const {}
@@ -128,6 +129,7 @@ __device__ __forceinline__ listed_tokens<T, TILES, Stream> tokens_of(const entry
 
 /* Or in shared memory: the single row that is all entries', which every block normalises while its first weights are on their way. */
 template <typename T, typename Stream> struct normed_token {
+    static constexpr bool is_row = true;
     const row_entries<T> &in;
     norm_memory<T> memory;
     __device__ __forceinline__ normed_token(const row_entries<T> &in, void *shared) : in(in), memory(shared, in.k) {
@@ -169,9 +171,11 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     const int at_once = PRODUCT_SPLITS / cut.ways, mine = threadIdx.x / 32 / cut.ways,
               steps = ceil_div(groups, at_once);
     const auto tokens = tokens_of<TILES, stream>(in, shared);
+    if (!tokens.is_row) next_may_start();
     inputs_are_ready();
     tokens.ask();
-    next_may_start(); /* this late, so that row_experts_down_kernel knows the choice before its inputs are ready */
+    if (tokens.is_row)
+        next_may_start(); /* this late, so that row_experts_down_kernel may look for the choice before its inputs are ready */
     const auto tiles = in.tiles();
     const int units = tiles.count() * steps;
     auto unit_of = [&](int number) { return (int)(blockIdx.x + number * gridDim.x); };
