@@ -174,8 +174,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     if (!tokens.is_row) next_may_start();
     inputs_are_ready();
     tokens.ask();
-    if (tokens.is_row)
-        next_may_start(); /* this late, so that row_experts_down_kernel may look for the choice before its inputs are ready */
+    if (tokens.is_row) next_may_start(); /* row_experts_down_kernel looks for the choice before its inputs are ready */
     const auto tiles = in.tiles();
     const int units = tiles.count() * steps;
     auto unit_of = [&](int number) { return (int)(blockIdx.x + number * gridDim.x); };
