@@ -65,14 +65,18 @@ static bool has_content(const char *path) {
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
 }
 
+/* The file that a command's argument names, perhaps in quotes. */
+static int find_named(const char *command, const char *argument, struct buf *path) {
+    if (*argument) chat_expand_path(argument, path);
+    return path->len > 0 ? 0 : err_set(ERR_USAGE, "%s: which file?", command);
+}
+
 int chat_save(struct chat *c, const char *argument, bool overwrite) {
     const int dropped = conversation_dropped(c->conversation), turns = conversation_turns(c->conversation) + dropped;
-    if (!*argument) return err_set(ERR_USAGE, "/save: which file?");
-    if (turns == 0) return err_set(ERR_USAGE, "/save: there is nothing to save yet");
     struct buf path = {0};
-    chat_expand_path(argument, &path);
-    int rc = 0;
-    if (!overwrite && has_content(buf_text(&path)))
+    int rc = find_named("/save", argument, &path);
+    if (rc == 0 && turns == 0) rc = err_set(ERR_USAGE, "/save: there is nothing to save yet");
+    if (rc == 0 && !overwrite && has_content(buf_text(&path)))
         rc = err_set(ERR_USAGE, "/save: %s is there already; /save! FILE overwrites it", buf_text(&path));
     if (rc == 0) rc = write_file(c, buf_text(&path));
     if (rc == 0 && dropped > 0)
@@ -135,10 +139,7 @@ static int load_messages(struct chat *c, const cJSON *list) {
 
 static int find_saved(const char *argument, struct buf *path) {
     char last[PATH_MAX];
-    if (*argument) {
-        chat_expand_path(argument, path);
-        return 0;
-    }
+    if (*argument) return find_named("/load", argument, path);
     chat_state_path(last, "last.json");
     if (access(last, F_OK) != 0) return err_set(ERR_USAGE, "/load: which file? No chat that ended was kept yet");
     buf_puts(path, last);
@@ -223,10 +224,9 @@ static int read_text(struct chat *c, const char *path) {
 
 int chat_read(struct chat *c, const char *argument) {
     struct buf path = {0};
-    if (!*argument) return err_set(ERR_USAGE, "/read: which file?");
-    chat_expand_path(argument, &path);
+    int rc = find_named("/read", argument, &path);
     if (c->interactive) signals_clear();
-    int rc = read_text(c, buf_text(&path));
+    if (rc == 0) rc = read_text(c, buf_text(&path));
     if (c->interactive) signals_clear(); /* Ctrl-C in a long file was meant for that */
     buf_free(&path);
     return rc;

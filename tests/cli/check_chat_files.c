@@ -47,6 +47,18 @@ START_TEST(a_file_that_is_no_text_or_too_long_is_not_read)
 }
 END_TEST
 
+START_TEST(a_name_of_nothing_in_quotes_is_asked_for)
+{
+    struct program r = CHAT("/save \"\"\n/load ''\n/read \"\"\n", GREEDY);
+    ck_assert_int_eq(r.status, 1);
+    ck_assert_int_eq(count_lines(&r.err), 3);
+    ck_assert_ptr_nonnull(strstr(buf_text(&r.err), "/save: which file?"));
+    ck_assert_ptr_nonnull(strstr(buf_text(&r.err), "/load: which file?"));
+    ck_assert_ptr_nonnull(strstr(buf_text(&r.err), "/read: which file?"));
+    program_free(&r);
+}
+END_TEST
+
 /* Under a name with a space, in quotes of either kind. */
 START_TEST(a_saved_chat_is_a_batch_line_and_loads_again)
 {
@@ -170,6 +182,7 @@ Suite *check_chat_files(void) {
     TCase *tc = tcase_create("files");
     tcase_add_test(tc, a_file_that_was_read_stands_in_front_of_the_next_question);
     tcase_add_test(tc, a_file_that_is_no_text_or_too_long_is_not_read);
+    tcase_add_test(tc, a_name_of_nothing_in_quotes_is_asked_for);
     tcase_add_test(tc, a_saved_chat_is_a_batch_line_and_loads_again);
     tcase_add_test(tc, a_saved_chat_has_the_turns_that_the_context_dropped);
     tcase_add_test(tc, save_overwrites_nothing_unless_told_to);
