@@ -130,11 +130,11 @@ enum { PASSES = sizeof passes / sizeof *passes, RANDOM_SHAPES = 28, FIRST_RANDOM
 /* Of every kernel: few rows, more of them, tiles after tiles, and a chunk of prefill. */
 static void check_passes(struct bench *b) {
     for (int p = 0; p < PASSES; p++) {
-        if (passes[p][0] >= b->host.shape.slots || (test_is_small() && p % 3 != 1)) continue;
+        if (passes[p][0] >= b->host.shape.slots || (test_is_small() && p > 0 && p % 3 != 1)) continue;
         b->prefill = false;
         bench_set_pass(b, passes[p][0], passes[p][1]);
         check_experts(b, false);
-        check_experts(b, true);
+        if (b->count == 1) check_experts(b, true); /* else it makes no difference */
         b->prefill = passes[p][0] == 1;
         if (b->prefill) check_experts(b, true);
     }
@@ -249,8 +249,10 @@ static void set_unchosen(struct bench *b, int count, bool poisons) {
     }
 }
 
+enum { ENTRY_NUMBERS_MAX = 12 * 5888 /* of a row: of all its experts */ };
+
 static void check_rows_alone(struct bench *b, int count, const uint16_t *h, const float *sum) {
-    static uint16_t h_alone[12 * 5888];
+    static uint16_t h_alone[ENTRY_NUMBERS_MAX];
     static float sum_alone[COLS_MAX];
     const struct mini_shape *s = &b->host.shape;
     const size_t h_row = (size_t)(s->chosen * s->hidden), width = (size_t)s->width;
@@ -301,9 +303,9 @@ static const struct {
 /* Loop index: the form, and the cut. */
 START_TEST(packed_experts_of_a_row_are_its_own)
 {
-    enum { ROWS = 9, MOST = 12 * 5888 };
+    enum { ROWS = 9 };
     static struct bench b;
-    static uint16_t h[ROWS * MOST];
+    static uint16_t h[ROWS * ENTRY_NUMBERS_MAX];
     static float sum[ROWS * 1024];
     const int form = _i % QUANTISED_FORMS, cut = _i / QUANTISED_FORMS;
     const struct mini_shape shape = {.name = "packed experts",

@@ -58,15 +58,15 @@ struct row_tiles {
     }
 };
 
-/* The entries of a single row, one for each of its choices: nothing is sorted. x [k] is all entries' row, to be normalised, or each
- * has its own: x [chosen, k]. */
+/* The entries of a single row, one for each of its choices: nothing is sorted. All have the row that is to be normalised, or each its
+ * own. */
 template <typename T> struct row_entries {
-    const T *x;
+    const T *x;         /* [chosen, k], or NULL */
     const int32_t *ids; /* [chosen] */
     int chosen, k;
     bool is_left;          /* ids are not there: */
     struct op_route route; /* chooses them */
-    norm_rows<T> norm;     /* x NULL: nothing is */
+    norm_rows<T> norm;     /* of the row, where x is NULL */
     __device__ __forceinline__ row_tiles tiles() const {
         if (is_left) return {choose<FEW_EXPERTS>(route, 0), chosen};
         const int lane = threadIdx.x % 32;
@@ -74,9 +74,8 @@ template <typename T> struct row_entries {
     }
     /* By a warp whose block has least to do: for the ops that follow. */
     __device__ __forceinline__ void put_tiles(const row_tiles &tiles) const {
-        if (!is_left || blockIdx.x != gridDim.x - 1 || threadIdx.x >= 32) return;
-        put_ids(route, 0, tiles.mine);
-        put_weights<T, FEW_EXPERTS>(route, 0, tiles.mine);
+        if (is_left && blockIdx.x == gridDim.x - 1 && threadIdx.x < 32)
+            put_choice<T, FEW_EXPERTS>(route, 0, tiles.mine);
     }
 };
 /* Of an op of experts. */
@@ -95,7 +94,7 @@ template <typename T, int TILES> struct expert_view {
     static constexpr int apart = 1;
     const T *x[TILES]; /* the lane's token of each tile, or the last one */
     int k;
-    template <typename In> __device__ __forceinline__ expert_view(const In &in, const struct tile &now) : k(in.k) {
+    __device__ __forceinline__ expert_view(const entry_rows<T> &in, const struct tile &now) : k(in.k) {
 #pragma unroll
         for (int tile = 0; tile < TILES; tile++)
             x[tile] = in.row(now.first + min(tile * 8 + (int)threadIdx.x % 32 / 4, now.count - 1));
@@ -114,7 +113,7 @@ template <typename Stream> __host__ __device__ __forceinline__ narrow_cut expert
 }
 
 /* Where the stream finds the tokens of a tile: in memory. */
-template <typename T, int TILES, typename Stream> struct listed_tokens {
+template <typename T, int TILES> struct listed_tokens {
     static constexpr bool is_row = false;
     const entry_rows<T> &in;
     __device__ __forceinline__ void ask() const {}
@@ -123,7 +122,7 @@ template <typename T, int TILES, typename Stream> struct listed_tokens {
     __device__ __forceinline__ expert_view<T, TILES> view(const struct tile &tile) const { return {in, tile}; }
 };
 template <int TILES, typename Stream, typename T>
-__device__ __forceinline__ listed_tokens<T, TILES, Stream> tokens_of(const entry_rows<T> &in, void *) {
+__device__ __forceinline__ listed_tokens<T, TILES> tokens_of(const entry_rows<T> &in, void *) {
     return {in};
 }
 

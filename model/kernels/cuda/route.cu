@@ -10,10 +10,7 @@ __global__ void __launch_bounds__(WARPS * 32) route_kernel(const struct op_route
     next_may_start();
     inputs_are_ready();
     const int row = blockIdx.x * WARPS + threadIdx.x / 32;
-    if (row >= count) return;
-    const struct choice mine = choose<EACH>(op, row);
-    put_ids(op, row, mine);
-    put_weights<T, EACH>(op, row, mine);
+    if (row < count) put_choice<T, EACH>(op, row, choose<EACH>(op, row));
 }
 
 int cuda_route(struct stream *s, const struct rows *rows, const struct op_route *route) {

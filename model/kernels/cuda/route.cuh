@@ -53,12 +53,8 @@ template <int EACH> __device__ __forceinline__ struct choice choose(const struct
 }
 
 /* Ids and weights of a row's choices to where the op has them. */
-__device__ __forceinline__ void put_ids(const struct op_route &op, int row, struct choice mine) {
-    const int lane = threadIdx.x % 32;
-    if (lane < op.chosen) op.ids[row * op.chosen + lane] = mine.id;
-}
 template <typename T, int EACH>
-__device__ __forceinline__ void put_weights(const struct op_route &op, int row, struct choice mine) {
+__device__ __forceinline__ void put_choice(const struct op_route &op, int row, struct choice mine) {
     const int lane = threadIdx.x % 32;
     const float *logits = op.logits + (size_t)row * op.experts;
     float weight = mine.id >= 0 ? expf(mine.logit - mine.largest) : 0.0f, sum = 0;
@@ -71,6 +67,7 @@ __device__ __forceinline__ void put_weights(const struct op_route &op, int row, 
     if (lane >= op.chosen) return;
     const bool chooses = mine.id >= 0;
     if (chooses && op.expert_scale.data) weight *= to_float(((const T *)op.expert_scale.data)[mine.id]);
+    op.ids[row * op.chosen + lane] = mine.id;
     op.weights[row * op.chosen + lane] = chooses ? weight : 0.0f;
 }
 
