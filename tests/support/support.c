@@ -70,7 +70,7 @@ void skip(const char *reason) {
     fprintf(stderr, "skipped: %s (%s)\n", tcase_name(), reason);
 }
 
-static char temp_root[64];
+static char temp_root[64], temp_path[80];
 static pid_t temp_owner;
 
 static int remove_entry(const char *path, const struct stat *st, int flag, struct FTW *ftw) {
@@ -83,11 +83,20 @@ static void remove_temp(void) {
 }
 
 const char *temp_dir(void) {
+    static const char *its_test; /* the names that Check has stay where they are */
+    static int made;
+    bool is_new = its_test != tcase_name();
     if (temp_owner != getpid()) {
         snprintf(temp_root, sizeof temp_root, "/tmp/duet-test-XXXXXX");
         if (!mkdtemp(temp_root)) ck_abort_msg("cannot make %s", temp_root);
         temp_owner = getpid();
         atexit(remove_temp);
+        is_new = true;
     }
-    return temp_root;
+    if (is_new) {
+        its_test = tcase_name();
+        snprintf(temp_path, sizeof temp_path, "%s/%d", temp_root, made++);
+        if (mkdir(temp_path, 0700) != 0) ck_abort_msg("cannot make %s", temp_path);
+    }
+    return temp_path;
 }

@@ -55,7 +55,7 @@ void skip(const char *reason);
 /* The checkpoint in a directory, and one of a shape: the same object for the same name, which is never closed. */
 const struct checkpoint *test_checkpoint(const char *dir);
 const struct checkpoint *test_shape(const char *shape);
-/* A fresh temporary directory, removed at exit of the process that made it. Static buffer. */
+/* A temporary directory of the test that runs, removed at exit of the process that made it. Static buffer. */
 const char *temp_dir(void);
 
 #endif
