@@ -4,8 +4,9 @@
  *   make build/cuda-release/bench/cuda_ops && build/cuda-release/bench/cuda_ops SHAPE[:WEIGHTS] [POSITION [PASS...]]
  *
  * WEIGHTS are bf16, or one of packed_weights below, made up of random codes and scales near 1.
- * A pass is M, the rows of one sequence, or BxQ, Q rows of each of B sequences with contexts of their own. Of a shape with experts the bytes
- * are those of what a row chooses, and its router is bf16 whatever WEIGHTS are.
+ * A pass is M, the rows of one sequence, or BxQ, Q rows of each of B sequences with contexts of their own. Of a shape with experts the router
+ * is bf16 whatever WEIGHTS are; rows choose by made-up logits, not by the router's, so the same of all WEIGHTS; and the bytes are those of
+ * the experts that a pass chooses, whose number it prints.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,8 +62,10 @@ struct bench {
     size_t used, size;
     struct layer layers[LAYERS];
     struct weight head;
-    float *x, *normed, *q, *kv_rows, *attended, *partials, *h, *logits, *rope, *router_logits, *chosen_weights, *sums;
+    float *x, *normed, *q, *kv_rows, *attended, *partials, *h, *logits, *rope, *router_logits, *scores, *chosen_weights,
+        *sums;
     int32_t *tokens, *positions, *row_slot, *page_table, *chosen, *lists;
+    float logits_of_rows[ROWS_MAX * EXPERTS_MAX]; /* [rows, experts]: what scores are */
     size_t bytes[WHICH];
 };
 
@@ -106,6 +109,19 @@ static int fill(struct bench *b) {
     if (rc == 0) rc = stream_sync(b->stream);
     free(noise);
     return rc;
+}
+
+/* Logits by which every row chooses at random. */
+static int score(struct bench *b) {
+    const size_t count = ROWS_MAX * (size_t)b->shape.experts;
+    uint32_t state = 1;
+    for (size_t i = 0; i < count; i++) {
+        state = state * 1664525u + 1013904223u; /* Numerical Recipes' generator, whose high bits are good enough */
+        b->logits_of_rows[i] = (float)(state >> 8) * 0x1p-24f;
+    }
+    if (count == 0) return 0;
+    TRY(stream_copy(b->stream, b->scores, b->logits_of_rows, count * sizeof(float)));
+    return stream_sync(b->stream);
 }
 
 /* Sequences in slots of their own, as far as there are slots, with pages of their own, as far as there are pages. */
@@ -154,7 +170,8 @@ static int make(struct bench *b) {
     const size_t of_row = (size_t)c->experts_chosen,
                  h = c->experts ? of_row * (size_t)c->expert_hidden : (size_t)c->hidden;
     b->kv_rows = cut(b, t * 2 * (size_t)kv), b->attended = cut(b, t * (size_t)q), b->h = cut(b, t * h);
-    b->router_logits = cut(b, t * (size_t)c->experts), b->chosen_weights = cut(b, t * of_row);
+    b->router_logits = cut(b, t * (size_t)c->experts), b->scores = cut(b, t * (size_t)c->experts);
+    b->chosen_weights = cut(b, t * of_row);
     b->chosen = cut(b, t * of_row), b->sums = cut(b, t * of_row * (size_t)d);
     b->lists = cut(b, sizeof(int32_t) * EXPERT_LISTS((size_t)c->experts, ROWS_MAX * of_row));
     b->partials = cut(b, t * (size_t)c->heads * ATTENTION_PARTS * ((size_t)c->head_dim + 2));
@@ -165,17 +182,39 @@ static int make(struct bench *b) {
     b->bytes[QKV] = weight_bytes(b, q, d) + 2 * weight_bytes(b, kv, d), b->bytes[OUT] = weight_bytes(b, d, q);
     b->bytes[GATE_UP] = 2 * weight_bytes(b, c->hidden, d), b->bytes[DOWN] = weight_bytes(b, d, c->hidden);
     b->bytes[LOGITS] = weight_bytes(b, c->vocab, d);
-    if (c->experts > 0) {
-        b->bytes[ROUTER] = (size_t)c->experts * (size_t)d * 2;
-        b->bytes[EXPERTS_DOWN] = of_row * weight_bytes(b, d, c->expert_hidden);
-        b->bytes[EXPERTS_UP] = 2 * b->bytes[EXPERTS_DOWN];
-    }
-    for (enum which i = QKV; i <= EXPERTS_DOWN; i++)
-        if (has_op(c, i)) b->bytes[LAYER] += b->bytes[i];
+    b->bytes[ROUTER] = (size_t)c->experts * (size_t)d * 2;
     const size_t weights = b->used;
     TRY(stream_set_workspace(b->stream, cut(b, WORKSPACE_BYTES), WORKSPACE_BYTES));
     b->used = weights;
-    return fill(b);
+    TRY(fill(b));
+    return score(b);
+}
+
+/* How many experts the first rows choose together. */
+static int count_chosen(const struct bench *b, int rows) {
+    const struct model_config *c = &b->shape;
+    bool is_chosen[EXPERTS_MAX] = {0};
+    int count = 0;
+    for (int row = 0; row < rows; row++) {
+        const float *its = b->logits_of_rows + (size_t)row * (size_t)c->experts;
+        for (int e = 0; e < c->experts; e++) {
+            int better = 0;
+            for (int other = 0; other < c->experts; other++) better += its[other] > its[e];
+            if (better >= c->experts_chosen || is_chosen[e]) continue;
+            is_chosen[e] = true, count++;
+        }
+    }
+    return count;
+}
+
+/* The bytes of what a pass reads of a layer with experts, of which it chooses so many; those of its other ops are there. */
+static void count_bytes(struct bench *b, int experts) {
+    const struct model_config *c = &b->shape;
+    b->bytes[EXPERTS_DOWN] = (size_t)experts * weight_bytes(b, c->width, c->expert_hidden);
+    b->bytes[EXPERTS_UP] = 2 * b->bytes[EXPERTS_DOWN];
+    b->bytes[LAYER] = 0;
+    for (enum which i = QKV; i <= EXPERTS_DOWN; i++)
+        if (has_op(c, i)) b->bytes[LAYER] += b->bytes[i];
 }
 
 /* Of one kind, each as far behind the one before. */
@@ -190,7 +229,7 @@ static int run_expert_op(struct bench *b, enum which which, const struct layer *
     const struct model_config *c = &b->shape;
     const struct buffer normed = {b->normed, DTYPE_BF16}, h = {b->h, DTYPE_BF16};
     const struct op_route route = {.rows = rows,
-                                   .logits = b->router_logits,
+                                   .logits = b->scores,
                                    .experts = c->experts,
                                    .chosen = c->experts_chosen,
                                    .renormalise = true,
@@ -353,7 +392,10 @@ static int run(struct bench *b, int position, int batch, int q_len) {
                         .page_table = b->page_table,
                         .pages_per_slot = PAGES};
     TRY(prepare(b, position, batch, q_len));
+    const int experts = count_chosen(b, m);
+    count_bytes(b, experts);
     printf("%3d x %-4d", batch, q_len);
+    if (experts > 0) printf("  experts %d", experts);
     for (enum which i = QKV; i < WHICH; i++) {
         float us = 0;
         if ((i == LOGITS && m > 192) || !has_op(&b->shape, i)) continue;
