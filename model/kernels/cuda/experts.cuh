@@ -43,9 +43,8 @@ template <typename T> struct entry_rows {
     int each, k;
     __device__ __forceinline__ expert_lists tiles() const { return lists; }
     __device__ __forceinline__ void put_tiles(const expert_lists &) const {}
-    __device__ __forceinline__ const T *row(int sorted) const {
-        return x + (size_t)(lists.sorted()[sorted] / each) * k;
-    }
+    __device__ __forceinline__ int entry(int sorted) const { return lists.sorted()[sorted]; }
+    __device__ __forceinline__ const T *row(int sorted) const { return x + (size_t)(entry(sorted) / each) * k; }
 };
 
 /* The choices of a single row, a tile each, which a warp holds together. */
@@ -67,6 +66,7 @@ template <typename T> struct row_entries {
     bool is_left;          /* ids are not there: */
     struct op_route route; /* chooses them */
     norm_rows<T> norm;     /* of the row, where x is NULL */
+    __device__ __forceinline__ int entry(int sorted) const { return sorted; }
     __device__ __forceinline__ row_tiles tiles() const {
         if (is_left) return {choose<FEW_EXPERTS>(route, 0), chosen};
         const int lane = threadIdx.x % 32;
@@ -160,48 +160,92 @@ template <typename T, typename Stream> static size_t normed_token_bytes(int k) {
     return norm_bytes(k) + (Stream::is_plain ? 0 : Stream::PIECE * sizeof(T));
 }
 
+/* A block's units: so many groups of a tile's expert at once, then the next ones, and those of the tile behind it. So what a tile needs, and where
+ * its weights begin, is looked up once, and not for each unit. */
+template <typename Tiles> struct unit_walk {
+    const Tiles &tiles;
+    int steps, number, end; /* steps of a tile; the unit that it is at, of a block's */
+    int index, step;
+    struct tile tile;
+    __device__ __forceinline__ unit_walk(const Tiles &tiles, int steps) : tiles(tiles), steps(steps), number(0) {
+        const int units = tiles.count() * steps, each = units / (int)gridDim.x, more = units % (int)gridDim.x,
+                  block = blockIdx.x, first = block * each + min(block, more);
+        end = each + (block < more), index = first / steps, step = first - index * steps;
+        if (end > 0) tile = tiles.tile(index);
+    }
+    __device__ __forceinline__ bool is_there() const { return number < end; }
+    __device__ __forceinline__ bool begins_tile() const { return number == 0 || step == 0; }
+    __device__ __forceinline__ void go_on() {
+        if (++number >= end) return;
+        if (++step == steps) step = 0, tile = tiles.tile(++index);
+    }
+};
+
 template <typename T, int TILES, typename In, typename Rows, typename Out>
 __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     narrow_experts_kernel(Rows weights, int groups, In in, int k, Out out) {
     typedef typename stream_of<T, Rows>::type stream;
+    constexpr int NUMBERS = Out::each * TILES * 8, FINISHED = BLOCK_THREADS / NUMBERS; /* groups at once */
     __shared__ narrow_sums<TILES> sums;
     extern __shared__ __align__(16) unsigned char shared[];
     const narrow_cut cut = experts_cut<stream>(k);
-    const int at_once = PRODUCT_SPLITS / cut.ways, mine = threadIdx.x / 32 / cut.ways,
-              steps = ceil_div(groups, at_once);
+    const int at_once = PRODUCT_SPLITS / cut.ways, mine = threadIdx.x / 32 / cut.ways;
     const auto tokens = tokens_of<TILES, stream>(in, shared);
     if (!tokens.is_row) next_may_start();
     inputs_are_ready();
     tokens.ask();
     if (tokens.is_row) next_may_start(); /* row_experts_down_kernel looks for the choice before its inputs are ready */
     const auto tiles = in.tiles();
-    const int units = tiles.count() * steps;
-    auto unit_of = [&](int number) { return (int)(blockIdx.x + number * gridDim.x); };
-    auto tile_of = [&](int number) { return tiles.tile(min(unit_of(number), units - 1) / steps); };
+    unit_walk<decltype(in.tiles())> ahead(tiles, ceil_div(groups, at_once)); /* whose weights are asked for */
     in.put_tiles(tiles);
     tokens.wait();
-    if (unit_of(0) >= units) return;
+    if (!ahead.is_there()) return;
     __shared__ typename stream::memory memory_of_stream;
     stream rows(cut, k, memory_of_stream);
+    auto group_of = [&](int step) { return step * at_once + mine; };
     auto go_to = [&](int number) {
-        const int group = unit_of(number) % steps * at_once + mine;
-        rows.go_to(weights.of(tile_of(number).expert), group, number, unit_of(number) < units && group < groups);
+        rows.go_to(weights.of(ahead.tile.expert), group_of(ahead.step), number,
+                   ahead.is_there() && group_of(ahead.step) < groups);
+    };
+    auto go_on = [&](int number) {
+        ahead.go_on();
+        if constexpr (!stream::is_plain)
+            if (!ahead.begins_tile())
+                return rows.go_on(weights.of(ahead.tile.expert), at_once, number,
+                                  ahead.is_there() && group_of(ahead.step) < groups);
+        go_to(number);
     };
     rows.start(go_to);
     tokens.make();
-    for (int number = 0; unit_of(number) < units; number++) {
-        const int turn = number & 1, first_group = unit_of(number) % steps * at_once;
-        const struct tile now = tile_of(number);
-        const auto its = weights.of(now.expert);
+    /* What a thread finishes: of the groups at once, a token and a number of a group. */
+    const int its_group = threadIdx.x / NUMBERS, its_token = threadIdx.x % NUMBERS / Out::each,
+              i = threadIdx.x % Out::each;
+    auto view = tokens.view(ahead.tile);
+    int entry = 0;
+    while (ahead.is_there()) {
+        const int number = ahead.number, turn = number & 1, first_group = ahead.step * at_once;
+        const struct tile now = ahead.tile;
+        if (ahead.begins_tile()) {
+            if (number > 0) view = tokens.view(now);
+            if (its_token < now.count) entry = in.entry(now.first + its_token);
+        }
         float c[TILES][4] = {};
-        rows.multiply_group(c, number, tokens.view(now), go_to);
+        rows.multiply_group(c, number, view, go_on);
         sums.put(turn, c);
         __syncthreads();
-        for (int i = 0; i < at_once && first_group + i < groups; i++)
-            store_groups<1, 1, 1>(out.of(now.expert), first_group + i, now.first, now.count, [&](int r, int token) {
-                const float sum = sums.sum(turn, i * cut.ways, cut.ways, r, token, its.adds_in_order());
-                return rows.finish(sum, number, i, r);
+        if (its_token >= now.count) continue;
+        const auto its = weights.of(now.expert);
+        const auto to = out.of(now.expert);
+        for (int of = its_group; of < at_once && first_group + of < groups; of += FINISHED) {
+            const auto place = to.at(first_group + of, i);
+            if (!to.has(place)) continue;
+            number_sums<Out> its_sums;
+            its_sums.take(i, [&](int r) {
+                const float sum = sums.sum(turn, of * cut.ways, cut.ways, r, its_token, its.adds_in_order());
+                return rows.finish(sum, number, of, r);
             });
+            to.finish_entry(place, entry, its_sums.of);
+        }
     }
 }
 

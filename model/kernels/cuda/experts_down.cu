@@ -36,8 +36,11 @@ template <typename T> struct expert_sums {
     }
     __device__ __forceinline__ bool has(const place &at) const { return at.o < rows; }
     template <bool LATE> __device__ __forceinline__ held fetch(const place &, int) const { return {}; }
+    __device__ __forceinline__ void finish_entry(const place &at, int entry, const float (&its)[1]) const {
+        sums[(size_t)entry * rows + at.o] = its[0] + at.bias;
+    }
     __device__ __forceinline__ void finish(held, const place &at, int token, const float (&its)[1]) const {
-        sums[(size_t)sorted[token] * rows + at.o] = its[0] + at.bias;
+        finish_entry(at, sorted[token], its);
     }
 };
 

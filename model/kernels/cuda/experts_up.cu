@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 
 template <typename T> struct expert_gates {
     T *h;
-    const int32_t *sorted;        /* NULL: entries are in their own order */
+    const int32_t *sorted;
     const T *gate_bias, *up_bias; /* may be NULL */
     int64_t gate_apart, up_apart;
     int hidden;
@@ -108,9 +108,12 @@ template <typename T> struct expert_gates {
     }
     __device__ __forceinline__ bool has(const place &at) const { return at.f < hidden; }
     template <bool LATE> __device__ __forceinline__ held fetch(const place &, int) const { return {}; }
+    __device__ __forceinline__ void finish_entry(const place &at, int entry, const float (&sums)[2]) const {
+        h[(size_t)entry * hidden + at.f] =
+            from_float<T>(activate(activation, sums[0] + at.gate_bias, sums[1] + at.up_bias));
+    }
     __device__ __forceinline__ void finish(held, const place &at, int token, const float (&sums)[2]) const {
-        const size_t entry = sorted ? sorted[token] : token;
-        h[entry * hidden + at.f] = from_float<T>(activate(activation, sums[0] + at.gate_bias, sums[1] + at.up_bias));
+        finish_entry(at, sorted[token], sums);
     }
 };
 
@@ -131,7 +134,7 @@ template <typename T> static int experts_up(struct stream *s, const struct op_ex
     const bool is_single = is_single_row(&op->rows, op->width, op->hidden);
     const struct listing listing = {{op->lists, entries}, op->ids, n, columns};
     const expert_gates<T> out = {(T *)op->h.data,
-                                 is_single ? nullptr : op->lists + 1 + entries,
+                                 op->lists + 1 + entries,
                                  first_expert<T>(op->gate_bias),
                                  first_expert<T>(op->up_bias),
                                  op->gate_bias.apart,

@@ -429,7 +429,7 @@ template <typename T, typename Kind, bool EVEN> struct packed_stream {
     template <typename Rows>
     __device__ __forceinline__ void go_on(const Rows &weights, int groups, int number, bool is_there) {
         const int rows = groups * Rows::step, behind = count - AHEAD;
-        const packed_matrix &its = weights.of[0]; /* those of a product are of one shape */
+        const packed_matrix &its = weights.matrix(0); /* those of a product are of one shape */
         const uint32_t codes_on = rows * its.row_bytes - behind * PACKED_PIECE_BYTES,
                        scales_on = rows * its.scale_bytes - scales_before(behind);
         end = is_there ? ceil_div(k, PIECE) : 0;
@@ -440,7 +440,7 @@ template <typename T, typename Kind, bool EVEN> struct packed_stream {
             const bool is_row = row < weights.map.row_limit(i);
             codes[i] = is_row ? codes[i] + codes_on : its.codes;
             scales[i] = is_row ? scales[i] + scales_on : its.scales;
-            if (is_row) ask_factor(number, i, weights.of[matrix].factors + row + (matrix == i ? 0 : PRODUCT_HALF));
+            if (is_row) ask_factor(number, i, weights.matrix(matrix).factors + row + (matrix == i ? 0 : PRODUCT_HALF));
         }
     }
 
