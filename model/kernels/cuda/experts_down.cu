@@ -71,92 +71,114 @@ template <typename T> struct row_total {
     float *x;
 };
 
-enum { DOWN_CLUSTER = 2 };
+enum { DOWN_CLUSTER = 2 /* blocks */ };
 
-/* Waits for all threads of a cluster, or of a block that is alone; where a number of a block's shared memory lies in that of another. */
-__device__ __forceinline__ void meet_ranks(int ranks) {
+/* The blocks of a cluster, if there are several: they arrive, and wait for all that have not ended to do so. A block that is alone meets. */
+__device__ __forceinline__ void ranks_arrive(int ranks) {
 #if __CUDA_ARCH__ >= 900
-    if (ranks > 1) return meet_in_cluster();
+    if (ranks > 1) __cluster_barrier_arrive();
+#endif
+}
+__device__ __forceinline__ void ranks_wait(int ranks) {
+#if __CUDA_ARCH__ >= 900
+    if (ranks > 1) return __cluster_barrier_wait();
 #endif
     __syncthreads();
 }
-__device__ __forceinline__ float *of_rank(float *mine, int rank, int ranks) {
+/* Where a number of a block's shared memory lies in that of the first of its cluster. */
+__device__ __forceinline__ float *of_first_rank(float *mine, int ranks) {
 #if __CUDA_ARCH__ >= 900
-    if (ranks > 1) return (float *)__cluster_map_shared_rank(mine, rank);
+    if (ranks > 1) return (float *)__cluster_map_shared_rank(mine, 0);
 #endif
     return mine;
 }
 
 /* A block has a group of weight rows of several experts at once, then of the next ones. Or the `ranks` blocks of a cluster, a power of two, have
- * it, each with experts of its own at once, where a block each would leave room on the GPU. The first adds up.
+ * it, each with experts of its own at once, where a block each would leave room on the GPU: they have no second group. Each puts what its experts
+ * bring into the memory of the first, which adds up, and ends.
  * The choices, or the logits that they come from, are older than the kernel before, which lets this one start when its own inputs are
  * ready: so the first weights are asked for while that one runs. */
 template <typename T, typename Rows>
 __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     row_experts_down_kernel(Rows weights, int groups, row_entries<T> in, row_total<T> out, int ranks, int at_a_time) {
     typedef typename stream_of<T, Rows>::type stream;
-    __shared__ narrow_sums<1> sums;
+    /* Turns whose sums wait for each other, so that warps meet once; a packed stream has factors for no more than one. */
+    constexpr int SUMMED = stream::is_plain ? 2 : 1;
+    /* Twice as many: some to be filled while the others are read. */
+    __shared__ float parts[2 * SUMMED][PRODUCT_SPLITS][PRODUCT_ROWS];
     __shared__ typename stream::memory memory_of_stream;
     __shared__ float of_experts[CHOSEN_MAX][PRODUCT_ROWS], factors[CHOSEN_MAX];
+    __shared__ int experts[CHOSEN_MAX];
     extern __shared__ __align__(16) unsigned char shared[];
     const narrow_cut cut = experts_cut<stream>(in.k);
-    const int chosen = in.chosen, at_once = PRODUCT_SPLITS / cut.ways, mine = threadIdx.x / 32 / cut.ways,
+    const int chosen = in.chosen, at_once = PRODUCT_SPLITS / cut.ways, warp = threadIdx.x / 32, mine = warp / cut.ways,
               turns = ceil_div(chosen, at_once * ranks), rank = blockIdx.x & (ranks - 1);
     next_may_start();
+    ranks_arrive(ranks);
     const row_tiles tiles = in.tiles();
     const bool has_experts = tiles.count() > 0;
     stream rows(cut, in.k, memory_of_stream);
     auto group_of = [&](int number) { return (int)(blockIdx.x + number / turns * gridDim.x) / ranks; };
-    auto entry_of = [&](int number, int place) { return (number % turns * ranks + rank) * at_once + place; };
+    auto entry_of = [&](int turn, int place) { return (turn * ranks + rank) * at_once + place; };
     auto expert_of = [&](int entry) { return max(tiles.tile(min(entry, chosen - 1)).expert, 0); };
     auto go_to = [&](int number) {
-        const int group = group_of(number), entry = entry_of(number, mine);
+        const int group = group_of(number), entry = entry_of(number % turns, mine);
         rows.go_to(weights.of(expert_of(entry)), group, number, has_experts && entry < chosen && group < groups);
     };
     rows.start(go_to);
     inputs_are_ready();
-    if ((int)threadIdx.x < chosen) factors[threadIdx.x] = out.weights[threadIdx.x];
+    if ((int)threadIdx.x < chosen)
+        factors[threadIdx.x] = out.weights[threadIdx.x], experts[threadIdx.x] = max(tiles.mine.id, 0);
     constexpr int PREPARES = !stream::is_plain;
     const int from = rows.first * stream::PIECE, share = rows.count * stream::PIECE;
     auto token_of = [&](int turn) { return in.x + (int64_t)min(entry_of(turn, mine), chosen - 1) * in.k; };
     /* The warp's shares of the tokens of several turns. */
-    auto staged_of = [&](int turn) {
-        return (T *)shared + (turn % at_a_time * PRODUCT_SPLITS + (int)threadIdx.x / 32) * share;
-    };
+    auto staged_of = [&](int turn) { return (T *)shared + (turn % at_a_time * PRODUCT_SPLITS + warp) * share; };
     auto stage_from = [&](int first) {
         if constexpr (PREPARES)
             for (int turn = first; turn < min(first + at_a_time, turns); turn++)
                 stage_share(staged_of(turn), token_of(turn), from, share, in.k,
                             [](uint2 four) { return stream::prepared(four); });
     };
-    const int r = threadIdx.x % PRODUCT_ROWS, its = threadIdx.x / PRODUCT_ROWS; /* of those at once */
+    const bool in_order = weights.of(0).adds_in_order();
+    const int r = threadIdx.x % PRODUCT_ROWS, its = threadIdx.x / PRODUCT_ROWS; /* of those that are summed */
+    if (ranks > 1) ranks_wait(ranks); /* the first has begun, and its memory may be written */
     for (int number = 0; group_of(number) < groups; number++) {
-        const int turn = number % turns, first = entry_of(turn, 0), o = group_of(number) * PRODUCT_ROWS + r;
-        const bool in_order = weights.of(0).adds_in_order(), is_last = turn == turns - 1, is_there = o < out.rows,
-                   adds = is_there && its == 0 && rank == 0;
-        const T *bias = of_expert(out.bias, out.bias_apart, expert_of(first + its));
-        float there = 0, added = 0;
+        const int turn = number % turns, o = group_of(number) * PRODUCT_ROWS + r;
+        const bool is_last = turn == turns - 1, adds = o < out.rows && its == 0 && rank == 0;
+        float there = 0;
         if (is_last && adds && !out.stores) there = out.x[o];
-        if (bias && is_there) added = to_float(bias[o]);
         if (number == 0 || (at_a_time < turns && turn % at_a_time == 0)) stage_from(turn);
         const narrow_view<T, 1, PREPARES> view = {PREPARES ? staged_of(turn) - from : token_of(turn), 0, 1, in.k};
         float c[1][4] = {};
         rows.multiply_group(c, number, view, go_to);
-        sums.put(number & 1, c);
+        /* A single token's sums are those of every fourth lane's first column. */
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            if (threadIdx.x % 4 == 0)
+                parts[number % (2 * SUMMED)][warp][threadIdx.x % 32 / 4 + half * PRODUCT_HALF] = c[0][2 * half];
+        const int waiting = turn % SUMMED + 1; /* turns */
+        if (!is_last && waiting < SUMMED) continue;
         __syncthreads();
-        if (its < at_once && first + its < chosen)
-            of_experts[first + its][r] =
-                rows.finish(sums.sum(number & 1, its * cut.ways, cut.ways, r, 0, in_order), number, its, r) + added;
-        if (!is_last) continue;
-        meet_ranks(ranks);
-        if (adds) {
-            float total = 0;
-#pragma unroll 8
-            for (int i = 0; has_experts && i < chosen; i++)
-                total = fmaf(factors[i], *of_rank(&of_experts[i][r], i / at_once & (ranks - 1), ranks), total);
-            out.x[o] = out.stores ? total : there + total;
+        for (int i = its; i < waiting * at_once; i += BLOCK_THREADS / PRODUCT_ROWS) {
+            const int back = waiting - 1 - i / at_once, place = i % at_once, entry = entry_of(turn - back, place);
+            if (entry >= chosen) continue;
+            const T *bias = of_expert(out.bias, out.bias_apart, experts[entry]);
+            const float sum = sum_of_splits(
+                [&](int split) { return parts[(number - back) % (2 * SUMMED)][place * cut.ways + split][r]; }, cut.ways,
+                in_order);
+            *of_first_rank(&of_experts[entry][r], ranks) =
+                rows.finish(sum, number - back, place, r) + (bias && o < out.rows ? to_float(bias[o]) : 0.0f);
         }
-        meet_ranks(ranks); /* nobody ends, or goes on, while its memory is read */
+        if (!is_last) continue;
+        ranks_arrive(ranks);
+        if (rank > 0) return;
+        ranks_wait(ranks);
+        if (!adds) continue;
+        float total = 0;
+#pragma unroll 8
+        for (int i = 0; has_experts && i < chosen; i++) total = fmaf(factors[i], of_experts[i][r], total);
+        out.x[o] = out.stores ? total : there + total;
     }
 }
 

@@ -118,6 +118,19 @@ template <typename T> struct plain_stream {
 /* Which stream reads what a `Rows` names. */
 template <typename T, typename Rows> struct stream_of { typedef plain_stream<T> type; };
 
+/* The sum of part(split) of `ways` warps, one after the other, as blocks that walk over all of k add (product_bulk.cuh); not in_order: in pairs, as
+ * add_splits says, where splits that no warp has are 0. */
+template <typename Part> __device__ __forceinline__ float sum_of_splits(Part part, int ways, bool in_order) {
+    if (!in_order) return add_splits([&](int i) { return i < ways ? part(i) : 0.0f; });
+    float all = part(0);
+#pragma unroll
+    for (int i = 1; i < PRODUCT_SPLITS; i++) {
+        const float more = part(min(i, ways - 1));
+        all = i < ways ? all + more : all;
+    }
+    return all;
+}
+
 /* The sums of every split of a group, in shared memory: one to be filled while the other is read. */
 template <int TILES> struct narrow_sums {
     float parts[2][PRODUCT_SPLITS][PRODUCT_ROWS][TILES * 8 + 1];
@@ -128,18 +141,9 @@ template <int TILES> struct narrow_sums {
 #pragma unroll
             for (int j = 0; j < 4; j++) parts[turn][warp][row + j / 2 * 8][tile * 8 + part * 2 + j % 2] = c[tile][j];
     }
-    /* Of the `ways` warps from `first` on, one after the other, as blocks that walk over all of k add (product_bulk.cuh); not in_order: in
-     * pairs, as add_splits says, where splits that no warp has are 0. */
+    /* Of the `ways` warps from `first` on. */
     __device__ __forceinline__ float sum(int turn, int first, int ways, int row, int token, bool in_order) const {
-        auto part = [&](int split) { return parts[turn][split][row][token]; };
-        if (!in_order) return add_splits([&](int i) { return i < ways ? part(first + i) : 0.0f; });
-        float all = part(first);
-#pragma unroll
-        for (int i = 1; i < PRODUCT_SPLITS; i++) {
-            const float more = part(first + min(i, ways - 1));
-            all = i < ways ? all + more : all;
-        }
-        return all;
+        return sum_of_splits([&](int split) { return parts[turn][first + split][row][token]; }, ways, in_order);
     }
 };
 
