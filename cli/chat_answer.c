@@ -178,10 +178,11 @@ static int answer_create(struct answer *a, struct chat *c) {
     const struct tokenizer *t = engine_tokenizer(c->engine);
     size_t lens[STOPS_MAX];
     for (int i = 0; i < c->options.stop_count; i++) lens[i] = strlen(c->options.stop[i]);
-    bool thinks = c->chat_template && chat_template_can_think(c->chat_template);
-    *a = (struct answer){.chat = c,
-                         .think = thinks ? tokenizer_find(t, "<think>", 7) : -1,
-                         .end_think = thinks ? tokenizer_find(t, "</think>", 8) : -1};
+    const enum chat_thoughts thoughts = c->chat_template ? chat_template_thoughts(c->chat_template) : THOUGHTS_NONE;
+    *a = (struct answer){.chat = c, .think = -1, .end_think = -1};
+    if (thoughts != THOUGHTS_NONE)
+        a->think = tokenizer_find(t, "<think>", 7), a->end_think = tokenizer_find(t, "</think>", 8);
+    a->thinking = thoughts == THOUGHTS_ALWAYS && a->end_think >= 0;
     return text_stream_create(t, c->options.stop, lens, c->options.stop_count, &a->stream);
 }
 

@@ -253,11 +253,14 @@ static int find_template(const struct checkpoint *c, const struct options *o, st
 }
 
 static void print_template(const struct chat_template *t, const struct buf *problem) {
+    static const char *const thoughts[] = {
+        [THOUGHTS_NONE] = "", [THOUGHTS_ASKED] = ", can think", [THOUGHTS_ALWAYS] = ", always thinks"};
     if (problem->len > 0)
         print_line("chat template", "not recognised: %s", buf_text(problem));
+    else if (!t)
+        print_line("chat template", "none: completion mode");
     else
-        print_line("chat template", "%s%s", t ? chat_template_name(t) : "none: completion mode",
-                   t && chat_template_can_think(t) ? ", can think" : "");
+        print_line("chat template", "%s%s", chat_template_name(t), thoughts[chat_template_thoughts(t)]);
 }
 
 /* --- as text ------------------------------------------------------------------------------------------------ */
@@ -329,7 +332,7 @@ static void put_model(const struct checkpoint *c, const struct parts *p, struct 
     inspect_put_text(out, "chat_template", p->chat_template ? chat_template_name(p->chat_template) : NULL);
     inspect_put_text(out, "chat_template_problem", p->template_problem.len > 0 ? buf_text(&p->template_problem) : NULL);
     json_put_name(out, "can_think");
-    buf_puts(out, p->chat_template && chat_template_can_think(p->chat_template) ? "true" : "false");
+    buf_puts(out, p->chat_template && chat_template_thoughts(p->chat_template) != THOUGHTS_NONE ? "true" : "false");
     inspect_put_number(out, "pool_bytes", (double)p->plan.total_bytes);
     inspect_put_number(out, "mapped_bytes", (double)p->plan.mapped_bytes);
     inspect_put_number(out, "context", p->plan.context);

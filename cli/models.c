@@ -258,6 +258,10 @@ int models_chat_template(const struct models *m, const struct options *o, const 
 }
 
 void models_note_think(const struct options *o, const struct chat_template *t) {
-    if (option_given(o, "think") && t && !chat_template_can_think(t))
+    if (!option_given(o, "think") || !t) return;
+    const enum chat_thoughts thoughts = chat_template_thoughts(t);
+    if (thoughts == THOUGHTS_NONE)
         cli_note("--think: the chat template (%s) has no thinking, so it changes nothing", chat_template_name(t));
+    else if (thoughts == THOUGHTS_ALWAYS && !o->think)
+        cli_note("--think off: the chat template (%s) always thinks, so it changes nothing", chat_template_name(t));
 }

@@ -7,7 +7,7 @@
 #include "fuzz/fuzz.h"
 #include "model/text/chat_template.h"
 
-enum { FUZZ_BYTES_MAX = 512, MESSAGES_MAX = 9, TEMPLATES = 26 };
+enum { FUZZ_BYTES_MAX = 512, MESSAGES_MAX = 9, TEMPLATES = 30 };
 enum { THINK = 1, CUT = 2, SYSTEM = 4, ANY_ROLES = 8 };
 
 /* --- the templates ------------------------------------------------------------------------------------------- */
@@ -139,7 +139,9 @@ static void render_pieces(const struct chat_template *t, const struct chat *c, i
 /* What chat_template.h excepts: a system prompt that moves, thoughts, and what Qwen 3 takes for no question. */
 static bool is_excepted(const struct chat_template *t, const struct chat *c, int flags) {
     if (is_named(t, "mistral-nemo")) return flags & SYSTEM;
-    if (!is_named(t, "qwen3")) return false;
+    if (chat_template_thoughts(t) == THOUGHTS_ALWAYS)
+        return c->count > (flags & SYSTEM ? 2 : 1); /* there is an answer */
+    if (!is_named(t, "qwen3") && !is_named(t, "deepseek-r1-2025-01")) return false;
     for (int i = 0; i < c->count; i++)
         if (memmem(c->messages[i].content, c->messages[i].len, "</think>", 8) ||
             memmem(c->messages[i].content, c->messages[i].len, "</tool_response>", 16))

@@ -140,6 +140,7 @@ const char *chat_template_name(const struct chat_template *t) {
     return t->kind->name;
 }
 
-bool chat_template_can_think(const struct chat_template *t) {
-    return t->kind->family == FAMILY_QWEN3;
+enum chat_thoughts chat_template_thoughts(const struct chat_template *t) {
+    if (t->kind->options & THINKS) return THOUGHTS_ALWAYS;
+    return t->kind->family == FAMILY_QWEN3 ? THOUGHTS_ASKED : THOUGHTS_NONE;
 }

@@ -10,7 +10,8 @@
  *  - An answer is what the model generates behind the generation prompt. What a template puts around an answer's text
  *    belongs to the answer: llama2's begin and end with a space (" 4. "), and a cut one gets none.
  *  - Its end of turn is in the history unless it was cut.
- *  - Whole renders trim (llama2, llama3*, gemma*) or drop thoughts (qwen3) of earlier answers; the history keeps what was said.
+ *  - Whole renders trim (llama2, llama3*, gemma*) or drop thoughts (qwen3*, qwq, deepseek-r1*) of earlier answers; the history keeps what
+ *    was said, behind the generation prompt that it was said behind, which may begin a thought.
  *  - mistral-nemo puts the system prompt into the last question of a whole render; piecewise it stays in the question
  *    that it was rendered with, the first.
  *  - Dates are the templates' own defaults (llama3.1, llama3.2: 26 Jul 2024). No text states the day's: a run could not be repeated.
@@ -56,7 +57,10 @@ int chat_template_load(struct chat_template **out, const char *name, const struc
 const char *chat_template_names(void); /* "chatml, llama2, ..." */
 void chat_template_free(struct chat_template *);
 const char *chat_template_name(const struct chat_template *);
-bool chat_template_can_think(const struct chat_template *); /* Qwen 3 */
+/* Does an answer begin with a thought: never that the template knows of; if `think`, as of Qwen 3; or always, as the generation prompt says
+ * "<think>" itself? */
+enum chat_thoughts { THOUGHTS_NONE, THOUGHTS_ASKED, THOUGHTS_ALWAYS };
+enum chat_thoughts chat_template_thoughts(const struct chat_template *);
 
 /* Appends `messages` as rendered, with the generation prompt. The text carries its own special tokens. ERR_USAGE with
  * the template's own sentence where it refuses the conversation (roles must alternate, ...). */

@@ -8,7 +8,11 @@
 #define IM_START   "<|im_start|>"
 #define IM_END     "<|im_end|>"
 #define ASSISTANT  IM_START "assistant\n"
-#define NO_THOUGHT "<think>\n\n</think>\n\n"
+#define THOUGHT    "<think>\n"
+#define NO_THOUGHT THOUGHT "\n</think>\n\n"
+
+#define R1_BOS "<｜begin▁of▁sentence｜>"
+#define R1_EOS "<｜end▁of▁sentence｜>"
 
 #define ALTERNATE "Conversation roles must alternate user/assistant/user/assistant/..."
 #define ALTERNATE_NEMO \
@@ -21,6 +25,7 @@
 enum template_family {
     FAMILY_CHATML,
     FAMILY_QWEN3,
+    FAMILY_DEEPSEEK_R1,
     FAMILY_LLAMA2,
     FAMILY_LLAMA3,
     FAMILY_LLAMA31, /* a preamble with dates in the system turn */
@@ -39,7 +44,8 @@ enum {
     OPENS_ANSWERS = 4, /* a question brings the beginning of the next answer */
     SKIPS_LATER_SYSTEM = 8,
     STATES_DATE = 16, /* the day's, without a system prompt; turns behind one alone have no generation prompt */
-    ALTERNATES = 32   /* questions and answers do, behind a system prompt */
+    ALTERNATES = 32,  /* questions and answers do, behind a system prompt */
+    THINKS = 64       /* the generation prompt begins a thought */
 };
 struct turn_form {
     const char *before, *after; /* a role's name */

@@ -22,6 +22,10 @@ static const struct template_kind kinds[] = {
     {"mistral-small3.2", FAMILY_SMALL, NULL, "<s>", "</s>", NULL, STATES_DATE | ALTERNATES},
     {"qwen2.5", FAMILY_CHATML, IM_END, "", "", NULL, 0},
     {"qwen3", FAMILY_QWEN3, IM_END, "", "", NULL, 0},
+    {"qwen3-thinking", FAMILY_QWEN3, IM_END, "", "", NULL, THINKS},
+    {"qwq", FAMILY_CHATML, IM_END, "", "", NULL, THINKS},
+    {"deepseek-r1", FAMILY_DEEPSEEK_R1, R1_EOS, R1_BOS, R1_EOS, NULL, THINKS},
+    {"deepseek-r1-2025-01", FAMILY_DEEPSEEK_R1, R1_EOS, R1_BOS, R1_EOS, NULL, 0},
     {"qwen3-vl", FAMILY_TURNS, IM_END, "", "", &qwen3_vl, SKIPS_LATER_SYSTEM},
     {"gemma2", FAMILY_GEMMA2, "<end_of_turn>", "<bos>", "<eos>", &gemma, 0},
     {"gemma3", FAMILY_GEMMA3, "<end_of_turn>", "<bos>", "<eos>", &gemma, 0},
@@ -44,8 +48,8 @@ const struct template_kind *template_kind_find(const char *name) {
 
 const char *template_kind_names(void) {
     return "chatml, llama2, llama3, llama3.1, llama3.2, mistral, mistral-nemo, mistral-small, mistral-small3.1, "
-           "mistral-small3.2, qwen2.5, qwen3, qwen3-vl, gemma2, gemma3, phi3, "
-           "phi3-medium, phi3.5, phi4, phi4-2024, phi4-mini, granite3.0, granite3.1, olmo2";
+           "mistral-small3.2, qwen2.5, qwen3, qwen3-thinking, qwq, deepseek-r1, deepseek-r1-2025-01, qwen3-vl, gemma2, "
+           "gemma3, phi3, phi3-medium, phi3.5, phi4, phi4-2024, phi4-mini, granite3.0, granite3.1, olmo2";
 }
 
 /* --- templates known by heart ------------------------------------------------------------------------------------- */
@@ -71,19 +75,24 @@ static const struct {
     {0x1143a09e70a754f8, "qwen3", false},            /* Qwen 3 of April 2025 */
     {0xa316ab961a829356, "qwen3", false},            /* Qwen 3 as of July 2025: content that is no string is left out */
     {0x5497571dd4b3bbef, "qwen3", false},            /* Qwen 3 without methods of strings, as GGUF files hold it */
-    {0x0207f6a94259ff91, "qwen3-vl", false},         /* Qwen3-VL Instruct, of content that is a string */
-    {0x88e978c6d3e23366, "gemma2", false},           /* Gemma 1 and 2 */
-    {0x3f19a7d9384c3c5b, "gemma3", false},           /* Gemma 3 */
-    {0xfdb28ead7d54c067, "phi3", false},             /* Phi-3 mini as of June 2024 */
-    {0x5c10d8fd4f6e890a, "phi3-medium", false},      /* Phi-3 medium */
-    {0xf5988ecb92732431, "phi3.5", false},           /* Phi-3.5 mini */
-    {0x6e441837a0824509, "phi4", false},             /* Phi-4 as of 2025 */
-    {0x6bef3987495c269b, "phi4-2024", false},        /* Phi-4 as it came out, in December 2024 */
-    {0xa257a97c55cba5fc, "phi4-mini", false},        /* Phi-4 mini */
-    {0x192834139162a4c9, "granite3.0", false},       /* Granite 3.0 */
-    {0x6d03792d6085d007, "granite3.1", false},       /* Granite 3.1 */
-    {0xd55754c80db69e23, "granite3.1", false},       /* Granite 3.2: with a prompt for thinking, if `thinking` is set */
-    {0xa9fa54b674e69759, "granite3.1", false},       /* Granite 3.3 */
+    {0x9ff212ab854374e5, "qwen3-thinking", false},   /* Qwen 3 Thinking 2507 */
+    {0xdcdffd95e20f8810, "qwen3-thinking", false},   /* the same, as GGUF files hold it */
+    {0xbcf4a9c2a327707a, "qwq", false},              /* QwQ 32B */
+    {0x355b2a8a3dc330a4, "deepseek-r1", false},      /* the distilled models of DeepSeek R1 */
+    {0x55af28e2d6a19d40, "deepseek-r1-2025-01", false}, /* as they came out, in January 2025 */
+    {0x0207f6a94259ff91, "qwen3-vl", false},            /* Qwen3-VL Instruct, of content that is a string */
+    {0x88e978c6d3e23366, "gemma2", false},              /* Gemma 1 and 2 */
+    {0x3f19a7d9384c3c5b, "gemma3", false},              /* Gemma 3 */
+    {0xfdb28ead7d54c067, "phi3", false},                /* Phi-3 mini as of June 2024 */
+    {0x5c10d8fd4f6e890a, "phi3-medium", false},         /* Phi-3 medium */
+    {0xf5988ecb92732431, "phi3.5", false},              /* Phi-3.5 mini */
+    {0x6e441837a0824509, "phi4", false},                /* Phi-4 as of 2025 */
+    {0x6bef3987495c269b, "phi4-2024", false},           /* Phi-4 as it came out, in December 2024 */
+    {0xa257a97c55cba5fc, "phi4-mini", false},           /* Phi-4 mini */
+    {0x192834139162a4c9, "granite3.0", false},          /* Granite 3.0 */
+    {0x6d03792d6085d007, "granite3.1", false},          /* Granite 3.1 */
+    {0xd55754c80db69e23, "granite3.1", false}, /* Granite 3.2: with a prompt for thinking, if `thinking` is set */
+    {0xa9fa54b674e69759, "granite3.1", false}, /* Granite 3.3 */
     {0xffcf4c21deaaddaf, "granite3.1", false}, /* Granite 3.3 with other white space in its default system prompt */
     {0xdbedcd0bedecc712, "olmo2", false},      /* OLMo 2 */
     {0xe73d8973e0563221, "chatml", false},     /* Qwen2-VL and Qwen2.5-VL, of content that is a string */

@@ -83,7 +83,25 @@ static void put_chatml_turn(struct chat_text *out, const char *role, struct slic
     chat_say(out, IM_END "\n");
 }
 
-static int render_chatml(const struct chat_template *t, const struct chat_message *m, int count,
+static void say_chatml_prompt(const struct chat_template *t, bool think, struct chat_text *out) {
+    chat_say(out, ASSISTANT);
+    if (t->kind->options & THINKS)
+        chat_say(out, THOUGHT);
+    else if (t->kind->family == FAMILY_QWEN3 && !think)
+        chat_say(out, NO_THOUGHT);
+}
+
+/* What stands behind the last end of a thought. */
+static struct slice behind_thought(struct slice content) {
+    static const char close[] = "</think>";
+    const size_t n = sizeof close - 1;
+    for (const char *at; (at = memmem(content.text, content.n, close, n));)
+        content = (struct slice){at + n, content.n - (size_t)(at + n - content.text)};
+    return content;
+}
+
+/* Where answers begin with a thought, those before the last message are rendered without. */
+static int render_chatml(const struct chat_template *t, const struct chat_message *m, int count, bool think,
                          struct chat_text *out) {
     if (t->bos_first) chat_say_buf(out, &t->bos);
     if (t->has_default_system && !chat_is_role(&m[0], "system")) {
@@ -91,8 +109,13 @@ static int render_chatml(const struct chat_template *t, const struct chat_messag
         chat_say_buf(out, &t->default_system);
         chat_say(out, IM_END "\n");
     }
-    for (int i = 0; i < count; i++) put_chatml_turn(out, m[i].role, chat_content(&m[i]));
-    chat_say(out, ASSISTANT);
+    for (int i = 0; i < count; i++) {
+        struct slice content = chat_content(&m[i]);
+        if (t->kind->options & THINKS && chat_is_role(&m[i], "assistant") && i < count - 1)
+            content = trim_newlines(behind_thought(content), true, false);
+        put_chatml_turn(out, m[i].role, content);
+    }
+    say_chatml_prompt(t, think, out);
     return 0;
 }
 
@@ -105,14 +128,12 @@ static bool is_tool_response(struct slice s) {
 /* Cuts "<think>thought</think>answer" apart; the thought is empty if there is none. */
 static void split_thought(struct slice content, struct slice *thought, struct slice *answer) {
     static const char open[] = "<think>", close[] = "</think>";
-    size_t a = sizeof open - 1, b = sizeof close - 1;
+    size_t a = sizeof open - 1;
     *answer = content;
     *thought = (struct slice){content.text, 0};
-    const char *first = memmem(content.text, content.n, close, b), *at = first;
+    const char *first = memmem(content.text, content.n, close, sizeof close - 1);
     if (!first) return;
-    for (const char *next = first; next; next = memmem(at + b, content.n - (size_t)(at + b - content.text), close, b))
-        at = next;
-    *answer = trim_newlines((struct slice){at + b, content.n - (size_t)(at + b - content.text)}, true, false);
+    *answer = trim_newlines(behind_thought(content), true, false);
     struct slice before = trim_newlines((struct slice){content.text, (size_t)(first - content.text)}, false, true);
     for (const char *next; (next = memmem(before.text, before.n, open, a));)
         before = (struct slice){next + a, before.n - (size_t)(next + a - before.text)};
@@ -125,7 +146,7 @@ static void put_qwen3_answer(struct chat_text *out, const struct chat_message *m
     split_thought(chat_content(m), &thought, &answer);
     chat_say(out, ASSISTANT);
     if (after_question && (is_last || thought.n > 0)) {
-        chat_say(out, "<think>\n");
+        chat_say(out, THOUGHT);
         chat_put(out, trim_newlines(thought, true, true));
         chat_say(out, "\n</think>\n\n");
         answer = trim_newlines(answer, true, false);
@@ -134,7 +155,8 @@ static void put_qwen3_answer(struct chat_text *out, const struct chat_message *m
     chat_say(out, IM_END "\n");
 }
 
-static int render_qwen3(const struct chat_message *m, int count, bool think, struct chat_text *out) {
+static int render_qwen3(const struct chat_template *t, const struct chat_message *m, int count, bool think,
+                        struct chat_text *out) {
     int question = count - 1;
     for (int i = count - 1; i >= 0; i--)
         if (chat_is_role(&m[i], "user") && !is_tool_response(chat_content(&m[i]))) {
@@ -147,8 +169,41 @@ static int render_qwen3(const struct chat_message *m, int count, bool think, str
         else
             put_chatml_turn(out, m[i].role, chat_content(&m[i]));
     }
-    chat_say(out, ASSISTANT);
-    if (!think) chat_say(out, NO_THOUGHT);
+    say_chatml_prompt(t, think, out);
+    return 0;
+}
+
+/* --- DeepSeek R1, as its distilled models have it ----------------------------------------------------------- */
+
+#define R1_ASSISTANT "<｜Assistant｜>"
+
+static void put_r1_question(struct chat_text *out, struct slice content) {
+    chat_say(out, "<｜User｜>");
+    chat_put(out, content);
+}
+
+static void say_r1_prompt(const struct chat_template *t, struct chat_text *out) {
+    chat_say(out, R1_ASSISTANT);
+    if (t->kind->options & THINKS) chat_say(out, THOUGHT);
+}
+
+/* The last system prompt stands in front of everything, and answers without their thoughts. */
+static int render_r1(const struct chat_template *t, const struct chat_message *m, int count, struct chat_text *out) {
+    struct slice system = {"", 0};
+    for (int i = 0; i < count; i++)
+        if (chat_is_role(&m[i], "system")) system = chat_content(&m[i]);
+    chat_say_buf(out, &t->bos);
+    chat_put(out, system);
+    for (int i = 0; i < count; i++) {
+        if (chat_is_role(&m[i], "user")) {
+            put_r1_question(out, chat_content(&m[i]));
+        } else if (chat_is_role(&m[i], "assistant")) {
+            chat_say(out, R1_ASSISTANT);
+            chat_put(out, behind_thought(chat_content(&m[i])));
+            chat_say(out, R1_EOS);
+        }
+    }
+    say_r1_prompt(t, out);
     return 0;
 }
 
@@ -300,9 +355,11 @@ static int render(const struct chat_template *t, const struct chat_message *m, i
                   struct chat_text *out) {
     switch (t->kind->family) {
     case FAMILY_CHATML:
-        return render_chatml(t, m, count, out);
+        return render_chatml(t, m, count, think, out);
     case FAMILY_QWEN3:
-        return render_qwen3(m, count, think, out);
+        return render_qwen3(t, m, count, think, out);
+    case FAMILY_DEEPSEEK_R1:
+        return render_r1(t, m, count, out);
     case FAMILY_LLAMA2:
         return render_llama2(t, m, count, out);
     case FAMILY_LLAMA3:
@@ -353,8 +410,11 @@ int chat_template_next(const struct chat_template *t, const struct chat_message 
     case FAMILY_QWEN3:
         chat_say(out, "\n");
         put_chatml_turn(out, "user", content);
-        chat_say(out, ASSISTANT);
-        if (t->kind->family == FAMILY_QWEN3 && !think) chat_say(out, NO_THOUGHT);
+        say_chatml_prompt(t, think, out);
+        break;
+    case FAMILY_DEEPSEEK_R1:
+        put_r1_question(out, content);
+        say_r1_prompt(t, out);
         break;
     case FAMILY_LLAMA2:
         put_llama2_question(t, out, content);

@@ -2,7 +2,9 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "tests/support/damage.h"
 
 void template_write_config(const char *json) {
@@ -50,6 +52,18 @@ struct chat_template *template_named(const char *name) {
     ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), name, &t));
     ck_assert_str_eq(chat_template_name(t), name);
     return t;
+}
+
+struct chat_template *template_released(const char *dir, const char *name) {
+    char from[512], to[256];
+    struct buf text = {0};
+    snprintf(from, sizeof from, "%s/%s.jinja", dir, name);
+    snprintf(to, sizeof to, "%s/chat_template.jinja", temp_dir());
+    if (access(from, R_OK) != 0) return NULL;
+    ck_ok(file_read(from, 1 << 16, &text));
+    damage_write_file(to, buf_text(&text), text.len);
+    buf_free(&text);
+    return template_open(temp_dir());
 }
 
 void template_check(const struct chat_template *t, const struct chat_message *m, int count, const char *want) {

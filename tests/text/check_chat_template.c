@@ -130,7 +130,8 @@ START_TEST(reference_vectors_are_reproduced)
     int seen = 0;
     if (!subject_load(&s, _i)) return;
     ck_assert_str_eq(chat_template_name(s.chat_template), templates[_i].kind);
-    ck_assert_int_eq(chat_template_can_think(s.chat_template), strcmp(templates[_i].kind, "qwen3") == 0);
+    ck_assert_int_eq(chat_template_thoughts(s.chat_template),
+                     strcmp(templates[_i].kind, "qwen3") == 0 ? THOUGHTS_ASKED : THOUGHTS_NONE);
     for (const cJSON *item = s.cases; item; item = item->next, seen++) check_case(&s, item);
     ck_assert_int_ge(seen, 5);
     subject_free(&s);

@@ -213,9 +213,12 @@ START_TEST(layout_quotes_and_comments_of_released_templates_do_not_matter)
 }
 END_TEST
 
-/* Qwen 3's of July 2025, by what it changed in the first. */
-START_TEST(later_release_of_qwen3_is_recognised)
+/* Qwen 3's of July 2025, by what it changed in the first; and that of the models that always think. */
+START_TEST(later_releases_of_qwen3_are_recognised)
 {
+    static const char open_prompt[] = "{{- '<|im_start|>assistant\\n' }}\n"
+                                      "    {%- if enable_thinking is defined and enable_thinking is false %}\n"
+                                      "        {{- '<think>\\n\\n</think>\\n\\n' }}\n    {%- endif %}\n";
     static const char *const changes[][2] = {
         {"message.role == \"user\" and not(", "message.role == \"user\" and message.content is string and not("},
         {"{%- for message in messages %}\n",
@@ -239,6 +242,8 @@ START_TEST(later_release_of_qwen3_is_recognised)
     if (!json) return;
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) replace_all(&jinja, changes[i][0], changes[i][1]);
     check_is(&jinja, "qwen3");
+    replace_all(&jinja, open_prompt, "{{- '<|im_start|>assistant\\n<think>\\n' }}\n");
+    check_is(&jinja, "qwen3-thinking");
     buf_free(&jinja);
     cJSON_Delete(json);
 }
@@ -280,9 +285,11 @@ START_TEST(names_override_templates)
         const bool is_dated = strcmp(name, "granite3.1") == 0 || strstr(name, "small3");
         struct buf text = template_render(t, chat + !is_dated, 1 + is_dated, true);
         ck_assert_ptr_nonnull(strstr(text.data, "hi"));
-        ck_assert_int_eq(strncmp(text.data, "<s>", 3) == 0,
-                         strstr("llama3.2 mistral-nemo mistral-small3.1 mistral-small3.2 gemma2 gemma3 olmo2", name) ||
-                             name[0] == 'l');
+        ck_assert_int_eq(
+            strncmp(text.data, "<s>", 3) == 0,
+            strstr("llama3.2 mistral-nemo mistral-small3.1 mistral-small3.2 deepseek-r1-2025-01 gemma2 gemma3 olmo2",
+                   name) ||
+                name[0] == 'l');
         buf_free(&text);
         chat_template_free(t);
     }
@@ -333,7 +340,7 @@ Suite *check_chat_template_match(void) {
                         sizeof strangers / sizeof *strangers);
     tcase_add_loop_test(recognising, released_templates_that_say_something_else_are_unknown, 0, EDITS);
     tcase_add_test(recognising, layout_quotes_and_comments_of_released_templates_do_not_matter);
-    tcase_add_test(recognising, later_release_of_qwen3_is_recognised);
+    tcase_add_test(recognising, later_releases_of_qwen3_are_recognised);
     tcase_add_test(recognising, default_system_prompt_may_be_another_or_none);
     tcase_add_test(recognising, names_override_templates);
     tcase_add_test(recognising, family_tokens_stand_in_where_the_directory_names_none);

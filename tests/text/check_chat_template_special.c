@@ -24,6 +24,7 @@ static const struct {
     {"phi4", "qwen3", true, true},           {"granite3.0", "llama3", true, true},
     {"granite3.1", "llama3", true, true},    {"mistral-small3.2", "llama2", true, true},
     {"olmo2", "smollm2", true, true},        {"qwen3-vl", "qwen3", true, true},
+    {"qwen3-thinking", "qwen3", true, true}, {"qwq", "qwen3", true, true},
 };
 enum { TEMPLATES = sizeof templates / sizeof *templates };
 

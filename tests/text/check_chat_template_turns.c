@@ -2,12 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "model/text/chat_encode.h"
 #include "tests/support/chat_template_support.h"
-#include "tests/support/damage.h"
 #include "tests/support/tokenizer_support.h"
 
 static const struct chat_message brief = {"system", " Be brief. ", 11}, hi = {"user", " Hi\n", 4},
@@ -148,18 +145,11 @@ START_TEST(qwen3_vl_leaves_later_system_prompts_out)
 END_TEST
 
 static bool check_released(const char *dir, int index) {
-    char from[512], to[256];
-    struct buf text = {0};
-    snprintf(from, sizeof from, "%s/%s.jinja", dir, kinds[index].name);
-    snprintf(to, sizeof to, "%s/chat_template.jinja", temp_dir());
-    if (access(from, R_OK) != 0) return false;
-    ck_ok(file_read(from, 1 << 16, &text));
-    damage_write_file(to, buf_text(&text), text.len);
-    struct chat_template *t = template_open(temp_dir());
+    struct chat_template *t = template_released(dir, kinds[index].name);
+    if (!t) return false;
     ck_assert_str_eq(chat_template_name(t), kinds[index].name);
     check_kind(t, index);
     chat_template_free(t);
-    buf_free(&text);
     return true;
 }
 
