@@ -7,7 +7,7 @@
 #include "fuzz/fuzz.h"
 #include "model/text/chat_template.h"
 
-enum { FUZZ_BYTES_MAX = 512, MESSAGES_MAX = 9, TEMPLATES = 30 };
+enum { FUZZ_BYTES_MAX = 512, MESSAGES_MAX = 9, TEMPLATES = 32 };
 enum { THINK = 1, CUT = 2, SYSTEM = 4, ANY_ROLES = 8 };
 
 /* --- the templates ------------------------------------------------------------------------------------------- */
@@ -116,10 +116,10 @@ static int render(const struct chat_template *t, const struct chat *c, int count
 }
 
 static void put_answer(struct buf *out, const struct chat_template *t, const struct chat_message *m) {
-    const char *around = is_named(t, "llama2") ? " " : "";
-    buf_puts(out, around);
+    const bool is_llama2 = is_named(t, "llama2");
+    if (is_llama2 || is_named(t, "mistral-v1") || is_named(t, "mistral-v3")) buf_puts(out, " ");
     buf_append(out, m->content, m->len);
-    buf_puts(out, around);
+    if (is_llama2) buf_puts(out, " ");
 }
 
 static void render_pieces(const struct chat_template *t, const struct chat *c, int flags, struct buf *out) {
@@ -138,7 +138,7 @@ static void render_pieces(const struct chat_template *t, const struct chat *c, i
 
 /* What chat_template.h excepts: a system prompt that moves, thoughts, and what Qwen 3 takes for no question. */
 static bool is_excepted(const struct chat_template *t, const struct chat *c, int flags) {
-    if (is_named(t, "mistral-nemo")) return flags & SYSTEM;
+    if (is_named(t, "mistral-nemo") || is_named(t, "mistral-v3")) return flags & SYSTEM;
     if (chat_template_thoughts(t) == THOUGHTS_ALWAYS)
         return c->count > (flags & SYSTEM ? 2 : 1); /* there is an answer */
     if (!is_named(t, "qwen3") && !is_named(t, "deepseek-r1-2025-01")) return false;

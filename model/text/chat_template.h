@@ -8,11 +8,12 @@
  *
  * with these rules for what stands in the history:
  *  - An answer is what the model generates behind the generation prompt. What a template puts around an answer's text
- *    belongs to the answer: llama2's begin and end with a space (" 4. "), and a cut one gets none.
+ *    belongs to the answer: llama2's begin and end with a space (" 4. "), and a cut one gets none; those of mistral-v1 and v3 begin
+ *    with one.
  *  - Its end of turn is in the history unless it was cut.
- *  - Whole renders trim (llama2, llama3*, gemma*) or drop thoughts (qwen3*, qwq, deepseek-r1*) of earlier answers; the history keeps what
+ *  - Whole renders trim (llama2, llama3*, gemma*, mistral-v3) or drop thoughts (qwen3*, qwq, deepseek-r1*) of earlier answers; the history keeps what
  *    was said, behind the generation prompt that it was said behind, which may begin a thought.
- *  - mistral-nemo puts the system prompt into the last question of a whole render; piecewise it stays in the question
+ *  - mistral-nemo and mistral-v3 put the system prompt into the last question of a whole render; piecewise it stays in the question
  *    that it was rendered with, the first.
  *  - Dates are the templates' own defaults (llama3.1, llama3.2: 26 Jul 2024). No text states the day's: a run could not be repeated.
  *    Templates that state it where there is no system prompt (granite3.1, mistral-small3.*) refuse conversations without one, those that

@@ -43,13 +43,15 @@ enum {
     SKIPS_EMPTY_SYSTEM = 2,
     OPENS_ANSWERS = 4, /* a question brings the beginning of the next answer */
     SKIPS_LATER_SYSTEM = 8,
-    STATES_DATE = 16, /* the day's, without a system prompt; turns behind one alone have no generation prompt */
-    ALTERNATES = 32,  /* questions and answers do, behind a system prompt */
-    THINKS = 64       /* the generation prompt begins a thought */
+    STATES_DATE = 16,   /* the day's, without a system prompt; turns behind one alone have no generation prompt */
+    ALTERNATES = 32,    /* questions and answers do, behind a system prompt */
+    THINKS = 64,        /* the generation prompt begins a thought */
+    SYSTEM_FIRST = 128, /* the system prompt stands in the first question, not in the last */
+    TRIMS_ANSWERS = 256
 };
 struct turn_form {
-    const char *before, *after; /* a role's name */
-    const char *separator;      /* behind an end of turn */
+    const char *before, *after; /* a role's name; of Mistral's templates a question */
+    const char *separator;      /* behind an end of turn; of Mistral's before an answer */
 };
 
 struct template_kind {
@@ -57,7 +59,7 @@ struct template_kind {
     enum template_family family;
     const char *end_of_turn;       /* NULL: eos_token */
     const char *bos, *eos;         /* where tokenizer_config.json names none */
-    const struct turn_form *turns; /* NULL: others than turns in a row */
+    const struct turn_form *turns; /* NULL: of none of these forms */
     int options;
 };
 

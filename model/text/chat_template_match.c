@@ -7,7 +7,9 @@
 static const struct turn_form gemma = {"<start_of_turn>", "\n", "\n"}, phi3 = {"<|", "|>\n", "\n"},
                               phi4 = {IM_START, "<|im_sep|>", ""}, phi4_mini = {"<|", "|>", ""},
                               granite = {"<|start_of_role|>", "<|end_of_role|>", "\n"},
-                              qwen3_vl = {IM_START, "\n", "\n"};
+                              qwen3_vl = {IM_START, "\n", "\n"}, mistral = {"[INST] ", " [/INST]", ""},
+                              mistral_v1 = {" [INST] ", " [/INST]", " "}, mistral_v3 = {"[INST] ", "[/INST]", " "},
+                              nemo = {"[INST]", "[/INST]", ""};
 
 static const struct template_kind kinds[] = {
     {"chatml", FAMILY_CHATML, IM_END, "", "", NULL, 0},
@@ -15,11 +17,13 @@ static const struct template_kind kinds[] = {
     {"llama3", FAMILY_LLAMA3, "<|eot_id|>", "<|begin_of_text|>", "", NULL, 0},
     {"llama3.1", FAMILY_LLAMA31, "<|eot_id|>", "<|begin_of_text|>", "", NULL, 0},
     {"llama3.2", FAMILY_LLAMA31, "<|eot_id|>", "<|begin_of_text|>", "", NULL, 0},
-    {"mistral", FAMILY_MISTRAL, NULL, "<s>", "</s>", NULL, 0},
-    {"mistral-nemo", FAMILY_NEMO, NULL, "<s>", "</s>", NULL, 0},
-    {"mistral-small", FAMILY_SMALL, NULL, "<s>", "</s>", NULL, 0},
-    {"mistral-small3.1", FAMILY_SMALL, NULL, "<s>", "</s>", NULL, STATES_DATE},
-    {"mistral-small3.2", FAMILY_SMALL, NULL, "<s>", "</s>", NULL, STATES_DATE | ALTERNATES},
+    {"mistral", FAMILY_MISTRAL, NULL, "<s>", "</s>", &mistral, 0},
+    {"mistral-v1", FAMILY_NEMO, NULL, "<s>", "</s>", &mistral_v1, SYSTEM_FIRST},
+    {"mistral-v3", FAMILY_NEMO, NULL, "<s>", "</s>", &mistral_v3, TRIMS_ANSWERS},
+    {"mistral-nemo", FAMILY_NEMO, NULL, "<s>", "</s>", &nemo, 0},
+    {"mistral-small", FAMILY_SMALL, NULL, "<s>", "</s>", &nemo, 0},
+    {"mistral-small3.1", FAMILY_SMALL, NULL, "<s>", "</s>", &nemo, STATES_DATE},
+    {"mistral-small3.2", FAMILY_SMALL, NULL, "<s>", "</s>", &nemo, STATES_DATE | ALTERNATES},
     {"qwen2.5", FAMILY_CHATML, IM_END, "", "", NULL, 0},
     {"qwen3", FAMILY_QWEN3, IM_END, "", "", NULL, 0},
     {"qwen3-thinking", FAMILY_QWEN3, IM_END, "", "", NULL, THINKS},
@@ -47,7 +51,8 @@ const struct template_kind *template_kind_find(const char *name) {
 }
 
 const char *template_kind_names(void) {
-    return "chatml, llama2, llama3, llama3.1, llama3.2, mistral, mistral-nemo, mistral-small, mistral-small3.1, "
+    return "chatml, llama2, llama3, llama3.1, llama3.2, mistral, mistral-v1, mistral-v3, mistral-nemo, mistral-small, "
+           "mistral-small3.1, "
            "mistral-small3.2, qwen2.5, qwen3, qwen3-thinking, qwq, deepseek-r1, deepseek-r1-2025-01, qwen3-vl, gemma2, "
            "gemma3, phi3, phi3-medium, phi3.5, phi4, phi4-2024, phi4-mini, granite3.0, granite3.1, olmo2";
 }
@@ -65,6 +70,8 @@ static const struct {
     {0x24246674524c6ffb, "llama3.2", false},         /* Llama 3.2 */
     {0x5a1cbbe30ed9e0bb, "llama2", false},           /* Llama 2 */
     {0xb6cffe82b2797be6, "mistral", false},          /* Mistral 7B Instruct v0.1 */
+    {0x1affbcebabee1f1f, "mistral-v1", false},       /* Mistral 7B Instruct v0.2 as of September 2024 */
+    {0xe8689ec812e3ddba, "mistral-v3", false},       /* Mistral 7B Instruct v0.3, Mistral Large 2407 */
     {0x951918bb4ea15e7b, "mistral-nemo", false},     /* Mistral Nemo Instruct 2407 */
     {0x0e7d5c57a5497e19, "mistral-small", false},    /* Mistral Small 24B Instruct 2501 as it came out */
     {0x3ef8ed51925a8f1a, "mistral-small3.1", false}, /* Mistral Small 24B Instruct 2501 with a default system prompt */

@@ -279,14 +279,14 @@ static int render_llama2(const struct chat_template *t, const struct chat_messag
 }
 
 static void put_mistral_question(const struct chat_template *t, struct chat_text *out, struct slice content) {
-    bool spaced = t->kind->family == FAMILY_MISTRAL;
-    chat_say(out, spaced ? "[INST] " : "[INST]");
+    chat_say(out, t->kind->turns->before);
     chat_put(out, content);
-    chat_say(out, spaced ? " [/INST]" : "[/INST]");
+    chat_say(out, t->kind->turns->after);
 }
 
 static void put_mistral_answer(const struct chat_template *t, struct chat_text *out, struct slice content) {
-    chat_put(out, content);
+    chat_say(out, t->kind->turns->separator);
+    chat_put(out, t->kind->options & TRIMS_ANSWERS ? chat_trim(content) : content);
     chat_say_buf(out, &t->eos);
 }
 
@@ -305,19 +305,20 @@ static int render_mistral(const struct chat_template *t, const struct chat_messa
     return 0;
 }
 
-/* The system prompt stands in front of the last message, if that is a question. */
+/* The system prompt stands in front of the last message, if that is a question, or of the first. */
 static int render_nemo(const struct chat_template *t, const struct chat_message *m, int count, struct chat_text *out) {
     const struct chat_message *system = chat_is_role(&m[0], "system") ? m : NULL;
     if (system) m++, count--;
     for (int i = 0; i < count; i++) TRY(chat_check_turn(m, i, ALTERNATE_NEMO));
     chat_say_buf(out, &t->bos);
+    const int with_system = t->kind->options & SYSTEM_FIRST ? 0 : count - 1;
     for (int i = 0; i < count; i++) {
-        if (chat_is_role(&m[i], "user") && i == count - 1 && system) {
-            chat_say(out, "[INST]");
+        if (chat_is_role(&m[i], "user") && i == with_system && system) {
+            chat_say(out, t->kind->turns->before);
             chat_put(out, chat_content(system));
             chat_say(out, "\n\n");
             chat_put(out, chat_content(&m[i]));
-            chat_say(out, "[/INST]");
+            chat_say(out, t->kind->turns->after);
         } else if (chat_is_role(&m[i], "user")) {
             put_mistral_question(t, out, chat_content(&m[i]));
         } else if (chat_is_role(&m[i], "assistant")) {

@@ -213,6 +213,28 @@ START_TEST(layout_quotes_and_comments_of_released_templates_do_not_matter)
 }
 END_TEST
 
+/* That of Mistral 7B v0.3, by what differs from Nemo's. */
+START_TEST(the_template_of_mistral_v3_is_recognised)
+{
+    static const char *const changes[][2] = {
+        {"[AVAILABLE_TOOLS][", "[AVAILABLE_TOOLS] ["},
+        {"\"[INST]\"", "\"[INST] \""},
+        {"elif (message.tool_calls is defined and message.tool_calls is not none)",
+         "elif message.tool_calls is defined and message.tool_calls is not none"},
+        {"[TOOL_CALLS][", "[TOOL_CALLS] ["},
+        {"{{- message[\"content\"] + eos_token}}", "{{- \" \" + message[\"content\"]|trim + eos_token}}"},
+        {"[TOOL_RESULTS]{", "[TOOL_RESULTS] {"},
+    };
+    struct buf jinja = {0};
+    cJSON *json = released("mistral-nemo", &jinja);
+    if (!json) return;
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) replace_all(&jinja, changes[i][0], changes[i][1]);
+    check_is(&jinja, "mistral-v3");
+    buf_free(&jinja);
+    cJSON_Delete(json);
+}
+END_TEST
+
 /* Qwen 3's of July 2025, by what it changed in the first; and that of the models that always think. */
 START_TEST(later_releases_of_qwen3_are_recognised)
 {
@@ -285,11 +307,11 @@ START_TEST(names_override_templates)
         const bool is_dated = strcmp(name, "granite3.1") == 0 || strstr(name, "small3");
         struct buf text = template_render(t, chat + !is_dated, 1 + is_dated, true);
         ck_assert_ptr_nonnull(strstr(text.data, "hi"));
-        ck_assert_int_eq(
-            strncmp(text.data, "<s>", 3) == 0,
-            strstr("llama3.2 mistral-nemo mistral-small3.1 mistral-small3.2 deepseek-r1-2025-01 gemma2 gemma3 olmo2",
-                   name) ||
-                name[0] == 'l');
+        ck_assert_int_eq(strncmp(text.data, "<s>", 3) == 0,
+                         strstr("llama3.2 mistral-nemo mistral-v1 mistral-v3 mistral-small3.1 mistral-small3.2 "
+                                "deepseek-r1-2025-01 gemma2 gemma3 olmo2",
+                                name) ||
+                             name[0] == 'l');
         buf_free(&text);
         chat_template_free(t);
     }
@@ -340,6 +362,7 @@ Suite *check_chat_template_match(void) {
                         sizeof strangers / sizeof *strangers);
     tcase_add_loop_test(recognising, released_templates_that_say_something_else_are_unknown, 0, EDITS);
     tcase_add_test(recognising, layout_quotes_and_comments_of_released_templates_do_not_matter);
+    tcase_add_test(recognising, the_template_of_mistral_v3_is_recognised);
     tcase_add_test(recognising, later_releases_of_qwen3_are_recognised);
     tcase_add_test(recognising, default_system_prompt_may_be_another_or_none);
     tcase_add_test(recognising, names_override_templates);
