@@ -1,7 +1,7 @@
 /* Products over the experts that the rows of a pass chose: only these experts' weights are read.
  *
  * An entry is a row and one of its choices, t * chosen + j. The device sorts entries by expert and cuts each expert's into tiles of
- * up to 8, 16 or 64 (experts_up.cu). The grid is fixed when a graph is captured, so blocks that fill the GPU walk over as many
+ * up to 8, 16 or 64 (experts_up.cu). The grid is fixed when a graph is captured, so blocks that fill the GPU share as many
  * tiles as there turn out to be, times groups of 16 weight rows. Tiles of one expert follow each other: its weights come from
  * memory for the first and from L2 for the others.
  * Numerics: an entry is a column of the instruction as a token is in product.cuh, its sums are cut and added as there: they depend
