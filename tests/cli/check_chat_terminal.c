@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "tests/support/chat_terminal.h"
+#include "tests/support/engine_support.h"
 #include "tests/support/faulty_host.h"
 #include "tests/support/support.h"
 
@@ -39,6 +40,22 @@ START_TEST(a_swapped_pair_and_a_think_that_means_nothing_are_remarked)
     terminal_expect(&t, " is larger than the target ");
     terminal_expect(&t, ": are they swapped?");
     terminal_expect(&t, "--think: the chat template (chatml) has no thinking");
+    ck_assert_int_eq(terminal_wait_end(&t), 0);
+}
+END_TEST
+
+/* A model whose bracket is the token that ends a thought: "Dear [Your Name</think>,". */
+START_TEST(a_thought_that_the_prompt_begins_is_dim_as_far_as_its_end)
+{
+    const char *dir = copy_model_with(asset_path("target"), "thinks", "vocab_size", 4096);
+    char command[8192];
+    snprintf(command, sizeof command, "sed -i 's#\"]\": 63#\"</think>\": 63#' %s/tokenizer.json", dir);
+    ck_assert_int_eq(system(command), 0);
+    struct terminal t = WIDE_TERMINAL(120, "--target", dir, "--template", "qwq", "--think", "off", "--temperature", "0",
+                                      "-n", "16", "-p", "What are three fun facts?");
+    terminal_expect(&t, "--think off: the chat template (qwq) always thinks");
+    terminal_expect(&t, "\033[2mD\033[0m");
+    terminal_expect(&t, "\033[2m</think>\033[0m,");
     ck_assert_int_eq(terminal_wait_end(&t), 0);
 }
 END_TEST
@@ -504,6 +521,7 @@ Suite *check_chat_terminal(void) {
     tcase_add_test(terminal, the_banner_is_broken_between_words);
     tcase_add_test(terminal, an_error_is_broken_between_words_for_a_terminal);
     tcase_add_test(terminal, a_swapped_pair_and_a_think_that_means_nothing_are_remarked);
+    tcase_add_test(terminal, a_thought_that_the_prompt_begins_is_dim_as_far_as_its_end);
     tcase_add_test(terminal, a_terminal_gets_banner_answer_and_figures);
     tcase_add_test(terminal, answers_that_are_slower_than_plain_decoding_are_remarked_once);
     tcase_add_test(terminal, ctrl_c_keeps_what_was_shown_and_the_chat_goes_on);

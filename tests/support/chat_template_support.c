@@ -67,6 +67,12 @@ struct chat_template *template_released(const char *dir, const char *name) {
     return template_open(temp_dir());
 }
 
+void template_check_named(const char *name, int index, void (*check)(const struct chat_template *, int)) {
+    struct chat_template *t = template_named(name);
+    check(t, index);
+    chat_template_free(t);
+}
+
 void template_check_released(int count, const char *(*name_of)(int), void (*check)(const struct chat_template *, int)) {
     const char *dir = getenv("DUET_TEMPLATES");
     int seen = 0;

@@ -18,6 +18,8 @@ void template_write(const char *jinja);
 struct chat_template *template_open(const char *dir); /* the directory has a template that is recognised */
 struct chat_template *template_named(const char *name);
 struct chat_template *template_released(const char *dir, const char *name); /* of DIR/NAME.jinja; NULL: there is none */
+/* The one of that name is checked. */
+void template_check_named(const char *name, int index, void (*check)(const struct chat_template *, int));
 /* Those of `count` names that $DUET_TEMPLATES has are recognised, and checked. */
 void template_check_released(int count, const char *(*name_of)(int), void (*check)(const struct chat_template *, int));
 struct buf template_render(const struct chat_template *, const struct chat_message *, int count, bool think);

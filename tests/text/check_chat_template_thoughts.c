@@ -58,11 +58,7 @@ static void check_kind(const struct chat_template *t, int index) {
 }
 
 START_TEST(names_render_as_the_released_templates_do)
-{
-    struct chat_template *t = template_named(kinds[_i].name);
-    check_kind(t, _i);
-    chat_template_free(t);
-}
+{ template_check_named(kinds[_i].name, _i, check_kind); }
 END_TEST
 
 START_TEST(the_history_keeps_thoughts_and_the_prompt_that_began_them)
