@@ -151,7 +151,8 @@ static int start_answer(struct job *j, const struct request_context *c) {
     int *n = &j->answers[j->count].prompt_tokens;
     const int32_t *prompt = engine_tokens(j->sequence, n);
     bool continues = r->continues || (r->turns && !c->chat_template);
-    return j->text && continues ? text_stream_follow(j->text, prompt, (size_t)*n) : 0;
+    if (!j->text) return 0;
+    return continues ? text_stream_follow(j->text, prompt, (size_t)*n) : text_stream_answers(j->text, c->chat_template);
 }
 
 /* What is wrong with one request alone does not end the run. */

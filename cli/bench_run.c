@@ -106,6 +106,11 @@ int bench_prompts_load(struct bench_prompts *p, const struct options *o, const s
     int rc = c.tokenizer ? checkpoint_chat_template(target, o->chat_template, &template) : 0;
     if (rc != 0 && o->chat_template) return rc;
     if (rc != 0) snprintf(problem, sizeof problem, "%s", err_message());
+    rc = models_settle_template(o, template);
+    if (rc != 0) {
+        chat_template_free(template);
+        return rc;
+    }
     c.chat_template = template;
     c.template_error = problem[0] ? problem : NULL;
     c.think = o->think;

@@ -14,8 +14,7 @@ static int load_template(struct chat *c) {
         cli_note(
             "%s has no chat template: completion mode, what you type is continued as it stands (or --template NAME)",
             checkpoint_name(c->models.target));
-    models_note_think(&c->options, c->chat_template);
-    return 0;
+    return models_settle_template(&c->options, c->chat_template);
 }
 
 static int start(struct chat *c) {

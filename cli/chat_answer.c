@@ -14,18 +14,26 @@
 struct answer {
     struct chat *chat;
     struct text_stream *stream;
-    struct buf text, fresh;   /* all that was shown; what one token adds */
-    int32_t think, end_think; /* ids of <think> and </think>, -1: none */
-    bool thinking;
-    bool stopped, ended; /* by a stop string, by an end id */
+    struct buf text, fresh; /* all that was shown; what one token adds */
+    bool after_thought;     /* a thought that is no part of the text stands on the terminal, and nothing behind it */
+    bool stopped, ended;    /* by a stop string, by an end id */
     enum finish finish;
     struct answer_figures figures;
     int rc;
 };
 
+/* A thought beside the text is shown where it can be told from it. */
+static void print_thought(struct answer *a) {
+    const struct buf *thought = text_stream_thought(a->stream);
+    if (thought->len == 0 || !terminal_is_tty(STDOUT_FILENO)) return;
+    chat_print(a->chat, STYLE_DIM, buf_text(thought), thought->len);
+    a->after_thought = true;
+}
+
 static void print_text(struct answer *a, bool accepted) {
     const char *text = buf_text(&a->fresh);
-    if (a->thinking)
+    if (a->fresh.len > 0 && a->after_thought) chat_print(a->chat, STYLE_RESET, "\n\n", 2), a->after_thought = false;
+    if (text_stream_part(a->stream) == ANSWER_THOUGHT)
         chat_print(a->chat, STYLE_DIM, text, a->fresh.len);
     else if (a->chat->show)
         chat_print_marked(a->chat, accepted, text, a->fresh.len);
@@ -35,11 +43,10 @@ static void print_text(struct answer *a, bool accepted) {
 }
 
 static int show_token(struct answer *a, int32_t id, bool accepted) {
-    if (id == a->think) a->thinking = true;
     buf_clear(&a->fresh);
     TRY(text_stream_push(a->stream, id, &a->fresh, &a->stopped));
+    print_thought(a);
     print_text(a, accepted);
-    if (id == a->end_think) a->thinking = false;
     ids_push(&a->chat->answer_ids, id);
     buf_putc(&a->chat->answer_accepted, accepted);
     return 0;
@@ -121,11 +128,12 @@ static int finish(struct answer *a, bool interrupted) {
     buf_clear(&a->fresh);
     TRY(text_stream_finish(a->stream, &a->fresh, &a->stopped));
     signals_hold();
+    print_thought(a);
     print_text(a, false);
     chat_print_end(c);
     fflush(stdout);
     signals_release();
-    bool at_line_start = a->text.len == 0 || a->text.data[a->text.len - 1] == '\n';
+    bool at_line_start = !a->after_thought && (a->text.len == 0 || a->text.data[a->text.len - 1] == '\n');
     if (c->interactive ? !at_line_start : !c->options.null) putchar('\n');
     TRY(conversation_answered(c->conversation, buf_text(&a->text), a->text.len, !a->ended));
     if (interrupted)
@@ -178,12 +186,9 @@ static int answer_create(struct answer *a, struct chat *c) {
     const struct tokenizer *t = engine_tokenizer(c->engine);
     size_t lens[STOPS_MAX];
     for (int i = 0; i < c->options.stop_count; i++) lens[i] = strlen(c->options.stop[i]);
-    const enum chat_thoughts thoughts = c->chat_template ? chat_template_thoughts(c->chat_template) : THOUGHTS_NONE;
-    *a = (struct answer){.chat = c, .think = -1, .end_think = -1};
-    if (thoughts != THOUGHTS_NONE)
-        a->think = tokenizer_find(t, "<think>", 7), a->end_think = tokenizer_find(t, "</think>", 8);
-    a->thinking = thoughts == THOUGHTS_ALWAYS && a->end_think >= 0;
-    return text_stream_create(t, c->options.stop, lens, c->options.stop_count, &a->stream);
+    *a = (struct answer){.chat = c};
+    TRY(text_stream_create(t, c->options.stop, lens, c->options.stop_count, &a->stream));
+    return text_stream_answers(a->stream, c->chat_template);
 }
 
 static void say_taken_back(const struct chat *c) {

@@ -130,11 +130,12 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
 int engine_start(struct engine **out, const struct models *m, const struct options *o);
 
 /* The chat template of --template, or the target's own; NULL: it has none, or none that is recognised, which `problem` then says (freed by
- * the caller): an error of what needs one alone. Notes as models_note_think does. */
+ * the caller): an error of what needs one alone. Settles it, and notes a day's date that --date does
+ * not give. */
 int models_chat_template(const struct models *, const struct options *, const struct engine *, struct chat_template **,
                          char **problem);
-/* Notes a --think that the template (NULL: none) knows nothing of. */
-void models_note_think(const struct options *, const struct chat_template *);
+/* Gives the template (NULL: none) the options that it takes, and notes those that it does not: --date, --think. */
+int models_settle_template(const struct options *, struct chat_template *);
 
 /* --- --alpha-report (report.c) ----------------------------------------------------------------------------- */
 

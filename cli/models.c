@@ -253,15 +253,28 @@ int models_chat_template(const struct models *m, const struct options *o, const 
         TRY(checkpoint_chat_template(m->target, o->chat_template, out));
     else if (engine_tokenizer(e) && checkpoint_chat_template(m->target, NULL, out) != 0)
         *problem = memory_copy_text(err_message());
-    models_note_think(o, *out);
+    TRY(models_settle_template(o, *out));
+    if (*out && chat_template_states_date(*out) && !o->date)
+        cli_note("the chat template (%s) states the day's date, %s: --date gives the same texts on another day",
+                 chat_template_name(*out), chat_template_date(*out));
     return 0;
 }
 
-void models_note_think(const struct options *o, const struct chat_template *t) {
-    if (!option_given(o, "think") || !t) return;
+static void note_think(const struct options *o, const struct chat_template *t) {
     const enum chat_thoughts thoughts = chat_template_thoughts(t);
     if (thoughts == THOUGHTS_NONE)
         cli_note("--think: the chat template (%s) has no thinking, so it changes nothing", chat_template_name(t));
     else if (thoughts == THOUGHTS_ALWAYS && !o->think)
         cli_note("--think off: the chat template (%s) always thinks, so it changes nothing", chat_template_name(t));
+}
+
+int models_settle_template(const struct options *o, struct chat_template *t) {
+    if (!t) return 0;
+    if (option_given(o, "think")) note_think(o, t);
+    if (!o->date) return 0;
+    int rc = chat_template_set_date(t, o->date);
+    if (rc != 0) return err_prefix(rc, "--date");
+    if (!chat_template_states_date(t))
+        cli_note("--date: the chat template (%s) states no day's date, so it changes nothing", chat_template_name(t));
+    return 0;
 }

@@ -64,6 +64,7 @@ struct options {
     const char *target, *draft; /* as given: directory or ORG/NAME; NULL: not given */
     const char *chat_template;  /* --template; NULL: the recognised one */
     int think;                  /* 1 on (default), 0 off */
+    const char *date;           /* --date; NULL: the day's */
     int parse_special;          /* special tokens in messages are control tokens */
 
     /* speculation */

@@ -14,8 +14,13 @@ struct stop {
 };
 
 struct text_stream {
+    const struct tokenizer *tokenizer;
     struct detokenizer *detokenizer;
-    struct stop *stops; /* [count] */
+    struct answer_parts parts;
+    enum answer_part part;           /* of the last id */
+    struct detokenizer *of_thoughts; /* in channels; NULL: none are */
+    struct buf thought;              /* what the last id brought */
+    struct stop *stops;              /* [count] */
     int count;
     struct buf held; /* decoded; from `shown` on not shown: a proper prefix of a stop string, between pushes */
     size_t shown;
@@ -51,6 +56,8 @@ int text_stream_create(const struct tokenizer *tokenizer, const char *const *sto
     *out = NULL;
     struct text_stream *s = calloc(1, sizeof *s);
     if (!s) return err_set(ERR_MEMORY, "no memory for a text stream");
+    s->tokenizer = tokenizer;
+    answer_parts_begin(&s->parts, tokenizer, NULL);
     int rc = copy_stops(s, stops, stop_lens, count);
     if (rc == 0) rc = detokenizer_create(tokenizer, true, &s->detokenizer);
     if (rc != 0) {
@@ -69,6 +76,8 @@ void text_stream_free(struct text_stream *s) {
     }
     free(s->stops);
     detokenizer_free(s->detokenizer);
+    detokenizer_free(s->of_thoughts);
+    buf_free(&s->thought);
     buf_free(&s->held);
     free(s);
 }
@@ -120,6 +129,25 @@ int text_stream_follow(struct text_stream *s, const int32_t *ids, size_t n) {
     return detokenizer_follow(s->detokenizer, ids, n);
 }
 
+int text_stream_answers(struct text_stream *s, const struct chat_template *chat) {
+    answer_parts_begin(&s->parts, s->tokenizer, chat);
+    return answer_parts_in_channels(&s->parts) ? detokenizer_create(s->tokenizer, true, &s->of_thoughts) : 0;
+}
+
+enum answer_part text_stream_part(const struct text_stream *s) {
+    return s->part;
+}
+
+const struct buf *text_stream_thought(const struct text_stream *s) {
+    return &s->thought;
+}
+
+/* An id that is no part of the text. A thought that ends gives what was held back of it. */
+static int push_beside_text(struct text_stream *s, int32_t id, enum answer_part before) {
+    if (s->part == ANSWER_THOUGHT) return detokenizer_push(s->of_thoughts, id, &s->thought);
+    return before == ANSWER_THOUGHT ? detokenizer_finish(s->of_thoughts, &s->thought) : 0;
+}
+
 /* Is a stop string complete if the text ends here? */
 static bool stops_ahead(struct text_stream *s) {
     const struct buf *ahead = detokenizer_ahead(s->detokenizer);
@@ -138,7 +166,12 @@ static bool stops_ahead(struct text_stream *s) {
 
 int text_stream_push(struct text_stream *s, int32_t id, struct buf *out, bool *stopped) {
     size_t old = s->held.len;
+    const enum answer_part before = s->part;
     if (s->stopped) return err_set(ERR_INTERNAL, "a token after the stop string");
+    buf_clear(&s->thought);
+    s->part = answer_parts_take(&s->parts, id);
+    *stopped = false;
+    if (s->of_thoughts && s->part != ANSWER_TEXT) return push_beside_text(s, id, before);
     TRY(detokenizer_push(s->detokenizer, id, &s->held));
     show_up_to_stop(s, old, out);
     if (!s->stopped && stops_ahead(s)) return text_stream_finish(s, out, stopped);
@@ -148,6 +181,8 @@ int text_stream_push(struct text_stream *s, int32_t id, struct buf *out, bool *s
 
 int text_stream_finish(struct text_stream *s, struct buf *out, bool *stopped) {
     size_t old = s->held.len;
+    buf_clear(&s->thought);
+    if (s->of_thoughts) TRY(detokenizer_finish(s->of_thoughts, &s->thought));
     if (!s->stopped) {
         TRY(detokenizer_finish(s->detokenizer, &s->held));
         show_up_to_stop(s, old, out);

@@ -99,11 +99,13 @@ struct duet_message {
 
 /* One token of an answer, in order. */
 struct duet_token {
-    const char *text; /* [size] what it adds to the text, of whole characters, NUL-terminated; valid during the call */
-    size_t size;      /* 0 where text is held back: half a character, perhaps the beginning of a stop string */
-    int32_t id;       /* -1: no token, the last text that was held back */
-    int32_t drafted;  /* 1: the draft proposed it and the target accepted */
-    float logprob;    /* with duet_request.logprobs: natural, of the target before temperature and filters; else 0 */
+    /* [size] what it adds to the text, of whole characters, NUL-terminated; valid during the call. Nothing where text is held back, half a
+     * character or perhaps the beginning of a stop string, and of a thought in a channel of its own (gpt-oss). */
+    const char *text;
+    size_t size;
+    int32_t id;      /* -1: no token, the last text that was held back */
+    int32_t drafted; /* 1: the draft proposed it and the target accepted */
+    float logprob;   /* with duet_request.logprobs: natural, of the target before temperature and filters; else 0 */
 };
 /* Returns 0 to go on; anything else cancels the answer behind this token. May call duet_cancel, duet_answer_free, and of the rest
  * only what reads. */

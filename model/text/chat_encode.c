@@ -74,9 +74,18 @@ static int compare_text(const struct tokenizer *t, const struct ids *ids, const 
     return rc;
 }
 
+static int encode_by_template(const struct chat_encoding *e, const struct chat_message *answer, struct ids *out) {
+    struct chat_text t = {{0}, {0}};
+    chat_template_answer(e->chat_template, answer, &t);
+    int rc = encode(e, &t, false, out);
+    chat_text_free(&t);
+    return rc;
+}
+
 /* A tokenizer that puts a blank before every text (Llama 2's) would double the one that the answer begins with. */
 int chat_encode_answer(const struct chat_encoding *e, const struct chat_message *answer, struct ids *out) {
-    if (e->chat_template || answer->len < 2 || answer->content[0] != ' ') return encode_bare(e, answer, false, out);
+    if (e->chat_template) return encode_by_template(e, answer, out);
+    if (answer->len < 2 || answer->content[0] != ' ') return encode_bare(e, answer, false, out);
     struct chat_message rest = {answer->role, answer->content + 1, answer->len - 1};
     struct ids ids = {0};
     bool same = false;

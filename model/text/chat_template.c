@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -82,8 +83,53 @@ static int read_token(const struct source *s, const char *name, const char *othe
     return err_set(ERR_FORMAT, "%s: '%s' is neither a string nor an object with 'content'", s->files->config, name);
 }
 
+/* --- dates ------------------------------------------------------------------------------------------------- */
+
+static void take_today(struct chat_template *t) {
+    const time_t now = time(NULL);
+    struct tm day;
+    if (!localtime_r(&now, &day) || strftime(t->date, sizeof t->date, "%Y-%m-%d", &day) == 0)
+        memcpy(t->date, "1970-01-01", sizeof t->date);
+}
+
+/* Of so many digits at text, or -1. */
+static int read_number(const char *text, int digits) {
+    int number = 0;
+    for (int i = 0; i < digits; i++) {
+        if (text[i] < '0' || text[i] > '9') return -1;
+        number = 10 * number + text[i] - '0';
+    }
+    return number;
+}
+
+static bool is_day(const char *text) {
+    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    if (strlen(text) != sizeof "2026-11-30" - 1 || text[4] != '-' || text[7] != '-') return false;
+    const int year = read_number(text, 4), month = read_number(text + 5, 2), day = read_number(text + 8, 2);
+    const bool is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    if (year < 0 || month < 1 || month > 12) return false;
+    return day >= 1 && day <= days[month - 1] + (month == 2 && is_leap);
+}
+
+int chat_template_set_date(struct chat_template *t, const char *date) {
+    if (!is_day(date)) return err_set(ERR_USAGE, "'%s' is no date, expected one like 2026-11-30", date);
+    memcpy(t->date, date, sizeof t->date);
+    return 0;
+}
+
+bool chat_template_states_date(const struct chat_template *t) {
+    return t->kind->family == FAMILY_GPT_OSS;
+}
+
+const char *chat_template_date(const struct chat_template *t) {
+    return t->date;
+}
+
+/* --- loading ----------------------------------------------------------------------------------------------- */
+
 /* Of the kind that is set. */
 static int finish(struct chat_template *t, const struct source *s) {
+    take_today(t);
     TRY(read_token(s, "bos_token", t->kind->bos, &t->bos));
     return read_token(s, "eos_token", t->kind->eos, &t->eos);
 }
@@ -143,4 +189,8 @@ const char *chat_template_name(const struct chat_template *t) {
 enum chat_thoughts chat_template_thoughts(const struct chat_template *t) {
     if (t->kind->options & THINKS) return THOUGHTS_ALWAYS;
     return t->kind->family == FAMILY_QWEN3 ? THOUGHTS_ASKED : THOUGHTS_NONE;
+}
+
+bool chat_template_has_channels(const struct chat_template *t) {
+    return t->kind->family == FAMILY_GPT_OSS;
 }

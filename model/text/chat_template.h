@@ -15,9 +15,11 @@
  *    was said, behind the generation prompt that it was said behind, which may begin a thought.
  *  - mistral-nemo and mistral-v3 put the system prompt into the last question of a whole render; piecewise it stays in the question
  *    that it was rendered with, the first.
- *  - Dates are the templates' own defaults (llama3.1, llama3.2: 26 Jul 2024). No text states the day's: a run could not be repeated.
- *    Templates that state it where there is no system prompt (granite3.1, mistral-small3.*) refuse conversations without one, those that
- *    always do (gpt-oss) are not known. */
+ *  - Dates are the templates' own defaults (llama3.1, llama3.2: 26 Jul 2024), or the day's where a template always states that
+ *    (gpt-oss; chat_template_set_date). Those that state it among other things where there is no system prompt (granite3.1,
+ *    mistral-small3.*) refuse conversations without one.
+ *  - gpt-oss ends answers with <|return|>, which stands in no history: there it is an end id that is not the template's, and
+ *    <|end|> follows. */
 #ifndef DUET_MODEL_TEXT_CHAT_TEMPLATE_H
 #define DUET_MODEL_TEXT_CHAT_TEMPLATE_H
 
@@ -59,9 +61,17 @@ const char *chat_template_names(void); /* "chatml, llama2, ..." */
 void chat_template_free(struct chat_template *);
 const char *chat_template_name(const struct chat_template *);
 /* Does an answer begin with a thought: never that the template knows of; if `think`, as of Qwen 3; or always, as the generation prompt says
- * "<think>" itself? */
+ * "<think>" itself or the model opens a channel for it? */
 enum chat_thoughts { THOUGHTS_NONE, THOUGHTS_ASKED, THOUGHTS_ALWAYS };
 enum chat_thoughts chat_template_thoughts(const struct chat_template *);
+/* Are answers rows of messages in channels (answer_parts.h)? */
+bool chat_template_has_channels(const struct chat_template *);
+
+/* Does what it renders always state the day's date? That is the day (local time) on which it was loaded, unless another is set: "2026-11-30";
+ * ERR_USAGE for what is no day. */
+bool chat_template_states_date(const struct chat_template *);
+const char *chat_template_date(const struct chat_template *);
+int chat_template_set_date(struct chat_template *, const char *date);
 
 /* Appends `messages` as rendered, with the generation prompt. The text carries its own special tokens. ERR_USAGE with
  * the template's own sentence where it refuses the conversation (roles must alternate, ...). */
@@ -73,6 +83,9 @@ int chat_template_render(const struct chat_template *, const struct chat_message
  * Behind the text of everything before, this makes that of the rendered conversation (chat_encode_next: the same of ids). */
 int chat_template_next(const struct chat_template *, const struct chat_message *user, bool answer_was_cut, bool think,
                        struct chat_text *out);
+
+/* An answer that was not generated, as the history has it, without its end of turn: behind the marks of its channel. */
+void chat_template_answer(const struct chat_template *, const struct chat_message *answer, struct chat_text *out);
 
 /* The end-of-turn text of an answer ("<|im_end|>"). */
 const char *chat_template_end_of_turn(const struct chat_template *);

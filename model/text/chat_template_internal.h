@@ -14,6 +14,9 @@
 #define R1_BOS "<｜begin▁of▁sentence｜>"
 #define R1_EOS "<｜end▁of▁sentence｜>"
 
+#define FINAL           "<|channel|>final<|message|>"
+#define THOUGHT_CHANNEL "<|channel|>analysis<|message|>"
+
 #define ALTERNATE "Conversation roles must alternate user/assistant/user/assistant/..."
 #define ALTERNATE_NEMO \
     "After the optional system message, conversation roles must alternate user/assistant/user/assistant/..."
@@ -34,6 +37,7 @@ enum template_family {
     FAMILY_SMALL,
     FAMILY_TURNS, /* turns of one form in a row */
     FAMILY_OLMO2,
+    FAMILY_GPT_OSS, /* answers in channels */
     FAMILY_GEMMA2,
     FAMILY_GEMMA3
 };
@@ -47,7 +51,8 @@ enum {
     ALTERNATES = 32,    /* questions and answers do, behind a system prompt */
     THINKS = 64,        /* the generation prompt begins a thought */
     SYSTEM_FIRST = 128, /* the system prompt stands in the first question, not in the last */
-    TRIMS_ANSWERS = 256
+    TRIMS_ANSWERS = 256,
+    SAYS_CALLS = 512 /* of tools, though there are none; and no blank line stands behind instructions */
 };
 struct turn_form {
     const char *before, *after; /* a role's name; of Mistral's templates a question */
@@ -69,6 +74,7 @@ struct chat_template {
     struct buf default_system; /* what the template says where the conversation has no system message */
     bool has_default_system;
     bool bos_first; /* ChatML that begins with bos_token */
+    char date[sizeof "2026-11-30"];
 };
 
 /* --- rendering (chat_template_render.c) --------------------------------------------------------------------- */

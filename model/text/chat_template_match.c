@@ -9,7 +9,7 @@ static const struct turn_form gemma = {"<start_of_turn>", "\n", "\n"}, phi3 = {"
                               granite = {"<|start_of_role|>", "<|end_of_role|>", "\n"},
                               qwen3_vl = {IM_START, "\n", "\n"}, mistral = {"[INST] ", " [/INST]", ""},
                               mistral_v1 = {" [INST] ", " [/INST]", " "}, mistral_v3 = {"[INST] ", "[/INST]", " "},
-                              nemo = {"[INST]", "[/INST]", ""};
+                              nemo = {"[INST]", "[/INST]", ""}, gpt_oss = {"<|start|>", "<|message|>", ""};
 
 static const struct template_kind kinds[] = {
     {"chatml", FAMILY_CHATML, IM_END, "", "", NULL, 0},
@@ -42,6 +42,8 @@ static const struct template_kind kinds[] = {
     {"granite3.0", FAMILY_TURNS, "<|end_of_text|>", "", "", &granite, 0},
     {"granite3.1", FAMILY_TURNS, "<|end_of_text|>", "", "", &granite, STATES_DATE},
     {"olmo2", FAMILY_OLMO2, NULL, "<|endoftext|>", "<|endoftext|>", &phi3, 0},
+    {"gpt-oss", FAMILY_GPT_OSS, "<|end|>", "", "", &gpt_oss, THINKS},
+    {"gpt-oss-2025-08", FAMILY_GPT_OSS, "<|end|>", "", "", &gpt_oss, THINKS | SAYS_CALLS},
 };
 
 const struct template_kind *template_kind_find(const char *name) {
@@ -54,7 +56,8 @@ const char *template_kind_names(void) {
     return "chatml, llama2, llama3, llama3.1, llama3.2, mistral, mistral-v1, mistral-v3, mistral-nemo, mistral-small, "
            "mistral-small3.1, "
            "mistral-small3.2, qwen2.5, qwen3, qwen3-thinking, qwq, deepseek-r1, deepseek-r1-2025-01, qwen3-vl, gemma2, "
-           "gemma3, phi3, phi3-medium, phi3.5, phi4, phi4-2024, phi4-mini, granite3.0, granite3.1, olmo2";
+           "gemma3, phi3, phi3-medium, phi3.5, phi4, phi4-2024, phi4-mini, granite3.0, granite3.1, olmo2, gpt-oss, "
+           "gpt-oss-2025-08";
 }
 
 /* --- templates known by heart ------------------------------------------------------------------------------------- */
@@ -102,7 +105,9 @@ static const struct {
     {0xa9fa54b674e69759, "granite3.1", false}, /* Granite 3.3 */
     {0xffcf4c21deaaddaf, "granite3.1", false}, /* Granite 3.3 with other white space in its default system prompt */
     {0xdbedcd0bedecc712, "olmo2", false},      /* OLMo 2 */
-    {0xe73d8973e0563221, "chatml", false},     /* Qwen2-VL and Qwen2.5-VL, of content that is a string */
+    {0x8c13abe1d63fa54e, "gpt-oss", false},    /* gpt-oss */
+    {0x3446f9eba1e4418d, "gpt-oss-2025-08", false}, /* as it came out, in August 2025 */
+    {0xe73d8973e0563221, "chatml", false},          /* Qwen2-VL and Qwen2.5-VL, of content that is a string */
 };
 
 /* FNV-1a. */

@@ -374,6 +374,7 @@ static int render(const struct chat_template *t, const struct chat_message *m, i
         return render_small(t, m, count, out);
     case FAMILY_TURNS:
     case FAMILY_OLMO2:
+    case FAMILY_GPT_OSS:
     case FAMILY_GEMMA2:
     case FAMILY_GEMMA3:
         return turns_render(t, m, count, out);
@@ -432,12 +433,18 @@ int chat_template_next(const struct chat_template *t, const struct chat_message 
         break;
     case FAMILY_TURNS:
     case FAMILY_OLMO2:
+    case FAMILY_GPT_OSS:
     case FAMILY_GEMMA2:
     case FAMILY_GEMMA3:
         turns_next(t, content, out);
         break;
     }
     return 0;
+}
+
+void chat_template_answer(const struct chat_template *t, const struct chat_message *answer, struct chat_text *out) {
+    if (chat_template_has_channels(t)) chat_say(out, FINAL);
+    chat_put(out, chat_content(answer));
 }
 
 const char *chat_template_end_of_turn(const struct chat_template *t) {

@@ -30,16 +30,17 @@ START_TEST(an_error_is_broken_between_words_for_a_terminal)
 }
 END_TEST
 
-START_TEST(a_swapped_pair_and_a_think_that_means_nothing_are_remarked)
+START_TEST(a_swapped_pair_and_options_that_mean_nothing_are_remarked)
 {
     char target[4096], draft[4096];
     ck_assert_ptr_nonnull(realpath(asset_path("draft"), target));
     ck_assert_ptr_nonnull(realpath(asset_path("target"), draft));
-    struct terminal t =
-        WIDE_TERMINAL(1000, "--target", target, "--draft", draft, "--think", "off", "-p", "Hello", "-n", "1");
+    struct terminal t = WIDE_TERMINAL(1000, "--target", target, "--draft", draft, "--think", "off", "--date",
+                                      "2025-06-28", "-p", "Hello", "-n", "1");
     terminal_expect(&t, " is larger than the target ");
     terminal_expect(&t, ": are they swapped?");
     terminal_expect(&t, "--think: the chat template (chatml) has no thinking");
+    terminal_expect(&t, "--date: the chat template (chatml) states no day's date");
     ck_assert_int_eq(terminal_wait_end(&t), 0);
 }
 END_TEST
@@ -520,7 +521,7 @@ Suite *check_chat_terminal(void) {
     TCase *terminal = tcase_create("terminal");
     tcase_add_test(terminal, the_banner_is_broken_between_words);
     tcase_add_test(terminal, an_error_is_broken_between_words_for_a_terminal);
-    tcase_add_test(terminal, a_swapped_pair_and_a_think_that_means_nothing_are_remarked);
+    tcase_add_test(terminal, a_swapped_pair_and_options_that_mean_nothing_are_remarked);
     tcase_add_test(terminal, a_thought_that_the_prompt_begins_is_dim_as_far_as_its_end);
     tcase_add_test(terminal, a_terminal_gets_banner_answer_and_figures);
     tcase_add_test(terminal, answers_that_are_slower_than_plain_decoding_are_remarked_once);
