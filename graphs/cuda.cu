@@ -408,11 +408,14 @@ extern "C" bool device_cuda_is_built(void) {
 static __global__ void nothing() {}
 
 /* All kernels are built for the same architectures. */
-static bool is_built_for_this_gpu() {
+static int check_build(const struct cudaDeviceProp *properties) {
     struct cudaFuncAttributes attributes;
-    if (cudaFuncGetAttributes(&attributes, nothing) == cudaSuccess) return true;
+    const cudaError_t error = cudaFuncGetAttributes(&attributes, nothing);
+    if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction)
+        return cuda_check(error, "cudaFuncGetAttributes");
     (void)cudaGetLastError();
-    return false;
+    return err_set(ERR_DEVICE, "%s: this program was built for other GPUs; make CUDA_ARCH=sm_%d%d", properties->name,
+                   properties->major, properties->minor);
 }
 
 /* The architecture of the kernels that run: the newest that was built and that is not newer than the GPU. */
@@ -430,10 +433,7 @@ static int check_gpu(const struct cudaDeviceProp *properties) {
     if (properties->major < 8)
         return err_set(ERR_DEVICE, "%s: compute capability %d.%d, at least 8.0 is needed", properties->name,
                        properties->major, properties->minor);
-    if (!is_built_for_this_gpu())
-        return err_set(ERR_DEVICE, "%s: this program was built for other GPUs; make CUDA_ARCH=sm_%d%d",
-                       properties->name, properties->major, properties->minor);
-    return 0;
+    return check_build(properties);
 }
 
 static int describe(struct cuda_device *d, bool is_one_of_several) {

@@ -108,7 +108,6 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     __shared__ float parts[2 * SUMMED][PRODUCT_SPLITS][PRODUCT_ROWS];
     __shared__ typename stream::memory memory_of_stream;
     __shared__ float of_experts[CHOSEN_MAX][PRODUCT_ROWS], factors[CHOSEN_MAX];
-    __shared__ int experts[CHOSEN_MAX];
     extern __shared__ __align__(16) unsigned char shared[];
     const narrow_cut cut = experts_cut<stream>(in.k);
     const int chosen = in.chosen, at_once = PRODUCT_SPLITS / cut.ways, warp = threadIdx.x / 32, mine = warp / cut.ways,
@@ -127,8 +126,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
     };
     rows.start(go_to);
     inputs_are_ready();
-    if ((int)threadIdx.x < chosen)
-        factors[threadIdx.x] = out.weights[threadIdx.x], experts[threadIdx.x] = max(tiles.mine.id, 0);
+    if ((int)threadIdx.x < chosen) factors[threadIdx.x] = out.weights[threadIdx.x];
     constexpr int PREPARES = !stream::is_plain;
     const int from = rows.first * stream::PIECE, share = rows.count * stream::PIECE;
     auto token_of = [&](int turn) { return in.x + (int64_t)min(entry_of(turn, mine), chosen - 1) * in.k; };
@@ -141,13 +139,23 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
                             [](uint2 four) { return stream::prepared(four); });
     };
     const bool in_order = weights.of(0).adds_in_order();
+    static_assert(SUMMED * PRODUCT_SPLITS <= BLOCK_THREADS / PRODUCT_ROWS, "a thread adds up one sum of a meeting");
     const int r = threadIdx.x % PRODUCT_ROWS, its = threadIdx.x / PRODUCT_ROWS; /* of those that are summed */
+    const int place = its % at_once, ahead = its / at_once /* turns, of a meeting's first */;
     if (ranks > 1) ranks_wait(ranks); /* the first has begun, and its memory may be written */
     for (int number = 0; group_of(number) < groups; number++) {
         const int turn = number % turns, o = group_of(number) * PRODUCT_ROWS + r;
         const bool is_last = turn == turns - 1, adds = o < out.rows && its == 0 && rank == 0;
+        const int waiting = turn % SUMMED + 1 /* turns */, back = waiting - 1 - ahead,
+                  entry = entry_of(turn - back, place), expert = expert_of(entry);
+        const bool meets = is_last || waiting == SUMMED, sums = meets && back >= 0 && entry < chosen;
         float there = 0;
+        T bias = from_float<T>(0);
         if (is_last && adds && !out.stores) there = out.x[o];
+        auto ask_for_bias = [&] {
+            if (out.bias && sums && o < out.rows) bias = of_expert(out.bias, out.bias_apart, expert)[o];
+        };
+        if (stream::is_plain) ask_for_bias(); /* a packed stream would wait for it with its codes */
         if (number == 0 || (at_a_time < turns && turn % at_a_time == 0)) stage_from(turn);
         const narrow_view<T, 1, PREPARES> view = {PREPARES ? staged_of(turn) - from : token_of(turn), 0, 1, in.k};
         float c[1][4] = {};
@@ -157,18 +165,14 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         for (int half = 0; half < 2; half++)
             if (threadIdx.x % 4 == 0)
                 parts[number % (2 * SUMMED)][warp][threadIdx.x % 32 / 4 + half * PRODUCT_HALF] = c[0][2 * half];
-        const int waiting = turn % SUMMED + 1; /* turns */
-        if (!is_last && waiting < SUMMED) continue;
+        if (!meets) continue;
         __syncthreads();
-        for (int i = its; i < waiting * at_once; i += BLOCK_THREADS / PRODUCT_ROWS) {
-            const int back = waiting - 1 - i / at_once, place = i % at_once, entry = entry_of(turn - back, place);
-            if (entry >= chosen) continue;
-            const T *bias = of_expert(out.bias, out.bias_apart, experts[entry]);
+        if (sums) {
+            if (!stream::is_plain) ask_for_bias();
             const float sum = sum_of_splits(
                 [&](int split) { return parts[(number - back) % (2 * SUMMED)][place * cut.ways + split][r]; }, cut.ways,
                 in_order);
-            *of_first_rank(&of_experts[entry][r], ranks) =
-                rows.finish(sum, number - back, place, r) + (bias && o < out.rows ? to_float(bias[o]) : 0.0f);
+            *of_first_rank(&of_experts[entry][r], ranks) = rows.finish(sum, number - back, place, r) + to_float(bias);
         }
         if (!is_last) continue;
         ranks_arrive(ranks);
