@@ -47,8 +47,13 @@ static const struct {
 static const struct {
     const char *name, *option;
 } of_run[] = {
-    {"k", "--k"},         {"num_speculative_tokens", "--k"}, {"speculative_tokens", "--k"},
-    {"think", "--think"}, {"enable_thinking", "--think"},    {"chat_template", "--template"},
+    {"k", "--k"},
+    {"num_speculative_tokens", "--k"},
+    {"speculative_tokens", "--k"},
+    {"think", "--think"},
+    {"enable_thinking", "--think"},
+    {"chat_template", "--template"},
+    {"reasoning_effort", "--reasoning-effort"},
 };
 
 /* Options of other engines: sampling, constraints, adapters, what is to be returned. */

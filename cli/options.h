@@ -65,6 +65,7 @@ struct options {
     const char *chat_template;  /* --template; NULL: the recognised one */
     int think;                  /* 1 on (default), 0 off */
     const char *date;           /* --date; NULL: the day's */
+    int effort;                 /* enum chat_effort */
     int parse_special;          /* special tokens in messages are control tokens */
 
     /* speculation */

@@ -52,6 +52,7 @@ static const struct foreign {
     {"chat-template", "template"},
     {"enable-thinking", "think"},
     {"reasoning", "think"},
+    {"effort", "reasoning-effort"},
     {"r", "stop"},
     {"reverse-prompt", "stop"},
     {"special-tokens", "parse-special"},

@@ -121,6 +121,14 @@ bool chat_template_states_date(const struct chat_template *t) {
     return t->kind->family == FAMILY_GPT_OSS;
 }
 
+bool chat_template_states_effort(const struct chat_template *t) {
+    return t->kind->family == FAMILY_GPT_OSS;
+}
+
+void chat_template_set_effort(struct chat_template *t, enum chat_effort effort) {
+    t->effort = effort;
+}
+
 const char *chat_template_date(const struct chat_template *t) {
     return t->date;
 }
@@ -130,6 +138,7 @@ const char *chat_template_date(const struct chat_template *t) {
 /* Of the kind that is set. */
 static int finish(struct chat_template *t, const struct source *s) {
     take_today(t);
+    t->effort = EFFORT_MEDIUM;
     TRY(read_token(s, "bos_token", t->kind->bos, &t->bos));
     return read_token(s, "eos_token", t->kind->eos, &t->eos);
 }

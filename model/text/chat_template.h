@@ -73,6 +73,11 @@ bool chat_template_states_date(const struct chat_template *);
 const char *chat_template_date(const struct chat_template *);
 int chat_template_set_date(struct chat_template *, const char *date);
 
+/* Does what it renders say how much the model shall think (gpt-oss)? A medium effort, unless another is set. */
+enum chat_effort { EFFORT_LOW, EFFORT_MEDIUM, EFFORT_HIGH };
+bool chat_template_states_effort(const struct chat_template *);
+void chat_template_set_effort(struct chat_template *, enum chat_effort);
+
 /* Appends `messages` as rendered, with the generation prompt. The text carries its own special tokens. ERR_USAGE with
  * the template's own sentence where it refuses the conversation (roles must alternate, ...). */
 int chat_template_render(const struct chat_template *, const struct chat_message *messages, int count, bool think,

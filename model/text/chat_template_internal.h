@@ -75,6 +75,7 @@ struct chat_template {
     bool has_default_system;
     bool bos_first; /* ChatML that begins with bos_token */
     char date[sizeof "2026-11-30"];
+    enum chat_effort effort;
 };
 
 /* --- rendering (chat_template_render.c) --------------------------------------------------------------------- */

@@ -76,12 +76,14 @@ static int render_gemma(const struct chat_template *t, const struct chat_message
 /* --- gpt-oss --------------------------------------------------------------------------------------------------- */
 
 static void say_head(const struct chat_template *t, struct chat_text *out) {
+    static const char *const efforts[] = {[EFFORT_LOW] = "low", [EFFORT_MEDIUM] = "medium", [EFFORT_HIGH] = "high"};
     say_role(t, out, "system");
     chat_say(out,
              "You are ChatGPT, a large language model trained by OpenAI.\nKnowledge cutoff: 2024-06\nCurrent date: ");
     chat_say(out, t->date);
-    chat_say(out, "\n\nReasoning: medium\n\n"
-                  "# Valid channels: analysis, commentary, final. Channel must be included for every message.");
+    chat_say(out, "\n\nReasoning: ");
+    chat_say(out, efforts[t->effort]);
+    chat_say(out, "\n\n# Valid channels: analysis, commentary, final. Channel must be included for every message.");
     if (t->kind->options & SAYS_CALLS)
         chat_say(out, "\nCalls to these tools must go to the commentary channel: 'functions'.");
     say_end(t, out);

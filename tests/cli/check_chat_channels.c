@@ -55,9 +55,10 @@ START_TEST(what_stands_before_a_message_is_no_text_of_an_answer)
 END_TEST
 
 /* Of the first token, behind a prompt that states the date. */
-static double log_probability(const char *template, const char *date) {
+static double log_probability(const char *template, const char *date, const char *effort) {
     struct program p = run("{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"logprobs\": true}\n",
-                           ARGUMENTS("batch", "-n", "1", "--template", template, "--temperature", "0", "--date", date));
+                           ARGUMENTS("batch", "-n", "1", "--template", template, "--temperature", "0", "--date", date,
+                                     "--reasoning-effort", effort));
     program_expect_status(&p, 0);
     cJSON *record = json_line(&p.out, 0);
     const double log_p = cJSON_GetArrayItem(json_get(record, "logprobs"), 0)->valuedouble;
@@ -66,12 +67,13 @@ static double log_probability(const char *template, const char *date) {
     return log_p;
 }
 
-START_TEST(the_date_is_part_of_a_prompt_that_states_it)
+START_TEST(date_and_effort_are_part_of_a_prompt_that_states_them)
 {
-    const double log_p = log_probability("gpt-oss", DATE);
-    ck_assert_double_eq(log_probability("gpt-oss", DATE), log_p);
-    ck_assert_double_ne(log_probability("gpt-oss", "1999-12-31"), log_p);
-    ck_assert_double_eq(log_probability("chatml", DATE), log_probability("chatml", "1999-12-31"));
+    const double log_p = log_probability("gpt-oss", DATE, "medium");
+    ck_assert_double_eq(log_probability("gpt-oss", DATE, "medium"), log_p);
+    ck_assert_double_ne(log_probability("gpt-oss", "1999-12-31", "medium"), log_p);
+    ck_assert_double_ne(log_probability("gpt-oss", DATE, "high"), log_p);
+    ck_assert_double_eq(log_probability("chatml", DATE, "low"), log_probability("chatml", "1999-12-31", "high"));
 }
 END_TEST
 
@@ -90,7 +92,7 @@ Suite *check_chat_channels(void) {
     Suite *suite = suite_create("chat_channels");
     TCase *tc = tcase_create("channels");
     tcase_add_test(tc, what_stands_before_a_message_is_no_text_of_an_answer);
-    tcase_add_test(tc, the_date_is_part_of_a_prompt_that_states_it);
+    tcase_add_test(tc, date_and_effort_are_part_of_a_prompt_that_states_them);
     tcase_add_loop_test(tc, what_is_no_date_is_refused, 0, 4);
     suite_add_tcase(suite, tc);
     return suite;

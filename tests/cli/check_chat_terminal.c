@@ -36,10 +36,11 @@ START_TEST(a_swapped_pair_and_options_that_mean_nothing_are_remarked)
     ck_assert_ptr_nonnull(realpath(asset_path("draft"), target));
     ck_assert_ptr_nonnull(realpath(asset_path("target"), draft));
     struct terminal t = WIDE_TERMINAL(1000, "--target", target, "--draft", draft, "--think", "off", "--date",
-                                      "2025-06-28", "-p", "Hello", "-n", "1");
+                                      "2025-06-28", "--reasoning-effort", "low", "-p", "Hello", "-n", "1");
     terminal_expect(&t, " is larger than the target ");
     terminal_expect(&t, ": are they swapped?");
     terminal_expect(&t, "--think: the chat template (chatml) has no thinking");
+    terminal_expect(&t, "--reasoning-effort: the chat template (chatml) states none");
     terminal_expect(&t, "--date: the chat template (chatml) states no day's date");
     ck_assert_int_eq(terminal_wait_end(&t), 0);
 }

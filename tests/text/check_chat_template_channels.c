@@ -113,6 +113,19 @@ START_TEST(the_date_is_the_day_s_unless_one_is_set)
 }
 END_TEST
 
+START_TEST(the_effort_is_medium_unless_another_is_set)
+{
+    const struct chat_message chat[] = {hi};
+    struct chat_template *t = template_named("gpt-oss");
+    check_kind(t, 0);
+    chat_template_set_effort(t, EFFORT_HIGH);
+    struct buf text = template_render(t, chat, 1, true);
+    ck_assert_ptr_nonnull(strstr(buf_text(&text), "\n\nReasoning: high\n\n#"));
+    buf_free(&text);
+    chat_template_free(t);
+}
+END_TEST
+
 START_TEST(what_is_no_day_is_refused)
 {
     static const char *const words[] = {"",           "today",      "2026-11-31", "2026-13-01", "2026-00-10",
@@ -248,6 +261,7 @@ Suite *check_chat_template_channels(void) {
     tcase_add_loop_test(rendering, the_history_keeps_the_channels_of_an_answer, 0, KINDS);
     tcase_add_loop_test(rendering, marks_in_an_answer_are_refused, 0, KINDS);
     tcase_add_test(rendering, the_date_is_the_day_s_unless_one_is_set);
+    tcase_add_test(rendering, the_effort_is_medium_unless_another_is_set);
     tcase_add_test(rendering, what_is_no_day_is_refused);
     suite_add_tcase(suite, rendering);
     tcase_add_test(answers, a_thought_in_its_channel_is_no_text);
