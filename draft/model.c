@@ -44,15 +44,19 @@ static int open_vocabulary(struct proposer *p, int rows, const struct checkpoint
     return rc;
 }
 
-/* Special tokens that a chat's answers end with. A template that duet does not know says nothing. */
-static void add_ends_of_turns(const struct proposer_world *w, struct ids *ends) {
+/* Special tokens that a chat's answers end with, and those that part thoughts from the rest. A template that duet does not know says nothing. */
+static void add_tokens_of_chats(const struct proposer_world *w, struct ids *always) {
     struct chat_template *chat = NULL;
     struct ids turn = {0};
     if (!w->tokenizer || checkpoint_chat_template(w->target_checkpoint, NULL, &chat) != 0 || !chat) return;
     const char *text = chat_template_end_of_turn(chat);
     if (tokenizer_encode(w->tokenizer, text, strlen(text), NULL, &turn) == 0)
         for (size_t i = 0; i < turn.len; i++)
-            if (tokenizer_is_special(w->tokenizer, turn.data[i])) ids_push(ends, turn.data[i]);
+            if (tokenizer_is_special(w->tokenizer, turn.data[i])) ids_push(always, turn.data[i]);
+    for (const char *const *mark = chat_template_marks(chat); *mark; mark++) {
+        const int32_t id = tokenizer_find(w->tokenizer, *mark, strlen(*mark));
+        if (id >= 0) ids_push(always, id);
+    }
     ids_free(&turn);
     chat_template_free(chat);
 }
@@ -60,12 +64,12 @@ static void add_ends_of_turns(const struct proposer_world *w, struct ids *ends) 
 /* The ids that the head is cut to, of those of both maps. */
 static int choose_ids(struct proposer *p, const char *wish) {
     const struct model_config *target = model_get_config(p->world->target);
-    struct ids ends = {0};
-    ids_append(&ends, target->end_ids, (size_t)target->end_count);
-    add_ends_of_turns(p->world, &ends);
-    const struct draft_vocab_source from = {p->vocab, p->world->tokenizer, &ends};
+    struct ids always = {0};
+    ids_append(&always, target->end_ids, (size_t)target->end_count);
+    add_tokens_of_chats(p->world, &always);
+    const struct draft_vocab_source from = {p->vocab, p->world->tokenizer, &always};
     int rc = draft_vocab_choose(&p->ids, wish, &from);
-    ids_free(&ends);
+    ids_free(&always);
     if (rc == 0) p->vocab = (int)p->ids.len;
     return rc;
 }

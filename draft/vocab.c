@@ -22,9 +22,9 @@ static void take(struct choice *c, int id) {
     c->has[id] = true;
 }
 
-static void take_ends(struct choice *c) {
-    for (size_t i = 0; i < c->from->ends->len; i++)
-        if (c->from->ends->data[i] < c->from->size) take(c, c->from->ends->data[i]);
+static void take_always(struct choice *c) {
+    for (size_t i = 0; i < c->from->always->len; i++)
+        if (c->from->always->data[i] < c->from->size) take(c, c->from->always->data[i]);
 }
 
 /* --- N ids ------------------------------------------------------------------------------------------------ */
@@ -57,7 +57,7 @@ static int count_text(const struct choice *c, const char *path, struct tally *ta
 /* `path` NULL: by their order alone. */
 static int take_number(struct choice *c, long long n, const char *path) {
     const int size = c->from->size;
-    take_ends(c);
+    take_always(c);
     const int least = c->count > 1 ? c->count : 1;
     if (n < least || n > size)
         return err_set(ERR_USAGE, "draft vocabulary '%s': expected %d to %d ids", c->wish, least, size);
@@ -124,7 +124,7 @@ static int take_file(struct choice *c) {
     if (rc == 0) rc = *first == '[' ? take_json(c, &text) : take_lines(c, buf_text(&text));
     if (rc == 0 && c->count == 0) rc = err_set(ERR_FORMAT, "%s: there is no id in it", c->wish);
     buf_free(&text);
-    take_ends(c);
+    take_always(c);
     return rc;
 }
 

@@ -200,6 +200,13 @@ enum chat_thoughts chat_template_thoughts(const struct chat_template *t) {
     return t->kind->family == FAMILY_QWEN3 ? THOUGHTS_ASKED : THOUGHTS_NONE;
 }
 
+const char *const *chat_template_marks(const struct chat_template *t) {
+    static const char *const none[] = {NULL}, *const of_thoughts[] = {"<think>", "</think>", NULL},
+                             *const of_channels[] = {"<|start|>", "<|channel|>", "<|message|>", NULL};
+    if (chat_template_has_channels(t)) return of_channels;
+    return chat_template_thoughts(t) == THOUGHTS_NONE ? none : of_thoughts;
+}
+
 bool chat_template_has_channels(const struct chat_template *t) {
     return t->kind->family == FAMILY_GPT_OSS;
 }

@@ -92,6 +92,8 @@ int chat_template_next(const struct chat_template *, const struct chat_message *
 /* An answer that was not generated, as the history has it, without its end of turn: behind the marks of its channel. */
 void chat_template_answer(const struct chat_template *, const struct chat_message *answer, struct chat_text *out);
 
+/* Tokens that part a thought from the rest of an answer: [NULL-terminated], none where it knows of no thoughts. */
+const char *const *chat_template_marks(const struct chat_template *);
 /* The end-of-turn text of an answer ("<|im_end|>"). */
 const char *chat_template_end_of_turn(const struct chat_template *);
 

@@ -1,5 +1,6 @@
 /* The words of a draft vocabulary: which ids they choose, and what is refused. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -116,6 +117,36 @@ START_TEST(an_engine_s_cut_draft_has_the_end_ids)
 }
 END_TEST
 
+/* Nor are the marks of a thought, which every answer has. */
+START_TEST(an_engine_s_cut_draft_has_the_marks_of_thoughts)
+{
+    const char *template = shared_path("fixtures/templates/qwen3/tokenizer_config.json");
+    if (!template) {
+        skip("no shared test data");
+        return;
+    }
+    static char dirs[2][4096];
+    for (int i = 0; i < 2; i++) {
+        char command[16384];
+        snprintf(dirs[i], sizeof *dirs, "%s",
+                 copy_model_with(asset_path(i ? "draft" : "target"), i ? "draft" : "target", "vocab_size", 4096));
+        snprintf(command, sizeof command,
+                 "cp %s %s/ && sed -i 's#\"{\": 93#\"<think>\": 93#; s#\"}\": 95#\"</think>\": 95#' %s/tokenizer.json",
+                 template, dirs[i], dirs[i]);
+        ck_assert_int_eq(system(command), 0);
+    }
+    const struct pair pair = {"that thinks", dirs[0], dirs[1]};
+    struct engine_options options = pair_options(&pair, 2, 1);
+    options.draft_vocab = "20";
+    struct engine *e = must_open(&options);
+    const struct ids *ids = &e->proposer->ids;
+    ck_assert_uint_eq(ids->len, 20);
+    ck_assert_int_eq(ids->data[18], 93);
+    ck_assert_int_eq(ids->data[19], 95);
+    engine_destroy(e);
+}
+END_TEST
+
 /* Of either model of the pair, or both: the ids of the pair are those with rows. */
 START_TEST(ids_past_the_embedding_belong_to_no_vocabulary)
 {
@@ -149,6 +180,7 @@ Suite *check_draft_vocab(void) {
     tcase_add_test(tc, a_text_gives_its_most_frequent_ids_then_the_lowest);
     tcase_add_test(tc, what_cannot_be_is_refused_with_its_place);
     tcase_add_test(tc, an_engine_s_cut_draft_has_the_end_ids);
+    tcase_add_test(tc, an_engine_s_cut_draft_has_the_marks_of_thoughts);
     tcase_add_test(tc, ids_past_the_embedding_belong_to_no_vocabulary);
     suite_add_tcase(suite, tc);
     return suite;
