@@ -130,11 +130,11 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
 int engine_start(struct engine **out, const struct models *m, const struct options *o);
 
 /* The chat template of --template, or the target's own; NULL: it has none, or none that is recognised, which `problem` then says (freed by
- * the caller): an error of what needs one alone. Settles it, and notes a day's date that --date does
- * not give. */
+ * the caller): an error of what needs one alone. Settles it, and notes a day's date that --date
+ * does not give. */
 int models_chat_template(const struct models *, const struct options *, const struct engine *, struct chat_template **,
                          char **problem);
-/* Gives the template (NULL: none) the options that it takes, and notes those that it does not: --date, --think. */
+/* Gives the template (NULL: none) --date and --reasoning-effort; notes those, and a --think, of which it knows nothing. */
 int models_settle_template(const struct options *, struct chat_template *);
 
 /* --- --alpha-report (report.c) ----------------------------------------------------------------------------- */

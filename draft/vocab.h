@@ -15,8 +15,7 @@
 struct draft_vocab_source {
     int size;
     const struct tokenizer *tokenizer; /* NULL: there is none, and "N:TEXT" is an error */
-    const struct ids *
-        always; /* those at which an answer can end, or that part it: taken whatever is asked for, but those past `size` */
+    const struct ids *always; /* ends of answers and marks in them, taken whatever is asked for; none past `size` */
 };
 
 /* *out: ascending, at least one. ERR_USAGE for an N that is too small or too large, ERR_IO and ERR_FORMAT for a file. Allocates. */

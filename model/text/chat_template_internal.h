@@ -49,7 +49,7 @@ enum {
     SKIPS_LATER_SYSTEM = 8,
     STATES_DATE = 16,   /* the day's, without a system prompt; turns behind one alone have no generation prompt */
     ALTERNATES = 32,    /* questions and answers do, behind a system prompt */
-    THINKS = 64,        /* the generation prompt begins a thought */
+    THINKS = 64,        /* an answer begins with a thought: the generation prompt says so, or its channel */
     SYSTEM_FIRST = 128, /* the system prompt stands in the first question, not in the last */
     TRIMS_ANSWERS = 256,
     SAYS_CALLS = 512 /* of tools, though there are none; and no blank line stands behind instructions */
