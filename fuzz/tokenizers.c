@@ -87,7 +87,9 @@ static struct tokenizer *make(const struct recipe *r) {
 static const struct recipe recipes[TOKENIZERS] = {
     [TOKENIZER_BYTES] =
         {"\"added_tokens\":[{\"id\":400,\"content\":\"<|end|>\",\"special\":true,\"normalized\":false},"
-         "{\"id\":402,\"content\":\"<|tool|>\",\"special\":false,\"normalized\":true}],"
+         "{\"id\":402,\"content\":\"<|tool|>\",\"special\":false,\"normalized\":true},"
+         "{\"id\":404,\"content\":\"<|channel|>\",\"special\":true},{\"id\":405,\"content\":\"<|message|>\","
+         "\"special\":true}],"
          "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
          "\"(?i:'s|'t|'re)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}| "
          "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|"

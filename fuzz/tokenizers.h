@@ -7,10 +7,10 @@
 
 enum fixed_tokenizer {
     TOKENIZER_EMBEDDED, /* of assets/target */
-    TOKENIZER_BYTES,    /* byte-level: a regex, digits, added tokens, ids that the map lacks */
-    TOKENIZER_PIECES,   /* sentencepiece style with byte fallback, a BOS */
-    TOKENIZER_WORDS,    /* Metaspace; normalisers and added tokens with every flag; unknown characters fused */
-    TOKENIZER_PLAIN,    /* no normaliser, pre-tokenizer, decoder or unknown token */
+    TOKENIZER_BYTES, /* byte-level: a regex, digits, added tokens (marks of channels among them), ids that the map lacks */
+    TOKENIZER_PIECES, /* sentencepiece style with byte fallback, a BOS */
+    TOKENIZER_WORDS,  /* Metaspace; normalisers and added tokens with every flag; unknown characters fused */
+    TOKENIZER_PLAIN,  /* no normaliser, pre-tokenizer, decoder or unknown token */
     TOKENIZERS
 };
 
