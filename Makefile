@@ -320,8 +320,7 @@ LONGEST := check_chat_references check_faults_files check_faults check_device_fa
            check_auto_k_texts check_rounds check_bench check_ops_rows check_cache
 # What is as true on one thread has a processor of its own where that saves the most: side by side, engines with a thread for every
 # processor wait for each other's. check_lossless and the other suites have all processors, so that several threads stay tested.
-ONE_CORE := check_chat_references check_ngram check_steady check_auto_k_texts check_rounds check_cache check_ids check_fidelity \
-            check_device_faults check_faults_files check_bench check_reference
+ONE_CORE := check_chat_references check_ngram check_steady check_auto_k_texts check_rounds check_cache check_ids
 LOGS := $(patsubst %,$(BUILD)/logs/%,$(LONGEST) $(filter-out $(LONGEST),$(SUITES)))
 run-tests: $(LOGS)
 	@tools/sum-tests $(LOGS)
