@@ -217,7 +217,7 @@ int chat_print_shown(struct chat *c) {
     struct detokenizer *d;
     struct buf text = {0};
     const bool in_channels = c->chat_template && chat_template_has_channels(c->chat_template);
-    TRY(detokenizer_create(engine_tokenizer(c->engine), !in_channels, &d)); /* whose marks part them */
+    TRY(detokenizer_create(engine_tokenizer(c->engine), !in_channels, &d)); /* marks part the channels */
     int rc = 0, n;
     const int32_t *history = engine_tokens(conversation_sequence(c->conversation), &n);
     if (!c->chat_template) rc = detokenizer_follow(d, history, (size_t)n);

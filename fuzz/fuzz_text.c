@@ -1,6 +1,7 @@
 /* Streamed text with stop strings: it ends before the stop string that is complete first, of those the longest, however the
- * text is cut into tokens; and so does that of an answer in channels, whose thoughts come beside it. The first byte chooses the tokenizer; then stop strings, each with a byte 0xff behind it; then,
- * behind another one, the text, or, where the first byte has its highest bit, ids of two bytes. */
+ * text is cut into tokens; and so does that of an answer in channels, whose thoughts come beside it. The first byte chooses the
+ * tokenizer; then stop strings, each with a byte 0xff behind it; then, behind another one, the text, or, where the first byte has
+ * its highest bit, ids of two bytes. */
 #include "engine/text.h"
 
 #include <stdlib.h>

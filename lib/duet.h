@@ -115,7 +115,7 @@ struct duet_request {
     size_t size; /* set by duet_request_init, like all defaults */
     /* Exactly one of three: a text that is continued as it stands; a chat, through the template; token ids. */
     const char *prompt;
-    const struct duet_message *messages; /* [message_count] */
+    const struct duet_message *messages; /* [message_count]; gpt-oss' template adds the day that the pair was opened */
     const int32_t *prompt_ids;           /* [prompt_id_count] */
     size_t message_count, prompt_id_count;
 

@@ -83,42 +83,34 @@ static int read_token(const struct source *s, const char *name, const char *othe
     return err_set(ERR_FORMAT, "%s: '%s' is neither a string nor an object with 'content'", s->files->config, name);
 }
 
-/* --- dates ------------------------------------------------------------------------------------------------- */
+/* --- what a template states ---------------------------------------------------------------------------------- */
+
+#define DATE_FORMAT "%Y-%m-%d"
 
 static void take_today(struct chat_template *t) {
     const time_t now = time(NULL);
     struct tm day;
-    if (!localtime_r(&now, &day) || strftime(t->date, sizeof t->date, "%Y-%m-%d", &day) == 0)
+    if (!localtime_r(&now, &day) || strftime(t->date, sizeof t->date, DATE_FORMAT, &day) == 0)
         memcpy(t->date, "1970-01-01", sizeof t->date);
 }
 
-/* Of so many digits at text, or -1. */
-static int read_number(const char *text, int digits) {
-    int number = 0;
-    for (int i = 0; i < digits; i++) {
-        if (text[i] < '0' || text[i] > '9') return -1;
-        number = 10 * number + text[i] - '0';
-    }
-    return number;
-}
-
-static bool is_day(const char *text) {
-    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    if (strlen(text) != sizeof "2026-11-30" - 1 || text[4] != '-' || text[7] != '-') return false;
-    const int year = read_number(text, 4), month = read_number(text + 5, 2), day = read_number(text + 8, 2);
-    const bool is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    if (year < 0 || month < 1 || month > 12) return false;
-    return day >= 1 && day <= days[month - 1] + (month == 2 && is_leap);
-}
-
+/* A day of the calendar is written as it was read: timegm makes one of March of a 30th of February. */
 int chat_template_set_date(struct chat_template *t, const char *date) {
-    if (!is_day(date)) return err_set(ERR_USAGE, "'%s' is no date, expected one like 2026-11-30", date);
-    memcpy(t->date, date, sizeof t->date);
+    struct tm day = {0};
+    char again[sizeof t->date];
+    if (strlen(date) != sizeof again - 1 || !strptime(date, DATE_FORMAT, &day) || timegm(&day) == (time_t)-1 ||
+        strftime(again, sizeof again, DATE_FORMAT, &day) == 0 || strcmp(again, date) != 0)
+        return err_set(ERR_USAGE, "'%s' is no date, expected one like 2026-11-30", date);
+    memcpy(t->date, again, sizeof t->date);
     return 0;
 }
 
 bool chat_template_states_date(const struct chat_template *t) {
     return t->kind->family == FAMILY_GPT_OSS;
+}
+
+const char *chat_template_date(const struct chat_template *t) {
+    return t->date;
 }
 
 bool chat_template_states_effort(const struct chat_template *t) {
@@ -127,10 +119,6 @@ bool chat_template_states_effort(const struct chat_template *t) {
 
 void chat_template_set_effort(struct chat_template *t, enum chat_effort effort) {
     t->effort = effort;
-}
-
-const char *chat_template_date(const struct chat_template *t) {
-    return t->date;
 }
 
 /* --- loading ----------------------------------------------------------------------------------------------- */

@@ -117,7 +117,7 @@ START_TEST(an_engine_s_cut_draft_has_the_end_ids)
 }
 END_TEST
 
-/* Nor are the marks of a thought, which every answer has. */
+/* So it can part a thought from the rest. */
 START_TEST(an_engine_s_cut_draft_has_the_marks_of_thoughts)
 {
     const char *template = shared_path("fixtures/templates/qwen3/tokenizer_config.json");
