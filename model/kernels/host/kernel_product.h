@@ -127,8 +127,7 @@ VEC void strip(const int R, const int C, const enum dtype type, const enum kind 
             tile_unpacked(R, C, w, rows, x, sum);
         else
             tile_steps(R, C, kind, w, data, rows, x, ahead, sum);
-        for (int c = 0; c < C; c++)
-            for (int r = 0; r < R && o + r < count; r++) sums[c][o + r] = sum[c * R + r];
+        for (int c = 0; c < C; c++) memcpy(sums[c] + o, sum + c * R, (size_t)R * sizeof *sum);
     }
 }
 

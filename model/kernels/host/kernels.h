@@ -6,7 +6,7 @@
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #elif defined(__OPTIMIZE__)
-#define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL _Pragma("GCC unroll 32")
 #else /* gcc then warns that it ignores it */
 #define UNROLL
 #endif
