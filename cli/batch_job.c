@@ -152,7 +152,8 @@ static int start_answer(struct job *j, const struct request_context *c) {
     const int32_t *prompt = engine_tokens(j->sequence, n);
     bool continues = r->continues || (r->turns && !c->chat_template);
     if (!j->text) return 0;
-    return continues ? text_stream_follow(j->text, prompt, (size_t)*n) : text_stream_answers(j->text, c->chat_template);
+    return continues ? text_stream_follow(j->text, prompt, (size_t)*n)
+                     : text_stream_answers(j->text, c->chat_template, c->think);
 }
 
 /* What is wrong with one request alone does not end the run. */

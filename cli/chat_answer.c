@@ -188,7 +188,7 @@ static int answer_create(struct answer *a, struct chat *c) {
     for (int i = 0; i < c->options.stop_count; i++) lens[i] = strlen(c->options.stop[i]);
     *a = (struct answer){.chat = c};
     TRY(text_stream_create(t, c->options.stop, lens, c->options.stop_count, &a->stream));
-    return text_stream_answers(a->stream, c->chat_template);
+    return text_stream_answers(a->stream, c->chat_template, c->options.think);
 }
 
 static void say_taken_back(const struct chat *c) {

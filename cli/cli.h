@@ -129,7 +129,7 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
 /* Creates the engine, clears the bar, and notes a capped context. `m`, which models_resolve made, must outlive the engine. */
 int engine_start(struct engine **out, const struct models *m, const struct options *o);
 
-/* The chat template of --template, or the target's own; NULL: it has none, or none that is recognised, which `problem` then says (freed by
+/* The chat template of --template, or the target's own; NULL: it has none, or none that can be used, which `problem` then says (freed by
  * the caller): an error of what needs one alone. Settles it, and notes a day's date that --date
  * does not give. */
 int models_chat_template(const struct models *, const struct options *, const struct engine *, struct chat_template **,

@@ -256,11 +256,13 @@ static void print_template(const struct chat_template *t, const struct buf *prob
     static const char *const thoughts[] = {
         [THOUGHTS_NONE] = "", [THOUGHTS_ASKED] = ", can think", [THOUGHTS_ALWAYS] = ", always thinks"};
     if (problem->len > 0)
-        print_line("chat template", "not recognised: %s", buf_text(problem));
+        print_line("chat template", "cannot be used: %s", buf_text(problem));
     else if (!t)
         print_line("chat template", "none: completion mode");
     else
-        print_line("chat template", "%s%s", chat_template_name(t), thoughts[chat_template_thoughts(t)]);
+        print_line("chat template", "%s%s",
+                   strcmp(chat_template_name(t), "own") == 0 ? "the model's own" : chat_template_name(t),
+                   thoughts[chat_template_thoughts(t)]);
 }
 
 /* --- as text ------------------------------------------------------------------------------------------------ */

@@ -271,7 +271,8 @@ static void note_think(const struct options *o, const struct chat_template *t) {
 int models_settle_template(const struct options *o, struct chat_template *t) {
     if (!t) return 0;
     if (option_given(o, "think")) note_think(o, t);
-    chat_template_set_effort(t, (enum chat_effort)o->effort);
+    if (option_given(o, "think") && o->think) chat_template_ask_for_thoughts(t);
+    if (option_given(o, "reasoning-effort")) chat_template_set_effort(t, (enum chat_effort)o->effort);
     if (option_given(o, "reasoning-effort") && !chat_template_states_effort(t))
         cli_note("--reasoning-effort: the chat template (%s) states none, so it changes nothing",
                  chat_template_name(t));

@@ -62,7 +62,7 @@ struct options {
 
     /* models */
     const char *target, *draft; /* as given: directory or ORG/NAME; NULL: not given */
-    const char *chat_template;  /* --template; NULL: the recognised one */
+    const char *chat_template;  /* --template; NULL: the model's own */
     int think;                  /* 1 on (default), 0 off */
     const char *date;           /* --date; NULL: the day's */
     int effort;                 /* enum chat_effort */

@@ -13,7 +13,7 @@ struct conversation;
 struct conversation_options {
     struct engine *engine;
     const struct chat_template *chat_template; /* NULL: completion mode */
-    bool think;                                /* Qwen 3 */
+    bool think;                                /* where the template can say so */
     bool parse_special;                        /* special tokens in questions are control tokens (chat_encoding) */
     const struct interrupt *interrupt;         /* of encoding questions; outlives the conversation; NULL: never */
     int reserve_tok;                           /* engine_open; 0: the whole context */

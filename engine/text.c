@@ -57,7 +57,7 @@ int text_stream_create(const struct tokenizer *tokenizer, const char *const *sto
     struct text_stream *s = calloc(1, sizeof *s);
     if (!s) return err_set(ERR_MEMORY, "no memory for a text stream");
     s->tokenizer = tokenizer;
-    answer_parts_begin(&s->parts, tokenizer, NULL);
+    answer_parts_begin(&s->parts, tokenizer, NULL, false);
     int rc = copy_stops(s, stops, stop_lens, count);
     if (rc == 0) rc = detokenizer_create(tokenizer, true, &s->detokenizer);
     if (rc != 0) {
@@ -129,8 +129,8 @@ int text_stream_follow(struct text_stream *s, const int32_t *ids, size_t n) {
     return detokenizer_follow(s->detokenizer, ids, n);
 }
 
-int text_stream_answers(struct text_stream *s, const struct chat_template *chat) {
-    answer_parts_begin(&s->parts, s->tokenizer, chat);
+int text_stream_answers(struct text_stream *s, const struct chat_template *chat, bool think) {
+    answer_parts_begin(&s->parts, s->tokenizer, chat, think);
     return answer_parts_in_channels(&s->parts) ? detokenizer_create(s->tokenizer, true, &s->of_thoughts) : 0;
 }
 

@@ -20,7 +20,7 @@ void text_stream_free(struct text_stream *);
 int text_stream_follow(struct text_stream *, const int32_t *ids, size_t n);
 /* Before the first push: the ids are an answer to a chat by the template (NULL: they are not). Thoughts in a channel of their own are no
  * part of the text then, so no stop string ends them. Allocates. */
-int text_stream_answers(struct text_stream *, const struct chat_template *);
+int text_stream_answers(struct text_stream *, const struct chat_template *, bool think);
 /* Feeds one id; appends what may be shown to `out`; *stopped = a stop string is complete, if the text ends here (no more pushes
  * then). */
 int text_stream_push(struct text_stream *, int32_t id, struct buf *out, bool *stopped);

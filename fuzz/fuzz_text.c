@@ -61,8 +61,8 @@ static void claim_stream(const struct tokenizer *t, const struct chat_template *
     bool stopped = false;
     size_t used = 0;
     claim(text_stream_create(t, (const char *const *)s->texts, s->lens, s->count, &stream) == 0, "%s", err_message());
-    claim(text_stream_answers(stream, chat) == 0, "%s", err_message());
-    answer_parts_begin(&parts, t, chat);
+    claim(text_stream_answers(stream, chat, true) == 0, "%s", err_message());
+    answer_parts_begin(&parts, t, chat, true);
     while (used < ids->len && !stopped) {
         const int32_t id = ids->data[used++];
         const enum answer_part part = answer_parts_take(&parts, id);

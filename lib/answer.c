@@ -222,7 +222,7 @@ static int start(struct duet *d, struct duet_answer *a, const struct duet_reques
     int rc = encode(d, r, &ids);
     if (rc == 0 && tokenizer) rc = create_stream(a, tokenizer, r);
     if (rc == 0 && a->stream)
-        rc = r->messages ? text_stream_answers(a->stream, d->chat_template)
+        rc = r->messages ? text_stream_answers(a->stream, d->chat_template, r->think)
                          : text_stream_follow(a->stream, ids.data, ids.len);
     if (rc == 0) rc = open_sequence(d, a, r, &ids);
     a->stats.prompt_tokens = (int64_t)ids.len;

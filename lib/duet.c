@@ -84,7 +84,7 @@ static int open_models(struct duet *d, const struct duet_options *o) {
     return 0;
 }
 
-/* A template that is not recognised is an error of the requests that need one, unless it was asked for by name. */
+/* A template that cannot be used is an error of the requests that need one, unless it was asked for by name. */
 static int load_template(struct duet *d, const char *name) {
     if (name) return checkpoint_chat_template(d->target, name, &d->chat_template);
     if (engine_tokenizer(d->engine) && checkpoint_chat_template(d->target, NULL, &d->chat_template) != 0)

@@ -128,7 +128,7 @@ struct duet_request {
     uint64_t seed;            /* with has_seed; the same seed gives the same answer, whatever runs beside it */
     int32_t has_seed;         /* (0: drawn at random, and told by the statistics) */
     int32_t ignore_eos;       /* go on past end-of-sequence tokens (0) */
-    int32_t think;            /* Qwen 3: think before the answer (1) */
+    int32_t think;            /* where the chat template can say so: think before the answer (1) */
     int32_t parse_special;    /* special tokens in messages are control tokens, not text (0) */
     const char *const *stop;  /* [stop_count] the answer ends before the first of these */
     size_t stop_count;

@@ -6,10 +6,10 @@ static int32_t find(const struct tokenizer *t, const char *token) {
     return tokenizer_find(t, token, strlen(token));
 }
 
-void answer_parts_begin(struct answer_parts *p, const struct tokenizer *t, const struct chat_template *chat) {
+void answer_parts_begin(struct answer_parts *p, const struct tokenizer *t, const struct chat_template *chat,
+                        bool think) {
     *p = (struct answer_parts){t, -1, -1, -1, -1, -1, -1, ANSWER_TEXT, false, "", 0};
-    const enum chat_thoughts thoughts = chat ? chat_template_thoughts(chat) : THOUGHTS_NONE;
-    if (thoughts == THOUGHTS_NONE) return;
+    if (!chat || !*chat_template_marks(chat)) return;
     if (chat_template_has_channels(chat)) {
         const int32_t channel = find(t, "<|channel|>"), message = find(t, "<|message|>");
         if (channel < 0 || message < 0) return; /* a tokenizer of another model: its text is shown as it comes */
@@ -18,7 +18,7 @@ void answer_parts_begin(struct answer_parts *p, const struct tokenizer *t, const
         return;
     }
     p->think = find(t, "<think>"), p->end_think = find(t, "</think>");
-    if (thoughts == THOUGHTS_ALWAYS && p->end_think >= 0) p->part = ANSWER_THOUGHT;
+    if (chat_template_opens_thought(chat, think) && p->end_think >= 0) p->part = ANSWER_THOUGHT;
 }
 
 bool answer_parts_in_channels(const struct answer_parts *p) {

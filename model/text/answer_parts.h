@@ -25,7 +25,7 @@ struct answer_parts {
 };
 
 /* At the beginning of an answer. NULL: no template, and all is text. The tokenizer is borrowed. */
-void answer_parts_begin(struct answer_parts *, const struct tokenizer *, const struct chat_template *);
+void answer_parts_begin(struct answer_parts *, const struct tokenizer *, const struct chat_template *, bool think);
 enum answer_part answer_parts_take(struct answer_parts *, int32_t id);
 /* Are thoughts messages of their own, which the text does not have? */
 bool answer_parts_in_channels(const struct answer_parts *);

@@ -8,7 +8,7 @@
 struct chat_encoding {
     const struct tokenizer *tokenizer;
     const struct chat_template *chat_template; /* NULL: completion mode, a text is continued as it stands */
-    bool think;                                /* Qwen 3 */
+    bool think;                                /* where the template can say so */
     bool parse_special; /* special tokens in messages are control tokens all the same, as templates of others have it */
     const struct interrupt *interrupt; /* encode_options */
 };

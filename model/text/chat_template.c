@@ -1,5 +1,5 @@
-/* Reading tokenizer_config.json, chat_template.jinja and chat_template.json; the kinds of templates are told apart in
- * chat_template_match.c and rendered in chat_template_render.c. */
+/* Reading tokenizer_config.json, chat_template.jinja and chat_template.json; what is set of a template. Templates are interpreted by jinja.h:
+ * those of the files, and those that have names (chat_template_named.c). */
 #include "model/text/chat_template.h"
 
 #include <stdlib.h>
@@ -85,8 +85,6 @@ static int read_token(const struct source *s, const char *name, const char *othe
 
 /* --- what a template states ---------------------------------------------------------------------------------- */
 
-#define DATE_FORMAT "%Y-%m-%d"
-
 static void take_today(struct chat_template *t) {
     const time_t now = time(NULL);
     struct tm day;
@@ -102,11 +100,12 @@ int chat_template_set_date(struct chat_template *t, const char *date) {
         strftime(again, sizeof again, DATE_FORMAT, &day) == 0 || strcmp(again, date) != 0)
         return err_set(ERR_USAGE, "'%s' is no date, expected one like 2026-11-30", date);
     memcpy(t->date, again, sizeof t->date);
+    t->has_date = true;
     return 0;
 }
 
 bool chat_template_states_date(const struct chat_template *t) {
-    return t->kind->family == FAMILY_GPT_OSS;
+    return (t->needs_date || t->has_date) && jinja_names(t->jinja, "strftime_now");
 }
 
 const char *chat_template_date(const struct chat_template *t) {
@@ -114,46 +113,104 @@ const char *chat_template_date(const struct chat_template *t) {
 }
 
 bool chat_template_states_effort(const struct chat_template *t) {
-    return t->kind->family == FAMILY_GPT_OSS;
+    return jinja_names(t->jinja, "reasoning_effort");
 }
 
 void chat_template_set_effort(struct chat_template *t, enum chat_effort effort) {
     t->effort = effort;
+    t->has_effort = true;
+}
+
+void chat_template_ask_for_thoughts(struct chat_template *t) {
+    t->asks_for_thoughts = true;
+    chat_template_probe_thoughts(t);
+}
+
+enum chat_thoughts chat_template_thoughts(const struct chat_template *t) {
+    return t->thoughts;
+}
+
+bool chat_template_opens_thought(const struct chat_template *t, bool think) {
+    return t->opens_thoughts[think];
+}
+
+bool chat_template_has_channels(const struct chat_template *t) {
+    return t->has_channels;
+}
+
+const char *const *chat_template_marks(const struct chat_template *t) {
+    static const char *const none[] = {NULL}, *const of_thoughts[] = {"<think>", "</think>", NULL},
+                             *const of_channels[] = {"<|start|>", "<|channel|>", "<|message|>", NULL};
+    if (t->has_channels) return of_channels;
+    return t->thoughts != THOUGHTS_NONE || jinja_says(t->jinja, "</think>") ? of_thoughts : none;
 }
 
 /* --- loading ----------------------------------------------------------------------------------------------- */
 
-/* Of the kind that is set. */
-static int finish(struct chat_template *t, const struct source *s) {
-    take_today(t);
-    t->effort = EFFORT_MEDIUM;
-    TRY(read_token(s, "bos_token", t->kind->bos, &t->bos));
-    return read_token(s, "eos_token", t->kind->eos, &t->eos);
+/* Templates may ask for any of these; one that neither the files nor the name gives is undefined there. */
+static int read_tokens(struct chat_template *t, const struct source *s, const struct named_template *named) {
+    static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                        "pad_token", "cls_token", "mask_token"};
+    t->variables = cJSON_CreateObject();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct buf text = {0};
+        TRY(read_token(s, names[i], !named || i > 1 ? "" : i == 0 ? named->bos : named->eos, &text));
+        if (text.len > 0) cJSON_AddStringToObject(t->variables, names[i], buf_text(&text));
+        if (i == 1) buf_append(&t->eos, buf_text(&text), text.len);
+        buf_free(&text);
+    }
+    return 0;
 }
 
-static int recognise(struct chat_template *t, const struct source *s) {
-    if (!template_match(buf_text(&s->jinja), s->jinja.len, t))
-        return err_set(ERR_UNSUPPORTED,
-                       "%s: the chat template is none that duet knows; hint: --template NAME, one of %s", s->path,
-                       template_kind_names());
-    return finish(t, s);
+static int interpret(struct chat_template *t, const char *source, size_t n) {
+    TRY(jinja_read(&t->jinja, source, n));
+    return chat_template_probe(t);
 }
 
-static int create(struct chat_template **out, const struct chat_source *files, const struct template_kind *kind) {
+/* The system prompt that the files' own template has for conversations without one: "qwen2.5" takes it. */
+static void take_default_system(struct chat_template *t, const struct source *s) {
+    static const char open[] = "<|im_start|>system\n", close[] = "<|im_end|>\n";
+    struct chat_template file = *t;
+    struct chat_text text = {{0}, {0}};
+    file.jinja = NULL;
+    file.end_of_turn = (struct buf){0};
+    if (interpret(&file, buf_text(&s->jinja), s->jinja.len) == 0 &&
+        chat_template_run_question(&file, true, &text) == 0) {
+        const char *begin = strstr(buf_text(&text.text), open), *end = begin ? strstr(begin, close) : NULL;
+        if (end && !file.needs_system) {
+            text.text.data[end - text.text.data] = '\0';
+            cJSON_AddStringToObject(t->variables, "default_system", begin + sizeof open - 1);
+        }
+    }
+    chat_text_free(&text);
+    buf_free(&file.end_of_turn);
+    jinja_free(file.jinja);
+}
+
+static int make_named(struct chat_template *t, const struct source *s, const struct named_template *named) {
+    t->name = named->name;
+    TRY(read_tokens(t, s, named));
+    if (s->has_template) take_default_system(t, s);
+    return interpret(t, named->jinja, strlen(named->jinja));
+}
+
+static int make_of_file(struct chat_template *t, const struct source *s) {
+    TRY(read_tokens(t, s, NULL));
+    if (interpret(t, buf_text(&s->jinja), s->jinja.len) == 0) return 0;
+    err_prefix(ERR_UNSUPPORTED, "%s: the chat template", s->path);
+    return err_hint(ERR_UNSUPPORTED, "--template NAME, one of %s", chat_template_names());
+}
+
+static int create(struct chat_template **out, const struct chat_source *files, const struct named_template *named) {
     struct source s = {.files = files};
     struct chat_template *t = calloc(1, sizeof *t);
     *out = NULL;
-    bool borrows = kind && strcmp(kind->name, "qwen2.5") == 0; /* its default system prompt is the model's own */
-    int rc = t ? source_read(&s, !kind || borrows) : err_set(ERR_MEMORY, "no memory for a chat template");
-    if (rc == 0 && kind) {
-        t->kind = kind;
-        if (borrows) template_read_default_system(buf_text(&s.jinja), s.jinja.len, t);
-        rc = finish(t, &s);
-    } else if (rc == 0 && s.has_template) {
-        rc = recognise(t, &s);
-    }
+    bool borrows = named && strcmp(named->name, "qwen2.5") == 0;
+    int rc = t ? source_read(&s, !named || borrows) : err_set(ERR_MEMORY, "no memory for a chat template");
+    if (t) take_today(t);
+    if (rc == 0 && (named || s.has_template)) rc = named ? make_named(t, &s, named) : make_of_file(t, &s);
     source_free(&s);
-    if (rc == 0 && t->kind)
+    if (rc == 0 && t->jinja)
         *out = t;
     else
         chat_template_free(t);
@@ -161,40 +218,17 @@ static int create(struct chat_template **out, const struct chat_source *files, c
 }
 
 int chat_template_load(struct chat_template **out, const char *name, const struct chat_source *files) {
-    const struct template_kind *kind = name ? template_kind_find(name) : NULL;
+    const struct named_template *named = name ? named_template_find(name) : NULL;
     *out = NULL;
-    if (!name || kind) return create(out, files, kind);
-    return err_set(ERR_USAGE, "there is no chat template '%s', expected one of %s", name, template_kind_names());
+    if (!name || named) return create(out, files, named);
+    return err_set(ERR_USAGE, "there is no chat template '%s', expected one of %s", name, chat_template_names());
 }
 
 void chat_template_free(struct chat_template *t) {
     if (!t) return;
-    buf_free(&t->bos);
     buf_free(&t->eos);
-    buf_free(&t->default_system);
+    buf_free(&t->end_of_turn);
+    jinja_free(t->jinja);
+    cJSON_Delete(t->variables);
     free(t);
-}
-
-const char *chat_template_names(void) {
-    return template_kind_names();
-}
-
-const char *chat_template_name(const struct chat_template *t) {
-    return t->kind->name;
-}
-
-enum chat_thoughts chat_template_thoughts(const struct chat_template *t) {
-    if (t->kind->options & THINKS) return THOUGHTS_ALWAYS;
-    return t->kind->family == FAMILY_QWEN3 ? THOUGHTS_ASKED : THOUGHTS_NONE;
-}
-
-const char *const *chat_template_marks(const struct chat_template *t) {
-    static const char *const none[] = {NULL}, *const of_thoughts[] = {"<think>", "</think>", NULL},
-                             *const of_channels[] = {"<|start|>", "<|channel|>", "<|message|>", NULL};
-    if (chat_template_has_channels(t)) return of_channels;
-    return chat_template_thoughts(t) == THOUGHTS_NONE ? none : of_thoughts;
-}
-
-bool chat_template_has_channels(const struct chat_template *t) {
-    return t->kind->family == FAMILY_GPT_OSS;
 }

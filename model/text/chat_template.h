@@ -1,12 +1,12 @@
-/* Chat templates. duet has no Jinja: it knows the templates of the families it runs, and recognises which one a
- * tokenizer_config.json holds by what that template says and does, whatever its layout.
+/* Chat templates: Jinja, which a model's files bring or a name stands for, interpreted (jinja.h) as transformers does it.
  *
- * A template renders whole conversations, and piecewise, because duet keeps history as ids and never tokenises an
+ * A template renders whole conversations. duet also needs pieces, because it keeps history as ids and never tokenises an
  * answer again: the first turn, the end of a cut answer, and a later turn.
  *
  *   render(first turn) + answer + next(question)  ==  render(whole conversation)
  *
- * with these rules for what stands in the history:
+ * Pieces are cut from renderings of conversations whose answer is known (chat_template_probe.c), with these rules for what stands in the
+ * history:
  *  - An answer is what the model generates behind the generation prompt. What a template puts around an answer's text
  *    belongs to the answer: llama2's begin and end with a space (" 4. "), and a cut one gets none; those of mistral-v1 and v3 begin
  *    with one.
@@ -15,9 +15,8 @@
  *    was said, behind the generation prompt that it was said behind, which may begin a thought.
  *  - mistral-nemo and mistral-v3 put the system prompt into the last question of a whole render; piecewise it stays in the question
  *    that it was rendered with, the first.
- *  - Dates are the templates' own defaults (llama3.1, llama3.2: 26 Jul 2024), or the day's where a template always states that
- *    (gpt-oss; chat_template_set_date). Those that state it among other things where there is no system prompt (granite3.1,
- *    mistral-small3.*) refuse conversations without one.
+ *  - Templates that can do without the day's date do, unless one is set: llama3.2 then says 26 Jul 2024. Others state the day on which they were loaded
+ *    (gpt-oss; granite3.1 and mistral-small3.*, as files have them, where there is no system prompt, with which the names refuse).
  *  - gpt-oss ends answers with <|return|>, which stands in no history: there it is an end id that is not the template's, and
  *    <|end|> follows. */
 #ifndef DUET_MODEL_TEXT_CHAT_TEMPLATE_H
@@ -52,28 +51,34 @@ struct chat_source {
     const char *json;  /* path of a chat_template.json (older multimodal models'), where there is neither; NULL: none */
 };
 /* The template of the files (of a list of named ones: "default"). *out = NULL without an error when there is none (completion
- * mode); ERR_IO for a file that is there and cannot be read; ERR_UNSUPPORTED for one that is not recognised, with a hint (--template
- * NAME and the names). Or, with a name, the template that duet knows by it: "chatml", "llama2"..., see chat_template_names. bos and
- * eos strings come from the files, or are the family's where they name none. "chatml" has no default system prompt; "qwen2.5" has
- * the one that the files' own template speaks of, if any. Allocates. */
+ * mode); ERR_IO for a file that is there and cannot be read; ERR_UNSUPPORTED for one that cannot be interpreted, or with which no chat can
+ * be had, with the line or the reason and a hint (--template NAME and the names). Or, with a name, the template that duet knows by it:
+ * "chatml", "llama2"..., see chat_template_names. Special tokens come from the files, or are the name's where they name none. "chatml" has no default
+ * system prompt; "qwen2.5" has the one that the files' own template has, if any. Allocates. */
 int chat_template_load(struct chat_template **out, const char *name, const struct chat_source *);
 const char *chat_template_names(void); /* "chatml, llama2, ..." */
 void chat_template_free(struct chat_template *);
+/* Its name, or that of a named one that tells turns in the same way, whatever its default system prompt; "own" where there is none. Renders
+ * some conversations: about a millisecond. */
 const char *chat_template_name(const struct chat_template *);
-/* Does an answer begin with a thought: never that the template knows of; if `think`, as of Qwen 3; or always, as the generation prompt says
+/* Think, in so many words (--think on): for templates by which models do not do so by themselves. */
+void chat_template_ask_for_thoughts(struct chat_template *);
+/* Does the generation prompt begin a thought? */
+bool chat_template_opens_thought(const struct chat_template *, bool think);
+/* Does an answer begin with a thought: not that the template says so; if `think`, as of Qwen 3; or always, as the generation prompt says
  * "<think>" itself or the model opens a channel for it? */
 enum chat_thoughts { THOUGHTS_NONE, THOUGHTS_ASKED, THOUGHTS_ALWAYS };
 enum chat_thoughts chat_template_thoughts(const struct chat_template *);
 /* Are answers rows of messages in channels (answer_parts.h)? */
 bool chat_template_has_channels(const struct chat_template *);
 
-/* Does what it renders always state the day's date? That is the day (local time) on which it was loaded, unless another is set: "2026-11-30";
+/* Does what it renders state the day's date? That is the day (local time) on which it was loaded, unless another is set: "2026-11-30";
  * ERR_USAGE for what is no day. */
 bool chat_template_states_date(const struct chat_template *);
 const char *chat_template_date(const struct chat_template *);
 int chat_template_set_date(struct chat_template *, const char *date);
 
-/* Does what it renders say how much the model shall think (gpt-oss)? A medium effort, unless another is set. */
+/* Does what it renders say how much the model shall think (gpt-oss)? What the template takes for granted, unless an effort is set. */
 enum chat_effort { EFFORT_LOW, EFFORT_MEDIUM, EFFORT_HIGH };
 bool chat_template_states_effort(const struct chat_template *);
 void chat_template_set_effort(struct chat_template *, enum chat_effort);

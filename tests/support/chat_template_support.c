@@ -55,12 +55,26 @@ struct chat_template *template_named(const char *name) {
     return t;
 }
 
+/* The special tokens that the files of a release name. */
+static void write_tokens(const char *name) {
+    static const char *const tokens[][3] = {{"gemma", "<bos>", "<eos>"},
+                                            {"deepseek", "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"},
+                                            {"olmo", "<|endoftext|>", "<|endoftext|>"},
+                                            {"mi", "<s>", "</s>"}};
+    char json[160] = "{}";
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+        if (strncmp(name, tokens[i][0], strlen(tokens[i][0])) == 0)
+            snprintf(json, sizeof json, "{\"bos_token\":\"%s\",\"eos_token\":\"%s\"}", tokens[i][1], tokens[i][2]);
+    template_write_config(json);
+}
+
 struct chat_template *template_released(const char *dir, const char *name) {
     char from[512], to[256];
     struct buf text = {0};
     snprintf(from, sizeof from, "%s/%s.jinja", dir, name);
     snprintf(to, sizeof to, "%s/chat_template.jinja", temp_dir());
     if (access(from, R_OK) != 0) return NULL;
+    write_tokens(name);
     ck_ok(file_read(from, 1 << 16, &text));
     damage_write_file(to, buf_text(&text), text.len);
     buf_free(&text);

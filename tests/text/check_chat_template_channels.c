@@ -169,7 +169,7 @@ static struct shown show(const struct chat_template *chat, const char *stop, con
     struct shown shown = {0};
     const size_t length = strlen(stop);
     ck_ok(text_stream_create(t, &stop, &length, 1, &s));
-    ck_ok(text_stream_answers(s, chat));
+    ck_ok(text_stream_answers(s, chat, true));
     for (int i = 0; i < n && !shown.stopped; i++) {
         ck_ok(text_stream_push(s, ids[i], &shown.text, &shown.stopped));
         const struct buf *thought = text_stream_thought(s);
@@ -224,7 +224,7 @@ START_TEST(a_tokenizer_without_channels_has_text_alone)
     struct tokenizer *t = tokenizer_load_text("{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]}}");
     struct chat_template *chat = template_named("gpt-oss");
     struct answer_parts parts;
-    answer_parts_begin(&parts, t, chat);
+    answer_parts_begin(&parts, t, chat, true);
     ck_assert(!answer_parts_in_channels(&parts));
     ck_assert_int_eq(answer_parts_take(&parts, 0), ANSWER_TEXT);
     ck_assert_int_eq(answer_parts_take(&parts, -1), ANSWER_TEXT);

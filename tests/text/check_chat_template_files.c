@@ -96,10 +96,11 @@ END_TEST
 
 START_TEST(a_malformed_template_of_a_processor_is_refused_with_its_file)
 {
-    static const char *const cases[][2] = {{"[1]", "expected an object"},
-                                           {"{\"chat_template\":5}", "'chat_template' is neither a string nor a list"},
-                                           {"{\"chat_template\":\"?\"}", "the chat template is none that duet knows"},
-                                           {"{", "malformed JSON"}};
+    static const char *const cases[][2] = {
+        {"[1]", "expected an object"},
+        {"{\"chat_template\":5}", "'chat_template' is neither a string nor a list"},
+        {"{\"chat_template\":\"?\"}", "the chat template: it does not say what users say"},
+        {"{", "malformed JSON"}};
     char path[256];
     snprintf(path, sizeof path, "%s/chat_template.json", temp_dir());
     template_write_config("{}");

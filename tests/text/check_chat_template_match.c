@@ -1,4 +1,4 @@
-/* Which chat template is it? */
+/* Which of the named templates is a file's like? */
 #include <stdio.h>
 #include <string.h>
 
@@ -52,6 +52,11 @@ END_TEST
     "<|video_pad|><|vision_end|>{% elif 'text' in content %}{{ content['text'] }}{% endif %}{% endfor %}<|im_end|>\n" \
     "{% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 
+#define HELP "<|im_start|>system\nHelp.<|im_end|>\n"
+#define TURNS(question, answer, next)                                                                                \
+    "<|im_start|>user\n" question "<|im_end|>\n<|im_start|>assistant\n" answer "<|im_end|>\n<|im_start|>user\n" next \
+    "<|im_end|>\n<|im_start|>assistant\n"
+
 START_TEST(the_template_of_qwen2_vl_is_chatml_for_text)
 {
     static const struct chat_message messages[] = {{"system", "Be brief.", 9}, {"user", "hi", 2}};
@@ -66,56 +71,108 @@ START_TEST(the_template_of_qwen2_vl_is_chatml_for_text)
 }
 END_TEST
 
-static const char *const strangers[] = {
-    QWEN_VL("mapping"),
-    "{{ bos_token }}{% for message in messages %}{{ '<start_of_turn>' + message['role'] + '\\n' + message['content'] | "
-    "trim "
-    "+ '<end_of_turn>\\n' }}{% endfor %}{% if add_generation_prompt %}{{'<start_of_turn>model\\n'}}{% endif %}",
-    "{% for message in messages %}{{ '<|' + message['role'] + '|>\\n' + message['content'] + eos_token }}{% endfor %}",
+/* What templates say that are like none of the named ones, or like one but for what the conversation does not show: of " Hi ", "No. " and "And?". */
+static const struct {
+    const char *name, *jinja, *said;
+} others[] = {
+    {"chatml", QWEN_VL("mapping"),
+     "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n" TURNS(" Hi ", "No. ", "And?")},
+    {"own",
+     "{{ bos_token }}{% for message in messages %}{{ '<start_of_turn>' + message['role'] + '\\n' + message['content'] "
+     "| "
+     "trim + '<end_of_turn>\\n' }}{% endfor %}{% if add_generation_prompt %}{{'<start_of_turn>model\\n'}}{% endif %}",
+     "<s><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>assistant\nNo.<end_of_turn>\n<start_of_turn>user\nAnd?"
+     "<end_of_turn>\n<start_of_turn>model\n"},
+    {"own",
+     "{% for message in messages %}{{ '<|' + message['role'] + '|>\\n' + message['content'] + eos_token }}{% endfor %}",
+     "<|user|>\n Hi </s><|assistant|>\nNo. </s><|user|>\nAnd?</s>"},
     /* ChatML with a trimmed content, another role marker, a forced thought, a forced system prompt, a late bos_token */
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] | trim + "
-    "'<|im_end|>' + "
-    "'\\n'}}" CHATML_TAIL,
-    "{% for message in messages %}{% if message['role'] == 'tool' %}{{ '<|im_start|><|tool|>' }}{% endif "
-    "%}{{" CHATML_BODY "}}" CHATML_TAIL,
-    "{% for message in messages %}{{" CHATML_BODY "}}{% endfor %}{% if add_generation_prompt %}{{ "
-    "'<|im_start|>assistant\\n<think>\\n' }}{% endif %}",
-    "{{ '<|im_start|>system\\nAlways.<|im_end|>\\n' }}{% for message in messages %}{{" CHATML_BODY "}}" CHATML_TAIL,
-    "{% for message in messages %}{{ bos_token + " CHATML_BODY "}}" CHATML_TAIL,
+    {"own",
+     "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] | trim + "
+     "'<|im_end|>' + '\\n'}}" CHATML_TAIL,
+     TURNS("Hi", "No.", "And?")},
+    {"chatml",
+     "{% for message in messages %}{% if message['role'] == 'tool' %}{{ '<|im_start|><|tool|>' }}{% endif "
+     "%}{{" CHATML_BODY "}}" CHATML_TAIL,
+     TURNS(" Hi ", "No. ", "And?")},
+    {"own",
+     "{% for message in messages %}{{" CHATML_BODY "}}{% endfor %}{% if add_generation_prompt %}{{ "
+     "'<|im_start|>assistant\\n<think>\\n' }}{% endif %}",
+     TURNS(" Hi ", "No. ", "And?") "<think>\n"},
+    {"own",
+     "{{ '<|im_start|>system\\nAlways.<|im_end|>\\n' }}{% for message in messages %}{{" CHATML_BODY "}}" CHATML_TAIL,
+     "<|im_start|>system\nAlways.<|im_end|>\n" TURNS(" Hi ", "No. ", "And?")},
+    {"own", "{% for message in messages %}{{ bos_token + " CHATML_BODY "}}" CHATML_TAIL,
+     "<s><|im_start|>user\n Hi <|im_end|>\n<s><|im_start|>assistant\nNo. "
+     "<|im_end|>\n<s><|im_start|>user\nAnd?<|im_end|>\n"
+     "<|im_start|>assistant\n"},
     /* early Mistral: a space behind the end of an answer */
-    "{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ "
-    "raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}{% if "
-    "message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}{% elif message['role'] == "
-    "'assistant' "
-    "%}{{ message['content'] + eos_token + ' ' }}{% else %}{{ raise_exception('Only user and assistant roles are "
-    "supported!') }}{% endif %}{% endfor %}",
-    /* ChatML of the last message, of five letters, in lower case, said twice, without the system turn, with its system
-     * prompt in each turn */
-    "{% for message in messages[-1:] %}{{" CHATML_BODY "}}" CHATML_TAIL,
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'][:5] + '<|im_end|>' + "
-    "'\\n'}}" CHATML_TAIL,
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'].casefold() + "
-    "'<|im_end|>' + '\\n'}}" CHATML_TAIL,
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + "
-    "message['content'] + '<|im_end|>' + '\\n'}}" CHATML_TAIL,
-    "{% for message in messages %}{% if message['role'] != 'system' %}{{" CHATML_BODY "}}{% endif %}" CHATML_TAIL,
-    "{% for message in messages %}{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nHelp.<|im_end|>\\n' "
-    "}}{% endif %}{{" CHATML_BODY "}}" CHATML_TAIL,
-    "{% for message in messages %}{{ 'unfinished",
-    "{{ messages",
-    "plain text",
-    "",
+    {"own",
+     "{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ "
+     "raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}{% if "
+     "message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}{% elif message['role'] == "
+     "'assistant' %}{{ message['content'] + eos_token + ' ' }}{% else %}{{ raise_exception('Only user and assistant "
+     "roles "
+     "are supported!') }}{% endif %}{% endfor %}",
+     "<s>[INST]  Hi  [/INST]No. </s> [INST] And? [/INST]"},
+    /* ChatML said twice, without the system turn, with its system prompt in each turn */
+    {"own",
+     "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + "
+     "message['content'] + '<|im_end|>' + '\\n'}}" CHATML_TAIL,
+     TURNS(" Hi  Hi ", "No. No. ", "And?And?")},
+    {"own",
+     "{% for message in messages %}{% if message['role'] != 'system' %}{{" CHATML_BODY "}}{% endif %}" CHATML_TAIL,
+     TURNS(" Hi ", "No. ", "And?")},
+    {"chatml",
+     "{% for message in messages %}{% if messages[0]['role'] != 'system' %}{{ "
+     "'<|im_start|>system\\nHelp.<|im_end|>\\n' "
+     "}}{% endif %}{{" CHATML_BODY "}}" CHATML_TAIL,
+     HELP "<|im_start|>user\n Hi <|im_end|>\n" HELP "<|im_start|>assistant\nNo. <|im_end|>\n" HELP
+          "<|im_start|>user\nAnd?<|im_end|>\n<|im_start|>assistant\n"},
 };
+enum { OTHERS = sizeof others / sizeof *others };
 
-START_TEST(unknown_templates_are_refused_with_a_hint)
+START_TEST(other_templates_say_what_they_say)
+{
+    const struct chat_message chat[] = {{"user", " Hi ", 4}, {"assistant", "No. ", 4}, {"user", "And?", 4}};
+    template_write(others[_i].jinja);
+    struct chat_template *t = template_open(temp_dir());
+    ck_assert_str_eq(chat_template_name(t), others[_i].name);
+    template_check(t, chat, 3, others[_i].said);
+    chat_template_free(t);
+}
+END_TEST
+
+static const char *const unusable[][2] = {
+    /* the last message alone, the first letters of each, what Python knows and Jinja's templates do not say */
+    {"{% for message in messages[-1:] %}{{" CHATML_BODY "}}" CHATML_TAIL,
+     "it does not say what was answered, or asked then"},
+    {"{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'][:5] + '<|im_end|>' "
+     "+ "
+     "'\\n'}}" CHATML_TAIL,
+     "it does not say what users say"},
+    {"{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'].casefold() + "
+     "'<|im_end|>' + '\\n'}}" CHATML_TAIL,
+     "line 1: 'casefold' is undefined"},
+    {"{{ raise_exception('Never.') }}", "Never."},
+    {"{% for message in messages %}\n{{ 'unfinished", "line 2: a string without an end"},
+    {"{{ messages", "line 1: a tag without an end"},
+    {"plain text", "it does not say what users say"},
+    {"", "it does not say what users say"},
+};
+enum { UNUSABLE = sizeof unusable / sizeof *unusable };
+
+START_TEST(templates_that_no_chat_can_use_are_refused_with_a_hint)
 {
     struct chat_template *t;
-    template_write(strangers[_i]);
+    char sentence[128];
+    template_write(unusable[_i][0]);
     ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t), ERR_UNSUPPORTED);
     ck_assert_ptr_null(t);
     check_sentence();
-    ck_assert(strstr(err_message(), "/tokenizer_config.json: the chat template is none that duet knows"));
-    ck_assert(strstr(err_message(), "hint: --template NAME, one of chatml, llama2"));
+    snprintf(sentence, sizeof sentence,
+             "/tokenizer_config.json: the chat template: %s; hint: --template NAME, one of chatml, ", unusable[_i][1]);
+    ck_assert_msg(strstr(err_message(), sentence), "%s", err_message());
 }
 END_TEST
 
@@ -159,31 +216,34 @@ static void check_is(const struct buf *jinja, const char *kind) {
 }
 
 static const struct {
-    const char *name, *from, *to;
+    const char *name, *from, *to, *then; /* NULL: refused */
 } edits[] = {
-    {"llama3.1", "set system_message = \"\"", "set system_message = \"You are a pirate.\""},
-    {"llama3.1", "\"Cutting Knowledge Date: December 2023\\n\"", "\"You.\\nCutting Knowledge Date: December 2023\\n\""},
-    {"llama3.1", "+ message['content'] | trim", "+ message['content']"},
-    {"llama3.1", "26 Jul 2024", "26 July 2024"},
-    {"llama3.2", "set system_message = \"\"", "set system_message = \"You are a pirate.\""},
-    {"llama3.2", "for message in messages ", "for message in messages[-1:] "},
-    {"qwen3", "+ '\\n' + message.content + '<|im_end|>'", "+ '\\n' + message.content + ' /no_think' + '<|im_end|>'"},
-    {"qwen3", "+ message.content + '<|im_end|>'", "+ message.content.strip() + '<|im_end|>'"},
+    {"llama3.1", "set system_message = \"\"", "set system_message = \"You are a pirate.\"", "llama3.1"},
+    {"llama3.1", "\"Cutting Knowledge Date: December 2023\\n\"", "\"You.\\nCutting Knowledge Date: December 2023\\n\"",
+     "own"},
+    {"llama3.1", "+ message['content'] | trim", "+ message['content']", "own"},
+    {"llama3.1", "26 Jul 2024", "26 July 2024", "own"},
+    {"llama3.2", "set system_message = \"\"", "set system_message = \"You are a pirate.\"", "llama3.2"},
+    {"llama3.2", "for message in messages ", "for message in messages[-1:] ", NULL},
+    {"qwen3", "+ '\\n' + message.content + '<|im_end|>'", "+ '\\n' + message.content + ' /no_think' + '<|im_end|>'",
+     "own"},
+    {"qwen3", "+ message.content + '<|im_end|>'", "+ message.content.strip() + '<|im_end|>'", "own"},
     {"qwen3", "'<|im_end|>\\n' }}\n    {%- endif %}\n{%- endif %}\n{%- set ns",
      "'<|im_end|>\\n' }}\n    {%- else %}\n        {{- '<|im_start|>system\\nYou are a pirate.<|im_end|>\\n' }}\n"
-     "    {%- endif %}\n{%- endif %}\n{%- set ns"},
-    {"qwen2.5", "+ message.content + '<|im_end|>'", "+ message.content + ' Think.' + '<|im_end|>'"},
-    {"qwen2.5", "+ message.content + '<|im_end|>'", "+ message.content|lower + '<|im_end|>'"},
-    {"qwen2.5", "'<|im_start|>system\\nYou are", "'<|im_start|>system\\n<|tool|>You are"},
-    {"qwen2.5", "assistant.<|im_end|>\\n'", "assistant.<|im_end|>\\nMore.'"},
-    {"mistral-nemo", "system_message + \"\\n\\n\"", "\"Follow: \" + system_message + \"\\n\\n\""},
-    {"mistral-v0.1", "+ eos_token", "|trim + eos_token"},
-    {"llama2", "content.strip()", "content"},
+     "    {%- endif %}\n{%- endif %}\n{%- set ns",
+     "qwen3"},
+    {"qwen2.5", "+ message.content + '<|im_end|>'", "+ message.content + ' Think.' + '<|im_end|>'", "own"},
+    {"qwen2.5", "+ message.content + '<|im_end|>'", "+ message.content|lower + '<|im_end|>'", "own"},
+    {"qwen2.5", "'<|im_start|>system\\nYou are", "'<|im_start|>system\\n<|tool|>You are", "qwen2.5"},
+    {"qwen2.5", "assistant.<|im_end|>\\n'", "assistant.<|im_end|>\\nMore.'", "qwen2.5"},
+    {"mistral-nemo", "system_message + \"\\n\\n\"", "\"Follow: \" + system_message + \"\\n\\n\"", "own"},
+    {"mistral-v0.1", "+ eos_token", "|trim + eos_token", "own"},
+    {"llama2", "content.strip()", "content", "own"},
 };
 enum { EDITS = sizeof edits / sizeof *edits };
 
-/* Loop index: the edit. */
-START_TEST(released_templates_that_say_something_else_are_unknown)
+/* A default system prompt may be another one; what else a template says makes it its own. Loop index: the edit. */
+START_TEST(released_templates_that_say_something_else_have_no_name)
 {
     struct chat_template *t;
     struct buf jinja = {0};
@@ -191,9 +251,10 @@ START_TEST(released_templates_that_say_something_else_are_unknown)
     if (!json) return;
     replace_all(&jinja, edits[_i].from, edits[_i].to);
     template_write(jinja.data);
-    ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t), ERR_UNSUPPORTED);
-    ck_assert_ptr_null(t);
-    ck_assert(strstr(err_message(), "the chat template is none that duet knows"));
+    int rc = checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t);
+    ck_assert_int_eq(rc, edits[_i].then ? 0 : ERR_UNSUPPORTED);
+    if (t) ck_assert_str_eq(chat_template_name(t), edits[_i].then);
+    chat_template_free(t);
     buf_free(&jinja);
     cJSON_Delete(json);
 }
@@ -299,7 +360,7 @@ START_TEST(names_override_templates)
     struct chat_message chat[] = {{"system", "now", 3}, {"user", "hi", 2}};
     struct chat_template *t;
     char names[512];
-    template_write(strangers[0]);
+    template_write(others[0].jinja);
     snprintf(names, sizeof names, "%s", chat_template_names());
     for (char *save, *name = strtok_r(names, ", ", &save); name; name = strtok_r(NULL, ", ", &save)) {
         ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), name, &t));
@@ -358,9 +419,9 @@ Suite *check_chat_template_match(void) {
     TCase *recognising = tcase_create("recognising");
     tcase_add_test(recognising, variants_of_chatml_are_recognised);
     tcase_add_test(recognising, the_template_of_qwen2_vl_is_chatml_for_text);
-    tcase_add_loop_test(recognising, unknown_templates_are_refused_with_a_hint, 0,
-                        sizeof strangers / sizeof *strangers);
-    tcase_add_loop_test(recognising, released_templates_that_say_something_else_are_unknown, 0, EDITS);
+    tcase_add_loop_test(recognising, other_templates_say_what_they_say, 0, OTHERS);
+    tcase_add_loop_test(recognising, templates_that_no_chat_can_use_are_refused_with_a_hint, 0, UNUSABLE);
+    tcase_add_loop_test(recognising, released_templates_that_say_something_else_have_no_name, 0, EDITS);
     tcase_add_test(recognising, layout_quotes_and_comments_of_released_templates_do_not_matter);
     tcase_add_test(recognising, the_template_of_mistral_v3_is_recognised);
     tcase_add_test(recognising, later_releases_of_qwen3_are_recognised);
