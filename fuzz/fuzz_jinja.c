@@ -1,7 +1,6 @@
 /* Templates: the input is one, rendered with three messages and a few variables. */
 #include <string.h>
 
-#include "base/json.h"
 #include "fuzz/fuzz.h"
 #include "model/text/jinja.h"
 
@@ -12,14 +11,11 @@ enum { FUZZ_BYTES_MAX = 4096 };
 static const struct jinja_message messages[] = {SAY("system", " Be brief. "), SAY("user", "h\xc3\xa9\0<|im_end|>\xff"),
                                                 SAY("assistant", "<think>\nHm.\n</think>\n\nYes.")};
 
-static const cJSON *variables(void) {
-    static const char text[] =
-        "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"add_generation_prompt\":true,\"tools\":null,"
-        "\"xs\":[1,2.5,\"a\",[true,null]],\"d\":{\"b\":1,\"a\":{\"c\":\"\"}},\"n\":-3}";
-    static cJSON *parsed;
-    if (!parsed) claim(json_parse(&parsed, text, sizeof text - 1) == 0, "%s", err_message());
-    return parsed;
-}
+static const struct jinja_variable variables[] = {{"bos_token", JINJA_IS_TEXT, "<s>"},
+                                                  {"eos_token", JINJA_IS_TEXT, "</s>"},
+                                                  {"add_generation_prompt", JINJA_IS_TRUE, NULL},
+                                                  {"enable_thinking", JINJA_IS_FALSE, NULL},
+                                                  {"tools", JINJA_IS_NONE, NULL}};
 
 static void claim_marks(const struct buf *text, const struct buf *plain) {
     claim(text->len == plain->len, "%zu marks of %zu bytes", plain->len, text->len);
@@ -31,7 +27,8 @@ static void claim_rendered(const struct jinja *j) {
     const struct jinja_input input = {
         .messages = messages,
         .count = sizeof messages / sizeof *messages,
-        .variables = variables(),
+        .variables = variables,
+        .variable_count = sizeof variables / sizeof *variables,
         .has_now = true,
         .now = {.tm_year = 126, .tm_mon = 10, .tm_mday = 30, .tm_wday = 1, .tm_yday = 333}};
     struct buf text = {0}, plain = {0}, again = {0}, plain_again = {0};

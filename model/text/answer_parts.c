@@ -9,7 +9,8 @@ static int32_t find(const struct tokenizer *t, const char *token) {
 void answer_parts_begin(struct answer_parts *p, const struct tokenizer *t, const struct chat_template *chat,
                         bool think) {
     *p = (struct answer_parts){t, -1, -1, -1, -1, -1, -1, ANSWER_TEXT, false, "", 0};
-    if (!chat || !*chat_template_marks(chat)) return;
+    const char *const *marks = chat ? chat_template_marks(chat) : NULL;
+    if (!marks || !*marks) return;
     if (chat_template_has_channels(chat)) {
         const int32_t channel = find(t, "<|channel|>"), message = find(t, "<|message|>");
         if (channel < 0 || message < 0) return; /* a tokenizer of another model: its text is shown as it comes */
@@ -17,7 +18,7 @@ void answer_parts_begin(struct answer_parts *p, const struct tokenizer *t, const
         p->part = ANSWER_MARK;
         return;
     }
-    p->think = find(t, "<think>"), p->end_think = find(t, "</think>");
+    p->think = find(t, marks[0]), p->end_think = find(t, marks[1]);
     if (chat_template_opens_thought(chat, think) && p->end_think >= 0) p->part = ANSWER_THOUGHT;
 }
 

@@ -139,10 +139,16 @@ bool chat_template_has_channels(const struct chat_template *t) {
 }
 
 const char *const *chat_template_marks(const struct chat_template *t) {
-    static const char *const none[] = {NULL}, *const of_thoughts[] = {"<think>", "</think>", NULL},
-                             *const of_channels[] = {"<|start|>", "<|channel|>", "<|message|>", NULL};
+    static const char *const none[] = {NULL}, *const of_channels[] = {"<|start|>", "<|channel|>", "<|message|>", NULL};
+    static const char *const of_thoughts[][3] = {{"<think>", "</think>", NULL},
+                                                 {"[THINK]", "[/THINK]", NULL},
+                                                 {"<|channel>", "<channel|>", NULL},
+                                                 {"<|START_THINKING|>", "<|END_THINKING|>", NULL},
+                                                 {"<seed:think>", "</seed:think>", NULL}};
     if (t->has_channels) return of_channels;
-    return t->thoughts != THOUGHTS_NONE || jinja_says(t->jinja, "</think>") ? of_thoughts : none;
+    for (size_t i = 0; i < sizeof of_thoughts / sizeof *of_thoughts; i++)
+        if (jinja_says(t->jinja, of_thoughts[i][0]) || jinja_says(t->jinja, of_thoughts[i][1])) return of_thoughts[i];
+    return t->thoughts != THOUGHTS_NONE ? of_thoughts[0] : none;
 }
 
 /* --- loading ----------------------------------------------------------------------------------------------- */
@@ -151,13 +157,11 @@ const char *const *chat_template_marks(const struct chat_template *t) {
 static int read_tokens(struct chat_template *t, const struct source *s, const struct named_template *named) {
     static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                         "pad_token", "cls_token", "mask_token"};
-    t->variables = cJSON_CreateObject();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct buf text = {0};
-        TRY(read_token(s, names[i], !named || i > 1 ? "" : i == 0 ? named->bos : named->eos, &text));
-        if (text.len > 0) cJSON_AddStringToObject(t->variables, names[i], buf_text(&text));
-        if (i == 1) buf_append(&t->eos, buf_text(&text), text.len);
-        buf_free(&text);
+        struct chat_token *token = &t->tokens[t->token_count];
+        token->name = names[i];
+        TRY(read_token(s, names[i], !named || i > 1 ? "" : i == 0 ? named->bos : named->eos, &token->text));
+        if (token->text.len > 0) t->token_count++;
     }
     return 0;
 }
@@ -178,8 +182,9 @@ static void take_default_system(struct chat_template *t, const struct source *s)
         chat_template_run_question(&file, true, &text) == 0) {
         const char *begin = strstr(buf_text(&text.text), open), *end = begin ? strstr(begin, close) : NULL;
         if (end && !file.needs_system) {
-            text.text.data[end - text.text.data] = '\0';
-            cJSON_AddStringToObject(t->variables, "default_system", begin + sizeof open - 1);
+            struct chat_token *token = &t->tokens[t->token_count++];
+            token->name = "default_system";
+            buf_append(&token->text, begin + sizeof open - 1, (size_t)(end - begin) - (sizeof open - 1));
         }
     }
     chat_text_free(&text);
@@ -219,16 +224,20 @@ static int create(struct chat_template **out, const struct chat_source *files, c
 
 int chat_template_load(struct chat_template **out, const char *name, const struct chat_source *files) {
     const struct named_template *named = name ? named_template_find(name) : NULL;
+    struct chat_source its = *files;
     *out = NULL;
-    if (!name || named) return create(out, files, named);
+    if (name && text_ends_with(name, ".jinja")) {
+        its.jinja = name;
+        name = NULL;
+    }
+    if (!name || named) return create(out, &its, named);
     return err_set(ERR_USAGE, "there is no chat template '%s', expected one of %s", name, chat_template_names());
 }
 
 void chat_template_free(struct chat_template *t) {
     if (!t) return;
-    buf_free(&t->eos);
+    for (size_t i = 0; i < sizeof t->tokens / sizeof *t->tokens; i++) buf_free(&t->tokens[i].text);
     buf_free(&t->end_of_turn);
     jinja_free(t->jinja);
-    cJSON_Delete(t->variables);
     free(t);
 }

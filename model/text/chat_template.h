@@ -53,7 +53,7 @@ struct chat_source {
 /* The template of the files (of a list of named ones: "default"). *out = NULL without an error when there is none (completion
  * mode); ERR_IO for a file that is there and cannot be read; ERR_UNSUPPORTED for one that cannot be interpreted, or with which no chat can
  * be had, with the line or the reason and a hint (--template NAME and the names). Or, with a name, the template that duet knows by it:
- * "chatml", "llama2"..., see chat_template_names. Special tokens come from the files, or are the name's where they name none. "chatml" has no default
+ * "chatml", "llama2"..., see chat_template_names; or, with the name of a file that ends with ".jinja", what that holds. Special tokens come from the files, or are the name's where they name none. "chatml" has no default
  * system prompt; "qwen2.5" has the one that the files' own template has, if any. Allocates. */
 int chat_template_load(struct chat_template **out, const char *name, const struct chat_source *);
 const char *chat_template_names(void); /* "chatml, llama2, ..." */
@@ -97,7 +97,8 @@ int chat_template_next(const struct chat_template *, const struct chat_message *
 /* An answer that was not generated, as the history has it, without its end of turn: behind the marks of its channel. */
 void chat_template_answer(const struct chat_template *, const struct chat_message *answer, struct chat_text *out);
 
-/* Tokens that part a thought from the rest of an answer: [NULL-terminated], none where it knows of no thoughts. */
+/* Tokens that part a thought from the rest of an answer: [NULL-terminated] what opens one and what ends it ("<think>", "</think>", or what else
+ * the template says), those of channels, or none where it knows of no thoughts. */
 const char *const *chat_template_marks(const struct chat_template *);
 /* The end-of-turn text of an answer ("<|im_end|>"). */
 const char *chat_template_end_of_turn(const struct chat_template *);

@@ -3,17 +3,22 @@
 #define DUET_MODEL_TEXT_CHAT_TEMPLATE_INTERNAL_H
 
 #include "base/err.h"
-#include "base/json.h"
 #include "model/text/chat_template.h"
 #include "model/text/jinja.h"
 
 #define DATE_FORMAT "%Y-%m-%d"
 
+/* A special token by the name that templates have for it; or a default system prompt, by "default_system". */
+struct chat_token {
+    const char *name;
+    struct buf text;
+};
+
 struct chat_template {
     struct jinja *jinja;
     const char *name; /* one of the names, or NULL: of a file */
-    cJSON *variables; /* special tokens, by the names that templates have for them, and a default system prompt */
-    struct buf eos;
+    struct chat_token tokens[8];
+    int token_count;
     char date[sizeof "2026-11-30"];
     enum chat_effort effort;
     bool has_date, has_effort, asks_for_thoughts; /* these were set */
@@ -25,6 +30,8 @@ struct chat_template {
     enum chat_thoughts thoughts;
     struct buf end_of_turn;
 };
+
+const char *chat_template_token(const struct chat_template *, const char *name); /* "" where there is none */
 
 /* Templates that have names (chat_template_named.c). */
 struct named_template {

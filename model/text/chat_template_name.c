@@ -25,9 +25,9 @@ enum { WITH_SYSTEM = sizeof with_system / sizeof *with_system, WITHOUT = sizeof 
 
 /* A text without bos_token in front. */
 static void skip_bos(const struct chat_template *t, const struct chat_text *text, size_t *at) {
-    const cJSON *bos = json_get(t->variables, "bos_token");
-    const size_t n = cJSON_IsString(bos) ? strlen(bos->valuestring) : 0;
-    *at = n > 0 && text->text.len >= n && memcmp(text->text.data, bos->valuestring, n) == 0 ? n : 0;
+    const char *bos = chat_template_token(t, "bos_token");
+    const size_t n = strlen(bos);
+    *at = n > 0 && text->text.len >= n && memcmp(text->text.data, bos, n) == 0 ? n : 0;
 }
 
 /* *says: at least one of them says something. */

@@ -40,10 +40,10 @@ static bool closes_last(const struct chat_template *t, const char *mark, size_t 
 /* Of what stands between an answer and the next question. */
 static void find_end_of_turn(struct chat_template *t, const char *text) {
     text += chat_template_blanks(text);
-    const char *question = strstr(text, chat_template_question()),
-               *eos = t->eos.len > 0 ? strstr(text, t->eos.data) : NULL;
+    const char *token = chat_template_token(t, "eos_token"), *eos = *token ? strstr(text, token) : NULL;
+    const char *question = strstr(text, chat_template_question());
     if (eos && eos < question) {
-        buf_append(&t->end_of_turn, text, (size_t)(eos - text) + t->eos.len);
+        buf_append(&t->end_of_turn, text, (size_t)(eos - text) + strlen(token));
         return;
     }
     const size_t n = mark_length(text);
@@ -53,11 +53,10 @@ static void find_end_of_turn(struct chat_template *t, const char *text) {
 /* --- thoughts ---------------------------------------------------------------------------------------------------- */
 
 /* Behind what a question's rendering ends with the model thinks already. */
-static bool opens_thought(const struct chat_text *t) {
-    static const char mark[] = "<think>";
-    size_t n = t->text.len;
+static bool opens_thought(const struct chat_text *t, const char *mark) {
+    size_t n = t->text.len, length = mark ? strlen(mark) : 0;
     while (n > 0 && strchr(" \t\r\n", t->text.data[n - 1])) n--;
-    return n >= sizeof mark - 1 && memcmp(t->text.data + n - (sizeof mark - 1), mark, sizeof mark - 1) == 0;
+    return length > 0 && n >= length && memcmp(t->text.data + n - length, mark, length) == 0;
 }
 
 /* Does it make a difference whether a thought is asked for or unwanted? */
@@ -76,13 +75,12 @@ static bool minds_thoughts(const struct chat_template *t) {
 
 void chat_template_probe_thoughts(struct chat_template *t) {
     struct chat_text text = {{0}, {0}};
+    t->thoughts = minds_thoughts(t) ? THOUGHTS_ASKED : THOUGHTS_NONE;
+    const char *mark = t->has_channels ? NULL : chat_template_marks(t)[0];
     for (int think = 0; think < 2; think++)
-        t->opens_thoughts[think] = chat_template_run_question(t, think, &text) == 0 && opens_thought(&text);
+        t->opens_thoughts[think] = chat_template_run_question(t, think, &text) == 0 && opens_thought(&text, mark);
     chat_text_free(&text);
-    if (minds_thoughts(t))
-        t->thoughts = THOUGHTS_ASKED;
-    else
-        t->thoughts = t->has_channels || t->opens_thoughts[1] ? THOUGHTS_ALWAYS : THOUGHTS_NONE;
+    if (t->thoughts == THOUGHTS_NONE && (t->has_channels || t->opens_thoughts[1])) t->thoughts = THOUGHTS_ALWAYS;
 }
 
 /* --- all --------------------------------------------------------------------------------------------------------- */

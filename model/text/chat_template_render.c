@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/memory.h"
 #include "model/text/chat_template_internal.h"
 
 /* Words that no conversation says by chance, in lower case, as templates may make letters so. */
@@ -37,38 +38,47 @@ struct chat_message chat_say_as(const char *role, const char *content) {
     return (struct chat_message){role, content, strlen(content)};
 }
 
+const char *chat_template_token(const struct chat_template *t, const char *name) {
+    for (int i = 0; i < t->token_count; i++)
+        if (strcmp(t->tokens[i].name, name) == 0) return buf_text(&t->tokens[i].text);
+    return "";
+}
+
+enum { VARIABLES_MAX = 16 };
+
 /* What templates ask for. Of thinking they are told where it is unwanted or was asked for: what it means that nothing is said is theirs. */
-static cJSON *make_variables(const struct chat_template *t, bool prompts, bool think) {
+static int set_variables(const struct chat_template *t, bool prompts, bool think, struct jinja_variable *out) {
     static const char *const efforts[] = {[EFFORT_LOW] = "low", [EFFORT_MEDIUM] = "medium", [EFFORT_HIGH] = "high"};
-    cJSON *all = cJSON_Duplicate(t->variables, true);
-    cJSON_AddNullToObject(all, "tools");
-    cJSON_AddNullToObject(all, "documents");
-    cJSON_AddBoolToObject(all, "add_generation_prompt", prompts);
+    int n = 0;
+    for (int i = 0; i < t->token_count; i++)
+        out[n++] = (struct jinja_variable){t->tokens[i].name, JINJA_IS_TEXT, buf_text(&t->tokens[i].text)};
+    out[n++] = (struct jinja_variable){"tools", JINJA_IS_NONE, NULL};
+    out[n++] = (struct jinja_variable){"documents", JINJA_IS_NONE, NULL};
+    out[n++] = (struct jinja_variable){"add_generation_prompt", prompts ? JINJA_IS_TRUE : JINJA_IS_FALSE, NULL};
     if (!think || t->asks_for_thoughts) {
-        cJSON_AddBoolToObject(all, "enable_thinking", think);
-        cJSON_AddBoolToObject(all, "thinking", think);
+        out[n++] = (struct jinja_variable){"enable_thinking", think ? JINJA_IS_TRUE : JINJA_IS_FALSE, NULL};
+        out[n++] = (struct jinja_variable){"thinking", think ? JINJA_IS_TRUE : JINJA_IS_FALSE, NULL};
     }
-    if (t->has_effort) cJSON_AddStringToObject(all, "reasoning_effort", efforts[t->effort]);
-    return all;
+    if (t->has_effort) out[n++] = (struct jinja_variable){"reasoning_effort", JINJA_IS_TEXT, efforts[t->effort]};
+    return n;
 }
 
 int chat_template_run(const struct chat_template *t, const struct chat_message *m, int count, bool prompts, bool think,
                       struct chat_text *out) {
-    struct jinja_message *messages = calloc((size_t)count + 1, sizeof *messages);
-    if (!messages) return err_set(ERR_MEMORY, "no memory for a conversation of %d messages", count);
+    struct jinja_message *messages = memory_resize(NULL, ((size_t)count + 1) * sizeof *messages);
+    struct jinja_variable variables[VARIABLES_MAX];
     for (int i = 0; i < count; i++) messages[i] = (struct jinja_message){m[i].role, m[i].content, m[i].len};
-    cJSON *variables = make_variables(t, prompts, think);
     struct jinja_input input = {.messages = messages,
                                 .count = count,
                                 .content_in_parts = t->wants_parts,
                                 .variables = variables,
+                                .variable_count = set_variables(t, prompts, think, variables),
                                 .has_now = t->needs_date || t->has_date};
     strptime(t->date, DATE_FORMAT, &input.now);
     const time_t day = timegm(&input.now);
     gmtime_r(&day, &input.now);
     out->text.len = out->plain.len = 0;
     const int rc = jinja_render(t->jinja, &input, &out->text, &out->plain);
-    cJSON_Delete(variables);
     free(messages);
     return rc;
 }

@@ -13,7 +13,6 @@
 #include <time.h>
 
 #include "base/buf.h"
-#include "base/json.h"
 
 struct jinja; /* a template */
 
@@ -31,12 +30,18 @@ struct jinja_message {
     const char *role, *content;
     size_t len; /* of the content, which is plain: its bytes may be anything */
 };
+struct jinja_variable {
+    const char *name;
+    enum { JINJA_IS_NONE, JINJA_IS_FALSE, JINJA_IS_TRUE, JINJA_IS_TEXT } kind;
+    const char *text; /* not plain */
+};
 struct jinja_input {
     const struct jinja_message *messages; /* "messages" */
     int count;
-    bool content_in_parts;  /* as [{"type": "text", "text": content}] */
-    const cJSON *variables; /* an object: the others, of which no text is plain; NULL: none */
-    bool has_now;           /* is there a strftime_now? */
+    bool content_in_parts; /* as [{"type": "text", "text": content}] */
+    const struct jinja_variable *variables;
+    int variable_count;
+    bool has_now; /* is there a strftime_now? */
     struct tm now;
 };
 

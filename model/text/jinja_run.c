@@ -1,5 +1,4 @@
 /* Statements, executed; reading and rendering a template as a whole. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -340,25 +339,9 @@ static struct jinja_value message_value(struct jinja_run *run, const struct jinj
     return dict;
 }
 
-/* What is nested too deeply is none. */
-static struct jinja_value value_of(struct jinja_run *run, const cJSON *json, int depth) {
-    struct jinja_value v = jinja_none();
-    if (cJSON_IsBool(json)) return jinja_bool(cJSON_IsTrue(json));
-    if (cJSON_IsNumber(json)) {
-        const double x = json->valuedouble;
-        return x == floor(x) && fabs(x) < 9e15 ? jinja_int((int64_t)x) : jinja_float(x);
-    }
-    if (cJSON_IsString(json)) return jinja_string(jinja_literal(json->valuestring));
-    if (!(cJSON_IsArray(json) || cJSON_IsObject(json)) || depth > JINJA_NESTED_MAX) return v;
-    v = cJSON_IsArray(json) ? jinja_new_list(&run->arena, JINJA_LIST) : jinja_new_dict(&run->arena, JINJA_DICT);
-    for (const cJSON *m = json->child; m; m = m->next) {
-        const struct jinja_value part = value_of(run, m, depth + 1);
-        if (cJSON_IsArray(json))
-            jinja_push(&run->arena, v.list, part);
-        else
-            jinja_put(&run->arena, v.dict, jinja_string(jinja_literal(m->string)), part);
-    }
-    return v;
+static struct jinja_value variable_value(const struct jinja_variable *v) {
+    if (v->kind == JINJA_IS_TEXT) return jinja_string(jinja_literal(v->text));
+    return v->kind == JINJA_IS_NONE ? jinja_none() : jinja_bool(v->kind == JINJA_IS_TRUE);
 }
 
 static void set_input(struct jinja_run *run, const struct jinja_input *input) {
@@ -368,8 +351,8 @@ static void set_input(struct jinja_run *run, const struct jinja_input *input) {
         jinja_push(&run->arena, messages.list, message_value(run, &input->messages[i], input->content_in_parts));
     const struct jinja_value names = {.type = JINJA_DICT, .dict = &run->frame->names};
     put_named(run, names, "messages", messages);
-    for (const cJSON *m = input->variables ? input->variables->child : NULL; m; m = m->next)
-        put_named(run, names, m->string, value_of(run, m, 0));
+    for (int i = 0; i < input->variable_count; i++)
+        put_named(run, names, input->variables[i].name, variable_value(&input->variables[i]));
 }
 
 int jinja_render(const struct jinja *j, const struct jinja_input *input, struct buf *text, struct buf *plain) {

@@ -1,8 +1,10 @@
 /* Templates that are like none of the named ones, and what is found out about them by rendering. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/support/chat_template_support.h"
+#include "tests/support/damage.h"
 
 static const struct chat_message hi = {"user", "Hi", 2}, and = {"user", "And <|end|>?", 12};
 
@@ -146,6 +148,49 @@ START_TEST(marks_of_thoughts_are_those_that_a_template_speaks_of)
 }
 END_TEST
 
+START_TEST(thoughts_have_the_marks_of_their_template)
+{
+    static const char *const pairs[][2] = {{"<think>", "</think>"},
+                                           {"[THINK]", "[/THINK]"},
+                                           {"<|channel>", "<channel|>"},
+                                           {"<|START_THINKING|>", "<|END_THINKING|>"},
+                                           {"<seed:think>", "</seed:think>"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        struct buf jinja = {0};
+        buf_printf(&jinja, "{{ '%s' if 0 else '' }}", pairs[i][1]);
+        buf_puts(&jinja, ASKING("", "<a>"));
+        buf_puts(&jinja, pairs[i][0]);
+        template_write(jinja.data);
+        buf_free(&jinja);
+        struct chat_template *t = template_open(temp_dir());
+        ck_assert_str_eq(chat_template_marks(t)[0], pairs[i][0]);
+        ck_assert_str_eq(chat_template_marks(t)[1], pairs[i][1]);
+        ck_assert(chat_template_opens_thought(t, true) && chat_template_thoughts(t) == THOUGHTS_ALWAYS);
+        chat_template_free(t);
+    }
+}
+END_TEST
+
+START_TEST(a_file_may_stand_in_for_the_models_own)
+{
+    struct chat_template *t;
+    char path[256];
+    template_write("{{ 'of the model' }}" ASKING("", ""));
+    snprintf(path, sizeof path, "%s/other.jinja", temp_dir());
+    damage_write_text(path, ASKING("{{ bos_token }}", "<a>"));
+    ck_ok(checkpoint_chat_template(test_checkpoint(temp_dir()), path, &t));
+    ck_assert_str_eq(chat_template_name(t), "own");
+    expect_hi(t, true, "<s><user>Hi</user><a>");
+    chat_template_free(t);
+    damage_write_text(path, "{% if %}");
+    ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), path, &t), ERR_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(err_message(), "/other.jinja: the chat template: line 1: "));
+    unlink(path);
+    ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), path, &t), ERR_IO);
+    ck_assert_ptr_null(t);
+}
+END_TEST
+
 START_TEST(an_effort_is_the_templates_unless_one_is_set)
 {
     template_write(ASKING("{{ reasoning_effort | default('hardly') }}", ""));
@@ -234,6 +279,8 @@ Suite *check_chat_template_own(void) {
     tcase_add_loop_test(tc, what_stands_behind_an_answer_is_found, 0, ENDS);
     tcase_add_test(tc, thoughts_are_the_templates_unless_they_are_unwanted_or_asked_for);
     tcase_add_test(tc, marks_of_thoughts_are_those_that_a_template_speaks_of);
+    tcase_add_test(tc, thoughts_have_the_marks_of_their_template);
+    tcase_add_test(tc, a_file_may_stand_in_for_the_models_own);
     tcase_add_test(tc, an_effort_is_the_templates_unless_one_is_set);
     tcase_add_test(tc, a_day_is_stated_where_it_has_to_be_or_was_set);
     tcase_add_test(tc, what_else_a_template_needs_it_gets);
