@@ -92,6 +92,19 @@ static int load_template(struct duet *d, const char *name) {
     return 0;
 }
 
+/* What the template is told; a date or an effort that is none is wrong whatever the template is. */
+static int settle_template(struct chat_template *t, const struct duet_options *o) {
+    static const char *const efforts[] = {[EFFORT_LOW] = "low", [EFFORT_MEDIUM] = "medium", [EFFORT_HIGH] = "high"};
+    for (int i = 0; o->reasoning_effort; i++) {
+        if (i == sizeof efforts / sizeof *efforts)
+            return err_set(ERR_USAGE, "reasoning_effort is '%s', expected low, medium or high", o->reasoning_effort);
+        if (strcmp(o->reasoning_effort, efforts[i]) != 0) continue;
+        if (t) chat_template_set_effort(t, (enum chat_effort)i);
+        break;
+    }
+    return t && o->date ? chat_template_set_date(t, o->date) : 0;
+}
+
 /* --- the pair ----------------------------------------------------------------------------------------------- */
 
 static int check_options(const struct duet_options *o) {
@@ -121,7 +134,8 @@ static int open_pair(struct duet *d, const struct duet_options *o) {
         .progress = {o->on_progress, o->user},
     };
     TRY(engine_create(&d->engine, &options));
-    return load_template(d, o->chat_template);
+    TRY(load_template(d, o->chat_template));
+    return settle_template(d->chat_template, o);
 }
 
 /* With the engine, if there is one, resumed. */

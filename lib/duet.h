@@ -59,17 +59,22 @@ struct duet_options {
     const char *target; /* a directory in Hugging Face's format or a GGUF file; NULL: the embedded pair */
     const char *draft;  /* likewise; or "ngram", which needs no model; NULL: none, or that of the embedded pair */
     const char *assets; /* the embedded pair's directory; NULL: share/duet beside the library */
-    const char *chat_template; /* its name; NULL: the one that the target's files hold */
-    const char *device;        /* "host", "cuda"; NULL or "auto": CUDA where there is one */
-    int32_t gpu;               /* which one of several */
-    int32_t threads;           /* of the host; 0: the CPUs that affinity and cgroup allow */
-    int32_t context;           /* tokens of prompt and answer; 0: the least of the pair's limits, 8192 and what fits */
-    int32_t batch;             /* answers that run at the same time (1); more wait in line */
-    int32_t k;                 /* tokens drafted a round, 0 to 63 (4); 0: plain decoding */
-    int32_t accept;            /* enum duet_accept */
+    const char
+        *chat_template; /* its name, or a file that ends with ".jinja"; NULL: the one that the target's files hold */
+    const char *device; /* "host", "cuda"; NULL or "auto": CUDA where there is one */
+    int32_t gpu;        /* which one of several */
+    int32_t threads;    /* of the host; 0: the CPUs that affinity and cgroup allow */
+    int32_t context;    /* tokens of prompt and answer; 0: the least of the pair's limits, 8192 and what fits */
+    int32_t batch;      /* answers that run at the same time (1); more wait in line */
+    int32_t k;          /* tokens drafted a round, 0 to 63 (4); 0: plain decoding */
+    int32_t accept;     /* enum duet_accept */
     /* Called while models load, on the calling thread: "loading target", 3 of 12. NULL: never. */
     void (*on_progress)(void *user, const char *what, int64_t done, int64_t total);
     void *user;
+    const char *
+        date; /* "2026-11-30": the day, for a chat template that can state it; NULL: that of duet_open, where it has to */
+    const char
+        *reasoning_effort; /* "low", "medium", "high", for one that can tell it; NULL: what it takes for granted */
 };
 /* Sets all defaults. `size`: sizeof(struct duet_options). */
 DUET_API void duet_options_init(struct duet_options *, size_t size);

@@ -178,7 +178,7 @@ class LLM:
 
     def __init__(self, target=None, draft=None, *, accept="token", **options):
         """`target` and `draft` are directories, `draft` also "ngram"; neither: the embedded pair. Options: k, batch, context, threads,
-        device, gpu, chat_template, assets, with the defaults of lib/duet.h."""
+        device, gpu, chat_template, date, reasoning_effort, assets, with the defaults of lib/duet.h."""
         self._pair = ctypes.c_void_p()
         self._lock = threading.RLock()
         self._is_stepping = False

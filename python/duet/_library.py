@@ -26,6 +26,8 @@ class Options(ctypes.Structure):
         ("accept", c_int32),
         ("on_progress", PROGRESS),
         ("user", c_void_p),
+        ("date", c_char_p),
+        ("reasoning_effort", c_char_p),
     ]
 
 

@@ -4,11 +4,13 @@
 
 #include <pthread.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "tests/support/api_support.h"
+#include "tests/support/damage.h"
 #include "tests/support/failing_device.h"
 #include "tests/support/faulty_host.h"
 #include "tests/support/program.h"
@@ -299,8 +301,45 @@ START_TEST(a_pair_that_cannot_be_opened_is_an_error_that_says_why)
     ck_wrong(o.accept = 3, DUET_ERR_USAGE, "accept is 3");
     ck_wrong(o.device = "abacus", DUET_ERR_USAGE, "abacus");
     ck_wrong(o.chat_template = "none such", DUET_ERR_USAGE, "none such");
+    ck_wrong(o.date = "2026-02-30", DUET_ERR_USAGE, "'2026-02-30' is no date");
+    ck_wrong(o.reasoning_effort = "some", DUET_ERR_USAGE, "reasoning_effort is 'some'");
     ck_wrong(o.size = sizeof o + 8, DUET_ERR_USAGE, "duet_options_init");
 #undef ck_wrong
+}
+END_TEST
+
+/* Tokens of a question by the template of a file, which says more the more it is told. */
+static int64_t count_prompt(const char *path, const char *date, const char *effort) {
+    const struct duet_message message = {"user", "What is rain?"};
+    struct duet_options o;
+    struct duet *d;
+    struct duet_answer *answer;
+    struct duet_stats stats;
+    struct duet_request r = api_request(NULL, 1, 1);
+    duet_options_init(&o, sizeof o);
+    o.context = 512, o.threads = 1, o.chat_template = path, o.date = date, o.reasoning_effort = effort;
+    r.messages = &message, r.message_count = 1;
+    ck_done(duet_open(&d, &o));
+    ck_done(duet_start(d, &r, &answer));
+    api_run_all(d);
+    duet_answer_stats(answer, &stats, sizeof stats);
+    duet_answer_free(answer);
+    duet_close(d);
+    return stats.prompt_tokens;
+}
+
+START_TEST(a_template_is_told_the_date_and_the_effort)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/told.jinja", temp_dir());
+    damage_write_text(path,
+                      "{{ 'one two three' if strftime_now is defined and strftime_now('%Y-%m-%d') == '2024-02-29' }}"
+                      "{{ 'one two three four five six' if reasoning_effort == 'high' }}"
+                      "{% for m in messages %}{{ m.content }}\n{% endfor %}");
+    const int64_t plain = count_prompt(path, NULL, NULL);
+    ck_assert_int_eq(count_prompt(path, "2026-11-30", "low"), plain);
+    const int64_t dated = count_prompt(path, "2024-02-29", "medium"), both = count_prompt(path, "2024-02-29", "high");
+    ck_assert_msg(plain < dated && dated < both, "%d, %d and %d tokens", (int)plain, (int)dated, (int)both);
 }
 END_TEST
 
@@ -340,6 +379,7 @@ Suite *check_api(void) {
     tcase_add_test(tc, a_device_that_fails_ends_all_answers_with_its_sentence);
     tcase_add_test(tc, a_wrong_request_is_an_error_that_names_it);
     tcase_add_test(tc, a_pair_that_cannot_be_opened_is_an_error_that_says_why);
+    tcase_add_test(tc, a_template_is_told_the_date_and_the_effort);
     tcase_add_test(tc, a_struct_of_an_older_program_gets_the_defaults_of_what_it_lacks);
     suite_add_tcase(s, tc);
     return s;
