@@ -17,7 +17,7 @@ DEVICE   ?= $(if $(and $(NVCC),$(CU_SRC),$(if $(NVCC_OLD),,new)),cuda,host)
 BUILD    := build/$(DEVICE)-$(MODE)
 
 # No fuzz target runs a model, and kernels are what takes long to compile.
-LIB_DIRS := base graphs model model/text model/files model/families $(if $(filter fuzz,$(MODE)),,model/kernels/host) round \
+LIB_DIRS := base graphs model model/jinja model/text model/files model/families $(if $(filter fuzz,$(MODE)),,model/kernels/host) round \
             sampler target draft verify engine
 LIB_SRC  := $(wildcard $(addsuffix /*.c,$(LIB_DIRS)))
 CLI_SRC  := $(wildcard cli/*.c)

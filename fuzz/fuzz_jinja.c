@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "fuzz/fuzz.h"
-#include "model/text/jinja.h"
+#include "model/jinja/jinja.h"
 
 enum { FUZZ_BYTES_MAX = 4096 };
 

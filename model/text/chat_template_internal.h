@@ -3,8 +3,8 @@
 #define DUET_MODEL_TEXT_CHAT_TEMPLATE_INTERNAL_H
 
 #include "base/err.h"
+#include "model/jinja/jinja.h"
 #include "model/text/chat_template.h"
-#include "model/text/jinja.h"
 
 #define DATE_FORMAT "%Y-%m-%d"
 

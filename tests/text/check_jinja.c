@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "model/text/jinja.h"
+#include "model/jinja/jinja.h"
 #include "tests/support/damage.h"
 #include "tests/support/support.h"
 

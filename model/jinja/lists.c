@@ -1,7 +1,7 @@
 /* Filters of lists. */
 #include <string.h>
 
-#include "model/text/jinja_internal.h"
+#include "model/jinja/internal.h"
 
 /* --- attributes by a path ---------------------------------------------------------------------------------------- */
 

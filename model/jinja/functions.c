@@ -1,7 +1,7 @@
 /* How functions are called; the language's own functions, and tests. */
 #include <string.h>
 
-#include "model/text/jinja_internal.h"
+#include "model/jinja/internal.h"
 
 /* --- calls ------------------------------------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/json_number.h"
-#include "model/text/jinja_internal.h"
+#include "model/jinja/internal.h"
 
 /* --- numbers ----------------------------------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
  * (trim_blocks, lstrip_blocks, signs in tags), and what stands inside of them. */
 #include <string.h>
 
-#include "model/text/jinja_internal.h"
+#include "model/jinja/internal.h"
 
 struct lexer {
     struct jinja_arena *arena;

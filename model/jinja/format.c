@@ -1,7 +1,7 @@
 /* Texts with places for values: "%s" and "{}". */
 #include <string.h>
 
-#include "model/text/jinja_internal.h"
+#include "model/jinja/internal.h"
 
 /* "%s", "%d" and "%%", of values one behind the other. */
 int jinja_format_percent(struct jinja_run *run, struct jinja_text format, const struct jinja_list *values,

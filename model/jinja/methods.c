@@ -2,7 +2,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "model/text/jinja_internal.h"
+#include "model/jinja/internal.h"
 
 /* --- white space and case ---------------------------------------------------------------------------------------- */
 

@@ -6,8 +6,8 @@
  *
  * A template is read once, and is immutable then: any number of threads may render it. Untrusted: a render that takes more than
  * some millions of steps or 64 MB is an error. Semantics: jinja.palletsprojects.com/en/stable/templates. */
-#ifndef DUET_MODEL_TEXT_JINJA_H
-#define DUET_MODEL_TEXT_JINJA_H
+#ifndef DUET_MODEL_JINJA_JINJA_H
+#define DUET_MODEL_JINJA_JINJA_H
 
 #include <stdbool.h>
 #include <time.h>

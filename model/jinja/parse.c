@@ -1,10 +1,10 @@
-/* From tokens to nodes: expressions, with the precedence of Jinja's own parser. Tags: jinja_parse_tags.c. */
+/* From tokens to nodes: expressions, with the precedence of Jinja's own parser. Tags: parse_tags.c. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json_number.h"
-#include "model/text/jinja_internal.h"
+#include "model/jinja/internal.h"
 
 enum { DEPTH_MAX = 200 };
 

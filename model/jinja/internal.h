@@ -1,9 +1,9 @@
-/* Shared by the files model/text/jinja*.c alone. */
-#ifndef DUET_MODEL_TEXT_JINJA_INTERNAL_H
-#define DUET_MODEL_TEXT_JINJA_INTERNAL_H
+/* Shared by the files of this folder alone. */
+#ifndef DUET_MODEL_JINJA_INTERNAL_H
+#define DUET_MODEL_JINJA_INTERNAL_H
 
 #include "base/err.h"
-#include "model/text/jinja.h"
+#include "model/jinja/jinja.h"
 
 /* --- memory: given back all at once ----------------------------------------------------------------------------- */
 
@@ -14,7 +14,7 @@ struct jinja_arena {
 void *jinja_alloc(struct jinja_arena *, size_t bytes); /* zeroed; never NULL */
 void jinja_arena_free(struct jinja_arena *);
 
-/* --- values (jinja_value.c) ------------------------------------------------------------------------------------- */
+/* --- values (value.c) ------------------------------------------------------------------------------------- */
 
 enum jinja_type {
     JINJA_UNDEFINED, /* .text: its name */
@@ -123,7 +123,7 @@ struct jinja_json {
 };
 int jinja_print_json(struct jinja_out *, struct jinja_value, const struct jinja_json *, int depth);
 
-/* --- from source to nodes (jinja_lex.c, jinja_parse.c, jinja_parse_tags.c) -------------------------------------- */
+/* --- from source to nodes (lex.c, parse.c, parse_tags.c) -------------------------------------- */
 
 enum jinja_token_kind {
     TOKEN_DATA,
@@ -211,7 +211,7 @@ int jinja_parse_filters(struct jinja_parser *, struct jinja_node **node);       
 int jinja_parse_filter(struct jinja_parser *, struct jinja_node **node);                /* "name ..." */
 int jinja_parse_tags(struct jinja_parser *, struct jinja_node **out);                   /* all of a template */
 
-/* --- running (jinja_run.c, jinja_eval.c) ------------------------------------------------------------------------ */
+/* --- running (run.c, eval.c) ------------------------------------------------------------------------ */
 
 struct jinja_frame {
     struct jinja_frame *parent;
@@ -243,12 +243,16 @@ struct jinja_run {
 int jinja_step(struct jinja_run *);                     /* ERR_LIMIT */
 int jinja_room(struct jinja_run *, size_t a, size_t b); /* for a times b bytes: ERR_LIMIT */
 int jinja_eval(struct jinja_run *, const struct jinja_node *, struct jinja_value *out);
+int jinja_eval_sign(struct jinja_run *, const struct jinja_node *, struct jinja_value *out); /* operators.c */
+int jinja_eval_arithmetic(struct jinja_run *, const struct jinja_node *, struct jinja_value *out);
+int jinja_eval_compare(struct jinja_run *, const struct jinja_node *, struct jinja_value *out);
+int jinja_wrong(const char *what, struct jinja_value); /* "a string WHAT", or that it is undefined */
 int jinja_exec(struct jinja_run *, const struct jinja_node *);
 int jinja_assign(struct jinja_run *, const struct jinja_node *target, struct jinja_value);
 int jinja_add_values(struct jinja_run *, struct jinja_value, struct jinja_value, struct jinja_value *out);
 int jinja_call_macro(struct jinja_run *, const struct jinja_macro *, const struct jinja_value *at, size_t n,
                      const struct jinja_dict *named, struct jinja_value *out);
-/* An attribute (jinja_eval.c): undefined where there is none. */
+/* An attribute (eval.c): undefined where there is none. */
 int jinja_attribute(struct jinja_run *, struct jinja_value of, struct jinja_text name, struct jinja_value *out);
 int jinja_item(struct jinja_run *, struct jinja_value of, struct jinja_value key, struct jinja_value *out);
 /* What a loop goes over: a list of it. */
@@ -256,7 +260,7 @@ int jinja_items(struct jinja_run *, struct jinja_value of, struct jinja_list **o
 int jinja_order(struct jinja_value, struct jinja_value, int *out); /* less than 0, 0, more than 0 */
 int jinja_contains(struct jinja_run *, struct jinja_value in, struct jinja_value what, bool *out);
 
-/* --- functions (jinja_filters.c, jinja_lists.c, jinja_methods.c) ------------------------------------------------ */
+/* --- functions (filters.c, lists.c, methods.c) ------------------------------------------------ */
 
 enum { JINJA_ARGUMENTS_MAX = 6 };
 struct jinja_call {
@@ -282,7 +286,7 @@ const struct jinja_test *jinja_test_find(struct jinja_text name);
 int jinja_call(struct jinja_run *, const struct jinja_function *, struct jinja_value self, const struct jinja_value *at,
                size_t n, const struct jinja_dict *named, struct jinja_value *out);
 
-/* Texts with places for values (jinja_format.c). */
+/* Texts with places for values (format.c). */
 int jinja_format_percent(struct jinja_run *, struct jinja_text format, const struct jinja_list *values,
                          struct jinja_value *out);
 int jinja_format_braces(struct jinja_run *, struct jinja_text format, const struct jinja_list *at,

@@ -1,7 +1,7 @@
 /* From tokens to nodes: tags, and the whole of a template. */
 #include <string.h>
 
-#include "model/text/jinja_internal.h"
+#include "model/jinja/internal.h"
 
 static int parse_until(struct jinja_parser *p, const char *const *ends, struct jinja_node **out);
 

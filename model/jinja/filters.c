@@ -1,11 +1,11 @@
-/* Filters of one value. Those of lists: jinja_lists.c. */
+/* Filters of one value. Those of lists: lists.c. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json_number.h"
-#include "model/text/jinja_internal.h"
+#include "model/jinja/internal.h"
 
 /* --- by a string's methods --------------------------------------------------------------------------------------- */
 

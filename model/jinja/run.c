@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "model/text/jinja_internal.h"
+#include "model/jinja/internal.h"
 
 struct jinja {
     struct jinja_arena arena;
