@@ -122,7 +122,7 @@ START_TEST(an_empty_value_is_refused_with_the_name_of_its_option)
     } cases[] = {
         {{"batch", "--target", ""}, "--target: the value is empty (MODEL)"},
         {{"batch", "--target", "x", "-d", ""}, "-d: the value is empty (MODEL)"},
-        {{"batch", "--template="}, "--template: the value is empty (NAME)"},
+        {{"batch", "--template="}, "--template: the value is empty (NAME|FILE.jinja)"},
         {{"batch", "--draft-vocab", ""}, "--draft-vocab: the value is empty (N|FILE)"},
         {{"batch", "-i", ""}, "-i: the value is empty (FILE)"},
         {{"batch", "--output="}, "--output: the value is empty (FILE)"},
