@@ -24,7 +24,7 @@ int cuda_tensor_map(CUtensorMap *map, const void *data, bool is_bf16, int64_t ro
     CUresult result = encode(map, is_bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2,
                              (void *)data, sizes, &stride, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                              box_cols == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
-                             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                             CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result == CUDA_SUCCESS) return 0;
     return err_set(ERR_INTERNAL, "a tensor map of %lld x %lld: error %d", (long long)rows, (long long)cols,
                    (int)result);
