@@ -144,14 +144,16 @@ static int read_end_token(const struct checkpoint *c, struct buf *out) {
 }
 
 static int read_template(const struct checkpoint *c, const char *name, struct chat_template **out) {
-    struct buf config = {0}, jinja = {0}, json = {0};
+    struct buf config = {0}, jinja = {0}, json = {0}, tokens = {0};
     int rc = chat_template_load(out, name,
                                 &(struct chat_source){.config = find(c, "tokenizer_config.json", &config),
                                                       .jinja = find(c, "chat_template.jinja", &jinja),
-                                                      .json = find(c, "chat_template.json", &json)});
+                                                      .json = find(c, "chat_template.json", &json),
+                                                      .tokens = find(c, "special_tokens_map.json", &tokens)});
     buf_free(&config);
     buf_free(&jinja);
     buf_free(&json);
+    buf_free(&tokens);
     return rc;
 }
 

@@ -16,6 +16,7 @@ enum { TEMPLATE_BYTES_MAX = 1 << 20 };
 struct source {
     const struct chat_source *files;
     cJSON *config;    /* NULL: no tokenizer_config.json */
+    cJSON *tokens;    /* NULL: no special_tokens_map.json */
     const char *path; /* of the file that holds the template */
     struct buf jinja; /* the template */
     bool has_template;
@@ -24,6 +25,7 @@ struct source {
 static void source_free(struct source *s) {
     buf_free(&s->jinja);
     cJSON_Delete(s->config);
+    cJSON_Delete(s->tokens);
 }
 
 /* chat_template: a string, or a list of {name, template} of which "default" counts. */
@@ -68,19 +70,22 @@ static int source_read(struct source *s, bool wants_template) {
         if (rc != 0) return text ? err_prefix(rc, "%s", s->files->config) : rc;
         if (!cJSON_IsObject(s->config)) return err_set(ERR_FORMAT, "%s: expected an object", s->files->config);
     }
+    if (s->files->tokens) TRY(json_parse_file(&s->tokens, s->files->tokens));
     return wants_template ? read_template(s) : 0;
 }
 
-/* bos_token and eos_token: a string, an object with "content", or null. */
+/* bos_token and the like: a string, an object with "content", or null. */
 static int read_token(const struct source *s, const char *name, const char *otherwise, struct buf *out) {
     const cJSON *item = json_get(s->config, name);
+    const char *path = item ? s->files->config : s->files->tokens;
+    if (!item) item = json_get(s->tokens, name);
     if (cJSON_IsObject(item)) item = json_get(item, "content");
     if (!item) {
         buf_puts(out, otherwise);
         return 0;
     }
     if (json_string(item, out)) return 0;
-    return err_set(ERR_FORMAT, "%s: '%s' is neither a string nor an object with 'content'", s->files->config, name);
+    return err_set(ERR_FORMAT, "%s: '%s' is neither a string nor an object with 'content'", path, name);
 }
 
 /* --- what a template states ---------------------------------------------------------------------------------- */
@@ -160,7 +165,8 @@ static int read_tokens(struct chat_template *t, const struct source *s, const st
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct chat_token *token = &t->tokens[t->token_count];
         token->name = names[i];
-        TRY(read_token(s, names[i], !named || i > 1 ? "" : i == 0 ? named->bos : named->eos, &token->text));
+        const int rc = read_token(s, names[i], !named || i > 1 ? "" : i == 0 ? named->bos : named->eos, &token->text);
+        if (rc != 0 && i < 2) return rc; /* others, which hardly any template asks for, are left out */
         if (token->text.len > 0) t->token_count++;
     }
     return 0;

@@ -49,6 +49,7 @@ struct chat_source {
     const char *config_text; /* what it holds, where `config` is another file that says the same; NULL: read it */
     const char *jinja; /* path of a chat_template.jinja, which takes precedence over a template in there; NULL: none */
     const char *json;  /* path of a chat_template.json (older multimodal models'), where there is neither; NULL: none */
+    const char *tokens; /* path of a special_tokens_map.json, for tokens that the config does not name; NULL: none */
 };
 /* The template of the files (of a list of named ones: "default"). *out = NULL without an error when there is none (completion
  * mode); ERR_IO for a file that is there and cannot be read; ERR_UNSUPPORTED for one that cannot be interpreted, or with which no chat can

@@ -117,6 +117,23 @@ START_TEST(a_malformed_template_of_a_processor_is_refused_with_its_file)
 }
 END_TEST
 
+START_TEST(tokens_that_the_config_does_not_name_are_those_of_their_map)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/special_tokens_map.json", temp_dir());
+    damage_write_text(path, "{\"bos_token\":{\"content\":\"<b>\"},\"eos_token\":\"<e>\"}");
+    template_write_config(
+        "{\"eos_token\":\"<E>\",\"chat_template\":\"{{ bos_token }}{{ eos_token }}{% for m in messages %}"
+        "{{ m.content }}{% endfor %}\"}");
+    template_check_hi("own", "<b><E>hi");
+    damage_write_text(path, "{\"bos_token\":5}");
+    struct chat_template *t;
+    ck_assert_int_eq(checkpoint_chat_template(test_checkpoint(temp_dir()), NULL, &t), ERR_FORMAT);
+    ck_assert_ptr_nonnull(strstr(err_message(), "/special_tokens_map.json: 'bos_token' is neither"));
+    unlink(path);
+}
+END_TEST
+
 START_TEST(wrong_types_are_refused_in_one_sentence)
 {
     static const struct {
@@ -272,6 +289,7 @@ Suite *check_chat_template_files(void) {
     tcase_add_test(files, lists_and_separate_files_are_read);
     tcase_add_test(files, a_template_of_a_processor_is_read_where_there_is_no_other);
     tcase_add_test(files, a_malformed_template_of_a_processor_is_refused_with_its_file);
+    tcase_add_test(files, tokens_that_the_config_does_not_name_are_those_of_their_map);
     tcase_add_test(files, wrong_types_are_refused_in_one_sentence);
     tcase_add_test(files, content_may_hold_nul);
     tcase_add_test(files, white_space_is_trimmed_as_python_does);
