@@ -121,14 +121,22 @@ static bool is_narrow_plain(const struct stream *s, int groups, int tokens, int 
     return (tokens <= NARROW_TOKENS || k <= LONG_ROWS) && is_narrow(s, groups, tokens);
 }
 
-/* Does product_bulk.cuh take a product of more tokens than the narrow one does? */
+/* The most normalised tokens that the narrow product takes where product_bulk.cuh could. Outputs that fill the GPU go that way from 9 on, but
+ * from 15 where some blocks walk a third tile while the others have ended. */
+static int most_narrow_normed(const struct stream *s, int groups) {
+    const int tiles = ceil_div(groups, BULK_GROUPS), at_once = cuda_multiprocessors(s->device);
+    if (tiles <= at_once) return NARROW_TOKENS;
+    return tiles <= 2 * at_once || tiles >= 3 * at_once ? 8 : 14;
+}
+
+/* Does product_bulk.cuh take a product? */
 template <typename Rows>
 static bool is_bulk(const struct stream *s, int groups, int tokens, int k, const Rows &rows, enum token_source source) {
     /* Without a norm clusters are faster up to 64 tokens; up to 32 where blocks fill three quarters of the GPU and need no kernel before. */
     const bool fills = ceil_div(groups, BULK_GROUPS) * BULK_CUTS * 4 >= cuda_multiprocessors(s->device) * 3;
-    const int few = source == TOKENS_NORMED ? NARROW_TOKENS : source == TOKENS_MADE && fills ? 32 : 64;
+    const int few = source == TOKENS_NORMED ? most_narrow_normed(s, groups) : source == TOKENS_MADE && fills ? 32 : 64;
     return cuda_has_wgmma(s->device) && k % ORDER_GROUP == 0 && tokens > few &&
-           !is_narrow_plain(s, groups, tokens, k) && rows.map.order(BULK_GROUPS).box > 0 &&
+           (tokens <= NARROW_TOKENS || !is_narrow_plain(s, groups, tokens, k)) && rows.map.order(BULK_GROUPS).box > 0 &&
            (rows.adds_in_order() || is_cut(s, groups));
 }
 
