@@ -143,7 +143,7 @@ const struct option_row option_table[] = {
     {"think", 0, "on|off", OPTION_CHOICE, AT(think), NULL, "off|on", "on", NULL,
      "whether a model thinks before it answers, where its chat template can tell it (Qwen 3)",
      ON_CHAT | ON_BATCH | ON_BENCH | ON_TUNE, false},
-    {"reasoning-effort", 0, "EFFORT", OPTION_CHOICE, AT(effort), NULL, "low|medium|high", "medium", NULL,
+    {"reasoning-effort", 0, "EFFORT", OPTION_CHOICE, AT(effort), NULL, "low|medium|high", NULL, "the template's own",
      "how much a chat template tells the model to think, if it can (gpt-oss): low, medium or high",
      ON_CHAT | ON_BATCH | ON_BENCH | ON_TUNE, false},
     {"date", 0, "YYYY-MM-DD", OPTION_NAME, AT(date), NULL, NULL, NULL, "the day's",

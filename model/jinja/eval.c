@@ -6,14 +6,17 @@
 enum { DEPTH_MAX = 400 };
 
 int jinja_step(struct jinja_run *run) {
-    if (++run->steps > JINJA_STEPS_MAX)
-        return err_set(ERR_LIMIT, "the template takes more than %d million steps", JINJA_STEPS_MAX / 1000000);
+    if (--run->steps_left < 0) return err_set(ERR_LIMIT, "the template takes too many steps");
     return jinja_room(run, 0, 0);
 }
 
+void jinja_scan(struct jinja_run *run, size_t bytes) {
+    run->steps_left -= (int64_t)(bytes / 64);
+}
+
 int jinja_room(struct jinja_run *run, size_t a, size_t b) {
-    if (run->arena.bytes <= JINJA_BYTES_MAX && (b == 0 || a <= JINJA_BYTES_MAX / b)) return 0;
-    return err_set(ERR_LIMIT, "the template takes more than %d MB", JINJA_BYTES_MAX >> 20);
+    if (run->arena.bytes <= run->arena.most && (b == 0 || a <= run->arena.most / b)) return 0;
+    return err_set(ERR_LIMIT, "the template takes more than %zu MB", run->arena.most >> 20);
 }
 
 int jinja_wrong(const char *what, struct jinja_value v) {
@@ -45,7 +48,7 @@ static struct jinja_value loop_attribute(const struct jinja_loop *loop, struct j
     return jinja_undefined(name);
 }
 
-int jinja_attribute(struct jinja_run *run, struct jinja_value of, struct jinja_text name, struct jinja_value *out) {
+static int attribute(struct jinja_run *run, struct jinja_value of, struct jinja_text name, struct jinja_value *out) {
     const struct jinja_value *found = NULL;
     if (of.type == JINJA_UNDEFINED) return jinja_wrong("", of);
     const struct jinja_function *function = jinja_method_find(of.type, name);
@@ -78,10 +81,11 @@ int jinja_item(struct jinja_run *run, struct jinja_value of, struct jinja_value 
         if (found) *out = *found;
         if (found || key.type != JINJA_TEXT) return 0;
     }
-    if (key.type == JINJA_TEXT) return jinja_attribute(run, of, key.text, out);
+    if (key.type == JINJA_TEXT) return attribute(run, of, key.text, out);
     if (key.type != JINJA_INT && key.type != JINJA_BOOL) return 0;
     const int64_t index = key.type == JINJA_INT ? key.integer : (int64_t)key.yes;
     if (jinja_is_list(of) && place_of(index, of.list->n, &at)) *out = of.list->items[at];
+    if (of.type == JINJA_TEXT) jinja_scan(run, of.text.n);
     if (of.type == JINJA_TEXT && place_of(index, jinja_characters(of.text), &at)) {
         const size_t from = jinja_offset(of.text, at);
         *out = jinja_string(jinja_part(of.text, from, jinja_character(of.text, from)));
@@ -105,26 +109,28 @@ static int bound_of(struct jinja_run *run, const struct jinja_node *node, int64_
     return 0;
 }
 
-static void take(struct jinja_run *run, struct jinja_value of, int64_t begin, int64_t end, int64_t step,
-                 struct jinja_value *out) {
-    if (jinja_is_list(of)) {
-        *out = jinja_new_list(&run->arena, of.type);
-        for (int64_t i = begin; step > 0 ? i < end : i > end; i += step)
-            jinja_push(&run->arena, out->list, of.list->items[i]);
-        return;
-    }
-    if (step == 1) {
+/* Of a text its characters. */
+static int take(struct jinja_run *run, struct jinja_value of, int64_t begin, int64_t end, int64_t step,
+                struct jinja_value *out) {
+    const bool is_text = of.type == JINJA_TEXT;
+    struct jinja_out text = {.arena = &run->arena};
+    struct jinja_list *items;
+    if (is_text && step == 1) {
         const size_t from = jinja_offset(of.text, (size_t)begin);
         const struct jinja_text rest = jinja_part(of.text, from, of.text.n - from);
         *out = jinja_string(jinja_part(rest, 0, end > begin ? jinja_offset(rest, (size_t)(end - begin)) : 0));
-        return;
+        return 0;
     }
-    struct jinja_out text = {.arena = &run->arena};
+    TRY(jinja_items(run, of, &items));
+    if (!is_text) *out = jinja_new_list(&run->arena, of.type);
     for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
-        const size_t at = jinja_offset(of.text, (size_t)i);
-        jinja_add(&text, jinja_part(of.text, at, jinja_character(of.text, at)));
+        if (is_text)
+            jinja_add(&text, items->items[i].text);
+        else
+            jinja_push(&run->arena, out->list, items->items[i]);
     }
-    *out = jinja_string(jinja_take(&text));
+    if (is_text) *out = jinja_string(jinja_take(&text));
+    return 0;
 }
 
 static int eval_slice(struct jinja_run *run, const struct jinja_node *node, struct jinja_value *out) {
@@ -141,9 +147,9 @@ static int eval_slice(struct jinja_run *run, const struct jinja_node *node, stru
     const int64_t step = by.integer > n ? n + 1 : by.integer < -n ? -n - 1 : by.integer;
     TRY(bound_of(run, node->b, n, is_back ? n - 1 : 0, is_back, &begin));
     TRY(bound_of(run, node->c, n, is_back ? -1 : n, is_back, &end));
+    if (of.type == JINJA_TEXT) jinja_scan(run, of.text.n);
     TRY(jinja_room(run, (size_t)n, sizeof of));
-    take(run, of, begin, end, step, out);
-    return 0;
+    return take(run, of, begin, end, step, out);
 }
 
 /* --- calls ------------------------------------------------------------------------------------------------------- */
@@ -266,6 +272,9 @@ static int eval_of(struct jinja_run *run, const struct jinja_node *node, struct 
     case NODE_VALUE:
         *out = node->value;
         return 0;
+    case NODE_CAPTURED:
+        *out = run->captured;
+        return 0;
     case NODE_NAME:
         return eval_name(run, node->value.text, out);
     case NODE_LIST:
@@ -275,7 +284,7 @@ static int eval_of(struct jinja_run *run, const struct jinja_node *node, struct 
         return eval_dict(run, node, out);
     case NODE_ATTRIBUTE:
         TRY(jinja_eval(run, node->a, &a));
-        return jinja_attribute(run, a, node->value.text, out);
+        return attribute(run, a, node->value.text, out);
     case NODE_ITEM:
         TRY(jinja_eval(run, node->a, &a));
         TRY(jinja_eval(run, node->b, &b));

@@ -24,6 +24,7 @@ int jinja_call(struct jinja_run *run, const struct jinja_function *function, str
     struct jinja_call call = {.self = self};
     int count;
     TRY(jinja_step(run));
+    if (self.type == JINJA_TEXT) jinja_scan(run, self.text.n);
     if (!function->parameters) {
         struct jinja_list list = {(struct jinja_value *)at, n, n};
         struct jinja_dict dict = *named;
@@ -147,9 +148,9 @@ TEST(sequence, v.type == JINJA_TEXT || jinja_is_list(v) || v.type == JINJA_DICT 
 TEST(iterable, v.type == JINJA_TEXT || jinja_is_list(v) || v.type == JINJA_DICT || v.type == JINJA_UNDEFINED ||
                    v.type == JINJA_LOOP)
 TEST(callable, v.type == JINJA_MACRO || v.type == JINJA_METHOD || v.type == JINJA_GLOBAL)
-TEST(equal, jinja_equal(v, argument, &run->steps))
-TEST(unequal, !jinja_equal(v, argument, &run->steps))
-TEST(same, v.type == argument.type && jinja_equal(v, argument, &run->steps))
+TEST(equal, jinja_equal(v, argument, &run->steps_left))
+TEST(unequal, !jinja_equal(v, argument, &run->steps_left))
+TEST(same, v.type == argument.type && jinja_equal(v, argument, &run->steps_left))
 #undef TEST
 
 static int test_in(struct jinja_run *run, struct jinja_value v, struct jinja_value argument, bool *out) {

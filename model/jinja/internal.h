@@ -9,7 +9,7 @@
 
 struct jinja_arena {
     struct jinja_chunk *last;
-    size_t bytes; /* asked for so far */
+    size_t bytes, most; /* asked for so far; more than so many is too much */
 };
 void *jinja_alloc(struct jinja_arena *, size_t bytes); /* zeroed; never NULL */
 void jinja_arena_free(struct jinja_arena *);
@@ -94,7 +94,7 @@ const struct jinja_value *jinja_get_named(const struct jinja_dict *, struct jinj
 
 bool jinja_true(struct jinja_value);
 bool jinja_equal(struct jinja_value, struct jinja_value,
-                 int64_t *steps); /* counts what it compares: JINJA_STEPS_MAX at most */
+                 int64_t *steps_left); /* each part takes one; none left: false */
 bool jinja_is_list(struct jinja_value);
 bool jinja_is_dict(struct jinja_value);
 bool jinja_is_number(struct jinja_value); /* and bool */
@@ -102,7 +102,7 @@ double jinja_number(struct jinja_value);
 const char *jinja_type_name(struct jinja_value);
 
 /* What is nested more deeply is equal to nothing, and printed as "...". */
-enum { JINJA_NESTED_MAX = 100, JINJA_STEPS_MAX = 20 * 1000 * 1000, JINJA_BYTES_MAX = 64 << 20 };
+enum { JINJA_NESTED_MAX = 100 };
 
 /* A text that grows. */
 struct jinja_out {
@@ -166,7 +166,8 @@ enum jinja_node_kind {
     NODE_COMPARED,
     NODE_AND,
     NODE_OR,
-    NODE_CHOICE, /* a if b else c (NULL: undefined) */
+    NODE_CHOICE,   /* a if b else c (NULL: undefined) */
+    NODE_CAPTURED, /* the text of the block whose filters these are */
     /* statements */
     NODE_BLOCK,        /* kids */
     NODE_DATA,         /* value */
@@ -174,7 +175,7 @@ enum jinja_node_kind {
     NODE_IF,           /* if a: b else c (NULL) */
     NODE_FOR,          /* for a in b if d: kids[0] else c (NULL) */
     NODE_SET,          /* a = b */
-    NODE_SET_BLOCK,    /* a = the text of b, by the filters d (on a NODE_VALUE that is empty) or NULL */
+    NODE_SET_BLOCK,    /* a = the text of b, by the filters d (of NODE_CAPTURED) or NULL */
     NODE_FILTER_BLOCK, /* the text of b by the filters d */
     NODE_MACRO,        /* value (kids: names, NODE_KEYWORD where they have a default): b */
     NODE_WITH,         /* kids: NODE_SET, then b */
@@ -205,7 +206,6 @@ int jinja_expect(struct jinja_parser *, enum jinja_token_kind, const char *text)
 int jinja_unexpected(const struct jinja_parser *); /* the next token */
 int jinja_enter(struct jinja_parser *);            /* one level deeper, until depth-- */
 int jinja_parse_expression(struct jinja_parser *, struct jinja_node **out);
-int jinja_parse_unchosen(struct jinja_parser *, struct jinja_node **out);               /* without "if ... else" */
 int jinja_parse_tuple(struct jinja_parser *, bool may_choose, struct jinja_node **out); /* commas make one */
 int jinja_parse_filters(struct jinja_parser *, struct jinja_node **node);               /* "| name ..." behind it */
 int jinja_parse_filter(struct jinja_parser *, struct jinja_node **node);                /* "name ..." */
@@ -234,26 +234,25 @@ struct jinja_run {
     struct jinja_frame *frame;
     struct jinja_out *out;
     const struct tm *now; /* NULL: there is no strftime_now */
-    int64_t steps;
+    int64_t steps_left;
+    struct jinja_value captured; /* of the block whose filters are asked */
     int depth, line;
     enum { JINJA_GOES_ON, JINJA_BREAKS, JINJA_CONTINUES } loop;
     bool has_raised;
 };
 
-int jinja_step(struct jinja_run *);                     /* ERR_LIMIT */
+int jinja_step(struct jinja_run *);                /* ERR_LIMIT */
+void jinja_scan(struct jinja_run *, size_t bytes); /* steps for so many that are looked at; the next step is refused */
 int jinja_room(struct jinja_run *, size_t a, size_t b); /* for a times b bytes: ERR_LIMIT */
 int jinja_eval(struct jinja_run *, const struct jinja_node *, struct jinja_value *out);
 int jinja_eval_sign(struct jinja_run *, const struct jinja_node *, struct jinja_value *out); /* operators.c */
 int jinja_eval_arithmetic(struct jinja_run *, const struct jinja_node *, struct jinja_value *out);
 int jinja_eval_compare(struct jinja_run *, const struct jinja_node *, struct jinja_value *out);
 int jinja_wrong(const char *what, struct jinja_value); /* "a string WHAT", or that it is undefined */
-int jinja_exec(struct jinja_run *, const struct jinja_node *);
-int jinja_assign(struct jinja_run *, const struct jinja_node *target, struct jinja_value);
 int jinja_add_values(struct jinja_run *, struct jinja_value, struct jinja_value, struct jinja_value *out);
 int jinja_call_macro(struct jinja_run *, const struct jinja_macro *, const struct jinja_value *at, size_t n,
                      const struct jinja_dict *named, struct jinja_value *out);
-/* An attribute (eval.c): undefined where there is none. */
-int jinja_attribute(struct jinja_run *, struct jinja_value of, struct jinja_text name, struct jinja_value *out);
+/* An item, or an attribute: undefined where there is none. */
 int jinja_item(struct jinja_run *, struct jinja_value of, struct jinja_value key, struct jinja_value *out);
 /* What a loop goes over: a list of it. */
 int jinja_items(struct jinja_run *, struct jinja_value of, struct jinja_list **out);

@@ -1,11 +1,12 @@
-/* An interpreter of Jinja as chat templates use it: what transformers' renderer gives (trim_blocks, lstrip_blocks, break and continue, tojson
- * that escapes nothing, raise_exception, strftime_now, generation blocks), without what reaches outside of a text: no import, include, extends or call blocks.
+/* An interpreter of Jinja as chat templates use it: what transformers' renderer gives (trim_blocks, lstrip_blocks, break and
+ * continue, tojson that escapes nothing, raise_exception, strftime_now, generation blocks), without what reaches outside of a
+ * text: no import, include, extends or call blocks.
  *
  * Texts know where they come from: of each byte that a render gives it is told whether a caller's plain text brought it, through
  * trimming, slicing, joining and whatever else a template does, so that a special token that a user types stays text.
  *
  * A template is read once, and is immutable then: any number of threads may render it. Untrusted: a render that takes more than
- * some millions of steps or 64 MB is an error. Semantics: jinja.palletsprojects.com/en/stable/templates. */
+ * some millions of steps or 64 MB, and what its messages ask for beyond, is an error. Semantics: jinja.palletsprojects.com/en/stable/templates. */
 #ifndef DUET_MODEL_JINJA_JINJA_H
 #define DUET_MODEL_JINJA_JINJA_H
 
@@ -45,12 +46,9 @@ struct jinja_input {
     struct tm now;
 };
 
-/* Appends to both, of one length: the text, and 1 for each byte that is plain, 0 for others. ERR_USAGE with the template's own sentence where it raises one;
- * ERR_FORMAT and ERR_UNSUPPORTED, with the line, for what it
- * cannot do; ERR_LIMIT. With an error nothing is appended. */
+/* Appends to both, of one length: the text, and 1 for each byte that is plain, 0 for others. ERR_USAGE with the template's own
+ * sentence where it raises one; ERR_FORMAT and ERR_UNSUPPORTED, with the line, for what it cannot do; ERR_LIMIT. With an error
+ * nothing is appended. */
 int jinja_render(const struct jinja *, const struct jinja_input *, struct buf *text, struct buf *plain);
-
-/* Python's white space, which has four separators more than Unicode's. */
-bool jinja_is_space(uint32_t);
 
 #endif

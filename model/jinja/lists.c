@@ -5,6 +5,16 @@
 
 /* --- attributes by a path ---------------------------------------------------------------------------------------- */
 
+/* Digits, few enough for a place in a list. */
+static bool is_number(struct jinja_text t, int64_t *out) {
+    *out = 0;
+    for (size_t i = 0; i < t.n; i++) {
+        if (t.bytes[i] < '0' || t.bytes[i] > '9') return false;
+        *out = *out * 10 + (t.bytes[i] - '0');
+    }
+    return t.n > 0 && t.n < 10;
+}
+
 /* "a.b.0" of a value; or an item by its number. */
 static int by_path(struct jinja_run *run, struct jinja_value v, struct jinja_value path, struct jinja_value *out) {
     *out = v;
@@ -15,7 +25,8 @@ static int by_path(struct jinja_run *run, struct jinja_value v, struct jinja_val
         size_t end;
         has_more = jinja_find(rest, jinja_literal("."), 0, &end);
         const struct jinja_text name = jinja_part(rest, 0, has_more ? end : rest.n);
-        TRY(jinja_item(run, *out, jinja_string(name), out));
+        int64_t number;
+        TRY(jinja_item(run, *out, is_number(name, &number) ? jinja_int(number) : jinja_string(name), out));
         if (has_more) rest = jinja_part(rest, end + 1, rest.n - end - 1);
     }
     return 0;
@@ -198,7 +209,7 @@ static int run_unique(struct jinja_run *run, const struct jinja_call *c, struct 
         bool is_known = false;
         TRY(part_of(run, items->items[i], c, 1, &key));
         TRY(key_of(run, key, jinja_true(c->at[0]), &key));
-        for (size_t k = 0; k < seen.n && !is_known; k++) is_known = jinja_equal(seen.items[k], key, &run->steps);
+        for (size_t k = 0; k < seen.n && !is_known; k++) is_known = jinja_equal(seen.items[k], key, &run->steps_left);
         TRY(jinja_step(run));
         if (is_known) continue;
         jinja_push(&run->arena, &seen, key);

@@ -6,7 +6,8 @@
 
 /* --- white space and case ---------------------------------------------------------------------------------------- */
 
-bool jinja_is_space(uint32_t c) {
+/* Python's white space, which has four separators more than Unicode's. */
+static bool is_space(uint32_t c) {
     return (c >= 0x9 && c <= 0xd) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
            (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
@@ -16,7 +17,7 @@ static bool is_stripped(struct jinja_text t, size_t at, size_t length, const str
     uint32_t c;
     size_t found;
     if (set) return jinja_find(*set, jinja_part(t, at, length), 0, &found);
-    return utf8_decode(t.bytes + at, length, &c) > 0 && jinja_is_space(c);
+    return utf8_decode(t.bytes + at, length, &c) > 0 && is_space(c);
 }
 
 /* Where the last character begins. */
@@ -60,7 +61,7 @@ static struct jinja_value in_case(struct jinja_run *run, struct jinja_text t, en
             const utf8proc_int32_t to =
                 is_upper ? utf8proc_toupper((utf8proc_int32_t)c) : utf8proc_tolower((utf8proc_int32_t)c);
             is_first = how == TITLE ? !is_letter(c)
-                                    : how == WORDS && (jinja_is_space(c) || (c < 128 && c && strchr("-({[<", (int)c)));
+                                    : how == WORDS && (is_space(c) || (c < 128 && c && strchr("-({[<", (int)c)));
             const char plain[4] = {1, 1, 1, 1};
             const size_t n = (size_t)utf8_encode((uint32_t)to, bytes);
             one = (struct jinja_text){bytes, one.plain && one.plain[0] ? plain : NULL, n};
@@ -376,7 +377,8 @@ static int run_items(struct jinja_run *run, const struct jinja_call *c, struct j
 
 static int run_list_count(struct jinja_run *run, const struct jinja_call *c, struct jinja_value *out) {
     int64_t count = 0;
-    for (size_t i = 0; i < c->self.list->n; i++) count += jinja_equal(c->self.list->items[i], c->at[0], &run->steps);
+    for (size_t i = 0; i < c->self.list->n; i++)
+        count += jinja_equal(c->self.list->items[i], c->at[0], &run->steps_left);
     *out = jinja_int(count);
     return 0;
 }

@@ -153,6 +153,7 @@ int jinja_contains(struct jinja_run *run, struct jinja_value in, struct jinja_va
     size_t at;
     *out = false;
     if (in.type == JINJA_TEXT) {
+        jinja_scan(run, in.text.n);
         if (what.type != JINJA_TEXT) return jinja_wrong("is looked for in a string", what);
         *out = jinja_find(in.text, what.text, 0, &at);
         return 0;
@@ -163,7 +164,7 @@ int jinja_contains(struct jinja_run *run, struct jinja_value in, struct jinja_va
     }
     struct jinja_list *items;
     TRY(jinja_items(run, in, &items));
-    for (size_t i = 0; i < items->n && !*out; i++) *out = jinja_equal(items->items[i], what, &run->steps);
+    for (size_t i = 0; i < items->n && !*out; i++) *out = jinja_equal(items->items[i], what, &run->steps_left);
     return 0;
 }
 
@@ -172,7 +173,7 @@ static int compare(struct jinja_run *run, int op, struct jinja_value a, struct j
     switch (op) {
     case '=':
     case '!':
-        *out = jinja_equal(a, b, &run->steps) == (op == '=');
+        *out = jinja_equal(a, b, &run->steps_left) == (op == '=');
         return 0;
     case 'i':
     case 'o':

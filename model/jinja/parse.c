@@ -407,7 +407,7 @@ static int parse_and(struct jinja_parser *p, struct jinja_node **out) {
     return 0;
 }
 
-int jinja_parse_unchosen(struct jinja_parser *p, struct jinja_node **out) {
+static int parse_unchosen(struct jinja_parser *p, struct jinja_node **out) {
     TRY(jinja_enter(p));
     TRY(parse_and(p, out));
     while (skip_word(p, "or")) {
@@ -420,10 +420,10 @@ int jinja_parse_unchosen(struct jinja_parser *p, struct jinja_node **out) {
 
 int jinja_parse_expression(struct jinja_parser *p, struct jinja_node **out) {
     TRY(jinja_enter(p));
-    TRY(jinja_parse_unchosen(p, out));
+    TRY(parse_unchosen(p, out));
     while (skip_word(p, "if")) {
         struct jinja_node *choice = around(p, NODE_CHOICE, 0, *out);
-        TRY(jinja_parse_unchosen(p, &choice->b));
+        TRY(parse_unchosen(p, &choice->b));
         if (skip_word(p, "else")) TRY(jinja_parse_expression(p, &choice->c));
         *out = choice;
     }
@@ -432,7 +432,7 @@ int jinja_parse_expression(struct jinja_parser *p, struct jinja_node **out) {
 }
 
 int jinja_parse_tuple(struct jinja_parser *p, bool may_choose, struct jinja_node **out) {
-    TRY(may_choose ? jinja_parse_expression(p, out) : jinja_parse_unchosen(p, out));
+    TRY(may_choose ? jinja_parse_expression(p, out) : parse_unchosen(p, out));
     if (!is_sign(p, ",")) return 0;
     struct jinja_node *tuple = jinja_new_node(p, NODE_TUPLE);
     size_t cap = 0;
@@ -441,7 +441,7 @@ int jinja_parse_tuple(struct jinja_parser *p, bool may_choose, struct jinja_node
         struct jinja_node *item;
         if (is_sign(p, ")") || is_sign(p, "=") || p->token->kind == TOKEN_TAG_END || p->token->kind == TOKEN_OUTPUT_END)
             break;
-        TRY(may_choose ? jinja_parse_expression(p, &item) : jinja_parse_unchosen(p, &item));
+        TRY(may_choose ? jinja_parse_expression(p, &item) : parse_unchosen(p, &item));
         jinja_add_kid(p, tuple, item, &cap);
     }
     *out = tuple;

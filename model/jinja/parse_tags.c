@@ -94,9 +94,9 @@ static int parse_for(struct jinja_parser *p, struct jinja_node **out) {
     return 0;
 }
 
-/* Filters of what a block says: on a value that is not there. */
+/* Filters of what a block says. */
 static int parse_block_filters(struct jinja_parser *p, struct jinja_node **out) {
-    *out = jinja_new_node(p, NODE_VALUE);
+    *out = jinja_new_node(p, NODE_CAPTURED);
     TRY(jinja_parse_filter(p, out));
     return jinja_parse_filters(p, out);
 }

@@ -42,10 +42,10 @@ static void repr(struct jinja_out *, struct jinja_value);
 
 /* Then the next step is an error. */
 static bool is_full(const struct jinja_out *out) {
-    return out->arena->bytes > JINJA_BYTES_MAX;
+    return out->arena->bytes > out->arena->most;
 }
 
-/* One character between quotes; `escapes` gives the letter of what has one. */
+/* One character between quotes: one of `quoted` as a backslash and its letter, other control characters by `code`. */
 static void put_quoted(struct jinja_out *out, struct jinja_text t, size_t at, size_t length, const char *quoted,
                        const char *letters, const char *code) {
     const char *known = length == 1 && t.bytes[at] ? strchr(quoted, t.bytes[at]) : NULL;

@@ -13,6 +13,8 @@ struct jinja {
     struct jinja_list names;
 };
 
+static int exec(struct jinja_run *run, const struct jinja_node *node);
+
 /* --- scopes and targets ------------------------------------------------------------------------------------------ */
 
 static struct jinja_frame *new_frame(struct jinja_run *run, struct jinja_frame *parent) {
@@ -30,7 +32,7 @@ static int assign_attribute(struct jinja_run *run, const struct jinja_node *targ
     return 0;
 }
 
-int jinja_assign(struct jinja_run *run, const struct jinja_node *target, struct jinja_value v) {
+static int assign(struct jinja_run *run, const struct jinja_node *target, struct jinja_value v) {
     struct jinja_list *items;
     if (target->kind == NODE_ATTRIBUTE) return assign_attribute(run, target, v);
     if (target->kind == NODE_NAME) {
@@ -39,7 +41,7 @@ int jinja_assign(struct jinja_run *run, const struct jinja_node *target, struct 
     }
     TRY(jinja_items(run, v, &items));
     if (items->n != target->n) return err_set(ERR_FORMAT, "%zu values for %zu names", items->n, target->n);
-    for (size_t i = 0; i < target->n; i++) TRY(jinja_assign(run, target->kids[i], items->items[i]));
+    for (size_t i = 0; i < target->n; i++) TRY(assign(run, target->kids[i], items->items[i]));
     return 0;
 }
 
@@ -76,7 +78,7 @@ static int filter_items(struct jinja_run *run, const struct jinja_node *node, st
     for (size_t i = 0; i < (*items)->n; i++) {
         struct jinja_value condition;
         run->frame = new_frame(run, outer);
-        TRY(jinja_assign(run, node->a, (*items)->items[i]));
+        TRY(assign(run, node->a, (*items)->items[i]));
         TRY(jinja_eval(run, node->d, &condition));
         if (jinja_true(condition)) jinja_push(&run->arena, some, (*items)->items[i]);
     }
@@ -100,12 +102,12 @@ static int exec_for(struct jinja_run *run, const struct jinja_node *node) {
         run->frame = new_frame(run, outer);
         jinja_put(&run->arena, &run->frame->names, jinja_string(jinja_literal("loop")),
                   (struct jinja_value){.type = JINJA_LOOP, .loop = loop});
-        TRY(jinja_assign(run, node->a, items->items[loop->at]));
-        TRY(jinja_exec(run, node->kids[0]));
+        TRY(assign(run, node->a, items->items[loop->at]));
+        TRY(exec(run, node->kids[0]));
     }
     run->frame = outer;
     run->loop = JINJA_GOES_ON;
-    return items->n == 0 && node->c ? jinja_exec(run, node->c) : 0;
+    return items->n == 0 && node->c ? exec(run, node->c) : 0;
 }
 
 /* --- blocks whose text is taken ---------------------------------------------------------------------------------- */
@@ -117,38 +119,21 @@ static int capture(struct jinja_run *run, const struct jinja_node *block, struct
     struct jinja_frame *outer_frame = run->frame;
     run->out = &text;
     run->frame = frame;
-    TRY(jinja_exec(run, block));
+    TRY(exec(run, block));
     run->out = outer;
     run->frame = outer_frame;
     *out = jinja_take(&text);
     return 0;
 }
 
-/* The chain of filters that begins with a NODE_VALUE without a value, of `v`. */
-static int filter_text(struct jinja_run *run, const struct jinja_node *filters, struct jinja_value v,
-                       struct jinja_value *out) {
-    struct jinja_node value = {.kind = NODE_VALUE, .value = v}, copies[16];
-    const struct jinja_node *chain[16];
-    int count = 0;
-    for (; filters->kind == NODE_FILTER; filters = filters->a) {
-        if (count == 16) return err_set(ERR_UNSUPPORTED, "more than 16 filters of a block");
-        chain[count++] = filters;
-    }
-    struct jinja_node *last = &value;
-    while (count-- > 0) {
-        copies[count] = *chain[count];
-        copies[count].a = last;
-        last = &copies[count];
-    }
-    return jinja_eval(run, last, out);
-}
-
 static int exec_captured(struct jinja_run *run, const struct jinja_node *node) {
+    const struct jinja_value outer = run->captured;
     struct jinja_text text;
     TRY(capture(run, node->b, new_frame(run, run->frame), &text));
-    struct jinja_value v = jinja_string(text);
-    if (node->d) TRY(filter_text(run, node->d, v, &v));
-    if (node->kind == NODE_SET_BLOCK) return jinja_assign(run, node->a, v);
+    struct jinja_value v = run->captured = jinja_string(text);
+    if (node->d) TRY(jinja_eval(run, node->d, &v));
+    run->captured = outer;
+    if (node->kind == NODE_SET_BLOCK) return assign(run, node->a, v);
     jinja_print(run->out, v);
     return 0;
 }
@@ -196,15 +181,15 @@ int jinja_call_macro(struct jinja_run *run, const struct jinja_macro *macro, con
 /* --- statements -------------------------------------------------------------------------------------------------- */
 
 static int exec_block(struct jinja_run *run, const struct jinja_node *node) {
-    for (size_t i = 0; i < node->n && run->loop == JINJA_GOES_ON; i++) TRY(jinja_exec(run, node->kids[i]));
+    for (size_t i = 0; i < node->n && run->loop == JINJA_GOES_ON; i++) TRY(exec(run, node->kids[i]));
     return 0;
 }
 
 static int exec_if(struct jinja_run *run, const struct jinja_node *node) {
     struct jinja_value condition;
     TRY(jinja_eval(run, node->a, &condition));
-    if (jinja_true(condition)) return jinja_exec(run, node->b);
-    return node->c ? jinja_exec(run, node->c) : 0;
+    if (jinja_true(condition)) return exec(run, node->b);
+    return node->c ? exec(run, node->c) : 0;
 }
 
 static int exec_print(struct jinja_run *run, const struct jinja_node *node) {
@@ -217,7 +202,7 @@ static int exec_print(struct jinja_run *run, const struct jinja_node *node) {
 static int exec_set(struct jinja_run *run, const struct jinja_node *node) {
     struct jinja_value v;
     TRY(jinja_eval(run, node->b, &v));
-    return jinja_assign(run, node->a, v);
+    return assign(run, node->a, v);
 }
 
 static int exec_with(struct jinja_run *run, const struct jinja_node *node) {
@@ -228,7 +213,7 @@ static int exec_with(struct jinja_run *run, const struct jinja_node *node) {
         jinja_put(&run->arena, &inner->names, node->kids[i]->a->value, v);
     }
     run->frame = inner;
-    TRY(jinja_exec(run, node->b));
+    TRY(exec(run, node->b));
     run->frame = outer;
     return 0;
 }
@@ -271,7 +256,7 @@ static int exec_of(struct jinja_run *run, const struct jinja_node *node) {
     }
 }
 
-int jinja_exec(struct jinja_run *run, const struct jinja_node *node) {
+static int exec(struct jinja_run *run, const struct jinja_node *node) {
     if (node->kind != NODE_BLOCK) run->line = node->line;
     TRY(jinja_step(run));
     return exec_of(run, node);
@@ -355,13 +340,23 @@ static void set_input(struct jinja_run *run, const struct jinja_input *input) {
         put_named(run, names, input->variables[i].name, variable_value(&input->variables[i]));
 }
 
+/* Some millions of steps and 64 MB, and more for what has to be said: templates copy it a dozen times or two. */
+static void set_limits(struct jinja_run *run, const struct jinja_input *input) {
+    enum { STEPS = 20 * 1000 * 1000, BYTES = 64 << 20, A_MESSAGE = 10 * 1000, A_BYTE = 64 };
+    size_t said = 0;
+    for (int i = 0; i < input->count; i++) said += input->messages[i].len;
+    run->steps_left = STEPS + (int64_t)input->count * A_MESSAGE + (int64_t)said;
+    run->arena.most = BYTES + (size_t)input->count * A_MESSAGE + said * A_BYTE;
+}
+
 int jinja_render(const struct jinja *j, const struct jinja_input *input, struct buf *text, struct buf *plain) {
     struct jinja_run run = {.now = input->has_now ? &input->now : NULL};
     struct jinja_out out = {.arena = &run.arena};
+    set_limits(&run, input);
     set_input(&run, input);
     run.frame = new_frame(&run, run.frame);
     run.out = &out;
-    int rc = jinja_exec(&run, j->all);
+    int rc = exec(&run, j->all);
     if (rc == 0) rc = jinja_step(&run); /* the last one may have been too much */
     if (rc != 0 && !run.has_raised) err_prefix(rc, "line %d", run.line);
     if (rc == 0 && out.n > 0) {

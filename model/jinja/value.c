@@ -157,8 +157,8 @@ bool jinja_is_key(struct jinja_value v) {
 
 static bool is_same_key(struct jinja_value a, struct jinja_value b) {
     if (a.type == JINJA_TEXT && b.type == JINJA_TEXT) return jinja_same_text(a.text, b.text);
-    int64_t steps = 0;
-    return jinja_is_key(b) && jinja_equal(a, b, &steps);
+    int64_t steps_left = 2;
+    return jinja_is_key(b) && jinja_equal(a, b, &steps_left);
 }
 
 const struct jinja_value *jinja_get(const struct jinja_dict *dict, struct jinja_value key) {
@@ -220,38 +220,38 @@ bool jinja_true(struct jinja_value v) {
     }
 }
 
-static bool equal(struct jinja_value, struct jinja_value, int depth, int64_t *steps);
+static bool equal(struct jinja_value, struct jinja_value, int depth, int64_t *steps_left);
 
-static bool equal_lists(const struct jinja_list *a, const struct jinja_list *b, int depth, int64_t *steps) {
+static bool equal_lists(const struct jinja_list *a, const struct jinja_list *b, int depth, int64_t *steps_left) {
     if (a->n != b->n) return false;
     for (size_t i = 0; i < a->n; i++)
-        if (!equal(a->items[i], b->items[i], depth, steps)) return false;
+        if (!equal(a->items[i], b->items[i], depth, steps_left)) return false;
     return true;
 }
 
-static bool equal_dicts(const struct jinja_dict *a, const struct jinja_dict *b, int depth, int64_t *steps) {
+static bool equal_dicts(const struct jinja_dict *a, const struct jinja_dict *b, int depth, int64_t *steps_left) {
     if (a->n != b->n) return false;
     for (size_t i = 0; i < a->n; i++) {
         const struct jinja_value *other = jinja_get(b, a->pairs[i].key);
-        if (!other || !equal(a->pairs[i].value, *other, depth, steps)) return false;
+        if (!other || !equal(a->pairs[i].value, *other, depth, steps_left)) return false;
     }
     return true;
 }
 
-static bool equal(struct jinja_value a, struct jinja_value b, int depth, int64_t *steps) {
+static bool equal(struct jinja_value a, struct jinja_value b, int depth, int64_t *steps_left) {
     if (jinja_is_number(a) && jinja_is_number(b)) {
         if (a.type == JINJA_INT && b.type == JINJA_INT) return a.integer == b.integer;
         return jinja_number(a) == jinja_number(b);
     }
-    if (a.type != b.type || depth > JINJA_NESTED_MAX || ++*steps > JINJA_STEPS_MAX) return false;
+    if (a.type != b.type || depth > JINJA_NESTED_MAX || --*steps_left < 0) return false;
     switch (a.type) {
     case JINJA_TEXT:
         return jinja_same_text(a.text, b.text);
     case JINJA_LIST:
     case JINJA_TUPLE:
-        return equal_lists(a.list, b.list, depth + 1, steps);
+        return equal_lists(a.list, b.list, depth + 1, steps_left);
     case JINJA_DICT:
-        return equal_dicts(a.dict, b.dict, depth + 1, steps);
+        return equal_dicts(a.dict, b.dict, depth + 1, steps_left);
     case JINJA_UNDEFINED:
     case JINJA_NONE:
         return true;
@@ -266,8 +266,8 @@ static bool equal(struct jinja_value a, struct jinja_value b, int depth, int64_t
     }
 }
 
-bool jinja_equal(struct jinja_value a, struct jinja_value b, int64_t *steps) {
-    return equal(a, b, 0, steps);
+bool jinja_equal(struct jinja_value a, struct jinja_value b, int64_t *steps_left) {
+    return equal(a, b, 0, steps_left);
 }
 
 const char *jinja_type_name(struct jinja_value v) {

@@ -225,6 +225,36 @@ START_TEST(nothing_takes_forever_or_all_memory)
 }
 END_TEST
 
+/* Two MB of content, rendered as templates do it. */
+START_TEST(a_long_conversation_has_room_and_its_text_is_looked_at_in_proportion)
+{
+    static const char *const sources[] = {
+        "{% for m in messages %}{{ '<' + m.role + '>' + m.content | trim + '</' + m.role + '>' + '\n' }}{% endfor %}",
+        "{% set ns = namespace(all='') %}{% for m in messages %}{% set ns.all = ns.all ~ m.content.strip() %}{% endfor "
+        "%}{{ ns.all }}",
+        "{{ messages[0].content[::-1] }}{{ messages[1].content | reverse | length }}",
+    };
+    struct buf content = repeat("", "h\xc3\xa9 ", 250000, ""), text = {0}, plain = {0};
+    const struct jinja_message messages[] = {{"user", content.data, content.len},
+                                             {"assistant", content.data, content.len}};
+    const struct jinja_input input = {.messages = messages, .count = 2};
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        buf_clear(&text);
+        ck_ok(render(sources[i], &input, &text, &plain));
+        ck_assert_uint_ge(text.len, content.len);
+    }
+    buf_clear(&text);
+    ck_assert_int_eq(render("{% for i in range(99999) %}{% if 'x' in messages[0].content or messages[0].content[-1] == "
+                            "'x' %}{% endif %}"
+                            "{% endfor %}",
+                            &input, &text, &plain),
+                     ERR_LIMIT);
+    buf_free(&content);
+    buf_free(&text);
+    buf_free(&plain);
+}
+END_TEST
+
 START_TEST(what_is_nested_deeply_is_refused_or_cut)
 {
     static const char *const parts[][3] = {{"{{ ", "(", "1"},
@@ -294,6 +324,7 @@ Suite *check_jinja(void) {
     tcase_add_test(tc, names_and_words_of_a_template_are_known);
     tcase_add_test(tc, errors_name_the_line_and_the_reason);
     tcase_add_test(tc, nothing_takes_forever_or_all_memory);
+    tcase_add_test(tc, a_long_conversation_has_room_and_its_text_is_looked_at_in_proportion);
     tcase_add_test(tc, what_is_nested_deeply_is_refused_or_cut);
     tcase_add_test(tc, templates_that_end_anywhere_do_no_harm);
     suite_add_tcase(suite, tc);

@@ -9,6 +9,7 @@ enum { BLOCK_ROWS = 64, BLOCK_BYTES = 256 << 10 };
 /* So many tokens read quantised rows step by step: where every tile can, those of two tiles, though both make f32 of the same rows. */
 enum { STEPS_TOKENS = TILE_STEPS < TILE_TOKENS ? TILE_STEPS : 2 * TILE_STEPS };
 enum { TILE_ROWS_MAX = TILE_ROWS_FEW > TILE_ROWS ? TILE_ROWS_FEW : TILE_ROWS };
+_Static_assert(BLOCK_ROWS % TILE_ROWS == 0 && BLOCK_ROWS % TILE_ROWS_FEW == 0, "a block is whole tiles");
 
 /* Adds columns [0, cols) of rows w[0..R) with tokens x[0..C) to acc[c * R + r]. What lies `ahead` (NULL: nothing) in memory is
  * fetched on the way: rows are too short for the processor to notice so many of them. */
@@ -108,7 +109,7 @@ VEC void tile_unpacked(const int R, const int C, const struct weight *w, const i
 }
 
 /* The sums of rows [first, first + count) of w with C tokens: sums[c][row - first]. A tile that passes the
- * end repeats the last row and drops its sums. Quantised weights (`type` DTYPES) have a kind. */
+ * end repeats the last row, whose further sums are for nobody: sums have room for whole tiles. Quantised weights (`type` DTYPES) have a kind. */
 VEC void strip(const int R, const int C, const enum dtype type, const enum kind kind, const struct weight *w, int first,
                int count, const float *const *x, float sums[][BLOCK_ROWS]) {
     const int64_t row_bytes = dtype_span_bytes(w->format, weight_stride(w));
