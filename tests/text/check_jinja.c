@@ -230,8 +230,7 @@ START_TEST(a_long_conversation_has_room_and_its_text_is_looked_at_in_proportion)
 {
     static const char *const sources[] = {
         "{% for m in messages %}{{ '<' + m.role + '>' + m.content | trim + '</' + m.role + '>' + '\n' }}{% endfor %}",
-        "{% set ns = namespace(all='') %}{% for m in messages %}{% set ns.all = ns.all ~ m.content.strip() %}{% endfor "
-        "%}{{ ns.all }}",
+        "{%set t=namespace(s='')%}{%for m in messages%}{%set t.s=t.s~m.content.strip()%}{%endfor%}{{t.s}}",
         "{{ messages[0].content[::-1] }}{{ messages[1].content | reverse | length }}",
     };
     struct buf content = repeat("", "h\xc3\xa9 ", 250000, ""), text = {0}, plain = {0};
