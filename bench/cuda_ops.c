@@ -233,6 +233,7 @@ static int run_expert_op(struct bench *b, enum which which, const struct layer *
                                    .experts = c->experts,
                                    .chosen = c->experts_chosen,
                                    .renormalise = true,
+                                   .scale = 1,
                                    .ids = b->chosen,
                                    .weights = b->chosen_weights,
                                    .is_told = true};

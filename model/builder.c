@@ -64,6 +64,7 @@ struct op_qkv *build_qkv(struct builder *b, int layer) {
     op->wq = l->wq, op->wk = l->wk, op->wv = l->wv;
     op->bq = l->bq, op->bk = l->bk, op->bv = l->bv;
     op->q_norm = l->q_norm, op->k_norm = l->k_norm, op->v_norm = l->v_norm;
+    op->norms_all_heads = b->c->norms_all_heads;
     op->rope = rope_of(b, layer);
     op->width = b->c->width, op->heads = b->c->heads;
     op->kv_heads = lc->kv_heads, op->head_dim = lc->head_dim;
@@ -185,7 +186,7 @@ static struct op_route *build_route(struct builder *b, int layer, const float *l
     op->logits = logits;
     op->experts = b->c->experts, op->chosen = b->c->experts_chosen;
     op->softmax_of_all = b->c->router_softmax_of_all, op->renormalise = b->c->router_renormalises;
-    op->expert_scale = b->m->layers[layer].expert_scale;
+    op->scale = b->c->experts_scale, op->expert_scale = b->m->layers[layer].expert_scale;
     op->ids = chosen_ids(b), op->weights = chosen_weights(b);
     return op;
 }
@@ -258,6 +259,16 @@ void build_dense_layers(struct builder *b) {
     for (int l = 0; l < b->c->layers; l++) {
         build_attention_block(b, l);
         build_mlp_block(b, l);
+    }
+    build_head(b);
+}
+
+void build_expert_layers(struct builder *b) {
+    build_embed(b);
+    for (int l = 0; l < b->c->layers; l++) {
+        const struct norm *norm = &b->m->layers[l].mlp_norm;
+        build_attention_block(b, l);
+        build_experts(b, l, norm, norm, ACTIVATION_SILU);
     }
     build_head(b);
 }

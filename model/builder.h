@@ -38,7 +38,9 @@ struct op_logits *build_head(struct builder *);
 void build_attention_block(struct builder *, int layer);
 void build_mlp_block(struct builder *, int layer);
 void build_dense_layers(struct builder *);
-/* The same with norms behind attention and MLP as well (Gemma 2 and 3, GLM 4). */
+/* The same with experts in place of every MLP, whose router and experts have the norm before an MLP. */
+void build_expert_layers(struct builder *);
+/* The first with norms behind attention and MLP as well (Gemma 2 and 3, GLM 4). */
 void build_sandwiched_layers(struct builder *);
 
 #endif

@@ -66,13 +66,15 @@ struct model_config {
     bool tied;         /* lm_head is the embedding */
     bool tied_outside; /* a wrapper alone says so, and not of its text: a head in the files is one of its own */
     bool qkv_bias, qk_norm;
-    bool norms_hold_one; /* where the family's norms are 1 + weight, the files hold that sum (GGUF) */
-    bool mlp_is_gelu;    /* else silu */
+    bool norms_all_heads; /* the norm of q and of k is over all heads at once */
+    bool norms_hold_one;  /* where the family's norms are 1 + weight, the files hold that sum (GGUF) */
+    bool mlp_is_gelu;     /* else silu */
     float embedding_scale, attention_scale, residual_scale, logits_scale;
     float attention_cap, logits_cap;                /* 0: none */
     int32_t experts, experts_chosen, expert_hidden; /* 0: none */
     bool router_softmax_of_all, router_renormalises;
-    float router_scale; /* times the router's logits */
+    float router_scale;  /* times the router's logits */
+    float experts_scale; /* times the weights of the chosen */
     int32_t per_layer_width,
         per_layer_vocab; /* inputs of each layer besides the residual stream (Gemma 4 E); 0: none */
     struct rope_config rope[ROPES_MAX];

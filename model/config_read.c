@@ -115,7 +115,7 @@ static void fill_layers(struct model_config *c) {
     for (int l = 0; l < c->layers; l++)
         c->layer[l] =
             (struct layer_config){.kv_heads = c->kv_heads, .head_dim = c->head_dim, .hidden = c->hidden, .kv_layer = l};
-    c->embedding_scale = c->residual_scale = c->logits_scale = c->router_scale = 1;
+    c->embedding_scale = c->residual_scale = c->logits_scale = c->router_scale = c->experts_scale = 1;
     c->attention_scale = 1.0f / sqrtf((float)c->head_dim);
 }
 
@@ -348,6 +348,19 @@ int config_add_rope(struct model_config *c, const cJSON *root, const cJSON *rope
     if (r->type == ROPE_LLAMA3) return read_llama3(r, root, rope);
     if (r->type == ROPE_YARN) return read_yarn(c, r, root, rope);
     return r->type == ROPE_DYNAMIC ? read_dynamic(c, r, root, rope) : 0;
+}
+
+/* None of its dimensions turn. */
+int config_hold_still(struct model_config *c, const bool still[LAYERS_MAX]) {
+    bool any = false;
+    for (int l = 0; l < c->layers; l++) any = any || still[l];
+    if (!any) return 0;
+    const int32_t index = c->ropes++;
+    c->rope[index] = (struct rope_config){
+        .type = ROPE_PROPORTIONAL, .head_dim = c->head_dim, .theta = 1, .factor = 1, .attention_factor = 1};
+    for (int l = 0; l < c->layers; l++)
+        if (still[l]) c->layer[l].rope = index;
+    return 0;
 }
 
 /* transformers 5 keeps everything in rope_parameters, transformers 4 in rope_theta and rope_scaling. */

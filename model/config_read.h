@@ -37,6 +37,9 @@ int config_add_rope(struct model_config *, const cJSON *root, const cJSON *rope,
 /* The one rope of most families: root's rope_parameters or rope_scaling. `theta` where there is none. */
 int config_read_rope(struct model_config *, const cJSON *root, double theta);
 
+/* Layers that turn no heads: those get a rope of their own, which holds still. */
+int config_hold_still(struct model_config *, const bool still[LAYERS_MAX]);
+
 /* layer_types where it is there: slides[i] of each layer; else unchanged and *given false. */
 int config_read_layer_types(const struct model_config *, const cJSON *root, bool slides[LAYERS_MAX], bool *given);
 /* A window of `window` tokens (0: none) on the layers that slide. */

@@ -122,13 +122,14 @@ struct op_logits {
 };
 
 /* The `chosen` experts of the largest logits, the lowest id on a tie, in that order; their weights are softmax over all experts or
- * over the chosen, then divided by their sum (renormalise), then times expert_scale of each. A row without a position chooses
+ * over the chosen, then divided by their sum (renormalise), then times `scale` and expert_scale of each. A row without a position chooses
  * none: ids of -1, weights of 0, so that padding reads no weights. */
 struct op_route {
     struct rows rows;
     const float *logits; /* [T, E] */
     int32_t experts, chosen;
     bool softmax_of_all, renormalise;
+    float scale;
     struct weight expert_scale; /* [1, E]; may be absent */
     int32_t *ids;               /* [T, chosen] out */
     float *weights;             /* [T, chosen] out */

@@ -31,20 +31,10 @@ static void bind_model(struct binder *b) {
     }
 }
 
-static void build(struct builder *b) {
-    build_embed(b);
-    for (int l = 0; l < b->c->layers; l++) {
-        const struct norm *norm = &b->m->layers[l].mlp_norm;
-        build_attention_block(b, l);
-        build_experts(b, l, norm, norm, ACTIVATION_SILU);
-    }
-    build_head(b);
-}
-
 const struct family family_mixtral = {
     .architectures = (const char *const[]){"MixtralForCausalLM", NULL},
     .model_types = (const char *const[]){"mixtral", NULL},
     .configure = configure,
     .bind = bind_model,
-    .build = build,
+    .build = build_expert_layers,
 };

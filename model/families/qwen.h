@@ -11,5 +11,7 @@ int qwen_read_windows(struct model_config *, const cJSON *root, int32_t first);
 int qwen_read_wrapped_rope(struct model_config *, const cJSON *root);
 /* Norms, projections, biases and norms of heads of a layer, all but its MLP. */
 void qwen_bind_attention(struct binder *, int layer);
+/* The router and the experts of a layer, one by one or stacked. */
+void qwen_bind_experts(struct binder *, int layer);
 
 #endif

@@ -51,7 +51,7 @@ static void bind_stacked_experts(struct binder *b, int l) {
     bind_stacked(b, &layer->expert_down, d, f, (struct row_range){d, 0, 1}, is_transposed, l, down);
 }
 
-static void bind_experts_of(struct binder *b, int l) {
+void qwen_bind_experts(struct binder *b, int l) {
     struct layer *layer = &b->m->layers[l];
     int64_t f = b->c->expert_hidden, d = b->c->width;
     bind_weight(b, &layer->router, b->c->experts, d, "layers.%d.mlp.gate.weight", l);
@@ -70,7 +70,7 @@ static void bind_model(struct binder *b) {
     for (int l = 0; l < b->c->layers; l++) {
         qwen_bind_attention(b, l);
         if (b->c->layer[l].has_experts)
-            bind_experts_of(b, l);
+            qwen_bind_experts(b, l);
         else
             bind_mlp(b, l);
     }

@@ -16,8 +16,9 @@
 
 static const struct gguf_architecture architectures[] = {
     {.name = "llama", .architecture = "LlamaForCausalLM", .ffn_norm = MLP_NORM, .pairs_neighbours = true},
-    {.name = "llama", /* with experts */
+    {.name = "llama",
      .architecture = "MixtralForCausalLM",
+     .needs = "expert_count",
      .ffn_norm = MLP_NORM,
      .router = "block_sparse_moe.gate",
      .experts = "block_sparse_moe.experts",
@@ -26,12 +27,29 @@ static const struct gguf_architecture architectures[] = {
      .down = "w2",
      .pairs_neighbours = true},
     {.name = "granite", .architecture = "GraniteForCausalLM", .ffn_norm = MLP_NORM, .pairs_neighbours = true},
+    {.name = "granitemoe",
+     .architecture = "GraniteMoeForCausalLM",
+     .ffn_norm = MLP_NORM,
+     .router = "block_sparse_moe.router.layer",
+     .experts = "block_sparse_moe.experts",
+     .gate = "gate_proj",
+     .up = "up_proj",
+     .down = "down_proj",
+     .pairs_neighbours = true},
+    {.name = "smollm3", .architecture = "SmolLM3ForCausalLM", .ffn_norm = MLP_NORM, .pairs_neighbours = true},
+    {.name = "seed_oss", .architecture = "SeedOssForCausalLM", .post_attention_norm = MLP_NORM},
+    {.name = "ernie4_5", .architecture = "Ernie4_5ForCausalLM", .ffn_norm = MLP_NORM},
+    {.name = "exaone4",
+     .architecture = "Exaone4ForCausalLM",
+     .post_attention_norm = "post_attention_layernorm",
+     .post_ffw_norm = "post_feedforward_layernorm"},
     {.name = "qwen2", .architecture = "Qwen2ForCausalLM", .ffn_norm = MLP_NORM},
     {.name = "qwen3", .architecture = "Qwen3ForCausalLM", .ffn_norm = MLP_NORM},
     {.name = "qwen3moe", .architecture = "Qwen3MoeForCausalLM", .ffn_norm = MLP_NORM, QWEN_EXPERTS},
     {.name = "qwen2vl", .architecture = "Qwen2VLForConditionalGeneration", .ffn_norm = MLP_NORM}, /* and Qwen2.5-VL */
     {.name = "qwen3vl", .architecture = "Qwen3VLForConditionalGeneration", .ffn_norm = MLP_NORM},
     {.name = "qwen3vlmoe", .architecture = "Qwen3VLMoeForConditionalGeneration", .ffn_norm = MLP_NORM, QWEN_EXPERTS},
+    {.name = "gemma", .architecture = "GemmaForCausalLM", .ffn_norm = MLP_NORM, .norms_hold_one = true},
     {.name = "gemma2",
      .architecture = "Gemma2ForCausalLM",
      .ffn_norm = "pre_feedforward_layernorm",
@@ -49,6 +67,12 @@ static const struct gguf_architecture architectures[] = {
      .architecture = "Olmo2ForCausalLM",
      .post_attention_norm = "post_attention_layernorm",
      .post_ffw_norm = "post_feedforward_layernorm"},
+    {.name = "olmo2",
+     .architecture = "Olmo3ForCausalLM",
+     .needs = "attention.sliding_window",
+     .post_attention_norm = "post_attention_layernorm",
+     .post_ffw_norm = "post_feedforward_layernorm"},
+    {.name = "olmoe", .architecture = "OlmoeForCausalLM", .ffn_norm = MLP_NORM, QWEN_EXPERTS},
     {.name = "glm4",
      .architecture = "Glm4ForCausalLM",
      .ffn_norm = MLP_NORM,
@@ -79,16 +103,19 @@ static int refuse_architecture(const struct gguf *g, struct gguf_text name) {
 
 int gguf_find_architecture(const struct gguf *g, const struct gguf_architecture **out) {
     struct gguf_text name;
-    int64_t experts;
+    *out = NULL;
     TRY(gguf_get_text(g, "general.architecture", &name));
     if (!name.bytes) return err_set(ERR_FORMAT, "%s: key 'general.architecture' is missing", gguf_path(g));
-    TRY(gguf_get_int(g, "llama.expert_count", 0, 0, INT32_MAX, &experts));
     for (int i = 0; i < ARCHITECTURES; i++) {
-        if (!gguf_is_text(name, architectures[i].name)) continue;
-        *out = &architectures[i + (i == 0 && experts > 0)];
-        return 0;
+        const struct gguf_architecture *a = &architectures[i];
+        char key[96];
+        int64_t value = 1;
+        if (!gguf_is_text(name, a->name)) continue;
+        snprintf(key, sizeof key, "%s.%s", a->name, a->needs ? a->needs : "");
+        if (a->needs) TRY(gguf_get_int(g, key, 0, 0, INT32_MAX, &value));
+        if (value > 0) *out = a;
     }
-    return refuse_architecture(g, name);
+    return *out ? 0 : refuse_architecture(g, name);
 }
 
 /* --- members ------------------------------------------------------------------------------------------------------ */
@@ -202,9 +229,12 @@ static int put_yarn(struct writer *w) {
     TRY(gguf_get_number(w->g, key_of(w, "rope.scaling.factor"), 1, &factor));
     TRY(gguf_get_number(w->g, key_of(w, "rope.scaling.attn_factor"), 1, &attention));
     TRY(gguf_get_number(w->g, key_of(w, "rope.scaling.yarn_attn_factor"), -1, &yarn));
-    /* Both are times what it is without; less than 0 says nothing. */
+    /* Both are times what it is without, but in an OLMo's files, whose own is all of it; less than 0 says nothing. */
     if (yarn >= 0) attention *= yarn;
-    if (attention != 1 && factor >= 1) put_number(w, "attention_factor", attention * (0.1 * log(factor) + 1));
+    if (strcmp(w->a->name, "olmo2") == 0)
+        TRY(copy_number(w, "attention_factor", "rope.scaling.attn_factor"));
+    else if (attention != 1 && factor >= 1)
+        put_number(w, "attention_factor", attention * (0.1 * log(factor) + 1));
     TRY(copy_number(w, "beta_fast", "rope.scaling.yarn_beta_fast"));
     TRY(copy_number(w, "beta_slow", "rope.scaling.yarn_beta_slow"));
     if (strcmp(w->a->name, "gpt-oss") == 0) put_bool(w, "truncate", false);
@@ -287,16 +317,6 @@ static int put_gemma(struct writer *w, int64_t head_dim) {
     return copy_number(w, "rope_local_base_freq", "rope.freq_base_swa");
 }
 
-static int put_experts(struct writer *w) {
-    const bool is_mixtral = w->a->pairs_neighbours, is_qwen = strncmp(w->a->name, "qwen3", 5) == 0;
-    TRY(need_int(w, "num_local_experts", "expert_count"));
-    TRY(need_int(w, "num_experts_per_tok", "expert_used_count"));
-    if (is_qwen) put_bool(w, "norm_topk_prob", true);
-    if (is_qwen) TRY(need_int(w, "moe_intermediate_size", "expert_feed_forward_length"));
-    if (is_mixtral) return 0;
-    return is_qwen ? 0 : copy_int(w, "sliding_window", "attention.sliding_window");
-}
-
 static int put_granite(struct writer *w) {
     TRY(copy_number(w, "attention_multiplier", "attention.scale"));
     TRY(copy_number(w, "embedding_multiplier", "embedding_scale"));
@@ -304,16 +324,47 @@ static int put_granite(struct writer *w) {
     return copy_number(w, "logits_scaling", "logit_scale");
 }
 
+static int put_experts(struct writer *w) {
+    const bool is_gpt_oss = strcmp(w->a->name, "gpt-oss") == 0, is_qwen = strncmp(w->a->name, "qwen3", 5) == 0;
+    TRY(need_int(w, "num_local_experts", "expert_count"));
+    TRY(need_int(w, "num_experts_per_tok", "expert_used_count"));
+    if (is_qwen) put_bool(w, "norm_topk_prob", true);
+    if (is_qwen) TRY(need_int(w, "moe_intermediate_size", "expert_feed_forward_length"));
+    if (strcmp(w->a->name, "granitemoe") == 0) return put_granite(w);
+    return is_gpt_oss ? copy_int(w, "sliding_window", "attention.sliding_window") : 0;
+}
+
+/* A window on the layers that a list names, or on those that the family has it on where there is none; no window is said, too, as families
+ * have one of their own. */
+static int put_windows(struct writer *w) {
+    int64_t window;
+    TRY(get_int(w, "attention.sliding_window", 0, &window));
+    const struct gguf_value *v = gguf_value(w->g, key_of(w, "attention.sliding_window_pattern"));
+    json_put_name(&w->json, "sliding_window");
+    if (window == 0)
+        buf_puts(&w->json, "null");
+    else
+        json_put_number(&w->json, (double)window);
+    if (window == 0 || !v || !v->is_array || v->type == GGUF_STRING || v->type == GGUF_ARRAY) return 0;
+    json_put_name(&w->json, "layer_types");
+    buf_putc(&w->json, '[');
+    for (uint64_t i = 0; i < v->count && i < LAYERS_MAX; i++) {
+        json_put_element(&w->json);
+        const bool slides = v->type == GGUF_BOOL ? v->data[i] != 0 : gguf_int_at(v, i) != 0;
+        buf_puts(&w->json, slides ? "\"sliding_attention\"" : "\"full_attention\"");
+    }
+    buf_putc(&w->json, ']');
+    return 0;
+}
+
 static int put_own(struct writer *w, int64_t head_dim) {
     const char *name = w->a->name;
     if (w->a->experts) return put_experts(w);
-    if (strncmp(name, "gemma", 5) == 0) return put_gemma(w, head_dim);
+    if (strncmp(name, "gemma", 5) == 0 && name[5]) return put_gemma(w, head_dim);
     if (strcmp(name, "granite") == 0) return put_granite(w);
     if (strcmp(name, "phi3") == 0) return copy_int(w, "sliding_window", "attention.sliding_window");
     if (strcmp(name, "glm4") == 0) put_bool(w, "attention_bias", gguf_find(w->g, "blk.0.attn_q.bias") != NULL);
-    if (strcmp(name, "olmo2") == 0 && has(w, "attention.sliding_window"))
-        return err_set(ERR_UNSUPPORTED, "%s: key '%s': an OLMo with sliding windows is not supported", gguf_path(w->g),
-                       w->key);
+    if (strcmp(name, "exaone4") == 0 || (strcmp(name, "olmo2") == 0 && w->a->needs)) return put_windows(w);
     return 0;
 }
 

@@ -13,6 +13,7 @@
 struct gguf_architecture {
     const char *name;         /* general.architecture, and how its keys begin */
     const char *architecture; /* config.json's, by which the family is found */
+    const char *needs; /* a key that is above 0 in its files, where another row before has the name too; else NULL */
     /* Of a layer: */
     const char *ffn_norm, *post_attention_norm, *post_ffw_norm, *ffn_up;
     const char *router, *experts, *gate, *up, *down; /* of experts; NULL: it has none */

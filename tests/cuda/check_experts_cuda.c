@@ -67,6 +67,7 @@ START_TEST(choices_among_many_are_those_of_the_host)
                                                           : MOST,
                                 .softmax_of_all = turn % 2,
                                 .renormalise = turn < 3,
+                                .scale = turn == 4 ? 2.5f : 1,
                                 .ids = ids,
                                 .weights = weights};
         for (int i = 0; i < ROWS * experts; i++)

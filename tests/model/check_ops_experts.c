@@ -26,6 +26,7 @@ static void route_reference(const struct op_route *op, const float *logits, int 
     for (int j = 0; j < op->chosen; j++) sum += weights[j];
     for (int j = 0; j < op->chosen; j++) {
         if (op->renormalise) weights[j] /= sum;
+        weights[j] *= (double)op->scale;
         if (op->expert_scale.data) weights[j] *= lab_weight_at(&op->expert_scale, 0, ids[j]);
     }
 }

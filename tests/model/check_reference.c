@@ -8,9 +8,8 @@
 #include "tests/support/engine_support.h"
 #include "tests/support/gguf_convert.h"
 #include "tests/support/logits.h"
+#include "tests/support/reference.h"
 #include "tests/support/support.h"
-
-enum { ROOM = 48 };
 
 /* GGUF files: every type of block, the architectures of llama.cpp, both kinds of tokenizer. */
 static const char *const ggufs[] = {
@@ -46,26 +45,6 @@ static const char *family_file(const char *family, const char *file) {
     return shared_path(relative);
 }
 
-static void compute_logits(const char *dir, const struct ids *ids, int length, float *logits, int vocab) {
-    compute_logits_with(KV_AUTO, dir, ids, length, logits, vocab);
-}
-
-/* On the host activations are f32; elsewhere bf16, of 8 bits, several times a layer. */
-static double logit_tolerance(void) {
-    return test_device_is_host() ? 1e-3 : 5e-2;
-}
-
-static void must_be_close(const cJSON *reference, const char *member, const float *logits, int vocab,
-                          const char *what) {
-    double largest = 0;
-    for (int i = 0; i < vocab; i++) largest = fmax(largest, fabs(json_at(reference, member, i)));
-    for (int i = 0; i < vocab; i++) {
-        double expected = json_at(reference, member, i);
-        ck_assert_msg(fabs(logits[i] - expected) <= logit_tolerance() * largest, "%s: %s[%d] is %g, expected %g", what,
-                      member, i, logits[i], expected);
-    }
-}
-
 static cJSON *case_reference(const char *name, char dir[4096]) {
     if (!family_file(name, NULL)) return NULL;
     snprintf(dir, 4096, "%s", family_file(name, NULL));
@@ -76,25 +55,6 @@ static cJSON *family_reference(int family, char dir[4096]) {
     return case_reference(test_checkpoints[family], dir);
 }
 
-/* Both prompts' logits. Where activations are bf16, a router that hardly prefers an expert may take another. */
-static void check_logits(const char *dir, const cJSON *r, int length, const char *what) {
-    const cJSON *router_gap = json_get(r, "router_gap_prompt");
-    const int vocab = cJSON_GetArraySize(json_get(r, "logits_last"));
-    float *logits = malloc((size_t)vocab * sizeof *logits);
-    struct ids prompt = json_ids(r, "prompt");
-    if (test_device_is_host() || !router_gap || router_gap->valuedouble >= 0.05) {
-        compute_logits(dir, &prompt, length, logits, vocab);
-        must_be_close(r, "logits_last", logits, vocab, what);
-    }
-    prompt.len = 1;
-    if (test_device_is_host() || !router_gap) {
-        compute_logits(dir, &prompt, length, logits, vocab);
-        must_be_close(r, "logits_first", logits, vocab, what);
-    }
-    ids_free(&prompt);
-    free(logits);
-}
-
 START_TEST(family_logits_are_within_the_tolerance)
 {
     char dir[4096];
@@ -103,8 +63,8 @@ START_TEST(family_logits_are_within_the_tolerance)
         skip("no test data beside the checkout");
         return;
     }
-    cJSON_ArrayForEach(r, references)
-        check_logits(dir, r, cJSON_GetArraySize(json_get(r, "prompt")) + ROOM, test_checkpoints[_i]);
+    cJSON_ArrayForEach(r, references) reference_check_logits(
+        dir, r, cJSON_GetArraySize(json_get(r, "prompt")) + REFERENCE_ROOM, test_checkpoints[_i]);
     cJSON_Delete(references);
 }
 END_TEST
@@ -120,7 +80,7 @@ START_TEST(long_sequences_take_the_long_factors_from_their_first_token)
     char dir[4096];
     snprintf(dir, sizeof dir, "%s", family_file(family, NULL));
     cJSON *references = must_load_json(family_file(family, "reference_always_long.json")), *r;
-    cJSON_ArrayForEach(r, references) check_logits(dir, r, 200, family);
+    cJSON_ArrayForEach(r, references) reference_check_logits(dir, r, 200, family);
     cJSON_Delete(references);
 }
 END_TEST
@@ -141,12 +101,12 @@ START_TEST(both_forms_of_a_configuration_give_the_same_model)
              other, other, other);
     ck_assert_int_eq(system(command), 0);
     cJSON_ArrayForEach(r, references) {
-        const int length = cJSON_GetArraySize(json_get(r, "prompt")) + ROOM;
+        const int length = cJSON_GetArraySize(json_get(r, "prompt")) + REFERENCE_ROOM;
         const int vocab = cJSON_GetArraySize(json_get(r, "logits_last"));
         float *logits = malloc((size_t)vocab * sizeof *logits), *expected = malloc((size_t)vocab * sizeof *logits);
         struct ids prompt = json_ids(r, "prompt");
-        compute_logits(dir, &prompt, length, expected, vocab);
-        compute_logits(other, &prompt, length, logits, vocab);
+        compute_logits_with(KV_AUTO, dir, &prompt, length, expected, vocab);
+        compute_logits_with(KV_AUTO, other, &prompt, length, logits, vocab);
         ck_assert_mem_eq(logits, expected, (size_t)vocab * sizeof *logits);
         ids_free(&prompt);
         free(logits), free(expected);
@@ -157,10 +117,10 @@ END_TEST
 
 /* The last logits of a prompt with FP8 keys and values against those without: the largest difference, of the largest logit. */
 static double fp8_effect(const char *dir, const struct ids *prompt, int vocab) {
-    const int length = (int)prompt->len + ROOM;
+    const int length = (int)prompt->len + REFERENCE_ROOM;
     float *plain = malloc((size_t)vocab * sizeof *plain), *fp8 = malloc((size_t)vocab * sizeof *fp8);
     double largest = 0, off = 0;
-    compute_logits(dir, prompt, length, plain, vocab);
+    compute_logits_with(KV_AUTO, dir, prompt, length, plain, vocab);
     compute_logits_with(KV_FP8, dir, prompt, length, fp8, vocab);
     for (int i = 0; i < vocab; i++) {
         largest = fmax(largest, fabs((double)plain[i]));
@@ -238,24 +198,6 @@ START_TEST(other_families_are_refused_by_name)
 }
 END_TEST
 
-static void check_greedy(struct engine *e, const cJSON *references, const char *prompt_name, const char *what,
-                         struct answer answers[8]) {
-    int count = cJSON_GetArraySize(references), i = 0;
-    struct request requests[8];
-    const cJSON *r;
-    ck_assert_int_le(count, 8);
-    cJSON_ArrayForEach(r, references) {
-        struct ids prompt = json_ids(r, prompt_name);
-        requests[i] = ids_request(prompt.data, prompt.len, cJSON_GetArraySize(json_get(r, "greedy")));
-        requests[i++].generation.ignore_end = true;
-        ids_free(&prompt);
-    }
-    run_requests(e, requests, count, answers);
-    i = 0;
-    cJSON_ArrayForEach(r, references) must_match_reference(r, &answers[i++], what);
-    free_requests(requests, count);
-}
-
 START_TEST(family_greedy_tokens_are_the_reference_for_every_k)
 {
     char dir[4096];
@@ -270,7 +212,7 @@ START_TEST(family_greedy_tokens_are_the_reference_for_every_k)
         struct pair self = {test_checkpoints[_i], dir, dir};
         struct engine_options options = pair_options(&self, k, 1 + k % 3);
         struct engine *e = must_open(&options);
-        check_greedy(e, references, "prompt", test_checkpoints[_i], k == 0 ? plain : got);
+        reference_check_greedy(e, references, "prompt", test_checkpoints[_i], k == 0 ? plain : got);
         for (int i = 0; i < count && k > 0; i++) must_equal(&got[i], &plain[i], test_checkpoints[_i]);
         if (k > 0) free_answers(got, count);
         engine_destroy(e);
@@ -288,14 +230,15 @@ START_TEST(gguf_files_give_the_reference_s_logits_and_tokens)
         skip("no test data beside the checkout");
         return;
     }
-    cJSON_ArrayForEach(r, references) check_logits(dir, r, cJSON_GetArraySize(json_get(r, "prompt")) + ROOM, ggufs[_i]);
+    cJSON_ArrayForEach(r, references)
+        reference_check_logits(dir, r, cJSON_GetArraySize(json_get(r, "prompt")) + REFERENCE_ROOM, ggufs[_i]);
     struct answer plain[8], got[8]; /* alone, and with itself as the draft */
     int count = cJSON_GetArraySize(references);
     for (int k = 0; k <= 3; k += 3) {
         struct pair self = {ggufs[_i], dir, dir};
         struct engine_options options = pair_options(&self, k, 2);
         struct engine *e = must_open(&options);
-        check_greedy(e, references, "prompt", ggufs[_i], k == 0 ? plain : got);
+        reference_check_greedy(e, references, "prompt", ggufs[_i], k == 0 ? plain : got);
         engine_destroy(e);
     }
     for (int i = 0; i < count; i++) must_equal(&got[i], &plain[i], ggufs[_i]);
@@ -328,7 +271,7 @@ START_TEST(a_directory_converted_to_gguf_gives_its_logits)
                           : "-00001-of-00003");
     gguf_convert(dir, path, parts);
     cJSON_ArrayForEach(r, references)
-        check_logits(path, r, cJSON_GetArraySize(json_get(r, "prompt")) + ROOM, converted[_i]);
+        reference_check_logits(path, r, cJSON_GetArraySize(json_get(r, "prompt")) + REFERENCE_ROOM, converted[_i]);
     cJSON_Delete(references);
 }
 END_TEST
@@ -353,7 +296,7 @@ START_TEST(trained_models_give_160_reference_tokens)
         struct engine *e = must_open(
             &(struct engine_options){.target = test_checkpoint(dir), .device = test_device(), .max_batch = 2});
         struct answer answers[8];
-        check_greedy(e, references, "prompt_ids", references->string, answers);
+        reference_check_greedy(e, references, "prompt_ids", references->string, answers);
         free_answers(answers, cJSON_GetArraySize(references));
         engine_destroy(e);
     }
@@ -374,7 +317,7 @@ START_TEST(a_gguf_of_a_trained_model_gives_its_160_reference_tokens)
     struct engine *e =
         must_open(&(struct engine_options){.target = test_checkpoint(dir), .device = test_device(), .max_batch = 2});
     struct answer answers[8];
-    check_greedy(e, references, "prompt_ids", "stories260K as GGUF", answers);
+    reference_check_greedy(e, references, "prompt_ids", "stories260K as GGUF", answers);
     free_answers(answers, cJSON_GetArraySize(references));
     engine_destroy(e);
     cJSON_Delete(all);

@@ -14,6 +14,7 @@
 #include "tests/support/gguf_convert.h"
 #include "tests/support/logits.h"
 #include "tests/support/support.h"
+#include "tests/support/tensor_file.h"
 
 enum { TOWERS = 2, POSITIONS = 128, GREEDY = 24 };
 
@@ -89,36 +90,6 @@ enum { WRAPPINGS = sizeof wrappings / sizeof *wrappings };
 
 /* --- files ---------------------------------------------------------------------------------------------------------- */
 
-struct file {
-    cJSON *header;
-    struct buf data;
-};
-
-static void add_tensor(struct file *f, const char *name, const char *dtype, int dims, const int64_t *shape,
-                       const void *data, size_t bytes) {
-    cJSON *tensor = cJSON_AddObjectToObject(f->header, name), *sizes, *offsets;
-    cJSON_AddStringToObject(tensor, "dtype", dtype);
-    sizes = cJSON_AddArrayToObject(tensor, "shape"), offsets = cJSON_AddArrayToObject(tensor, "data_offsets");
-    for (int i = 0; i < dims; i++) cJSON_AddItemToArray(sizes, cJSON_CreateNumber((double)shape[i]));
-    while (f->data.len % 8) buf_putc(&f->data, 0);
-    cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)f->data.len));
-    buf_append(&f->data, data, bytes);
-    cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)f->data.len));
-}
-
-static void write_file(struct file *f, const char *path) {
-    struct buf text = {0}, all = {0};
-    json_print(f->header, &text);
-    while (text.len % 8) buf_putc(&text, ' ');
-    const uint64_t length = text.len;
-    buf_append(&all, (const char *)&length, sizeof length);
-    buf_append(&all, text.data, text.len);
-    buf_append(&all, f->data.data, f->data.len);
-    damage_write_file(path, all.data, all.len);
-    buf_free(&text), buf_free(&all), buf_free(&f->data);
-    cJSON_Delete(f->header);
-}
-
 /* "model.NAME" becomes body + NAME, "NAME" outer + NAME. */
 static void rename_tensor(const struct wrapping *w, const char *name, char out[192]) {
     const bool is_body = strncmp(name, "model.", 6) == 0;
@@ -126,7 +97,7 @@ static void rename_tensor(const struct wrapping *w, const char *name, char out[1
 }
 
 /* `parts` matrices [rows, cols] of an expert, one behind the other, into a stack of all experts. */
-static void stack_experts(struct file *f, const struct wrapping *w, const struct safetensors *all, int layer,
+static void stack_experts(struct tensor_file *f, const struct wrapping *w, const struct safetensors *all, int layer,
                           const char *const *parts, int count, const char *to) {
     const bool is_transposed = w->experts == STACKED_TRANSPOSED;
     struct buf stack = {0};
@@ -149,13 +120,13 @@ static void stack_experts(struct file *f, const struct wrapping *w, const struct
     rows *= count;
     const int64_t shape[] = {experts, is_transposed ? cols : rows, is_transposed ? rows : cols};
     snprintf(name, sizeof name, "%slayers.%d.mlp.experts.%s", w->body, layer, to);
-    add_tensor(f, name, "BF16", 3, shape, stack.data, stack.len);
+    tensor_file_add(f, name, "BF16", 3, shape, stack.data, stack.len);
     buf_free(&stack);
 }
 
 static void write_tensors(const struct wrapping *w, const char *from, const char *path, const char *more) {
     static const char *const gate_up[] = {"gate_proj", "up_proj"}, *const down[] = {"down_proj"};
-    struct file f = {.header = cJSON_CreateObject()};
+    struct tensor_file f = {0};
     struct safetensors *all;
     char name[192];
     ck_ok(checkpoint_tensors(test_checkpoint(from), &all));
@@ -163,7 +134,7 @@ static void write_tensors(const struct wrapping *w, const char *from, const char
         const struct tensor *t = safetensors_at(all, i);
         if (w->experts != ONE_BY_ONE && strstr(t->name, ".experts.")) continue;
         rename_tensor(w, t->name, name);
-        add_tensor(&f, name, t->dtype, t->dims, t->shape, t->data, t->bytes);
+        tensor_file_add(&f, name, t->dtype, t->dims, t->shape, t->data, t->bytes);
     }
     for (int l = 0; l < 3 && w->experts != ONE_BY_ONE; l++) {
         stack_experts(&f, w, all, l, gate_up, 2, "gate_up_proj");
@@ -171,12 +142,12 @@ static void write_tensors(const struct wrapping *w, const char *from, const char
     }
     for (int i = 0; i < TOWERS && w->towers[i]; i++) {
         snprintf(name, sizeof name, "%sblocks.0.attn.qkv.weight", w->towers[i]);
-        add_tensor(&f, name, "BF16", 2, (const int64_t[]){1, 2}, "\1\2\3\4", 4);
+        tensor_file_add(&f, name, "BF16", 2, (const int64_t[]){1, 2}, "\1\2\3\4", 4);
         snprintf(name, sizeof name, "%sblocks.0.mlp.fc1.weight_packed", w->towers[i]);
-        add_tensor(&f, name, "I32", 1, (const int64_t[]){1}, "\1\2\3\4", 4);
+        tensor_file_add(&f, name, "I32", 1, (const int64_t[]){1}, "\1\2\3\4", 4);
     }
-    if (more) add_tensor(&f, more, "BF16", 1, (const int64_t[]){2}, "\1\2\3\4", 4);
-    write_file(&f, path);
+    if (more) tensor_file_add(&f, more, "BF16", 1, (const int64_t[]){2}, "\1\2\3\4", 4);
+    tensor_file_write(&f, path);
     safetensors_close(all);
 }
 

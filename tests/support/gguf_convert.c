@@ -23,6 +23,14 @@ static const struct kind kinds[] = {
     {"llama", "llama", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"mixtral", "llama", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"granite", "granite", true, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"granitemoe", "granitemoe", true, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"smollm3", "smollm3", true, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"seed_oss", "seed_oss", false, false, {NULL}},
+    {"ernie4_5", "ernie4_5", false, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"exaone4", "exaone4", false, false, {NULL}},
+    {"gemma", "gemma", false, true, {"post_attention_layernorm", "ffn_norm"}},
+    {"olmo3", "olmo2", false, false, {NULL}},
+    {"olmoe", "olmoe", false, false, {"post_attention_layernorm", "ffn_norm"}},
     {"qwen2", "qwen2", false, false, {"post_attention_layernorm", "ffn_norm"}},
     {"qwen2_vl", "qwen2vl", false, false, {"post_attention_layernorm", "ffn_norm"}},
     {"qwen3_vl", "qwen3vl", false, false, {"post_attention_layernorm", "ffn_norm"}},
@@ -59,6 +67,7 @@ static const char *const names[][2] = {
     {"mlp.down_proj", "ffn_down"},
     {"mlp.gate_up_proj", "ffn_up"},
     {"mlp.router", "ffn_gate_inp"},
+    {"block_sparse_moe.router.layer", "ffn_gate_inp"},
     {"mlp.gate", "ffn_gate_inp"},
     {"block_sparse_moe.gate", "ffn_gate_inp"},
 };
@@ -133,7 +142,7 @@ static void convert_tensor(struct conversion *c, const struct tensor *t) {
         const char *part = t->name + used, *end = strrchr(part, '.');
         if (strcmp(end, ".sinks") == 0) end = ".weight";
         const char *to = part_of(c, part, end > part ? (size_t)(end - part) : strlen(part));
-        if (strstr(part, "experts.")) return;
+        if (strstr(part, "experts.") || strstr(part, "put_linear.")) return;
         if (!to) to = part_of(c, part, strlen(part)); /* sinks have no ".weight" */
         ck_assert_msg(to != NULL, "%s", t->name);
         snprintf(name, sizeof name, "blk.%d.%s%s", layer, to, end > part && end[0] == '.' ? end : ".weight");
@@ -172,6 +181,21 @@ static void stack_experts(struct conversion *c, int layer, int experts) {
     }
 }
 
+/* Granite: [E, out, in], gate before up. */
+static void part_stack(struct conversion *c, const char *from, const char *to, int layer, int part, int parts) {
+    char name[128];
+    size_t count;
+    snprintf(name, sizeof name, "model.layers.%d.block_sparse_moe.%s.weight", layer, from);
+    const struct tensor *t = safetensors_find(c->tensors, name);
+    const int64_t experts = t->shape[0], out = t->shape[1] / parts, in = t->shape[2];
+    float *data = widen(t, &count), *own = malloc(count / (size_t)parts * sizeof *own);
+    for (int64_t e = 0; e < experts; e++)
+        memcpy(own + e * out * in, data + (e * parts + part) * out * in, (size_t)(out * in) * sizeof *own);
+    snprintf(name, sizeof name, "blk.%d.ffn_%s_exps.weight", layer, to);
+    put(c, name, 3, (const int64_t[]){experts, out, in}, own, count / (size_t)parts);
+    free(data), free(own);
+}
+
 /* gpt-oss: [E, in, out] with gate and up taking turns, and biases [E, out]. `step` 2: every second of the outputs. */
 static void turn_stack(struct conversion *c, const char *from, const char *to, int layer, int first, int step) {
     char name[128];
@@ -193,6 +217,11 @@ static void convert_experts(struct conversion *c) {
     const int experts = (int)number(c, "num_local_experts", number(c, "num_experts", 0)),
               layers = (int)number(c, "num_hidden_layers", 0);
     for (int l = 0; l < layers && experts > 0; l++) {
+        if (strcmp(c->kind->name, "granitemoe") == 0) {
+            part_stack(c, "input_linear", "gate", l, 0, 2), part_stack(c, "input_linear", "up", l, 1, 2);
+            part_stack(c, "output_linear", "down", l, 0, 1);
+            continue;
+        }
         if (strcmp(c->kind->name, "gpt-oss") != 0) {
             stack_experts(c, l, experts);
             continue;
@@ -240,7 +269,9 @@ static void put_yarn(struct conversion *c, const cJSON *rope) {
         const cJSON *beta = json_get(rope, betas[i]);
         if (beta) put_number(c, name, beta->valuedouble);
     }
-    if (all)
+    if (strcmp(c->kind->model_type, "olmo3") == 0) /* whose converter copies it */
+        put_number(c, "rope.scaling.attn_factor", json_get(rope, "attention_factor")->valuedouble);
+    else if (all)
         put_number(c, "rope.scaling.attn_factor",
                    1 / (0.1 * all->valuedouble * log(json_get(rope, "factor")->valuedouble) + 1));
 }
@@ -254,6 +285,23 @@ static void put_sections(struct conversion *c, const cJSON *list) {
     if (count > 0) gguf_put_array(c->files, key(c, "rope.dimension_sections"), GGUF_I32, sections, 4);
 }
 
+/* What each frequency is divided by (Grattafiori et al. 2024), which the converter works out. */
+static void put_llama3(struct conversion *c, const cJSON *rope) {
+    const double factor = json_get(rope, "factor")->valuedouble, low = json_get(rope, "low_freq_factor")->valuedouble,
+                 high = json_get(rope, "high_freq_factor")->valuedouble,
+                 original = json_get(rope, "original_max_position_embeddings")->valuedouble;
+    float factors[256];
+    const int64_t pairs = c->head_dim / 2;
+    for (int i = 0; i < pairs; i++) {
+        const double wave = 2 * M_PI * pow(number(c, "rope_theta", 10000), 2.0 * i / c->head_dim);
+        const double smooth = (original / wave - low) / (high - low);
+        factors[i] = (float)(wave < original / high  ? 1
+                             : wave > original / low ? factor
+                                                     : 1 / ((1 - smooth) / factor + smooth));
+    }
+    put(c, "rope_freqs.weight", 1, &pairs, factors, (size_t)pairs);
+}
+
 static void put_rope(struct conversion *c) {
     const cJSON *rope = json_get(c->config, "rope_scaling"), *type = json_get(rope, "rope_type");
     const cJSON *theta = json_get(json_get(c->config, "rope_parameters"), "rope_theta");
@@ -261,6 +309,10 @@ static void put_rope(struct conversion *c) {
     put_number(c, "rope.freq_base", theta ? theta->valuedouble : number(c, "rope_theta", 10000));
     put_int(c, "rope.dimension_count", number(c, "partial_rotary_factor", 1) * c->head_dim);
     if (!rope) return;
+    if (strcmp(type->valuestring, "llama3") == 0) {
+        put_llama3(c, rope);
+        return;
+    }
     const double original = number(c, "original_max_position_embeddings", -1);
     const cJSON *own = json_get(rope, "original_max_position_embeddings"), *factor = json_get(rope, "factor");
     put_int(c, "rope.scaling.original_context_length", own ? own->valuedouble : original);
@@ -269,6 +321,16 @@ static void put_rope(struct conversion *c) {
     put_factors(c, json_get(rope, "long_factor"), "rope_factors_long.weight");
     put_sections(c, json_get(rope, "mrope_section"));
     if (strcmp(type->valuestring, "yarn") == 0) put_yarn(c, rope);
+}
+
+/* Which layers slide; its converters write it of these. */
+static void put_pattern(struct conversion *c, const cJSON *types) {
+    uint8_t slides[64];
+    int count = 0;
+    const cJSON *type;
+    if (strcmp(c->kind->model_type, "olmo3") != 0 && strcmp(c->kind->model_type, "exaone4") != 0) return;
+    cJSON_ArrayForEach(type, types) slides[count++] = type->valuestring[0] == 's';
+    gguf_put_array(c->files, key(c, "attention.sliding_window_pattern"), GGUF_BOOL, slides, (uint64_t)count);
 }
 
 static void put_values(struct conversion *c) {
@@ -285,6 +347,7 @@ static void put_values(struct conversion *c) {
     put_int(c, "attention.value_length", c->head_dim);
     put_number(c, "attention.layer_norm_rms_epsilon", number(c, "rms_norm_eps", 1e-6));
     put_int(c, "attention.sliding_window", window);
+    put_pattern(c, json_get(c->config, "layer_types"));
     put_int(c, "expert_count", number(c, "num_local_experts", number(c, "num_experts", -1)));
     put_int(c, "expert_feed_forward_length", number(c, "moe_intermediate_size", -1));
     put_int(c, "expert_used_count", number(c, "num_experts_per_tok", -1));

@@ -124,7 +124,7 @@ struct op_logits mini_router(const struct mini *m, struct rows rows) {
                               .norm = m->router_norm,
                               .w = m->router,
                               .bias = m->router_bias,
-                              .scale = 1,
+                              .scale = m->shape.chosen > 2 ? 0.25f : 1,
                               .width = m->shape.width,
                               .vocab = m->shape.experts,
                               .normed = mini_buffer(m, m->normed),
@@ -138,6 +138,7 @@ struct op_route mini_route(const struct mini *m, struct rows rows) {
                              .chosen = m->shape.chosen,
                              .softmax_of_all = m->shape.softmax_of_all,
                              .renormalise = m->shape.renormalises,
+                             .scale = 1,
                              .expert_scale = m->expert_scale,
                              .ids = m->expert_ids,
                              .weights = m->expert_weights};

@@ -64,6 +64,7 @@ __device__ __forceinline__ void put_choice(const struct op_route &op, int row, s
             if (lane + 32 * i < op.experts) sum += expf(__ldcg(logits + lane + 32 * i) - mine.largest);
     weight /= warp_sum(op.softmax_of_all ? sum : weight);
     if (op.renormalise) weight /= warp_sum(weight);
+    weight *= op.scale;
     if (lane >= op.chosen) return;
     const bool chooses = mine.id >= 0;
     if (chooses && op.expert_scale.data) weight *= to_float(((const T *)op.expert_scale.data)[mine.id]);

@@ -40,6 +40,7 @@ static void route_row(const struct op_route *op, int row) {
     }
     for (int i = 0; i < op->chosen; i++) ids[i] = next_expert(logits, op->experts, ids, i);
     weigh(op, logits, ids, weights);
+    for (int i = 0; i < op->chosen; i++) weights[i] *= op->scale;
     const struct weight *scale = &op->expert_scale;
     for (int i = 0; scale->data && i < op->chosen; i++) {
         float factor;

@@ -1,10 +1,16 @@
-/* GLM 4: norms before and behind the attention and the MLP; biases on q, k and v; neighbouring dimensions turn together, those of
- * the first half of a head. */
+/* GLM, and GLM 4, which has norms behind the attention and the MLP as well as before: biases on q, k and v; neighbouring dimensions
+ * turn together, those of the first half of a head. */
+#include <string.h>
+
 #include "base/err.h"
 #include "model/binder.h"
 #include "model/builder.h"
 #include "model/config_read.h"
 #include "model/families/family.h"
+
+static bool is_glm4(const struct model_config *c) {
+    return strcmp(c->architecture, family_glm.architectures[1]) == 0;
+}
 
 static int configure(struct model_config *c, const cJSON *root) {
     TRY(config_read_dimensions(
@@ -27,18 +33,26 @@ static void bind_model(struct binder *b) {
     for (int l = 0; l < b->c->layers; l++) {
         struct layer *layer = &b->m->layers[l];
         bind_norm(b, &layer->attn_norm, 0, d, "layers.%d.input_layernorm.weight", l);
-        bind_norm(b, &layer->post_attn_norm, 0, d, "layers.%d.post_self_attn_layernorm.weight", l);
         bind_norm(b, &layer->mlp_norm, 0, d, "layers.%d.post_attention_layernorm.weight", l);
-        bind_norm(b, &layer->post_mlp_norm, 0, d, "layers.%d.post_mlp_layernorm.weight", l);
         bind_attention(b, l);
         bind_fused_mlp(b, l);
+        if (!is_glm4(b->c)) continue;
+        bind_norm(b, &layer->post_attn_norm, 0, d, "layers.%d.post_self_attn_layernorm.weight", l);
+        bind_norm(b, &layer->post_mlp_norm, 0, d, "layers.%d.post_mlp_layernorm.weight", l);
     }
 }
 
-const struct family family_glm4 = {
-    .architectures = (const char *const[]){"Glm4ForCausalLM", NULL},
-    .model_types = (const char *const[]){"glm4", NULL},
+static void build(struct builder *b) {
+    if (is_glm4(b->c))
+        build_sandwiched_layers(b);
+    else
+        build_dense_layers(b);
+}
+
+const struct family family_glm = {
+    .architectures = (const char *const[]){"GlmForCausalLM", "Glm4ForCausalLM", NULL},
+    .model_types = (const char *const[]){"glm", "glm4", NULL},
     .configure = configure,
     .bind = bind_model,
-    .build = build_sandwiched_layers,
+    .build = build,
 };

@@ -1,0 +1,107 @@
+/* Granite with experts, weighted by the softmax of the chosen; and Granite 4, whose MLP has its projections under other names, where it
+ * has neither recurrent layers nor experts. */
+#include <string.h>
+
+#include "base/err.h"
+#include "model/binder.h"
+#include "model/builder.h"
+#include "model/config_read.h"
+#include "model/families/granite.h"
+
+static bool is_granite4(const struct model_config *c) {
+    return strcmp(c->architecture, family_granite_moe.architectures[1]) == 0;
+}
+
+static int read_experts(struct model_config *c, const cJSON *root) {
+    TRY(config_read_experts(c, root, "num_experts_per_tok", "intermediate_size"));
+    c->experts_scale = c->residual_scale;
+    return config_read_rope(c, root, 10000);
+}
+
+static int check_layers(const cJSON *root) {
+    const cJSON *types = json_get(root, "layer_types"), *type;
+    if (!cJSON_IsArray(types)) return err_set(ERR_UNSUPPORTED, "without layer_types all layers are recurrent");
+    cJSON_ArrayForEach(type, types) {
+        TRY(config_need_string(type, "layer_types"));
+        if (!config_is_text(type, "attention") && !config_is_text(type, "full_attention"))
+            return err_set(ERR_UNSUPPORTED, "layers of type '%s' are not supported", type->valuestring);
+    }
+    return 0;
+}
+
+/* Without "rope" as the type of its positions it has none. */
+static int read_granite4(struct model_config *c, const cJSON *root) {
+    int32_t experts;
+    bool still[LAYERS_MAX];
+    TRY(check_layers(root));
+    TRY(config_get_int(root, "num_local_experts", 8, 0, INT32_MAX, &experts));
+    if (experts > 0) return err_set(ERR_UNSUPPORTED, "experts beside an MLP are not supported with this architecture");
+    TRY(config_need_int(root, "shared_intermediate_size", INT32_MAX, &c->hidden));
+    for (int l = 0; l < c->layers; l++) c->layer[l].hidden = c->hidden;
+    TRY(config_read_rope(c, root, 10000));
+    for (int l = 0; l < c->layers; l++) still[l] = !config_is_text(json_get(root, "position_embedding_type"), "rope");
+    return config_hold_still(c, still);
+}
+
+static int configure(struct model_config *c, const cJSON *root) {
+    TRY(granite_read(c, root));
+    return is_granite4(c) ? read_granite4(c, root) : read_experts(c, root);
+}
+
+static void bind_experts_of(struct binder *b, int l) {
+    static const char input[] = "layers.%d.block_sparse_moe.input_linear.weight",
+                      output[] = "layers.%d.block_sparse_moe.output_linear.weight";
+    struct layer *layer = &b->m->layers[l];
+    const int64_t f = b->c->expert_hidden, d = b->c->width;
+    bind_weight(b, &layer->router, b->c->experts, d, "layers.%d.block_sparse_moe.router.layer.weight", l);
+    if (!binder_has_stack(b, 0, l, input)) { /* of a GGUF file, one by one */
+        bind_experts(b, &layer->expert_gate, f, d, l, "layers.%d.block_sparse_moe.experts.%d.gate_proj.weight");
+        bind_experts(b, &layer->expert_up, f, d, l, "layers.%d.block_sparse_moe.experts.%d.up_proj.weight");
+        bind_experts(b, &layer->expert_down, d, f, l, "layers.%d.block_sparse_moe.experts.%d.down_proj.weight");
+        return;
+    }
+    bind_stacked(b, &layer->expert_gate, f, d, (struct row_range){2 * f, 0, 1}, false, l, input);
+    bind_stacked(b, &layer->expert_up, f, d, (struct row_range){2 * f, f, 1}, false, l, input);
+    bind_stacked(b, &layer->expert_down, d, f, (struct row_range){d, 0, 1}, false, l, output);
+}
+
+static void bind_mlp_of(struct binder *b, int l) {
+    static const char input[] = "layers.%d.shared_mlp.input_linear.weight";
+    struct layer *layer = &b->m->layers[l];
+    const int64_t f = b->c->hidden, d = b->c->width;
+    bind_rows(b, &layer->gate, f, d, (struct row_range){2 * f, 0, 1}, input, l);
+    bind_rows(b, &layer->up, f, d, (struct row_range){2 * f, f, 1}, input, l);
+    bind_weight(b, &layer->down, d, f, "layers.%d.shared_mlp.output_linear.weight", l);
+}
+
+static void bind_model(struct binder *b) {
+    static const struct binder_prefix prefixes[] = {{"model.", ""}, {0}};
+    const int64_t d = b->c->width;
+    binder_find_prefix(b, prefixes);
+    bind_ends(b, 0);
+    for (int l = 0; l < b->c->layers; l++) {
+        struct layer *layer = &b->m->layers[l];
+        bind_norm(b, &layer->attn_norm, 0, d, "layers.%d.input_layernorm.weight", l);
+        bind_norm(b, &layer->mlp_norm, 0, d, "layers.%d.post_attention_layernorm.weight", l);
+        bind_attention(b, l);
+        if (is_granite4(b->c))
+            bind_mlp_of(b, l);
+        else
+            bind_experts_of(b, l);
+    }
+}
+
+static void build(struct builder *b) {
+    if (is_granite4(b->c))
+        build_dense_layers(b);
+    else
+        build_expert_layers(b);
+}
+
+const struct family family_granite_moe = {
+    .architectures = (const char *const[]){"GraniteMoeForCausalLM", "GraniteMoeHybridForCausalLM", NULL},
+    .model_types = (const char *const[]){"granitemoe", "granitemoehybrid", NULL},
+    .configure = configure,
+    .bind = bind_model,
+    .build = build,
+};

@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""Writes the references beside it, NAME.json, by transformers in float32: configurations of tiny models, what their tensors are called,
+and the logits and greedy tokens that their weights give. Weights are numbers of a tensor's name (number_of), so no file holds them:
+tests/model/check_families.c makes the same.
+
+    pip install torch transformers
+    tests/model/families/make.py [NAME...]
+"""
+import json
+import math
+import os
+import sys
+import tempfile
+
+import torch
+import transformers
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROMPTS, LENGTH, GREEDY = 64, 20, 32
+MASK = (1 << 64) - 1
+
+ROPE3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16,
+         "rope_type": "llama3"}
+YARN = {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16, "beta_fast": 32.0, "beta_slow": 1.0,
+        "attention_factor": 1.2079441541679836}
+BASE = {"vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "hidden_act": "silu", "max_position_embeddings": 256, "torch_dtype": "bfloat16",
+        "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+
+
+def case(architecture, model_type, **members):
+    return {"architectures": [architecture], "model_type": model_type, **BASE, **members}
+
+
+# As released files have them, gaps included.
+CASES = {
+    "smollm3": case("SmolLM3ForCausalLM", "smollm3", rms_norm_eps=1e-6, rope_theta=50000.0, tie_word_embeddings=True,
+                    no_rope_layers=[1, 1, 1, 0], no_rope_layer_interval=4, attention_bias=False, mlp_bias=False,
+                    use_sliding_window=False, sliding_window=None, layer_types=["full_attention"] * 4,
+                    max_window_layers=28),
+    "smollm3-windows": case("SmolLM3ForCausalLM", "smollm3", rms_norm_eps=1e-6, no_rope_layer_interval=2,
+                            use_sliding_window=True, sliding_window=8),
+    "seed-oss": case("SeedOssForCausalLM", "seed_oss", attention_bias=True, attention_out_bias=False, mlp_bias=False,
+                     head_dim=16, rms_norm_eps=1e-6, rope_theta=10000000.0, rope_scaling={"rope_type": "default"}),
+    "ernie4_5": case("Ernie4_5ForCausalLM", "ernie4_5", head_dim=16, rms_norm_eps=1e-5, rope_theta=500000.0,
+                     use_bias=False, rope_scaling=None, tie_word_embeddings=True),
+    "exaone4": case("Exaone4ForCausalLM", "exaone4", head_dim=8, rms_norm_eps=1e-5, rope_theta=1000000,
+                    rope_scaling=ROPE3, sliding_window=8, sliding_window_pattern="LLLG",
+                    layer_types=["sliding_attention"] * 3 + ["full_attention"]),
+    "exaone4-full": case("Exaone4ForCausalLM", "exaone4", head_dim=8, rms_norm_eps=1e-5, rope_theta=1000000,
+                         rope_scaling=ROPE3, sliding_window=None, sliding_window_pattern=None,
+                         layer_types=["full_attention"] * 4, tie_word_embeddings=True),
+    "gemma": case("GemmaForCausalLM", "gemma", hidden_act="gelu", hidden_activation=None, head_dim=16,
+                  rms_norm_eps=1e-6, rope_theta=10000.0, rope_scaling=None, num_key_value_heads=1),
+    "glm": case("GlmForCausalLM", "glm", attention_bias=True, head_dim=16, rms_norm_eps=1.5625e-7,
+                rope_theta=10000.0, partial_rotary_factor=0.5),
+    "olmo3": case("Olmo3ForCausalLM", "olmo3", attention_bias=False, rms_norm_eps=1e-6, rope_theta=500000,
+                  rope_scaling=YARN, sliding_window=8,
+                  layer_types=["sliding_attention"] * 3 + ["full_attention"]),
+    "olmoe": case("OlmoeForCausalLM", "olmoe", attention_bias=False, clip_qkv=None, norm_topk_prob=False,
+                  num_experts=8, num_experts_per_tok=3, rms_norm_eps=1e-5, rope_theta=10000.0, rope_scaling=None,
+                  num_hidden_layers=2, intermediate_size=32),
+    "granite-moe": case("GraniteMoeForCausalLM", "granitemoe", attention_bias=False, attention_multiplier=0.125,
+                        embedding_multiplier=12.0, logits_scaling=6.0, residual_multiplier=0.22,
+                        num_local_experts=6, num_experts_per_tok=2, rms_norm_eps=1e-6, rope_theta=10000.0,
+                        rope_scaling=None, tie_word_embeddings=True, num_hidden_layers=3, intermediate_size=32),
+    "granite4": case("GraniteMoeHybridForCausalLM", "granitemoehybrid", attention_bias=False,
+                     attention_multiplier=0.125, embedding_multiplier=12, logits_scaling=4, residual_multiplier=0.22,
+                     num_local_experts=0, num_experts_per_tok=0, position_embedding_type="rope",
+                     shared_intermediate_size=48, layer_types=["attention"] * 4, rms_norm_eps=1e-5,
+                     rope_theta=10000000, rope_scaling=None, tie_word_embeddings=True, mamba_n_heads=8,
+                     mamba_d_head=8, mamba_expand=2, mamba_d_state=16, mamba_n_groups=1, mamba_d_conv=4,
+                     normalization_function="rmsnorm", output_router_logits=False),
+    "granite4-still": case("GraniteMoeHybridForCausalLM", "granitemoehybrid", attention_bias=False,
+                           attention_multiplier=0.125, embedding_multiplier=12, logits_scaling=4,
+                           residual_multiplier=0.22, num_local_experts=0, num_experts_per_tok=0,
+                           position_embedding_type="nope", shared_intermediate_size=48, intermediate_size=64,
+                           layer_types=["attention"] * 3, num_hidden_layers=3, rms_norm_eps=1e-5, rope_scaling=None,
+                           tie_word_embeddings=True, mamba_n_heads=8, mamba_d_head=8, mamba_expand=2,
+                           mamba_d_state=16, mamba_n_groups=1, mamba_d_conv=4),
+}
+
+
+def hash_of(name):
+    h = 0xCBF29CE484222325
+    for byte in name.encode():
+        h = ((h ^ byte) * 0x100000001B3) & MASK
+    return h
+
+
+def mix(x):
+    """splitmix64's output function."""
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & MASK
+    return x ^ (x >> 31)
+
+
+def number_of(seed, i):
+    """-1 to 127/128, of 8 bits, which bf16 holds."""
+    return ((mix((seed + 0x9E3779B97F4A7C15 * (i + 1)) & MASK) >> 56) - 128) / 128
+
+
+def embedding_spread(config):
+    """Small where the head is the embedding too, lest every token is followed by itself."""
+    tied = config.get("tie_word_embeddings", config["model_type"] in ("gemma", "smollm3"))
+    return (0.25 if tied else 1.0) / (16 if "embedding_multiplier" in config or config["model_type"] == "gemma" else 1)
+
+
+def range_of(name, config, factor):
+    """What a tensor's numbers are: middle + spread * number_of, of few enough bits for bf16."""
+    is_gemma = config["model_type"] == "gemma"  # whose norms multiply by 1 + weight
+    if name == "model.norm.weight":
+        return (factor - 1, 0.0) if is_gemma else (factor, factor)
+    if "norm" in name:
+        return (0.0, 0.5) if is_gemma else (1.0, 1.0)
+    if name.endswith("bias"):
+        return 0.0, 0.5
+    if "router" in name or "mlp.gate.weight" in name:
+        return 0.0, 0.5
+    return 0.0, (embedding_spread(config) if "embed" in name else 0.25)
+
+
+def make_tensor(name, shape, middle, spread):
+    seed, count = hash_of(name), 1
+    for n in shape:
+        count *= n
+    numbers = torch.tensor([middle + spread * number_of(seed, i) for i in range(count)], dtype=torch.float32)
+    stored = numbers.to(torch.bfloat16)
+    assert torch.equal(stored.float(), numbers), name
+    return stored.reshape(shape)
+
+
+def stored_shapes(config):
+    """Names and shapes as files have them: what transformers saves."""
+    with tempfile.TemporaryDirectory() as d:
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(write_config(d, config)))
+        out = os.path.join(d, "saved")
+        model.save_pretrained(out)
+        from safetensors import safe_open
+        with safe_open(os.path.join(out, "model.safetensors"), "pt") as f:
+            shapes = [(name, list(f.get_slice(name).get_shape())) for name in sorted(f.keys())]
+        with open(os.path.join(out, "config.json")) as f:
+            return shapes, json.load(f)
+
+
+def write_config(d, config):
+    with open(os.path.join(d, "config.json"), "w") as f:
+        json.dump(config, f)
+    return d
+
+
+def run(model, prompts):
+    """Greedy tokens of each prompt, and the gaps between the two largest logits."""
+    ids, gaps = prompts, []
+    for _ in range(GREEDY):
+        logits = model(ids).logits[:, -1].float()
+        top = logits.topk(2, dim=-1)
+        gaps.append((top.values[:, 0] - top.values[:, 1]) / logits.abs().max(dim=-1).values)
+        ids = torch.cat([ids, top.indices[:, :1]], dim=1)
+    return ids[:, prompts.shape[1]:], torch.stack(gaps, dim=1)
+
+
+def router_gaps(model, ids, chosen):
+    """Of each position the smallest distance, over layers, of the last chosen expert from the first rejected; [] without experts."""
+    found = []
+
+    def look(_, __, out):
+        top = out[0].reshape(-1, out[0].shape[-1]).float().topk(chosen + 1, dim=-1).values
+        found.append(top[:, -2] - top[:, -1])
+
+    hooks = [m.register_forward_hook(look) for n, m in model.named_modules()
+             if n.endswith("mlp.gate") or n.endswith("moe.router")]
+    model(ids)
+    for h in hooks:
+        h.remove()
+    return [float("%.4g" % x) for x in torch.stack(found).min(dim=0).values.tolist()] if found else []
+
+
+def reference(model, config, prompt):
+    greedy, gaps = run(model, prompt)
+    logits = model(prompt).logits[0].float()
+    rounded = [[float("%.6g" % x) for x in row] for row in (logits[-1].tolist(), model(prompt[:, :1]).logits[0, -1].tolist())]
+    largest = logits[-1].abs().max().item()
+    r = {"prompt": prompt[0].tolist(), "logits_last": rounded[0], "logits_first": rounded[1],
+         "greedy": greedy[0].tolist(), "gaps": [float("%.4g" % (g * largest)) for g in gaps[0].tolist()]}
+    r["min_top2_gap"] = min(r["gaps"])
+    gaps = router_gaps(model, torch.cat([prompt, greedy], dim=1), config.get("num_experts_per_tok", 0))
+    if gaps:
+        r["router_gap_prompt"], r["router_gaps"] = min(gaps[:LENGTH]), gaps[LENGTH - 1:-1]
+    return r
+
+
+def load(config, tensors):
+    with tempfile.TemporaryDirectory() as d:
+        write_config(d, config)
+        save_file({n: make_tensor(n, s, m, sp) for n, s, m, sp in tensors}, os.path.join(d, "model.safetensors"),
+                  metadata={"format": "pt"})
+        model, info = AutoModelForCausalLM.from_pretrained(d, dtype=torch.float32, attn_implementation="eager",
+                                                           output_loading_info=True)
+        assert not any(info.get(k) for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
+    return model.eval()
+
+
+def make(name):
+    config = CASES[name]
+    shapes, again = stored_shapes(config)
+    torch.manual_seed(11)
+    prompts = torch.randint(3, config["vocab_size"], (PROMPTS, LENGTH))
+    factor = 1.0
+    for _ in range(2):  # the last norm makes the largest logit about 8
+        tensors = [[n, s, *range_of(n, config, factor)] for n, s in shapes]
+        model = load(config, tensors)
+        factor *= 2.0 ** round(math.log2(8 / model(prompts).logits.abs().max().item()))
+    for member in ("transformers_version", "dtype", "_name_or_path"):
+        again.pop(member, None)
+    _, gaps = run(model, prompts)
+    best = gaps.min(dim=1).values.argsort(descending=True)[:2]
+    references = [reference(model, config, prompts[i:i + 1]) for i in best.tolist()]
+    out = {"made_by": "transformers %s, torch %s" % (transformers.__version__, torch.__version__),
+           "config": config, "config.transformers5": again, "tensors": tensors, "references": references}
+    with open(os.path.join(HERE, name + ".json"), "w") as f:
+        f.write(json.dumps(out).replace('], ["', '],\n["').replace('}, {"prompt"', '},\n{"prompt"') + "\n")
+    print(name, [r["min_top2_gap"] for r in references], [max(map(abs, r["logits_last"])) for r in references],
+          [r.get("router_gap_prompt") for r in references])
+
+
+with torch.no_grad():
+    for each in sys.argv[1:] or CASES:
+        make(each)
