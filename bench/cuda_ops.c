@@ -35,11 +35,11 @@ static const struct named_packed {
     {"nvfp4", {.code = PACKED_FP4, .group = 16}},
 };
 
-enum { EXPERTS_MAX = 128 };
+enum { SHAPE_EXPERTS_MAX = 128 };
 
 struct layer {
     struct weight norm, head_norm, wq, wk, wv, wo, gate, up, down, router;
-    struct weight gates[EXPERTS_MAX], ups[EXPERTS_MAX], downs[EXPERTS_MAX];
+    struct weight gates[SHAPE_EXPERTS_MAX], ups[SHAPE_EXPERTS_MAX], downs[SHAPE_EXPERTS_MAX];
     struct kv_layer kv;
 };
 
@@ -65,7 +65,7 @@ struct bench {
     float *x, *normed, *q, *kv_rows, *attended, *partials, *h, *logits, *rope, *router_logits, *scores, *chosen_weights,
         *sums;
     int32_t *tokens, *positions, *row_slot, *page_table, *chosen, *lists;
-    float logits_of_rows[ROWS_MAX * EXPERTS_MAX]; /* [rows, experts]: what scores are */
+    float logits_of_rows[ROWS_MAX * SHAPE_EXPERTS_MAX]; /* [rows, experts]: what scores are */
     size_t bytes[WHICH];
 };
 
@@ -193,7 +193,7 @@ static int make(struct bench *b) {
 /* How many experts the first rows choose together. */
 static int count_chosen(const struct bench *b, int rows) {
     const struct model_config *c = &b->shape;
-    bool is_chosen[EXPERTS_MAX] = {0};
+    bool is_chosen[SHAPE_EXPERTS_MAX] = {0};
     int count = 0;
     for (int row = 0; row < rows; row++) {
         const float *its = b->logits_of_rows + (size_t)row * (size_t)c->experts;
@@ -427,9 +427,9 @@ static int choose_shape(struct bench *b, char *shape) {
         if (strcmp(weights, packed_weights[i].name) == 0) b->packed = &packed_weights[i].packed;
     if (weights && !b->packed) return err_set(ERR_USAGE, "weights '%s' are unknown", weights);
     TRY(model_shape_load(&b->shape, shape));
-    if (b->shape.experts > EXPERTS_MAX)
+    if (b->shape.experts > SHAPE_EXPERTS_MAX)
         return err_set(ERR_USAGE, "shape '%s' has %d experts, more than the %d that are timed", shape, b->shape.experts,
-                       EXPERTS_MAX);
+                       SHAPE_EXPERTS_MAX);
     return 0;
 }
 

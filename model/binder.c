@@ -66,6 +66,16 @@ void bind_weight(struct binder *b, struct weight *weight, int64_t rows, int64_t 
     va_end(args);
 }
 
+void bind_exact(struct binder *b, struct weight *weight, int64_t cols, bool is_row, const char *format, ...) {
+    va_list args;
+    struct binding *binding = add(b, weight, 1, cols);
+    binding->is_exact = true;
+    if (is_row) binding->stack = 1, binding->all = cols;
+    va_start(args, format);
+    name_binding(binding, b->body, format, args);
+    va_end(args);
+}
+
 void bind_norm(struct binder *b, struct norm *norm, float offset, int64_t cols, const char *format, ...) {
     va_list args;
     const float held = b->c->norms_hold_one ? offset : 0;
@@ -182,6 +192,14 @@ void bind_mlp(struct binder *b, int layer) {
     bind_weight(b, &l->down, d, f, "layers.%d.mlp.down_proj.weight", layer);
 }
 
+void bind_shared_mlp(struct binder *b, int layer) {
+    struct layer *l = &b->m->layers[layer];
+    int64_t f = b->c->layer[layer].hidden, d = b->c->width;
+    bind_weight(b, &l->gate, f, d, "layers.%d.mlp.shared_experts.gate_proj.weight", layer);
+    bind_weight(b, &l->up, f, d, "layers.%d.mlp.shared_experts.up_proj.weight", layer);
+    bind_weight(b, &l->down, d, f, "layers.%d.mlp.shared_experts.down_proj.weight", layer);
+}
+
 void bind_fused_mlp(struct binder *b, int layer) {
     static const char name[] = "layers.%d.mlp.gate_up_proj.weight";
     struct layer *l = &b->m->layers[layer];
@@ -293,6 +311,10 @@ static bool is_of_cache(const char *name) {
 static bool is_ignored(const struct model *m, const char *name) {
     if (text_ends_with(name, ".rotary_emb.inv_freq") || is_of_cache(name)) return true;
     if (m->config.tied && (strcmp(name, "lm_head.weight") == 0 || text_ends_with(name, ".lm_head.weight"))) return true;
+    int layer;
+    if (sscanf(name, "model.layers.%6d.", &layer) == 1 && layer >= m->config.layers &&
+        layer < m->config.layers + m->config.next_layers)
+        return true;
     for (int i = 0; i < m->ignored_count; i++)
         if (strncmp(name, m->ignored[i], strlen(m->ignored[i])) == 0) return true;
     return false;

@@ -26,6 +26,9 @@ bool binder_has_stack(const struct binder *, int64_t rows, int layer, const char
 /* A weight [rows, cols] by its name; of a vector (rows 1) the file has [cols]. */
 void bind_weight(struct binder *, struct weight *, int64_t rows, int64_t cols, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+/* A vector [cols], in the file perhaps [1, cols], of which a device's copy keeps every bit. */
+void bind_exact(struct binder *, struct weight *, int64_t cols, bool is_row, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 /* A norm of `cols` dimensions whose factor is weight + offset, with the configuration's eps. */
 void bind_norm(struct binder *, struct norm *, float offset, int64_t cols, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
@@ -48,6 +51,8 @@ void bind_ends(struct binder *, float norm_offset);
 /* What most layers have: q, k, v, o under self_attn, gate, up and down under mlp; biases of q, k, v by the configuration. */
 void bind_attention(struct binder *, int layer);
 void bind_mlp(struct binder *, int layer);
+/* The MLP beside experts, under mlp.shared_experts. */
+void bind_shared_mlp(struct binder *, int layer);
 void bind_fused_mlp(struct binder *, int layer); /* gate_up_proj: rows of gate, then of up */
 
 /* A tensor that files hold and nobody reads. */

@@ -185,7 +185,8 @@ static struct op_route *build_route(struct builder *b, int layer, const float *l
     struct op_route *op = &pass_add(b->pass, OP_ROUTE)->route;
     op->logits = logits;
     op->experts = b->c->experts, op->chosen = b->c->experts_chosen;
-    op->softmax_of_all = b->c->router_softmax_of_all, op->renormalise = b->c->router_renormalises;
+    op->scores = b->c->router_scores, op->renormalise = b->c->router_renormalises;
+    op->bias = b->m->layers[layer].choice_bias;
     op->scale = b->c->experts_scale, op->expert_scale = b->m->layers[layer].expert_scale;
     op->ids = chosen_ids(b), op->weights = chosen_weights(b);
     return op;
@@ -230,6 +231,15 @@ struct op_experts_down *build_experts(struct builder *b, int layer, const struct
     return op;
 }
 
+void build_experts_and_mlp(struct builder *b, int layer) {
+    const struct layer *l = &b->m->layers[layer];
+    static const struct weight none;
+    struct op_gate_up *gate = build_gate_up(b, layer);
+    const struct buffer h = gate->h = feed(b, SCRATCH_SHARED_MLP, (size_t)b->c->layer[layer].hidden);
+    build_experts(b, layer, &l->mlp_norm, &l->mlp_norm, ACTIVATION_SILU);
+    build_project(b, h, &l->down, &none);
+}
+
 /* --- the head ------------------------------------------------------------------------------------------------- */
 
 struct op_logits *build_head(struct builder *b) {
@@ -269,6 +279,18 @@ void build_expert_layers(struct builder *b) {
         const struct norm *norm = &b->m->layers[l].mlp_norm;
         build_attention_block(b, l);
         build_experts(b, l, norm, norm, ACTIVATION_SILU);
+    }
+    build_head(b);
+}
+
+void build_mixed_layers(struct builder *b) {
+    build_embed(b);
+    for (int l = 0; l < b->c->layers; l++) {
+        build_attention_block(b, l);
+        if (b->c->layer[l].has_experts)
+            build_experts_and_mlp(b, l);
+        else
+            build_mlp_block(b, l);
     }
     build_head(b);
 }

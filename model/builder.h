@@ -31,6 +31,8 @@ struct op_add_norm *build_normed_down(struct builder *, int layer);
 /* Router, choice, and the experts' sum onto the residual stream; `norm` is that of their input. Returns the last. */
 struct op_experts_down *build_experts(struct builder *, int layer, const struct norm *router_norm,
                                       const struct norm *norm, enum activation);
+/* The same beside an MLP of the same input, whose output is added behind theirs. */
+void build_experts_and_mlp(struct builder *, int layer);
 struct op_logits *build_head(struct builder *);
 
 /* A layer's attention, norm before it, onto the residual stream; its MLP likewise; and the whole list of a family that consists of
@@ -40,6 +42,8 @@ void build_mlp_block(struct builder *, int layer);
 void build_dense_layers(struct builder *);
 /* The same with experts in place of every MLP, whose router and experts have the norm before an MLP. */
 void build_expert_layers(struct builder *);
+/* The same with experts beside the MLP of the layers that have experts. */
+void build_mixed_layers(struct builder *);
 /* The first with norms behind attention and MLP as well (Gemma 2 and 3, GLM 4). */
 void build_sandwiched_layers(struct builder *);
 

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "model/operands.h"
 #include "model/quantisation.h"
 
 struct family; /* model/families/family.h */
@@ -72,9 +73,11 @@ struct model_config {
     float embedding_scale, attention_scale, residual_scale, logits_scale;
     float attention_cap, logits_cap;                /* 0: none */
     int32_t experts, experts_chosen, expert_hidden; /* 0: none */
-    bool router_softmax_of_all, router_renormalises;
+    enum scores router_scores;
+    bool router_renormalises;
     float router_scale;  /* times the router's logits */
     float experts_scale; /* times the weights of the chosen */
+    int32_t next_layers; /* behind the last, which files hold and no pass has: heads that propose more tokens */
     int32_t per_layer_width,
         per_layer_vocab; /* inputs of each layer besides the residual stream (Gemma 4 E); 0: none */
     struct rope_config rope[ROPES_MAX];

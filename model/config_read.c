@@ -13,7 +13,6 @@ enum {
     HIDDEN_MAX = 1 << 20,
     HEADS_MAX = 4096,
     POSITIONS_MAX = 1 << 24,
-    EXPERTS_MAX = 1024,
 };
 
 /* --- members ---------------------------------------------------------------------------------------------- */
@@ -189,6 +188,11 @@ int config_read_uniform_window(struct model_config *c, const cJSON *root, int32_
 
 int config_read_experts(struct model_config *c, const cJSON *root, const char *chosen, const char *hidden) {
     const char *experts = json_get(root, "num_local_experts") ? "num_local_experts" : "num_experts";
+    return config_read_experts_as(c, root, experts, chosen, hidden);
+}
+
+int config_read_experts_as(struct model_config *c, const cJSON *root, const char *experts, const char *chosen,
+                           const char *hidden) {
     TRY(config_need_int(root, experts, EXPERTS_MAX, &c->experts));
     TRY(config_need_int(root, chosen, EXPERTS_MAX, &c->experts_chosen));
     TRY(config_need_int(root, hidden, HIDDEN_MAX, &c->expert_hidden));
@@ -369,4 +373,12 @@ int config_read_rope(struct model_config *c, const cJSON *root, double theta) {
     const cJSON *rope = json_get(root, name);
     if (rope && !cJSON_IsObject(rope)) return err_set(ERR_FORMAT, "member '%s' is no object", name);
     return config_add_rope(c, root, rope, theta, c->head_dim);
+}
+
+int config_read_partial_rope(struct model_config *c, const cJSON *root, double theta, double share) {
+    const char *partial = "partial_rotary_factor";
+    const bool is_said = json_get(root, partial) || json_get(json_get(root, "rope_parameters"), partial);
+    TRY(config_read_rope(c, root, theta));
+    if (!is_said) c->rope[0].dims = (int32_t)(c->head_dim * share) / 2 * 2;
+    return 0;
 }

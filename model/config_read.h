@@ -36,6 +36,8 @@ int config_read_dimensions(struct model_config *, const cJSON *, const struct di
 int config_add_rope(struct model_config *, const cJSON *root, const cJSON *rope, double theta, int32_t head_dim);
 /* The one rope of most families: root's rope_parameters or rope_scaling. `theta` where there is none. */
 int config_read_rope(struct model_config *, const cJSON *root, double theta);
+/* The same, of which `share` of a head turns where nothing is said of it. */
+int config_read_partial_rope(struct model_config *, const cJSON *root, double theta, double share);
 
 /* Layers that turn no heads: those get a rope of their own, which holds still. */
 int config_hold_still(struct model_config *, const bool still[LAYERS_MAX]);
@@ -54,5 +56,8 @@ int config_read_uniform_window(struct model_config *, const cJSON *root, int32_t
 /* num_experts or num_local_experts (transformers writes either), and under the names given how many a token has and their width:
  * all of them are needed. */
 int config_read_experts(struct model_config *, const cJSON *root, const char *chosen, const char *hidden);
+/* The same of configurations that have another name for the first. */
+int config_read_experts_as(struct model_config *, const cJSON *root, const char *experts, const char *chosen,
+                           const char *hidden);
 
 #endif

@@ -18,6 +18,7 @@ struct layer {
     struct weight gate, up, down;      /* [F, D] twice, [D, F] */
     struct weight router, router_bias; /* [E, D], [1, E] */
     struct weight expert_scale;        /* [1, E] */
+    struct weight choice_bias;         /* [1, E] */
     struct norm router_norm, expert_norm, post_dense_norm, post_expert_norm;
     struct experts expert_gate, expert_up, expert_down; /* [F, D] twice, [D, F] of each */
     struct experts expert_gate_bias, expert_up_bias, expert_down_bias;
@@ -37,6 +38,7 @@ struct binding {
     bool is_transposed;
     struct norm *norm; /* that the weight is of; NULL: of none */
     float held;     /* what a norm's f32 numbers hold beside w: a copy of 16 bits goes without, and the norm adds it */
+    bool is_exact;  /* a copy keeps the type of the file: few numbers of which every bit counts */
     bool is_copied; /* into `weights`; else it is read in the mapped file */
     const void *file; /* where it begins in the mapped file */
     enum dtype file_format;
@@ -59,6 +61,7 @@ enum scratch {
     SCRATCH_KV_ROWS,
     SCRATCH_GATED, /* of CUDA's prefill */
     SCRATCH_MLP,
+    SCRATCH_SHARED_MLP, /* beside experts */
     SCRATCH_OUTPUT,
     SCRATCH_DENSE_OUTPUT,
     SCRATCH_ROUTER,

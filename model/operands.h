@@ -13,6 +13,10 @@
 #include "model/dtype.h"
 
 enum { KV_PAGE = 256, ATTENTION_SPLIT = 64, ATTENTION_PARTS = 16, PREFILL_PAD_LEAST = 8, PREFILL_PAD = 64 };
+enum { EXPERTS_MAX = 1024, CHOSEN_MAX = 32 }; /* of a layer; of a row, on CUDA */
+
+/* What the weights of experts are made of: softmax over the chosen, softmax over all, or each expert's logit alone. */
+enum scores { SCORES_OF_CHOSEN, SCORES_OF_ALL, SCORES_SIGMOID };
 
 /* What one op writes and another reads. The residual stream, q and logits are f32 everywhere; what feeds a product is f32 on the
  * host and has the weights' 16-bit type on CUDA. */

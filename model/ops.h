@@ -121,14 +121,17 @@ struct op_logits {
     float *logits;        /* [batch or T, V] f32 out */
 };
 
-/* The `chosen` experts of the largest logits, the lowest id on a tie, in that order; their weights are softmax over all experts or
- * over the chosen, then divided by their sum (renormalise), then times `scale` and expert_scale of each. A row without a position chooses
- * none: ids of -1, weights of 0, so that padding reads no weights. */
+/* The `chosen` experts of the largest logits, the lowest id on a tie, in that order; or with a bias, which softmax over the chosen has not,
+ * of the largest sums of score and bias, which counts for the choice alone. Their weights are their scores, then divided by their sum
+ * (renormalise), then times `scale` and expert_scale of each. A row without a position chooses none: ids of -1, weights of 0, so that padding
+ * reads no weights. */
 struct op_route {
     struct rows rows;
     const float *logits; /* [T, E] */
     int32_t experts, chosen;
-    bool softmax_of_all, renormalise;
+    enum scores scores;
+    struct weight bias; /* [1, E] F32, BF16 or F16; may be absent */
+    bool renormalise;
     float scale;
     struct weight expert_scale; /* [1, E]; may be absent */
     int32_t *ids;               /* [T, chosen] out */

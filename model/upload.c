@@ -19,7 +19,7 @@ _Static_assert(STAGING_BYTES == RANDOM_CHUNK * 2, "random weights are the same c
 
 /* Elements are copied as they are on the host, which computes from any type. */
 enum dtype model_copied_type(const struct model *m, const struct binding *b) {
-    if (!m->is_mapped) return m->weight_type;
+    if (!m->is_mapped && !b->is_exact) return m->weight_type;
     return binding_is_quantised(b) ? DTYPE_F32 : b->file_format;
 }
 
@@ -41,9 +41,10 @@ static char *place_of(const struct model *m, const struct binding *b, char **nex
 }
 
 enum dtype model_device_type(const struct model *m) {
-    for (int i = 0; i < m->binding_count; i++)
-        if (m->bindings[i].weight && !binding_is_quantised(&m->bindings[i]) && m->bindings[i].file_format != DTYPE_F16)
-            return DTYPE_BF16;
+    for (int i = 0; i < m->binding_count; i++) {
+        const struct binding *b = &m->bindings[i];
+        if (b->weight && !b->is_exact && !binding_is_quantised(b) && b->file_format != DTYPE_F16) return DTYPE_BF16;
+    }
     return DTYPE_F16;
 }
 

@@ -78,7 +78,7 @@ static int read_experts(struct model_config *c, const cJSON *root) {
     TRY(json_get_bool(root, "enable_moe_block", false, &has));
     if (!has) return 0;
     TRY(config_read_experts(c, root, "top_k_experts", "moe_intermediate_size"));
-    c->router_softmax_of_all = c->router_renormalises = true;
+    c->router_scores = SCORES_OF_ALL, c->router_renormalises = true;
     c->router_scale = 1.0f / sqrtf((float)c->width);
     for (int l = 0; l < c->layers; l++) c->layer[l].has_experts = true;
     return 0;

@@ -17,10 +17,7 @@ static int configure(struct model_config *c, const cJSON *root) {
         c, root, &(struct dimension_defaults){.positions = 131072, .kv_heads = 2, .norm_eps = 1.5625e-7}));
     TRY(config_check_activation(root, "silu"));
     TRY(json_get_bool(root, "attention_bias", true, &c->qkv_bias));
-    TRY(config_read_rope(c, root, 10000));
-    const char *partial = "partial_rotary_factor"; /* half of a head where nothing is said */
-    if (!json_get(root, partial) && !json_get(json_get(root, "rope_parameters"), partial))
-        c->rope[0].dims = c->head_dim / 4 * 2;
+    TRY(config_read_partial_rope(c, root, 10000, 0.5));
     c->rope[0].pairs_neighbours = true;
     return 0;
 }

@@ -14,7 +14,7 @@ static int configure(struct model_config *c, const cJSON *root) {
     if (json_get(root, "clip_qkv")) return err_set(ERR_UNSUPPORTED, "clip_qkv is not supported, only null");
     TRY(config_read_experts(c, root, "num_experts_per_tok", "intermediate_size"));
     TRY(json_get_bool(root, "norm_topk_prob", false, &c->router_renormalises));
-    c->router_softmax_of_all = true;
+    c->router_scores = SCORES_OF_ALL;
     c->qk_norm = c->norms_all_heads = true;
     return config_read_rope(c, root, 10000);
 }

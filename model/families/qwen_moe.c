@@ -31,7 +31,7 @@ static int configure(struct model_config *c, const cJSON *outer) {
     TRY(config_refuse_true(root, "attention_bias", "it gives the attention's output a bias, which duet does not have"));
     TRY(config_read_experts(c, root, "num_experts_per_tok", "moe_intermediate_size"));
     TRY(read_sparse_layers(c, root));
-    c->router_softmax_of_all = true;
+    c->router_scores = SCORES_OF_ALL;
     c->router_renormalises = is_vl;
     if (!is_vl) TRY(json_get_bool(root, "norm_topk_prob", false, &c->router_renormalises));
     c->qk_norm = true;

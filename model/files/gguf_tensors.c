@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "model/files/gguf_model.h"
 
-enum { NAME_BYTES = 192, EXPERTS_MAX = 1024 };
+enum { NAME_BYTES = 192 };
 
 /* A layer's tensors, ".weight" and ".bias" aside, that all architectures call the same. */
 static const struct {

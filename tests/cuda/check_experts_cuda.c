@@ -58,15 +58,21 @@ START_TEST(choices_among_many_are_those_of_the_host)
     int32_t *positions = lab_alloc(&lab, ROWS * sizeof *positions), *ids = lab_alloc(&lab, ROWS * MOST * sizeof *ids),
             *got = lab_alloc(&lab, ROWS * MOST * sizeof *ids);
     for (int t = 0; t < ROWS; t++) positions[t] = t % 3 == 2 ? -1 : t;
-    for (int turn = 0; turn < 6; turn++) {
+    const struct weight bias = {lab_alloc(&lab, 1024 * sizeof(float)), DTYPE_F32, .rows = 1, .cols = experts};
+    for (int e = 0; e < experts; e++) ((float *)bias.data)[e] = 7 + 4 * lab_random(&lab);
+    /* Behind the first six without one, with sigmoids, with a bias, with both. */
+    for (int turn = 0; turn < 12; turn++) {
         struct op_route host = {.rows = {.batch = ROWS, .q_len = 1, .positions = positions},
                                 .logits = logits,
                                 .experts = experts,
                                 .chosen = turn % 3 == 0   ? 1
                                           : turn % 3 == 1 ? 8
                                                           : MOST,
-                                .softmax_of_all = turn % 2,
-                                .renormalise = turn < 3,
+                                .scores = turn >= 8  ? SCORES_SIGMOID
+                                          : turn % 2 ? SCORES_OF_ALL
+                                                     : SCORES_OF_CHOSEN,
+                                .bias = turn % 2 && turn > 6 ? bias : (struct weight){0},
+                                .renormalise = turn % 6 < 3,
                                 .scale = turn == 4 ? 2.5f : 1,
                                 .ids = ids,
                                 .weights = weights};
@@ -78,6 +84,10 @@ START_TEST(choices_among_many_are_those_of_the_host)
         float *logits_there = gpu_alloc(&gpu, (size_t)(ROWS * experts) * sizeof *logits);
         its.ids = gpu_alloc(&gpu, entries * sizeof *ids), its.weights = gpu_alloc(&gpu, entries * sizeof *weights);
         its.rows.positions = there, its.logits = logits_there;
+        if (its.bias.data) {
+            its.bias.data = gpu_alloc(&gpu, (size_t)experts * sizeof(float));
+            gpu_put(&gpu, (void *)its.bias.data, bias.data, (size_t)experts * sizeof(float));
+        }
         gpu_put(&gpu, there, positions, ROWS * sizeof *positions);
         gpu_put(&gpu, logits_there, logits, (size_t)(ROWS * experts) * sizeof *logits);
         ck_ok(ops_host()->route(lab.stream, &host));

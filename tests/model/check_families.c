@@ -13,8 +13,8 @@
 #include "tests/support/tensor_file.h"
 
 static const char *const cases[] = {
-    "smollm3", "smollm3-windows", "seed-oss", "ernie4_5",    "exaone4",  "exaone4-full",   "gemma",
-    "glm",     "olmo3",           "olmoe",    "granite-moe", "granite4", "granite4-still",
+    "smollm3",  "smollm3-windows", "seed-oss", "ernie4_5", "ernie4_5-moe", "exaone4",  "exaone4-full",   "gemma", "glm",
+    "glm4-moe", "glm4-moe-norms",  "olmo3",    "olmoe",    "granite-moe",  "granite4", "granite4-still",
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -33,21 +33,22 @@ static uint64_t mix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-/* middle + spread * (-1 to 127/128): of so few bits that bf16 holds it. */
-static void put_numbers(struct buf *out, const char *name, size_t count, float middle, float spread) {
+/* middle + spread * (-1 to 127/128): of so few bits that bf16 holds it, where it is no F32. */
+static void put_numbers(struct buf *out, const char *name, size_t count, float middle, float spread, bool is_f32) {
     const uint64_t seed = hash_of(name);
     for (size_t i = 0; i < count; i++) {
         const int64_t byte = (int64_t)(mix(seed + 0x9e3779b97f4a7c15u * (i + 1)) >> 56);
-        const uint16_t half = (uint16_t)(fmath_bits(middle + spread * (float)(byte - 128) / 128) >> 16);
-        buf_append(out, (const char *)&half, sizeof half);
+        const float number = middle + spread * (float)(byte - 128) / 128;
+        const uint16_t half = (uint16_t)(fmath_bits(number) >> 16);
+        buf_append(out, is_f32 ? (const char *)&number : (const char *)&half, is_f32 ? sizeof number : sizeof half);
     }
 }
 
 static void write_tensors(const cJSON *tensors, const char *path) {
     struct tensor_file f = {0};
     const cJSON *tensor, *size;
-    cJSON_ArrayForEach(tensor, tensors) { /* [name, shape, middle, spread] */
-        const char *name = tensor->child->valuestring;
+    cJSON_ArrayForEach(tensor, tensors) { /* [name, shape, middle, spread, type] */
+        const char *name = tensor->child->valuestring, *type = cJSON_GetArrayItem(tensor, 4)->valuestring;
         const float middle = (float)cJSON_GetArrayItem(tensor, 2)->valuedouble,
                     spread = (float)cJSON_GetArrayItem(tensor, 3)->valuedouble;
         int64_t shape[3];
@@ -59,8 +60,8 @@ static void write_tensors(const cJSON *tensors, const char *path) {
             shape[dims++] = (int64_t)size->valuedouble;
             count *= (size_t)size->valuedouble;
         }
-        put_numbers(&numbers, name, count, middle, spread);
-        tensor_file_add(&f, name, "BF16", dims, shape, numbers.data, numbers.len);
+        put_numbers(&numbers, name, count, middle, spread, strcmp(type, "F32") == 0);
+        tensor_file_add(&f, name, type, dims, shape, numbers.data, numbers.len);
         buf_free(&numbers);
     }
     tensor_file_write(&f, path);
@@ -105,7 +106,8 @@ END_TEST
 
 /* Cases whose configuration the format can say, or that llama.cpp knows at all. */
 static bool is_known_to_gguf(const char *name) {
-    static const char *const others[] = {"smollm3-windows", "glm", "granite4", "granite4-still"};
+    static const char *const others[] = {"smollm3-windows", "ernie4_5-moe", "glm",           "glm4-moe",
+                                         "glm4-moe-norms",  "granite4",     "granite4-still"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(name, others[i]) == 0) return false;
     return true;

@@ -9,24 +9,26 @@
 /* --- route ------------------------------------------------------------------------------------------------ */
 
 static void route_reference(const struct op_route *op, const float *logits, int *ids, double *weights) {
-    double max = -INFINITY, sum = 0;
+    double max = -INFINITY, sum = 0, scores[16], sums[16];
+    for (int e = 0; e < op->experts; e++) max = fmax(max, (double)logits[e]);
+    for (int e = 0; e < op->experts; e++) sum += exp((double)logits[e] - max);
+    for (int e = 0; e < op->experts; e++) {
+        scores[e] =
+            op->scores == SCORES_SIGMOID ? 1 / (1 + exp(-(double)logits[e])) : exp((double)logits[e] - max) / sum;
+        sums[e] = op->bias.data ? scores[e] + lab_weight_at(&op->bias, 0, e) : (double)logits[e];
+    }
     for (int j = 0; j < op->chosen; j++) {
         ids[j] = -1;
         for (int e = 0; e < op->experts; e++) {
             bool is_taken = false;
             for (int i = 0; i < j; i++) is_taken = is_taken || ids[i] == e;
-            if (!is_taken && (ids[j] < 0 || logits[e] > logits[ids[j]])) ids[j] = e;
+            if (!is_taken && (ids[j] < 0 || sums[e] > sums[ids[j]])) ids[j] = e;
         }
     }
-    for (int e = 0; e < op->experts; e++) max = fmax(max, (double)logits[e]);
-    for (int e = 0; e < op->experts; e++) sum += op->softmax_of_all ? exp((double)logits[e] - max) : 0;
-    for (int j = 0; j < op->chosen; j++) sum += op->softmax_of_all ? 0 : exp((double)logits[ids[j]] - max);
-    for (int j = 0; j < op->chosen; j++) weights[j] = exp((double)logits[ids[j]] - max) / sum;
     sum = 0;
-    for (int j = 0; j < op->chosen; j++) sum += weights[j];
+    for (int j = 0; j < op->chosen; j++) sum += scores[ids[j]];
     for (int j = 0; j < op->chosen; j++) {
-        if (op->renormalise) weights[j] /= sum;
-        weights[j] *= (double)op->scale;
+        weights[j] = scores[ids[j]] / (op->renormalise || op->scores == SCORES_OF_CHOSEN ? sum : 1) * (double)op->scale;
         if (op->expert_scale.data) weights[j] *= lab_weight_at(&op->expert_scale, 0, ids[j]);
     }
 }

@@ -113,7 +113,7 @@ const struct mini_shape mini_families[] = {
      .chosen = 3,
      .experts_beside = true,
      .has_expert_scale = true,
-     .softmax_of_all = true,
+     .scores = SCORES_OF_ALL,
      .renormalises = true},
     {.name = "gemma4, full layers",
      .width = 64,
@@ -177,7 +177,7 @@ const struct mini_shape mini_families[] = {
      .has_qk_norm = true,
      .experts = 40,
      .chosen = 8,
-     .softmax_of_all = true,
+     .scores = SCORES_OF_ALL,
      .renormalises = true},
 };
 const int mini_family_count = sizeof mini_families / sizeof *mini_families;
@@ -208,7 +208,8 @@ void mini_add_features(struct lab *lab, struct mini_shape *s) {
     s->layer_inputs = lab_pick(lab, 1, 50);
     s->experts = lab_pick(lab, 1, 12), s->chosen = lab_pick(lab, 1, s->experts + 1);
     s->has_expert_bias = by_chance(lab), s->has_expert_scale = by_chance(lab);
-    s->softmax_of_all = by_chance(lab), s->renormalises = by_chance(lab);
+    s->scores = (enum scores)lab_pick(lab, 0, 3), s->renormalises = by_chance(lab);
+    s->has_choice_bias = s->scores != SCORES_OF_CHOSEN && by_chance(lab);
     s->experts_beside = by_chance(lab);
 }
 
@@ -262,6 +263,7 @@ static void make_all_experts(struct lab *lab, struct mini *m) {
     m->router = lab_weight(lab, s->experts, s->width, s->type, 2 * in);
     m->router_bias = lab_weight(lab, s->has_expert_bias, s->experts, s->type, 1);
     m->expert_scale = lab_weight(lab, s->has_expert_scale, s->experts, s->type, 1);
+    m->choice_bias = lab_weight(lab, s->has_choice_bias, s->experts, s->type, 1);
     make_experts(lab, &m->expert_gate, s, s->hidden, s->width, 2 * in);
     make_experts(lab, &m->expert_up, s, s->hidden, s->width, in);
     make_experts(lab, &m->expert_down, s, s->width, s->hidden, 1.7f / sqrtf((float)s->hidden));
@@ -327,6 +329,7 @@ int mini_weights(struct mini *m, struct weight *out[MINI_WEIGHTS_MAX]) {
         &m->router,
         &m->router_bias,
         &m->expert_scale,
+        &m->choice_bias,
         &m->norm.weight,
         &m->q_norm.weight,
         &m->k_norm.weight,

@@ -32,7 +32,8 @@ struct mini_shape {
     int layer_inputs;    /* P: an input of the layer besides the residual stream, behind the MLP; 0: none */
     int experts, chosen; /* in place of the MLP; 0: none */
     bool experts_beside; /* beside it */
-    bool has_expert_bias, has_expert_scale, softmax_of_all, renormalises;
+    bool has_expert_bias, has_expert_scale, has_choice_bias, renormalises;
+    enum scores scores;
     int slots, pages_per_slot, max_rows; /* slot 0 included */
 };
 
@@ -57,7 +58,7 @@ struct mini {
     struct mini_shape shape;
     struct weight embedding, wq, wk, wv, bq, bk, bv, wo, bo, sinks, gate, up, down, head, head_bias;
     struct weight layer_embedding, layer_projection, input_gate, input_projection, layer_scale;
-    struct weight router, router_bias, expert_scale;
+    struct weight router, router_bias, expert_scale, choice_bias;
     struct norm norm, q_norm, k_norm, v_norm, post_attn_norm, mlp_norm, post_mlp_norm, head_norm;
     struct norm input_norm, post_input_norm, router_norm, post_dense_norm, post_expert_norm;
     struct mini_experts expert_gate, expert_up, expert_down, expert_gate_bias, expert_up_bias, expert_down_bias;

@@ -185,9 +185,6 @@ static inline int spread_each(const struct stream *s, int blocks) {
     return 2 * blocks <= cuda_multiprocessors(s->device) ? 1 : 2;
 }
 
-/* How many experts there may be, and a row may choose. */
-enum { EXPERTS_MAX = 1024, CHOSEN_MAX = 32 };
-
 /* What an op names: its address, NULL where it is absent, its type, and whether kernels can read it, which take rows that lie
  * side by side and experts at one distance, of whole 16 bytes. Weights lie so (model/upload.c). */
 struct operand {

@@ -5,12 +5,12 @@
 enum { WARPS = 4 };
 
 /* grid (T / WARPS) */
-template <typename T, int EACH>
+template <typename T, int EACH, bool IS_SCORED>
 __global__ void __launch_bounds__(WARPS * 32) route_kernel(const struct op_route op, int count) {
     next_may_start();
     inputs_are_ready();
     const int row = blockIdx.x * WARPS + threadIdx.x / 32;
-    if (row < count) put_choice<T, EACH>(op, row, choose<EACH>(op, row));
+    if (row < count) put_choice<T, EACH, IS_SCORED>(op, row, choose<EACH, IS_SCORED>(op, row));
 }
 
 int cuda_route(struct stream *s, const struct rows *rows, const struct op_route *route) {
@@ -19,7 +19,9 @@ int cuda_route(struct stream *s, const struct rows *rows, const struct op_route 
         const int count = rows_count(rows);
         struct op_route op = *route;
         op.rows = *rows;
-        auto kernel = op.experts <= FEW_EXPERTS * 32 ? route_kernel<T, FEW_EXPERTS> : route_kernel<T, 32>;
+        const bool are_few = op.experts <= FEW_EXPERTS * 32;
+        auto kernel = is_scored(&op) ? (are_few ? route_kernel<T, FEW_EXPERTS, true> : route_kernel<T, 32, true>)
+                                     : (are_few ? route_kernel<T, FEW_EXPERTS, false> : route_kernel<T, 32, false>);
         launch_dependent(s, kernel, dim3(ceil_div(count, WARPS)), WARPS * 32, 0, 1, op, count);
         return cuda_launched(s, "route", sizeof op + 4);
     });

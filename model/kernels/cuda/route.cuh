@@ -23,16 +23,56 @@ struct choice {
     float logit, largest; /* its own; of all */
 };
 
-template <int EACH> __device__ __forceinline__ struct choice choose(const struct op_route &op, int row) {
+__device__ __forceinline__ float bias_of(const struct weight &bias, int id) {
+    if (bias.format == DTYPE_F32) return __ldg((const float *)bias.data + id);
+    return bias.format == DTYPE_F16 ? to_float(((const __half *)bias.data)[id])
+                                    : to_float(((const __nv_bfloat16 *)bias.data)[id]);
+}
+__device__ __forceinline__ float sigmoid(float x) {
+    return 1 / (1 + expf(-x));
+}
+
+/* Scores of all, and biases, in place of the logits; the largest of these. Lanes past the last expert have any number. */
+template <int EACH>
+__device__ __forceinline__ float score_all(const struct op_route &op, const float (&logits)[EACH],
+                                           float (&sums)[EACH]) {
+    const int lane = threadIdx.x % 32;
+    float largest = -INFINITY, sum = 0;
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+        if (lane + 32 * i < op.experts) largest = fmaxf(largest, logits[i]);
+    for (int step = 16; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+        if (lane + 32 * i < op.experts) sum += expf(logits[i] - largest);
+    sum = warp_sum(sum);
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const float score = op.scores == SCORES_SIGMOID ? sigmoid(logits[i]) : expf(logits[i] - largest) / sum;
+        sums[i] = op.bias.data ? score + bias_of(op.bias, min(lane + 32 * i, op.experts - 1)) : logits[i];
+    }
+    return largest;
+}
+
+/* `IS_SCORED`: by sigmoids, or with biases. */
+template <int EACH, bool IS_SCORED = false>
+__device__ __forceinline__ struct choice choose(const struct op_route &op, int row) {
     const int lane = threadIdx.x % 32;
     const float *logits = op.logits + (size_t)row * op.experts;
-    int bits[EACH];
+    float numbers[EACH], largest_of_all = 0;
 #pragma unroll
-    for (int i = 0; i < EACH; i++) bits[i] = load_fixed((const int *)logits + min(lane + 32 * i, op.experts - 1));
+    for (int i = 0; i < EACH; i++)
+        numbers[i] = __int_as_float(load_fixed((const int *)logits + min(lane + 32 * i, op.experts - 1)));
     const int position = load_fixed(op.rows.positions + row);
+    if constexpr (IS_SCORED) {
+        float sums[EACH];
+        largest_of_all = score_all<EACH>(op, numbers, sums);
+#pragma unroll
+        for (int i = 0; i < EACH; i++) numbers[i] = sums[i];
+    }
     unsigned left[EACH];
 #pragma unroll
-    for (int i = 0; i < EACH; i++) left[i] = lane + 32 * i < op.experts ? order_of(__int_as_float(bits[i])) : 0;
+    for (int i = 0; i < EACH; i++) left[i] = lane + 32 * i < op.experts ? order_of(numbers[i]) : 0;
     struct choice mine = {-1, -INFINITY, 0};
     if (position < 0) return mine;
     for (int j = 0; j < op.chosen; j++) {
@@ -49,20 +89,26 @@ template <int EACH> __device__ __forceinline__ struct choice choose(const struct
         if (j == lane) mine.id = id, mine.logit = logit_of(largest);
         if (j == 0) mine.largest = logit_of(largest);
     }
+    if constexpr (IS_SCORED) {
+        if (mine.id >= 0) mine.logit = __ldcg(logits + mine.id);
+        mine.largest = largest_of_all;
+    }
     return mine;
 }
 
 /* Ids and weights of a row's choices to where the op has them. */
-template <typename T, int EACH>
+template <typename T, int EACH, bool IS_SCORED = false>
 __device__ __forceinline__ void put_choice(const struct op_route &op, int row, struct choice mine) {
     const int lane = threadIdx.x % 32;
     const float *logits = op.logits + (size_t)row * op.experts;
+    const bool is_of_all = op.scores == SCORES_OF_ALL;
     float weight = mine.id >= 0 ? expf(mine.logit - mine.largest) : 0.0f, sum = 0;
-    if (op.softmax_of_all)
+    if (is_of_all)
 #pragma unroll
         for (int i = 0; i < EACH; i++)
             if (lane + 32 * i < op.experts) sum += expf(__ldcg(logits + lane + 32 * i) - mine.largest);
-    weight /= warp_sum(op.softmax_of_all ? sum : weight);
+    weight /= warp_sum(is_of_all ? sum : weight);
+    if (IS_SCORED && op.scores == SCORES_SIGMOID) weight = mine.id >= 0 ? sigmoid(mine.logit) : 0.0f;
     if (op.renormalise) weight /= warp_sum(weight);
     weight *= op.scale;
     if (lane >= op.chosen) return;
@@ -72,10 +118,13 @@ __device__ __forceinline__ void put_choice(const struct op_route &op, int row, s
     op.weights[row * op.chosen + lane] = chooses ? weight : 0.0f;
 }
 
+static inline bool is_scored(const struct op_route *route) {
+    return route->bias.data || route->scores == SCORES_SIGMOID;
+}
 /* Is the choice of a single row left to the ops of experts, which are told of it? Of so many experts a lane. */
 enum { FEW_EXPERTS = 4 };
 static inline bool is_route_left(const struct rows *rows, const struct op_route *route) {
-    return route->is_told && !rows->prefill && rows_count(rows) == 1 && route->experts <= FEW_EXPERTS * 32;
+    return route->is_told && !is_scored(route) && !rows->prefill && rows_count(rows) == 1 && route->experts <= FEW_EXPERTS * 32;
 }
 /* Makes the choice, left or not. */
 int cuda_route(struct stream *, const struct rows *, const struct op_route *);

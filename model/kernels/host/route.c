@@ -6,24 +6,46 @@
 #include "model/kernels/host/host_ops.h"
 #include "model/kernels/host/isa.h"
 
-/* The largest logit that was not taken before, the lowest id on a tie. */
-static int next_expert(const float *logits, int experts, const int32_t *taken, int count) {
+/* The largest number that was not taken before, the lowest id on a tie. */
+static int next_expert(const float *numbers, int experts, const int32_t *taken, int count) {
     int best = -1;
     for (int e = 0; e < experts; e++) {
         bool is_taken = false;
         for (int i = 0; i < count; i++) is_taken = is_taken || taken[i] == e;
-        if (!is_taken && (best < 0 || logits[e] > logits[best])) best = e;
+        if (!is_taken && (best < 0 || numbers[e] > numbers[best])) best = e;
     }
     return best;
 }
 
-/* Softmax over all logits, or over the chosen; sums in ascending order. */
+static float number_of(const struct weight *w, int index) {
+    float number;
+    host_isa()->widen(&number, (const char *)w->data + index * dtype_bytes(w->format), w->format, 1);
+    return number;
+}
+
+static float sigmoid(float x) {
+    return 1 / (1 + fmath_exp(-x));
+}
+
+/* Scores and biases of all. */
+static void add_bias(const struct op_route *op, const float *logits, float *sums) {
+    float max = logits[0], sum = 0;
+    for (int e = 1; e < op->experts; e++) max = logits[e] > max ? logits[e] : max;
+    for (int e = 0; e < op->experts; e++) sum += fmath_exp(logits[e] - max);
+    for (int e = 0; e < op->experts; e++)
+        sums[e] = (op->scores == SCORES_SIGMOID ? sigmoid(logits[e]) : fmath_exp(logits[e] - max) / sum) +
+                  number_of(&op->bias, e);
+}
+
+/* Scores of the chosen; sums in ascending order. */
 static void weigh(const struct op_route *op, const float *logits, const int32_t *ids, float *weights) {
-    const float max = logits[ids[0]];
-    float sum = 0;
-    for (int i = 0; i < (op->softmax_of_all ? op->experts : op->chosen); i++)
-        sum += fmath_exp(logits[op->softmax_of_all ? i : ids[i]] - max);
-    for (int i = 0; i < op->chosen; i++) weights[i] = fmath_exp(logits[ids[i]] - max) / sum;
+    const bool is_of_all = op->scores == SCORES_OF_ALL;
+    float max = logits[ids[0]], sum = 0;
+    for (int e = 0; e < op->experts && op->bias.data; e++) max = logits[e] > max ? logits[e] : max;
+    for (int i = 0; i < (is_of_all ? op->experts : op->chosen); i++)
+        sum += fmath_exp(logits[is_of_all ? i : ids[i]] - max);
+    for (int i = 0; i < op->chosen; i++)
+        weights[i] = op->scores == SCORES_SIGMOID ? sigmoid(logits[ids[i]]) : fmath_exp(logits[ids[i]] - max) / sum;
     if (!op->renormalise) return;
     sum = 0;
     for (int i = 0; i < op->chosen; i++) sum += weights[i];
@@ -33,20 +55,16 @@ static void weigh(const struct op_route *op, const float *logits, const int32_t 
 static void route_row(const struct op_route *op, int row) {
     const float *logits = op->logits + (size_t)row * (size_t)op->experts;
     int32_t *ids = op->ids + (size_t)row * (size_t)op->chosen;
-    float *weights = op->weights + (size_t)row * (size_t)op->chosen;
+    float *weights = op->weights + (size_t)row * (size_t)op->chosen, sums[EXPERTS_MAX];
     if (op->rows.positions[row] < 0) {
         for (int i = 0; i < op->chosen; i++) ids[i] = -1, weights[i] = 0;
         return;
     }
-    for (int i = 0; i < op->chosen; i++) ids[i] = next_expert(logits, op->experts, ids, i);
+    if (op->bias.data) add_bias(op, logits, sums);
+    for (int i = 0; i < op->chosen; i++) ids[i] = next_expert(op->bias.data ? sums : logits, op->experts, ids, i);
     weigh(op, logits, ids, weights);
     for (int i = 0; i < op->chosen; i++) weights[i] *= op->scale;
-    const struct weight *scale = &op->expert_scale;
-    for (int i = 0; scale->data && i < op->chosen; i++) {
-        float factor;
-        host_isa()->widen(&factor, (const char *)scale->data + ids[i] * dtype_bytes(scale->format), scale->format, 1);
-        weights[i] *= factor;
-    }
+    for (int i = 0; op->expert_scale.data && i < op->chosen; i++) weights[i] *= number_of(&op->expert_scale, ids[i]);
 }
 
 static int run(const void *args) {
@@ -56,7 +74,7 @@ static int run(const void *args) {
 }
 
 int host_route(struct stream *stream, const struct op_route *op) {
-    if (op->chosen < 1 || op->chosen > op->experts)
+    if (op->chosen < 1 || op->chosen > op->experts || op->experts > EXPERTS_MAX)
         return err_set(ERR_INTERNAL, "route: %d of %d experts", op->chosen, op->experts);
     return stream_run_host(stream, run, op, sizeof *op);
 }

@@ -56,6 +56,21 @@ CASES = {
                   rms_norm_eps=1e-6, rope_theta=10000.0, rope_scaling=None, num_key_value_heads=1),
     "glm": case("GlmForCausalLM", "glm", attention_bias=True, head_dim=16, rms_norm_eps=1.5625e-7,
                 rope_theta=10000.0, partial_rotary_factor=0.5),
+    "ernie4_5-moe": case("Ernie4_5_MoeForCausalLM", "ernie4_5_moe", rms_norm_eps=1e-5, rope_theta=500000.0,
+                         use_bias=False, rope_scaling=None, tie_word_embeddings=True, moe_intermediate_size=16,
+                         moe_k=3, moe_num_experts=8, moe_num_shared_experts=2, moe_layer_start_index=1,
+                         moe_layer_end_index=3, moe_layer_interval=1, moe_use_aux_free=True,
+                         num_nextn_predict_layers=0),
+    "glm4-moe": case("Glm4MoeForCausalLM", "glm4_moe", attention_bias=True, head_dim=8, rms_norm_eps=1e-5,
+                     rope_theta=1000000, rope_scaling=None, partial_rotary_factor=0.5, moe_intermediate_size=16,
+                     n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, n_group=1, topk_group=1,
+                     routed_scaling_factor=2.5, first_k_dense_replace=1, norm_topk_prob=True,
+                     num_nextn_predict_layers=1, use_qk_norm=False),
+    "glm4-moe-norms": case("Glm4MoeForCausalLM", "glm4_moe", attention_bias=True, head_dim=16, rms_norm_eps=1e-5,
+                           rope_theta=1000000, rope_scaling=None, partial_rotary_factor=0.5,
+                           moe_intermediate_size=32, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=1,
+                           n_group=1, topk_group=1, routed_scaling_factor=1.0, first_k_dense_replace=2,
+                           norm_topk_prob=True, num_nextn_predict_layers=1, use_qk_norm=True),
     "olmo3": case("Olmo3ForCausalLM", "olmo3", attention_bias=False, rms_norm_eps=1e-6, rope_theta=500000,
                   rope_scaling=YARN, sliding_window=8,
                   layer_types=["sliding_attention"] * 3 + ["full_attention"]),
@@ -115,6 +130,8 @@ def range_of(name, config, factor):
         return (factor - 1, 0.0) if is_gemma else (factor, factor)
     if "norm" in name:
         return (0.0, 0.5) if is_gemma else (1.0, 1.0)
+    if "e_score_correction_bias" in name:  # so large that bf16 would not tell them apart
+        return 7.0, 0.25
     if name.endswith("bias"):
         return 0.0, 0.5
     if "router" in name or "mlp.gate.weight" in name:
@@ -122,11 +139,17 @@ def range_of(name, config, factor):
     return 0.0, (embedding_spread(config) if "embed" in name else 0.25)
 
 
+def type_of(name):
+    return "F32" if "e_score_correction_bias" in name else "BF16"
+
+
 def make_tensor(name, shape, middle, spread):
     seed, count = hash_of(name), 1
     for n in shape:
         count *= n
     numbers = torch.tensor([middle + spread * number_of(seed, i) for i in range(count)], dtype=torch.float32)
+    if type_of(name) == "F32":
+        return numbers.reshape(shape)
     stored = numbers.to(torch.bfloat16)
     assert torch.equal(stored.float(), numbers), name
     return stored.reshape(shape)
@@ -166,12 +189,18 @@ def router_gaps(model, ids, chosen):
     """Of each position the smallest distance, over layers, of the last chosen expert from the first rejected; [] without experts."""
     found = []
 
-    def look(_, __, out):
-        top = out[0].reshape(-1, out[0].shape[-1]).float().topk(chosen + 1, dim=-1).values
+    def look(module, _, out):
+        numbers = out[0].reshape(-1, out[0].shape[-1]).float()
+        statics = getattr(module, "moe_statics", None)
+        if hasattr(module, "e_score_correction_bias"):
+            numbers = numbers.sigmoid() + module.e_score_correction_bias
+        elif statics is not None:
+            numbers = statics(numbers.softmax(dim=-1))
+        top = numbers.topk(chosen + 1, dim=-1).values
         found.append(top[:, -2] - top[:, -1])
 
     hooks = [m.register_forward_hook(look) for n, m in model.named_modules()
-             if n.endswith("mlp.gate") or n.endswith("moe.router")]
+             if type(m).__name__.endswith("TopKRouter") or type(m).__name__.endswith("TopkRouter")]
     model(ids)
     for h in hooks:
         h.remove()
@@ -186,7 +215,7 @@ def reference(model, config, prompt):
     r = {"prompt": prompt[0].tolist(), "logits_last": rounded[0], "logits_first": rounded[1],
          "greedy": greedy[0].tolist(), "gaps": [float("%.4g" % (g * largest)) for g in gaps[0].tolist()]}
     r["min_top2_gap"] = min(r["gaps"])
-    gaps = router_gaps(model, torch.cat([prompt, greedy], dim=1), config.get("num_experts_per_tok", 0))
+    gaps = router_gaps(model, torch.cat([prompt, greedy], dim=1), config.get("num_experts_per_tok", config.get("moe_k", 0)))
     if gaps:
         r["router_gap_prompt"], r["router_gaps"] = min(gaps[:LENGTH]), gaps[LENGTH - 1:-1]
     return r
@@ -195,7 +224,7 @@ def reference(model, config, prompt):
 def load(config, tensors):
     with tempfile.TemporaryDirectory() as d:
         write_config(d, config)
-        save_file({n: make_tensor(n, s, m, sp) for n, s, m, sp in tensors}, os.path.join(d, "model.safetensors"),
+        save_file({n: make_tensor(n, s, m, sp) for n, s, m, sp, _ in tensors}, os.path.join(d, "model.safetensors"),
                   metadata={"format": "pt"})
         model, info = AutoModelForCausalLM.from_pretrained(d, dtype=torch.float32, attn_implementation="eager",
                                                            output_loading_info=True)
@@ -210,7 +239,7 @@ def make(name):
     prompts = torch.randint(3, config["vocab_size"], (PROMPTS, LENGTH))
     factor = 1.0
     for _ in range(2):  # the last norm makes the largest logit about 8
-        tensors = [[n, s, *range_of(n, config, factor)] for n, s in shapes]
+        tensors = [[n, s, *range_of(n, config, factor), type_of(n)] for n, s in shapes]
         model = load(config, tensors)
         factor *= 2.0 ** round(math.log2(8 / model(prompts).logits.abs().max().item()))
     for member in ("transformers_version", "dtype", "_name_or_path"):
