@@ -66,14 +66,15 @@ void bind_weight(struct binder *b, struct weight *weight, int64_t rows, int64_t 
     va_end(args);
 }
 
-void bind_exact(struct binder *b, struct weight *weight, int64_t cols, bool is_row, const char *format, ...) {
+void bind_exact(struct binder *b, struct weight *weight, int64_t cols, const char *format, ...) {
     va_list args;
     struct binding *binding = add(b, weight, 1, cols);
     binding->is_exact = true;
-    if (is_row) binding->stack = 1, binding->all = cols;
     va_start(args, format);
     name_binding(binding, b->body, format, args);
     va_end(args);
+    const struct tensor *t = b->m->files ? safetensors_find(b->m->files, binding->name) : NULL;
+    if (t && t->dims == 2) binding->stack = 1, binding->all = cols;
 }
 
 void bind_norm(struct binder *b, struct norm *norm, float offset, int64_t cols, const char *format, ...) {
@@ -312,8 +313,8 @@ static bool is_ignored(const struct model *m, const char *name) {
     if (text_ends_with(name, ".rotary_emb.inv_freq") || is_of_cache(name)) return true;
     if (m->config.tied && (strcmp(name, "lm_head.weight") == 0 || text_ends_with(name, ".lm_head.weight"))) return true;
     int layer;
-    if (sscanf(name, "model.layers.%6d.", &layer) == 1 && layer >= m->config.layers &&
-        layer < m->config.layers + m->config.next_layers)
+    if ((sscanf(name, "model.layers.%6d.", &layer) == 1 || sscanf(name, "blk.%6d.", &layer) == 1) &&
+        layer >= m->config.layers && layer < m->config.layers + m->config.next_layers)
         return true;
     for (int i = 0; i < m->ignored_count; i++)
         if (strncmp(name, m->ignored[i], strlen(m->ignored[i])) == 0) return true;

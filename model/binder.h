@@ -27,8 +27,8 @@ bool binder_has_stack(const struct binder *, int64_t rows, int layer, const char
 void bind_weight(struct binder *, struct weight *, int64_t rows, int64_t cols, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 /* A vector [cols], in the file perhaps [1, cols], of which a device's copy keeps every bit. */
-void bind_exact(struct binder *, struct weight *, int64_t cols, bool is_row, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+void bind_exact(struct binder *, struct weight *, int64_t cols, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 /* A norm of `cols` dimensions whose factor is weight + offset, with the configuration's eps. */
 void bind_norm(struct binder *, struct norm *, float offset, int64_t cols, const char *format, ...)
     __attribute__((format(printf, 5, 6)));

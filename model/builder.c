@@ -48,6 +48,7 @@ static struct rope rope_of(const struct builder *b, int layer) {
     return (struct rope){
         .table = m->rope[index],
         .positions = m->limits.rope_positions,
+        .queries = r->query_beta != 0 ? m->limits.rope_positions : 0,
         .dims = r->type == ROPE_PROPORTIONAL ? r->head_dim : r->dims,
         .pairs_neighbours = r->pairs_neighbours,
         .choice = has_long ? m->rope_choice : NULL,

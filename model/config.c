@@ -73,7 +73,7 @@ static int check_text_type(const struct model_config *c, const cJSON *text) {
     const cJSON *type = json_get(text, "model_type");
     if (!type) return 0;
     TRY(config_need_string(type, "model_type"));
-    if (fits(c, type) || (c->family->text_type && config_is_text(type, c->family->text_type))) return 0;
+    if (fits(c, type) || (c->family->text_types && find_name(c->family->text_types, type))) return 0;
     return refuse_type(c, "text_config's ", type);
 }
 

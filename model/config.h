@@ -33,11 +33,12 @@ struct rope_config {
     int32_t dims;          /* R: pairs are made of the first R dimensions; the others stand still */
     bool pairs_neighbours; /* (2i, 2i + 1), else (i, i + R/2) */
     double theta, factor;
-    double low_freq, high_freq;           /* llama3 */
-    double beta_fast, beta_slow;          /* yarn */
-    bool truncate;                        /* yarn: its correction range is rounded to whole pairs */
-    double attention_factor;              /* times cos and sin: yarn, longrope */
-    int32_t original_positions;           /* llama3, yarn, dynamic, longrope */
+    double low_freq, high_freq;  /* llama3 */
+    double beta_fast, beta_slow; /* yarn */
+    bool truncate;               /* yarn: its correction range is rounded to whole pairs */
+    double attention_factor;     /* times cos and sin: yarn, longrope */
+    double query_beta;           /* yarn: queries grow with the position (model_config_query_rope); 0: they don't */
+    int32_t original_positions;  /* llama3, yarn, dynamic, longrope */
     float short_factor[HEAD_DIM_MAX / 2]; /* longrope, [R/2]: up to original_positions; factors: of all lengths */
     float long_factor[HEAD_DIM_MAX / 2];  /* and beyond */
 };
@@ -73,7 +74,7 @@ struct model_config {
     float embedding_scale, attention_scale, residual_scale, logits_scale;
     float attention_cap, logits_cap;                /* 0: none */
     int32_t experts, experts_chosen, expert_hidden; /* 0: none */
-    enum scores router_scores;
+    enum router_scores router_scores;
     bool router_renormalises;
     float router_scale;  /* times the router's logits */
     float experts_scale; /* times the weights of the chosen */
@@ -105,6 +106,9 @@ int model_config_add_end_id(struct model_config *, int64_t id);
  * a sequence are those of a sequence of up to `length` positions: dynamic and longrope have one choice for a sequence, made when it
  * is opened (rope_is_long). */
 void model_config_rope(const struct rope_config *, int positions, int length, float *table);
+/* The same for queries where query_beta is not 0: times 1 + beta ln(1 + floor(position / original_positions)), as Llama 4 and
+ * Ministral 3 scale them. */
+void model_config_query_rope(const struct rope_config *, int positions, float *table);
 /* Is a sequence of `length` positions past what the rope was trained on, so that it takes other frequencies? */
 bool rope_is_long(const struct rope_config *, int length);
 /* Has the type frequencies of both kinds? */

@@ -246,6 +246,10 @@ static int read_yarn(struct model_config *c, struct rope_config *r, const cJSON 
     TRY(get_number(rope, "mscale_all_dim", 0, 0, 1e3, &mscale_all));
     TRY(get_number(rope, "attention_factor", -1, 0, 1e3, &attention));
     TRY(get_number(rope, "attn_factor", 1, 0, 1e3, &times));
+    TRY(get_number(rope, "llama_4_scaling_beta", 0, 0, 1e3, &r->query_beta));
+    if (r->query_beta != 0 && r->dims < r->head_dim)
+        return err_set(ERR_UNSUPPORTED,
+                       "rope's llama_4_scaling_beta with a part of a head that turns is not supported");
     if (attention >= 0)
         r->attention_factor = attention;
     else if (mscale != 0 && mscale_all != 0)

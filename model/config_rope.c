@@ -76,3 +76,12 @@ void model_config_rope(const struct rope_config *r, int positions, int length, f
         }
     }
 }
+
+void model_config_query_rope(const struct rope_config *r, int positions, float *table) {
+    model_config_rope(r, positions, positions, table);
+    for (int position = r->original_positions; position < positions; position++) {
+        const double scale = 1 + r->query_beta * log(1 + position / r->original_positions);
+        float *row = table + (size_t)position * (size_t)r->head_dim;
+        for (int i = 0; i < r->head_dim; i++) row[i] = (float)(row[i] * scale);
+    }
+}

@@ -220,7 +220,7 @@ static int cut(struct model *m, struct pool *pool, enum pool_use use, const char
 
 /* One table, and another behind it for long sequences where the type asks for it. */
 static size_t rope_floats(const struct model *m, const struct rope_config *r) {
-    return (size_t)m->limits.rope_positions * (size_t)r->head_dim * (rope_has_long(r) ? 2 : 1);
+    return (size_t)m->limits.rope_positions * (size_t)r->head_dim * (rope_has_long(r) || r->query_beta != 0 ? 2 : 1);
 }
 
 static int cut_ropes(struct model *m, struct pool *pool) {
@@ -336,7 +336,8 @@ static int upload_rope(struct model *m, struct stream *stream, int index) {
         return err_set(ERR_MEMORY, "%s: out of memory for a rope table of %zu numbers", checkpoint_name(m->checkpoint),
                        floats);
     model_config_rope(r, positions, 0, table);
-    if (floats > each) model_config_rope(r, positions, positions, table + each);
+    if (rope_has_long(r)) model_config_rope(r, positions, positions, table + each);
+    if (r->query_beta != 0) model_config_query_rope(r, positions, table + each);
     int rc = stream_copy(stream, m->rope[index], table, floats * sizeof *table);
     if (rc == 0) rc = stream_sync(stream);
     free(table);

@@ -111,7 +111,7 @@ struct model {
 
     struct model_limits limits;
     struct cache cache;
-    float *rope[ROPES_MAX]; /* [1 or 2, rope_positions, DH/2, 2] */
+    float *rope[ROPES_MAX]; /* [1 or 2, rope_positions, DH/2, 2]: a second one of long sequences, or of queries */
     int32_t *rope_choice;   /* [slots]: not 0: a long sequence. NULL: no rope asks */
     size_t scratch_per_row[SCRATCHES];
     float *scratch[SCRATCHES];

@@ -16,7 +16,7 @@ enum { KV_PAGE = 256, ATTENTION_SPLIT = 64, ATTENTION_PARTS = 16, PREFILL_PAD_LE
 enum { EXPERTS_MAX = 1024, CHOSEN_MAX = 32 }; /* of a layer; of a row, on CUDA */
 
 /* What the weights of experts are made of: softmax over the chosen, softmax over all, or each expert's logit alone. */
-enum scores { SCORES_OF_CHOSEN, SCORES_OF_ALL, SCORES_SIGMOID };
+enum router_scores { SCORES_OF_CHOSEN, SCORES_OF_ALL, SCORES_SIGMOID };
 
 /* What one op writes and another reads. The residual stream, q and logits are f32 everywhere; what feeds a product is f32 on the
  * host and has the weights' 16-bit type on CUDA. */
@@ -86,6 +86,7 @@ struct norm {
 struct rope {
     const float *table; /* [positions, DH/2, 2] f32; NULL: nothing is rotated */
     int32_t positions;
+    int32_t queries; /* so many positions further is the table of queries; 0: it is this one */
     int32_t
         dims; /* R, of DH: those that pairs are formed of, first; the others pair among themselves and stand still */
     bool pairs_neighbours; /* (2i, 2i + 1) of all DH dimensions, else (i, i + R/2) */

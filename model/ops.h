@@ -129,7 +129,7 @@ struct op_route {
     struct rows rows;
     const float *logits; /* [T, E] */
     int32_t experts, chosen;
-    enum scores scores;
+    enum router_scores scores;
     struct weight bias; /* [1, E] F32, BF16 or F16; may be absent */
     bool renormalise;
     float scale;

@@ -48,7 +48,7 @@ static int configure(struct model_config *c, const cJSON *root) {
 static void bind_experts_of(struct binder *b, int l) {
     struct weight *bias = &b->m->layers[l].choice_bias;
     qwen_bind_experts(b, l);
-    bind_exact(b, bias, b->c->experts, true, "layers.%d.mlp.moe_statics.e_score_correction_bias", l);
+    bind_exact(b, bias, b->c->experts, "layers.%d.mlp.moe_statics.e_score_correction_bias", l);
     bind_shared_mlp(b, l);
 }
 
@@ -56,6 +56,7 @@ static void bind_model(struct binder *b) {
     static const struct binder_prefix prefixes[] = {{"model.", ""}, {0}};
     binder_find_prefix(b, prefixes);
     bind_ends(b, 0);
+    bind_ignore(b, "model.mtp_"); /* heads that propose more tokens */
     for (int l = 0; l < b->c->layers; l++) {
         struct layer *layer = &b->m->layers[l];
         bind_norm(b, &layer->attn_norm, 0, b->c->width, "layers.%d.input_layernorm.weight", l);

@@ -12,7 +12,8 @@ struct builder; /* model/builder.h */
 struct family {
     const char *const *architectures; /* as config.json names them; ends with NULL */
     const char *const *model_types;   /* likewise, of these in any order */
-    const char *text_type;            /* of text_config, where a wrapper's text is a family member of another name */
+    const char *const
+        *text_types; /* of text_config, where a wrapper's text is a family member of another name; NULL: none */
     /* Fills the configuration from config.json; family and architecture are set. */
     int (*configure)(struct model_config *, const cJSON *root);
     /* Names every tensor of the model and where it goes. */

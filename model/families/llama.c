@@ -1,4 +1,4 @@
-/* Llama and Mistral, the latter also inside the multimodal Mistral 3: pre-norm decoder layers with grouped-query attention (Touvron et
+/* Llama, Mistral and Ministral 3, the latter two also inside the multimodal Mistral 3: pre-norm decoder layers with grouped-query attention (Touvron et
  * al. 2023, Jiang et al. 2023). What other families differ from. */
 #include "base/err.h"
 #include "model/binder.h"
@@ -9,12 +9,13 @@
 static int configure(struct model_config *c, const cJSON *outer) {
     const cJSON *root = config_is_wrapper(c) ? config_text(outer) : outer;
     const bool is_mistral = c->architecture != family_llama.architectures[0];
+    const bool is_ministral3 = config_is_text(json_get(root, "model_type"), "ministral3");
     const struct dimension_defaults llama = {.positions = 2048}, mistral = {.positions = 131072, .kv_heads = 8};
     TRY(config_read_dimensions(c, root, is_mistral ? &mistral : &llama));
     TRY(config_check_activation(root, "silu"));
     TRY(config_refuse_true(root, "attention_bias", "it gives the attention's output a bias, which duet does not have"));
     TRY(config_refuse_true(root, "mlp_bias", "duet's MLP has no bias"));
-    if (is_mistral) TRY(config_read_uniform_window(c, root, 4096));
+    if (is_mistral) TRY(config_read_uniform_window(c, root, is_ministral3 ? 0 : 4096));
     return config_read_rope(c, root, 10000);
 }
 
@@ -31,10 +32,10 @@ static void bind_model(struct binder *b) {
 }
 
 const struct family family_llama = {
-    .architectures =
-        (const char *const[]){"LlamaForCausalLM", "MistralForCausalLM", "Mistral3ForConditionalGeneration", NULL},
-    .model_types = (const char *const[]){"llama", "mistral", "mistral3", NULL},
-    .text_type = "mistral",
+    .architectures = (const char *const[]){"LlamaForCausalLM", "MistralForCausalLM", "Ministral3ForCausalLM",
+                                           "Mistral3ForConditionalGeneration", NULL},
+    .model_types = (const char *const[]){"llama", "mistral", "ministral3", "mistral3", NULL},
+    .text_types = (const char *const[]){"mistral", "ministral3", NULL},
     .configure = configure,
     .bind = bind_model,
     .build = build_dense_layers,

@@ -39,6 +39,11 @@ static const struct gguf_architecture architectures[] = {
     {.name = "smollm3", .architecture = "SmolLM3ForCausalLM", .ffn_norm = MLP_NORM, .pairs_neighbours = true},
     {.name = "seed_oss", .architecture = "SeedOssForCausalLM", .post_attention_norm = MLP_NORM},
     {.name = "ernie4_5", .architecture = "Ernie4_5ForCausalLM", .ffn_norm = MLP_NORM},
+    {.name = "ernie4_5-moe",
+     .architecture = "Ernie4_5_MoeForCausalLM",
+     .ffn_norm = MLP_NORM,
+     QWEN_EXPERTS,
+     .choice_bias = "mlp.moe_statics.e_score_correction_bias"},
     {.name = "exaone4",
      .architecture = "Exaone4ForCausalLM",
      .post_attention_norm = "post_attention_layernorm",
@@ -79,6 +84,11 @@ static const struct gguf_architecture architectures[] = {
      .post_attention_norm = "post_self_attn_layernorm",
      .post_ffw_norm = "post_mlp_layernorm",
      .ffn_up = "mlp.gate_up_proj"},
+    {.name = "glm4moe",
+     .architecture = "Glm4MoeForCausalLM",
+     .post_attention_norm = MLP_NORM,
+     QWEN_EXPERTS,
+     .choice_bias = "mlp.gate.e_score_correction_bias"},
     {.name = "gpt-oss",
      .architecture = "GptOssForCausalLM",
      .post_attention_norm = MLP_NORM,
@@ -324,7 +334,53 @@ static int put_granite(struct writer *w) {
     return copy_number(w, "logits_scaling", "logit_scale");
 }
 
+/* What experts beside an MLP have: a number of their width that the MLP is as wide as, in names of each family's own. */
+struct expert_members {
+    const char *experts, *chosen, *shared, *dense;
+};
+
+static int put_shared_experts(struct writer *w, const struct expert_members *m) {
+    int64_t shared, shared_width, width;
+    TRY(need_int(w, m->experts, "expert_count"));
+    TRY(need_int(w, m->chosen, "expert_used_count"));
+    TRY(need_int(w, "moe_intermediate_size", "expert_feed_forward_length"));
+    TRY(get_int(w, "expert_feed_forward_length", 0, &width));
+    TRY(get_int(w, "expert_shared_feed_forward_length", width, &shared_width));
+    TRY(get_int(w, "expert_shared_count", width > 0 ? shared_width / width : 1, &shared));
+    put_number(w, m->shared, (double)shared);
+    return copy_int(w, m->dense, "leading_dense_block_count");
+}
+
+static int put_ernie_experts(struct writer *w) {
+    static const struct expert_members members = {"moe_num_experts", "moe_k", "moe_num_shared_experts",
+                                                  "moe_layer_start_index"};
+    TRY(put_shared_experts(w, &members));
+    return copy_int(w, "moe_layer_interval", "interleave_moe_layer_step");
+}
+
+/* Experts are chosen by sigmoids alone here: 2, where a file says it. */
+static int put_glm_experts(struct writer *w) {
+    static const struct expert_members members = {"n_routed_experts", "num_experts_per_tok", "n_shared_experts",
+                                                  "first_k_dense_replace"};
+    int64_t function;
+    bool norms;
+    TRY(get_int(w, "expert_gating_func", 2, &function));
+    if (function != 2)
+        return err_set(ERR_UNSUPPORTED, "%s: key '%s' is %lld, which is not supported, only 2", gguf_path(w->g), w->key,
+                       (long long)function);
+    TRY(put_shared_experts(w, &members));
+    put_bool(w, "attention_bias", gguf_find(w->g, "blk.0.attn_q.bias") != NULL);
+    put_bool(w, "use_qk_norm", gguf_find(w->g, "blk.0.attn_q_norm.weight") != NULL);
+    TRY(gguf_get_bool(w->g, key_of(w, "expert_weights_norm"), true, &norms));
+    put_bool(w, "norm_topk_prob", norms);
+    TRY(copy_number(w, "routed_scaling_factor", "expert_weights_scale"));
+    return copy_int(w, "num_nextn_predict_layers", "nextn_predict_layers");
+}
+
 static int put_experts(struct writer *w) {
+    if (strcmp(w->a->name, "glm4moe") == 0) return put_glm_experts(w);
+    if (strcmp(w->a->name, "ernie4_5-moe") == 0) return put_ernie_experts(w);
+
     const bool is_gpt_oss = strcmp(w->a->name, "gpt-oss") == 0, is_qwen = strncmp(w->a->name, "qwen3", 5) == 0;
     TRY(need_int(w, "num_local_experts", "expert_count"));
     TRY(need_int(w, "num_experts_per_tok", "expert_used_count"));
@@ -403,6 +459,16 @@ static int put_end_ids(struct writer *w) {
     return rc;
 }
 
+/* Without the layers behind them that propose more tokens. */
+static int put_layers(struct writer *w) {
+    int64_t layers, next;
+    TRY(need(w, "block_count"));
+    TRY(gguf_get_int(w->g, w->key, 0, 1, INT32_MAX, &layers));
+    TRY(get_int(w, "nextn_predict_layers", 0, &next));
+    put_number(w, "num_hidden_layers", (double)(layers - next));
+    return 0;
+}
+
 static int put_config(struct writer *w) {
     const struct gguf_tensor *embedding = gguf_find(w->g, "token_embd.weight");
     const char *hidden = strcmp(w->a->name, "gpt-oss") == 0 ? "expert_feed_forward_length" : "feed_forward_length";
@@ -414,7 +480,7 @@ static int put_config(struct writer *w) {
     put_bool(w, "tie_word_embeddings", !gguf_find(w->g, "output.weight"));
     TRY(need_int(w, "hidden_size", "embedding_length"));
     TRY(need_int(w, "intermediate_size", hidden));
-    TRY(need_int(w, "num_hidden_layers", "block_count"));
+    TRY(put_layers(w));
     TRY(need_int(w, "max_position_embeddings", "context_length"));
     TRY(need(w, "attention.layer_norm_rms_epsilon"));
     TRY(copy_number(w, "rms_norm_eps", "attention.layer_norm_rms_epsilon"));

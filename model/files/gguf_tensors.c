@@ -13,10 +13,20 @@ enum { NAME_BYTES = 192 };
 static const struct {
     const char *from, *to;
 } names[] = {
-    {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
-    {"attn_v", "self_attn.v_proj"},      {"attn_qkv", "self_attn.qkv_proj"},  {"attn_output", "self_attn.o_proj"},
-    {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"}, {"ffn_gate", "mlp.gate_proj"},
-    {"ffn_up", "mlp.up_proj"},           {"ffn_down", "mlp.down_proj"},
+    {"attn_norm", "input_layernorm"},
+    {"attn_q", "self_attn.q_proj"},
+    {"attn_k", "self_attn.k_proj"},
+    {"attn_v", "self_attn.v_proj"},
+    {"attn_qkv", "self_attn.qkv_proj"},
+    {"attn_output", "self_attn.o_proj"},
+    {"attn_q_norm", "self_attn.q_norm"},
+    {"attn_k_norm", "self_attn.k_norm"},
+    {"ffn_gate", "mlp.gate_proj"},
+    {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"},
+    {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
+    {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
+    {"ffn_down_shexp", "mlp.shared_experts.down_proj"},
 };
 
 struct list {
@@ -58,6 +68,12 @@ static const char *part_name(const struct gguf_architecture *a, const char *part
     return NULL;
 }
 
+/* Of what is called otherwise to the end. */
+static const char *whole_name(const struct gguf_architecture *a, const char *part, size_t n) {
+    if (is_part(part, n, "attn_sinks")) return "self_attn.sinks";
+    return is_part(part, n, "exp_probs_b") ? a->choice_bias : NULL;
+}
+
 /* The matrix that a stack "ffn_gate_exps" and the like holds of each expert. */
 static const char *stack_name(const struct gguf_architecture *a, const char *part, size_t n) {
     if (!a->experts) return NULL;
@@ -84,15 +100,12 @@ static void add_layer_tensor(struct list *l, const struct gguf_tensor *t, int la
     char name[NAME_BYTES];
     const char *end = strrchr(part, '.');
     const size_t n = end ? (size_t)(end - part) : strlen(part);
-    const char *stack = stack_name(l->a, part, n), *to = part_name(l->a, part, n);
-    if (is_part(part, n, "attn_sinks"))
-        snprintf(name, sizeof name, "model.layers.%d.self_attn.sinks", layer);
-    else
-        snprintf(name, sizeof name, "model.layers.%d.%s%s", layer, to ? to : "", end ? end : "");
+    const char *stack = stack_name(l->a, part, n), *to = part_name(l->a, part, n), *whole = whole_name(l->a, part, n);
+    snprintf(name, sizeof name, "model.layers.%d.%s%s", layer, whole ? whole : to ? to : "", end && !whole ? end : "");
     if (stack && end && t->dims > 1 && t->shape[0] <= EXPERTS_MAX)
         add_stack(l, t, layer, stack, end);
     else
-        add(l, t, to || is_part(part, n, "attn_sinks") ? name : t->name);
+        add(l, t, to || whole ? name : t->name);
 }
 
 /* The rope's factors are of the configuration. */

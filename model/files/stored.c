@@ -355,6 +355,7 @@ static const struct end {
     {".weight_shape", true, true},
     {".weight_g_idx", true, true},
     {".input_scale", true, true},
+    {".activation_scale", true, true},
     {".input_global_scale", true, true},
     {".output_scale", true, true},
     {".qweight", true, false},

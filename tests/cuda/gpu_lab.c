@@ -178,7 +178,9 @@ void gpu_twin(struct gpu *g, struct mini *host, const struct weight *raw, struct
     const size_t kv_bytes = host->kv_floats * (size_t)dtype_bytes(s->type), slots = (size_t)s->slots,
                  positions = (size_t)s->pages_per_slot * KV_PAGE;
     twin->page_table = copy(g, host->page_table, slots * (size_t)s->pages_per_slot * sizeof(int32_t));
-    if (host->rope) twin->rope = copy(g, host->rope, (host->rope_choice ? 2 : 1) * positions * dim * f);
+    if (host->rope)
+        twin->rope =
+            copy(g, host->rope, (host->rope_choice || host->shape.has_query_rope ? 2 : 1) * positions * dim * f);
     if (host->rope_choice) twin->rope_choice = copy(g, host->rope_choice, slots * sizeof(int32_t));
     twin->kv = (struct kv_layer){gpu_alloc(g, kv_bytes), gpu_alloc(g, kv_bytes), s->type};
     gpu_restore_caches(g, twin, raw);

@@ -227,9 +227,10 @@ static void norm_heads(const struct norm *norm, float *x, int heads, int dims, b
         host_isa()->norm(x + h * dims, x + h * dims, norm, at_once ? heads * dims : dims);
 }
 
-static void turn_heads(const struct op_qkv *op, float *x, int row, int heads) {
+static void turn_heads(const struct op_qkv *op, float *x, int row, int heads, bool are_q) {
     const int slot = op->rows.row_slot[row / op->rows.q_len];
-    const int at = op->rows.positions[row] + (op->rope.choice && op->rope.choice[slot] ? op->rope.positions : 0);
+    const int at = op->rows.positions[row] + (op->rope.choice && op->rope.choice[slot] ? op->rope.positions : 0) +
+                   (are_q ? op->rope.queries : 0);
     for (int h = 0; h < heads && op->rope.table; h++)
         host_isa()->rope(x + h * op->head_dim, &op->rope, op->rope.table + (size_t)at * (size_t)op->head_dim,
                          op->head_dim);
@@ -245,7 +246,7 @@ static void finish_heads(struct bench *b, const struct op_qkv *op) {
         if (m->positions[r] < 0) continue;
         float *q = m->q + (size_t)r * (size_t)(op->heads * dims);
         norm_heads(&op->q_norm, q, op->heads, dims, op->norms_all_heads);
-        turn_heads(op, q, r, op->heads);
+        turn_heads(op, q, r, op->heads, true);
         for (int h = 0; h < heads; h++) {
             const size_t cell = mini_cell(m, m->row_slot[r / b->q_len], m->positions[r], h);
             take_cell(b, keys + h * dims, b->got + cell);
@@ -253,7 +254,7 @@ static void finish_heads(struct bench *b, const struct op_qkv *op) {
         }
         norm_heads(&op->k_norm, keys, heads, dims, op->norms_all_heads && heads > 0);
         norm_heads(&op->v_norm, values, heads, dims, false);
-        turn_heads(op, keys, r, heads);
+        turn_heads(op, keys, r, heads, false);
         for (int h = 0; h < heads; h++) {
             const size_t cell = mini_cell(m, m->row_slot[r / b->q_len], m->positions[r], h);
             memcpy((float *)m->kv.k + cell, keys + h * dims, (size_t)dims * sizeof *keys);

@@ -49,6 +49,16 @@ static const char *more_members(const char *architecture) {
     if (strstr(architecture, "Qwen2Moe"))
         return ", \"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8, "
                "\"shared_expert_intermediate_size\": 8";
+    if (strstr(architecture, "Olmoe")) return ", \"num_experts\": 4, \"num_experts_per_tok\": 2";
+    if (strstr(architecture, "Glm4Moe"))
+        return ", \"n_routed_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8";
+    if (strstr(architecture, "Ernie4_5_Moe"))
+        return ", \"moe_num_experts\": 4, \"moe_k\": 2, \"moe_intermediate_size\": 8";
+    if (strstr(architecture, "GraniteMoeHybrid"))
+        return ", \"hidden_act\": \"absent\", \"num_local_experts\": 0, \"shared_intermediate_size\": 8, "
+               "\"layer_types\": [\"attention\"]";
+    if (strstr(architecture, "GraniteMoe"))
+        return ", \"hidden_act\": \"absent\", \"num_local_experts\": 4, \"num_experts_per_tok\": 2";
     if (strstr(architecture, "Mixtral") || strstr(architecture, "GptOss"))
         return ", \"num_local_experts\": 4, \"num_experts_per_tok\": 2";
     if (strstr(architecture, "Gemma") || strstr(architecture, "Granite")) return ", \"hidden_act\": \"absent\"";
@@ -70,11 +80,14 @@ START_TEST(families_are_known_by_architecture_or_model_type)
             ck_assert_str_eq(c.architecture, family->architectures[i]);
             buf_free(&changes);
         }
+        int known_architectures = 0; /* of which each has a type in its place, or all but the first need no more */
+        while (family->architectures[known_architectures]) known_architectures++;
         for (int i = 0; family->model_types[i]; i++) {
             struct model_config c;
             struct buf changes = {0};
+            const char *its = family->architectures[i < known_architectures ? i : 0];
             buf_printf(&changes, "{\"architectures\": \"absent\", \"model_type\": \"%s\", \"rope_theta\": 10000%s}",
-                       family->model_types[i], more_members(family->architectures[0]));
+                       family->model_types[i], more_members(its));
             ck_ok(load_config(&c, buf_text(&changes), NULL));
             ck_assert_ptr_eq(c.family, family);
             buf_free(&changes);

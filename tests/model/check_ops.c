@@ -93,7 +93,7 @@ static void check_qkv_row(const struct mini *m, const struct op_qkv *op, int t) 
     reference_widen(y, op->x + t * s->width, s->width);
     reference_norm(y, y, &m->norm, s->width);
     heads_reference(m, &m->wq, &m->bq, &m->q_norm, y, q);
-    for (int h = 0; h < s->heads; h++) reference_turn(&op->rope, slot, position, dim, q + h * dim);
+    for (int h = 0; h < s->heads; h++) reference_turn(&op->rope, slot, position, true, dim, q + h * dim);
     for (int i = 0; i < s->heads * dim; i++) close_to(m->q[t * s->heads * dim + i], q[i], "q", t, i);
     if (s->lacks_k) return;
     heads_reference(m, &m->wk, &m->bk, &m->k_norm, y, k);
@@ -101,7 +101,7 @@ static void check_qkv_row(const struct mini *m, const struct op_qkv *op, int t) 
     for (int h = 0; h < s->kv_heads; h++) {
         size_t cell =
             position < 0 ? (size_t)(h * KV_PAGE + t % KV_PAGE) * (size_t)dim : mini_cell(m, slot, position, h);
-        reference_turn(&op->rope, slot, position, dim, k + h * dim);
+        reference_turn(&op->rope, slot, position, false, dim, k + h * dim);
         check_cell((float *)m->kv.k + cell, k + h * dim, dim, "k", t);
         check_cell((float *)m->kv.v + cell, v + h * dim, dim, "v", t);
     }

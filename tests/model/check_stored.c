@@ -247,6 +247,32 @@ START_TEST(the_head_of_a_tied_model_is_left_alone)
 }
 END_TEST
 
+/* One scale for a matrix and one for what it multiplies, as Mistral's files of quant_method fp8 have them. */
+START_TEST(a_single_scale_of_fp8_goes_by_either_name)
+{
+    struct parts p;
+    struct buf renamed = {0};
+    if (!parts_read(&p, "formats/ct-fp8-tensor")) return;
+    for (cJSON *tensor = p.header->child, *next; tensor; tensor = next) {
+        const char *name = tensor->string, *end = strrchr(name, '.');
+        next = tensor->next;
+        if (!end || (strcmp(end, ".weight_scale") != 0 && strcmp(end, ".input_scale") != 0)) continue;
+        buf_clear(&renamed);
+        buf_printf(&renamed, "%.*s%s", (int)(end - name), name,
+                   strcmp(end, ".input_scale") == 0 ? ".activation_scale" : ".weight_scale_inv");
+        cJSON_DetachItemViaPointer(p.header, tensor);
+        cJSON_AddItemToObject(p.header, buf_text(&renamed), tensor);
+    }
+    change_config(&p, "\"quantization_config\": {",
+                  "\"quantization_config\": {\"quant_method\": \"fp8\", \"activation_scheme\": \"static\", "
+                  "\"weight_block_size\": null}, \"unused\": {");
+    parts_write(&p, NULL);
+    ck_ok(parts_open(&p));
+    buf_free(&renamed);
+    parts_free(&p);
+}
+END_TEST
+
 /* Old files of modelopt, GPTQ and AWQ have their configuration in a file of its own. */
 START_TEST(a_configuration_beside_config_json_is_read)
 {
@@ -325,6 +351,7 @@ Suite *check_stored(void) {
                         (int)(sizeof faults / sizeof *faults));
     tcase_add_test(tc, scales_of_the_cache_are_left_alone_whatever_is_quantised);
     tcase_add_test(tc, the_head_of_a_tied_model_is_left_alone);
+    tcase_add_test(tc, a_single_scale_of_fp8_goes_by_either_name);
     tcase_add_test(tc, a_configuration_beside_config_json_is_read);
     tcase_add_loop_test(tc, damaged_files_open_or_fail_with_a_sentence, 0, DAMAGED);
     suite_add_tcase(suite, tc);

@@ -379,7 +379,7 @@ START_TEST(a_text_of_another_kind_is_refused_by_name)
 {
     static const struct {
         const char *whole, *type;
-    } cases[] = {{WRAPPER("Mistral3ForConditionalGeneration", "mistral3"), "ministral3"},
+    } cases[] = {{WRAPPER("Mistral3ForConditionalGeneration", "mistral3"), "mistral4"},
                  {WRAPPER("Mistral3ForConditionalGeneration", "mistral3"), "llama"},
                  {WRAPPER("Qwen2VLForConditionalGeneration", "qwen2_vl"), "qwen2_5_vl_text"},
                  {WRAPPER("Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl"), "qwen2"},

@@ -27,6 +27,8 @@ static const struct kind kinds[] = {
     {"smollm3", "smollm3", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"seed_oss", "seed_oss", false, false, {NULL}},
     {"ernie4_5", "ernie4_5", false, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"ernie4_5_moe", "ernie4_5-moe", false, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"glm4_moe", "glm4moe", false, false, {NULL}},
     {"exaone4", "exaone4", false, false, {NULL}},
     {"gemma", "gemma", false, true, {"post_attention_layernorm", "ffn_norm"}},
     {"olmo3", "olmo2", false, false, {NULL}},
@@ -66,6 +68,9 @@ static const char *const names[][2] = {
     {"mlp.up_proj", "ffn_up"},
     {"mlp.down_proj", "ffn_down"},
     {"mlp.gate_up_proj", "ffn_up"},
+    {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
+    {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
+    {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
     {"mlp.router", "ffn_gate_inp"},
     {"block_sparse_moe.router.layer", "ffn_gate_inp"},
     {"mlp.gate", "ffn_gate_inp"},
@@ -89,9 +94,11 @@ static double number(const struct conversion *c, const char *member, double othe
 /* --- tensors ---------------------------------------------------------------------------------------------------- */
 
 static float *widen(const struct tensor *t, size_t *count) {
-    *count = t->bytes / 2;
-    ck_assert_str_eq(t->dtype, "BF16");
+    const bool is_wide = strcmp(t->dtype, "F32") == 0;
+    *count = t->bytes / (is_wide ? 4 : 2);
     float *out = malloc(*count * sizeof *out);
+    if (is_wide) return memcpy(out, t->data, t->bytes);
+    ck_assert_str_eq(t->dtype, "BF16");
     for (size_t i = 0; i < *count; i++) out[i] = fmath_from_bits((uint32_t)((const uint16_t *)t->data)[i] << 16);
     return out;
 }
@@ -139,19 +146,28 @@ static void convert_tensor(struct conversion *c, const struct tensor *t) {
     int layer, used = 0;
     size_t count;
     if (sscanf(t->name, "model.layers.%d.%n", &layer, &used) == 1 && used > 0) {
+        if (layer >= number(c, "num_hidden_layers", 0)) { /* one that proposes more tokens */
+            snprintf(name, sizeof name, "blk.%d.nextn.eh_proj.weight", layer);
+            if (text_ends_with(t->name, "eh_proj.weight")) put(c, name, 1, t->shape, (const float[2]){0}, 2);
+            return;
+        }
         const char *part = t->name + used, *end = strrchr(part, '.');
         if (strcmp(end, ".sinks") == 0) end = ".weight";
         const char *to = part_of(c, part, end > part ? (size_t)(end - part) : strlen(part));
-        if (strstr(part, "experts.") || strstr(part, "put_linear.")) return;
+        if (strstr(part, ".experts.") || strstr(part, "put_linear.")) return;
+        if (text_ends_with(part, "e_score_correction_bias")) to = "exp_probs_b", end = ".bias";
         if (!to) to = part_of(c, part, strlen(part)); /* sinks have no ".weight" */
         ck_assert_msg(to != NULL, "%s", t->name);
-        snprintf(name, sizeof name, "blk.%d.%s%s", layer, to, end > part && end[0] == '.' ? end : ".weight");
+        snprintf(name, sizeof name, "blk.%d.%s%s", layer, to, end);
     } else {
-        snprintf(name, sizeof name, "%s", part_of(c, t->name, strlen(t->name)));
+        const char *to = part_of(c, t->name, strlen(t->name));
+        if (!to) return; /* the converter drops it */
+        snprintf(name, sizeof name, "%s", to);
     }
     float *data = widen(t, &count);
     change(c, t, data, count);
-    put(c, name, t->dims, t->shape, data, count);
+    const int skipped = strstr(name, "exp_probs_b") ? t->dims - 1 : 0; /* [1, E] is [E] */
+    put(c, name, t->dims - skipped, t->shape + skipped, data, count);
     free(data);
 }
 
@@ -169,6 +185,7 @@ static void stack_experts(struct conversion *c, int layer, int experts) {
             snprintf(name, sizeof name, "model.layers.%d.%s.experts.%d.%s.weight", layer,
                      is_mixtral ? "block_sparse_moe" : "mlp", e, matrices[m][is_mixtral ? 0 : 2]);
             const struct tensor *t = safetensors_find(c->tensors, name);
+            if (!t) return; /* a layer without */
             float *one = widen(t, &count);
             shape[1] = t->shape[0], shape[2] = t->shape[1];
             all = realloc(all, (size_t)experts * count * sizeof *all);
@@ -213,9 +230,15 @@ static void turn_stack(struct conversion *c, const char *from, const char *to, i
     free(data), free(turned);
 }
 
+static double experts_of(const struct conversion *c) {
+    static const char *const members[] = {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"};
+    for (int i = 0; i < 4; i++)
+        if (number(c, members[i], -1) >= 0) return number(c, members[i], -1);
+    return -1;
+}
+
 static void convert_experts(struct conversion *c) {
-    const int experts = (int)number(c, "num_local_experts", number(c, "num_experts", 0)),
-              layers = (int)number(c, "num_hidden_layers", 0);
+    const int experts = (int)experts_of(c), layers = (int)number(c, "num_hidden_layers", 0);
     for (int l = 0; l < layers && experts > 0; l++) {
         if (strcmp(c->kind->name, "granitemoe") == 0) {
             part_stack(c, "input_linear", "gate", l, 0, 2), part_stack(c, "input_linear", "up", l, 1, 2);
@@ -339,7 +362,8 @@ static void put_values(struct conversion *c) {
     gguf_put_text(c->files, "general.architecture", c->kind->name);
     put_int(c, "context_length", number(c, "max_position_embeddings", 0));
     put_int(c, "embedding_length", number(c, "hidden_size", 0));
-    put_int(c, "block_count", number(c, "num_hidden_layers", 0));
+    put_int(c, "block_count", number(c, "num_hidden_layers", 0) + number(c, "num_nextn_predict_layers", 0));
+    put_int(c, "nextn_predict_layers", number(c, "num_nextn_predict_layers", -1));
     put_int(c, is_gpt_oss ? "expert_feed_forward_length" : "feed_forward_length", hidden);
     put_int(c, "attention.head_count", c->heads);
     put_int(c, "attention.head_count_kv", c->kv_heads);
@@ -348,9 +372,13 @@ static void put_values(struct conversion *c) {
     put_number(c, "attention.layer_norm_rms_epsilon", number(c, "rms_norm_eps", 1e-6));
     put_int(c, "attention.sliding_window", window);
     put_pattern(c, json_get(c->config, "layer_types"));
-    put_int(c, "expert_count", number(c, "num_local_experts", number(c, "num_experts", -1)));
+    put_int(c, "expert_count", experts_of(c));
+    put_int(c, "leading_dense_block_count", number(c, "first_k_dense_replace", number(c, "moe_layer_start_index", -1)));
+    put_int(c, "interleave_moe_layer_step", number(c, "moe_layer_interval", -1));
+    put_int(c, "expert_shared_count", number(c, "n_shared_experts", number(c, "moe_num_shared_experts", -1)));
+    put_number(c, "expert_weights_scale", number(c, "routed_scaling_factor", NAN));
     put_int(c, "expert_feed_forward_length", number(c, "moe_intermediate_size", -1));
-    put_int(c, "expert_used_count", number(c, "num_experts_per_tok", -1));
+    put_int(c, "expert_used_count", number(c, "num_experts_per_tok", number(c, "moe_k", -1)));
     put_number(c, "attn_logit_softcapping", number(c, "attn_logit_softcapping", NAN));
     put_number(c, "final_logit_softcapping", number(c, "final_logit_softcapping", NAN));
     put_number(c, "attention.scale", number(c, "attention_multiplier", NAN));

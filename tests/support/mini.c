@@ -58,6 +58,14 @@ const struct mini_shape mini_families[] = {
      .norms = NORMS_AROUND,
      .rope_dims = 16,
      .pairs_neighbours = true},
+    {.name = "ministral3",
+     .width = 64,
+     .hidden = 96,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 32,
+     .vocab = 67,
+     .has_query_rope = true},
     {.name = "phi3",
      .width = 96,
      .hidden = 64,
@@ -195,6 +203,7 @@ void mini_add_features(struct lab *lab, struct mini_shape *s) {
     s->lacks_norm_weights = by_chance(lab);
     s->norms_all_heads = by_chance(lab), s->has_v_norm = by_chance(lab);
     s->pairs_neighbours = by_chance(lab), s->has_rope_choice = by_chance(lab), s->lacks_rope = by_chance(lab);
+    s->has_query_rope = by_chance(lab);
     if (by_chance(lab)) s->rope_dims = 2 * lab_pick(lab, 1, s->head_dim / 2 + 1);
     s->lacks_k = by_chance(lab), s->lacks_v = s->lacks_k || (by_chance(lab) && !s->norms_all_heads);
     if (by_chance(lab)) s->attention_scale = 0.2f;
@@ -208,7 +217,7 @@ void mini_add_features(struct lab *lab, struct mini_shape *s) {
     s->layer_inputs = lab_pick(lab, 1, 50);
     s->experts = lab_pick(lab, 1, 12), s->chosen = lab_pick(lab, 1, s->experts + 1);
     s->has_expert_bias = by_chance(lab), s->has_expert_scale = by_chance(lab);
-    s->scores = (enum scores)lab_pick(lab, 0, 3), s->renormalises = by_chance(lab);
+    s->scores = (enum router_scores)lab_pick(lab, 0, 3), s->renormalises = by_chance(lab);
     s->has_choice_bias = s->scores != SCORES_OF_CHOSEN && by_chance(lab);
     s->experts_beside = by_chance(lab);
 }
@@ -378,10 +387,11 @@ static void make_pages(struct lab *lab, struct mini *m) {
     m->kv.v = lab_alloc(lab, m->kv_floats * sizeof(float));
 }
 
-/* Pairs past the rotated dims stand still. A second table, of other frequencies, for every other slot where there is a choice. */
+/* Pairs past the rotated dims stand still. A second table, of other frequencies, for every other slot where there is a choice,
+ * or for queries. */
 static void make_rope(struct lab *lab, struct mini *m) {
     const struct mini_shape *s = &m->shape;
-    const int positions = s->pages_per_slot * KV_PAGE, tables = s->has_rope_choice ? 2 : 1,
+    const int positions = s->pages_per_slot * KV_PAGE, tables = s->has_rope_choice || s->has_query_rope ? 2 : 1,
               dims = s->rope_dims > 0 ? s->rope_dims : s->head_dim;
     if (s->lacks_rope) return;
     m->rope = lab_alloc(lab, (size_t)tables * (size_t)positions * (size_t)s->head_dim * sizeof(float));
@@ -391,7 +401,7 @@ static void make_rope(struct lab *lab, struct mini *m) {
             float *pair = m->rope + ((size_t)p * (size_t)s->head_dim + 2 * (size_t)i);
             pair[0] = (float)cos(p % positions * frequency), pair[1] = (float)sin(p % positions * frequency);
         }
-    if (tables == 1) return;
+    if (!s->has_rope_choice) return;
     m->rope_choice = lab_alloc(lab, (size_t)s->slots * sizeof(int32_t));
     for (int slot = 0; slot < s->slots; slot++) m->rope_choice[slot] = slot % 2 * 0x01010101;
 }

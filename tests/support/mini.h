@@ -22,6 +22,7 @@ struct mini_shape {
     bool norms_all_heads, has_v_norm;
     int rope_dims; /* 0: all */
     bool pairs_neighbours, has_rope_choice, lacks_rope;
+    bool has_query_rope;   /* where there is no choice */
     bool lacks_k, lacks_v; /* q alone; v is k */
     float attention_scale; /* 0: 1 / sqrt(DH) */
     float attention_cap;
@@ -33,7 +34,7 @@ struct mini_shape {
     int experts, chosen; /* in place of the MLP; 0: none */
     bool experts_beside; /* beside it */
     bool has_expert_bias, has_expert_scale, has_choice_bias, renormalises;
-    enum scores scores;
+    enum router_scores scores;
     int slots, pages_per_slot, max_rows; /* slot 0 included */
 };
 

@@ -62,8 +62,9 @@ double reference_cap(double x, double cap) {
 }
 
 /* Pairs of neighbours, or of dimensions half of the rotated ones apart; the others stand still. */
-void reference_turn(const struct rope *rope, int slot, int position, int dim, double *head) {
-    const int at = (position < 0 ? 0 : position) + (rope->choice && rope->choice[slot] ? rope->positions : 0);
+void reference_turn(const struct rope *rope, int slot, int position, bool is_q, int dim, double *head) {
+    const int at = (position < 0 ? 0 : position) + (rope->choice && rope->choice[slot] ? rope->positions : 0) +
+                   (is_q ? rope->queries : 0);
     const int pairs = rope->dims / 2;
     for (int i = 0; rope->table && i < pairs; i++) {
         const float *turn = rope->table + (size_t)at * (size_t)dim + 2 * (size_t)i;

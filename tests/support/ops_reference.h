@@ -20,6 +20,6 @@ double reference_product(const struct weight *, const struct weight *bias, int r
 double reference_activation(enum activation, double gate, double up);
 double reference_cap(double x, double cap);
 /* RoPE of one head of `dim` dimensions. */
-void reference_turn(const struct rope *, int slot, int position, int dim, double *head);
+void reference_turn(const struct rope *, int slot, int position, bool is_q, int dim, double *head);
 
 #endif

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) finish_kernel(const struct fini
     }
     const int its_row = min(row, count - 1), position = load_fixed(op.rows.positions + its_row),
               page = page_of(op.rows, its_row, position);
-    const float2 *turns = kind.is_rotated ? turns_of(op.rope, op.rows, its_row, position, dh) : nullptr;
+    const float2 *turns = kind.is_rotated ? turns_of(op.rope, op.rows, its_row, position, is_q, dh) : nullptr;
     float2 turn[HELD];
 #pragma unroll
     for (int j = 0; j < HELD; j++) turn[j] = turns && lane + 32 * j < half ? turns[lane + 32 * j] : make_float2(1, 0);

@@ -5,11 +5,11 @@
 #include "model/fp8.h"
 #include "model/kernels/cuda/common.cuh"
 
-/* The cosine and sine of each pair of a row's heads. */
+/* The cosine and sine of each pair of a row's heads, of q or of k. */
 template <bool LATE = false>
 __device__ __forceinline__ const float2 *turns_of(const struct rope &rope, const struct rows &rows, int row,
-                                                  int position, int head_dim) {
-    int at = max(position, 0);
+                                                  int position, bool is_q, int head_dim) {
+    int at = max(position, 0) + (is_q ? rope.queries : 0);
     if (rope.choice && load_fixed<LATE>(rope.choice + load_fixed<LATE>(rows.row_slot + quotient(row, rows.q_len))))
         at += rope.positions;
     return (const float2 *)rope.table + (size_t)at * (head_dim / 2);

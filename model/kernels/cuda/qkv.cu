@@ -81,7 +81,7 @@ template <typename T> struct rotated_store {
     };
     template <bool LATE> __device__ __forceinline__ held fetch(const place &at, int token) const {
         const int position = load_fixed<LATE>(rows.positions + token), page = page_of<LATE>(rows, token, position);
-        return {turns_of<LATE>(rope, rows, token, position, head_dim)[at.dim],
+        return {turns_of<LATE>(rope, rows, token, position, at.is_q, head_dim)[at.dim],
                 kv_cell<T>(at.is_v ? kv.v : kv.k, kv_heads, head_dim, page, at.is_q ? 0 : at.head, token, position)};
     }
     __device__ __forceinline__ void finish(const held &h, const place &at, int token, const float (&sums)[2]) const {

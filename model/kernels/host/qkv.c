@@ -43,13 +43,14 @@ static void keep_vector(const struct op_qkv *op, void *cache, int t, int head, c
         memcpy((float *)(void *)part + (size_t)offset * dim, x, dim * sizeof *x);
 }
 
-static void turn_head(const struct op_qkv *op, const struct host_isa *isa, const struct norm *norm, int t, float *x) {
+static void turn_head(const struct op_qkv *op, const struct host_isa *isa, bool is_q, int t, float *x) {
     const int32_t position = op->rows.positions[t];
-    if (!op->norms_all_heads) isa->norm(x, x, norm, op->head_dim);
+    if (!op->norms_all_heads) isa->norm(x, x, is_q ? &op->q_norm : &op->k_norm, op->head_dim);
     if (!op->rope.table) return;
     const int32_t *choice = op->rope.choice;
     size_t row = (size_t)(position < 0 ? 0 : position);
     if (choice && choice[op->rows.row_slot[t / op->rows.q_len]]) row += (size_t)op->rope.positions;
+    if (is_q) row += (size_t)op->rope.queries;
     const float *cos_sin = op->rope.table + row * (size_t)op->head_dim;
     isa->rope(x, &op->rope, cos_sin, op->head_dim);
 }
@@ -59,7 +60,7 @@ static void store_kv_head(const struct op_qkv *op, const struct host_isa *isa, i
     for (int t = 0; t < rows_count(&op->rows); t++) {
         float *k = op->kv_rows + (size_t)t * stride + (size_t)head * dim, *v = k + stride / 2;
         if (!op->wv.data) memcpy(v, k, dim * sizeof *v);
-        turn_head(op, isa, &op->k_norm, t, k);
+        turn_head(op, isa, false, t, k);
         isa->norm(v, v, &op->v_norm, op->head_dim);
         keep_vector(op, op->kv.k, t, head, k);
         keep_vector(op, op->kv.v, t, head, v);
@@ -77,7 +78,7 @@ static void heads_part(const void *args, int part, int parts) {
             continue;
         }
         for (int t = 0; t < rows_count(&op->rows); t++)
-            turn_head(op, isa, &op->q_norm, t, op->q + ((size_t)t * (size_t)op->heads + (size_t)h) * dim);
+            turn_head(op, isa, true, t, op->q + ((size_t)t * (size_t)op->heads + (size_t)h) * dim);
     }
 }
 
