@@ -65,7 +65,7 @@ struct op_qkv *build_qkv(struct builder *b, int layer) {
     op->wq = l->wq, op->wk = l->wk, op->wv = l->wv;
     op->bq = l->bq, op->bk = l->bk, op->bv = l->bv;
     op->q_norm = l->q_norm, op->k_norm = l->k_norm, op->v_norm = l->v_norm;
-    op->norms_all_heads = b->c->norms_all_heads;
+    op->norms_behind_rope = b->c->norms_behind_rope, op->norms_all_heads = b->c->norms_all_heads;
     op->rope = rope_of(b, layer);
     op->width = b->c->width, op->heads = b->c->heads;
     op->kv_heads = lc->kv_heads, op->head_dim = lc->head_dim;

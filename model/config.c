@@ -60,7 +60,8 @@ static bool is_type_of(const char *architecture, const char *type) {
 
 /* Whether the model_type belongs to the architecture. */
 static bool fits(const struct model_config *c, const cJSON *type) {
-    return find_name(c->family->model_types, type) && is_type_of(c->architecture, type->valuestring);
+    const bool is_only = !c->family->architectures[1];
+    return find_name(c->family->model_types, type) && (is_only || is_type_of(c->architecture, type->valuestring));
 }
 
 static int refuse_type(const struct model_config *c, const char *whose, const cJSON *type) {

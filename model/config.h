@@ -68,9 +68,10 @@ struct model_config {
     bool tied;         /* lm_head is the embedding */
     bool tied_outside; /* a wrapper alone says so, and not of its text: a head in the files is one of its own */
     bool qkv_bias, qk_norm;
-    bool norms_all_heads; /* the norm of q and of k is over all heads at once */
-    bool norms_hold_one;  /* where the family's norms are 1 + weight, the files hold that sum (GGUF) */
-    bool mlp_is_gelu;     /* else silu */
+    bool norms_behind_rope; /* the norms of heads of q and k are behind their rotation */
+    bool norms_all_heads;   /* the norm of q and of k is over all heads at once */
+    bool norms_hold_one;    /* where the family's norms are 1 + weight, the files hold that sum (GGUF) */
+    bool mlp_is_gelu;       /* else silu */
     float embedding_scale, attention_scale, residual_scale, logits_scale;
     float attention_cap, logits_cap;                /* 0: none */
     int32_t experts, experts_chosen, expert_hidden; /* 0: none */

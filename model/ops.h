@@ -34,6 +34,8 @@ struct op_qkv {
                                             v is k before its norm and rotation */
     struct weight bq, bk, bv;           /* [1, H*DH], [1, HKV*DH] twice; may be absent */
     struct norm q_norm, k_norm, v_norm; /* of each head, [1, DH] (Qwen 3); v without a weight (Gemma 4) */
+    bool
+        norms_behind_rope; /* q_norm and k_norm are of heads that are rotated (HunYuan), where they are of heads at all */
     bool norms_all_heads; /* q_norm and k_norm are of all heads at once, [1, H*DH] and [1, HKV*DH] (OLMo 2) */
     struct rope rope;
     int32_t width, heads, kv_heads, head_dim;

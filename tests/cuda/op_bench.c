@@ -236,6 +236,15 @@ static void turn_heads(const struct op_qkv *op, float *x, int row, int heads, bo
                          op->head_dim);
 }
 
+/* Norm and rotation, in their order. */
+static void finish_row(const struct op_qkv *op, const struct norm *norm, float *x, int row, int heads, bool are_q) {
+    const bool at_once = op->norms_all_heads && heads > 0,
+               is_behind = op->norms_behind_rope && !at_once && op->rope.table;
+    if (!is_behind) norm_heads(norm, x, heads, op->head_dim, at_once);
+    turn_heads(op, x, row, heads, are_q);
+    if (is_behind) norm_heads(norm, x, heads, op->head_dim, false);
+}
+
 /* From the GPU's q, and keys and values in b->got, without norms and rotation: with both, in b->host. */
 static void finish_heads(struct bench *b, const struct op_qkv *op) {
     static float keys[4096], values[4096];
@@ -245,16 +254,14 @@ static void finish_heads(struct bench *b, const struct op_qkv *op) {
     for (int r = 0; r < b->count; r++) {
         if (m->positions[r] < 0) continue;
         float *q = m->q + (size_t)r * (size_t)(op->heads * dims);
-        norm_heads(&op->q_norm, q, op->heads, dims, op->norms_all_heads);
-        turn_heads(op, q, r, op->heads, true);
+        finish_row(op, &op->q_norm, q, r, op->heads, true);
         for (int h = 0; h < heads; h++) {
             const size_t cell = mini_cell(m, m->row_slot[r / b->q_len], m->positions[r], h);
             take_cell(b, keys + h * dims, b->got + cell);
             take_cell(b, values + h * dims, b->got + m->kv_floats + cell);
         }
-        norm_heads(&op->k_norm, keys, heads, dims, op->norms_all_heads && heads > 0);
+        finish_row(op, &op->k_norm, keys, r, heads, false);
         norm_heads(&op->v_norm, values, heads, dims, false);
-        turn_heads(op, keys, r, heads, false);
         for (int h = 0; h < heads; h++) {
             const size_t cell = mini_cell(m, m->row_slot[r / b->q_len], m->positions[r], h);
             memcpy((float *)m->kv.k + cell, keys + h * dims, (size_t)dims * sizeof *keys);

@@ -13,9 +13,9 @@
 #include "tests/support/tensor_file.h"
 
 static const char *const cases[] = {
-    "ministral3", "smollm3",      "smollm3-windows", "seed-oss", "ernie4_5",       "ernie4_5-moe",
-    "exaone4",    "exaone4-full", "gemma",           "glm",      "glm4-moe",       "glm4-moe-norms",
-    "olmo3",      "olmoe",        "granite-moe",     "granite4", "granite4-still",
+    "ministral3",     "hunyuan", "smollm3",      "smollm3-windows", "seed-oss", "ernie4_5",
+    "ernie4_5-moe",   "exaone4", "exaone4-full", "gemma",           "glm",      "glm4-moe",
+    "glm4-moe-norms", "olmo3",   "olmoe",        "granite-moe",     "granite4", "granite4-still",
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -109,7 +109,8 @@ END_TEST
 
 /* Cases whose configuration the format can say, or that llama.cpp knows at all. */
 static bool is_known_to_gguf(const char *name) {
-    static const char *const others[] = {"ministral3", "smollm3-windows", "glm", "granite4", "granite4-still"};
+    static const char *const others[] = {"ministral3", "hunyuan",  "smollm3-windows",
+                                         "glm",        "granite4", "granite4-still"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(name, others[i]) == 0) return false;
     return true;

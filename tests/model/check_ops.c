@@ -70,14 +70,24 @@ END_TEST
 
 /* --- qkv ------------------------------------------------------------------------------------------ */
 
-/* Sums of W with the row y, then the norm of all heads or of each. */
+static bool are_normed_behind(const struct mini *m) {
+    return m->shape.norms_behind_rope && !m->shape.norms_all_heads && m->rope;
+}
+
+static void norm_each(const struct norm *norm, double *x, int heads, int dim) {
+    for (int h = 0; h < heads; h++) reference_norm(x + h * dim, x + h * dim, norm, dim);
+}
+
+/* Sums of W with the row y, then the norm of all heads or of each, if it is not behind the rotation. */
 static void heads_reference(const struct mini *m, const struct weight *w, const struct weight *bias,
                             const struct norm *norm, const double *y, double *out) {
     const int dim = m->shape.head_dim;
     const bool norms_all = m->shape.norms_all_heads && norm != &m->v_norm;
     for (int i = 0; i < w->rows; i++) out[i] = reference_product(w, bias, i, y);
-    if (norms_all) reference_norm(out, out, norm, w->rows);
-    for (int h = 0; !norms_all && h < w->rows / dim; h++) reference_norm(out + h * dim, out + h * dim, norm, dim);
+    if (norms_all)
+        reference_norm(out, out, norm, w->rows);
+    else if (norm == &m->v_norm || !are_normed_behind(m))
+        norm_each(norm, out, w->rows / dim, dim);
 }
 
 /* Compares one cell and marks it as untouched again. */
@@ -94,6 +104,7 @@ static void check_qkv_row(const struct mini *m, const struct op_qkv *op, int t) 
     reference_norm(y, y, &m->norm, s->width);
     heads_reference(m, &m->wq, &m->bq, &m->q_norm, y, q);
     for (int h = 0; h < s->heads; h++) reference_turn(&op->rope, slot, position, true, dim, q + h * dim);
+    if (are_normed_behind(m)) norm_each(&m->q_norm, q, s->heads, dim);
     for (int i = 0; i < s->heads * dim; i++) close_to(m->q[t * s->heads * dim + i], q[i], "q", t, i);
     if (s->lacks_k) return;
     heads_reference(m, &m->wk, &m->bk, &m->k_norm, y, k);
@@ -102,6 +113,7 @@ static void check_qkv_row(const struct mini *m, const struct op_qkv *op, int t) 
         size_t cell =
             position < 0 ? (size_t)(h * KV_PAGE + t % KV_PAGE) * (size_t)dim : mini_cell(m, slot, position, h);
         reference_turn(&op->rope, slot, position, false, dim, k + h * dim);
+        if (are_normed_behind(m)) norm_each(&m->k_norm, k + h * dim, 1, dim);
         check_cell((float *)m->kv.k + cell, k + h * dim, dim, "k", t);
         check_cell((float *)m->kv.v + cell, v + h * dim, dim, "v", t);
     }

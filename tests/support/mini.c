@@ -26,6 +26,15 @@ const struct mini_shape mini_families[] = {
      .head_dim = 128,
      .vocab = 130,
      .has_qk_norm = true},
+    {.name = "hunyuan",
+     .width = 64,
+     .hidden = 96,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 32,
+     .vocab = 67,
+     .has_qk_norm = true,
+     .norms_behind_rope = true},
     {.name = "olmo2",
      .width = 72,
      .hidden = 64,
@@ -203,7 +212,7 @@ void mini_add_features(struct lab *lab, struct mini_shape *s) {
     s->lacks_norm_weights = by_chance(lab);
     s->norms_all_heads = by_chance(lab), s->has_v_norm = by_chance(lab);
     s->pairs_neighbours = by_chance(lab), s->has_rope_choice = by_chance(lab), s->lacks_rope = by_chance(lab);
-    s->has_query_rope = by_chance(lab);
+    s->has_query_rope = by_chance(lab), s->norms_behind_rope = by_chance(lab);
     if (by_chance(lab)) s->rope_dims = 2 * lab_pick(lab, 1, s->head_dim / 2 + 1);
     s->lacks_k = by_chance(lab), s->lacks_v = s->lacks_k || (by_chance(lab) && !s->norms_all_heads);
     if (by_chance(lab)) s->attention_scale = 0.2f;

@@ -22,6 +22,7 @@ struct mini_shape {
     bool norms_all_heads, has_v_norm;
     int rope_dims; /* 0: all */
     bool pairs_neighbours, has_rope_choice, lacks_rope;
+    bool norms_behind_rope;
     bool has_query_rope;   /* where there is no choice */
     bool lacks_k, lacks_v; /* q alone; v is k */
     float attention_scale; /* 0: 1 / sqrt(DH) */

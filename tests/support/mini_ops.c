@@ -32,6 +32,7 @@ struct op_qkv mini_qkv(const struct mini *m, struct rows rows) {
         .q_norm = m->q_norm,
         .k_norm = m->k_norm,
         .v_norm = m->v_norm,
+        .norms_behind_rope = s->norms_behind_rope,
         .norms_all_heads = s->norms_all_heads,
         .rope = {.table = m->rope,
                  .positions = s->pages_per_slot * KV_PAGE,

@@ -10,7 +10,7 @@ enum { WARPS = BLOCK_THREADS / 32 };
 template <typename T> struct head_kind {
     const T *bias, *norm; /* may be NULL */
     float offset, eps;
-    bool is_normed, is_rotated;
+    bool is_normed, is_rotated, is_normed_behind; /* behind: the norm is of the rotated head */
 };
 template <typename T> struct finish {
     struct rows rows;
@@ -65,12 +65,16 @@ __global__ void __launch_bounds__(BLOCK_THREADS) finish_kernel(const struct fini
         for (int j = 0; j < HELD; j++) sum = fmaf(b[j], b[j], fmaf(a[j], a[j], sum));
         const float scale = inverse_rms(warp_sum(sum), share, kind.eps);
 #pragma unroll
-        for (int j = 0; j < HELD; j++) a[j] *= scale * factor_a[j], b[j] *= scale * factor_b[j];
+        for (int j = 0; j < HELD; j++) factor_a[j] *= scale, factor_b[j] *= scale;
     }
+    auto finish_pair = [&](int j) {
+        if (!kind.is_normed_behind) a[j] *= factor_a[j], b[j] *= factor_b[j];
+        if (turns) rotate(a[j], b[j], turn[j]);
+        if (kind.is_normed_behind) a[j] *= factor_a[j], b[j] *= factor_b[j];
+    };
     if (IS_FP8 && !is_q) {
 #pragma unroll
-        for (int j = 0; j < HELD; j++)
-            if (turns) rotate(a[j], b[j], turn[j]);
+        for (int j = 0; j < HELD; j++) finish_pair(j);
         uint8_t *part = (uint8_t *)(is_v ? op.v : op.k) + kv_part_start(DTYPE_FP8, page, op.kv_heads, kv_head, dh);
         keep_codes(part, kv_offset(row, position), dh, a, b, first_of, second_of);
         return;
@@ -79,20 +83,21 @@ __global__ void __launch_bounds__(BLOCK_THREADS) finish_kernel(const struct fini
 #pragma unroll
     for (int j = 0; j < HELD; j++) {
         if (lane + 32 * j >= half) break;
-        if (turns) rotate(a[j], b[j], turn[j]);
+        finish_pair(j);
         keep_pair(is_q, in, cache, first_of(j), second_of(j), a[j], b[j]);
     }
 }
 
 template <typename T>
-static struct head_kind<T> kind_of(const struct weight *bias, const struct norm &norm, bool is_rotated) {
+static struct head_kind<T> kind_of(const struct weight *bias, const struct norm &norm, bool is_rotated, bool is_behind) {
     const bool is_normed = norm.kind == NORM_RMS;
     return {bias ? (const T *)bias->data : nullptr,
             is_normed ? (const T *)norm.weight.data : nullptr,
             norm.offset,
             norm.eps,
             is_normed,
-            is_rotated};
+            is_rotated,
+            is_normed && is_rotated && is_behind};
 }
 
 /* q and k in place, each row of all heads as one; their kinds are then normed. */
@@ -100,6 +105,7 @@ template <typename T>
 static int norm_all_heads(struct stream *s, const struct op_qkv *op, struct finish<T> *finish) {
     const int count = rows_count(&op->rows), q = op->heads * op->head_dim, kv = op->kv_heads * op->head_dim;
     finish->of_q.is_normed = finish->of_k.is_normed = false;
+    finish->of_q.is_normed_behind = finish->of_k.is_normed_behind = false;
     finish->of_q.norm = finish->of_k.norm = nullptr;
     if (op->q_norm.kind == NORM_RMS)
         TRY(add_norm<T>(s, {rows_to_norm<T>(op->q, op->q_norm), op->q, nullptr, 1, 1, true}, count, q));
@@ -115,9 +121,9 @@ int cuda_finish_heads(struct stream *s, const struct op_qkv *op, bool adds_bias)
         const bool turns = op->rope.table != NULL, v_is_k = !op->wv.data;
         const struct weight *bv = v_is_k ? &op->bk : &op->bv;
         struct finish<T> finish = {
-            op->rows, op->rope, kind_of<T>(adds_bias ? &op->bq : nullptr, op->q_norm, turns),
-                kind_of<T>(adds_bias ? &op->bk : nullptr, op->k_norm, turns),
-                kind_of<T>(adds_bias ? bv : nullptr, op->v_norm, false), op->heads, op->kv_heads, op->head_dim,
+            op->rows, op->rope, kind_of<T>(adds_bias ? &op->bq : nullptr, op->q_norm, turns, op->norms_behind_rope),
+                kind_of<T>(adds_bias ? &op->bk : nullptr, op->k_norm, turns, op->norms_behind_rope),
+                kind_of<T>(adds_bias ? bv : nullptr, op->v_norm, false, false), op->heads, op->kv_heads, op->head_dim,
                 op->heads + (op->wk.data ? 2 * op->kv_heads : 0), v_is_k, op->q, op->kv_rows, op->kv.k, op->kv.v
         };
         if (op->norms_all_heads) TRY(norm_all_heads(s, op, &finish));

@@ -45,7 +45,9 @@ static void keep_vector(const struct op_qkv *op, void *cache, int t, int head, c
 
 static void turn_head(const struct op_qkv *op, const struct host_isa *isa, bool is_q, int t, float *x) {
     const int32_t position = op->rows.positions[t];
-    if (!op->norms_all_heads) isa->norm(x, x, is_q ? &op->q_norm : &op->k_norm, op->head_dim);
+    const struct norm *norm = is_q ? &op->q_norm : &op->k_norm;
+    const bool is_normed = !op->norms_all_heads, is_behind = op->norms_behind_rope && op->rope.table;
+    if (is_normed && !is_behind) isa->norm(x, x, norm, op->head_dim);
     if (!op->rope.table) return;
     const int32_t *choice = op->rope.choice;
     size_t row = (size_t)(position < 0 ? 0 : position);
@@ -53,6 +55,7 @@ static void turn_head(const struct op_qkv *op, const struct host_isa *isa, bool 
     if (is_q) row += (size_t)op->rope.queries;
     const float *cos_sin = op->rope.table + row * (size_t)op->head_dim;
     isa->rope(x, &op->rope, cos_sin, op->head_dim);
+    if (is_normed && is_behind) isa->norm(x, x, norm, op->head_dim);
 }
 
 static void store_kv_head(const struct op_qkv *op, const struct host_isa *isa, int head) {
