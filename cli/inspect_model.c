@@ -34,8 +34,28 @@ static void print_rope(const char *name, const struct rope_config *r) {
     if (r->original_positions > 0) buf_printf(&text, ", trained on %d", r->original_positions);
     if (r->dims < r->head_dim) buf_printf(&text, ", %d of %d dimensions turn", r->dims, r->head_dim);
     if (r->attention_factor != 1) buf_printf(&text, ", times %.4g", r->attention_factor);
+    if (r->query_beta != 0) buf_printf(&text, ", queries grow by %g", r->query_beta);
     print_line(name, "%s", buf_text(&text));
     buf_free(&text);
+}
+
+static void print_ropes(const struct model_config *c) {
+    int count[ROPES_MAX] = {0};
+    for (int l = 0; l < c->layers; l++) count[c->layer[l].rope]++;
+    for (int i = 0; i < c->ropes; i++)
+        if (c->rope[i].dims == 0)
+            print_line("no rope", "in %d of %d layers", count[i], c->layers);
+        else
+            print_rope(i == 0 ? "rope" : "sliding rope", &c->rope[i]);
+}
+
+static void print_experts(const struct model_config *c) {
+    char layers[48] = "";
+    int some = 0;
+    for (int l = 0; l < c->layers; l++) some += c->layer[l].has_experts;
+    if (some > 0 && some < c->layers) snprintf(layers, sizeof layers, ", in %d of %d layers", some, c->layers);
+    print_line("experts", "%d of width %d, %d for each token%s", c->experts, c->expert_hidden, c->experts_chosen,
+               layers);
 }
 
 /* What comes from a file, without control characters, until the next call. */
@@ -85,10 +105,8 @@ static void print_config(const struct model_config *c) {
     print_line("heads", "%d of %d, %d for keys and values", c->heads, c->head_dim, c->kv_heads);
     print_line("vocabulary", "%d rows, head %s", c->vocab, c->tied ? "tied to the embedding" : "of its own");
     print_windows(c);
-    if (c->experts > 0)
-        print_line("experts", "%d of width %d, %d for each token", c->experts, c->expert_hidden, c->experts_chosen);
-    print_rope("rope", &c->rope[0]);
-    if (c->ropes > 1) print_rope("sliding rope", &c->rope[1]);
+    if (c->experts > 0) print_experts(c);
+    print_ropes(c);
     print_line("norm", "RMS, eps %g", (double)c->norm_eps);
 }
 

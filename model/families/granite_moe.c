@@ -38,8 +38,8 @@ static int read_granite4(struct model_config *c, const cJSON *root) {
     if (experts > 0) return err_set(ERR_UNSUPPORTED, "experts beside an MLP are not supported with this architecture");
     TRY(config_need_int(root, "shared_intermediate_size", INT32_MAX, &c->hidden));
     for (int l = 0; l < c->layers; l++) c->layer[l].hidden = c->hidden;
-    TRY(config_read_rope(c, root, 10000));
-    for (int l = 0; l < c->layers; l++) still[l] = !config_is_text(json_get(root, "position_embedding_type"), "rope");
+    if (config_is_text(json_get(root, "position_embedding_type"), "rope")) return config_read_rope(c, root, 10000);
+    for (int l = 0; l < c->layers; l++) still[l] = true;
     return config_hold_still(c, still);
 }
 
