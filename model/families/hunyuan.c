@@ -31,10 +31,13 @@ static int configure(struct model_config *c, const cJSON *root) {
 
 static void bind_model(struct binder *b) {
     family_llama.bind(b);
+    const bool is_gguf = binder_has(b, "layers.0.self_attn.q_norm.weight");
     for (int l = 0; l < b->c->layers; l++) {
         struct layer *layer = &b->m->layers[l];
-        bind_norm(b, &layer->q_norm, 0, b->c->head_dim, "layers.%d.self_attn.query_layernorm.weight", l);
-        bind_norm(b, &layer->k_norm, 0, b->c->head_dim, "layers.%d.self_attn.key_layernorm.weight", l);
+        bind_norm(b, &layer->q_norm, 0, b->c->head_dim, "layers.%d.self_attn.%s.weight", l,
+                  is_gguf ? "q_norm" : "query_layernorm");
+        bind_norm(b, &layer->k_norm, 0, b->c->head_dim, "layers.%d.self_attn.%s.weight", l,
+                  is_gguf ? "k_norm" : "key_layernorm");
     }
 }
 

@@ -26,6 +26,7 @@ static const struct gguf_architecture architectures[] = {
      .up = "w3",
      .down = "w2",
      .pairs_neighbours = true},
+    {.name = "mistral3", .architecture = "Ministral3ForCausalLM", .ffn_norm = MLP_NORM, .pairs_neighbours = true},
     {.name = "granite", .architecture = "GraniteForCausalLM", .ffn_norm = MLP_NORM, .pairs_neighbours = true},
     {.name = "granitemoe",
      .architecture = "GraniteMoeForCausalLM",
@@ -37,6 +38,7 @@ static const struct gguf_architecture architectures[] = {
      .down = "down_proj",
      .pairs_neighbours = true},
     {.name = "smollm3", .architecture = "SmolLM3ForCausalLM", .ffn_norm = MLP_NORM, .pairs_neighbours = true},
+    {.name = "hunyuan-dense", .architecture = "HunYuanDenseV1ForCausalLM", .ffn_norm = MLP_NORM},
     {.name = "seed_oss", .architecture = "SeedOssForCausalLM", .post_attention_norm = MLP_NORM},
     {.name = "ernie4_5", .architecture = "Ernie4_5ForCausalLM", .ffn_norm = MLP_NORM},
     {.name = "ernie4_5-moe",
@@ -248,6 +250,11 @@ static int put_yarn(struct writer *w) {
     TRY(copy_number(w, "beta_fast", "rope.scaling.yarn_beta_fast"));
     TRY(copy_number(w, "beta_slow", "rope.scaling.yarn_beta_slow"));
     if (strcmp(w->a->name, "gpt-oss") == 0) put_bool(w, "truncate", false);
+    if (strcmp(w->a->name, "mistral3") == 0) {
+        put_number(w, "mscale", 1);
+        TRY(copy_number(w, "mscale_all_dim", "rope.scaling.yarn_log_multiplier"));
+        TRY(copy_number(w, "llama_4_scaling_beta", "attention.temperature_scale"));
+    }
     return 0;
 }
 

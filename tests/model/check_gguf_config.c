@@ -302,7 +302,7 @@ START_TEST(what_a_configuration_lacks_is_named)
         refuse_config(NULL, needed[i], ERR_FORMAT, words);
     }
     refuse_config(NULL, "general.architecture", ERR_FORMAT, "key 'general.architecture' is missing");
-    refuse_config(NULL, "llama", ERR_UNSUPPORTED, "architecture 'llam`' is not supported (known: llama, granite");
+    refuse_config(NULL, "llama", ERR_UNSUPPORTED, "architecture 'llam`' is not supported (known: llama, mistral3");
     refuse_config(add_value_length, NULL, ERR_UNSUPPORTED, "'llama.attention.value_length' is 8, with keys of 16");
     refuse_config(add_turning, NULL, ERR_FORMAT, "'llama.rope.dimension_count' is 17, with heads of 16");
     refuse_config(add_scaling, NULL, ERR_UNSUPPORTED, "rope type 'su-per' is not supported");

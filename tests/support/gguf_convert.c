@@ -24,7 +24,9 @@ static const struct kind kinds[] = {
     {"mixtral", "llama", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"granite", "granite", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"granitemoe", "granitemoe", true, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"ministral3", "mistral3", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"smollm3", "smollm3", true, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"hunyuan_v1_dense", "hunyuan-dense", false, false, {"post_attention_layernorm", "ffn_norm"}},
     {"seed_oss", "seed_oss", false, false, {NULL}},
     {"ernie4_5", "ernie4_5", false, false, {"post_attention_layernorm", "ffn_norm"}},
     {"ernie4_5_moe", "ernie4_5-moe", false, false, {"post_attention_layernorm", "ffn_norm"}},
@@ -61,6 +63,8 @@ static const char *const names[][2] = {
     {"self_attn.v_proj", "attn_v"},
     {"self_attn.o_proj", "attn_output"},
     {"self_attn.qkv_proj", "attn_qkv"},
+    {"self_attn.query_layernorm", "attn_q_norm"},
+    {"self_attn.key_layernorm", "attn_k_norm"},
     {"self_attn.q_norm", "attn_q_norm"},
     {"self_attn.k_norm", "attn_k_norm"},
     {"self_attn.sinks", "attn_sinks"},
@@ -294,7 +298,10 @@ static void put_yarn(struct conversion *c, const cJSON *rope) {
     }
     if (strcmp(c->kind->model_type, "olmo3") == 0) /* whose converter copies it */
         put_number(c, "rope.scaling.attn_factor", json_get(rope, "attention_factor")->valuedouble);
-    else if (all)
+    else if (json_get(rope, "llama_4_scaling_beta")) {
+        put_number(c, "rope.scaling.yarn_log_multiplier", all->valuedouble);
+        put_number(c, "attention.temperature_scale", json_get(rope, "llama_4_scaling_beta")->valuedouble);
+    } else if (all)
         put_number(c, "rope.scaling.attn_factor",
                    1 / (0.1 * all->valuedouble * log(json_get(rope, "factor")->valuedouble) + 1));
 }
@@ -326,12 +333,16 @@ static void put_llama3(struct conversion *c, const cJSON *rope) {
 }
 
 static void put_rope(struct conversion *c) {
-    const cJSON *rope = json_get(c->config, "rope_scaling"), *type = json_get(rope, "rope_type");
+    const cJSON *members = json_get(c->config, "rope_parameters");
+    const cJSON *rope = json_get(members, "llama_4_scaling_beta") ? members : json_get(c->config, "rope_scaling"),
+                *type = json_get(rope, "rope_type");
     const cJSON *theta = json_get(json_get(c->config, "rope_parameters"), "rope_theta");
     if (!type) type = json_get(rope, "type");
-    put_number(c, "rope.freq_base", theta ? theta->valuedouble : number(c, "rope_theta", 10000));
+    const cJSON *alpha = json_get(rope, "alpha");
+    const double base = theta ? theta->valuedouble : number(c, "rope_theta", 10000);
+    put_number(c, "rope.freq_base", base * (alpha ? pow(alpha->valuedouble, c->head_dim / (c->head_dim - 2.0)) : 1));
     put_int(c, "rope.dimension_count", number(c, "partial_rotary_factor", 1) * c->head_dim);
-    if (!rope) return;
+    if (!rope || alpha) return; /* the base is all of it */
     if (strcmp(type->valuestring, "llama3") == 0) {
         put_llama3(c, rope);
         return;
