@@ -18,24 +18,17 @@ static bool has_tensor(const struct binder *b, const char *body, const char *nam
     return b->m->files && safetensors_find(b->m->files, full);
 }
 
-void binder_find_prefix(struct binder *b, const struct binder_prefix *prefixes) {
-    const struct binder_prefix *found = prefixes;
-    for (const struct binder_prefix *p = prefixes; p->body; p++)
-        if (has_tensor(b, p->body, "embed_tokens.weight")) {
-            found = p;
-            break;
-        }
-    b->body = found->body, b->outer = found->outer;
-}
-
 void binder_find_text(struct binder *b, bool is_wrapped) {
-    static const struct binder_prefix flat[] = {{"model.", ""}, {0}};
-    static const struct binder_prefix wrapped[] = {
-        {"model.", ""}, {"language_model.model.", "language_model."}, {"model.language_model.", ""}, {0}};
+    static const struct prefix {
+        const char *body, *outer;
+    } prefixes[] = {{"model.", ""}, {"language_model.model.", "language_model."}, {"model.language_model.", ""}};
     static const char *const others[] = {"vision_tower.",       "multi_modal_projector.",       "visual.",
                                          "model.vision_tower.", "model.multi_modal_projector.", "model.visual.",
                                          "model.embed_vision.", "model.audio_tower.",           "model.embed_audio."};
-    binder_find_prefix(b, is_wrapped ? wrapped : flat);
+    const struct prefix *found = prefixes; /* the first under which the files have an embedding */
+    for (int i = 2; i >= 0 && is_wrapped; i--)
+        if (has_tensor(b, prefixes[i].body, "embed_tokens.weight")) found = &prefixes[i];
+    b->body = found->body, b->outer = found->outer;
     for (size_t i = 0; is_wrapped && i < sizeof others / sizeof *others; i++) bind_ignore(b, others[i]);
 }
 
@@ -167,6 +160,12 @@ void bind_ends(struct binder *b, float norm_offset) {
     binding->all = c->vocab, binding->ids = is_cut ? m->head_ids.data : NULL;
     snprintf(binding->name, sizeof binding->name, "%s%s.weight", c->tied ? b->body : b->outer,
              c->tied ? "embed_tokens" : "lm_head");
+}
+
+void bind_norms_before(struct binder *b, float offset, int layer) {
+    struct layer *l = &b->m->layers[layer];
+    bind_norm(b, &l->attn_norm, offset, b->c->width, "layers.%d.input_layernorm.weight", layer);
+    bind_norm(b, &l->mlp_norm, offset, b->c->width, "layers.%d.post_attention_layernorm.weight", layer);
 }
 
 void bind_attention(struct binder *b, int layer) {

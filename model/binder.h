@@ -14,11 +14,6 @@ struct binder {
 /* Where the text model lies: under "model.", and `is_wrapped` also where files of several parts have it, whose other parts (vision,
  * audio) are then ignored. */
 void binder_find_text(struct binder *, bool is_wrapped);
-/* Where tensors of this family may lie: the first pair under which the files have an embedding is taken. Ends with NULL. */
-struct binder_prefix {
-    const char *body, *outer; /* "model.", "" */
-};
-void binder_find_prefix(struct binder *, const struct binder_prefix *);
 bool binder_has(const struct binder *, const char *name); /* of the body */
 /* Is there a stack of experts [E, rows, ..] of a layer? 0 rows: of any number. */
 bool binder_has_stack(const struct binder *, int64_t rows, int layer, const char *format);
@@ -48,6 +43,8 @@ void bind_stacked(struct binder *, struct experts *, int64_t rows, int64_t cols,
 
 /* The embedding, the norm before the head, and the head, which all families have. */
 void bind_ends(struct binder *, float norm_offset);
+/* The norms before attention and MLP, as a Llama's files call them. */
+void bind_norms_before(struct binder *, float offset, int layer);
 /* What most layers have: q, k, v, o under self_attn, gate, up and down under mlp; biases of q, k, v by the configuration. */
 void bind_attention(struct binder *, int layer);
 void bind_mlp(struct binder *, int layer);

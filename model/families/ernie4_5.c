@@ -53,14 +53,11 @@ static void bind_experts_of(struct binder *b, int l) {
 }
 
 static void bind_model(struct binder *b) {
-    static const struct binder_prefix prefixes[] = {{"model.", ""}, {0}};
-    binder_find_prefix(b, prefixes);
+    binder_find_text(b, false);
     bind_ends(b, 0);
     bind_ignore(b, "model.mtp_"); /* heads that propose more tokens */
     for (int l = 0; l < b->c->layers; l++) {
-        struct layer *layer = &b->m->layers[l];
-        bind_norm(b, &layer->attn_norm, 0, b->c->width, "layers.%d.input_layernorm.weight", l);
-        bind_norm(b, &layer->mlp_norm, 0, b->c->width, "layers.%d.post_attention_layernorm.weight", l);
+        bind_norms_before(b, 0, l);
         bind_attention(b, l);
         if (b->c->layer[l].has_experts)
             bind_experts_of(b, l);

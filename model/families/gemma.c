@@ -26,13 +26,10 @@ static int configure(struct model_config *c, const cJSON *root) {
 }
 
 static void bind_model(struct binder *b) {
-    static const struct binder_prefix prefixes[] = {{"model.", ""}, {0}};
-    binder_find_prefix(b, prefixes);
+    binder_find_text(b, false);
     bind_ends(b, 1);
     for (int l = 0; l < b->c->layers; l++) {
-        struct layer *layer = &b->m->layers[l];
-        bind_norm(b, &layer->attn_norm, 1, b->c->width, "layers.%d.input_layernorm.weight", l);
-        bind_norm(b, &layer->mlp_norm, 1, b->c->width, "layers.%d.post_attention_layernorm.weight", l);
+        bind_norms_before(b, 1, l);
         bind_attention(b, l);
         bind_mlp(b, l);
     }

@@ -50,8 +50,7 @@ void gemma_bind_norms(struct binder *b, int l, float offset) {
 }
 
 static void bind_model(struct binder *b) {
-    static const struct binder_prefix prefixes[] = {{"model.", ""}, {0}};
-    binder_find_prefix(b, prefixes);
+    binder_find_text(b, false);
     bind_ends(b, 1);
     for (int l = 0; l < b->c->layers; l++) {
         gemma_bind_norms(b, l, 1);

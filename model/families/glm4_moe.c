@@ -47,8 +47,7 @@ static int configure(struct model_config *c, const cJSON *root) {
 }
 
 static void bind_model(struct binder *b) {
-    static const struct binder_prefix prefixes[] = {{"model.", ""}, {0}};
-    binder_find_prefix(b, prefixes);
+    binder_find_text(b, false);
     bind_ends(b, 0);
     for (int l = 0; l < b->c->layers; l++) {
         qwen_bind_attention(b, l);

@@ -62,14 +62,12 @@ static void bind_stacked_experts(struct binder *b, int l) {
 }
 
 static void bind_model(struct binder *b) {
-    static const struct binder_prefix prefixes[] = {{"model.", ""}, {0}};
     const int64_t d = b->c->width;
-    binder_find_prefix(b, prefixes);
+    binder_find_text(b, false);
     bind_ends(b, 0);
     for (int l = 0; l < b->c->layers; l++) {
         struct layer *layer = &b->m->layers[l];
-        bind_norm(b, &layer->attn_norm, 0, d, "layers.%d.input_layernorm.weight", l);
-        bind_norm(b, &layer->mlp_norm, 0, d, "layers.%d.post_attention_layernorm.weight", l);
+        bind_norms_before(b, 0, l);
         bind_attention(b, l);
         if (b->c->qkv_bias) bind_weight(b, &layer->bo, 1, d, "layers.%d.self_attn.o_proj.bias", l);
         bind_weight(b, &layer->sinks, 1, b->c->heads, "layers.%d.self_attn.sinks", l);

@@ -23,9 +23,7 @@ static void bind_model(struct binder *b) {
     binder_find_text(b, config_is_wrapper(b->c));
     bind_ends(b, 0);
     for (int l = 0; l < b->c->layers; l++) {
-        struct layer *layer = &b->m->layers[l];
-        bind_norm(b, &layer->attn_norm, 0, b->c->width, "layers.%d.input_layernorm.weight", l);
-        bind_norm(b, &layer->mlp_norm, 0, b->c->width, "layers.%d.post_attention_layernorm.weight", l);
+        bind_norms_before(b, 0, l);
         bind_attention(b, l);
         bind_mlp(b, l);
     }

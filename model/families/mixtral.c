@@ -15,14 +15,12 @@ static int configure(struct model_config *c, const cJSON *root) {
 }
 
 static void bind_model(struct binder *b) {
-    static const struct binder_prefix prefixes[] = {{"model.", ""}, {0}};
     const int64_t f = b->c->expert_hidden, d = b->c->width;
-    binder_find_prefix(b, prefixes);
+    binder_find_text(b, false);
     bind_ends(b, 0);
     for (int l = 0; l < b->c->layers; l++) {
         struct layer *layer = &b->m->layers[l];
-        bind_norm(b, &layer->attn_norm, 0, d, "layers.%d.input_layernorm.weight", l);
-        bind_norm(b, &layer->mlp_norm, 0, d, "layers.%d.post_attention_layernorm.weight", l);
+        bind_norms_before(b, 0, l);
         bind_attention(b, l);
         bind_weight(b, &layer->router, b->c->experts, d, "layers.%d.block_sparse_moe.gate.weight", l);
         bind_experts(b, &layer->expert_gate, f, d, l, "layers.%d.block_sparse_moe.experts.%d.w1.weight");

@@ -30,9 +30,8 @@ static int configure(struct model_config *c, const cJSON *root) {
 }
 
 static void bind_model(struct binder *b) {
-    static const struct binder_prefix prefixes[] = {{"model.", ""}, {0}};
     const int64_t q = (int64_t)b->c->heads * b->c->head_dim, kv = (int64_t)b->c->kv_heads * b->c->head_dim;
-    binder_find_prefix(b, prefixes);
+    binder_find_text(b, false);
     bind_ends(b, 0);
     for (int l = 0; l < b->c->layers; l++) {
         struct layer *layer = &b->m->layers[l];

@@ -60,8 +60,7 @@ static int configure(struct model_config *c, const cJSON *outer) {
 
 void qwen_bind_attention(struct binder *b, int l) {
     struct layer *layer = &b->m->layers[l];
-    bind_norm(b, &layer->attn_norm, 0, b->c->width, "layers.%d.input_layernorm.weight", l);
-    bind_norm(b, &layer->mlp_norm, 0, b->c->width, "layers.%d.post_attention_layernorm.weight", l);
+    bind_norms_before(b, 0, l);
     bind_attention(b, l);
     if (!b->c->qk_norm) return;
     bind_norm(b, &layer->q_norm, 0, b->c->head_dim, "layers.%d.self_attn.q_norm.weight", l);
