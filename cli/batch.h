@@ -23,9 +23,6 @@ struct request_context {
     const struct interrupt *interrupt; /* of encoding; NULL: never */
 };
 
-/* How the messages of a request are encoded. */
-struct chat_encoding request_encoding(const struct request_context *);
-
 /* What the record of a line looks like: duet's own, or one of OpenAI's batch form. */
 enum record_form { FORM_RECORD, FORM_CHAT, FORM_COMPLETION };
 
@@ -47,7 +44,12 @@ struct request {
     struct sampling sampling;
     uint64_t seed;
     bool ignore_eos, logprobs;
+    struct chat_template *told; /* the run's, told more by this line; NULL: as it is */
 };
+/* The template of its chat; NULL: there is none. */
+const struct chat_template *request_template(const struct request *, const struct request_context *);
+/* How its messages are encoded. */
+struct chat_encoding request_encoding(const struct request *, const struct request_context *);
 
 /* Whether a line is still the one that a record was made of (--resume): FNV-1a. */
 uint64_t line_hash(const char *line, size_t n);

@@ -9,8 +9,14 @@
 #include "base/memory.h"
 
 static const char *const known[] = {
-    "prompt", "messages", "turns", "prompt_ids", "max_tokens", "max_completion_tokens", "temperature", "top_k",
-    "top_p",  "min_p",    "seed",  "stop",       "ignore_eos", "repetition_penalty",    "logprobs",
+    "prompt",      "messages",
+    "turns",       "prompt_ids",
+    "max_tokens",  "max_completion_tokens",
+    "temperature", "top_k",
+    "top_p",       "min_p",
+    "seed",        "stop",
+    "ignore_eos",  "repetition_penalty",
+    "logprobs",    "chat_template_kwargs",
 };
 static const char *const ids[] = {"id", "question_id", "task_id"};
 
@@ -129,7 +135,6 @@ static const char *const refused[] = {
     "lora_request",
     "adapter",
     "adapter_id",
-    "chat_template_kwargs",
     "add_generation_prompt",
     "continue_final_message",
     "images",

@@ -46,8 +46,9 @@ void job_free(struct job *j) {
 /* --- opening ------------------------------------------------------------------------------------------------ */
 
 /* Ids of turn i as they will stand in the history, a cut answer before it assumed. */
-static int count_turn(const struct request_context *c, const struct buf *turn, bool first, size_t *count) {
-    struct chat_encoding encoding = request_encoding(c);
+static int count_turn(const struct request *r, const struct request_context *c, const struct buf *turn, bool first,
+                      size_t *count) {
+    struct chat_encoding encoding = request_encoding(r, c);
     struct chat_message user = {"user", buf_text(turn), turn->len};
     struct ids ids = {0};
     int rc = first ? chat_encode(&encoding, &user, 1, &ids) : chat_encode_next(&encoding, &user, true, &ids);
@@ -61,7 +62,7 @@ static int count_reserve(const struct request *r, const struct request_context *
     int64_t need = (int64_t)r->ids.len;
     for (int i = 0; i < r->turn_count; i++) {
         size_t count;
-        TRY(count_turn(c, &r->turns[i], i == 0, &count));
+        TRY(count_turn(r, c, &r->turns[i], i == 0, &count));
         need += (int64_t)count;
     }
     need += (int64_t)r->max_tokens * (r->turns ? r->turn_count : 1);
@@ -75,7 +76,7 @@ static int open_sequence(struct job *j, const struct request_context *c) {
     if (!j->request.turns) return engine_open(j->engine, reserve, &j->sequence);
     struct conversation_options options = {
         .engine = j->engine,
-        .chat_template = c->chat_template,
+        .chat_template = request_template(&j->request, c),
         .think = c->think,
         .parse_special = c->o->parse_special,
         .interrupt = c->interrupt,
@@ -153,7 +154,7 @@ static int start_answer(struct job *j, const struct request_context *c) {
     bool continues = r->continues || (r->turns && !c->chat_template);
     if (!j->text) return 0;
     return continues ? text_stream_follow(j->text, prompt, (size_t)*n)
-                     : text_stream_answers(j->text, c->chat_template, c->think);
+                     : text_stream_answers(j->text, request_template(r, c), c->think);
 }
 
 /* What is wrong with one request alone does not end the run. */

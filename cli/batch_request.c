@@ -25,6 +25,7 @@ void request_free(struct request *r) {
     for (int i = 0; i < r->stop_count; i++) buf_free(&r->stops[i]);
     free(r->turns);
     free(r->stops);
+    chat_template_free(r->told);
     *r = (struct request){0};
 }
 
@@ -175,9 +176,13 @@ static int parse_prompt_ids(struct request *r, const cJSON *item, const struct r
     return parse_ids(r, item, "prompt_ids", c);
 }
 
-struct chat_encoding request_encoding(const struct request_context *c) {
+const struct chat_template *request_template(const struct request *r, const struct request_context *c) {
+    return r->told ? r->told : c->chat_template;
+}
+
+struct chat_encoding request_encoding(const struct request *r, const struct request_context *c) {
     return (struct chat_encoding){.tokenizer = c->tokenizer,
-                                  .chat_template = c->chat_template,
+                                  .chat_template = request_template(r, c),
                                   .think = c->think,
                                   .parse_special = c->o->parse_special,
                                   .interrupt = c->interrupt};
@@ -232,7 +237,7 @@ static int encode_messages(struct request *r, const cJSON *item, const struct re
         TRY(parse_message(entry, i + 1, &messages[i], &contents[i]));
         i++;
     }
-    struct chat_encoding encoding = request_encoding(c);
+    struct chat_encoding encoding = request_encoding(r, c);
     return chat_encode(&encoding, messages, count, &r->ids);
 }
 
@@ -278,7 +283,21 @@ static const struct {
 } kinds[KINDS] = {
     {"prompt", parse_prompt}, {"messages", parse_messages}, {"turns", parse_turns}, {"prompt_ids", parse_prompt_ids}};
 
+/* What the template is told beside the messages, by names of its own. */
+static int parse_told(struct request *r, const cJSON *object, int kind, const struct request_context *c) {
+    static const char name[] = "chat_template_kwargs";
+    const cJSON *members = json_get(object, name);
+    const bool is_chat = kinds[kind].parse == parse_messages || kinds[kind].parse == parse_turns;
+    if (!members) return 0;
+    if (!cJSON_IsObject(members)) return err_set(ERR_FORMAT, "'%s' must be an object", name);
+    if (!is_chat || !c->chat_template)
+        return err_set(ERR_FORMAT, "'%s' needs %s", name, is_chat ? "a chat template" : "'messages' or 'turns'");
+    const int rc = chat_template_tell(&r->told, c->chat_template, members);
+    return rc == 0 ? 0 : err_prefix(rc, "'%s'", name);
+}
+
 static int parse_kind(struct request *r, const cJSON *object, int kind, const struct request_context *c) {
+    TRY(parse_told(r, object, kind, c));
     TRY(kinds[kind].parse(r, json_get(object, kinds[kind].name), c));
     if (!r->turns && r->ids.len == 0)
         return err_set(ERR_FORMAT, "'%s' is empty: there is no token to start from", kinds[kind].name);

@@ -48,7 +48,7 @@ static bool make_room(struct bench_prompts *p) {
 
 /* As a batch asks it. */
 static int encode_first_turn(struct request *r, const struct request_context *c) {
-    const struct chat_encoding encoding = request_encoding(c);
+    const struct chat_encoding encoding = request_encoding(r, c);
     const struct chat_message user = {"user", buf_text(&r->turns[0]), r->turns[0].len};
     int rc = chat_encode(&encoding, &user, 1, &r->ids);
     if (rc == 0 && r->ids.len == 0)

@@ -33,8 +33,8 @@ struct jinja_message {
 };
 struct jinja_variable {
     const char *name;
-    enum { JINJA_IS_NONE, JINJA_IS_FALSE, JINJA_IS_TRUE, JINJA_IS_TEXT } kind;
-    const char *text; /* not plain */
+    enum { JINJA_IS_NONE, JINJA_IS_FALSE, JINJA_IS_TRUE, JINJA_IS_TEXT, JINJA_IS_NUMBER } kind;
+    const char *text; /* not plain; the digits of a number, an int where it is whole */
 };
 struct jinja_input {
     const struct jinja_message *messages; /* "messages" */

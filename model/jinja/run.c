@@ -1,4 +1,5 @@
 /* Statements, executed; reading and rendering a template as a whole. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -325,7 +326,10 @@ static struct jinja_value message_value(struct jinja_run *run, const struct jinj
 }
 
 static struct jinja_value variable_value(const struct jinja_variable *v) {
+    const double number = v->kind == JINJA_IS_NUMBER ? strtod(v->text, NULL) : 0;
     if (v->kind == JINJA_IS_TEXT) return jinja_string(jinja_literal(v->text));
+    if (v->kind == JINJA_IS_NUMBER)
+        return number == floor(number) && fabs(number) < 0x1p53 ? jinja_int((int64_t)number) : jinja_float(number);
     return v->kind == JINJA_IS_NONE ? jinja_none() : jinja_bool(v->kind == JINJA_IS_TRUE);
 }
 

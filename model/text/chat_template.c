@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "model/text/chat_template_internal.h"
 
 enum { TEMPLATE_BYTES_MAX = 1 << 20 };
@@ -242,8 +243,52 @@ int chat_template_load(struct chat_template **out, const char *name, const struc
 
 void chat_template_free(struct chat_template *t) {
     if (!t) return;
-    for (size_t i = 0; i < sizeof t->tokens / sizeof *t->tokens; i++) buf_free(&t->tokens[i].text);
+    for (int i = 0; i < t->told_count; i++) {
+        free((char *)t->told[i].name);
+        free((char *)t->told[i].text);
+    }
+    free(t->told);
+    for (size_t i = 0; i < sizeof t->tokens / sizeof *t->tokens && !t->told_over; i++) buf_free(&t->tokens[i].text);
     buf_free(&t->end_of_turn);
-    jinja_free(t->jinja);
+    if (!t->told_over) jinja_free(t->jinja);
     free(t);
+}
+
+static int take_told(struct jinja_variable *out, const cJSON *member) {
+    struct buf text = {0};
+    out->kind = cJSON_IsTrue(member)     ? JINJA_IS_TRUE
+                : cJSON_IsFalse(member)  ? JINJA_IS_FALSE
+                : cJSON_IsNumber(member) ? JINJA_IS_NUMBER
+                : cJSON_IsString(member) ? JINJA_IS_TEXT
+                                         : JINJA_IS_NONE;
+    if (out->kind == JINJA_IS_NONE && !cJSON_IsNull(member))
+        return err_set(ERR_FORMAT, "member '%s' is no text, number, true, false or null", member->string);
+    out->name = memory_copy_text(member->string);
+    if (cJSON_IsNumber(member)) json_put_number(&text, member->valuedouble);
+    if (cJSON_IsNumber(member) || json_string(member, &text)) out->text = memory_copy_text(buf_text(&text));
+    buf_free(&text);
+    return 0;
+}
+
+static int tell(struct chat_template *t, const cJSON *members) {
+    const cJSON *member;
+    t->told = memory_resize(NULL, ((size_t)cJSON_GetArraySize(members) + 1) * sizeof *t->told);
+    cJSON_ArrayForEach(member, members) {
+        t->told[t->told_count] = (struct jinja_variable){0};
+        TRY(take_told(&t->told[t->told_count], member));
+        t->told_count++;
+    }
+    return chat_template_probe(t);
+}
+
+int chat_template_tell(struct chat_template **out, const struct chat_template *base, const cJSON *members) {
+    struct chat_template *t = memory_resize(NULL, sizeof *t);
+    *t = *base;
+    t->told_over = base;
+    t->told = NULL, t->told_count = 0;
+    t->end_of_turn = (struct buf){0};
+    const int rc = tell(t, members);
+    *out = rc == 0 ? t : NULL;
+    if (rc != 0) chat_template_free(t);
+    return rc;
 }

@@ -25,6 +25,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
+#include "base/json.h"
 #include "model/text/tokenizer.h"
 
 struct chat_message {
@@ -83,6 +84,11 @@ int chat_template_set_date(struct chat_template *, const char *date);
 enum chat_effort { EFFORT_LOW, EFFORT_MEDIUM, EFFORT_HIGH };
 bool chat_template_states_effort(const struct chat_template *);
 void chat_template_set_effort(struct chat_template *, enum chat_effort);
+
+/* Makes the same template that is told more, by names of its own: members of a JSON object, each a text, a number, true, false or null (what
+ * requests of others call chat_template_kwargs); enable_thinking among them counts before what `think` says below. ERR_FORMAT for other
+ * values, and errors of rendering. `base` must outlive it. Allocates; renders some conversations. */
+int chat_template_tell(struct chat_template **out, const struct chat_template *base, const cJSON *members);
 
 /* Appends `messages` as rendered, with the generation prompt. The text carries its own special tokens. ERR_USAGE with
  * the template's own sentence where it refuses the conversation (roles must alternate, ...). */

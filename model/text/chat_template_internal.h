@@ -16,6 +16,9 @@ struct chat_token {
 
 struct chat_template {
     struct jinja *jinja;
+    const struct chat_template *told_over; /* another, whose jinja and tokens it has; NULL: they are its own */
+    struct jinja_variable *told;           /* [told_count]: with names and texts of its own */
+    int told_count;
     const char *name; /* one of the names, or NULL: of a file */
     struct chat_token tokens[8];
     int token_count;

@@ -46,14 +46,20 @@ const char *chat_template_token(const struct chat_template *t, const char *name)
 
 enum { VARIABLES_MAX = 16 };
 
+static bool is_told(const struct chat_template *t, const char *name) {
+    for (int i = 0; i < t->told_count; i++)
+        if (strcmp(t->told[i].name, name) == 0) return true;
+    return false;
+}
+
 /* What templates ask for. Of thinking they are told where it is unwanted or was asked for: what it means that nothing is said is theirs. */
-static int set_variables(const struct chat_template *t, bool prompts, bool think, struct jinja_variable *out) {
+static int set_defaults(const struct chat_template *t, bool prompts, bool think, struct jinja_variable *out) {
     static const char *const efforts[] = {[EFFORT_LOW] = "low", [EFFORT_MEDIUM] = "medium", [EFFORT_HIGH] = "high"};
     int n = 0;
     for (int i = 0; i < t->token_count; i++)
         out[n++] = (struct jinja_variable){t->tokens[i].name, JINJA_IS_TEXT, buf_text(&t->tokens[i].text)};
-    out[n++] = (struct jinja_variable){"tools", JINJA_IS_NONE, NULL};
-    out[n++] = (struct jinja_variable){"documents", JINJA_IS_NONE, NULL};
+    out[n++] = (struct jinja_variable){.name = "tools", .kind = JINJA_IS_NONE};
+    out[n++] = (struct jinja_variable){.name = "documents", .kind = JINJA_IS_NONE};
     out[n++] = (struct jinja_variable){"add_generation_prompt", prompts ? JINJA_IS_TRUE : JINJA_IS_FALSE, NULL};
     if (!think || t->asks_for_thoughts) {
         out[n++] = (struct jinja_variable){"enable_thinking", think ? JINJA_IS_TRUE : JINJA_IS_FALSE, NULL};
@@ -63,10 +69,21 @@ static int set_variables(const struct chat_template *t, bool prompts, bool think
     return n;
 }
 
+/* With what it was told in their place. */
+static int set_variables(const struct chat_template *t, bool prompts, bool think, struct jinja_variable *out) {
+    struct jinja_variable defaults[VARIABLES_MAX];
+    const int count = set_defaults(t, prompts, think, defaults);
+    int n = 0;
+    for (int i = 0; i < count; i++)
+        if (!is_told(t, defaults[i].name)) out[n++] = defaults[i];
+    for (int i = 0; i < t->told_count; i++) out[n++] = t->told[i];
+    return n;
+}
+
 int chat_template_run(const struct chat_template *t, const struct chat_message *m, int count, bool prompts, bool think,
                       struct chat_text *out) {
     struct jinja_message *messages = memory_resize(NULL, ((size_t)count + 1) * sizeof *messages);
-    struct jinja_variable variables[VARIABLES_MAX];
+    struct jinja_variable *variables = memory_resize(NULL, ((size_t)t->told_count + VARIABLES_MAX) * sizeof *variables);
     for (int i = 0; i < count; i++) messages[i] = (struct jinja_message){m[i].role, m[i].content, m[i].len};
     struct jinja_input input = {.messages = messages,
                                 .count = count,
@@ -79,6 +96,7 @@ int chat_template_run(const struct chat_template *t, const struct chat_message *
     gmtime_r(&day, &input.now);
     out->text.len = out->plain.len = 0;
     const int rc = jinja_render(t->jinja, &input, &out->text, &out->plain);
+    free(variables);
     free(messages);
     return rc;
 }

@@ -57,6 +57,9 @@ static const struct {
     {"{\"prompt\": \"a\", \"n\": 2}", "'n'"},
     {"{\"prompt\": \"a\", \"logit_bias\": {}}", "'logit_bias'"},
     {"{\"prompt\": \"a\", \"tools\": []}", "'tools'"},
+    {"{\"prompt\": \"a\", \"chat_template_kwargs\": {}}", "'chat_template_kwargs' needs 'messages' or 'turns'"},
+    {"{\"turns\": [\"a\"], \"chat_template_kwargs\": 1}", "'chat_template_kwargs' must be an object"},
+    {"{\"turns\": [\"a\"], \"chat_template_kwargs\": {\"x\": {}}}", "member 'x' is no text"},
     {"{\"prompt\": \"a\", \"response_format\": {}}", "'response_format'"},
 };
 
@@ -86,6 +89,28 @@ START_TEST(every_kind_of_bad_line_is_an_error_in_its_place_and_the_rest_runs)
     cJSON_Delete(good);
     buf_free(&input);
     buf_free(&sentence);
+}
+END_TEST
+
+START_TEST(a_line_tells_the_template_of_its_chat)
+{
+    static const char input[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n"
+                                "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"chat_template_kwargs\": "
+                                "{\"enable_thinking\": false}}\n"
+                                "{\"turns\": [\"a\"], \"chat_template_kwargs\": {\"enable_thinking\": false}}\n";
+    double tokens[4];
+    run(input, ARGUMENTS("batch", "-n", "1", "--template", "qwen3", "--think", "on"));
+    for (int i = 0; i < 3; i++) {
+        cJSON *r = json_line(&p.out, i);
+        tokens[i] = get_number(r, "prompt_tokens");
+        cJSON_Delete(r);
+    }
+    run("{\"turns\": [\"a\"]}\n", ARGUMENTS("batch", "-n", "1", "--template", "qwen3", "--think", "off"));
+    cJSON *r = json_line(&p.out, 0);
+    tokens[3] = get_number(r, "prompt_tokens");
+    cJSON_Delete(r);
+    ck_assert_double_gt(tokens[1], tokens[0]); /* an empty thought more */
+    ck_assert(tokens[1] == tokens[2] && tokens[2] == tokens[3]);
 }
 END_TEST
 
@@ -151,6 +176,7 @@ Suite *check_batch_lines(void) {
     Suite *suite = suite_create("batch lines");
     TCase *lines = tcase_create("bad lines");
     tcase_add_test(lines, every_kind_of_bad_line_is_an_error_in_its_place_and_the_rest_runs);
+    tcase_add_test(lines, a_line_tells_the_template_of_its_chat);
     tcase_add_test(lines, an_error_record_keeps_the_id);
     tcase_add_test(lines, a_prompt_longer_than_the_context_says_both_lengths);
     tcase_add_test(lines, a_token_past_the_embedding_is_an_error_of_its_line_alone);

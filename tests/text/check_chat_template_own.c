@@ -273,6 +273,40 @@ START_TEST(what_fails_later_names_the_template_and_the_line)
 }
 END_TEST
 
+/* What a request tells stands in place of what the template is told otherwise, in pieces of a conversation, too. */
+START_TEST(a_template_is_told_more_by_names_of_its_own)
+{
+    static const char jinja[] =
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined and not enable_thinking "
+        "%}"
+        "<think>\n\n</think>\n\n{% endif %}{% if style %}[{{ style }}|{{ level + 1 }}|{{ share }}|{{ none_at_all is "
+        "none }}]"
+        "{% endif %}{% endif %}";
+    const struct chat_message question = {"user", "hi", 2};
+    struct chat_template *base, *told;
+    cJSON *members = cJSON_Parse("{\"enable_thinking\": false, \"style\": \"dry\", \"level\": 3, \"share\": 0.5, "
+                                 "\"none_at_all\": null, \"tools\": null}"),
+          *list = cJSON_Parse("{\"documents\": []}");
+    template_write(jinja);
+    base = template_open(temp_dir());
+    ck_ok(chat_template_tell(&told, base, members));
+    cJSON_Delete(members);
+    template_check(base, &question, 1, "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+    template_check(told, &question, 1,
+                   "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n[dry|4|0.5|True]");
+    struct buf next = template_next(told, &question, false, true);
+    ck_assert(text_ends_with(buf_text(&next), "<think>\n\n</think>\n\n[dry|4|0.5|True]"));
+    buf_free(&next);
+    chat_template_free(told);
+    ck_assert_int_eq(chat_template_tell(&told, base, list), ERR_FORMAT);
+    ck_assert_ptr_null(told);
+    ck_assert_msg(strstr(err_message(), "'documents' is no text, number, true, false or null"), "%s", err_message());
+    cJSON_Delete(list);
+    chat_template_free(base);
+}
+END_TEST
+
 Suite *check_chat_template_own(void) {
     Suite *suite = suite_create("chat_template_own");
     TCase *tc = tcase_create("own");
@@ -286,6 +320,7 @@ Suite *check_chat_template_own(void) {
     tcase_add_test(tc, what_else_a_template_needs_it_gets);
     tcase_add_test(tc, a_template_that_wants_a_system_prompt_says_so_and_goes_on_with_one);
     tcase_add_test(tc, what_fails_later_names_the_template_and_the_line);
+    tcase_add_test(tc, a_template_is_told_more_by_names_of_its_own);
     suite_add_tcase(suite, tc);
     return suite;
 }
