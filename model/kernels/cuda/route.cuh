@@ -124,7 +124,8 @@ static inline bool is_scored(const struct op_route *route) {
 /* Is the choice of a single row left to the ops of experts, which are told of it? Of so many experts a lane. */
 enum { FEW_EXPERTS = 4 };
 static inline bool is_route_left(const struct rows *rows, const struct op_route *route) {
-    return route->is_told && !is_scored(route) && !rows->prefill && rows_count(rows) == 1 && route->experts <= FEW_EXPERTS * 32;
+    return route->is_told && !is_scored(route) && !rows->prefill && rows_count(rows) == 1 &&
+           route->experts <= FEW_EXPERTS * 32;
 }
 /* Makes the choice, left or not. */
 int cuda_route(struct stream *, const struct rows *, const struct op_route *);
