@@ -53,7 +53,8 @@ static void claim_rope(const struct rope_config *r, int length) {
     size_t pairs = (size_t)r->head_dim / 2;
     float *rope = malloc(POSITIONS * pairs * 2 * sizeof *rope);
     if (!rope) abort();
-    claim(r->dims >= 2 && r->dims <= r->head_dim && r->dims % 2 == 0, "%d of %d dimensions", r->dims, r->head_dim);
+    claim((r->dims >= 2 || r->type == ROPE_PROPORTIONAL) && r->dims >= 0 && r->dims <= r->head_dim && r->dims % 2 == 0,
+          "%d of %d dimensions", r->dims, r->head_dim);
     model_config_rope(r, POSITIONS, length, rope);
     for (size_t i = 0; i < POSITIONS * pairs; i++) {
         const double cosine = rope[2 * i], sine = rope[2 * i + 1];
