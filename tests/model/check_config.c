@@ -49,6 +49,7 @@ static const char *more_members(const char *architecture) {
     if (strstr(architecture, "Qwen2Moe"))
         return ", \"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8, "
                "\"shared_expert_intermediate_size\": 8";
+    if (strstr(architecture, "Ministral3")) return ", \"rope_scaling\": {\"rope_type\": \"default\"}";
     if (strstr(architecture, "Olmoe")) return ", \"num_experts\": 4, \"num_experts_per_tok\": 2";
     if (strstr(architecture, "Glm4Moe"))
         return ", \"n_routed_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8";
@@ -166,6 +167,7 @@ START_TEST(what_newer_families_may_have_and_duet_has_not_is_refused_by_name)
     refuse_config(OF("Exaone4ForCausalLM", "exaone4") "\"sliding_window_pattern\": \"LXG\"}", ERR_FORMAT, "'LXG'");
     refuse_config(OF("HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense") "\"rope_scaling\": {\"alpha\": -1}}", ERR_FORMAT,
                   "'alpha' is -1");
+    refuse_config(OF("Ministral3ForCausalLM", "ministral3") "\"rope_theta\": 10000}", ERR_FORMAT, "rope_parameters");
     refuse_config(OF("Ministral3ForCausalLM", "ministral3") "\"partial_rotary_factor\": 0.5, \"rope_scaling\": "
                                                             "{\"rope_type\": \"yarn\", \"factor\": 2, "
                                                             "\"llama_4_scaling_beta\": 0.1}}",
