@@ -91,14 +91,14 @@ __global__ void __launch_bounds__(BLOCK_THREADS) finish_kernel(const struct fini
 template <typename T>
 static struct head_kind<T> kind_of(const struct weight *bias, const struct norm &norm, bool is_rotated,
                                    bool is_behind) {
-    const bool is_normed = norm.kind == NORM_RMS;
+    const bool is_normed = norm.kind == NORM_RMS, is_normed_behind = is_normed && is_rotated && is_behind;
     return {bias ? (const T *)bias->data : nullptr,
             is_normed ? (const T *)norm.weight.data : nullptr,
             norm.offset,
             norm.eps,
             is_normed,
             is_rotated,
-            is_normed &&is_rotated &&is_behind};
+            is_normed_behind};
 }
 
 /* q and k in place, each row of all heads as one; their kinds are then normed. */
