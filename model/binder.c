@@ -168,6 +168,21 @@ void bind_norms_before(struct binder *b, float offset, int layer) {
     bind_norm(b, &l->mlp_norm, offset, b->c->width, "layers.%d.post_attention_layernorm.weight", layer);
 }
 
+void bind_norms_behind(struct binder *b, int layer) {
+    struct layer *l = &b->m->layers[layer];
+    bind_norm(b, &l->post_attn_norm, 0, b->c->width, "layers.%d.post_attention_layernorm.weight", layer);
+    bind_norm(b, &l->post_mlp_norm, 0, b->c->width, "layers.%d.post_feedforward_layernorm.weight", layer);
+}
+
+void bind_qk_norms(struct binder *b, float offset, int layer) {
+    struct layer *l = &b->m->layers[layer];
+    const int64_t dim = b->c->head_dim;
+    const int64_t heads = b->c->norms_all_heads ? b->c->heads : 1,
+                  kv_heads = b->c->norms_all_heads ? b->c->kv_heads : 1;
+    bind_norm(b, &l->q_norm, offset, heads * dim, "layers.%d.self_attn.q_norm.weight", layer);
+    bind_norm(b, &l->k_norm, offset, kv_heads * dim, "layers.%d.self_attn.k_norm.weight", layer);
+}
+
 void bind_attention(struct binder *b, int layer) {
     const struct model_config *c = b->c;
     const struct layer_config *lc = &c->layer[layer];
@@ -184,20 +199,20 @@ void bind_attention(struct binder *b, int layer) {
     bind_weight(b, &l->bv, 1, kv, "layers.%d.self_attn.v_proj.bias", layer);
 }
 
-void bind_mlp(struct binder *b, int layer) {
+static void bind_mlp_under(struct binder *b, int layer, const char *module) {
     struct layer *l = &b->m->layers[layer];
     int64_t f = b->c->layer[layer].hidden, d = b->c->width;
-    bind_weight(b, &l->gate, f, d, "layers.%d.mlp.gate_proj.weight", layer);
-    bind_weight(b, &l->up, f, d, "layers.%d.mlp.up_proj.weight", layer);
-    bind_weight(b, &l->down, d, f, "layers.%d.mlp.down_proj.weight", layer);
+    bind_weight(b, &l->gate, f, d, "layers.%d.%s.gate_proj.weight", layer, module);
+    bind_weight(b, &l->up, f, d, "layers.%d.%s.up_proj.weight", layer, module);
+    bind_weight(b, &l->down, d, f, "layers.%d.%s.down_proj.weight", layer, module);
+}
+
+void bind_mlp(struct binder *b, int layer) {
+    bind_mlp_under(b, layer, "mlp");
 }
 
 void bind_shared_mlp(struct binder *b, int layer) {
-    struct layer *l = &b->m->layers[layer];
-    int64_t f = b->c->layer[layer].hidden, d = b->c->width;
-    bind_weight(b, &l->gate, f, d, "layers.%d.mlp.shared_experts.gate_proj.weight", layer);
-    bind_weight(b, &l->up, f, d, "layers.%d.mlp.shared_experts.up_proj.weight", layer);
-    bind_weight(b, &l->down, d, f, "layers.%d.mlp.shared_experts.down_proj.weight", layer);
+    bind_mlp_under(b, layer, "mlp.shared_experts");
 }
 
 void bind_fused_mlp(struct binder *b, int layer) {

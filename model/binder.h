@@ -43,8 +43,11 @@ void bind_stacked(struct binder *, struct experts *, int64_t rows, int64_t cols,
 
 /* The embedding, the norm before the head, and the head, which all families have. */
 void bind_ends(struct binder *, float norm_offset);
-/* The norms before attention and MLP, as a Llama's files call them. */
+/* The norms before attention and MLP, as a Llama's files call them; those behind, as an OLMo 2's do; and those of q and k, of each head or,
+ * where the configuration says so, of all at once. */
 void bind_norms_before(struct binder *, float offset, int layer);
+void bind_norms_behind(struct binder *, int layer);
+void bind_qk_norms(struct binder *, float offset, int layer);
 /* What most layers have: q, k, v, o under self_attn, gate, up and down under mlp; biases of q, k, v by the configuration. */
 void bind_attention(struct binder *, int layer);
 void bind_mlp(struct binder *, int layer);

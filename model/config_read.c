@@ -359,16 +359,15 @@ int config_add_rope(struct model_config *c, const cJSON *root, const cJSON *rope
 }
 
 /* None of its dimensions turn. */
-int config_hold_still(struct model_config *c, const bool still[LAYERS_MAX]) {
+void config_hold_still(struct model_config *c, const bool still[LAYERS_MAX]) {
     bool any = false;
     for (int l = 0; l < c->layers; l++) any = any || still[l];
-    if (!any) return 0;
+    if (!any) return;
     const int32_t index = c->ropes++;
     c->rope[index] = (struct rope_config){
         .type = ROPE_PROPORTIONAL, .head_dim = c->head_dim, .theta = 1, .factor = 1, .attention_factor = 1};
     for (int l = 0; l < c->layers; l++)
         if (still[l]) c->layer[l].rope = index;
-    return 0;
 }
 
 /* transformers 5 keeps everything in rope_parameters, transformers 4 in rope_theta and rope_scaling. */

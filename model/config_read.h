@@ -40,7 +40,7 @@ int config_read_rope(struct model_config *, const cJSON *root, double theta);
 int config_read_partial_rope(struct model_config *, const cJSON *root, double theta, double share);
 
 /* Layers that turn no heads: those get a rope of their own, which holds still. */
-int config_hold_still(struct model_config *, const bool still[LAYERS_MAX]);
+void config_hold_still(struct model_config *, const bool still[LAYERS_MAX]);
 
 /* layer_types where it is there: slides[i] of each layer; else unchanged and *given false. */
 int config_read_layer_types(const struct model_config *, const cJSON *root, bool slides[LAYERS_MAX], bool *given);

@@ -35,7 +35,8 @@ static int read_layers(struct model_config *c, const cJSON *root) {
     if (has_window) TRY(read_pattern(c, root, slides));
     TRY(config_read_windows(c, root, 4096, 1, slides));
     for (int l = 0; l < c->layers; l++) still[l] = has_window && !slides[l];
-    return config_hold_still(c, still);
+    config_hold_still(c, still);
+    return 0;
 }
 
 static int configure(struct model_config *c, const cJSON *root) {
@@ -50,13 +51,10 @@ static void bind_model(struct binder *b) {
     binder_find_text(b, false);
     bind_ends(b, 0);
     for (int l = 0; l < b->c->layers; l++) {
-        struct layer *layer = &b->m->layers[l];
         bind_attention(b, l);
         bind_mlp(b, l);
-        bind_norm(b, &layer->q_norm, 0, b->c->head_dim, "layers.%d.self_attn.q_norm.weight", l);
-        bind_norm(b, &layer->k_norm, 0, b->c->head_dim, "layers.%d.self_attn.k_norm.weight", l);
-        bind_norm(b, &layer->post_attn_norm, 0, b->c->width, "layers.%d.post_attention_layernorm.weight", l);
-        bind_norm(b, &layer->post_mlp_norm, 0, b->c->width, "layers.%d.post_feedforward_layernorm.weight", l);
+        bind_qk_norms(b, 0, l);
+        bind_norms_behind(b, l);
     }
 }
 

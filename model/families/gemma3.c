@@ -50,11 +50,9 @@ static void bind_model(struct binder *b) {
     binder_find_text(b, true);
     bind_ends(b, 1);
     for (int l = 0; l < b->c->layers; l++) {
-        struct layer *layer = &b->m->layers[l];
         gemma_bind_norms(b, l, 1);
         bind_attention(b, l);
-        bind_norm(b, &layer->q_norm, 1, b->c->head_dim, "layers.%d.self_attn.q_norm.weight", l);
-        bind_norm(b, &layer->k_norm, 1, b->c->head_dim, "layers.%d.self_attn.k_norm.weight", l);
+        bind_qk_norms(b, 1, l);
         bind_mlp(b, l);
     }
 }

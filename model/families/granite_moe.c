@@ -40,7 +40,8 @@ static int read_granite4(struct model_config *c, const cJSON *root) {
     for (int l = 0; l < c->layers; l++) c->layer[l].hidden = c->hidden;
     if (config_is_text(json_get(root, "position_embedding_type"), "rope")) return config_read_rope(c, root, 10000);
     for (int l = 0; l < c->layers; l++) still[l] = true;
-    return config_hold_still(c, still);
+    config_hold_still(c, still);
+    return 0;
 }
 
 static int configure(struct model_config *c, const cJSON *root) {

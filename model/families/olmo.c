@@ -30,17 +30,13 @@ static int configure(struct model_config *c, const cJSON *root) {
 }
 
 static void bind_model(struct binder *b) {
-    const int64_t q = (int64_t)b->c->heads * b->c->head_dim, kv = (int64_t)b->c->kv_heads * b->c->head_dim;
     binder_find_text(b, false);
     bind_ends(b, 0);
     for (int l = 0; l < b->c->layers; l++) {
-        struct layer *layer = &b->m->layers[l];
         bind_attention(b, l);
         bind_mlp(b, l);
-        bind_norm(b, &layer->q_norm, 0, q, "layers.%d.self_attn.q_norm.weight", l);
-        bind_norm(b, &layer->k_norm, 0, kv, "layers.%d.self_attn.k_norm.weight", l);
-        bind_norm(b, &layer->post_attn_norm, 0, b->c->width, "layers.%d.post_attention_layernorm.weight", l);
-        bind_norm(b, &layer->post_mlp_norm, 0, b->c->width, "layers.%d.post_feedforward_layernorm.weight", l);
+        bind_qk_norms(b, 0, l);
+        bind_norms_behind(b, l);
     }
 }
 

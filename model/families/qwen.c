@@ -59,12 +59,10 @@ static int configure(struct model_config *c, const cJSON *outer) {
 }
 
 void qwen_bind_attention(struct binder *b, int l) {
-    struct layer *layer = &b->m->layers[l];
     bind_norms_before(b, 0, l);
     bind_attention(b, l);
     if (!b->c->qk_norm) return;
-    bind_norm(b, &layer->q_norm, 0, b->c->head_dim, "layers.%d.self_attn.q_norm.weight", l);
-    bind_norm(b, &layer->k_norm, 0, b->c->head_dim, "layers.%d.self_attn.k_norm.weight", l);
+    bind_qk_norms(b, 0, l);
 }
 
 static void bind_model(struct binder *b) {

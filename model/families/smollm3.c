@@ -47,7 +47,8 @@ static int configure(struct model_config *c, const cJSON *root) {
     TRY(read_still_layers(c, root, still));
     TRY(read_windows(c, root, still));
     TRY(config_read_rope(c, root, 2000000));
-    return config_hold_still(c, still);
+    config_hold_still(c, still);
+    return 0;
 }
 
 static void bind_model(struct binder *b) {

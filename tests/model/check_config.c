@@ -42,63 +42,6 @@ START_TEST(absent_members_take_their_defaults)
 }
 END_TEST
 
-/* What each family's configuration needs besides base_llama's. */
-static const char *more_members(const char *architecture) {
-    if (strstr(architecture, "Qwen3Moe") || strstr(architecture, "Qwen3VLMoe"))
-        return ", \"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8";
-    if (strstr(architecture, "Qwen2Moe"))
-        return ", \"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8, "
-               "\"shared_expert_intermediate_size\": 8";
-    if (strstr(architecture, "Ministral3")) return ", \"rope_scaling\": {\"rope_type\": \"default\"}";
-    if (strstr(architecture, "Olmoe")) return ", \"num_experts\": 4, \"num_experts_per_tok\": 2";
-    if (strstr(architecture, "Glm4Moe"))
-        return ", \"n_routed_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8";
-    if (strstr(architecture, "Ernie4_5_Moe"))
-        return ", \"moe_num_experts\": 4, \"moe_k\": 2, \"moe_intermediate_size\": 8";
-    if (strstr(architecture, "GraniteMoeHybrid"))
-        return ", \"hidden_act\": \"absent\", \"num_local_experts\": 0, \"shared_intermediate_size\": 8, "
-               "\"layer_types\": [\"attention\"]";
-    if (strstr(architecture, "GraniteMoe"))
-        return ", \"hidden_act\": \"absent\", \"num_local_experts\": 4, \"num_experts_per_tok\": 2";
-    if (strstr(architecture, "Mixtral") || strstr(architecture, "GptOss"))
-        return ", \"num_local_experts\": 4, \"num_experts_per_tok\": 2";
-    if (strstr(architecture, "Gemma") || strstr(architecture, "Granite")) return ", \"hidden_act\": \"absent\"";
-    return "";
-}
-
-START_TEST(families_are_known_by_architecture_or_model_type)
-{
-    int known = 0;
-    for (int f = 0; family_at(f); f++) {
-        const struct family *family = family_at(f);
-        for (int i = 0; family->architectures[i]; i++) {
-            struct model_config c;
-            struct buf changes = {0};
-            buf_printf(&changes, "{\"architectures\": [\"%s\"], \"model_type\": \"absent\", \"rope_theta\": 10000%s}",
-                       family->architectures[i], more_members(family->architectures[i]));
-            ck_ok(load_config(&c, buf_text(&changes), NULL));
-            ck_assert_ptr_eq(c.family, family);
-            ck_assert_str_eq(c.architecture, family->architectures[i]);
-            buf_free(&changes);
-        }
-        int known_architectures = 0; /* of which each has a type in its place, or all but the first need no more */
-        while (family->architectures[known_architectures]) known_architectures++;
-        for (int i = 0; family->model_types[i]; i++) {
-            struct model_config c;
-            struct buf changes = {0};
-            const char *its = family->architectures[i < known_architectures ? i : 0];
-            buf_printf(&changes, "{\"architectures\": \"absent\", \"model_type\": \"%s\", \"rope_theta\": 10000%s}",
-                       family->model_types[i], more_members(its));
-            ck_ok(load_config(&c, buf_text(&changes), NULL));
-            ck_assert_ptr_eq(c.family, family);
-            buf_free(&changes);
-            known++;
-        }
-    }
-    ck_assert_int_ge(known, 15);
-}
-END_TEST
-
 START_TEST(qwen2_has_biases_and_qwen3_norms_of_heads)
 {
     struct model_config c;
@@ -136,60 +79,6 @@ START_TEST(options_that_change_shapes_are_refused_by_name)
                   ERR_UNSUPPORTED, "partial_rotary_factor 0.1 leaves nothing");
     refuse_config("{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", \"attention_bias\": true}",
                   ERR_UNSUPPORTED, "attention_bias");
-}
-END_TEST
-
-#define OF(architecture, type) "{\"architectures\": [\"" architecture "\"], \"model_type\": \"" type "\", "
-
-START_TEST(what_newer_families_may_have_and_duet_has_not_is_refused_by_name)
-{
-    refuse_config(OF("GraniteMoeHybridForCausalLM", "granitemoehybrid") "\"layer_types\": [\"attention\", \"mamba\"]}",
-                  ERR_UNSUPPORTED, "layers of type 'mamba'");
-    refuse_config(OF("GraniteMoeHybridForCausalLM", "granitemoehybrid") "\"num_local_experts\": 0}", ERR_UNSUPPORTED,
-                  "without layer_types");
-    refuse_config(OF("GraniteMoeHybridForCausalLM", "granitemoehybrid") "\"layer_types\": [\"attention\"], "
-                                                                        "\"num_local_experts\": 4}",
-                  ERR_UNSUPPORTED, "experts beside an MLP");
-    refuse_config(OF("GraniteMoeHybridForCausalLM", "granitemoehybrid") "\"layer_types\": [\"attention\"], "
-                                                                        "\"num_local_experts\": 0}",
-                  ERR_FORMAT, "shared_intermediate_size");
-    refuse_config(OF("Glm4MoeForCausalLM", "glm4_moe") "\"n_group\": 4, \"topk_group\": 2}", ERR_UNSUPPORTED,
-                  "topk_group 2 of 4");
-    refuse_config(OF("Glm4MoeForCausalLM", "glm4_moe") "\"n_group\": 1}", ERR_FORMAT, "num_local_experts");
-    refuse_config(OF("OlmoeForCausalLM", "olmoe") "\"clip_qkv\": 8.0}", ERR_UNSUPPORTED, "clip_qkv");
-    refuse_config(OF("SeedOssForCausalLM", "seed_oss") "\"attention_out_bias\": true}", ERR_UNSUPPORTED,
-                  "attention_out_bias");
-    refuse_config(OF("Ernie4_5ForCausalLM", "ernie4_5") "\"use_bias\": true}", ERR_UNSUPPORTED, "use_bias");
-    refuse_config(OF("SmolLM3ForCausalLM", "smollm3") "\"no_rope_layers\": [1, 0]}", ERR_FORMAT,
-                  "no_rope_layers has 2 entries, expected 3");
-    refuse_config(OF("SmolLM3ForCausalLM", "smollm3") "\"no_rope_layers\": [1, 0, 2]}", ERR_FORMAT,
-                  "something else than 0 and 1");
-    refuse_config(OF("Exaone4ForCausalLM", "exaone4") "\"sliding_window_pattern\": \"LXG\"}", ERR_FORMAT, "'LXG'");
-    refuse_config(OF("HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense") "\"rope_scaling\": {\"alpha\": -1}}", ERR_FORMAT,
-                  "'alpha' is -1");
-    refuse_config(OF("Ministral3ForCausalLM", "ministral3") "\"rope_theta\": 10000}", ERR_FORMAT, "rope_parameters");
-    refuse_config(OF("Ministral3ForCausalLM", "ministral3") "\"partial_rotary_factor\": 0.5, \"rope_scaling\": "
-                                                            "{\"rope_type\": \"yarn\", \"factor\": 2, "
-                                                            "\"llama_4_scaling_beta\": 0.1}}",
-                  ERR_UNSUPPORTED, "llama_4_scaling_beta");
-}
-END_TEST
-
-START_TEST(layers_that_turn_no_heads_have_a_rope_of_their_own)
-{
-    struct model_config c;
-    float table[2 * 16];
-    ck_ok(load_config(&c, OF("SmolLM3ForCausalLM", "smollm3") "\"no_rope_layers\": [1, 0, 1]}", NULL));
-    ck_assert(c.ropes == 2 && c.layer[0].rope == 0 && c.layer[1].rope == 1 && c.layer[2].rope == 0);
-    model_config_rope(&c.rope[1], 2, 0, table);
-    for (int i = 0; i < 32; i++) ck_assert(table[i] == (i % 2 == 0));
-    ck_ok(load_config(&c, OF("SmolLM3ForCausalLM", "smollm3") "\"no_rope_layers\": [1, 1, 1, 0]}", NULL));
-    ck_assert(c.ropes == 1);
-    ck_ok(load_config(&c, OF("Exaone4ForCausalLM", "exaone4") "\"sliding_window_pattern\": \"LG\"}", NULL));
-    ck_assert(c.ropes == 2 && c.layer[0].window == 4096 && c.layer[1].window == 0 && c.layer[2].window == 0);
-    ck_assert(c.layer[0].rope == 0 && c.layer[1].rope == 1 && c.layer[2].rope == 1);
-    ck_ok(load_config(&c, OF("Exaone4ForCausalLM", "exaone4") "\"sliding_window\": null}", NULL));
-    ck_assert(c.ropes == 1 && c.layer[0].window == 0);
 }
 END_TEST
 
@@ -298,7 +187,7 @@ START_TEST(null_is_another_word_than_absent)
             buf_printf(&changes,
                        "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"hidden_size\": 256, "
                        "\"num_attention_heads\": 16, \"num_key_value_heads\": %s, \"head_dim\": %s%s}",
-                       cases[i].architecture, cases[i].type, value, value, more_members(cases[i].architecture));
+                       cases[i].architecture, cases[i].type, value, value, family_members(cases[i].architecture));
             ck_ok(load_config(&c, buf_text(&changes), NULL));
             ck_assert_msg(c.kv_heads == (is_null ? 16 : cases[i].kv_heads) &&
                               c.head_dim == (is_null ? 16 : cases[i].head_dim),
@@ -326,7 +215,7 @@ START_TEST(what_is_absent_is_what_the_class_has)
         buf_printf(
             &changes,
             "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"head_dim\": 16, \"rms_norm_eps\": \"absent\"%s}",
-            cases[i].architecture, cases[i].type, more_members(cases[i].architecture));
+            cases[i].architecture, cases[i].type, family_members(cases[i].architecture));
         ck_ok(load_config(&c, buf_text(&changes), NULL));
         ck_assert_msg(c.rope[0].theta == cases[i].theta && c.norm_eps == cases[i].eps &&
                           c.rope[0].dims == cases[i].dims,
@@ -394,7 +283,7 @@ START_TEST(layers_that_slide_need_a_window_that_is_not_null)
             struct buf changes = {0};
             struct model_config c;
             buf_printf(&changes, "{\"architectures\": [\"%s\"], \"model_type\": \"%s\"%s%s}", cases[i].architecture,
-                       cases[i].type, members[variant], more_members(cases[i].architecture));
+                       cases[i].type, members[variant], family_members(cases[i].architecture));
             if (variant < 2) {
                 ck_ok(load_config(&c, buf_text(&changes), NULL));
                 ck_assert_int_eq(c.layer[0].window, variant == 0 ? cases[i].window : 0);
@@ -589,12 +478,9 @@ Suite *check_config(void) {
     TCase *files = tcase_create("files"), *damaged = tcase_create("damaged");
     tcase_add_test(files, every_member_is_read);
     tcase_add_test(files, absent_members_take_their_defaults);
-    tcase_add_test(files, families_are_known_by_architecture_or_model_type);
     tcase_add_test(files, qwen2_has_biases_and_qwen3_norms_of_heads);
     tcase_add_test(files, unknown_families_are_refused_by_their_name);
     tcase_add_test(files, options_that_change_shapes_are_refused_by_name);
-    tcase_add_test(files, what_newer_families_may_have_and_duet_has_not_is_refused_by_name);
-    tcase_add_test(files, layers_that_turn_no_heads_have_a_rope_of_their_own);
     tcase_add_test(files, qwen2_has_its_bias_whatever_attention_bias_says);
     tcase_add_test(files, dimensions_out_of_bounds_are_refused_by_name);
     tcase_add_test(files, dimensions_must_fit_together);

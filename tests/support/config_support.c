@@ -48,3 +48,26 @@ void refuse_config(const char *changes, int code, const char *words) {
     ck_assert_msg(strstr(err_message(), "/config.json: ") != NULL, "'%s' lacks the file", err_message());
     ck_assert_msg(strstr(err_message(), words) != NULL, "%s: '%s' lacks '%s'", changes, err_message(), words);
 }
+
+const char *family_members(const char *architecture) {
+    if (strstr(architecture, "Qwen3Moe") || strstr(architecture, "Qwen3VLMoe"))
+        return ", \"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8";
+    if (strstr(architecture, "Qwen2Moe"))
+        return ", \"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8, "
+               "\"shared_expert_intermediate_size\": 8";
+    if (strstr(architecture, "Ministral3")) return ", \"rope_scaling\": {\"rope_type\": \"default\"}";
+    if (strstr(architecture, "Olmoe")) return ", \"num_experts\": 4, \"num_experts_per_tok\": 2";
+    if (strstr(architecture, "Glm4Moe"))
+        return ", \"n_routed_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8";
+    if (strstr(architecture, "Ernie4_5_Moe"))
+        return ", \"moe_num_experts\": 4, \"moe_k\": 2, \"moe_intermediate_size\": 8";
+    if (strstr(architecture, "GraniteMoeHybrid"))
+        return ", \"hidden_act\": \"absent\", \"num_local_experts\": 0, \"shared_intermediate_size\": 8, "
+               "\"layer_types\": [\"attention\"]";
+    if (strstr(architecture, "GraniteMoe"))
+        return ", \"hidden_act\": \"absent\", \"num_local_experts\": 4, \"num_experts_per_tok\": 2";
+    if (strstr(architecture, "Mixtral") || strstr(architecture, "GptOss"))
+        return ", \"num_local_experts\": 4, \"num_experts_per_tok\": 2";
+    if (strstr(architecture, "Gemma") || strstr(architecture, "Granite")) return ", \"hidden_act\": \"absent\"";
+    return "";
+}

@@ -9,5 +9,7 @@
 int load_config(struct model_config *out, const char *changes, const char *generation);
 /* It must fail so, with a sentence that names the file and has these words. */
 void refuse_config(const char *changes, int code, const char *words);
+/* What an architecture's configuration needs besides the small Llama's, as more members. */
+const char *family_members(const char *architecture);
 
 #endif

@@ -23,6 +23,7 @@ static const struct kind kinds[] = {
     {"llama", "llama", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"mixtral", "llama", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"granite", "granite", true, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"granitemoehybrid", "granite", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"granitemoe", "granitemoe", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"ministral3", "mistral3", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"smollm3", "smollm3", true, false, {"post_attention_layernorm", "ffn_norm"}},
@@ -75,6 +76,7 @@ static const char *const names[][2] = {
     {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
     {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
     {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
+    {"shared_mlp.output_linear", "ffn_down"},
     {"mlp.router", "ffn_gate_inp"},
     {"block_sparse_moe.router.layer", "ffn_gate_inp"},
     {"mlp.gate", "ffn_gate_inp"},
@@ -145,6 +147,19 @@ static const char *part_of(const struct conversion *c, const char *part, size_t 
     return NULL;
 }
 
+/* Granite 4: gate before up in one matrix. */
+static void part_rows(struct conversion *c, const struct tensor *t, int layer) {
+    static const char *const to[] = {"gate", "up"};
+    char name[64];
+    size_t count;
+    float *data = widen(t, &count);
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "blk.%d.ffn_%s.weight", layer, to[i]);
+        put(c, name, 2, (const int64_t[]){t->shape[0] / 2, t->shape[1]}, data + (size_t)i * count / 2, count / 2);
+    }
+    free(data);
+}
+
 static void convert_tensor(struct conversion *c, const struct tensor *t) {
     char name[128];
     int layer, used = 0;
@@ -158,7 +173,12 @@ static void convert_tensor(struct conversion *c, const struct tensor *t) {
         const char *part = t->name + used, *end = strrchr(part, '.');
         if (strcmp(end, ".sinks") == 0) end = ".weight";
         const char *to = part_of(c, part, end > part ? (size_t)(end - part) : strlen(part));
-        if (strstr(part, ".experts.") || strstr(part, "put_linear.")) return;
+        if (strstr(part, ".experts.") || strstr(part, "moe.input_linear.") || strstr(part, "moe.output_linear."))
+            return;
+        if (strcmp(part, "shared_mlp.input_linear.weight") == 0) {
+            part_rows(c, t, layer);
+            return;
+        }
         if (text_ends_with(part, "e_score_correction_bias")) to = "exp_probs_b", end = ".bias";
         if (!to) to = part_of(c, part, strlen(part)); /* sinks have no ".weight" */
         ck_assert_msg(to != NULL, "%s", t->name);
@@ -369,7 +389,8 @@ static void put_pattern(struct conversion *c, const cJSON *types) {
 
 static void put_values(struct conversion *c) {
     const bool is_gpt_oss = strcmp(c->kind->name, "gpt-oss") == 0;
-    const double window = number(c, "sliding_window", -1), hidden = number(c, "intermediate_size", 0);
+    const double window = number(c, "sliding_window", -1),
+                 hidden = number(c, "shared_intermediate_size", number(c, "intermediate_size", 0));
     gguf_put_text(c->files, "general.architecture", c->kind->name);
     put_int(c, "context_length", number(c, "max_position_embeddings", 0));
     put_int(c, "embedding_length", number(c, "hidden_size", 0));

@@ -195,7 +195,7 @@ def run(model, prompts):
     for _ in range(GREEDY):
         logits = model(ids).logits[:, -1].float()
         top = logits.topk(2, dim=-1)
-        gaps.append((top.values[:, 0] - top.values[:, 1]) / logits.abs().max(dim=-1).values)
+        gaps.append(top.values[:, 0] - top.values[:, 1])
         ids = torch.cat([ids, top.indices[:, :1]], dim=1)
     return ids[:, prompts.shape[1]:], torch.stack(gaps, dim=1)
 
@@ -226,9 +226,8 @@ def reference(model, config, prompt):
     greedy, gaps = run(model, prompt)
     logits = model(prompt).logits[0].float()
     rounded = [[float("%.6g" % x) for x in row] for row in (logits[-1].tolist(), model(prompt[:, :1]).logits[0, -1].tolist())]
-    largest = logits[-1].abs().max().item()
     r = {"prompt": prompt[0].tolist(), "logits_last": rounded[0], "logits_first": rounded[1],
-         "greedy": greedy[0].tolist(), "gaps": [float("%.4g" % (g * largest)) for g in gaps[0].tolist()]}
+         "greedy": greedy[0].tolist(), "gaps": [float("%.4g" % g) for g in gaps[0].tolist()]}
     r["min_top2_gap"] = min(r["gaps"])
     gaps = router_gaps(model, torch.cat([prompt, greedy], dim=1), config.get("num_experts_per_tok", config.get("moe_k", 0)))
     if gaps:

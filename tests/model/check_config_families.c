@@ -1,0 +1,103 @@
+/* Families by their names, and what those may have that duet refuses. */
+#include <string.h>
+
+#include "model/families/family.h"
+#include "tests/support/config_support.h"
+#include "tests/support/support.h"
+
+START_TEST(families_are_known_by_architecture_or_model_type)
+{
+    int known = 0;
+    for (int f = 0; family_at(f); f++) {
+        const struct family *family = family_at(f);
+        for (int i = 0; family->architectures[i]; i++) {
+            struct model_config c;
+            struct buf changes = {0};
+            buf_printf(&changes, "{\"architectures\": [\"%s\"], \"model_type\": \"absent\", \"rope_theta\": 10000%s}",
+                       family->architectures[i], family_members(family->architectures[i]));
+            ck_ok(load_config(&c, buf_text(&changes), NULL));
+            ck_assert_ptr_eq(c.family, family);
+            ck_assert_str_eq(c.architecture, family->architectures[i]);
+            buf_free(&changes);
+        }
+        int known_architectures = 0; /* of which each has a type in its place, or all but the first need no more */
+        while (family->architectures[known_architectures]) known_architectures++;
+        for (int i = 0; family->model_types[i]; i++) {
+            struct model_config c;
+            struct buf changes = {0};
+            const char *its = family->architectures[i < known_architectures ? i : 0];
+            buf_printf(&changes, "{\"architectures\": \"absent\", \"model_type\": \"%s\", \"rope_theta\": 10000%s}",
+                       family->model_types[i], family_members(its));
+            ck_ok(load_config(&c, buf_text(&changes), NULL));
+            ck_assert_ptr_eq(c.family, family);
+            buf_free(&changes);
+            known++;
+        }
+    }
+    ck_assert_int_ge(known, 15);
+}
+END_TEST
+
+#define OF(architecture, type) "{\"architectures\": [\"" architecture "\"], \"model_type\": \"" type "\", "
+
+START_TEST(what_newer_families_may_have_and_duet_has_not_is_refused_by_name)
+{
+    refuse_config(OF("GraniteMoeHybridForCausalLM", "granitemoehybrid") "\"layer_types\": [\"attention\", \"mamba\"]}",
+                  ERR_UNSUPPORTED, "layers of type 'mamba'");
+    refuse_config(OF("GraniteMoeHybridForCausalLM", "granitemoehybrid") "\"num_local_experts\": 0}", ERR_UNSUPPORTED,
+                  "without layer_types");
+    refuse_config(OF("GraniteMoeHybridForCausalLM", "granitemoehybrid") "\"layer_types\": [\"attention\"], "
+                                                                        "\"num_local_experts\": 4}",
+                  ERR_UNSUPPORTED, "experts beside an MLP");
+    refuse_config(OF("GraniteMoeHybridForCausalLM", "granitemoehybrid") "\"layer_types\": [\"attention\"], "
+                                                                        "\"num_local_experts\": 0}",
+                  ERR_FORMAT, "shared_intermediate_size");
+    refuse_config(OF("Glm4MoeForCausalLM", "glm4_moe") "\"n_group\": 4, \"topk_group\": 2}", ERR_UNSUPPORTED,
+                  "topk_group 2 of 4");
+    refuse_config(OF("Glm4MoeForCausalLM", "glm4_moe") "\"n_group\": 1}", ERR_FORMAT, "num_local_experts");
+    refuse_config(OF("OlmoeForCausalLM", "olmoe") "\"clip_qkv\": 8.0}", ERR_UNSUPPORTED, "clip_qkv");
+    refuse_config(OF("SeedOssForCausalLM", "seed_oss") "\"attention_out_bias\": true}", ERR_UNSUPPORTED,
+                  "attention_out_bias");
+    refuse_config(OF("Ernie4_5ForCausalLM", "ernie4_5") "\"use_bias\": true}", ERR_UNSUPPORTED, "use_bias");
+    refuse_config(OF("SmolLM3ForCausalLM", "smollm3") "\"no_rope_layers\": [1, 0]}", ERR_FORMAT,
+                  "no_rope_layers has 2 entries, expected 3");
+    refuse_config(OF("SmolLM3ForCausalLM", "smollm3") "\"no_rope_layers\": [1, 0, 2]}", ERR_FORMAT,
+                  "something else than 0 and 1");
+    refuse_config(OF("Exaone4ForCausalLM", "exaone4") "\"sliding_window_pattern\": \"LXG\"}", ERR_FORMAT, "'LXG'");
+    refuse_config(OF("HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense") "\"rope_scaling\": {\"alpha\": -1}}", ERR_FORMAT,
+                  "'alpha' is -1");
+    refuse_config(OF("Ministral3ForCausalLM", "ministral3") "\"rope_theta\": 10000}", ERR_FORMAT, "rope_parameters");
+    refuse_config(OF("Ministral3ForCausalLM", "ministral3") "\"partial_rotary_factor\": 0.5, \"rope_scaling\": "
+                                                            "{\"rope_type\": \"yarn\", \"factor\": 2, "
+                                                            "\"llama_4_scaling_beta\": 0.1}}",
+                  ERR_UNSUPPORTED, "llama_4_scaling_beta");
+}
+END_TEST
+
+START_TEST(layers_that_turn_no_heads_have_a_rope_of_their_own)
+{
+    struct model_config c;
+    float table[2 * 16];
+    ck_ok(load_config(&c, OF("SmolLM3ForCausalLM", "smollm3") "\"no_rope_layers\": [1, 0, 1]}", NULL));
+    ck_assert(c.ropes == 2 && c.layer[0].rope == 0 && c.layer[1].rope == 1 && c.layer[2].rope == 0);
+    model_config_rope(&c.rope[1], 2, 0, table);
+    for (int i = 0; i < 32; i++) ck_assert(table[i] == (i % 2 == 0));
+    ck_ok(load_config(&c, OF("SmolLM3ForCausalLM", "smollm3") "\"no_rope_layers\": [1, 1, 1, 0]}", NULL));
+    ck_assert(c.ropes == 1);
+    ck_ok(load_config(&c, OF("Exaone4ForCausalLM", "exaone4") "\"sliding_window_pattern\": \"LG\"}", NULL));
+    ck_assert(c.ropes == 2 && c.layer[0].window == 4096 && c.layer[1].window == 0 && c.layer[2].window == 0);
+    ck_assert(c.layer[0].rope == 0 && c.layer[1].rope == 1 && c.layer[2].rope == 1);
+    ck_ok(load_config(&c, OF("Exaone4ForCausalLM", "exaone4") "\"sliding_window\": null}", NULL));
+    ck_assert(c.ropes == 1 && c.layer[0].window == 0);
+}
+END_TEST
+
+Suite *check_config_families(void) {
+    Suite *suite = suite_create("config_families");
+    TCase *tc = tcase_create("config_families");
+    tcase_add_test(tc, families_are_known_by_architecture_or_model_type);
+    tcase_add_test(tc, what_newer_families_may_have_and_duet_has_not_is_refused_by_name);
+    tcase_add_test(tc, layers_that_turn_no_heads_have_a_rope_of_their_own);
+    suite_add_tcase(suite, tc);
+    return suite;
+}
