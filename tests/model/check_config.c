@@ -5,7 +5,6 @@
 
 #include "base/json.h"
 #include "model/config.h"
-#include "model/families/family.h"
 #include "tests/support/config_support.h"
 #include "tests/support/damage.h"
 #include "tests/support/support.h"

@@ -23,48 +23,51 @@ static float number_of(const struct weight *w, int index) {
     return number;
 }
 
-static float sigmoid(float x) {
-    return 1 / (1 + fmath_exp(-x));
+static float largest_of(const float *logits, int experts) {
+    float max = logits[0];
+    for (int e = 1; e < experts; e++) max = logits[e] > max ? logits[e] : max;
+    return max;
 }
 
-/* Scores and biases of all. */
-static void add_bias(const struct op_route *op, const float *logits, float *sums) {
-    float max = logits[0], sum = 0;
-    for (int e = 1; e < op->experts; e++) max = logits[e] > max ? logits[e] : max;
-    for (int e = 0; e < op->experts; e++) sum += fmath_exp(logits[e] - max);
-    for (int e = 0; e < op->experts; e++)
-        sums[e] = (op->scores == SCORES_SIGMOID ? sigmoid(logits[e]) : fmath_exp(logits[e] - max) / sum) +
-                  number_of(&op->bias, e);
+/* Of all experts: sigmoids, or softmax, whose sum is in ascending order. */
+static void score_all(const struct op_route *op, const float *logits, float *scores) {
+    const float max = largest_of(logits, op->experts);
+    float sum = 0;
+    for (int e = 0; e < op->experts; e++) {
+        scores[e] = op->scores == SCORES_SIGMOID ? 1 / (1 + fmath_exp(-logits[e])) : fmath_exp(logits[e] - max);
+        sum += scores[e];
+    }
+    for (int e = 0; e < op->experts && op->scores == SCORES_OF_ALL; e++) scores[e] /= sum;
 }
 
-/* Scores of the chosen; sums in ascending order. */
-static void weigh(const struct op_route *op, const float *logits, const int32_t *ids, float *weights) {
-    const bool is_of_all = op->scores == SCORES_OF_ALL;
-    float max = logits[ids[0]], sum = 0;
-    for (int e = 0; e < op->experts && op->bias.data; e++) max = logits[e] > max ? logits[e] : max;
-    for (int i = 0; i < (is_of_all ? op->experts : op->chosen); i++)
-        sum += fmath_exp(logits[is_of_all ? i : ids[i]] - max);
-    for (int i = 0; i < op->chosen; i++)
-        weights[i] = op->scores == SCORES_SIGMOID ? sigmoid(logits[ids[i]]) : fmath_exp(logits[ids[i]] - max) / sum;
-    if (!op->renormalise) return;
-    sum = 0;
-    for (int i = 0; i < op->chosen; i++) sum += weights[i];
-    for (int i = 0; i < op->chosen; i++) weights[i] /= sum;
+/* Divides them by their sum, which is in ascending order. */
+static void share(float *weights, int count) {
+    float sum = 0;
+    for (int i = 0; i < count; i++) sum += weights[i];
+    for (int i = 0; i < count; i++) weights[i] /= sum;
 }
 
 static void route_row(const struct op_route *op, int row) {
-    const float *logits = op->logits + (size_t)row * (size_t)op->experts;
+    const float *logits = op->logits + (size_t)row * (size_t)op->experts, *numbers = logits;
     int32_t *ids = op->ids + (size_t)row * (size_t)op->chosen;
-    float *weights = op->weights + (size_t)row * (size_t)op->chosen, sums[EXPERTS_MAX];
+    float *weights = op->weights + (size_t)row * (size_t)op->chosen, scores[EXPERTS_MAX], sums[EXPERTS_MAX];
+    const bool is_of_chosen = op->scores == SCORES_OF_CHOSEN;
     if (op->rows.positions[row] < 0) {
         for (int i = 0; i < op->chosen; i++) ids[i] = -1, weights[i] = 0;
         return;
     }
-    if (op->bias.data) add_bias(op, logits, sums);
-    for (int i = 0; i < op->chosen; i++) ids[i] = next_expert(op->bias.data ? sums : logits, op->experts, ids, i);
-    weigh(op, logits, ids, weights);
-    for (int i = 0; i < op->chosen; i++) weights[i] *= op->scale;
-    for (int i = 0; op->expert_scale.data && i < op->chosen; i++) weights[i] *= number_of(&op->expert_scale, ids[i]);
+    if (!is_of_chosen) score_all(op, logits, scores);
+    for (int e = 0; e < op->experts && op->bias.data; e++) sums[e] = scores[e] + number_of(&op->bias, e);
+    if (op->bias.data) numbers = sums;
+    for (int i = 0; i < op->chosen; i++) ids[i] = next_expert(numbers, op->experts, ids, i);
+    for (int i = 0; i < op->chosen; i++)
+        weights[i] = is_of_chosen ? fmath_exp(logits[ids[i]] - logits[ids[0]]) : scores[ids[i]];
+    if (is_of_chosen) share(weights, op->chosen);
+    if (op->renormalise) share(weights, op->chosen);
+    for (int i = 0; i < op->chosen; i++) {
+        weights[i] *= op->scale;
+        if (op->expert_scale.data) weights[i] *= number_of(&op->expert_scale, ids[i]);
+    }
 }
 
 static int run(const void *args) {
