@@ -143,6 +143,7 @@ static int begin(struct proposer *p, struct stream *stream, const struct propose
     struct cache_state *c = &draft_of(p)->caches[t->slot];
     c->turn = most_positions(p, t->old_length > 1 ? t->old_length - 2 : 0);
     if (c->known > c->turn) c->known = c->turn;
+    c->known = cache_resume(model_get_cache(p->model), t->slot, c->known);
     return model_open_sequence(p->model, stream, t->slot, t->room);
 }
 
@@ -198,7 +199,9 @@ static int ingest(struct proposer *p, struct stream *stream, const struct propos
 /* After a round that it drafted, every committed token but the last two is sure to be in its cache. */
 static void collected(struct proposer *p, int slot, int length, int k) {
     int *known = &draft_of(p)->caches[slot].known;
-    if (k > 0 && *known < wanted(p, length)) *known = wanted(p, length);
+    if (k == 0 || *known >= wanted(p, length)) return;
+    cache_settle(model_get_cache(p->model), slot, *known); /* by a round that may be in flight */
+    *known = wanted(p, length);
 }
 
 /* --- rounds ----------------------------------------------------------------------------------------------- */
@@ -216,6 +219,7 @@ static int build(void *user, struct stream *stream, struct graph_key key) {
         .row_slot = b->row_slot,
         .page_table = p->world->page_table,
         .pages_per_slot = p->world->pages_per_slot,
+        .standing = key.kind == DRAFT_STEP ? ROWS_DRAFTED : ROWS_SCORED,
     };
     return model_forward(p->model, stream, &rows, LOGITS_LAST, b->draft_logits);
 }

@@ -19,6 +19,7 @@ int engine_layout(struct engine *e, struct pool *pool) {
         .graph_rows = block,
         .pages = e->pages,
         .slots = e->max_batch + 1,
+        .kept_rows = recurrence_kept_rows(e->k_max),
         .rope_positions = e->context + e->k_max + 1,
     };
     TRY(model_layout(e->target_model, &limits, pool));

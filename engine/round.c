@@ -47,6 +47,7 @@ static int pack_rows(struct engine *e, struct round *r) {
         if (!round_wants(s)) continue;
         r->row_slot[r->rows++] = slot;
         s->pending_rounds++;
+        cache_settle(model_get_cache(e->target_model), slot, (int)s->tokens.len - 1);
         e->state.penalises |= sequence_is_penalised(s);
         e->gives_logprobs |= s->generation.logprobs;
     }
@@ -62,7 +63,6 @@ int round_run(struct engine *e, int rows, int k, struct marks *marks) {
     TRY(target_score(&e->target, e->stream, batch, k));
     TRY(marks_add(marks, e->stream));
     TRY(engine_accept(e, batch, k));
-    TRY(cache_commit(model_get_cache(e->target_model), e->stream, batch));
     TRY(proposer_accepted(e->proposer, e->stream, batch));
     return marks_add(marks, e->stream);
 }

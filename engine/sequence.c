@@ -110,6 +110,7 @@ int sequence_start(struct sequence *s) {
     struct proposer_turn turn = {s->slot, s->capacity, s->tokens.data, s->old_length, (int)s->tokens.len};
     int first = s->old_length > 0 ? s->old_length - 1 : 0;
     if (s->cached > first) s->cached = first;
+    s->cached = cache_resume(model_get_cache(e->target_model), s->slot, s->cached);
     TRY(stage_pages(e, s));
     TRY(model_open_sequence(e->target_model, e->stream, s->slot, s->capacity));
     return proposer_begin(e->proposer, e->stream, &turn);
@@ -181,13 +182,12 @@ int engine_ingested(const struct sequence *s, int *all) {
 }
 
 int engine_truncate(struct engine *e, struct sequence *s, int n) {
+    (void)e;
     if (engine_is_running(s)) return err_set(ERR_USAGE, "an answer of this sequence is still running");
     if (n < 0 || (size_t)n > s->tokens.len)
         return err_set(ERR_USAGE, "cannot cut a history of %zu tokens to %d", s->tokens.len, n);
     s->tokens.len = (size_t)n;
-    if (s->slot == 0) return 0;
-    int kept = cache_truncate(model_get_cache(e->target_model), s->slot, n);
-    if (s->cached > kept) s->cached = kept;
+    if (s->cached > n) s->cached = n;
     return 0;
 }
 

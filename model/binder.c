@@ -59,15 +59,37 @@ void bind_weight(struct binder *b, struct weight *weight, int64_t rows, int64_t 
     va_end(args);
 }
 
+/* In the file perhaps [1, cols]. */
+static void name_row(struct binder *b, struct binding *binding, const char *format, va_list args) {
+    name_binding(binding, b->body, format, args);
+    const struct tensor *t = b->m->files ? safetensors_find(b->m->files, binding->name) : NULL;
+    if (t && t->dims == 2) binding->stack = 1, binding->all = binding->cols;
+}
+
 void bind_exact(struct binder *b, struct weight *weight, int64_t cols, const char *format, ...) {
     va_list args;
     struct binding *binding = add(b, weight, 1, cols);
     binding->is_exact = true;
     va_start(args, format);
+    name_row(b, binding, format, args);
+    va_end(args);
+}
+
+void bind_row(struct binder *b, struct weight *weight, int64_t cols, const char *format, ...) {
+    va_list args;
+    struct binding *binding = add(b, weight, 1, cols);
+    va_start(args, format);
+    name_row(b, binding, format, args);
+    va_end(args);
+}
+
+void bind_conv(struct binder *b, struct weight *weight, int64_t channels, int64_t taps, const char *format, ...) {
+    va_list args;
+    struct binding *binding = add(b, weight, channels, taps);
+    binding->is_exact = binding->is_conv = true;
+    va_start(args, format);
     name_binding(binding, b->body, format, args);
     va_end(args);
-    const struct tensor *t = b->m->files ? safetensors_find(b->m->files, binding->name) : NULL;
-    if (t && t->dims == 2) binding->stack = 1, binding->all = cols;
 }
 
 void bind_norm(struct binder *b, struct norm *norm, float offset, int64_t cols, const char *format, ...) {
@@ -188,7 +210,7 @@ void bind_attention(struct binder *b, int layer) {
     const struct layer_config *lc = &c->layer[layer];
     struct layer *l = &b->m->layers[layer];
     int64_t q = (int64_t)c->heads * lc->head_dim, kv = (int64_t)lc->kv_heads * lc->head_dim;
-    bind_weight(b, &l->wq, q, c->width, "layers.%d.self_attn.q_proj.weight", layer);
+    bind_weight(b, &l->wq, c->queries_gated ? 2 * q : q, c->width, "layers.%d.self_attn.q_proj.weight", layer);
     if (lc->kv_layer == layer) bind_weight(b, &l->wk, kv, c->width, "layers.%d.self_attn.k_proj.weight", layer);
     if (lc->kv_layer == layer && !lc->v_is_k)
         bind_weight(b, &l->wv, kv, c->width, "layers.%d.self_attn.v_proj.weight", layer);
@@ -211,8 +233,10 @@ void bind_mlp(struct binder *b, int layer) {
     bind_mlp_under(b, layer, "mlp");
 }
 
-void bind_shared_mlp(struct binder *b, int layer) {
-    bind_mlp_under(b, layer, "mlp.shared_experts");
+void bind_shared_mlp(struct binder *b, int layer, const char *name) {
+    char module[64];
+    snprintf(module, sizeof module, "mlp.%s", name);
+    bind_mlp_under(b, layer, module);
 }
 
 void bind_fused_mlp(struct binder *b, int layer) {
@@ -243,6 +267,7 @@ int binding_tensor_shape(const struct binding *b, int64_t shape[3]) {
         return dims;
     }
     if (b->rows > 1 || b->all > 1) shape[dims++] = b->is_transposed ? b->cols : b->all;
+    if (b->is_conv) shape[dims++] = 1;
     shape[dims++] = b->is_transposed ? b->all : b->cols;
     return dims;
 }
@@ -291,7 +316,7 @@ static int resolve(struct model *m, struct binding *b) {
         return 0;
     }
     const struct tensor *t;
-    if (b->rows > 1) {
+    if (b->rows > 1 && !b->is_conv) {
         const struct quantisation *q = &m->config.quantisation;
         TRY(stored_find(&b->stored, m->files, q, b->name, b->all, b->cols, b->stack));
         if (binding_is_quantised(b)) return resolve_quantised(m, b);

@@ -24,6 +24,12 @@ void bind_weight(struct binder *, struct weight *, int64_t rows, int64_t cols, c
 /* A vector [cols], in the file perhaps [1, cols], of which a device's copy keeps every bit. */
 void bind_exact(struct binder *, struct weight *, int64_t cols, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* A row [1, cols] of a product. */
+void bind_row(struct binder *, struct weight *, int64_t cols, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* A convolution of each channel by itself, [channels, 1, taps] in the file, which keeps every bit. */
+void bind_conv(struct binder *, struct weight *, int64_t channels, int64_t taps, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 /* A norm of `cols` dimensions whose factor is weight + offset, with the configuration's eps. */
 void bind_norm(struct binder *, struct norm *, float offset, int64_t cols, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
@@ -51,8 +57,8 @@ void bind_qk_norms(struct binder *, float offset, int layer);
 /* What most layers have: q, k, v, o under self_attn, gate, up and down under mlp; biases of q, k, v by the configuration. */
 void bind_attention(struct binder *, int layer);
 void bind_mlp(struct binder *, int layer);
-/* The MLP beside experts, under mlp.shared_experts. */
-void bind_shared_mlp(struct binder *, int layer);
+/* The MLP beside experts, under mlp and this name. */
+void bind_shared_mlp(struct binder *, int layer, const char *name);
 void bind_fused_mlp(struct binder *, int layer); /* gate_up_proj: rows of gate, then of up */
 
 /* A tensor that files hold and nobody reads. */

@@ -55,6 +55,12 @@ static struct rope rope_of(const struct builder *b, int layer) {
     };
 }
 
+/* Of each head its dimensions, then those of its gate. */
+static float *gated_queries(struct builder *b, int layer) {
+    const size_t q = (size_t)b->c->heads * (size_t)b->c->layer[layer].head_dim;
+    return b->c->queries_gated ? builder_scratch(b, SCRATCH_GATED_QUERIES, 2 * q) : NULL;
+}
+
 struct op_qkv *build_qkv(struct builder *b, int layer) {
     const struct layer *l = &b->m->layers[layer];
     const struct layer_config *lc = &b->c->layer[layer];
@@ -72,6 +78,7 @@ struct op_qkv *build_qkv(struct builder *b, int layer) {
     op->kv = cache_layer(&b->m->cache, layer);
     op->normed = normed(b);
     op->q = builder_scratch(b, SCRATCH_QUERIES, q);
+    op->gated_q = gated_queries(b, layer);
     op->kv_rows = builder_scratch(b, SCRATCH_KV_ROWS, 2 * kv);
     return op;
 }
@@ -95,6 +102,22 @@ struct op_attention *build_attention(struct builder *b, int layer) {
     op->window = lc->window;
     op->heads = b->c->heads, op->kv_heads = lc->kv_heads, op->head_dim = lc->head_dim;
     return op;
+}
+
+struct op_gate *build_gate(struct builder *b, struct buffer h, int width, const float *gate, int stride) {
+    struct op_gate *op = &pass_add(b->pass, OP_GATE)->gate;
+    op->gate = gate, op->stride = stride;
+    op->group = width, op->is_one = true;
+    op->width = width, op->h = h;
+    return op;
+}
+
+/* Attention times the sigmoid of what lies behind each head of q. */
+static void build_attention_gate(struct builder *b, int layer) {
+    const int dim = b->c->layer[layer].head_dim, q = b->c->heads * dim;
+    const float *gated = gated_queries(b, layer);
+    struct op_gate *op = build_gate(b, feed(b, SCRATCH_ATTENDED, (size_t)q), q, gated ? gated + dim : NULL, 2 * q);
+    op->group = dim, op->apart = 2 * dim, op->is_one = false;
 }
 
 static struct op_project *build_project(struct builder *b, struct buffer h, const struct weight *w,
@@ -155,6 +178,67 @@ struct op_add_norm *build_normed_output(struct builder *b, int layer) {
 
 struct op_add_norm *build_normed_down(struct builder *b, int layer) {
     return follow(b, build_down(b, layer), &b->m->layers[layer].post_mlp_norm);
+}
+
+/* --- linear attention ----------------------------------------------------------------------------------------- */
+
+static struct op_products *build_products(struct builder *b, const struct weight *w, int count, const struct norm *norm,
+                                          enum scratch out) {
+    struct op_products *op = &pass_add(b->pass, OP_PRODUCTS)->products;
+    op->x = residual(b), op->norm = *norm;
+    for (int i = 0; i < count; i++) op->w[i] = w[i], op->stride += w[i].rows;
+    op->width = b->c->width;
+    op->normed = normed(b);
+    op->out = builder_scratch(b, out, (size_t)op->stride);
+    return op;
+}
+
+static struct recurrence_step *steps(struct builder *b) {
+    return (struct recurrence_step *)(void *)builder_scratch(b, SCRATCH_STEPS,
+                                                             sizeof(struct recurrence_step) / sizeof(float));
+}
+
+void build_steps(struct builder *b) {
+    struct op_steps *op = &pass_add(b->pass, OP_STEPS)->steps;
+    op->marks = b->m->cache.marks;
+    op->steps = steps(b);
+}
+
+/* One behind the other, or of each key head all together. */
+static void place_heads(struct op_delta *op, const struct recurrent_config *r) {
+    const int share = r->value_heads / r->key_heads, keys = r->key_heads * r->key_dim, value = share * r->value_dim,
+              values = r->key_heads * value;
+    if (r->is_grouped) {
+        const int group = 2 * (r->key_dim + value), all = r->key_heads * group;
+        op->q = (struct heads_at){0, group}, op->k = (struct heads_at){r->key_dim, group};
+        op->v = (struct heads_at){2 * r->key_dim, group}, op->z = (struct heads_at){2 * r->key_dim + value, group};
+        op->b = (struct heads_at){all, 2 * share}, op->a = (struct heads_at){all + share, 2 * share};
+        return;
+    }
+    op->q = (struct heads_at){0, r->key_dim}, op->k = (struct heads_at){keys, r->key_dim};
+    op->v = (struct heads_at){2 * keys, value}, op->z = (struct heads_at){2 * keys + values, value};
+    op->b = (struct heads_at){2 * (keys + values), share};
+    op->a = (struct heads_at){2 * (keys + values) + r->value_heads, share};
+}
+
+void build_recurrent_block(struct builder *b, int layer) {
+    const struct layer *l = &b->m->layers[layer];
+    const struct recurrent_config *r = &b->c->recurrent;
+    static const struct weight none;
+    const struct op_products *inputs =
+        build_products(b, l->inputs, r->is_grouped ? 2 : 4, &l->attn_norm, SCRATCH_RECURRENT);
+    const float *in = inputs->out;
+    const int stride = inputs->stride;
+    struct op_delta *op = &pass_add(b->pass, OP_DELTA)->delta;
+    op->steps = steps(b);
+    op->inputs = in, op->stride = stride;
+    place_heads(op, r);
+    op->conv = l->conv, op->a_log = l->a_log, op->dt_bias = l->dt_bias, op->norm = l->state_norm;
+    op->key_heads = r->key_heads, op->value_heads = r->value_heads;
+    op->key_dim = r->key_dim, op->value_dim = r->value_dim;
+    op->state = cache_recurrent_layer(&b->m->cache, layer);
+    op->out = feed(b, SCRATCH_ATTENDED, (size_t)(r->value_heads * r->value_dim));
+    build_project(b, op->out, &l->wo, &none);
 }
 
 /* --- experts -------------------------------------------------------------------------------------------------- */
@@ -237,6 +321,10 @@ void build_experts_and_mlp(struct builder *b, int layer) {
     static const struct weight none;
     struct op_gate_up *gate = build_gate_up(b, layer);
     const struct buffer h = gate->h = feed(b, SCRATCH_SHARED_MLP, (size_t)b->c->layer[layer].hidden);
+    if (b->c->shared_is_gated) {
+        const float *number = build_products(b, &l->shared_gate, 1, &l->mlp_norm, SCRATCH_SHARED_GATE)->out;
+        build_gate(b, h, b->c->layer[layer].hidden, number, 1);
+    }
     build_experts(b, layer, &l->mlp_norm, &l->mlp_norm, ACTIVATION_SILU);
     build_project(b, h, &l->down, &none);
 }
@@ -257,6 +345,7 @@ struct op_logits *build_head(struct builder *b) {
 void build_attention_block(struct builder *b, int layer) {
     build_qkv(b, layer);
     build_attention(b, layer);
+    if (b->c->queries_gated) build_attention_gate(b, layer);
     build_output(b, layer);
 }
 

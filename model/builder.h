@@ -21,6 +21,11 @@ struct op_qkv *build_qkv(struct builder *, int layer);
 struct op_attention *build_attention(struct builder *, int layer);
 /* W h onto the residual stream (of the attention, of the MLP). */
 struct op_project *build_output(struct builder *, int layer);
+/* h times the sigmoid of a gate [T, stride]: of each number, or of all by one. */
+struct op_gate *build_gate(struct builder *, struct buffer h, int width, const float *gate, int stride);
+/* From where recurrent states go on, once a pass; and linear attention, norm before it, onto the residual stream. */
+void build_steps(struct builder *);
+void build_recurrent_block(struct builder *, int layer);
 struct op_gate_up *build_gate_up(struct builder *, int layer);
 struct op_project *build_down(struct builder *, int layer);
 /* x = x + norm(y), y the sublayer's output. */

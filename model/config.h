@@ -48,9 +48,17 @@ struct layer_config {
     int32_t window; /* in tokens; 0: none */
     int32_t rope;   /* which of the configuration's */
     int32_t kv_heads, head_dim, hidden;
-    int32_t kv_layer; /* whose keys and values it uses: its own, or an earlier layer's */
-    bool has_experts; /* in place of the MLP, or beside it */
-    bool v_is_k;      /* there is no v projection */
+    int32_t kv_layer;  /* whose keys and values it uses: its own, or an earlier layer's */
+    bool has_experts;  /* in place of the MLP, or beside it */
+    bool v_is_k;       /* there is no v projection */
+    bool is_recurrent; /* linear attention in place of keys and values */
+};
+
+/* Of the layers that are recurrent (struct op_delta). */
+struct recurrent_config {
+    int32_t key_heads, value_heads, key_dim, value_dim;
+    int32_t taps;    /* of the convolution */
+    bool is_grouped; /* projections are fused by key head (Qwen3-Next) */
 };
 
 struct model_config {
@@ -72,6 +80,8 @@ struct model_config {
     bool norms_all_heads;   /* the norm of q and of k is over all heads at once */
     bool norms_hold_one;    /* where the family's norms are 1 + weight, the files hold that sum (GGUF) */
     bool mlp_is_gelu;       /* else silu */
+    bool queries_gated;     /* a head of q has DH numbers more, whose sigmoid its attention is multiplied with */
+    bool shared_is_gated;   /* so is the MLP beside experts, with one number */
     float embedding_scale, attention_scale, residual_scale, logits_scale;
     float attention_cap, logits_cap;                /* 0: none */
     int32_t experts, experts_chosen, expert_hidden; /* 0: none */
@@ -85,6 +95,7 @@ struct model_config {
     struct rope_config rope[ROPES_MAX];
     int32_t ropes;
     struct layer_config layer[LAYERS_MAX];
+    struct recurrent_config recurrent; /* 0: no layer is */
     struct quantisation quantisation;
     /* ascending: the union of config.json's and generation_config.json's; and what checkpoint_add_end_token adds */
     int32_t end_ids[END_IDS_MAX], end_count;

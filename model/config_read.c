@@ -125,7 +125,10 @@ int config_read_dimensions(struct model_config *c, const cJSON *root, const stru
     else
         TRY(config_need_int(root, "vocab_size", VOCAB_MAX, &c->vocab));
     TRY(config_need_int(root, "hidden_size", WIDTH_MAX, &c->width));
-    TRY(config_need_int(root, "intermediate_size", HIDDEN_MAX, &c->hidden));
+    if (d->hidden)
+        TRY(config_get_int(root, "intermediate_size", d->hidden, 1, HIDDEN_MAX, &c->hidden));
+    else
+        TRY(config_need_int(root, "intermediate_size", HIDDEN_MAX, &c->hidden));
     TRY(config_need_int(root, "num_hidden_layers", LAYERS_MAX, &c->layers));
     TRY(config_get_int(root, "max_position_embeddings", d->positions, 1, POSITIONS_MAX, &c->positions));
     TRY(read_heads(c, root, d));
@@ -139,7 +142,8 @@ int config_read_dimensions(struct model_config *c, const cJSON *root, const stru
 
 /* --- layers ----------------------------------------------------------------------------------------------- */
 
-int config_read_layer_types(const struct model_config *c, const cJSON *root, bool slides[LAYERS_MAX], bool *given) {
+int config_read_layer_types(const struct model_config *c, const cJSON *root, const char *kind, bool are[LAYERS_MAX],
+                            bool *given) {
     const cJSON *types = json_get(root, "layer_types");
     int layers = 0;
     *given = types != NULL;
@@ -147,10 +151,10 @@ int config_read_layer_types(const struct model_config *c, const cJSON *root, boo
     if (!cJSON_IsArray(types)) return err_set(ERR_FORMAT, "member 'layer_types' is no list");
     for (const cJSON *type = types->child; type; type = type->next, layers++) {
         TRY(config_need_string(type, "layer_types"));
-        bool is_sliding = config_is_text(type, "sliding_attention");
-        if (!is_sliding && !config_is_text(type, "full_attention"))
+        const bool is = config_is_text(type, kind);
+        if (!is && !config_is_text(type, "full_attention"))
             return err_set(ERR_UNSUPPORTED, "layer type '%s' is not supported", type->valuestring);
-        if (layers < c->layers) slides[layers] = is_sliding;
+        if (layers < c->layers) are[layers] = is;
     }
     if (layers != c->layers) return err_set(ERR_FORMAT, "layer_types has %d entries, expected %d", layers, c->layers);
     return 0;
@@ -165,7 +169,7 @@ int config_read_windows(struct model_config *c, const cJSON *root, int32_t def, 
     bool given;
     int32_t window;
     TRY(config_get_int(root, "sliding_window", is_null ? 0 : def, min, 1 << 30, &window));
-    TRY(config_read_layer_types(c, root, slides, &given));
+    TRY(config_read_layer_types(c, root, "sliding_attention", slides, &given));
     for (int l = 0; l < c->layers && is_null; l++)
         if (slides[l]) return err_set(ERR_FORMAT, "sliding_window is null, and layer %d has one", l);
     config_set_windows(c, window, slides);
@@ -178,7 +182,7 @@ int config_read_uniform_window(struct model_config *c, const cJSON *root, int32_
     if (!is_absent(root, "sliding_window")) def = 0; /* null is none, as 0 is */
     TRY(config_get_int(root, "sliding_window", def, 0, 1 << 30, &window));
     for (int l = 0; l < c->layers; l++) slides[l] = window > 0;
-    TRY(config_read_layer_types(c, root, slides, &given));
+    TRY(config_read_layer_types(c, root, "sliding_attention", slides, &given));
     for (int l = 0; l < c->layers; l++)
         if (slides[l] != (window > 0))
             return err_set(ERR_UNSUPPORTED, "layer_types and sliding_window contradict each other");

@@ -23,10 +23,10 @@ int config_check_activation(const cJSON *, const char *name);
  * window; multipliers are 1, the attention's 1/sqrt(DH), the MLP's hidden_size the layers'. */
 struct dimension_defaults {
     int32_t positions;
-    int32_t heads, vocab; /* 0: they must be there */
-    int32_t kv_heads;     /* 0: as many as heads, as where it is null */
-    int32_t head_dim;     /* 0: width / heads, as where it is null */
-    double norm_eps;      /* 0: 1e-6 */
+    int32_t heads, vocab, hidden; /* 0: they must be there */
+    int32_t kv_heads;             /* 0: as many as heads, as where it is null */
+    int32_t head_dim;             /* 0: width / heads, as where it is null */
+    double norm_eps;              /* 0: 1e-6 */
     bool tied;
 };
 int config_read_dimensions(struct model_config *, const cJSON *, const struct dimension_defaults *);
@@ -42,8 +42,10 @@ int config_read_partial_rope(struct model_config *, const cJSON *root, double th
 /* Layers that turn no heads: those get a rope of their own, which holds still. */
 void config_hold_still(struct model_config *, const bool still[LAYERS_MAX]);
 
-/* layer_types where it is there: slides[i] of each layer; else unchanged and *given false. */
-int config_read_layer_types(const struct model_config *, const cJSON *root, bool slides[LAYERS_MAX], bool *given);
+/* layer_types where it is there: which of the layers are of this kind ("sliding_attention") and which have full attention; else unchanged
+ * and *given false. */
+int config_read_layer_types(const struct model_config *, const cJSON *root, const char *kind, bool are[LAYERS_MAX],
+                            bool *given);
 /* A window of `window` tokens (0: none) on the layers that slide. */
 void config_set_windows(struct model_config *, int32_t window, const bool slides[LAYERS_MAX]);
 

@@ -50,8 +50,10 @@ static void choose_types(struct model *m, enum kv_numbers kv) {
         b->is_copied = needs_copy(m, b);
         if (!on_host) find_rounded(m, b);
     }
-    m->cache = (struct cache){
-        .kind = &cache_paged, .config = &m->config, .owner = m->name, .type = kv == KV_FP8 ? DTYPE_FP8 : m->type};
+    m->cache = (struct cache){.kind = m->config.recurrent.value_heads > 0 ? &cache_hybrid : &cache_paged,
+                              .config = &m->config,
+                              .owner = m->name,
+                              .type = kv == KV_FP8 ? DTYPE_FP8 : m->type};
     model_measure_pass(m);
 }
 
@@ -87,6 +89,7 @@ int model_open(struct model **out, const struct checkpoint *checkpoint, const ch
 void model_close(struct model *m) {
     if (!m) return;
     safetensors_close(m->files);
+    cache_close(&m->cache);
     for (int i = 0; i < m->expert_list_count; i++) free(m->expert_lists[i]);
     for (int i = 0; i <= LOGITS_ALL; i++) pass_free(&m->passes[i]);
     free(m->expert_lists);
@@ -187,6 +190,7 @@ static uint64_t attention_flops(const struct model_config *c, int tokens) {
     uint64_t sum = 0;
     for (int l = 0; l < c->layers; l++) {
         const struct layer_config *layer = &c->layer[l];
+        if (layer->is_recurrent) continue;
         const int visible = layer->window > 0 && layer->window < tokens ? layer->window : tokens;
         sum += 4 * (uint64_t)c->heads * (uint64_t)layer->head_dim * (uint64_t)visible;
     }
@@ -263,6 +267,11 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
         [SCRATCH_KV_ROWS] = "KV rows",
         [SCRATCH_GATED] = "gate and up",
         [SCRATCH_MLP] = "MLP",
+        [SCRATCH_SHARED_MLP] = "MLP beside experts",
+        [SCRATCH_SHARED_GATE] = "gate of the MLP beside experts",
+        [SCRATCH_GATED_QUERIES] = "queries and their gates",
+        [SCRATCH_RECURRENT] = "recurrent inputs",
+        [SCRATCH_STEPS] = "recurrent steps",
         [SCRATCH_OUTPUT] = "sublayer output",
         [SCRATCH_DENSE_OUTPUT] = "dense output",
         [SCRATCH_ROUTER] = "router",
@@ -280,7 +289,7 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
                                                 : "repacked weights";
     TRY(cut(m, pool, POOL_WEIGHTS, weights, model_device_bytes(m) - model_cut_head_bytes(m), &m->weights));
     TRY(cut(m, pool, POOL_WEIGHTS, "cut head", model_cut_head_bytes(m), &m->cut_head));
-    TRY(cache_layout(&m->cache, limits->pages, pool));
+    TRY(cache_layout(&m->cache, &(struct cache_sizes){limits->pages, limits->slots, limits->kept_rows}, pool));
     TRY(cut_ropes(m, pool));
     TRY(cut_room(m, pool));
     for (int i = 0; i < SCRATCHES; i++) {

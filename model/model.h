@@ -21,6 +21,7 @@ struct model_limits {
     int graph_rows;     /* T of the largest pass that is no prefill */
     int pages;          /* P, page 0 included */
     int slots;          /* of sequences, the dummy's included */
+    int kept_rows;      /* of a recurrent layer: recurrence_kept_rows */
     int rope_positions; /* context and slack */
 };
 

@@ -24,7 +24,10 @@ struct layer {
     struct experts expert_gate_bias, expert_up_bias, expert_down_bias;
     struct weight input_gate, input_projection; /* of per-layer inputs: [P, D], [D, P] */
     struct norm post_input_norm;
-    struct weight layer_scale; /* [1, 1] */
+    struct weight layer_scale;                                /* [1, 1] */
+    struct weight shared_gate;                                /* [1, D] of the MLP beside experts */
+    struct weight inputs[PRODUCTS_MAX], conv, a_log, dt_bias; /* of linear attention, whose output is wo */
+    struct norm state_norm;
 };
 
 /* One expected tensor, or part of one, and where it goes. */
@@ -36,6 +39,7 @@ struct binding {
     int64_t stack, index;     /* experts in one tensor; 0: a matrix of its own */
     const int32_t *ids;       /* [rows] of a head that is cut: which rows of the tensor */
     bool is_transposed;
+    bool is_conv;      /* its tensor is [rows, 1, cols] */
     struct norm *norm; /* that the weight is of; NULL: of none */
     float held;     /* what a norm's f32 numbers hold beside w: a copy of 16 bits goes without, and the norm adds it */
     bool is_exact;  /* a copy keeps the type of the file: few numbers of which every bit counts */
@@ -62,6 +66,10 @@ enum scratch {
     SCRATCH_GATED, /* of CUDA's prefill */
     SCRATCH_MLP,
     SCRATCH_SHARED_MLP, /* beside experts */
+    SCRATCH_SHARED_GATE,
+    SCRATCH_GATED_QUERIES,
+    SCRATCH_RECURRENT,
+    SCRATCH_STEPS,
     SCRATCH_OUTPUT,
     SCRATCH_DENSE_OUTPUT,
     SCRATCH_ROUTER,

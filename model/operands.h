@@ -106,6 +106,10 @@ OPERAND_INLINE int rope_dim(const struct rope *r, int head_dim, int pair, int se
     return r->dims + (pair - half) + second * (head_dim - r->dims) / 2;
 }
 
+/* What may become of a pass's rows, for what cannot be written over later (struct recurrent_layer): SCORED may be taken back, and what
+ * came before them is there to stay; DRAFTED, and so may what came before them; KNOWN are there to stay. */
+enum rows_standing { ROWS_SCORED, ROWS_DRAFTED, ROWS_KNOWN };
+
 /* The rows of a pass. Row r belongs to graph row b = r / q_len. Everything that changes from round to round
  * is read from device memory. */
 struct rows {
@@ -113,6 +117,7 @@ struct rows {
     bool
         prefill; /* one sequence's chunk: batch = 1; CUDA takes kernels for many rows, and cuBLAS where its stream has a
                      workspace */
+    enum rows_standing standing;
     const int32_t *tokens; /* [T]; ids outside [0, V) read row 0 of the embedding */
     const int32_t
         *positions; /* [T]; consecutive within a graph row; < 0: a row without a position, which writes K and V to
@@ -137,6 +142,14 @@ struct kv_layer {
     void *k, *v;
     enum dtype type;
 };
+/* One layer's recurrent states, f32: of each sequence and value head the sum S [DK, DV] over all positions before one, and of positions
+ * from there on, and a few before, what was projected, by position modulo their number (model/recurrence.h). */
+struct recurrent_layer {
+    float *states; /* [slots, HV, DK * DV], in an order of the device's own */
+    float *kept;   /* [slots, HV, kept_rows, recurrence_record(DK, DV)] */
+    int32_t kept_rows;
+};
+
 /* Bytes of a position's key, or value, of one head, with its scale. */
 OPERAND_INLINE size_t kv_vector_bytes(enum dtype type, int head_dim) {
     return (size_t)head_dim * (type == DTYPE_F32 ? 4 : type == DTYPE_FP8 ? 1 : 2) + (type == DTYPE_FP8);

@@ -11,6 +11,7 @@
 #define DUET_MODEL_OPS_H
 
 #include "model/operands.h"
+#include "model/recurrence.h"
 
 /* Rows of f32 that buffers of [T, numbers a row] have room for at least: CUDA keeps 16-bit numbers of rows in them by blocks of 8 or 16. */
 enum { SCRATCH_ROWS = 4 };
@@ -42,7 +43,8 @@ struct op_qkv {
     struct kv_layer kv;
     struct buffer normed; /* [T, D] scratch */
     float *q;             /* [T, H*DH] out */
-    float *kv_rows;       /* [T, 2*HKV*DH] scratch */
+    float *gated_q; /* NULL, or scratch of Wq with [2*H*DH] rows, of each head DH of q and then DH that op_gate takes */
+    float *kv_rows; /* [T, 2*HKV*DH] scratch */
 };
 
 /* s = scale * q[t, h, :] . k_j, or cap * tanh(s / cap); out[t, h, :] = sum_j softmax(s)_j v_j over visible keys j: max(0, i -
@@ -174,6 +176,59 @@ struct op_experts_down {
     float *x; /* [T, D] */
 };
 
+/* out[t, :] = W_0 y, then W_1 y and so on behind it, y = norm(x): what is projected for an op that is no product. */
+enum { PRODUCTS_MAX = 4 };
+struct op_products {
+    struct rows rows;
+    const float *x; /* [T, D] */
+    struct norm norm;
+    struct weight w[PRODUCTS_MAX]; /* [.., D]; the first absent one ends them */
+    int32_t width, stride;         /* rows of all */
+    struct buffer normed;          /* [T, D] scratch */
+    float *out;                    /* [T, stride] */
+};
+
+/* h[t, i] *= 1 / (1 + exp(-g)), g = gate[t, i / group * apart + (is_one ? 0 : i % group)] */
+struct op_gate {
+    struct rows rows;
+    const float *gate; /* [T, stride] */
+    int32_t stride, group, apart;
+    bool is_one;
+    int32_t width;
+    struct buffer h; /* [T, width] in and out */
+};
+
+/* From where each sequence's recurrent states go on in this pass, and how far they are settled by it (recurrence_advance). */
+struct op_steps {
+    struct rows rows;
+    struct recurrence_mark *marks; /* [slots] in and out */
+    struct recurrence_step *steps; /* [batch] out */
+};
+
+/* Where a key head's numbers lie in a row, those of its value heads one behind the other: from first + head * apart on. */
+struct heads_at {
+    int32_t first, apart;
+};
+
+/* Linear attention by the gated delta rule (Yang, Kautz & Hatamizadeh 2024), a state S [DK, DV] each value head. With u_i the projected
+ * numbers of position i, causally convolved by `conv` and through silu: q and k of unit length, q / sqrt(DK),
+ *   S_i = S' + k (beta (v - S'^T k))^T,  S' = exp(-exp(a_log) softplus(a + dt_bias)) S_(i-1),  beta = 1 / (1 + exp(-b))
+ *   out[t, :] = norm(S_i^T q) silu(z), each value head by itself; zeros for rows without a position.
+ * Value heads share key heads in groups of HV / HK. */
+struct op_delta {
+    struct rows rows;
+    const struct recurrence_step *steps; /* [batch] */
+    const float *inputs;                 /* [T, stride] */
+    int32_t stride;
+    struct heads_at q, k, v, z, b, a;
+    struct weight conv;           /* [2 HK DK + HV DV, taps]: of all q, all k, all v */
+    struct weight a_log, dt_bias; /* [1, HV] */
+    struct norm norm;             /* [1, DV] */
+    int32_t key_heads, value_heads, key_dim, value_dim;
+    struct recurrent_layer state;
+    struct buffer out; /* [T, HV*DV] */
+};
+
 struct ops {
     int (*embed)(struct stream *, const struct op_embed *);
     int (*qkv)(struct stream *, const struct op_qkv *);
@@ -185,6 +240,10 @@ struct ops {
     int (*route)(struct stream *, const struct op_route *);
     int (*experts_up)(struct stream *, const struct op_experts_up *);
     int (*experts_down)(struct stream *, const struct op_experts_down *);
+    int (*products)(struct stream *, const struct op_products *);
+    int (*gate)(struct stream *, const struct op_gate *);
+    int (*steps)(struct stream *, const struct op_steps *);
+    int (*delta)(struct stream *, const struct op_delta *);
     bool (*attention_needs_partials)(const struct device *, int head_dim); /* NULL: never */
     /* Passes of one class launch the same kernels, those of a larger class others; by the number of rows. NULL: one class. */
     int (*kernel_class)(int rows);

@@ -28,9 +28,13 @@ static void copy(struct pass *out, const struct pass *p, int count) {
     for (int i = 0; i < count; i++) *pass_add(out, p->ops[i].kind) = p->ops[i];
 }
 
+static bool writes_cache(const struct op *op) {
+    return op->kind == OP_DELTA || (op->kind == OP_QKV && op->qkv.wk.data);
+}
+
 void pass_copy_cache_part(struct pass *out, const struct pass *p) {
     int count = p->count;
-    while (count > 0 && !(p->ops[count - 1].kind == OP_QKV && p->ops[count - 1].qkv.wk.data)) count--;
+    while (count > 0 && !writes_cache(&p->ops[count - 1])) count--;
     copy(out, p, count);
 }
 
@@ -83,6 +87,14 @@ static int submit(const struct ops *ops, struct stream *s, const struct op *op, 
         return ops->experts_up(s, &now.experts_up);
     case OP_EXPERTS_DOWN:
         return ops->experts_down(s, &now.experts_down);
+    case OP_PRODUCTS:
+        return ops->products(s, &now.products);
+    case OP_GATE:
+        return ops->gate(s, &now.gate);
+    case OP_STEPS:
+        return ops->steps(s, &now.steps);
+    case OP_DELTA:
+        return ops->delta(s, &now.delta);
     case OP_KINDS:
         break;
     }

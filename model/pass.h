@@ -19,6 +19,10 @@ enum op_kind {
     OP_ROUTE,
     OP_EXPERTS_UP,
     OP_EXPERTS_DOWN,
+    OP_PRODUCTS,
+    OP_GATE,
+    OP_STEPS,
+    OP_DELTA,
     OP_KINDS
 };
 
@@ -37,6 +41,10 @@ struct op {
         struct op_route route;
         struct op_experts_up experts_up;
         struct op_experts_down experts_down;
+        struct op_products products;
+        struct op_gate gate;
+        struct op_steps steps;
+        struct op_delta delta;
     };
 };
 
@@ -48,7 +56,7 @@ struct pass {
 /* Appends an op of zeros; the address holds until the next one is added. Ends the process where there is no memory. */
 struct op *pass_add(struct pass *, enum op_kind);
 void pass_free(struct pass *);
-/* The same list without what comes after its last op that writes keys and values: what ingests a prompt. */
+/* The same list without what comes after its last op that writes a cache: what ingests a prompt. */
 void pass_copy_cache_part(struct pass *out, const struct pass *);
 /* The same list whose head gives one row a graph row, its last. */
 void pass_copy_last_only(struct pass *out, const struct pass *);

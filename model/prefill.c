@@ -44,6 +44,7 @@ static struct rows input_rows(const struct prefill_buffers *p, int batch, int q_
         .batch = batch,
         .q_len = q_len,
         .prefill = batch == 1 && !p->row_invariant,
+        .standing = ROWS_KNOWN,
         .tokens = p->tokens,
         .positions = p->positions,
         .row_slot = p->slots,
@@ -115,6 +116,7 @@ int model_prefill_chunk(struct model *m, struct stream *s, struct prefill_buffer
     const struct prefill_span span = {slot, tokens, *first, end};
     TRY(stage_spans(p, s, &span, 1, end - *first));
     TRY(run_chunk(m, s, p, end - *first));
+    cache_settle(&m->cache, slot, end - 1);
     *first = end;
     return 0;
 }
@@ -131,6 +133,8 @@ int model_prefill_spans(struct model *m, struct stream *s, struct prefill_buffer
     struct rows rows = input_rows(p, count, q_len);
     rows.prefill = false;
     TRY(stage_spans(p, s, spans, count, q_len));
+    for (int i = 0; i < count; i++)
+        if (spans[i].last > spans[i].first) cache_settle(&m->cache, spans[i].slot, spans[i].last - 1);
     return model_forward(m, s, &rows, LOGITS_NONE, NULL);
 }
 

@@ -49,7 +49,7 @@ static void bind_experts_of(struct binder *b, int l) {
     struct weight *bias = &b->m->layers[l].choice_bias;
     qwen_bind_experts(b, l);
     bind_exact(b, bias, b->c->experts, "layers.%d.mlp.moe_statics.e_score_correction_bias", l);
-    bind_shared_mlp(b, l);
+    bind_shared_mlp(b, l, "shared_experts");
 }
 
 static void bind_model(struct binder *b) {

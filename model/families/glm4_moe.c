@@ -57,7 +57,7 @@ static void bind_model(struct binder *b) {
         }
         qwen_bind_experts(b, l);
         bind_exact(b, &b->m->layers[l].choice_bias, b->c->experts, "layers.%d.mlp.gate.e_score_correction_bias", l);
-        bind_shared_mlp(b, l);
+        bind_shared_mlp(b, l, "shared_experts");
     }
 }
 

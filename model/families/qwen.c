@@ -20,7 +20,7 @@ int qwen_read_windows(struct model_config *c, const cJSON *root, int32_t first) 
     if (used) TRY(config_get_int(root, "sliding_window", def, 0, 1 << 30, &window));
     TRY(config_get_int(root, "max_window_layers", first, 0, INT32_MAX, &first));
     for (int l = 0; l < c->layers; l++) slides[l] = window > 0 && l >= first;
-    TRY(config_read_layer_types(c, root, slides, &given));
+    TRY(config_read_layer_types(c, root, "sliding_attention", slides, &given));
     for (int l = 0; l < c->layers; l++) any = any || slides[l];
     if (any && window == 0) return err_set(ERR_UNSUPPORTED, "layer_types and sliding_window contradict each other");
     config_set_windows(c, window, slides);

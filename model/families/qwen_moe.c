@@ -7,7 +7,7 @@
 #include "model/families/family.h"
 #include "model/families/qwen.h"
 
-static int read_sparse_layers(struct model_config *c, const cJSON *root) {
+int qwen_read_sparse_layers(struct model_config *c, const cJSON *root) {
     const cJSON *only = json_get(root, "mlp_only_layers");
     int32_t step;
     TRY(config_get_int(root, "decoder_sparse_step", 1, 1, LAYERS_MAX, &step));
@@ -30,7 +30,7 @@ static int configure(struct model_config *c, const cJSON *outer) {
     TRY(config_check_activation(root, "silu"));
     TRY(config_refuse_true(root, "attention_bias", "it gives the attention's output a bias, which duet does not have"));
     TRY(config_read_experts(c, root, "num_experts_per_tok", "moe_intermediate_size"));
-    TRY(read_sparse_layers(c, root));
+    TRY(qwen_read_sparse_layers(c, root));
     c->router_scores = SCORES_OF_ALL;
     c->router_renormalises = is_vl;
     if (!is_vl) TRY(json_get_bool(root, "norm_topk_prob", false, &c->router_renormalises));

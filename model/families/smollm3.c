@@ -33,7 +33,7 @@ static int read_windows(struct model_config *c, const cJSON *root, const bool st
     TRY(json_get_bool(root, "use_sliding_window", false, &used));
     if (used) TRY(config_get_int(root, "sliding_window", 0, 0, 1 << 30, &window));
     for (int l = 0; l < c->layers; l++) slides[l] = still[l];
-    TRY(config_read_layer_types(c, root, slides, &given));
+    TRY(config_read_layer_types(c, root, "sliding_attention", slides, &given));
     config_set_windows(c, window, slides);
     return 0;
 }

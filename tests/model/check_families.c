@@ -15,6 +15,7 @@ static const char *const cases[] = {
     "ministral3",     "hunyuan", "smollm3",      "smollm3-windows", "seed-oss", "ernie4_5",
     "ernie4_5-moe",   "exaone4", "exaone4-full", "gemma",           "glm",      "glm4-moe",
     "glm4-moe-norms", "olmo3",   "olmoe",        "granite-moe",     "granite4", "granite4-still",
+    "qwen3-next",     "qwen3_5", "qwen3_5-moe",
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -108,7 +109,8 @@ END_TEST
 
 /* Cases whose configuration the format can say, or that llama.cpp knows at all. */
 static bool is_known_to_gguf(const char *name) {
-    static const char *const others[] = {"smollm3-windows", "glm", "granite4-still"};
+    static const char *const others[] = {"smollm3-windows", "glm",     "granite4-still",
+                                         "qwen3-next",      "qwen3_5", "qwen3_5-moe"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(name, others[i]) == 0) return false;
     return true;

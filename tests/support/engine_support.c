@@ -46,6 +46,9 @@ const char *const test_checkpoints[TEST_CHECKPOINTS] = {
     "families/qwen2-yarn",
     "families/qwen3-moe",
     "families/qwen3-moe-mixed",
+    "families/qwen3-next",
+    "families/qwen3.5",
+    "families/qwen3.5-moe",
     "families/gpt-oss-mxfp4",
     /* A Llama or Qwen3 MoE in every format of quantised files. */
     "formats/fp8-block",

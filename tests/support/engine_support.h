@@ -18,7 +18,7 @@ struct pair ngram_pair(const struct pair *pair);
 
 /* Of the test data's fixtures: one checkpoint a family or variant, in the form of released files, and then a Llama or Qwen3 MoE in
  * every format of quantised safetensors. Each lies beside what transformers computes on it. */
-enum { TEST_FAMILIES = 26, TEST_CHECKPOINTS = 46 };
+enum { TEST_FAMILIES = 29, TEST_CHECKPOINTS = 49 };
 extern const char *const test_checkpoints[TEST_CHECKPOINTS];
 
 enum { STORY_STARTS = 12 };

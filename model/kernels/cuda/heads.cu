@@ -19,6 +19,7 @@ template <typename T> struct finish {
     int heads, kv_heads, head_dim, all; /* all: heads and, of each row, key and value heads */
     bool v_is_k;
     float *q, *kv_rows;
+    const float *gated_q; /* where it is not NULL q is read there */
     void *k, *v;
 };
 
@@ -51,8 +52,10 @@ __global__ void __launch_bounds__(BLOCK_THREADS) finish_kernel(const struct fini
     for (int j = 0; j < HELD; j++) turn[j] = turns && lane + 32 * j < half ? turns[lane + 32 * j] : make_float2(1, 0);
     inputs_are_ready();
     if (row >= count) return;
-    float *in = is_q ? op.q + ((size_t)row * op.heads + head) * dh
-                     : op.kv_rows + ((size_t)row * 2 * op.kv_heads + (op.v_is_k ? kv_head : head - op.heads)) * dh;
+    const size_t q_at = ((size_t)row * op.heads + head) * dh;
+    const float *in = is_q
+                          ? (op.gated_q ? op.gated_q + 2 * q_at : op.q + q_at)
+                          : op.kv_rows + ((size_t)row * 2 * op.kv_heads + (op.v_is_k ? kv_head : head - op.heads)) * dh;
     float a[HELD], b[HELD], sum = 0;
 #pragma unroll
     for (int j = 0; j < HELD; j++) {
@@ -84,7 +87,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) finish_kernel(const struct fini
     for (int j = 0; j < HELD; j++) {
         if (lane + 32 * j >= half) break;
         finish_pair(j);
-        keep_pair(is_q, in, cache, first_of(j), second_of(j), a[j], b[j]);
+        keep_pair(is_q, op.q + q_at, cache, first_of(j), second_of(j), a[j], b[j]);
     }
 }
 
@@ -125,7 +128,8 @@ int cuda_finish_heads(struct stream *s, const struct op_qkv *op, bool adds_bias)
             op->rows, op->rope, kind_of<T>(adds_bias ? &op->bq : nullptr, op->q_norm, turns, op->norms_behind_rope),
                 kind_of<T>(adds_bias ? &op->bk : nullptr, op->k_norm, turns, op->norms_behind_rope),
                 kind_of<T>(adds_bias ? bv : nullptr, op->v_norm, false, false), op->heads, op->kv_heads, op->head_dim,
-                op->heads + (op->wk.data ? 2 * op->kv_heads : 0), v_is_k, op->q, op->kv_rows, op->kv.k, op->kv.v
+                op->heads + (op->wk.data ? 2 * op->kv_heads : 0), v_is_k, op->q, op->kv_rows, op->gated_q, op->kv.k,
+                op->kv.v
         };
         if (op->norms_all_heads) TRY(norm_all_heads(s, op, &finish));
         enum { FEW = 16 };

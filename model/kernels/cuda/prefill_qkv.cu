@@ -14,7 +14,7 @@ int cuda_prefill_qkv(struct stream *s, const struct op_qkv *op) {
     }));
     struct prefill_product product = {};
     product.rows = &op->rows, product.x = op->normed, product.scale = 1;
-    product.w = &op->wq, product.out = op->q, product.stride = op->wq.rows;
+    product.w = &op->wq, product.out = op->gated_q ? op->gated_q : op->q, product.stride = op->wq.rows;
     TRY(prefill_product(s, &product));
     product.w = &op->wk, product.second = op->wv.data ? &op->wv : nullptr;
     product.out = op->kv_rows, product.stride = 2 * kv, product.apart = kv;

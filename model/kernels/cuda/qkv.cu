@@ -99,8 +99,9 @@ static bool is_rotated_by_product(const struct stream *s, const struct op_qkv *o
     const bool is_normed = op->q_norm.kind != NORM_NONE || op->k_norm.kind != NORM_NONE || op->v_norm.kind != NORM_NONE;
     const bool turns_halves = op->rope.table && op->rope.dims == op->head_dim && !op->rope.pairs_neighbours;
     const bool is_many = op->wq.packed && rows_count(&op->rows) > NARROW_TOKENS && cuda_has_wgmma(s->device);
-    return op->kv.type != DTYPE_FP8 && !is_normed && !is_many && turns_halves && op->head_dim % PRODUCT_ROWS == 0 &&
-           op->wk.data && op->wv.data && are_read_alike({&op->wq, &op->wk, &op->wv});
+    return op->kv.type != DTYPE_FP8 && !op->gated_q && !is_normed && !is_many && turns_halves &&
+           op->head_dim % PRODUCT_ROWS == 0 && op->wk.data && op->wv.data &&
+           are_read_alike({&op->wq, &op->wk, &op->wv});
 }
 
 template <typename T> static int rotated_product(struct stream *s, const struct op_qkv *op) {
@@ -130,7 +131,7 @@ static int product_then_heads(struct stream *s, const struct op_qkv *op) {
     const int kv_rows = op->kv_heads * op->head_dim;
     struct matrix_product product = {};
     product.name = "qkv";
-    product.of[0] = {&op->wq, &op->bq, op->q, 0};
+    product.of[0] = {&op->wq, &op->bq, op->gated_q ? op->gated_q : op->q, 0};
     product.of[1] = {&op->wk, &op->bk, op->kv_rows, 2 * kv_rows};
     product.of[2] = {&op->wv, &op->bv, op->kv_rows + kv_rows, 2 * kv_rows};
     product.x = op->normed;

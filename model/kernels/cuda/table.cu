@@ -20,6 +20,10 @@ extern "C" const struct ops *ops_cuda(void) {
                                    .route = cuda_op_route,
                                    .experts_up = cuda_op_experts_up,
                                    .experts_down = cuda_op_experts_down,
+                                   .products = cuda_op_products,
+                                   .gate = cuda_op_gate,
+                                   .steps = cuda_op_steps,
+                                   .delta = cuda_op_delta,
                                    .attention_needs_partials = cuda_attention_needs_partials,
                                    .kernel_class = cuda_kernel_class};
     return &ops;

@@ -15,5 +15,9 @@ int cuda_op_logits(struct stream *, const struct op_logits *);
 int cuda_op_route(struct stream *, const struct op_route *);
 int cuda_op_experts_up(struct stream *, const struct op_experts_up *);
 int cuda_op_experts_down(struct stream *, const struct op_experts_down *);
+int cuda_op_products(struct stream *, const struct op_products *);
+int cuda_op_gate(struct stream *, const struct op_gate *);
+int cuda_op_steps(struct stream *, const struct op_steps *);
+int cuda_op_delta(struct stream *, const struct op_delta *);
 
 #endif

@@ -14,5 +14,9 @@ int host_logits(struct stream *, const struct op_logits *);
 int host_route(struct stream *, const struct op_route *);
 int host_experts_up(struct stream *, const struct op_experts_up *);
 int host_experts_down(struct stream *, const struct op_experts_down *);
+int host_products(struct stream *, const struct op_products *);
+int host_gate(struct stream *, const struct op_gate *);
+int host_steps(struct stream *, const struct op_steps *);
+int host_delta(struct stream *, const struct op_delta *);
 
 #endif

@@ -80,8 +80,12 @@ static void heads_part(const void *args, int part, int parts) {
             store_kv_head(op, isa, h - op->heads);
             continue;
         }
-        for (int t = 0; t < rows_count(&op->rows); t++)
-            turn_head(op, isa, true, t, op->q + ((size_t)t * (size_t)op->heads + (size_t)h) * dim);
+        for (int t = 0; t < rows_count(&op->rows); t++) {
+            const size_t index = (size_t)t * (size_t)op->heads + (size_t)h;
+            float *q = op->q + index * dim;
+            if (op->gated_q) memcpy(q, op->gated_q + 2 * index * dim, dim * sizeof *q);
+            turn_head(op, isa, true, t, q);
+        }
     }
 }
 
@@ -116,6 +120,7 @@ static int run(const void *args) {
     struct product all[3], shared = {.x = op->normed.data, .tokens = tokens, .end = PRODUCT_STORE, .scale = 1};
     all[0] = all[1] = all[2] = shared;
     all[0].w = op->wq, all[0].bias = op->bq, all[0].out = op->q, all[0].out_stride = q_rows;
+    if (op->gated_q) all[0].out = op->gated_q, all[0].out_stride = 2 * q_rows;
     all[1].w = op->wk, all[1].bias = op->bk, all[1].out = op->kv_rows, all[1].out_stride = 2 * kv_rows;
     all[2].w = op->wv, all[2].bias = op->bv, all[2].out = op->kv_rows + kv_rows, all[2].out_stride = 2 * kv_rows;
     norm_rows_run(&norm, a->threads);

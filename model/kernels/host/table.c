@@ -12,6 +12,10 @@ const struct ops *ops_host(void) {
         .route = host_route,
         .experts_up = host_experts_up,
         .experts_down = host_experts_down,
+        .products = host_products,
+        .gate = host_gate,
+        .steps = host_steps,
+        .delta = host_delta,
     };
     return &table;
 }

@@ -105,12 +105,33 @@ CASES = {
                            layer_types=["attention"] * 3, num_hidden_layers=3, rms_norm_eps=1e-5, rope_scaling=None,
                            tie_word_embeddings=True, mamba_n_heads=8, mamba_d_head=8, mamba_expand=2,
                            mamba_d_state=16, mamba_n_groups=1, mamba_d_conv=4),
+    "qwen3-next": case("Qwen3NextForCausalLM", "qwen3_next", attention_bias=False, head_dim=16, rms_norm_eps=1e-6,
+                       rope_theta=10000000, rope_scaling=None, partial_rotary_factor=0.25, full_attention_interval=4,
+                       linear_conv_kernel_dim=4, linear_key_head_dim=16, linear_num_key_heads=2,
+                       linear_num_value_heads=4, linear_value_head_dim=8, decoder_sparse_step=1,
+                       mlp_only_layers=[1], norm_topk_prob=True, moe_intermediate_size=16, num_experts=8,
+                       num_experts_per_tok=3, shared_expert_intermediate_size=24),
+    "qwen3_5": case("Qwen3_5ForCausalLM", "qwen3_5_text", attention_bias=False, attn_output_gate=True, head_dim=16,
+                    rms_norm_eps=1e-6, tie_word_embeddings=True, linear_conv_kernel_dim=3, linear_key_head_dim=48,
+                    linear_num_key_heads=1, linear_num_value_heads=3, linear_value_head_dim=24,
+                    layer_types=["linear_attention", "full_attention", "linear_attention", "linear_attention"],
+                    rope_parameters={"mrope_interleaved": True, "mrope_section": [1, 1, 0],
+                                     "partial_rotary_factor": 0.25, "rope_theta": 10000000, "rope_type": "default"}),
+    "qwen3_5-moe": case("Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", attention_bias=False, attn_output_gate=True,
+                        head_dim=16, rms_norm_eps=1e-6, linear_conv_kernel_dim=4, linear_key_head_dim=8,
+                        linear_num_key_heads=2, linear_num_value_heads=2, linear_value_head_dim=16,
+                        full_attention_interval=2, moe_intermediate_size=16, num_experts=6, num_experts_per_tok=2,
+                        shared_expert_intermediate_size=24,
+                        rope_parameters={"partial_rotary_factor": 0.25, "rope_theta": 10000000,
+                                         "rope_type": "default"}),
 }
 
 
 # Tensors that files hold beside these, and nobody reads: layers that propose more tokens.
 IGNORED = {"glm4_moe": ["model.layers.4.eh_proj.weight", "model.layers.4.mlp.gate.weight"],
-           "ernie4_5_moe": ["model.mtp_block.0.input_layernorm.weight"]}
+           "ernie4_5_moe": ["model.mtp_block.0.input_layernorm.weight"],
+           "qwen3_next": ["mtp.fc.weight", "mtp.layers.0.input_layernorm.weight"],
+           "qwen3_5_text": ["mtp.norm.weight"]}
 
 
 def hash_of(name):
@@ -138,13 +159,19 @@ def embedding_spread(config):
     return (0.25 if tied else 1.0) / (16 if "embedding_multiplier" in config or config["model_type"] == "gemma" else 1)
 
 
+# Norms multiply by 1 + weight, but for that of linear attention.
+ADD_ONE = ("gemma", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+
+
 def range_of(name, config, factor):
     """What a tensor's numbers are: middle + spread * number_of, of few enough bits for bf16."""
-    is_gemma = config["model_type"] == "gemma"  # whose norms multiply by 1 + weight
+    adds_one = config["model_type"] in ADD_ONE
     if name == "model.norm.weight":
-        return (factor - 1, 0.0) if is_gemma else (factor, factor)
+        return (factor - 1, 0.0) if adds_one else (factor, factor)
     if "norm" in name:
-        return (0.0, 0.5) if is_gemma else (1.0, 1.0)
+        return (0.0, 0.5) if adds_one and "linear_attn" not in name else (1.0, 1.0)
+    if "A_log" in name or "conv1d" in name:
+        return 0.0, 1.0
     if "e_score_correction_bias" in name:  # so large that bf16 would not tell them apart
         return 7.0, 0.25
     if name.endswith("bias"):

@@ -1,0 +1,150 @@
+/* Qwen3-Next and Qwen 3.5, alone or inside the multimodal Qwen 3.5, with experts or without: three of four layers have linear attention by
+ * the gated delta rule in place of keys and values, and the others' attention is gated. Norms are 1 + w, but for that of linear attention.
+ * Experts stand beside an MLP that is gated by one number. A quarter of a head turns. */
+#include <string.h>
+
+#include "base/err.h"
+#include "model/binder.h"
+#include "model/builder.h"
+#include "model/config_read.h"
+#include "model/families/family.h"
+#include "model/families/qwen.h"
+
+static bool has_name(const struct model_config *c, const char *part) {
+    return strstr(c->architecture, part) != NULL;
+}
+
+static int read_recurrent(struct model_config *c, const cJSON *root) {
+    struct recurrent_config *r = &c->recurrent;
+    TRY(config_get_int(root, "linear_num_key_heads", 16, 1, 1024, &r->key_heads));
+    TRY(config_get_int(root, "linear_num_value_heads", 32, 1, 1024, &r->value_heads));
+    TRY(config_get_int(root, "linear_key_head_dim", 128, 8, RECURRENT_DIM_MAX, &r->key_dim));
+    TRY(config_get_int(root, "linear_value_head_dim", 128, 8, RECURRENT_DIM_MAX, &r->value_dim));
+    TRY(config_get_int(root, "linear_conv_kernel_dim", 4, 1, RECURRENT_TAPS_MAX, &r->taps));
+    r->is_grouped = has_name(c, "Next");
+    if (r->value_heads % r->key_heads != 0)
+        return err_set(ERR_FORMAT, "linear_num_value_heads %d is no multiple of linear_num_key_heads %d",
+                       r->value_heads, r->key_heads);
+    if (r->key_dim % 8 == 0 && r->value_dim % 8 == 0) return 0;
+    return err_set(ERR_UNSUPPORTED,
+                   "heads of linear attention of %d and %d dimensions are not supported, only multiples of 8",
+                   r->key_dim, r->value_dim);
+}
+
+/* Every full_attention_interval-th layer has full attention; layer_types overrules which. */
+static int read_layers(struct model_config *c, const cJSON *root) {
+    int32_t interval;
+    bool are_linear[LAYERS_MAX], given;
+    TRY(config_get_int(root, "full_attention_interval", 4, 1, LAYERS_MAX, &interval));
+    for (int l = 0; l < c->layers; l++) are_linear[l] = (l + 1) % interval != 0;
+    TRY(config_read_layer_types(c, root, "linear_attention", are_linear, &given));
+    for (int l = 0; l < c->layers; l++) c->layer[l].is_recurrent = are_linear[l];
+    return 0;
+}
+
+static int read_experts(struct model_config *c, const cJSON *root) {
+    const bool is_next = has_name(c, "Next");
+    int32_t shared;
+    TRY(config_read_experts(c, root, "num_experts_per_tok", "moe_intermediate_size"));
+    TRY(config_get_int(root, "shared_expert_intermediate_size", 512, 1, 1 << 24, &shared));
+    TRY(qwen_read_sparse_layers(c, root));
+    for (int l = 0; l < c->layers; l++)
+        if (c->layer[l].has_experts) c->layer[l].hidden = shared;
+    c->router_scores = SCORES_OF_ALL;
+    c->router_renormalises = true;
+    if (is_next) TRY(json_get_bool(root, "norm_topk_prob", true, &c->router_renormalises));
+    c->shared_is_gated = true;
+    return 0;
+}
+
+static int configure(struct model_config *c, const cJSON *outer) {
+    static const struct dimension_defaults dense = {.positions = 32768, .kv_heads = 4, .head_dim = 256},
+                                           with_experts = {
+                                               .positions = 32768, .kv_heads = 2, .head_dim = 256, .hidden = 5632};
+    const bool has_experts = has_name(c, "Next") || has_name(c, "Moe");
+    const cJSON *root = config_is_wrapper(c) ? config_text(outer) : outer;
+    bool is_gated;
+    TRY(config_read_dimensions(c, root, has_experts ? &with_experts : &dense));
+    TRY(config_check_activation(root, "silu"));
+    TRY(config_refuse_true(root, "attention_bias", "it gives the attention's output a bias, which duet does not have"));
+    TRY(json_get_bool(root, "attn_output_gate", true, &is_gated));
+    if (!is_gated) return err_set(ERR_UNSUPPORTED, "attn_output_gate false is not supported");
+    TRY(read_recurrent(c, root));
+    TRY(read_layers(c, root));
+    if (has_experts) TRY(read_experts(c, root));
+    c->qk_norm = c->queries_gated = true;
+    return config_read_partial_rope(c, root, 10000, 0.25);
+}
+
+static void bind_recurrent(struct binder *b, int l) {
+    const struct recurrent_config *r = &b->c->recurrent;
+    struct layer *layer = &b->m->layers[l];
+    const int64_t d = b->c->width, keys = (int64_t)r->key_heads * r->key_dim,
+                  values = (int64_t)r->value_heads * r->value_dim;
+    if (r->is_grouped) {
+        bind_weight(b, &layer->inputs[0], 2 * (keys + values), d, "layers.%d.linear_attn.in_proj_qkvz.weight", l);
+        bind_weight(b, &layer->inputs[1], 2 * r->value_heads, d, "layers.%d.linear_attn.in_proj_ba.weight", l);
+    } else {
+        bind_weight(b, &layer->inputs[0], 2 * keys + values, d, "layers.%d.linear_attn.in_proj_qkv.weight", l);
+        bind_weight(b, &layer->inputs[1], values, d, "layers.%d.linear_attn.in_proj_z.weight", l);
+        bind_weight(b, &layer->inputs[2], r->value_heads, d, "layers.%d.linear_attn.in_proj_b.weight", l);
+        bind_weight(b, &layer->inputs[3], r->value_heads, d, "layers.%d.linear_attn.in_proj_a.weight", l);
+    }
+    bind_conv(b, &layer->conv, 2 * keys + values, r->taps, "layers.%d.linear_attn.conv1d.weight", l);
+    bind_exact(b, &layer->a_log, r->value_heads, "layers.%d.linear_attn.A_log", l);
+    bind_exact(b, &layer->dt_bias, r->value_heads, "layers.%d.linear_attn.dt_bias", l);
+    bind_norm(b, &layer->state_norm, 0, r->value_dim, "layers.%d.linear_attn.norm.weight", l);
+    bind_weight(b, &layer->wo, d, values, "layers.%d.linear_attn.out_proj.weight", l);
+}
+
+static void bind_experts_and_mlp(struct binder *b, int l) {
+    qwen_bind_experts(b, l);
+    bind_shared_mlp(b, l, "shared_expert");
+    bind_row(b, &b->m->layers[l].shared_gate, b->c->width, "layers.%d.mlp.shared_expert_gate.weight", l);
+}
+
+static void bind_model(struct binder *b) {
+    binder_find_text(b, config_is_wrapper(b->c));
+    bind_ends(b, 1);
+    bind_ignore(b, "mtp.");
+    for (int l = 0; l < b->c->layers; l++) {
+        bind_norms_before(b, 1, l);
+        if (b->c->layer[l].is_recurrent) {
+            bind_recurrent(b, l);
+        } else {
+            bind_attention(b, l);
+            bind_qk_norms(b, 1, l);
+        }
+        if (b->c->layer[l].has_experts)
+            bind_experts_and_mlp(b, l);
+        else
+            bind_mlp(b, l);
+    }
+}
+
+static void build(struct builder *b) {
+    build_embed(b);
+    build_steps(b);
+    for (int l = 0; l < b->c->layers; l++) {
+        if (b->c->layer[l].is_recurrent)
+            build_recurrent_block(b, l);
+        else
+            build_attention_block(b, l);
+        if (b->c->layer[l].has_experts)
+            build_experts_and_mlp(b, l);
+        else
+            build_mlp_block(b, l);
+    }
+    build_head(b);
+}
+
+const struct family family_qwen_next = {
+    .architectures =
+        (const char *const[]){"Qwen3NextForCausalLM", "Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration",
+                              "Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration", NULL},
+    .model_types =
+        (const char *const[]){"qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", NULL},
+    .configure = configure,
+    .bind = bind_model,
+    .build = build,
+};

@@ -1,0 +1,60 @@
+/* Projections of one norm side by side, by the kernels of all products; and gates of what ops made, a block a row. */
+#include "model/kernels/cuda/norm.cuh"
+#include "model/kernels/cuda/prefill.cuh"
+#include "model/kernels/cuda/product_matrix.h"
+#include "model/kernels/cuda/table.h"
+
+static int prefill_products(struct stream *s, const struct op_products *op) {
+    TRY(with_type("products", {op->norm, op->normed}, [&](auto type) {
+        typedef decltype(type) T;
+        return norm(s, rows_to_norm<T>(op->x, op->norm), (T *)op->normed.data, rows_count(&op->rows), op->width);
+    }));
+    struct prefill_product product = {};
+    product.rows = &op->rows, product.x = op->normed, product.scale = 1;
+    product.out = op->out, product.stride = op->stride;
+    for (int i = 0; i < PRODUCTS_MAX && op->w[i].data; i++) {
+        product.w = &op->w[i];
+        TRY(prefill_product(s, &product));
+        product.out += op->w[i].rows;
+    }
+    return 0;
+}
+
+int cuda_op_products(struct stream *s, const struct op_products *op) {
+    enum { TOGETHER = 2 };
+    static const struct weight none = {};
+    if (prefill_takes(s, &op->rows, &op->w[0])) return prefill_products(s, op);
+    float *out = op->out;
+    for (int first = 0; first < PRODUCTS_MAX && op->w[first].data; first += TOGETHER) {
+        struct matrix_product product = {};
+        product.name = "products";
+        for (int i = 0; i < TOGETHER && op->w[first + i].data; i++) {
+            product.of[i] = {&op->w[first + i], &none, out, op->stride};
+            out += op->w[first + i].rows;
+        }
+        product.x = op->normed;
+        product.rows = op->x, product.norm = &op->norm, product.step = 1;
+        product.tokens = rows_count(&op->rows);
+        product.scale = 1;
+        TRY(cuda_matrix_product(s, &product));
+    }
+    return 0;
+}
+
+template <typename T> __global__ void __launch_bounds__(BLOCK_THREADS) gate_kernel(const struct op_gate op) {
+    next_may_start();
+    inputs_are_ready();
+    const float *gate = op.gate + (size_t)blockIdx.x * op.stride;
+    T *h = (T *)op.h.data + (size_t)blockIdx.x * op.width;
+    for (int i = threadIdx.x; i < op.width; i += BLOCK_THREADS) {
+        const int group = i / op.group, within = op.is_one ? 0 : i - group * op.group;
+        h[i] = from_float<T>(times_sigmoid(to_float(h[i]), gate[group * op.apart + within]));
+    }
+}
+
+int cuda_op_gate(struct stream *s, const struct op_gate *op) {
+    return with_type("gate", {op->h}, [&](auto type) {
+        launch_dependent(s, gate_kernel<decltype(type)>, dim3(rows_count(&op->rows)), BLOCK_THREADS, 0, 1, *op);
+        return cuda_launched(s, "gate", sizeof *op);
+    });
+}

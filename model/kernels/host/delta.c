@@ -1,0 +1,256 @@
+/* Linear attention by the gated delta rule, position by position: what lies between the settled state and the pass first, then the rows
+ * of the pass. A thread has a value head of a graph row, its state on its stack as [DK, DV], so that columns go side by side. */
+#include <math.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/fmath.h"
+#include "base/parallel.h"
+#include "model/kernels/host/host_ops.h"
+#include "model/kernels/host/isa.h"
+
+/* --- where states go on --------------------------------------------------------------------------------------- */
+
+static int run_steps(const void *args) {
+    const struct op_steps *op = args;
+    for (int b = 0; b < op->rows.batch; b++) {
+        const int32_t *positions = op->rows.positions + (size_t)b * (size_t)op->rows.q_len;
+        const int slot = op->rows.row_slot[b];
+        int row = 0, count = 0;
+        while (row < op->rows.q_len && positions[row] < 0) row++;
+        while (row + count < op->rows.q_len && positions[row + count] >= 0) count++;
+        op->steps[b] =
+            recurrence_advance(&op->marks[slot], op->rows.standing, slot, row, count > 0 ? positions[row] : 0, count);
+    }
+    return 0;
+}
+
+int host_steps(struct stream *stream, const struct op_steps *op) {
+    return stream_run_host(stream, run_steps, op, sizeof *op);
+}
+
+/* --- a position ----------------------------------------------------------------------------------------------- */
+
+/* A value head of a graph row. */
+struct head {
+    const struct op_delta *op;
+    struct recurrence_step step;
+    int graph_row, index, key_head;
+    float *state, *kept;
+    float decay, dt_bias; /* exp(a_log) */
+};
+
+/* What was projected of a position. */
+struct projected {
+    const float *q, *k, *v;
+    float b, a;
+};
+
+/* Of a position and head: convolved, q and k of unit length. */
+struct inputs {
+    float q[RECURRENT_DIM_MAX], k[RECURRENT_DIM_MAX], v[RECURRENT_DIM_MAX];
+    float beta, decay;
+};
+
+static float *kept_record(const struct head *h, int position) {
+    const struct op_delta *op = h->op;
+    return h->kept + (size_t)(position % op->state.kept_rows) * (size_t)recurrence_record(op->key_dim, op->value_dim);
+}
+
+static const float *row_of(const struct head *h, int position) {
+    const size_t row =
+        (size_t)h->graph_row * (size_t)h->op->rows.q_len + (size_t)(h->step.row + position - h->step.first);
+    return h->op->inputs + row * (size_t)h->op->stride;
+}
+
+static struct projected projected_at(const struct head *h, int position) {
+    const struct op_delta *op = h->op;
+    if (position < h->step.first) {
+        const float *record = kept_record(h, position), *v = record + 2 * op->key_dim;
+        return (struct projected){record, record + op->key_dim, v, v[op->value_dim], v[op->value_dim + 1]};
+    }
+    const float *in = row_of(h, position);
+    const int of_key = h->index % (op->value_heads / op->key_heads), head = h->key_head;
+    return (struct projected){
+        .q = in + op->q.first + head * op->q.apart,
+        .k = in + op->k.first + head * op->k.apart,
+        .v = in + op->v.first + head * op->v.apart + of_key * op->value_dim,
+        .b = in[op->b.first + head * op->b.apart + of_key],
+        .a = in[op->a.first + head * op->a.apart + of_key],
+    };
+}
+
+static float sigmoid(float x) {
+    return 1 / (1 + fmath_exp(-x));
+}
+
+/* log(1 + exp(x)) */
+static float softplus(float x) {
+    return (x > 0 ? x : 0) + fmath_log1p(fmath_exp(-fabsf(x)));
+}
+
+/* out[d] = silu(sum over taps of conv[channel + d, tap] x_(position - taps + 1 + tap)[d]), taps ascending. */
+static void convolve(const struct head *h, int channel, const float *const *x, int count, float *out) {
+    const struct weight *conv = &h->op->conv;
+    for (int d = 0; d < count; d++) {
+        float taps[RECURRENT_TAPS_MAX], sum = 0;
+        host_isa()->widen(taps, weight_row(conv, channel + d), conv->format, conv->cols);
+        for (int t = 0; t < conv->cols; t++)
+            if (x[t]) sum += taps[t] * x[t][d];
+        out[d] = sum * sigmoid(sum);
+    }
+}
+
+static void to_length(float *x, int count, float length) {
+    float sum = 0;
+    for (int i = 0; i < count; i++) sum += x[i] * x[i];
+    const float scale = length / sqrtf(sum + 1e-6f);
+    for (int i = 0; i < count; i++) x[i] *= scale;
+}
+
+static void read_inputs(const struct head *h, int position, struct inputs *in) {
+    const struct op_delta *op = h->op;
+    const int dk = op->key_dim, dv = op->value_dim, taps = op->conv.cols;
+    const float *q[RECURRENT_TAPS_MAX] = {0}, *k[RECURRENT_TAPS_MAX] = {0}, *v[RECURRENT_TAPS_MAX] = {0};
+    const struct projected now = projected_at(h, position);
+    for (int t = 0; t < taps; t++) {
+        const int at = position - taps + 1 + t;
+        if (at < 0) continue;
+        const struct projected p = projected_at(h, at);
+        q[t] = p.q, k[t] = p.k, v[t] = p.v;
+    }
+    convolve(h, h->key_head * dk, q, dk, in->q);
+    convolve(h, (op->key_heads + h->key_head) * dk, k, dk, in->k);
+    convolve(h, 2 * op->key_heads * dk + h->index * dv, v, dv, in->v);
+    to_length(in->q, dk, 1 / sqrtf((float)dk));
+    to_length(in->k, dk, 1);
+    in->beta = sigmoid(now.b);
+    in->decay = fmath_exp(-h->decay * softplus(now.a + h->dt_bias));
+}
+
+/* The state goes one position on; out [DV] = S^T q. */
+static void go_on(const struct op_delta *op, float *state, const struct inputs *in, float *out) {
+    const int dk = op->key_dim, dv = op->value_dim;
+    float change[RECURRENT_DIM_MAX] = {0};
+    memset(out, 0, (size_t)dv * sizeof *out);
+    for (int i = 0; i < dk; i++) {
+        float *row = state + i * dv;
+        for (int j = 0; j < dv; j++) {
+            row[j] *= in->decay;
+            change[j] += in->k[i] * row[j];
+        }
+    }
+    for (int j = 0; j < dv; j++) change[j] = (in->v[j] - change[j]) * in->beta;
+    for (int i = 0; i < dk; i++) {
+        float *row = state + i * dv;
+        for (int j = 0; j < dv; j++) {
+            row[j] += in->k[i] * change[j];
+            out[j] += in->q[i] * row[j];
+        }
+    }
+}
+
+/* --- a head --------------------------------------------------------------------------------------------------- */
+
+static void store_row(const struct head *h, int position, float *out) {
+    const struct op_delta *op = h->op;
+    const int of_key = h->index % (op->value_heads / op->key_heads);
+    const float *in = row_of(h, position), *z = in + op->z.first + h->key_head * op->z.apart + of_key * op->value_dim;
+    const size_t row = (size_t)(in - op->inputs) / (size_t)op->stride;
+    float *to = (float *)op->out.data + (row * (size_t)op->value_heads + (size_t)h->index) * (size_t)op->value_dim;
+    host_isa()->norm(to, out, &op->norm, op->value_dim);
+    for (int j = 0; j < op->value_dim; j++) to[j] *= z[j] * sigmoid(z[j]);
+}
+
+static void clear_rows(const struct head *h) {
+    const struct op_delta *op = h->op;
+    const int count = h->step.end - h->step.first;
+    for (int i = 0; i < op->rows.q_len; i++) {
+        if (i >= h->step.row && i < h->step.row + count) continue;
+        const size_t row = (size_t)h->graph_row * (size_t)op->rows.q_len + (size_t)i;
+        memset((float *)op->out.data + (row * (size_t)op->value_heads + (size_t)h->index) * (size_t)op->value_dim, 0,
+               (size_t)op->value_dim * sizeof(float));
+    }
+}
+
+/* What later passes may need, in place of what was kept kept_rows positions before. */
+static void keep_rows(const struct head *h) {
+    const struct op_delta *op = h->op;
+    const int dk = op->key_dim, dv = op->value_dim, oldest = h->step.end - op->state.kept_rows;
+    for (int p = h->step.first > oldest ? h->step.first : oldest; p < h->step.end; p++) {
+        const struct projected now = projected_at(h, p);
+        float *record = kept_record(h, p);
+        memcpy(record, now.q, (size_t)dk * sizeof *record);
+        memcpy(record + dk, now.k, (size_t)dk * sizeof *record);
+        memcpy(record + 2 * dk, now.v, (size_t)dv * sizeof *record);
+        record[2 * dk + dv] = now.b, record[2 * dk + dv + 1] = now.a;
+    }
+}
+
+static void run_head(const struct head *h) {
+    const struct op_delta *op = h->op;
+    const size_t bytes = (size_t)op->key_dim * (size_t)op->value_dim * sizeof(float);
+    float state[RECURRENT_DIM_MAX * RECURRENT_DIM_MAX], out[RECURRENT_DIM_MAX];
+    clear_rows(h);
+    if (h->step.end == 0) return;
+    if (h->step.from > 0)
+        memcpy(state, h->state, bytes);
+    else
+        memset(state, 0, bytes);
+    for (int p = h->step.from; p < h->step.end; p++) {
+        struct inputs in;
+        if (p == h->step.settle) memcpy(h->state, state, bytes);
+        read_inputs(h, p, &in);
+        go_on(op, state, &in, out);
+        if (p >= h->step.first) store_row(h, p, out);
+    }
+    keep_rows(h);
+}
+
+static float number_of(const struct weight *w, int index) {
+    float number;
+    host_isa()->widen(&number, (const char *)w->data + index * dtype_bytes(w->format), w->format, 1);
+    return number;
+}
+
+static void heads_part(const void *args, int part, int parts) {
+    const struct op_delta *op = args;
+    const struct range mine = parallel_range(op->rows.batch * op->value_heads, part, parts);
+    const size_t numbers = (size_t)op->key_dim * (size_t)op->value_dim,
+                 records = (size_t)op->state.kept_rows * (size_t)recurrence_record(op->key_dim, op->value_dim);
+    for (int i = mine.first; i < mine.end; i++) {
+        const int index = i % op->value_heads;
+        const struct recurrence_step step = op->steps[i / op->value_heads];
+        const size_t at = (size_t)step.slot * (size_t)op->value_heads + (size_t)index;
+        run_head(&(struct head){.op = op,
+                                .step = step,
+                                .graph_row = i / op->value_heads,
+                                .index = index,
+                                .key_head = index / (op->value_heads / op->key_heads),
+                                .state = op->state.states + at * numbers,
+                                .kept = op->state.kept + at * records,
+                                .decay = fmath_exp(number_of(&op->a_log, index)),
+                                .dt_bias = number_of(&op->dt_bias, index)});
+    }
+}
+
+struct args {
+    struct op_delta op;
+    int threads;
+};
+
+static int run(const void *args) {
+    const struct args *a = args;
+    const int64_t each = 6 * (int64_t)a->op.key_dim * a->op.value_dim * a->op.rows.q_len;
+    parallel_run(a->threads, each * a->op.rows.batch * a->op.value_heads, heads_part, &a->op);
+    return 0;
+}
+
+int host_delta(struct stream *stream, const struct op_delta *op) {
+    if (op->key_dim > RECURRENT_DIM_MAX || op->value_dim > RECURRENT_DIM_MAX || op->conv.cols > RECURRENT_TAPS_MAX ||
+        op->value_heads % op->key_heads != 0)
+        return err_set(ERR_INTERNAL, "delta: heads of %d and %d dimensions, %d taps, %d heads of %d", op->key_dim,
+                       op->value_dim, op->conv.cols, op->value_heads, op->key_heads);
+    struct args args = {*op, device_threads(stream_device(stream))};
+    return stream_run_host(stream, run, &args, sizeof args);
+}
