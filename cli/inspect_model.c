@@ -58,6 +58,12 @@ static void print_experts(const struct model_config *c) {
                layers);
 }
 
+static int recurrent_layers(const struct model_config *c) {
+    int count = 0;
+    for (int l = 0; l < c->layers; l++) count += c->layer[l].is_recurrent;
+    return count;
+}
+
 /* What comes from a file, without control characters, until the next call. */
 static const char *escaped(const char *text) {
     static char shown[1024];
@@ -105,6 +111,10 @@ static void print_config(const struct model_config *c) {
     print_line("heads", "%d of %d, %d for keys and values", c->heads, c->head_dim, c->kv_heads);
     print_line("vocabulary", "%d rows, head %s", c->vocab, c->tied ? "tied to the embedding" : "of its own");
     print_windows(c);
+    if (recurrent_layers(c) > 0)
+        print_line("recurrent", "%d of %d layers, %d heads of %d for keys, %d of %d for values", recurrent_layers(c),
+                   c->layers, c->recurrent.key_heads, c->recurrent.key_dim, c->recurrent.value_heads,
+                   c->recurrent.value_dim);
     if (c->experts > 0) print_experts(c);
     print_ropes(c);
     print_line("norm", "RMS, eps %g", (double)c->norm_eps);
@@ -333,6 +343,7 @@ static void put_config(const struct model_config *c, struct buf *out) {
     inspect_put_number(out, "vocab", c->vocab);
     inspect_put_number(out, "positions", c->positions);
     inspect_put_number(out, "experts", c->experts);
+    inspect_put_number(out, "recurrent_layers", recurrent_layers(c));
     json_put_name(out, "end_ids");
     put_json_ids(out, c->end_ids, (size_t)c->end_count);
     inspect_put_number(out, "temperature", c->gen_temperature);

@@ -48,8 +48,12 @@ static int read_experts(struct model_config *c, const cJSON *root) {
     TRY(config_read_experts(c, root, "num_experts_per_tok", "moe_intermediate_size"));
     TRY(config_get_int(root, "shared_expert_intermediate_size", 512, 1, 1 << 24, &shared));
     TRY(qwen_read_sparse_layers(c, root));
-    for (int l = 0; l < c->layers; l++)
+    bool has_dense = false;
+    for (int l = 0; l < c->layers; l++) {
         if (c->layer[l].has_experts) c->layer[l].hidden = shared;
+        has_dense = has_dense || !c->layer[l].has_experts;
+    }
+    if (!has_dense) c->hidden = shared;
     c->router_scores = SCORES_OF_ALL;
     c->router_renormalises = true;
     if (is_next) TRY(json_get_bool(root, "norm_topk_prob", true, &c->router_renormalises));
@@ -143,7 +147,7 @@ const struct family family_qwen_next = {
         (const char *const[]){"Qwen3NextForCausalLM", "Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration",
                               "Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration", NULL},
     .model_types =
-        (const char *const[]){"qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", NULL},
+        (const char *const[]){"qwen3_next", "qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe", NULL},
     .configure = configure,
     .bind = bind_model,
     .build = build,

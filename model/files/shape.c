@@ -52,6 +52,21 @@ static const struct shape {
                    "\"intermediate_size\": 3072, \"num_hidden_layers\": 28, \"num_attention_heads\": 16, "
                    "\"num_key_value_heads\": 8, \"head_dim\": 128, \"max_position_embeddings\": 40960, "
                    "\"rms_norm_eps\": 1e-5, \"rope_theta\": 1000000, \"tie_word_embeddings\": true}"},
+    {"qwen3.5-27b", "{\"architectures\": [\"Qwen3_5ForCausalLM\"], \"vocab_size\": 248320, \"hidden_size\": 5120, "
+                    "\"intermediate_size\": 17408, \"num_hidden_layers\": 64, \"num_attention_heads\": 24, "
+                    "\"num_key_value_heads\": 4, \"head_dim\": 256, \"linear_num_value_heads\": 48, "
+                    "\"max_position_embeddings\": 262144, \"rms_norm_eps\": 1e-6, \"rope_theta\": 10000000, "
+                    "\"tie_word_embeddings\": false}"},
+    {"qwen3.5-4b", "{\"architectures\": [\"Qwen3_5ForCausalLM\"], \"vocab_size\": 248320, \"hidden_size\": 2560, "
+                   "\"intermediate_size\": 9216, \"num_hidden_layers\": 32, \"num_attention_heads\": 16, "
+                   "\"num_key_value_heads\": 4, \"head_dim\": 256, \"linear_num_value_heads\": 32, "
+                   "\"max_position_embeddings\": 262144, \"rms_norm_eps\": 1e-6, \"rope_theta\": 10000000, "
+                   "\"tie_word_embeddings\": true}"},
+    {"qwen3.5-0.8b", "{\"architectures\": [\"Qwen3_5ForCausalLM\"], \"vocab_size\": 248320, \"hidden_size\": 1024, "
+                     "\"intermediate_size\": 3584, \"num_hidden_layers\": 24, \"num_attention_heads\": 8, "
+                     "\"num_key_value_heads\": 2, \"head_dim\": 256, \"linear_num_value_heads\": 16, "
+                     "\"max_position_embeddings\": 262144, \"rms_norm_eps\": 1e-6, \"rope_theta\": 10000000, "
+                     "\"tie_word_embeddings\": true}"},
     {"smollm2-135m", "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 49152, \"hidden_size\": 576, "
                      "\"intermediate_size\": 1536, \"num_hidden_layers\": 30, \"num_attention_heads\": 9, "
                      "\"num_key_value_heads\": 3, \"head_dim\": 64, \"max_position_embeddings\": 8192, "

@@ -55,6 +55,16 @@ START_TEST(what_newer_families_may_have_and_duet_has_not_is_refused_by_name)
     refuse_config(OF("Glm4MoeForCausalLM", "glm4_moe") "\"n_group\": 4, \"topk_group\": 2}", ERR_UNSUPPORTED,
                   "topk_group 2 of 4");
     refuse_config(OF("Glm4MoeForCausalLM", "glm4_moe") "\"n_group\": 1}", ERR_FORMAT, "num_local_experts");
+    refuse_config(OF("Qwen3_5ForCausalLM", "qwen3_5_text") "\"attn_output_gate\": false}", ERR_UNSUPPORTED,
+                  "attn_output_gate");
+    refuse_config(OF("Qwen3_5ForCausalLM", "qwen3_5_text") "\"layer_types\": [\"mamba\"]}", ERR_UNSUPPORTED,
+                  "layer type 'mamba'");
+    refuse_config(OF("Qwen3_5ForCausalLM", "qwen3_5_text") "\"linear_num_value_heads\": 24}", ERR_FORMAT,
+                  "linear_num_value_heads 24 is no multiple");
+    refuse_config(OF("Qwen3_5ForCausalLM", "qwen3_5_text") "\"linear_key_head_dim\": 20}", ERR_UNSUPPORTED,
+                  "20 and 128 dimensions");
+    refuse_config(OF("Qwen3NextForCausalLM", "qwen3_next") "\"linear_value_head_dim\": 256}", ERR_FORMAT,
+                  "linear_value_head_dim");
     refuse_config(OF("OlmoeForCausalLM", "olmoe") "\"clip_qkv\": 8.0}", ERR_UNSUPPORTED, "clip_qkv");
     refuse_config(OF("SeedOssForCausalLM", "seed_oss") "\"attention_out_bias\": true}", ERR_UNSUPPORTED,
                   "attention_out_bias");

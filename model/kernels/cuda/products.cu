@@ -4,7 +4,27 @@
 #include "model/kernels/cuda/product_matrix.h"
 #include "model/kernels/cuda/table.h"
 
-static int prefill_products(struct stream *s, const struct op_products *op) {
+/* The matrices, as few as possible: what lies one behind the other in memory is one. */
+struct product_list {
+    struct weight w[PRODUCTS_MAX];
+    int count;
+};
+static struct product_list list_products(const struct op_products *op) {
+    struct product_list list = {};
+    for (int i = 0; i < PRODUCTS_MAX && op->w[i].data; i++) {
+        const struct weight &w = op->w[i];
+        struct weight *last = list.count > 0 ? &list.w[list.count - 1] : nullptr;
+        const bool is_plain = last && !w.packed && !last->packed && w.format == last->format &&
+                              weight_stride(&w) == w.cols && weight_stride(last) == last->cols;
+        if (is_plain && (const uint16_t *)last->data + (size_t)last->rows * last->cols == w.data)
+            last->rows += w.rows;
+        else
+            list.w[list.count++] = w;
+    }
+    return list;
+}
+
+static int prefill_products(struct stream *s, const struct op_products *op, const struct product_list *list) {
     TRY(with_type("products", {op->norm, op->normed}, [&](auto type) {
         typedef decltype(type) T;
         return norm(s, rows_to_norm<T>(op->x, op->norm), (T *)op->normed.data, rows_count(&op->rows), op->width);
@@ -12,25 +32,26 @@ static int prefill_products(struct stream *s, const struct op_products *op) {
     struct prefill_product product = {};
     product.rows = &op->rows, product.x = op->normed, product.scale = 1;
     product.out = op->out, product.stride = op->stride;
-    for (int i = 0; i < PRODUCTS_MAX && op->w[i].data; i++) {
-        product.w = &op->w[i];
+    for (int i = 0; i < list->count; i++) {
+        product.w = &list->w[i];
         TRY(prefill_product(s, &product));
-        product.out += op->w[i].rows;
+        product.out += product.w->rows;
     }
     return 0;
 }
 
 int cuda_op_products(struct stream *s, const struct op_products *op) {
-    enum { TOGETHER = 2 };
+    enum { TOGETHER = 3 };
     static const struct weight none = {};
-    if (prefill_takes(s, &op->rows, &op->w[0])) return prefill_products(s, op);
+    const struct product_list list = list_products(op);
+    if (prefill_takes(s, &op->rows, &op->w[0])) return prefill_products(s, op, &list);
     float *out = op->out;
-    for (int first = 0; first < PRODUCTS_MAX && op->w[first].data; first += TOGETHER) {
+    for (int first = 0; first < list.count; first += TOGETHER) {
         struct matrix_product product = {};
         product.name = "products";
-        for (int i = 0; i < TOGETHER && op->w[first + i].data; i++) {
-            product.of[i] = {&op->w[first + i], &none, out, op->stride};
-            out += op->w[first + i].rows;
+        for (int i = 0; i < TOGETHER && first + i < list.count; i++) {
+            product.of[i] = {&list.w[first + i], &none, out, op->stride};
+            out += list.w[first + i].rows;
         }
         product.x = op->normed;
         product.rows = op->x, product.norm = &op->norm, product.step = 1;

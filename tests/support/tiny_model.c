@@ -1,0 +1,78 @@
+#include "tests/support/tiny_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fmath.h"
+#include "tests/support/damage.h"
+#include "tests/support/support.h"
+#include "tests/support/tensor_file.h"
+
+static uint64_t hash_of(const char *name) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+    return hash;
+}
+
+/* Output function of splitmix64. */
+static uint64_t mix(uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* middle + spread * (-1 to 127/128): of so few bits that bf16 holds it, where it is no F32. */
+static void put_numbers(struct buf *out, const char *name, size_t count, float middle, float spread, bool is_f32) {
+    const uint64_t seed = hash_of(name);
+    for (size_t i = 0; i < count; i++) {
+        const int64_t byte = (int64_t)(mix(seed + 0x9e3779b97f4a7c15u * (i + 1)) >> 56);
+        const float number = middle + spread * (float)(byte - 128) / 128;
+        const uint16_t half = (uint16_t)(fmath_bits(number) >> 16);
+        buf_append(out, is_f32 ? (const char *)&number : (const char *)&half, is_f32 ? sizeof number : sizeof half);
+    }
+}
+
+static void write_tensors(const cJSON *reference, const char *path) {
+    struct tensor_file f = {0};
+    const cJSON *tensor, *size;
+    cJSON_ArrayForEach(tensor, json_get(reference, "ignored"))
+        tensor_file_add(&f, tensor->valuestring, "BF16", 1, (const int64_t[]){2}, "\1\2\3\4", 4);
+    cJSON_ArrayForEach(tensor, json_get(reference, "tensors")) { /* [name, shape, middle, spread, type] */
+        const char *name = tensor->child->valuestring, *type = cJSON_GetArrayItem(tensor, 4)->valuestring;
+        const float middle = (float)cJSON_GetArrayItem(tensor, 2)->valuedouble,
+                    spread = (float)cJSON_GetArrayItem(tensor, 3)->valuedouble;
+        int64_t shape[3];
+        int dims = 0;
+        size_t count = 1;
+        struct buf numbers = {0};
+        cJSON_ArrayForEach(size, cJSON_GetArrayItem(tensor, 1)) {
+            ck_assert_int_lt(dims, 3);
+            shape[dims++] = (int64_t)size->valuedouble;
+            count *= (size_t)size->valuedouble;
+        }
+        put_numbers(&numbers, name, count, middle, spread, strcmp(type, "F32") == 0);
+        tensor_file_add(&f, name, type, dims, shape, numbers.data, numbers.len);
+        buf_free(&numbers);
+    }
+    tensor_file_write(&f, path);
+}
+
+void tiny_model_write(const cJSON *reference, const char *config, char dir[256]) {
+    char path[320];
+    struct buf text = {0};
+    snprintf(dir, 256, "%s/model-XXXXXX", temp_dir());
+    ck_assert_ptr_nonnull(mkdtemp(dir)); /* tests on a GPU share the first */
+    json_print(json_get(reference, config), &text);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    damage_write_text(path, buf_text(&text));
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    write_tensors(reference, path);
+    buf_free(&text);
+}
+
+cJSON *tiny_model_load(const char *name) {
+    char path[128];
+    snprintf(path, sizeof path, "tests/model/families/%s.json", name);
+    return must_load_json(path);
+}
