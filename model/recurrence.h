@@ -9,7 +9,7 @@
 
 #include "model/operands.h"
 
-enum { RECURRENT_DIM_MAX = 128, RECURRENT_TAPS_MAX = 8 }; /* DK, DV; of the convolution */
+enum { RECURRENT_DIM_MAX = 128, RECURRENT_TAPS_MAX = 4 }; /* DK, DV; of the convolution */
 
 /* Of a sequence: its states' position; where its last pass began that was not of drafted rows. */
 struct recurrence_mark {
@@ -38,9 +38,9 @@ OPERAND_INLINE struct recurrence_step recurrence_advance(struct recurrence_mark 
     return step;
 }
 
-/* Positions that have to be kept where passes have up to k + 1 rows: of three of these, and of the convolution's taps. */
+/* Positions that are kept where passes have up to k + 1 rows: those of three passes, and of the convolution's taps before them. */
 static inline int recurrence_kept_rows(int k_max) {
-    return 3 * (k_max + 1) + RECURRENT_TAPS_MAX;
+    return 3 * (k_max + 1) + 4 * RECURRENT_TAPS_MAX;
 }
 
 /* What is kept of a position and value head, before the convolution: q and k [DK] of its key head, v [DV], and the two numbers that make

@@ -3,6 +3,7 @@
 #define DUET_MODEL_KERNELS_CUDA_ATTENTION_JOIN_CUH
 
 #include "model/kernels/cuda/attention_tree.cuh"
+#include "model/kernels/cuda/cluster.cuh"
 
 /* A barrier of a walker's warps. Its number in a register takes all barriers of the block, of which a multiprocessor has enough; a branch for each
  * number costs more than the barrier. */
@@ -27,19 +28,6 @@ __device__ __forceinline__ void put_sums(Plan &s, const struct running<DH, TILES
 }
 
 #if __CUDA_ARCH__ >= 900
-/* Shared memory of a block of the cluster; all of its blocks wait for each other. */
-__device__ __forceinline__ uint32_t of_rank(const void *mine, int rank) {
-    uint32_t its, at = (uint32_t)__cvta_generic_to_shared(mine);
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(its) : "r"(at), "r"(rank));
-    return its;
-}
-__device__ __forceinline__ void cluster_arrive() {
-    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-}
-__device__ __forceinline__ void cluster_wait() {
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-}
-
 /* A node of the tree: its maximum and the sum of one warp's keys, and 4 dims of the values' sum. */
 struct node {
     float2 state;

@@ -1,14 +1,22 @@
-/* Linear attention by the gated delta rule: a block has a value head of a graph row, and takes its positions in tiles.
- *   1. What was projected of a tile's positions and of the taps before them goes to shared memory, from the rows of the pass or from what
- *      is kept, and is convolved there; q and k get their length, a warp each.
- *   2. The state lies in registers: four threads have a column, each every fourth of its DK numbers. They go from position to position
+/* Linear attention by the gated delta rule. A value head of a graph row belongs to a block, or on GPUs that have them to a cluster of
+ * blocks with a part of its columns each, and takes its positions in tiles.
+ *   1. A thread has a channel of q, k or v: what was projected of a tile's positions and of the taps before them, from the rows of the pass or
+ *      from what is kept, is convolved in registers and goes to shared memory. A warp finds the length of a q or k.
+ *   2. The state lies in registers: eight threads have a column, each every eighth of its DK numbers. They go from position to position
  *      without meeting anyone, since columns do not see each other.
- *   3. A warp a row: the norm, the gate, and out in 16 bits.
+ *   3. A warp a row: the norm, whose sums the blocks of a cluster give each other, the gate, and out in 16 bits.
  * Bytes: a state is read and, where it is settled further, written, 4 DK DV each. */
+#include "model/kernels/cuda/cluster.cuh"
 #include "model/kernels/cuda/common.cuh"
 #include "model/kernels/cuda/table.h"
 
-enum { TILE = 8, LANES = 4 /* of a column */ };
+enum { TILE = 8, LANES = 8 /* of a column */, EACH = RECURRENT_DIM_MAX / LANES, TAPS = RECURRENT_TAPS_MAX };
+enum {
+    Q_AT = 0,
+    K_AT = RECURRENT_DIM_MAX,
+    V_AT = 2 * RECURRENT_DIM_MAX /* in a row of a tile: zeros behind DK numbers */
+};
+enum { SPLIT = 4 /* blocks of a cluster */, THREADS = LANES * RECURRENT_DIM_MAX / SPLIT };
 
 /* --- where states go on --------------------------------------------------------------------------------------- */
 
@@ -41,210 +49,320 @@ __device__ __forceinline__ float number_of(const struct weight &w, int i) {
     return w.format == DTYPE_F16 ? to_float(((const half *)w.data)[i]) : to_float(((const bf16 *)w.data)[i]);
 }
 
-/* Of a block: which of its channels (q, then k [DK] of its key head, then v [DV]) lies where. */
+/* Columns whose squares are added first, by whatever blocks have them, and whose states lie side by side. */
+__host__ __device__ static inline int column_groups(int value_dim) {
+    return value_dim % (SPLIT * 8) == 0 ? SPLIT : 1;
+}
+
+/* What a block works on: channels of q and k [DK] of its key head, and of its columns of v, and where each lies. */
 struct head_place {
-    int graph_row, index, key_head, of_key, channels;
-    const float *kept;
-    __device__ head_place(const struct op_delta &op, const struct recurrence_step &step)
-        : graph_row(blockIdx.y), index(blockIdx.x) {
+    int graph_row, index, key_head, of_key, part, parts, groups, columns, channels;
+    float *kept;
+    __device__ head_place(const struct op_delta &op, const struct recurrence_step &step, int parts)
+        : graph_row(blockIdx.y), index(blockIdx.x / parts), part(blockIdx.x % parts), parts(parts),
+          groups(column_groups(op.value_dim)) {
         const int share = op.value_heads / op.key_heads;
         key_head = index / share, of_key = index - key_head * share;
-        channels = 2 * op.key_dim + op.value_dim;
-        kept = op.state.kept + ((size_t)step.slot * op.value_heads + index) * op.state.kept_rows * (channels + 2);
+        columns = op.value_dim / parts, channels = 2 * op.key_dim + columns;
+        kept = op.state.kept + ((size_t)step.slot * op.value_heads + index) * op.state.kept_rows * record_numbers(op);
     }
-    __device__ __forceinline__ const float *row(const struct op_delta &op, const struct recurrence_step &step,
+    __device__ static int record_numbers(const struct op_delta &op) {
+        return recurrence_record(op.key_dim, op.value_dim);
+    }
+    __device__ __forceinline__ size_t row_index(const struct op_delta &op, const struct recurrence_step &step,
                                                 int position) const {
-        return op.inputs + ((size_t)graph_row * op.rows.q_len + step.row + position - step.first) * op.stride;
+        return (size_t)graph_row * op.rows.q_len + step.row + position - step.first;
     }
-    __device__ __forceinline__ size_t record(const struct op_delta &op, int position) const {
-        return (size_t)(position % op.state.kept_rows) * (channels + 2);
+    __device__ __forceinline__ float *record(const struct op_delta &op, int position) const {
+        return kept + (size_t)(position % op.state.kept_rows) * record_numbers(op);
     }
-    /* Of a row of the pass; the two behind the channels are b and a. */
-    __device__ __forceinline__ int offset(const struct op_delta &op, int channel) const {
+    /* Of a channel: its number in a record, in a row of the pass, and its row of the convolution's weights. */
+    __device__ __forceinline__ int in_record(const struct op_delta &op, int channel) const {
+        return channel < 2 * op.key_dim ? channel : channel + part * columns;
+    }
+    __device__ __forceinline__ int in_row(const struct op_delta &op, int channel) const {
         if (channel < op.key_dim) return op.q.first + key_head * op.q.apart + channel;
-        channel -= op.key_dim;
-        if (channel < op.key_dim) return op.k.first + key_head * op.k.apart + channel;
-        channel -= op.key_dim;
-        if (channel < op.value_dim) return op.v.first + key_head * op.v.apart + of_key * op.value_dim + channel;
-        const struct heads_at &at = channel == op.value_dim ? op.b : op.a;
-        return at.first + key_head * at.apart + of_key;
+        if (channel < 2 * op.key_dim) return op.k.first + key_head * op.k.apart + channel - op.key_dim;
+        return head_of_value(op, op.v) + part * columns + channel - 2 * op.key_dim;
     }
-    __device__ __forceinline__ float projected(const struct op_delta &op, const struct recurrence_step &step,
-                                               int position, int channel) const {
-        if (position < 0) return 0.0f;
-        if (position < step.first) return kept[record(op, position) + channel];
-        return row(op, step, position)[offset(op, channel)];
-    }
-    /* Its row of the convolution's weights. */
-    __device__ __forceinline__ int conv_row(const struct op_delta &op, int channel) const {
+    __device__ __forceinline__ int in_conv(const struct op_delta &op, int channel) const {
         const int keys = op.key_heads * op.key_dim;
         if (channel < op.key_dim) return key_head * op.key_dim + channel;
         if (channel < 2 * op.key_dim) return keys + key_head * op.key_dim + channel - op.key_dim;
-        return 2 * keys + index * op.value_dim + channel - 2 * op.key_dim;
+        return 2 * keys + index * op.value_dim + part * columns + channel - 2 * op.key_dim;
+    }
+    __device__ __forceinline__ int head_of_value(const struct op_delta &op, const struct heads_at &at) const {
+        return at.first + key_head * at.apart + of_key * op.value_dim;
+    }
+    __device__ __forceinline__ int of_head(const struct heads_at &at) const {
+        return at.first + key_head * at.apart + of_key;
     }
 };
 
 struct delta_memory {
-    float *taps, *raw, *conv, *out, *beta, *decay;
-    __device__ delta_memory(void *memory, const struct op_delta &op, int channels) {
-        taps = (float *)memory;
-        raw = taps + channels * op.conv.cols;
-        conv = raw + (TILE + op.conv.cols - 1) * channels;
-        out = conv + TILE * channels;
-        beta = out + TILE * op.value_dim, decay = beta + TILE;
+    float *conv, *out, *squares, *beta, *decay, *of_q, *of_k;
+    int width;
+    __device__ delta_memory(void *memory, const head_place &place) {
+        conv = (float *)memory, width = V_AT + place.columns;   /* [TILE, width] */
+        out = conv + TILE * width;                              /* [TILE, columns] */
+        squares = out + TILE * place.columns;                   /* [2, TILE, SPLIT]: of tiles in turn */
+        beta = squares + 2 * TILE * SPLIT, decay = beta + TILE; /* [TILE] each */
+        of_q = decay + TILE, of_k = of_q + TILE;                /* what q and k are multiplied with */
     }
 };
-static size_t delta_bytes(const struct op_delta *op) {
-    const int channels = 2 * op->key_dim + op->value_dim;
-    return sizeof(float) * (size_t)(channels * (2 * op->conv.cols - 1 + 2 * TILE) + TILE * op->value_dim + 2 * TILE);
+static size_t delta_bytes(const struct op_delta *op, int split) {
+    const int columns = op->value_dim / split;
+    return sizeof(float) * (size_t)((V_AT + 2 * columns) * TILE + 2 * TILE * SPLIT + 4 * TILE);
 }
 
-/* silu of the convolution at the tile's positions, taps ascending; beta and the decay. */
+/* A channel's taps, the model's last. */
+__device__ __forceinline__ float4 taps_of(const struct weight &conv, int row) {
+    if (conv.format == DTYPE_BF16 && conv.cols == TAPS) {
+        const uint2 held = __ldg((const uint2 *)conv.data + row);
+        const float2 a = to_floats(*(const __nv_bfloat162 *)&held.x), b = to_floats(*(const __nv_bfloat162 *)&held.y);
+        return make_float4(a.x, a.y, b.x, b.y);
+    }
+    float taps[TAPS];
+#pragma unroll
+    for (int t = 0; t < TAPS; t++) {
+        const int tap = t - (TAPS - conv.cols);
+        taps[t] = tap >= 0 ? number_of(conv, row * conv.cols + tap) : 0.0f;
+    }
+    return make_float4(taps[0], taps[1], taps[2], taps[3]);
+}
+
+/* silu of the convolution of a channel at the tile's positions, taps ascending. */
+__device__ __forceinline__ void convolve_channel(const struct op_delta &op, const struct recurrence_step &step,
+                                                 const head_place &place, const delta_memory &memory, int first,
+                                                 int count, int channel) {
+    const int missing = TAPS - op.conv.cols, kept_rows = op.state.kept_rows, numbers = place.record_numbers(op);
+    const int behind = channel - 2 * op.key_dim;
+    float *to = memory.conv + (behind >= 0             ? V_AT + behind
+                               : channel >= op.key_dim ? K_AT + channel - op.key_dim
+                                                       : Q_AT + channel);
+    const float4 w = taps_of(op.conv, place.in_conv(op, channel));
+    const float *kept = place.kept + place.in_record(op, channel),
+                *rows = op.inputs + place.row_index(op, step, first - TAPS + 1) * op.stride + place.in_row(op, channel);
+    int at = max(first - TAPS + 1, 0) % kept_rows - max(TAPS - 1 - first, 0); /* of position first - TAPS + 1 */
+    float x[TILE + TAPS - 1];
+#pragma unroll
+    for (int i = 0; i < TILE + TAPS - 1; i++, at = at + 1 == kept_rows ? 0 : at + 1) {
+        const int position = first - TAPS + 1 + i;
+        const float *from = position < step.first ? kept + at * numbers : rows + (int64_t)i * op.stride;
+        x[i] = position >= 0 && i >= missing && i < count + TAPS - 1 ? *from : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < TILE; i++) {
+        const float sum = fmaf(w.w, x[i + 3], fmaf(w.z, x[i + 2], fmaf(w.y, x[i + 1], w.x * x[i])));
+        if (i < count) to[i * memory.width] = times_sigmoid(sum, sum);
+    }
+}
+
 __device__ __forceinline__ void read_tile(const struct op_delta &op, const struct recurrence_step &step,
                                           const head_place &place, const delta_memory &memory, int first, int count,
                                           float rate, float dt_bias) {
-    const int channels = place.channels, taps = op.conv.cols;
-    for (int i = threadIdx.x; i < (count + taps - 1) * channels; i += blockDim.x) {
-        const int at = i / channels, channel = i - at * channels;
-        memory.raw[i] = place.projected(op, step, first + at - taps + 1, channel);
+    const int late = blockDim.x - 1 - threadIdx.x; /* whose channels are the fewest */
+    if (late < count) {
+        const int position = first + late;
+        const float *record = place.record(op, position) + place.record_numbers(op) - 2;
+        float b = 0, x = dt_bias;
+        if (position < step.first) {
+            b += record[0], x += record[1];
+        } else {
+            const float *in = op.inputs + place.row_index(op, step, position) * op.stride;
+            b += in[place.of_head(op.b)], x += in[place.of_head(op.a)];
+        }
+        memory.beta[late] = times_sigmoid(1.0f, b);
+        memory.decay[late] = expf(-rate * (fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)))));
     }
-    for (int i = threadIdx.x; i < count; i += blockDim.x) {
-        const float b = place.projected(op, step, first + i, channels),
-                    x = place.projected(op, step, first + i, channels + 1) + dt_bias;
-        memory.beta[i] = times_sigmoid(1.0f, b);
-        memory.decay[i] = expf(-rate * (fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)))));
-    }
+    for (int channel = threadIdx.x; channel < place.channels; channel += blockDim.x)
+        convolve_channel(op, step, place, memory, first, count, channel);
     __syncthreads();
-    for (int i = threadIdx.x; i < count * channels; i += blockDim.x) {
-        const int channel = i % channels;
-        float sum = 0;
-        for (int t = 0; t < taps; t++) sum = fmaf(memory.taps[channel * taps + t], memory.raw[i + t * channels], sum);
-        memory.conv[i] = times_sigmoid(sum, sum);
-    }
-    __syncthreads();
-    const float of_q = rsqrtf((float)op.key_dim);
     for (int i = threadIdx.x / 32; i < 2 * count; i += blockDim.x / 32) {
-        float *x = memory.conv + i / 2 * channels + i % 2 * op.key_dim, sum = 0;
+        const float *x = memory.conv + i / 2 * memory.width + (i % 2 ? K_AT : Q_AT);
+        float sum = 0;
         for (int d = threadIdx.x % 32; d < op.key_dim; d += 32) sum = fmaf(x[d], x[d], sum);
-        const float scale = rsqrtf(warp_sum(sum) + 1e-6f) * (i % 2 ? 1.0f : of_q);
-        for (int d = threadIdx.x % 32; d < op.key_dim; d += 32) x[d] *= scale;
+        const float scale = rsqrtf(warp_sum(sum) + 1e-6f);
+        (i % 2 ? memory.of_k : memory.of_q)[i / 2] = i % 2 ? scale : scale * rsqrtf((float)op.key_dim);
     }
     __syncthreads();
 }
 
-/* The sum over the lanes of a column. */
-__device__ __forceinline__ float column_sum(float x) {
-    x += __shfl_xor_sync(0xffffffffu, x, 1);
-    return x + __shfl_xor_sync(0xffffffffu, x, 2);
+/* The sum over the lanes of a column, of four sums each. */
+__device__ __forceinline__ float column_sum(const float (&x)[4]) {
+    float sum = (x[0] + x[1]) + (x[2] + x[3]);
+#pragma unroll
+    for (int lanes = 1; lanes < LANES; lanes *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+    return sum;
 }
 
+/* All blocks of the cluster wait for each other, or all threads of the only one. */
+__device__ __forceinline__ void meet(int parts) {
+#if __CUDA_ARCH__ >= 900
+    if (parts > 1) {
+        meet_in_cluster();
+        return;
+    }
+#endif
+    __syncthreads();
+}
+
+/* A block's sum of squares of a row, to all. */
+__device__ __forceinline__ void tell_squares(float *at, int parts, float sum) {
+    const int rank = threadIdx.x % 32;
+    if (rank >= parts) return;
+#if __CUDA_ARCH__ >= 900
+    if (parts > 1) {
+        asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(of_rank(at, rank)), "f"(sum) : "memory");
+        return;
+    }
+#endif
+    *at = sum;
+}
+
+/* What a thread finishes of a tile: one number of a row. */
+struct mine {
+    int row, dim; /* of the tile; of the head */
+    float factor;
+};
+
+/* The rows of the pass in the tile, and their z. */
 template <typename T>
 __device__ __forceinline__ void finish_tile(const struct op_delta &op, const struct recurrence_step &step,
-                                            const head_place &place, const delta_memory &memory, int first, int count) {
-    const float share = 1.0f / (float)op.value_dim;
-    for (int i = threadIdx.x / 32; i < count; i += blockDim.x / 32) {
-        const int position = first + i;
-        if (position < step.first) continue;
-        const float *x = memory.out + i * op.value_dim, *in = place.row(op, step, position),
-                    *z = in + op.z.first + place.key_head * op.z.apart + place.of_key * op.value_dim;
+                                            const head_place &place, const delta_memory &memory, int first, int count,
+                                            const struct mine &mine, float z, int turn) {
+    const int before = max(step.first - first, 0), columns = op.value_dim / place.groups, rows = count - before,
+              own = place.groups / place.parts;
+    float *squares = memory.squares + turn * TILE * SPLIT;
+    for (int i = threadIdx.x / 32; i < rows * own; i += blockDim.x / 32) {
+        const int row = before + i / own, group = i % own;
+        const float *x = memory.out + row * place.columns + group * columns;
         float sum = 0;
-        for (int d = threadIdx.x % 32; d < op.value_dim; d += 32) sum = fmaf(x[d], x[d], sum);
-        const float scale = inverse_rms(warp_sum(sum), share, op.norm.eps);
-        const size_t row = (size_t)place.graph_row * op.rows.q_len + step.row + position - step.first;
-        T *out = (T *)op.out.data + (row * op.value_heads + place.index) * op.value_dim;
-        for (int d = threadIdx.x % 32; d < op.value_dim; d += 32) {
-            const float factor = to_float(((const T *)op.norm.weight.data)[d]) + op.norm.offset;
-            out[d] = from_float<T>(x[d] * scale * factor * times_sigmoid(z[d], z[d]));
-        }
+        for (int d = threadIdx.x % 32; d < columns; d += 32) sum = fmaf(x[d], x[d], sum);
+        tell_squares(squares + row * SPLIT + place.part * own + group, place.parts, warp_sum(sum));
     }
+    meet(place.parts);
+    if (mine.row < before || mine.row >= count) return;
+    float sum = 0;
+    for (int j = 0; j < place.groups; j++) sum += squares[mine.row * SPLIT + j];
+    const float scale = inverse_rms(sum, 1.0f / (float)op.value_dim, op.norm.eps);
+    const size_t row = place.row_index(op, step, first + mine.row);
+    ((T *)op.out.data)[(row * op.value_heads + place.index) * op.value_dim + mine.dim] =
+        from_float<T>(memory.out[threadIdx.x] * scale * mine.factor * times_sigmoid(z, z));
 }
 
 /* Rows of the pass that have no position. */
 template <typename T>
 __device__ __forceinline__ void clear_rows(const struct op_delta &op, const struct recurrence_step &step,
                                            const head_place &place) {
-    const int count = step.end - step.first;
-    for (int i = threadIdx.x; i < op.rows.q_len * op.value_dim; i += blockDim.x) {
-        const int at = i / op.value_dim;
+    enum { EIGHT = 8 };
+    const int count = step.end - step.first, each = place.columns / EIGHT;
+    for (int i = threadIdx.x; i < op.rows.q_len * each; i += blockDim.x) {
+        const int at = i / each;
         if (at >= step.row && at < step.row + count) continue;
         const size_t row = (size_t)place.graph_row * op.rows.q_len + at;
-        ((T *)op.out.data)[(row * op.value_heads + place.index) * op.value_dim + i % op.value_dim] =
-            from_float<T>(0.0f);
+        T *out = (T *)op.out.data + (row * op.value_heads + place.index) * op.value_dim + place.part * place.columns;
+        *(uint4 *)(out + i % each * EIGHT) = make_uint4(0, 0, 0, 0);
     }
 }
 
-/* EACH numbers of a column a thread. grid (HV, batch), LANES * DV threads */
-template <typename T, int EACH>
-__global__ void __launch_bounds__(LANES *RECURRENT_DIM_MAX) delta_kernel(const struct op_delta op) {
+/* What later passes may need, in place of what was kept kept_rows positions before: q, k, b and a by the first part. */
+__device__ __forceinline__ void keep_rows(const struct op_delta &op, const struct recurrence_step &step,
+                                          const head_place &place) {
+    const int from = place.part == 0 ? 0 : 2 * op.key_dim, numbers = place.channels - from,
+              oldest = max(step.first, step.end - op.state.kept_rows);
+    for (int i = threadIdx.x; i < (step.end - oldest) * numbers; i += blockDim.x) {
+        const int position = oldest + i / numbers, channel = from + i % numbers;
+        const float *in = op.inputs + place.row_index(op, step, position) * op.stride;
+        place.record(op, position)[place.in_record(op, channel)] = in[place.in_row(op, channel)];
+    }
+    for (int i = threadIdx.x; place.part == 0 && i < step.end - oldest; i += blockDim.x) {
+        const float *in = op.inputs + place.row_index(op, step, oldest + i) * op.stride;
+        float *record = place.record(op, oldest + i) + place.record_numbers(op);
+        record[-2] = in[place.of_head(op.b)], record[-1] = in[place.of_head(op.a)];
+    }
+}
+
+/* grid (HV * PARTS, batch), LANES * DV / PARTS threads */
+template <typename T, int PARTS>
+__global__ void __launch_bounds__(THREADS *SPLIT / PARTS, PARTS > 1 ? 2 : 1) delta_kernel(const struct op_delta op) {
     extern __shared__ __align__(16) unsigned char shared[];
     next_may_start();
+    const int index = blockIdx.x / PARTS;
+    const float a_log = number_of(op.a_log, index), dt_bias = number_of(op.dt_bias, index);
     inputs_are_ready();
     const struct recurrence_step step = op.steps[blockIdx.y];
-    const head_place place(op, step);
-    const delta_memory memory(shared, op, place.channels);
-    const int column = threadIdx.x / LANES, lane = threadIdx.x % LANES, dk = op.key_dim;
-    const float rate = expf(number_of(op.a_log, place.index)), dt_bias = number_of(op.dt_bias, place.index);
-    float *state =
-        op.state.states + ((size_t)step.slot * op.value_heads + place.index) * dk * op.value_dim + threadIdx.x;
+    const head_place place(op, step, PARTS);
+    const delta_memory memory(shared, place);
+    const int column = threadIdx.x / LANES, lane = threadIdx.x % LANES, dk = op.key_dim,
+              together = op.value_dim / place.groups, apart = together * LANES;
+    float *state = op.state.states + ((size_t)step.slot * op.value_heads + place.index) * dk * op.value_dim +
+                   (size_t)(place.part * place.columns + column) / together * dk * together +
+                   (column % together) * LANES + lane;
     clear_rows<T>(op, step, place);
     if (step.end == 0) return;
-    for (int i = threadIdx.x; i < place.channels * op.conv.cols; i += blockDim.x)
-        memory.taps[i] = number_of(op.conv, place.conv_row(op, i / op.conv.cols) * op.conv.cols + i % op.conv.cols);
+    const float rate = expf(a_log);
+    for (int i = threadIdx.x; i < TILE * (RECURRENT_DIM_MAX - dk); i += blockDim.x) {
+        float *end = memory.conv + i / (RECURRENT_DIM_MAX - dk) * memory.width + dk + i % (RECURRENT_DIM_MAX - dk);
+        end[Q_AT] = end[K_AT] = 0;
+    }
+    static_assert(TILE == LANES, "a thread finishes one number");
+    struct mine mine = {(int)threadIdx.x / place.columns, 0, 0};
+    mine.dim = place.part * place.columns + threadIdx.x - mine.row * place.columns;
+    mine.factor = to_float(((const T *)op.norm.weight.data)[mine.dim]) + op.norm.offset;
+    const float *z_of_mine = op.inputs + place.head_of_value(op, op.z) + mine.dim;
     float s[EACH];
 #pragma unroll
-    for (int m = 0; m < EACH; m++) s[m] = step.from > 0 && LANES * m < dk ? state[m * blockDim.x] : 0.0f;
-    for (int first = step.from; first < step.end; first += TILE) {
+    for (int m = 0; m < EACH; m++) s[m] = step.from > 0 && LANES * m < dk ? state[m * apart] : 0.0f;
+    for (int first = step.from, turn = 0; first < step.end; first += TILE, turn ^= 1) {
         const int count = min((int)TILE, step.end - first);
+        const int position = first + mine.row;
+        const bool finishes = position >= step.first && mine.row < count;
+        const float z = finishes ? z_of_mine[place.row_index(op, step, position) * op.stride] : 0.0f;
         read_tile(op, step, place, memory, first, count, rate, dt_bias);
         for (int i = 0; i < count; i++) {
-            const float *q = memory.conv + i * place.channels + lane, *k = q + dk;
+            const float *row = memory.conv + i * memory.width, *q = row + Q_AT + lane, *k = row + K_AT + lane;
             if (first + i == step.settle)
 #pragma unroll
                 for (int m = 0; m < EACH; m++)
-                    if (LANES * m < dk) state[m * blockDim.x] = s[m];
-            const float decay = memory.decay[i];
-            float known = 0, sum = 0;
+                    if (LANES * m < dk) state[m * apart] = s[m];
+            const float decay = memory.decay[i], of_k = memory.of_k[i];
+            float known[4] = {}, sum[4] = {};
 #pragma unroll
             for (int m = 0; m < EACH; m++) {
-                if (LANES * m >= dk) break;
                 s[m] *= decay;
-                known = fmaf(k[LANES * m], s[m], known);
+                known[m % 4] = fmaf(k[LANES * m], s[m], known[m % 4]);
             }
-            const float change =
-                (memory.conv[i * place.channels + 2 * dk + column] - column_sum(known)) * memory.beta[i];
+            const float v = row[V_AT + column];
+            const float change = of_k * ((v - of_k * column_sum(known)) * memory.beta[i]);
 #pragma unroll
             for (int m = 0; m < EACH; m++) {
-                if (LANES * m >= dk) break;
                 s[m] = fmaf(k[LANES * m], change, s[m]);
-                sum = fmaf(q[LANES * m], s[m], sum);
+                sum[m % 4] = fmaf(q[LANES * m], s[m], sum[m % 4]);
             }
-            sum = column_sum(sum);
-            if (lane == 0) memory.out[i * op.value_dim + column] = sum;
+            const float out = memory.of_q[i] * column_sum(sum);
+            if (lane == 0) memory.out[i * place.columns + column] = out;
         }
         __syncthreads();
-        finish_tile<T>(op, step, place, memory, first, count);
+        if (first + count > step.first) finish_tile<T>(op, step, place, memory, first, count, mine, z, turn);
     }
-    /* What later passes may need, in place of what was kept kept_rows positions before. */
-    __syncthreads();
-    const int numbers = place.channels + 2, oldest = max(step.first, step.end - op.state.kept_rows);
-    for (int i = threadIdx.x; i < (step.end - oldest) * numbers; i += blockDim.x) {
-        const int position = oldest + i / numbers, channel = i % numbers;
-        ((float *)place.kept)[place.record(op, position) + channel] =
-            place.row(op, step, position)[place.offset(op, channel)];
-    }
+    /* All blocks have read what is kept: they met in the last tile, which has rows of the pass. */
+    keep_rows(op, step, place);
 }
 
 int cuda_op_delta(struct stream *s, const struct op_delta *op) {
-    enum { FEW = 8, MANY = RECURRENT_DIM_MAX / LANES };
     if (op->key_dim > RECURRENT_DIM_MAX || op->value_dim > RECURRENT_DIM_MAX || op->conv.cols > RECURRENT_TAPS_MAX ||
         op->key_dim % 8 != 0 || op->value_dim % 8 != 0 || op->value_heads % op->key_heads != 0)
         return err_set(ERR_INTERNAL, "delta: heads of %d and %d dimensions, %d taps, %d heads of %d", op->key_dim,
                        op->value_dim, op->conv.cols, op->value_heads, op->key_heads);
     return with_type("delta", {op->norm, op->out}, [&](auto type) {
         typedef decltype(type) T;
-        auto kernel = op->key_dim <= FEW * LANES ? delta_kernel<T, FEW> : delta_kernel<T, MANY>;
-        launch_dependent(s, kernel, dim3(op->value_heads, op->rows.batch), LANES * op->value_dim, delta_bytes(op), 1,
-                         *op);
+        /* Where heads alone give every multiprocessor work, parts would convolve their q and k again. */
+        const bool are_few = op->value_heads * op->rows.batch <= cuda_multiprocessors(s->device) / 2;
+        const int parts = cuda_takes_clusters(s->device) && are_few ? column_groups(op->value_dim) : 1;
+        auto kernel = parts > 1 ? delta_kernel<T, SPLIT> : delta_kernel<T, 1>;
+        launch_dependent(s, kernel, dim3(op->value_heads * parts, op->rows.batch), LANES * op->value_dim / parts,
+                         delta_bytes(op, parts), parts, *op);
         return cuda_launched(s, "delta", sizeof *op);
     });
 }

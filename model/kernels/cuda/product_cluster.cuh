@@ -2,6 +2,7 @@
 #ifndef DUET_MODEL_KERNELS_CUDA_PRODUCT_CLUSTER_CUH
 #define DUET_MODEL_KERNELS_CUDA_PRODUCT_CLUSTER_CUH
 
+#include "model/kernels/cuda/cluster.cuh"
 #include "model/kernels/cuda/product_out.cuh"
 #include "model/kernels/cuda/tiles.cuh"
 
@@ -66,14 +67,6 @@ template <typename T, int STEP> struct tokens_in_order {
         return x + (mine + i * step + piece * PRODUCT_PIECE);
     }
 };
-
-#if __CUDA_ARCH__ >= 900
-/* All blocks of a cluster wait for each other: cooperative_groups.h has the same, and takes a second to read. */
-__device__ __forceinline__ void meet_in_cluster() {
-    __cluster_barrier_arrive();
-    __cluster_barrier_wait();
-}
-#endif
 
 /* Sums of the splits of ROWS weight rows, added out of the shared memory of all blocks of a cluster. The work is cut into units
  * of a group of 16 rows and all or half of the columns, dealt in turn, as many to each block. */
