@@ -73,7 +73,7 @@ START_TEST(greedy_text_is_the_same_for_every_k_and_batch)
 }
 END_TEST
 
-/* What the sequence says next, plainly, is what a fresh one says whose prompt is all of this. */
+/* What the sequence says next, and what is drafted for it, is what a fresh one says whose prompt is all of this. */
 static void must_go_on_as_fresh(struct engine *e, struct sequence *s, struct engine *fresh, uint64_t *state,
                                 const char *what) {
     struct request next = random_request(state, 3, 12), whole = random_request(state, 0, 12);
@@ -82,11 +82,16 @@ static void must_go_on_as_fresh(struct engine *e, struct sequence *s, struct eng
     const int32_t *tokens = engine_tokens(s, &n);
     ids_append(&whole.prompt, tokens, (size_t)n);
     ids_append(&whole.prompt, next.prompt.data, next.prompt.len);
+    next.generation.sampling.temperature = whole.generation.sampling.temperature = 1;
+    ck_ok(engine_set_k(fresh, engine_info(e).k));
+    engine_reset_sequence_stats(s);
     struct answer got = run_turn(e, s, &next);
     ck_ok(engine_open(fresh, 256, &other));
     struct answer expected = run_turn(fresh, other, &whole);
     engine_close(fresh, other);
     must_equal(&got, &expected, what);
+    ck_assert_msg(got.stats.accepted == expected.stats.accepted && got.stats.rounds == expected.stats.rounds, "%s",
+                  what);
     free_answers(&got, 1), free_answers(&expected, 1);
     free_requests(&next, 1), free_requests(&whole, 1);
 }
@@ -110,10 +115,10 @@ START_TEST(histories_go_on_as_a_fresh_prefill_of_them)
 {
     struct dirs dirs;
     struct pair pair = write_pair(_i, &dirs);
-    struct engine_options options = pair_options(&pair, 4, 2), plain = pair_options(&pair, 0, 1);
-    options.context = plain.context = 256;
+    struct engine_options options = pair_options(&pair, 4, 2);
+    options.context = 256;
     options.pipeline = 2;
-    struct engine *e = must_open_exact(&options), *fresh = must_open_exact(&plain);
+    struct engine *e = must_open_exact(&options), *fresh = must_open_exact(&options);
     uint64_t state = 11 + (uint64_t)_i;
     struct sequence *s = NULL;
     for (int turn = 0; turn < (test_is_small() ? 8 : 24); turn++) {
