@@ -32,7 +32,7 @@ static bool needs_copy(const struct model *m, const struct binding *b) {
 
 /* Vectors are not worth a word. */
 static void find_rounded(struct model *m, const struct binding *b) {
-    if (!b->weight || b->rows == 1 || binding_is_quantised(b)) return;
+    if (!b->weight || b->rows == 1 || b->is_exact || binding_is_quantised(b)) return;
     m->rounds_f32 |= b->file_format == DTYPE_F32;
     m->rounds_f16 |= b->file_format == DTYPE_F16 && m->weight_type == DTYPE_BF16;
 }

@@ -23,14 +23,22 @@ static bool is_router(const struct model *m, const struct weight *w) {
     return false;
 }
 
+/* Few numbers that decide much: those of a recurrent layer's beta and decay, which files leave as they are, too. */
+static bool is_gate(const struct model *m, const struct weight *w) {
+    for (int l = 0; l < m->config.layers; l++)
+        for (int i = m->config.recurrent.is_grouped ? 1 : 2; i < PRODUCTS_MAX; i++)
+            if (w == &m->layers[l].inputs[i]) return true;
+    return false;
+}
+
 static bool is_head(const struct model *m, const struct weight *w) {
     return w == &m->head || (model_is_tied(m) && w == &m->embedding);
 }
 
 static bool is_product(const struct model *m, const struct binding *b) {
     const struct weight *w = b->weight;
-    if (!w || b->rows == 1) return false;
-    return is_head(m, w) || (w != &m->embedding && w != &m->layer_embedding && !is_router(m, w));
+    if (!w || b->rows == 1 || b->is_conv) return false;
+    return is_head(m, w) || (w != &m->embedding && w != &m->layer_embedding && !is_router(m, w) && !is_gate(m, w));
 }
 
 static bool comes_quantised(const struct binding *b) {

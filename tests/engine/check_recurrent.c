@@ -73,6 +73,33 @@ START_TEST(greedy_text_is_the_same_for_every_k_and_batch)
 }
 END_TEST
 
+/* Loop index: both models in FP8, in int4, FP8 in both caches, prompts by graphs. */
+START_TEST(other_numbers_and_graphs_lose_nothing)
+{
+    struct dirs dirs;
+    struct pair pair = write_pair(2, &dirs);
+    struct request requests[REQUESTS];
+    struct answer expected[REQUESTS], got[REQUESTS];
+    uint64_t state = 5;
+    for (int i = 0; i < REQUESTS; i++) requests[i] = random_request(&state, 1 + 6 * i, TOKENS);
+    for (int k = 0; k <= 6; k += 3) {
+        struct engine_options options = pair_options(&pair, k, 4);
+        options.target_weights = options.draft_weights = _i == 0   ? WEIGHTS_FP8
+                                                         : _i == 1 ? WEIGHTS_INT4
+                                                                   : WEIGHTS_AS_STORED;
+        options.kv = _i == 2 ? KV_FP8 : KV_AUTO;
+        options.prefill_graphs = _i == 3;
+        if (k == 0) options.draft = NULL, options.draft_weights = WEIGHTS_AS_STORED;
+        struct engine *e = must_open(&options);
+        run_requests(e, requests, REQUESTS, k == 0 ? expected : got);
+        for (int i = 0; i < REQUESTS && k > 0; i++) must_equal(&got[i], &expected[i], "other numbers");
+        if (k > 0) free_answers(got, REQUESTS);
+        engine_destroy(e);
+    }
+    free_answers(expected, REQUESTS), free_requests(requests, REQUESTS);
+}
+END_TEST
+
 /* What the sequence says next, and what is drafted for it, is what a fresh one says whose prompt is all of this. */
 static void must_go_on_as_fresh(struct engine *e, struct sequence *s, struct engine *fresh, uint64_t *state,
                                 const char *what) {
@@ -150,6 +177,7 @@ Suite *check_recurrent(void) {
     TCase *tc = tcase_create("recurrent");
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, greedy_text_is_the_same_for_every_k_and_batch, 0, PAIRS);
+    tcase_add_loop_test(tc, other_numbers_and_graphs_lose_nothing, 0, 4);
     tcase_add_loop_test(tc, histories_go_on_as_a_fresh_prefill_of_them, 0, PAIRS);
     suite_add_tcase(suite, tc);
     return suite;
