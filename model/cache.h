@@ -1,9 +1,10 @@
 /* A model's cache: what it keeps of every sequence, layer by layer, behind one interface.
  *
- * The engine lays it out once, commits after each round what was accepted, and truncates when a history is cut. A kind of cache is a
- * table of functions. Paged keys and values: a position's cell follows from the page table, so that what a round wrote and did not accept
- * lies past the length and is written over; truncate keeps all. With recurrent states besides (model/recurrence.h), passes themselves
- * settle what is accepted, and a history that is cut to before what is settled is ingested again from its beginning.
+ * The engine lays it out once, says how far passes may have settled a sequence, and asks where its next pass has to begin. A kind of
+ * cache is a table of functions. Paged keys and values: a position's cell follows from the page table, so that what a round wrote and did
+ * not accept lies past the length and is written over, and a pass may begin anywhere. With recurrent states besides
+ * (model/recurrence.h) passes settle on the device what is accepted, and a history that is cut to before that is ingested again from its
+ * beginning.
  *
  * Belongs to one thread. Which pages are whose: model/kv_pages.h. */
 #ifndef DUET_MODEL_CACHE_H
