@@ -47,6 +47,12 @@ __device__ __forceinline__ float2 to_floats(__half2 x) {
     return __half22float2(x);
 }
 
+/* A number of a weight that keeps the type of the file. */
+__device__ __forceinline__ float number_of(const struct weight &w, int i) {
+    if (w.format == DTYPE_F32) return __ldg((const float *)w.data + i);
+    return w.format == DTYPE_F16 ? to_float(((const half *)w.data)[i]) : to_float(((const bf16 *)w.data)[i]);
+}
+
 /* The sum over a warp in a fixed tree; every lane gets it. */
 __device__ __forceinline__ float warp_sum(float x) {
     for (int step = 16; step > 0; step >>= 1) x += __shfl_xor_sync(0xffffffffu, x, step);

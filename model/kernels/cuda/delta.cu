@@ -44,11 +44,6 @@ int cuda_op_steps(struct stream *s, const struct op_steps *op) {
 
 /* --- a head --------------------------------------------------------------------------------------------------- */
 
-__device__ __forceinline__ float number_of(const struct weight &w, int i) {
-    if (w.format == DTYPE_F32) return __ldg((const float *)w.data + i);
-    return w.format == DTYPE_F16 ? to_float(((const half *)w.data)[i]) : to_float(((const bf16 *)w.data)[i]);
-}
-
 /* Columns whose squares are added first, by whatever blocks have them, and whose states lie side by side. */
 __host__ __device__ static inline int column_groups(int value_dim) {
     return value_dim % (SPLIT * 8) == 0 ? SPLIT : 1;

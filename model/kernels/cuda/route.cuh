@@ -23,11 +23,6 @@ struct choice {
     float logit, largest; /* its own; of all */
 };
 
-__device__ __forceinline__ float bias_of(const struct weight &bias, int id) {
-    if (bias.format == DTYPE_F32) return __ldg((const float *)bias.data + id);
-    return bias.format == DTYPE_F16 ? to_float(((const __half *)bias.data)[id])
-                                    : to_float(((const __nv_bfloat16 *)bias.data)[id]);
-}
 __device__ __forceinline__ float sigmoid(float x) {
     return 1 / (1 + expf(-x));
 }
@@ -49,7 +44,7 @@ __device__ __forceinline__ float score_all(const struct op_route &op, const floa
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
         const float score = op.scores == SCORES_SIGMOID ? sigmoid(logits[i]) : expf(logits[i] - largest) / sum;
-        sums[i] = op.bias.data ? score + bias_of(op.bias, min(lane + 32 * i, op.experts - 1)) : logits[i];
+        sums[i] = op.bias.data ? score + number_of(op.bias, min(lane + 32 * i, op.experts - 1)) : logits[i];
     }
     return largest;
 }

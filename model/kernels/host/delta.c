@@ -207,12 +207,6 @@ static void run_head(const struct head *h) {
     keep_rows(h);
 }
 
-static float number_of(const struct weight *w, int index) {
-    float number;
-    host_isa()->widen(&number, (const char *)w->data + index * dtype_bytes(w->format), w->format, 1);
-    return number;
-}
-
 static void heads_part(const void *args, int part, int parts) {
     const struct op_delta *op = args;
     const struct range mine = parallel_range(op->rows.batch * op->value_heads, part, parts);
@@ -229,8 +223,8 @@ static void heads_part(const void *args, int part, int parts) {
                                 .key_head = index / (op->value_heads / op->key_heads),
                                 .state = op->state.states + at * numbers,
                                 .kept = op->state.kept + at * records,
-                                .decay = fmath_exp(number_of(&op->a_log, index)),
-                                .dt_bias = number_of(&op->dt_bias, index)});
+                                .decay = fmath_exp(host_number(&op->a_log, index)),
+                                .dt_bias = host_number(&op->dt_bias, index)});
     }
 }
 

@@ -61,6 +61,13 @@ struct host_isa {
 /* The best one that this CPU runs, or the forced one. */
 const struct host_isa *host_isa(void);
 
+/* A number of a weight that is not quantised. */
+static inline float host_number(const struct weight *w, int index) {
+    float number;
+    host_isa()->widen(&number, (const char *)w->data + index * dtype_bytes(w->format), w->format, 1);
+    return number;
+}
+
 /* For tests: all that were built, best first (NULL past the end), and a forced choice (NULL: automatic). */
 const struct host_isa *host_isa_at(int index);
 void host_isa_force(const struct host_isa *);

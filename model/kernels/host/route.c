@@ -17,12 +17,6 @@ static int next_expert(const float *numbers, int experts, const int32_t *taken, 
     return best;
 }
 
-static float number_of(const struct weight *w, int index) {
-    float number;
-    host_isa()->widen(&number, (const char *)w->data + index * dtype_bytes(w->format), w->format, 1);
-    return number;
-}
-
 static float largest_of(const float *logits, int experts) {
     float max = logits[0];
     for (int e = 1; e < experts; e++) max = logits[e] > max ? logits[e] : max;
@@ -57,7 +51,7 @@ static void route_row(const struct op_route *op, int row) {
         return;
     }
     if (!is_of_chosen) score_all(op, logits, scores);
-    for (int e = 0; e < op->experts && op->bias.data; e++) sums[e] = scores[e] + number_of(&op->bias, e);
+    for (int e = 0; e < op->experts && op->bias.data; e++) sums[e] = scores[e] + host_number(&op->bias, e);
     if (op->bias.data) numbers = sums;
     for (int i = 0; i < op->chosen; i++) ids[i] = next_expert(numbers, op->experts, ids, i);
     for (int i = 0; i < op->chosen; i++)
@@ -66,7 +60,7 @@ static void route_row(const struct op_route *op, int row) {
     if (op->renormalise) share(weights, op->chosen);
     for (int i = 0; i < op->chosen; i++) {
         weights[i] *= op->scale;
-        if (op->expert_scale.data) weights[i] *= number_of(&op->expert_scale, ids[i]);
+        if (op->expert_scale.data) weights[i] *= host_number(&op->expert_scale, ids[i]);
     }
 }
 
