@@ -112,7 +112,7 @@ static void print_config(const struct model_config *c) {
     print_line("vocabulary", "%d rows, head %s", c->vocab, c->tied ? "tied to the embedding" : "of its own");
     print_windows(c);
     if (recurrent_layers(c) > 0)
-        print_line("recurrent", "%d of %d layers, %d heads of %d for keys, %d of %d for values", recurrent_layers(c),
+        print_line("recurrent", "%d of %d layers; heads: %d of %d for keys, %d of %d for values", recurrent_layers(c),
                    c->layers, c->recurrent.key_heads, c->recurrent.key_dim, c->recurrent.value_heads,
                    c->recurrent.value_dim);
     if (c->experts > 0) print_experts(c);
