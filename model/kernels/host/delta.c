@@ -38,6 +38,8 @@ struct head {
     int graph_row, index, key_head;
     float *state, *kept;
     float decay, dt_bias; /* exp(a_log) */
+    float taps_q[RECURRENT_DIM_MAX * RECURRENT_TAPS_MAX], taps_k[RECURRENT_DIM_MAX * RECURRENT_TAPS_MAX],
+        taps_v[RECURRENT_DIM_MAX * RECURRENT_TAPS_MAX]; /* of its channels, [.., taps] */
 };
 
 /* What was projected of a position. */
@@ -89,16 +91,22 @@ static float softplus(float x) {
     return (x > 0 ? x : 0) + fmath_log1p(fmath_exp(-fabsf(x)));
 }
 
-/* out[d] = silu(sum over taps of conv[channel + d, tap] x_(position - taps + 1 + tap)[d]), taps ascending. */
-static void convolve(const struct head *h, int channel, const float *const *x, int count, float *out) {
-    const struct weight *conv = &h->op->conv;
-    for (int d = 0; d < count; d++) {
-        float taps[RECURRENT_TAPS_MAX], sum = 0;
-        host_isa()->widen(taps, weight_row(conv, channel + d), conv->format, conv->cols);
-        for (int t = 0; t < conv->cols; t++)
-            if (x[t]) sum += taps[t] * x[t][d];
-        out[d] = sum * sigmoid(sum);
-    }
+/* out[d] = silu(sum over taps of taps[d, tap] x_(position - taps + 1 + tap)[d]), ascending. */
+static void convolve(const struct head *h, const float *taps, const float *const *x, int count, float *out) {
+    const int each = h->op->conv.cols;
+    memset(out, 0, (size_t)count * sizeof *out);
+    for (int t = 0; t < each; t++)
+        for (int d = 0; d < count && x[t]; d++) out[d] += taps[d * each + t] * x[t][d];
+    for (int d = 0; d < count; d++) out[d] *= sigmoid(out[d]);
+}
+
+static void read_taps(struct head *h) {
+    const struct op_delta *op = h->op;
+    const struct weight *conv = &op->conv;
+    const int dk = op->key_dim, dv = op->value_dim, each = conv->cols, keys = op->key_heads * dk;
+    host_isa()->widen(h->taps_q, weight_row(conv, h->key_head * dk), conv->format, dk * each);
+    host_isa()->widen(h->taps_k, weight_row(conv, keys + h->key_head * dk), conv->format, dk * each);
+    host_isa()->widen(h->taps_v, weight_row(conv, 2 * keys + h->index * dv), conv->format, dv * each);
 }
 
 static void to_length(float *x, int count, float length) {
@@ -119,9 +127,9 @@ static void read_inputs(const struct head *h, int position, struct inputs *in) {
         const struct projected p = projected_at(h, at);
         q[t] = p.q, k[t] = p.k, v[t] = p.v;
     }
-    convolve(h, h->key_head * dk, q, dk, in->q);
-    convolve(h, (op->key_heads + h->key_head) * dk, k, dk, in->k);
-    convolve(h, 2 * op->key_heads * dk + h->index * dv, v, dv, in->v);
+    convolve(h, h->taps_q, q, dk, in->q);
+    convolve(h, h->taps_k, k, dk, in->k);
+    convolve(h, h->taps_v, v, dv, in->v);
     to_length(in->q, dk, 1 / sqrtf((float)dk));
     to_length(in->k, dk, 1);
     in->beta = sigmoid(now.b);
@@ -135,6 +143,7 @@ static void go_on(const struct op_delta *op, float *state, const struct inputs *
     memset(out, 0, (size_t)dv * sizeof *out);
     for (int i = 0; i < dk; i++) {
         float *row = state + i * dv;
+#pragma omp simd
         for (int j = 0; j < dv; j++) {
             row[j] *= in->decay;
             change[j] += in->k[i] * row[j];
@@ -143,6 +152,7 @@ static void go_on(const struct op_delta *op, float *state, const struct inputs *
     for (int j = 0; j < dv; j++) change[j] = (in->v[j] - change[j]) * in->beta;
     for (int i = 0; i < dk; i++) {
         float *row = state + i * dv;
+#pragma omp simd
         for (int j = 0; j < dv; j++) {
             row[j] += in->k[i] * change[j];
             out[j] += in->q[i] * row[j];
@@ -187,12 +197,13 @@ static void keep_rows(const struct head *h) {
     }
 }
 
-static void run_head(const struct head *h) {
+static void run_head(struct head *h) {
     const struct op_delta *op = h->op;
     const size_t bytes = (size_t)op->key_dim * (size_t)op->value_dim * sizeof(float);
     float state[RECURRENT_DIM_MAX * RECURRENT_DIM_MAX], out[RECURRENT_DIM_MAX];
     clear_rows(h);
     if (h->step.end == 0) return;
+    read_taps(h);
     if (h->step.from > 0)
         memcpy(state, h->state, bytes);
     else
@@ -216,15 +227,16 @@ static void heads_part(const void *args, int part, int parts) {
         const int index = i % op->value_heads;
         const struct recurrence_step step = op->steps[i / op->value_heads];
         const size_t at = (size_t)step.slot * (size_t)op->value_heads + (size_t)index;
-        run_head(&(struct head){.op = op,
-                                .step = step,
-                                .graph_row = i / op->value_heads,
-                                .index = index,
-                                .key_head = index / (op->value_heads / op->key_heads),
-                                .state = op->state.states + at * numbers,
-                                .kept = op->state.kept + at * records,
-                                .decay = fmath_exp(host_number(&op->a_log, index)),
-                                .dt_bias = host_number(&op->dt_bias, index)});
+        struct head head = {.op = op,
+                            .step = step,
+                            .graph_row = i / op->value_heads,
+                            .index = index,
+                            .key_head = index / (op->value_heads / op->key_heads),
+                            .state = op->state.states + at * numbers,
+                            .kept = op->state.kept + at * records,
+                            .decay = fmath_exp(host_number(&op->a_log, index)),
+                            .dt_bias = host_number(&op->dt_bias, index)};
+        run_head(&head);
     }
 }
 
