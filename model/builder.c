@@ -104,10 +104,11 @@ struct op_attention *build_attention(struct builder *b, int layer) {
     return op;
 }
 
-struct op_gate *build_gate(struct builder *b, struct buffer h, int width, const float *gate, int stride) {
+/* h times the sigmoid of a gate [T, stride], of one number. */
+static struct op_gate *build_gate(struct builder *b, struct buffer h, int width, const float *gate, int stride) {
     struct op_gate *op = &pass_add(b->pass, OP_GATE)->gate;
     op->gate = gate, op->stride = stride;
-    op->group = width, op->is_one = true;
+    op->group = 1;
     op->width = width, op->h = h;
     return op;
 }
@@ -117,7 +118,7 @@ static void build_attention_gate(struct builder *b, int layer) {
     const int dim = b->c->layer[layer].head_dim, q = b->c->heads * dim;
     const float *gated = gated_queries(b, layer);
     struct op_gate *op = build_gate(b, feed(b, SCRATCH_ATTENDED, (size_t)q), q, gated ? gated + dim : NULL, 2 * q);
-    op->group = dim, op->apart = 2 * dim, op->is_one = false;
+    op->group = dim, op->apart = 2 * dim;
 }
 
 static struct op_project *build_project(struct builder *b, struct buffer h, const struct weight *w,
@@ -198,7 +199,8 @@ static struct recurrence_step *steps(struct builder *b) {
                                                              sizeof(struct recurrence_step) / sizeof(float));
 }
 
-void build_steps(struct builder *b) {
+/* From where recurrent states go on, once a pass. */
+static void build_steps(struct builder *b) {
     struct op_steps *op = &pass_add(b->pass, OP_STEPS)->steps;
     op->marks = b->m->cache.marks;
     op->steps = steps(b);
@@ -221,7 +223,8 @@ static void place_heads(struct op_delta *op, const struct recurrent_config *r) {
     op->a = (struct heads_at){2 * (keys + values) + r->value_heads, share};
 }
 
-void build_recurrent_block(struct builder *b, int layer) {
+/* Linear attention, norm before it, onto the residual stream. */
+static void build_recurrent_block(struct builder *b, int layer) {
     const struct layer *l = &b->m->layers[layer];
     const struct recurrent_config *r = &b->c->recurrent;
     static const struct weight none;
@@ -375,8 +378,12 @@ void build_expert_layers(struct builder *b) {
 
 void build_mixed_layers(struct builder *b) {
     build_embed(b);
+    if (b->c->recurrent.value_heads > 0) build_steps(b);
     for (int l = 0; l < b->c->layers; l++) {
-        build_attention_block(b, l);
+        if (b->c->layer[l].is_recurrent)
+            build_recurrent_block(b, l);
+        else
+            build_attention_block(b, l);
         if (b->c->layer[l].has_experts)
             build_experts_and_mlp(b, l);
         else

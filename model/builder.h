@@ -21,11 +21,6 @@ struct op_qkv *build_qkv(struct builder *, int layer);
 struct op_attention *build_attention(struct builder *, int layer);
 /* W h onto the residual stream (of the attention, of the MLP). */
 struct op_project *build_output(struct builder *, int layer);
-/* h times the sigmoid of a gate [T, stride]: of each number, or of all by one. */
-struct op_gate *build_gate(struct builder *, struct buffer h, int width, const float *gate, int stride);
-/* From where recurrent states go on, once a pass; and linear attention, norm before it, onto the residual stream. */
-void build_steps(struct builder *);
-void build_recurrent_block(struct builder *, int layer);
 struct op_gate_up *build_gate_up(struct builder *, int layer);
 struct op_project *build_down(struct builder *, int layer);
 /* x = x + norm(y), y the sublayer's output. */
@@ -47,7 +42,7 @@ void build_mlp_block(struct builder *, int layer);
 void build_dense_layers(struct builder *);
 /* The same with experts in place of every MLP, whose router and experts have the norm before an MLP. */
 void build_expert_layers(struct builder *);
-/* The same with experts beside the MLP of the layers that have experts. */
+/* The first with experts beside the MLP of the layers that have experts, and linear attention in those that are recurrent. */
 void build_mixed_layers(struct builder *);
 /* The first with norms behind attention and MLP as well (Gemma 2 and 3, GLM 4). */
 void build_sandwiched_layers(struct builder *);

@@ -188,12 +188,11 @@ struct op_products {
     float *out;                    /* [T, stride] */
 };
 
-/* h[t, i] *= 1 / (1 + exp(-g)), g = gate[t, i / group * apart + (is_one ? 0 : i % group)] */
+/* h[t, i] *= 1 / (1 + exp(-g)), g = gate[t, i / group * apart + i % group]; group 1 and apart 0: one number for all */
 struct op_gate {
     struct rows rows;
     const float *gate; /* [T, stride] */
     int32_t stride, group, apart;
-    bool is_one;
     int32_t width;
     struct buffer h; /* [T, width] in and out */
 };

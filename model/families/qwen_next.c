@@ -126,22 +126,6 @@ static void bind_model(struct binder *b) {
     }
 }
 
-static void build(struct builder *b) {
-    build_embed(b);
-    build_steps(b);
-    for (int l = 0; l < b->c->layers; l++) {
-        if (b->c->layer[l].is_recurrent)
-            build_recurrent_block(b, l);
-        else
-            build_attention_block(b, l);
-        if (b->c->layer[l].has_experts)
-            build_experts_and_mlp(b, l);
-        else
-            build_mlp_block(b, l);
-    }
-    build_head(b);
-}
-
 const struct family family_qwen_next = {
     .architectures =
         (const char *const[]){"Qwen3NextForCausalLM", "Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration",
@@ -150,5 +134,5 @@ const struct family family_qwen_next = {
         (const char *const[]){"qwen3_next", "qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe", NULL},
     .configure = configure,
     .bind = bind_model,
-    .build = build,
+    .build = build_mixed_layers,
 };

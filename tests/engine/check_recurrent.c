@@ -88,7 +88,7 @@ START_TEST(other_numbers_and_graphs_lose_nothing)
                                                          : _i == 1 ? WEIGHTS_INT4
                                                                    : WEIGHTS_AS_STORED;
         options.kv = _i == 2 ? KV_FP8 : KV_AUTO;
-        options.prefill_graphs = _i == 3;
+        options.prefill_graphs = _i == 3 ? PREFILL_GRAPHS_ON : PREFILL_GRAPHS_AUTO;
         if (k == 0) options.draft = NULL, options.draft_weights = WEIGHTS_AS_STORED;
         struct engine *e = must_open(&options);
         run_requests(e, requests, REQUESTS, k == 0 ? expected : got);

@@ -4,7 +4,8 @@
  *      from what is kept, is convolved in registers and goes to shared memory. A warp finds the length of a q or k.
  *   2. The state lies in registers: eight threads have a column, each every eighth of its DK numbers. They go from position to position
  *      without meeting anyone, since columns do not see each other.
- *   3. A warp a row: the norm, whose sums the blocks of a cluster give each other, the gate, and out in 16 bits.
+ *   3. Squares for the norm, a warp a row and group of columns, which the blocks of a cluster give each other; then a thread finishes a number:
+ *      norm, gate, and out in 16 bits.
  * Bytes: a state is read and, where it is settled further, written, 4 DK DV each. */
 #include "model/kernels/cuda/cluster.cuh"
 #include "model/kernels/cuda/common.cuh"
@@ -105,8 +106,8 @@ struct delta_memory {
         of_q = decay + TILE, of_k = of_q + TILE;                /* what q and k are multiplied with */
     }
 };
-static size_t delta_bytes(const struct op_delta *op, int split) {
-    const int columns = op->value_dim / split;
+static size_t delta_bytes(const struct op_delta *op, int parts) {
+    const int columns = op->value_dim / parts;
     return sizeof(float) * (size_t)((V_AT + 2 * columns) * TILE + 2 * TILE * SPLIT + 4 * TILE);
 }
 

@@ -68,8 +68,8 @@ template <typename T> __global__ void __launch_bounds__(BLOCK_THREADS) gate_kern
     const float *gate = op.gate + (size_t)blockIdx.x * op.stride;
     T *h = (T *)op.h.data + (size_t)blockIdx.x * op.width;
     for (int i = threadIdx.x; i < op.width; i += BLOCK_THREADS) {
-        const int group = i / op.group, within = op.is_one ? 0 : i - group * op.group;
-        h[i] = from_float<T>(times_sigmoid(to_float(h[i]), gate[group * op.apart + within]));
+        const int group = i / op.group;
+        h[i] = from_float<T>(times_sigmoid(to_float(h[i]), gate[group * op.apart + i - group * op.group]));
     }
 }
 

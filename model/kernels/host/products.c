@@ -43,10 +43,8 @@ static void gate_part(const void *args, int part, int parts) {
     for (int t = mine.first; t < mine.end; t++) {
         const float *gate = op->gate + (size_t)t * (size_t)op->stride;
         float *h = (float *)op->h.data + (size_t)t * (size_t)op->width;
-        for (int i = 0; i < op->width; i++) {
-            const int within = op->is_one ? 0 : i % op->group;
-            h[i] *= 1 / (1 + fmath_exp(-gate[i / op->group * op->apart + within]));
-        }
+        for (int i = 0; i < op->width; i++)
+            h[i] *= 1 / (1 + fmath_exp(-gate[i / op->group * op->apart + i % op->group]));
     }
 }
 
