@@ -1,4 +1,4 @@
-/* N-gram lookup on CUDA, a block a row: the same proposals as host.c.
+/* N-gram lookup, and histories, on CUDA: the same as host.c. Of the lookup a block a row.
  *
  * Mapping: a thread looks at every THREADS-th end of an occurrence. Bytes: 4 n of history read, a few words written; the suffix
  *   itself comes from L1.
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(THREADS) search_kernel(const struct ngram_sear
     if (j == 0) b.offered[s] = count;
 }
 
-__global__ void append_kernel(const struct ngram_append op) {
+__global__ void append_kernel(const struct history_rows op) {
     const struct round_record &r = op.b.records[blockIdx.x];
     int32_t *t = op.history.tokens + (size_t)r.slot * op.history.capacity;
     const int i = threadIdx.x;
@@ -65,7 +65,26 @@ int ngram_search_cuda(struct stream *stream, const struct ngram_search *op) {
     return cuda_launched(stream, "ngram_search", sizeof *op);
 }
 
-int ngram_append_cuda(struct stream *stream, const struct ngram_append *op) {
+int history_append_cuda(struct stream *stream, const struct history_rows *op) {
     append_kernel<<<op->batch, K_MAX + 1, 0, cuda_native(stream)>>>(*op);
-    return cuda_launched(stream, "ngram_append", sizeof *op);
+    return cuda_launched(stream, "history_append", sizeof *op);
+}
+
+/* A thread a row of the pass. */
+__global__ void load_kernel(const struct history_rows op) {
+    const struct round_state &b = op.b;
+    const int at = blockIdx.x * blockDim.x + threadIdx.x, each = b.draft_first;
+    if (at >= op.batch * each) return;
+    const int s = b.row_slot[at / each], place = b.slot[s].length - each + at % each, position = place - b.draft_shift;
+    const bool is_inert = b.slot[s].status != SLOT_LIVE || position < 0 || position >= b.draft_positions;
+    const int32_t *t = op.history.tokens + (size_t)s * op.history.capacity;
+    b.draft_tokens[at] = is_inert ? 0 : id_or_zero(t[place], b.vocab_input);
+    b.draft_positions_in[at] = is_inert ? -1 : position;
+}
+
+int history_load_cuda(struct stream *stream, const struct history_rows *op) {
+    enum { LOADING = 128 };
+    const int blocks = (op->batch * op->b.draft_first + LOADING - 1) / LOADING;
+    load_kernel<<<blocks, LOADING, 0, cuda_native(stream)>>>(*op);
+    return cuda_launched(stream, "history_load", sizeof *op);
 }

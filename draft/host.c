@@ -1,4 +1,4 @@
-/* N-gram lookup on the host device. */
+/* N-gram lookup, and histories, on the host device. */
 #include "draft/ngram_internal.h"
 
 static uint64_t find_best(const int32_t *t, int n) {
@@ -26,7 +26,7 @@ static int run_search(const void *args) {
 }
 
 static int run_append(const void *args) {
-    const struct ngram_append *op = args;
+    const struct history_rows *op = args;
     for (int row = 0; row < op->batch; row++) {
         const struct round_record *r = &op->b.records[row];
         int32_t *t = op->history.tokens + (size_t)r->slot * (size_t)op->history.capacity;
@@ -39,6 +39,25 @@ int ngram_search_host(struct stream *stream, const struct ngram_search *op) {
     return stream_run_host(stream, run_search, op, sizeof *op);
 }
 
-int ngram_append_host(struct stream *stream, const struct ngram_append *op) {
+int history_append_host(struct stream *stream, const struct history_rows *op) {
     return stream_run_host(stream, run_append, op, sizeof *op);
+}
+
+static int run_load(const void *args) {
+    const struct history_rows *op = args;
+    const struct round_state *b = &op->b;
+    const int each = b->draft_first;
+    for (int at = 0; at < op->batch * each; at++) {
+        const int s = b->row_slot[at / each], place = b->slot[s].length - each + at % each,
+                  position = place - b->draft_shift;
+        const bool inert = b->slot[s].status != SLOT_LIVE || position < 0 || position >= b->draft_positions;
+        const int32_t *t = op->history.tokens + (size_t)s * (size_t)op->history.capacity;
+        b->draft_tokens[at] = inert ? 0 : id_or_zero(t[place], b->vocab_input);
+        b->draft_positions_in[at] = inert ? -1 : position;
+    }
+    return 0;
+}
+
+int history_load_host(struct stream *stream, const struct history_rows *op) {
+    return stream_run_host(stream, run_load, op, sizeof *op);
 }

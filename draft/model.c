@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "draft/history.h"
 #include "draft/vocab.h"
 #include "target/vocabulary.h"
 
@@ -14,12 +15,18 @@ struct cache_state {
 
 struct draft {
     struct proposer base;
+    struct history_store store; /* of a head of the target */
     struct cache_state *caches; /* [S] */
     struct prefill_span *spans; /* [S] */
 };
 
 static struct draft *draft_of(struct proposer *p) {
     return (struct draft *)p;
+}
+
+/* A head of the target, which has no vocabulary and no inputs of its own. */
+static bool is_head(const struct proposer *p) {
+    return p->ops == &proposer_mtp;
 }
 
 /* --- the pair --------------------------------------------------------------------------------------------- */
@@ -77,10 +84,38 @@ static int choose_ids(struct proposer *p, const char *wish) {
 static void close_draft(struct proposer *p) {
     graph_set_destroy(p->graphs);
     model_close(p->model);
+    history_destroy(&draft_of(p)->store);
     ids_free(&p->ids);
     free(draft_of(p)->caches);
     free(draft_of(p)->spans);
     free(p);
+}
+
+static int open_own_model(struct proposer *p, const struct proposer_options *o) {
+    struct model_config config;
+    struct model_numbers numbers = o->numbers;
+    TRY(checkpoint_config(o->checkpoint, &config));
+    TRY(open_vocabulary(p, config.vocab, o->checkpoint));
+    p->inputs = p->vocab;
+    p->positions = config.positions;
+    p->first = 2;
+    if (o->vocab) TRY(choose_ids(p, o->vocab));
+    if (o->vocab) numbers.head_ids = &p->ids;
+    return model_open(&p->model, o->checkpoint, "draft", numbers, p->world->device);
+}
+
+static int open_head(struct proposer *p, const struct proposer_options *o) {
+    struct model_numbers numbers = o->numbers;
+    if (o->checkpoint)
+        return err_set(ERR_USAGE, "%s: the target's own head proposes, and has no other files",
+                       checkpoint_name(o->checkpoint));
+    p->vocab = p->inputs = p->world->vocab;
+    p->positions = model_get_config(p->world->target)->positions;
+    p->first = p->world->k_max + 1, p->shift = 1;
+    if (o->vocab) TRY(choose_ids(p, o->vocab));
+    if (o->vocab) numbers.head_ids = &p->ids;
+    TRY(history_create(&draft_of(p)->store, p->world->device));
+    return model_open_mtp(&p->model, p->world->target, "draft", numbers);
 }
 
 static int fill_in(struct draft *d, const struct proposer_options *o) {
@@ -88,23 +123,16 @@ static int fill_in(struct draft *d, const struct proposer_options *o) {
     d->caches = calloc((size_t)p->world->slots, sizeof *d->caches);
     d->spans = calloc((size_t)p->world->slots, sizeof *d->spans);
     if (!d->caches || !d->spans) return err_set(ERR_MEMORY, "out of memory for %d slots", p->world->slots);
-    struct model_config config;
-    struct model_numbers numbers = o->numbers;
-    TRY(checkpoint_config(o->checkpoint, &config));
-    TRY(open_vocabulary(p, config.vocab, o->checkpoint));
-    p->inputs = p->vocab;
-    p->positions = config.positions;
-    if (o->vocab) TRY(choose_ids(p, o->vocab));
-    if (o->vocab) numbers.head_ids = &p->ids;
-    TRY(model_open(&p->model, o->checkpoint, "draft", numbers, p->world->device));
+    TRY(is_head(p) ? open_head(p, o) : open_own_model(p, o));
     p->stride = model_logits_width(p->model);
     return 0;
 }
 
-static int open_draft(struct proposer **out, const struct proposer_world *world, const struct proposer_options *o) {
+static int open_as(const struct proposer_ops *ops, struct proposer **out, const struct proposer_world *world,
+                   const struct proposer_options *o) {
     struct draft *d = calloc(1, sizeof *d);
     if (!d) return err_set(ERR_MEMORY, "out of memory for the draft");
-    d->base.ops = &proposer_model, d->base.world = world;
+    d->base.ops = ops, d->base.world = world;
     int rc = fill_in(d, o);
     if (rc != 0)
         close_draft(&d->base);
@@ -113,11 +141,20 @@ static int open_draft(struct proposer **out, const struct proposer_world *world,
     return rc;
 }
 
+static int open_draft(struct proposer **out, const struct proposer_world *world, const struct proposer_options *o) {
+    return open_as(&proposer_model, out, world, o);
+}
+
+static int open_mtp(struct proposer **out, const struct proposer_world *world, const struct proposer_options *o) {
+    return open_as(&proposer_mtp, out, world, o);
+}
+
 /* Rows that catch up together are more than those of a round. */
 static int layout(struct proposer *p, const struct model_limits *limits, struct pool *pool) {
     struct model_limits own = *limits;
     const int chunk = prefill_chunk(p->world->device), rows = (p->world->slots - 1) * PREFILL_SPAN_MAX;
     if (own.graph_rows < chunk) own.graph_rows = rows < chunk ? rows : chunk;
+    if (is_head(p)) TRY(history_layout(&draft_of(p)->store, p->world->slots, limits, pool));
     return model_layout(p->model, &own, pool);
 }
 
@@ -128,9 +165,10 @@ static int upload(struct proposer *p, struct stream *stream, const struct progre
 
 /* --- the cache -------------------------------------------------------------------------------------------- */
 
-/* Positions that it must hold before a round: all but the last two, as far as the model can go. */
+/* Positions that it must hold before a round: all but those of DRAFT_FIRST, as far as the model can go. */
 static int wanted(const struct proposer *p, int length) {
-    return length - 2 < p->positions ? length - 2 : p->positions;
+    const int first = length - p->first - p->shift;
+    return first < p->positions ? first : p->positions;
 }
 
 static int most_positions(const struct proposer *p, int length) {
@@ -144,6 +182,7 @@ static int begin(struct proposer *p, struct stream *stream, const struct propose
     c->turn = most_positions(p, t->old_length > 1 ? t->old_length - 2 : 0);
     if (c->known > c->turn) c->known = c->turn;
     c->known = cache_resume(model_get_cache(p->model), t->slot, c->known);
+    if (is_head(p)) TRY(history_begin(&draft_of(p)->store, stream, t));
     return model_open_sequence(p->model, stream, t->slot, t->room);
 }
 
@@ -154,11 +193,12 @@ static int lags(const struct proposer *p, int slot, int length, bool plain_in_fl
 }
 
 /* What a row lacks up to positions 0..n-2, but no further than to the turn. What an end in between leaves lies past the history, or is
- * what the history says. */
+ * what the history says. A head of the target goes no further than that has. */
 static struct prefill_span lacking(struct proposer *p, const struct proposer_row *row) {
     const struct cache_state *c = &draft_of(p)->caches[row->slot];
-    const int last = c->known < c->turn ? c->turn : most_positions(p, row->length - 1);
-    return (struct prefill_span){row->slot, row->tokens, c->known, last > c->known ? last : c->known};
+    int last = c->known < c->turn ? c->turn : most_positions(p, row->length - 1);
+    if (is_head(p) && last > row->scored) last = row->scored;
+    return (struct prefill_span){row->slot, row->tokens + p->shift, c->known, last > c->known ? last : c->known};
 }
 
 static int length_of(const struct prefill_span *s) {
@@ -206,11 +246,21 @@ static void collected(struct proposer *p, int slot, int length, int k) {
 
 /* --- rounds ----------------------------------------------------------------------------------------------- */
 
+static struct history_rows history_of(const struct proposer *p, int batch) {
+    return (struct history_rows){*p->world->round, ((const struct draft *)p)->store.history, batch};
+}
+
+static int load_first(const struct proposer *p, struct stream *stream, int batch) {
+    const struct history_rows rows = history_of(p, batch);
+    if (is_head(p)) return history_load(stream, &rows);
+    return round_load_pending(stream, &(struct round_load){*p->world->round, batch, 0});
+}
+
 static int build(void *user, struct stream *stream, struct graph_key key) {
     const struct proposer *p = user;
     const struct round_state *b = p->world->round;
     if (key.kind == DRAFT_PREFILL) return model_build_prefill(p->model, stream, key.q_len);
-    if (key.kind == DRAFT_FIRST) TRY(round_load_pending(stream, &(struct round_load){*b, key.batch, 0}));
+    if (key.kind == DRAFT_FIRST) TRY(load_first(p, stream, key.batch));
     struct rows rows = {
         .batch = key.batch,
         .q_len = key.q_len,
@@ -233,7 +283,7 @@ static int create_graphs(struct proposer *p, const struct graph_set_options *opt
     TRY(graph_set_create(&p->graphs, &o));
     struct prefill_buffers *prefill = p->world->prefill;
     if (prefill->replays) TRY(model_add_prefill_graphs(p->model, prefill, p->graphs, DRAFT_PREFILL));
-    TRY(model_add_graphs(p->model, p->graphs, DRAFT_FIRST, o.max_batch, 2));
+    TRY(model_add_graphs(p->model, p->graphs, DRAFT_FIRST, o.max_batch, p->first));
     TRY(model_add_graphs(p->model, p->graphs, DRAFT_STEP, o.max_batch, 1));
     TRY(graph_set_capture(p->graphs));
     return model_warm_up_spans(p->model, options->stream, prefill, o.max_batch);
@@ -244,13 +294,25 @@ static int draw(struct proposer *p, struct stream *stream, int batch, int index)
     return sampler_draw(stream, &(struct sampler_draw){*w->round, *w->sampler, batch, index});
 }
 
+static int accepted(struct proposer *p, struct stream *stream, int batch) {
+    const struct history_rows rows = history_of(p, batch);
+    return is_head(p) ? history_append(stream, &rows) : 0;
+}
+
 static int warm_up(struct proposer *p, struct stream *stream, int batch) {
-    return draw(p, stream, batch, 0);
+    TRY(draw(p, stream, batch, 0));
+    return accepted(p, stream, batch);
+}
+
+/* Its row of token t[1] is the first. */
+static bool finds(const struct proposer *p, const int32_t *tokens, int length) {
+    (void)tokens;
+    return length > p->shift;
 }
 
 static int propose(struct proposer *p, struct stream *stream, int batch, int k, struct marks *marks) {
     for (int i = 0; i < k; i++) {
-        struct graph_key key = {i == 0 ? DRAFT_FIRST : DRAFT_STEP, batch, i == 0 ? 2 : 1};
+        struct graph_key key = {i == 0 ? DRAFT_FIRST : DRAFT_STEP, batch, i == 0 ? p->first : 1};
         TRY(graph_set_launch(p->graphs, key, stream));
         TRY(marks_add(marks, stream));
         TRY(draw(p, stream, batch, i));
@@ -260,22 +322,14 @@ static int propose(struct proposer *p, struct stream *stream, int batch, int k, 
 }
 
 static void launches(const struct proposer *p, int k, int *graphs, int *kernels) {
-    (void)p;
     *graphs = *kernels = k;
+    *kernels += is_head(p);
 }
 
-const struct proposer_ops proposer_model = {
-    .title = "draft model",
-    .open = open_draft,
-    .close = close_draft,
-    .layout = layout,
-    .upload = upload,
-    .create_graphs = create_graphs,
-    .warm_up = warm_up,
-    .begin = begin,
-    .lags = lags,
-    .ingest = ingest,
-    .propose = propose,
-    .collected = collected,
-    .launches = launches,
-};
+#define DRAFT_FUNCTIONS                                                                                       \
+    .close = close_draft, .layout = layout, .upload = upload, .create_graphs = create_graphs,                 \
+    .warm_up = warm_up, .begin = begin, .lags = lags, .ingest = ingest, .finds = finds, .propose = propose,  \
+    .accepted = accepted, .collected = collected, .launches = launches
+
+const struct proposer_ops proposer_model = {.title = "draft model", .open = open_draft, DRAFT_FUNCTIONS};
+const struct proposer_ops proposer_mtp = {.word = "mtp", .title = "MTP head", .open = open_mtp, DRAFT_FUNCTIONS};

@@ -13,6 +13,6 @@
 
 enum draft_graph { DRAFT_FIRST, DRAFT_STEP, DRAFT_PREFILL, DRAFT_GRAPH_KINDS };
 
-extern const struct proposer_ops proposer_model;
+extern const struct proposer_ops proposer_model, proposer_mtp;
 
 #endif

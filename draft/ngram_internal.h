@@ -5,9 +5,7 @@
 #include "draft/ngram.h"
 
 int ngram_search_host(struct stream *, const struct ngram_search *);
-int ngram_append_host(struct stream *, const struct ngram_append *);
 int ngram_search_cuda(struct stream *, const struct ngram_search *);
-int ngram_append_cuda(struct stream *, const struct ngram_append *);
 
 /* The rank of the occurrence that ends at position `end` < n - 1 of a history t[0..n-1]: longer ones first, then later ones; 0 if
  * it is shorter than NGRAM_LEAST. */

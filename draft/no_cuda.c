@@ -7,7 +7,12 @@ int ngram_search_cuda(struct stream *stream, const struct ngram_search *op) {
     return err_set(ERR_INTERNAL, "no CUDA device in this build");
 }
 
-int ngram_append_cuda(struct stream *stream, const struct ngram_append *op) {
+int history_append_cuda(struct stream *stream, const struct history_rows *op) {
+    (void)stream, (void)op;
+    return err_set(ERR_INTERNAL, "no CUDA device in this build");
+}
+
+int history_load_cuda(struct stream *stream, const struct history_rows *op) {
     (void)stream, (void)op;
     return err_set(ERR_INTERNAL, "no CUDA device in this build");
 }

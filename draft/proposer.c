@@ -8,6 +8,7 @@
 
 static const struct proposer_ops *const proposers[] = {
     &proposer_model,
+    &proposer_mtp,
     &proposer_ngram,
 };
 

@@ -13,7 +13,7 @@
  * chunk, and none allocates. One thread at a time.
  *
  * A new proposer is a file with its table and a line in the list. One that reads what the target has computed finds the target's
- * model in the world; its state is its own, by slot. */
+ * model in the world; its state is its own, by slot. A head of the target (draft/model.h) is one. */
 #ifndef DUET_DRAFT_PROPOSER_H
 #define DUET_DRAFT_PROPOSER_H
 
@@ -32,6 +32,7 @@ struct proposer_world {
     const struct tokenizer *tokenizer; /* the target's; NULL: ids alone */
     int vocab;                         /* ids of the target's map */
     int slots;                         /* S, the dummy included */
+    int k_max;
     /* known after the layout: */
     const struct round_state *round;
     const struct sampler *sampler;
@@ -55,11 +56,12 @@ struct proposer_turn {
     int old_length, length;
 };
 
-/* A sequence that is to catch up: its tokens [0, length), host memory, read before ingest returns. */
+/* A sequence that is to catch up: its tokens [0, length), host memory, read before ingest returns, of which the target's cache holds the
+ * first `scored`. */
 struct proposer_row {
     int slot;
     const int32_t *tokens;
-    int length;
+    int length, scored;
 };
 
 /* What a proposer's own struct begins with. open fills it in. */
@@ -71,6 +73,7 @@ struct proposer {
     int inputs;               /* ids [0, inputs) that it can read */
     int stride;               /* floats of a row of its logits; 0: it has none */
     int positions;            /* past them it offers nothing; INT32_MAX: no limit */
+    int first, shift;         /* draft_first and draft_shift of the state of the round; 0: it has no model */
     struct model *model;      /* its own model, or NULL */
     struct graph_set *graphs; /* its own graphs, or NULL */
 };

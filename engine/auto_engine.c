@@ -119,7 +119,7 @@ static int time_catch_up(struct engine *e, int rows, double *ms) {
     const struct proposer_turn turn = {.slot = 0, .tokens = tokens, .length = length};
     struct span *span = &free_round(e)->span;
     float once, least = INFINITY;
-    for (int i = 0; i < rows; i++) e->behind[i] = (struct proposer_row){0, tokens, turn.length};
+    for (int i = 0; i < rows; i++) e->behind[i] = (struct proposer_row){0, tokens, turn.length, turn.length - 1};
     for (int i = 0; i < 3; i++) {
         TRY(proposer_begin(e->proposer, e->stream, &turn));
         TRY(span_begin(e, span));

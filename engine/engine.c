@@ -153,7 +153,7 @@ static int warm_up(struct engine *e) {
         int first = 0;
         TRY(model_prefill_chunk(e->target_model, e->stream, &e->prefill, 0, tokens, &first, last));
         TRY(proposer_begin(e->proposer, e->stream, &turn));
-        TRY(proposer_ingest(e->proposer, e->stream, &(struct proposer_row){0, tokens, turn.length}, 1));
+        TRY(proposer_ingest(e->proposer, e->stream, &(struct proposer_row){0, tokens, turn.length, last}, 1));
     }
     return warm_up_rounds(e);
 }

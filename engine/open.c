@@ -52,6 +52,7 @@ static void set_state(struct engine *e) {
     e->state.draft_is_cut = e->proposer->ids.len > 0;
     e->state.draft_stride = e->proposer->stride;
     e->state.draft_positions = e->proposer->positions;
+    e->state.draft_first = e->proposer->first, e->state.draft_shift = e->proposer->shift;
 }
 
 /* Bytes of a plan, by use. */
@@ -169,7 +170,8 @@ static int open_proposer(struct engine *e) {
                                        .target_checkpoint = o->target,
                                        .tokenizer = e->tokenizer,
                                        .vocab = e->vocab,
-                                       .slots = e->max_batch + 1};
+                                       .slots = e->max_batch + 1,
+                                       .k_max = e->k_max};
     return proposer_open(&e->proposer, &e->world, &options);
 }
 

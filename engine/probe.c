@@ -210,3 +210,10 @@ int probe_read_logits(struct engine *e, float *logits) {
     TRY(stream_copy(e->stream, logits, e->state.target_logits, (size_t)e->vocab * sizeof *logits));
     return stream_sync(e->stream);
 }
+
+int probe_read_drafts(struct engine *e, const struct sequence *s, int k, int32_t *drafted, float *logits) {
+    const struct round_state *b = &e->state;
+    TRY(stream_copy(e->stream, drafted, b->drafted + s->slot * b->k_max, (size_t)k * sizeof *drafted));
+    if (logits) TRY(stream_copy(e->stream, logits, b->draft_logits, (size_t)b->vocab_draft * sizeof *logits));
+    return stream_sync(e->stream);
+}

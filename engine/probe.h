@@ -70,6 +70,9 @@ int probe_launch_draw(struct engine *, int batch); /* of the last token of a rou
 int probe_launch_propose(struct engine *, int batch, int k); /* all that the proposer does for a round */
 int probe_launch_accept(struct engine *, int batch, int k);
 int probe_sync(struct engine *);
+/* What was drafted for a sequence in the last round of k, -1 for what was not: drafted [k]; and, unless NULL, the draft's last logits of the
+ * first row of a round [engine_info.vocab, or those of a cut head]. Host memory. Synchronises. */
+int probe_read_drafts(struct engine *, const struct sequence *, int k, int32_t *drafted, float *logits);
 /* Bytes that one replay must read: weights, and KV of `tokens` context a row; 0 of a draft that is no model. */
 uint64_t probe_step_bytes(const struct engine *, enum probe_model, int batch, int tokens);
 /* Floating-point operations of a row that attends to `tokens` positions (model_row_flops); 0 of a draft that is no model. */

@@ -68,8 +68,9 @@ static bool is_ingesting(const struct sequence *s) {
     return s && s->phase == PHASE_INGESTING && s->pending_rounds == 0;
 }
 
-static struct proposer_row row_of(const struct sequence *s) {
-    return (struct proposer_row){s->slot, s->tokens.data, (int)s->tokens.len};
+/* `scored`: positions that the target's cache holds. */
+static struct proposer_row row_of(const struct sequence *s, int scored) {
+    return (struct proposer_row){s->slot, s->tokens.data, (int)s->tokens.len, scored};
 }
 
 /* Answers that have begun and whose proposer lags, [count]; *most tokens of one. Those for which it does no longer go on. */
@@ -83,7 +84,7 @@ static int rows_behind(struct engine *e, int *most) {
         if (lacking == 0)
             s->phase = PHASE_DECODING;
         else
-            e->behind[count++] = row_of(s);
+            e->behind[count++] = row_of(s, (int)s->tokens.len - 1);
         if (lacking > *most) *most = lacking;
     }
     return count;
@@ -114,13 +115,13 @@ static struct sequence *next_to_begin(const struct engine *e) {
 /* One chunk into each cache that lacks it; *rows of the target's. */
 static int ingest_chunk(struct sequence *s, int *rows) {
     struct engine *e = s->engine;
-    const struct proposer_row row = row_of(s);
     const int length = (int)s->tokens.len, first = s->cached;
     e->is_next = false;
     if (s->cached < length - 1)
         TRY(model_prefill_chunk(e->target_model, e->stream, &e->prefill, s->slot, s->tokens.data, &s->cached,
                                 length - 1));
     *rows = s->cached - first;
+    const struct proposer_row row = row_of(s, s->cached);
     return lags(s, false) > 0 ? proposer_ingest(e->proposer, e->stream, &row, 1) : 0;
 }
 

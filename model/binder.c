@@ -47,21 +47,25 @@ static struct binding *add(struct binder *b, struct weight *weight, int64_t rows
     return binding;
 }
 
-static void name_binding(struct binding *binding, const char *prefix, const char *format, va_list args) {
-    int n = snprintf(binding->name, sizeof binding->name, "%s", prefix);
-    vsnprintf(binding->name + n, sizeof binding->name - (size_t)n, format, args);
+static void name_binding(const struct binder *b, struct binding *binding, const char *format, va_list args) {
+    static const char layer[] = "layers.0.";
+    int n = snprintf(binding->name, sizeof binding->name, "%s", b->body);
+    char *name = binding->name + n;
+    vsnprintf(name, sizeof binding->name - (size_t)n, format, args);
+    if (b->is_layer && strncmp(name, layer, strlen(layer)) == 0)
+        memmove(name, name + strlen(layer), strlen(name + strlen(layer)) + 1);
 }
 
 void bind_weight(struct binder *b, struct weight *weight, int64_t rows, int64_t cols, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    name_binding(add(b, weight, rows, cols), b->body, format, args);
+    name_binding(b, add(b, weight, rows, cols), format, args);
     va_end(args);
 }
 
 /* In the file perhaps [1, cols]. */
 static void name_row(struct binder *b, struct binding *binding, const char *format, va_list args) {
-    name_binding(binding, b->body, format, args);
+    name_binding(b, binding, format, args);
     const struct tensor *t = b->m->files ? safetensors_find(b->m->files, binding->name) : NULL;
     if (t && t->dims == 2) binding->stack = 1, binding->all = binding->cols;
 }
@@ -88,7 +92,7 @@ void bind_conv(struct binder *b, struct weight *weight, int64_t channels, int64_
     struct binding *binding = add(b, weight, channels, taps);
     binding->is_exact = binding->is_conv = true;
     va_start(args, format);
-    name_binding(binding, b->body, format, args);
+    name_binding(b, binding, format, args);
     va_end(args);
 }
 
@@ -100,14 +104,14 @@ void bind_norm(struct binder *b, struct norm *norm, float offset, int64_t cols, 
     binding->norm = norm;
     binding->held = held;
     va_start(args, format);
-    name_binding(binding, b->body, format, args);
+    name_binding(b, binding, format, args);
     va_end(args);
 }
 
 void bind_unused(struct binder *b, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    name_binding(add(b, NULL, 0, 0), b->body, format, args);
+    name_binding(b, add(b, NULL, 0, 0), format, args);
     va_end(args);
 }
 
@@ -121,7 +125,7 @@ void bind_rows(struct binder *b, struct weight *weight, int64_t rows, int64_t co
     struct binding *binding = add(b, weight, rows, cols);
     set_range(binding, range);
     va_start(args, format);
-    name_binding(binding, b->body, format, args);
+    name_binding(b, binding, format, args);
     va_end(args);
 }
 
@@ -170,18 +174,29 @@ void bind_stacked(struct binder *b, struct experts *experts, int64_t rows, int64
 }
 #pragma GCC diagnostic pop
 
+/* A copy of it, or of the embedding, where it is cut. */
+static void bind_head(struct binder *b) {
+    const struct model_config *c = b->c;
+    struct model *m = b->m;
+    const bool is_cut = m->head_ids.len > 0;
+    struct binding *binding = add(b, &m->head, is_cut ? (int64_t)m->head_ids.len : c->vocab, c->width);
+    binding->all = c->vocab, binding->ids = is_cut ? m->head_ids.data : NULL;
+    snprintf(binding->name, sizeof binding->name, "%s%s.weight", c->tied ? b->body : b->outer,
+             c->tied ? "embed_tokens" : "lm_head");
+}
+
 void bind_ends(struct binder *b, float norm_offset) {
     const struct model_config *c = b->c;
     struct model *m = b->m;
     if (c->tied_outside && has_tensor(b, b->outer, "lm_head.weight")) m->config.tied = false;
     bind_weight(b, &m->embedding, c->vocab, c->width, "embed_tokens.weight");
     bind_norm(b, &m->norm, norm_offset, c->width, "norm.weight");
-    if (model_is_tied(m)) return;
-    const bool is_cut = m->head_ids.len > 0;
-    struct binding *binding = add(b, &m->head, is_cut ? (int64_t)m->head_ids.len : c->vocab, c->width);
-    binding->all = c->vocab, binding->ids = is_cut ? m->head_ids.data : NULL;
-    snprintf(binding->name, sizeof binding->name, "%s%s.weight", c->tied ? b->body : b->outer,
-             c->tied ? "embed_tokens" : "lm_head");
+    if (!model_is_tied(m)) bind_head(b);
+}
+
+void bind_mtp_ends(struct binder *b, const char *body) {
+    if (!b->m->shares_head) bind_head(b);
+    b->body = body;
 }
 
 void bind_norms_before(struct binder *b, float offset, int layer) {
@@ -393,7 +408,8 @@ int model_resolve_bindings(struct model *m) {
     for (int i = 0; i < m->binding_count; i++)
         if (m->bindings[i].weight) TRY(resolve(m, &m->bindings[i]));
     if (model_is_tied(m)) m->head = m->embedding;
-    if (m->is_random) return 0;
+    if (m->of) model_share_ends(m); /* whose files its model has looked through */
+    if (m->is_random || m->of) return 0;
     const struct binding **sorted = memory_resize(NULL, (size_t)m->binding_count * sizeof *sorted);
     for (int i = 0; i < m->binding_count; i++) sorted[i] = &m->bindings[i];
     qsort(sorted, (size_t)m->binding_count, sizeof *sorted, compare_names);

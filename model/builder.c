@@ -334,7 +334,15 @@ void build_experts_and_mlp(struct builder *b, int layer) {
 
 /* --- the head ------------------------------------------------------------------------------------------------- */
 
+static void build_keep(struct builder *b, const struct cache *of, int ahead, bool last_only) {
+    struct op_keep *op = &pass_add(b->pass, OP_KEEP)->keep;
+    op->x = residual(b), op->norm = b->m->norm;
+    op->width = b->c->width, op->ahead = ahead, op->last_only = last_only;
+    op->hidden = cache_hidden(of);
+}
+
 struct op_logits *build_head(struct builder *b) {
+    if (b->m->cache.hidden_width > 0) build_keep(b, &b->m->cache, 0, false);
     struct op_logits *op = &pass_add(b->pass, OP_LOGITS)->logits;
     op->x = residual(b);
     op->norm = b->m->norm;
@@ -376,19 +384,21 @@ void build_expert_layers(struct builder *b) {
     build_head(b);
 }
 
+static void build_mixed_layer(struct builder *b, int layer) {
+    if (b->c->layer[layer].is_recurrent)
+        build_recurrent_block(b, layer);
+    else
+        build_attention_block(b, layer);
+    if (b->c->layer[layer].has_experts)
+        build_experts_and_mlp(b, layer);
+    else
+        build_mlp_block(b, layer);
+}
+
 void build_mixed_layers(struct builder *b) {
     build_embed(b);
     if (b->c->recurrent.value_heads > 0) build_steps(b);
-    for (int l = 0; l < b->c->layers; l++) {
-        if (b->c->layer[l].is_recurrent)
-            build_recurrent_block(b, l);
-        else
-            build_attention_block(b, l);
-        if (b->c->layer[l].has_experts)
-            build_experts_and_mlp(b, l);
-        else
-            build_mlp_block(b, l);
-    }
+    for (int l = 0; l < b->c->layers; l++) build_mixed_layer(b, l);
     build_head(b);
 }
 
@@ -404,11 +414,34 @@ void build_sandwiched_layers(struct builder *b) {
     build_head(b);
 }
 
+/* --- a head that proposes more tokens -------------------------------------------------------------------------- */
+
+/* The embedding of a token beside the hidden row of the position before it; and what comes of it, in place of the hidden row of a
+ * position that the model has not seen. */
+static void build_mtp(struct builder *b) {
+    const struct model *m = b->m;
+    static const struct weight none;
+    build_embed(b);
+    struct op_join *op = &pass_add(b->pass, OP_JOIN)->join;
+    op->x = residual(b), op->norm = m->embedding_norm, op->hidden_norm = m->hidden_norm;
+    op->width = b->c->width;
+    op->hidden = cache_hidden(&m->of->cache);
+    op->out = feed(b, SCRATCH_JOINED, 2 * (size_t)b->c->width);
+    struct op_project *joined = build_project(b, op->out, &m->join, &none);
+    joined->stores = true, joined->scale = 1;
+    build_mixed_layer(b, 0);
+    build_keep(b, &m->of->cache, 1, true);
+    build_head(b);
+}
+
 /* --- the passes ----------------------------------------------------------------------------------------------- */
 
 static void build(struct model *m, struct pass *pass) {
     struct builder b = {m, &m->config, pass};
-    m->config.family->build(&b);
+    if (m->of)
+        build_mtp(&b);
+    else
+        m->config.family->build(&b);
 }
 
 void model_measure_pass(struct model *m) {

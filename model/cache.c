@@ -30,7 +30,15 @@ static int slice(struct cache *c, struct pool *pool, const char *what, size_t by
     return pool_slice(pool, POOL_CACHE, name, bytes, out);
 }
 
-/* The pages of each layer in turn. */
+static size_t hidden_page_bytes(const struct cache *c) {
+    return KV_PAGE * (size_t)c->hidden_width * (size_t)dtype_bytes(c->hidden_type);
+}
+
+struct hidden_rows cache_hidden(const struct cache *c) {
+    return (struct hidden_rows){c->hidden, c->hidden_type};
+}
+
+/* The pages of each layer in turn, then those of hidden rows. */
 static int layout_paged(struct cache *c, struct pool *pool) {
     c->bytes = 0;
     for (int l = 0; l < c->config->layers; l++) {
@@ -42,6 +50,10 @@ static int layout_paged(struct cache *c, struct pool *pool) {
     TRY(slice(c, pool, is_fp8 ? "FP8 keys" : "keys", c->bytes, &k));
     TRY(slice(c, pool, is_fp8 ? "FP8 values" : "values", c->bytes, &v));
     c->k = k, c->v = v;
+    if (c->hidden_width == 0) return 0;
+    void *hidden;
+    TRY(slice(c, pool, "hidden rows", (size_t)c->sizes.pages * hidden_page_bytes(c), &hidden));
+    c->hidden = hidden;
     return 0;
 }
 

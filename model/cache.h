@@ -41,6 +41,9 @@ struct cache {
     const char *owner; /* "target", "draft": in names of slices */
     enum dtype type;
     struct cache_sizes sizes;
+    int32_t hidden_width;     /* numbers that are kept of a position's hidden row; 0: none are */
+    char *hidden;             /* [pages, KV_PAGE, hidden_width], of hidden_type */
+    enum dtype hidden_type;
     char *k, *v;              /* all layers' */
     size_t start[LAYERS_MAX]; /* where a layer's begin in each, in bytes */
     size_t bytes;             /* of k, and of v */
@@ -69,6 +72,7 @@ static inline int cache_resume(struct cache *c, int slot, int n) {
 
 /* Keys and values of a layer, its own or those that it shares. */
 struct kv_layer cache_layer(const struct cache *, int layer);
+struct hidden_rows cache_hidden(const struct cache *);
 struct recurrent_layer cache_recurrent_layer(const struct cache *, int layer);
 size_t cache_page_bytes(const struct cache *,
                         int layer); /* of a layer's keys in one page; 0 where it has none of its own */

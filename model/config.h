@@ -89,7 +89,8 @@ struct model_config {
     bool router_renormalises;
     float router_scale;  /* times the router's logits */
     float experts_scale; /* times the weights of the chosen */
-    int32_t next_layers; /* behind the last, which files hold and no pass has: heads that propose more tokens */
+    int32_t next_layers; /* behind the last, which files hold and no pass of the model has: heads that propose more tokens */
+    int32_t mtp_heads;   /* of these, whether they lie there or elsewhere, as the configuration says */
     int32_t per_layer_width,
         per_layer_vocab; /* inputs of each layer besides the residual stream (Gemma 4 E); 0: none */
     struct rope_config rope[ROPES_MAX];

@@ -18,7 +18,10 @@ static int bind_all(struct model *m) {
     if (!m->layers)
         return err_set(ERR_MEMORY, "%s: out of memory for %d layers", checkpoint_name(m->checkpoint), m->config.layers);
     struct binder b = {.m = m, .c = &m->config};
-    m->config.family->bind(&b);
+    if (m->of)
+        m->config.family->bind_mtp(&b);
+    else
+        m->config.family->bind(&b);
     return model_resolve_bindings(m);
 }
 
@@ -42,7 +45,7 @@ static void choose_types(struct model *m, enum kv_numbers kv) {
     bool on_host = device_kind(m->device) == DEVICE_HOST;
     m->is_mapped = on_host && !m->is_random;
     m->keeps_quantised = on_host;
-    m->weight_type = model_device_type(m);
+    m->weight_type = m->of ? m->of->weight_type : model_device_type(m);
     m->type = on_host ? DTYPE_F32 : m->weight_type;
     if (!on_host) model_choose_packed(m);
     for (int i = 0; i < m->binding_count; i++) {
@@ -53,12 +56,13 @@ static void choose_types(struct model *m, enum kv_numbers kv) {
     m->cache = (struct cache){.kind = m->config.recurrent.value_heads > 0 ? &cache_hybrid : &cache_paged,
                               .config = &m->config,
                               .owner = m->name,
-                              .type = kv == KV_FP8 ? DTYPE_FP8 : m->type};
+                              .type = kv == KV_FP8 ? DTYPE_FP8 : m->type,
+                              .hidden_type = m->type};
     model_measure_pass(m);
 }
 
 static int open_parts(struct model *m, struct model_numbers numbers) {
-    TRY(checkpoint_config(m->checkpoint, &m->config));
+    TRY(m->of ? model_configure_mtp(m) : checkpoint_config(m->checkpoint, &m->config));
     TRY(checkpoint_tensors(m->checkpoint, &m->files));
     m->is_random = !m->files;
     TRY(bind_all(m));
@@ -67,15 +71,18 @@ static int open_parts(struct model *m, struct model_numbers numbers) {
     return 0;
 }
 
-int model_open(struct model **out, const struct checkpoint *checkpoint, const char *name, struct model_numbers numbers,
-               struct device *device) {
+/* `of`: of which the model is the head that proposes more tokens; NULL: of none. */
+static int open_named(struct model **out, const struct checkpoint *checkpoint, struct model *of, const char *name,
+                      struct model_numbers numbers, struct device *device) {
     *out = NULL;
     struct model *m = calloc(1, sizeof *m);
     if (!m) return err_set(ERR_MEMORY, "%s: out of memory", checkpoint_name(checkpoint));
     snprintf(m->name, sizeof m->name, "%s", name);
     m->checkpoint = checkpoint;
     m->device = device;
+    m->of = of;
     if (numbers.head_ids) ids_append(&m->head_ids, numbers.head_ids->data, numbers.head_ids->len);
+    m->shares_head = of && m->head_ids.len == 0 && numbers.weights == WEIGHTS_AS_STORED;
     m->ops = device_is_planned(device) ? NULL : ops_for(device);
     int rc = open_parts(m, numbers);
     if (rc != 0) {
@@ -83,6 +90,17 @@ int model_open(struct model **out, const struct checkpoint *checkpoint, const ch
         return rc;
     }
     *out = m;
+    return 0;
+}
+
+int model_open(struct model **out, const struct checkpoint *checkpoint, const char *name, struct model_numbers numbers,
+               struct device *device) {
+    return open_named(out, checkpoint, NULL, name, numbers, device);
+}
+
+int model_open_mtp(struct model **out, struct model *of, const char *name, struct model_numbers numbers) {
+    TRY(open_named(out, of->checkpoint, of, name, numbers, of->device));
+    of->cache.hidden_width = of->config.width;
     return 0;
 }
 
@@ -175,6 +193,13 @@ static uint64_t chosen_share(const struct model *m, uint64_t of_experts) {
     return of_experts / (uint64_t)m->config.experts * (uint64_t)m->config.experts_chosen;
 }
 
+static uint64_t head_bytes(const struct model *m) {
+    const struct weight *head = model_is_tied(m) ? &m->embedding : &m->head;
+    for (int i = 0; i < m->binding_count; i++)
+        if (m->bindings[i].weight == head) return binding_bytes(m, &m->bindings[i]);
+    return 0;
+}
+
 /* A row chooses some experts, and looks a few rows up in the embeddings. */
 uint64_t model_step_bytes(const struct model *m) {
     uint64_t dense = 0, of_experts = 0;
@@ -183,6 +208,7 @@ uint64_t model_step_bytes(const struct model *m) {
         if (is_table(m, b) || !b->weight) continue;
         *(is_of_experts(m, b->weight) ? &of_experts : &dense) += binding_bytes(m, b);
     }
+    if (m->shares_head) dense += head_bytes(m->of);
     return dense + chosen_share(m, of_experts);
 }
 
@@ -204,6 +230,7 @@ uint64_t model_row_flops(const struct model *m, int tokens) {
         if (is_table(m, b) || !b->weight || b->rows == 1) continue;
         *(is_of_experts(m, b->weight) ? &of_experts : &dense) += 2 * (uint64_t)binding_elements(b);
     }
+    if (m->shares_head) dense += 2 * (uint64_t)m->head.rows * (uint64_t)m->head.cols;
     return dense + chosen_share(m, of_experts) + attention_flops(&m->config, tokens);
 }
 
@@ -272,6 +299,7 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
         [SCRATCH_GATED_QUERIES] = "queries and their gates",
         [SCRATCH_RECURRENT] = "recurrent inputs",
         [SCRATCH_STEPS] = "recurrent steps",
+        [SCRATCH_JOINED] = "embeddings and hidden rows",
         [SCRATCH_OUTPUT] = "sublayer output",
         [SCRATCH_DENSE_OUTPUT] = "dense output",
         [SCRATCH_ROUTER] = "router",
@@ -359,6 +387,7 @@ int model_upload(struct model *m, struct stream *stream, const struct progress *
         TRY(model_check_blocks(m, &m->bindings[i], 0, binding_elements(&m->bindings[i])));
     TRY(model_upload_weights(m, stream, progress));
     for (int i = 0; i < m->config.ropes; i++) TRY(upload_rope(m, stream, i));
+    if (m->of) model_share_ends(m);
     model_build_passes(m);
     return 0;
 }

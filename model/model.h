@@ -43,6 +43,11 @@ struct model_numbers {
  * checked, unknown tensors are refused by name. Without files the weights are random, bf16, made by model_upload. Allocates (heap).
  * `name` ("target", "draft") prefixes slice names. */
 int model_open(struct model **out, const struct checkpoint *, const char *name, struct model_numbers, struct device *);
+/* The head of `of` that proposes more tokens (multi-token prediction), from the files of `of`: a model of one layer that reads the embedding
+ * of a token and the hidden row of `of` at the position before it, and has the embedding and head of `of`, or a copy of the latter that is
+ * cut or quantised. Its row of token t[i] stands at position i - 1. To be opened before `of` is laid out, whose passes then keep their hidden rows; and
+ * closed first. ERR_UNSUPPORTED where there is no such head, or several. */
+int model_open_mtp(struct model **out, struct model *of, const char *name, struct model_numbers);
 void model_close(struct model *);
 const struct model_config *model_get_config(const struct model *);
 int model_add_end_token(struct model *, const struct tokenizer *); /* checkpoint_add_end_token */

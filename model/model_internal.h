@@ -70,6 +70,7 @@ enum scratch {
     SCRATCH_GATED_QUERIES,
     SCRATCH_RECURRENT,
     SCRATCH_STEPS,
+    SCRATCH_JOINED,
     SCRATCH_OUTPUT,
     SCRATCH_DENSE_OUTPUT,
     SCRATCH_ROUTER,
@@ -91,6 +92,10 @@ struct model {
 
     struct weight embedding, head; /* [V, D] (the head is the embedding when tied; that of fewer rows is a copy) */
     struct norm norm;              /* [1, D] */
+    struct model *of;              /* of a head that proposes more tokens (model_open_mtp): its model; else NULL */
+    bool shares_head;              /* with that */
+    struct norm embedding_norm, hidden_norm; /* of it, [1, D] */
+    struct weight join;                      /* [D, 2D] */
     struct weight layer_embedding, layer_projection; /* of per-layer inputs: [V, L*P], [L*P, D] */
     struct norm layer_input_norm;
     struct layer *layers;     /* [L] */
@@ -139,6 +144,10 @@ int binding_tensor_shape(const struct binding *,
                          int64_t shape[3]);              /* that its tensor must have; returns the dimensions */
 struct stored_rows binding_rows(const struct binding *); /* of a quantised matrix */
 
+/* mtp.c: the configuration of a head that proposes more tokens; and what it reads of its model's weights, where they lie by now. */
+int model_configure_mtp(struct model *);
+void model_share_ends(struct model *);
+
 /* builder.c: runs the family's list once to learn what scratch it needs; makes the passes when all addresses are known. */
 void model_measure_pass(struct model *);
 void model_build_passes(struct model *);
@@ -150,7 +159,7 @@ void model_choose_packed(struct model *);
 int model_quantise(const struct model *, const struct binding *, int threads);
 
 static inline bool model_is_tied(const struct model *m) { /* and the head no copy of its own */
-    return m->config.tied && m->head_ids.len == 0;
+    return m->config.tied && m->head_ids.len == 0 && !m->of;
 }
 /* Is it read as it was quantised? Of a cut head's rows the scales may lie for several at once: unless they were made for these rows
  * alone, it is kept as the numbers that it stands for. */

@@ -150,6 +150,12 @@ struct recurrent_layer {
     int32_t kept_rows;
 };
 
+/* The hidden rows of a model, by position, as keys are by the page table: f32 on the host, the weights' 16 bits on CUDA. */
+struct hidden_rows {
+    void *data; /* [P, PAGE, D] */
+    enum dtype type;
+};
+
 /* Bytes of a position's key, or value, of one head, with its scale. */
 OPERAND_INLINE size_t kv_vector_bytes(enum dtype type, int head_dim) {
     return (size_t)head_dim * (type == DTYPE_F32 ? 4 : type == DTYPE_FP8 ? 1 : 2) + (type == DTYPE_FP8);

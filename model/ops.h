@@ -228,6 +228,26 @@ struct op_delta {
     struct buffer out; /* [T, HV*DV] */
 };
 
+/* hidden[position + ahead, :] = norm(x[t, :]), rows with a position; with last_only the last of each graph row. */
+struct op_keep {
+    struct rows rows;
+    const float *x; /* [T, D] */
+    struct norm norm;
+    int32_t width, ahead;
+    bool last_only;
+    struct hidden_rows hidden;
+};
+
+/* out[t, :] = norm(x[t, :]), then hidden_norm(hidden[position, :]) behind it; zeros for rows without a position. */
+struct op_join {
+    struct rows rows;
+    const float *x; /* [T, D] */
+    struct norm norm, hidden_norm;
+    int32_t width;
+    struct hidden_rows hidden;
+    struct buffer out; /* [T, 2D] */
+};
+
 struct ops {
     int (*embed)(struct stream *, const struct op_embed *);
     int (*qkv)(struct stream *, const struct op_qkv *);
@@ -243,6 +263,8 @@ struct ops {
     int (*gate)(struct stream *, const struct op_gate *);
     int (*steps)(struct stream *, const struct op_steps *);
     int (*delta)(struct stream *, const struct op_delta *);
+    int (*keep)(struct stream *, const struct op_keep *);
+    int (*join)(struct stream *, const struct op_join *);
     bool (*attention_needs_partials)(const struct device *, int head_dim); /* NULL: never */
     /* Passes of one class launch the same kernels, those of a larger class others; by the number of rows. NULL: one class. */
     int (*kernel_class)(int rows);

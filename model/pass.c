@@ -29,7 +29,8 @@ static void copy(struct pass *out, const struct pass *p, int count) {
 }
 
 static bool writes_cache(const struct op *op) {
-    return op->kind == OP_DELTA || (op->kind == OP_QKV && op->qkv.wk.data);
+    return op->kind == OP_DELTA || (op->kind == OP_QKV && op->qkv.wk.data) ||
+           (op->kind == OP_KEEP && !op->keep.last_only);
 }
 
 void pass_copy_cache_part(struct pass *out, const struct pass *p) {
@@ -95,6 +96,10 @@ static int submit(const struct ops *ops, struct stream *s, const struct op *op, 
         return ops->steps(s, &now.steps);
     case OP_DELTA:
         return ops->delta(s, &now.delta);
+    case OP_KEEP:
+        return ops->keep(s, &now.keep);
+    case OP_JOIN:
+        return ops->join(s, &now.join);
     case OP_KINDS:
         break;
     }

@@ -23,6 +23,8 @@ enum op_kind {
     OP_GATE,
     OP_STEPS,
     OP_DELTA,
+    OP_KEEP,
+    OP_JOIN,
     OP_KINDS
 };
 
@@ -45,6 +47,8 @@ struct op {
         struct op_gate gate;
         struct op_steps steps;
         struct op_delta delta;
+        struct op_keep keep;
+        struct op_join join;
     };
 };
 

@@ -60,6 +60,7 @@ int round_layout(struct round_state *b, struct pool *pool) {
     size_t slots = (size_t)b->slots, rows = (size_t)b->max_batch, k = (size_t)b->k_max;
     size_t listed = b->draft_is_cut ? (size_t)b->vocab_draft : 0, mapped = listed > 0 ? (size_t)b->vocab_target : 0;
     size_t draft_rows = b->draft_stride > 0 ? rows : 0, block = rows * (k + 1);
+    size_t first = b->draft_first > 2 ? (size_t)b->draft_first : 2;
     const struct {
         const char *name;
         size_t bytes;
@@ -71,8 +72,8 @@ int round_layout(struct round_state *b, struct pool *pool) {
         [SEEN] = {"ids seen", slots * (size_t)b->seen_words * sizeof *b->seen, POOL_SCRATCH},
         [DRAFT_IDS] = {"draft vocabulary", listed * sizeof *b->draft_ids, POOL_SCRATCH},
         [DRAFT_INDEX] = {"draft vocabulary by id", mapped * sizeof *b->draft_index, POOL_SCRATCH},
-        [DRAFT_TOKENS] = {"draft tokens", draft_rows * 2 * sizeof *b->draft_tokens, POOL_SCRATCH},
-        [DRAFT_POSITIONS] = {"draft positions", draft_rows * 2 * sizeof *b->draft_positions_in, POOL_SCRATCH},
+        [DRAFT_TOKENS] = {"draft tokens", draft_rows * first * sizeof *b->draft_tokens, POOL_SCRATCH},
+        [DRAFT_POSITIONS] = {"draft positions", draft_rows * first * sizeof *b->draft_positions_in, POOL_SCRATCH},
         [DRAFTED] = {"drafted", slots * k * sizeof *b->drafted, POOL_SCRATCH},
         [OFFERED] = {"offered", k > 0 ? slots * sizeof *b->offered : 0, POOL_SCRATCH},
         [DRAFT_LOGITS] = {"draft logits", draft_rows * (size_t)b->draft_stride * sizeof(float), POOL_LOGITS},

@@ -86,6 +86,8 @@ struct round_state {
         draft_stride;        /* floats between rows of the models' logits (padded vocabularies); draft 0: none */
     float simulate_alpha;    /* benchmarks alone: above 0, accept with this probability in place of the rule */
     int32_t draft_positions; /* the draft's own position limit */
+    int32_t draft_first;     /* F: tokens a row of DRAFT_FIRST; at least 2 where there is a draft */
+    int32_t draft_shift;     /* token t[i] stands at the draft's position i - draft_shift: 0, or 1 for a head of the target */
     enum accept_rule rule;
 
     struct slot *slot; /* [S] */
@@ -100,8 +102,8 @@ struct round_state {
     int32_t *draft_ids;   /* [vocab_draft] ascending: the ids of a row of p_draft and of draft_logits; NULL: not cut */
     int32_t *draft_index; /* [vocab_target] where an id stands in them, -1: nowhere */
 
-    int32_t *draft_tokens;       /* [B, 2] input of DRAFT_FIRST (two a row) and of DRAFT_STEP (one a row, packed [B]) */
-    int32_t *draft_positions_in; /* [B, 2] alike */
+    int32_t *draft_tokens;       /* [B, F] input of DRAFT_FIRST, and of DRAFT_STEP (one a row, packed [B]) */
+    int32_t *draft_positions_in; /* [B, F] alike */
     float *draft_logits;         /* [B, draft_stride] output of the draft graphs */
     int32_t *drafted;            /* [S, k_max] d_1..d_K */
     int32_t *offered;            /* [S] how many of them this round has for each slot; the proposer writes it */

@@ -50,8 +50,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) draw_kernel(const struct samp
     for (int row = t.index; row < op.batch; row += t.count) {
         const int at = b.row_slot[row];
         const struct slot &slot = b.slot[at];
-        const int position = slot.length + op.index;
-        const bool is_live = slot.status == SLOT_LIVE, is_inert = !is_live || position >= b.draft_positions;
+        const bool is_live = slot.status == SLOT_LIVE;
+        const int position = is_live ? rule_position(&b, slot.length, op.index) : -1;
         int drawn = -1;
         if (is_live)
             drawn =
@@ -60,10 +60,10 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) draw_kernel(const struct samp
         if (t.member != 0 || threadIdx.x != 0) continue;
         if (is_live) {
             b.drafted[at * b.k_max + op.index] = drawn;
-            b.offered[at] = rule_offered(slot.length, op.index, b.draft_positions);
+            b.offered[at] = rule_offered(&b, slot.length, op.index);
         }
-        b.draft_tokens[row] = is_inert ? 0 : id_or_zero(drawn, b.vocab_input);
-        b.draft_positions_in[row] = is_inert ? -1 : position;
+        b.draft_tokens[row] = position < 0 ? 0 : id_or_zero(drawn, b.vocab_input);
+        b.draft_positions_in[row] = position;
     }
 }
 

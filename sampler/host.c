@@ -12,7 +12,7 @@ _Static_assert(sizeof(struct draw_args) <= STREAM_ARGS_MAX, "arguments fit a sub
 
 static void draw_row(const struct sampler_draw *op, int row) {
     const struct round_state *b = &op->b;
-    int s = b->row_slot[row], position = b->slot[s].length + op->index;
+    int s = b->row_slot[row];
     const struct slot *slot = &b->slot[s];
     b->draft_tokens[row] = 0;
     b->draft_positions_in[row] = -1;
@@ -28,10 +28,9 @@ static void draw_row(const struct sampler_draw *op, int row) {
     else
         p[0] = NAN;
     b->drafted[s * b->k_max + op->index] = drawn;
-    b->offered[s] = rule_offered(slot->length, op->index, b->draft_positions);
-    if (position >= b->draft_positions) return;
-    b->draft_tokens[row] = id_or_zero(drawn, b->vocab_input);
-    b->draft_positions_in[row] = position;
+    b->offered[s] = rule_offered(b, slot->length, op->index);
+    b->draft_positions_in[row] = rule_position(b, slot->length, op->index);
+    if (b->draft_positions_in[row] >= 0) b->draft_tokens[row] = id_or_zero(drawn, b->vocab_input);
 }
 
 static void draw_part(const void *context, int part, int parts) {

@@ -47,7 +47,7 @@ int sampler_layout(struct sampler *, const struct device *, const struct round_s
 
 /* Eager, one launch (and before it that of the penalty, where the round has one), of the first `batch` rows of row_slot: p_draft[slot, index] from draft_logits, drafted[slot, index] drawn from
  * it, offered[slot] (rule_offered), and the input of the next DRAFT_STEP: draft_tokens[row] (packed [batch]) = d, position
- * n + index; inert (id 0 at position -1) past draft_positions. Rows that are not live draw nothing and are inert.
+ * n + index - draft_shift; inert (id 0 at position -1) where rule_position says so. Rows that are not live draw nothing and are inert.
  * So a row is offered K tokens if n + K - 1 <= draft_positions, because the draft's last input is d_{K-1} at position n + K - 2;
  * else none: it draws with PHILOX_PLAIN at n, as in a round of K = 0. */
 struct sampler_draw {

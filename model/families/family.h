@@ -18,6 +18,8 @@ struct family {
     int (*configure)(struct model_config *, const cJSON *root);
     /* Names every tensor of the model and where it goes. */
     void (*bind)(struct binder *);
+    /* The same of the head that proposes more tokens (model_open_mtp), whose configuration has one layer. NULL: none is known. */
+    void (*bind_mtp)(struct binder *);
     /* Lists the ops of a pass from tokens to the residual stream that the head reads, and the head. */
     void (*build)(struct builder *);
 };

@@ -61,6 +61,15 @@ static int read_experts(struct model_config *c, const cJSON *root) {
     return 0;
 }
 
+/* Qwen3-Next's files say nothing of their head. */
+static int read_mtp(struct model_config *c, const cJSON *root) {
+    bool has_embeddings;
+    TRY(config_get_int(root, "mtp_num_hidden_layers", 1, 0, LAYERS_MAX, &c->mtp_heads));
+    TRY(json_get_bool(root, "mtp_use_dedicated_embeddings", false, &has_embeddings));
+    if (has_embeddings) c->mtp_heads = 0; /* one that is not known */
+    return 0;
+}
+
 static int configure(struct model_config *c, const cJSON *outer) {
     static const struct dimension_defaults dense = {.positions = 32768, .kv_heads = 4, .head_dim = 256},
                                            with_experts = {
@@ -77,6 +86,7 @@ static int configure(struct model_config *c, const cJSON *outer) {
     TRY(read_layers(c, root));
     if (has_experts) TRY(read_experts(c, root));
     c->qk_norm = c->queries_gated = true;
+    TRY(read_mtp(c, root));
     return config_read_partial_rope(c, root, 10000, 0.25);
 }
 
@@ -107,23 +117,36 @@ static void bind_experts_and_mlp(struct binder *b, int l) {
     bind_row(b, &b->m->layers[l].shared_gate, b->c->width, "layers.%d.mlp.shared_expert_gate.weight", l);
 }
 
+static void bind_layer(struct binder *b, int l) {
+    bind_norms_before(b, 1, l);
+    if (b->c->layer[l].is_recurrent) {
+        bind_recurrent(b, l);
+    } else {
+        bind_attention(b, l);
+        bind_qk_norms(b, 1, l);
+    }
+    if (b->c->layer[l].has_experts)
+        bind_experts_and_mlp(b, l);
+    else
+        bind_mlp(b, l);
+}
+
 static void bind_model(struct binder *b) {
     binder_find_text(b, config_is_wrapper(b->c));
     bind_ends(b, 1);
     bind_ignore(b, "mtp.");
-    for (int l = 0; l < b->c->layers; l++) {
-        bind_norms_before(b, 1, l);
-        if (b->c->layer[l].is_recurrent) {
-            bind_recurrent(b, l);
-        } else {
-            bind_attention(b, l);
-            bind_qk_norms(b, 1, l);
-        }
-        if (b->c->layer[l].has_experts)
-            bind_experts_and_mlp(b, l);
-        else
-            bind_mlp(b, l);
-    }
+    for (int l = 0; l < b->c->layers; l++) bind_layer(b, l);
+}
+
+static void bind_mtp(struct binder *b) {
+    const int32_t width = b->c->width;
+    binder_find_text(b, config_is_wrapper(b->c));
+    bind_mtp_ends(b, "mtp.");
+    bind_norm(b, &b->m->embedding_norm, 1, width, "pre_fc_norm_embedding.weight");
+    bind_norm(b, &b->m->hidden_norm, 1, width, "pre_fc_norm_hidden.weight");
+    bind_weight(b, &b->m->join, width, 2 * (int64_t)width, "fc.weight");
+    bind_layer(b, 0);
+    bind_norm(b, &b->m->norm, 1, width, "norm.weight");
 }
 
 const struct family family_qwen_next = {
@@ -134,5 +157,6 @@ const struct family family_qwen_next = {
         (const char *const[]){"qwen3_next", "qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe", NULL},
     .configure = configure,
     .bind = bind_model,
+    .bind_mtp = bind_mtp,
     .build = build_mixed_layers,
 };

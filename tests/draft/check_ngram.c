@@ -31,7 +31,7 @@ enum { V = 40, K = 12, SLOTS = 4, CAPACITY = 36 * 256 };
 struct lab {
     struct rig rig;
     struct pool *pool;
-    struct ngram_history history; /* where launches run */
+    struct history history; /* where launches run */
     int32_t tokens[SLOTS][CAPACITY];
 };
 
@@ -188,7 +188,7 @@ START_TEST(shapes_past_the_buffers_are_refused)
     struct ngram_search wide = {lab.rig.there, lab.history, SLOTS, 1}, deep = {lab.rig.there, lab.history, 1, K + 1};
     ck_assert_int_eq(ngram_search(lab.rig.stream, &wide), ERR_INTERNAL);
     ck_assert_int_eq(ngram_search(lab.rig.stream, &deep), ERR_INTERNAL);
-    ck_assert_int_eq(ngram_append(lab.rig.stream, &(struct ngram_append){lab.rig.there, lab.history, SLOTS}),
+    ck_assert_int_eq(history_append(lab.rig.stream, &(struct history_rows){lab.rig.there, lab.history, SLOTS}),
                      ERR_INTERNAL);
     close_lab(&lab);
 }

@@ -29,7 +29,7 @@ struct drive {
     struct pool *pool; /* what the device needs beside the sampler's buffers */
     struct chain *chain;
     struct slot *deck;
-    struct ngram_history history; /* of CHAIN_NGRAM */
+    struct history history; /* of CHAIN_NGRAM */
     int32_t *next, *round;
     struct round_record *ring, *read; /* [2 laps, LAP rounds, batch + 1] on the device, and in pinned memory */
     struct recording *graphs[2];      /* of either lap */
@@ -124,7 +124,7 @@ static void submit_round(struct drive *d, int round) {
     require_ok(round_load_block(stream, &(struct round_load){b, batch, k}));
     gather_target(d, k);
     require_ok(verify_accept(stream, &(struct verify_accept){b, d->rig.sampler, d->rig.verify, batch, k}));
-    if (is_ngram(d)) require_ok(ngram_append(stream, &(struct ngram_append){b, d->history, batch}));
+    if (is_ngram(d)) require_ok(history_append(stream, &(struct history_rows){b, d->history, batch}));
 }
 
 static void submit_rounds(struct drive *d, int lap) {

@@ -11,8 +11,8 @@ static double logit_tolerance(void) {
     return test_device_is_host() ? 1e-3 : 5e-2;
 }
 
-static void must_be_close(const cJSON *reference, const char *member, const float *logits, int vocab,
-                          const char *what) {
+void reference_must_be_close(const cJSON *reference, const char *member, const float *logits, int vocab,
+                             const char *what) {
     double largest = 0;
     for (int i = 0; i < vocab; i++) largest = fmax(largest, fabs(json_at(reference, member, i)));
     for (int i = 0; i < vocab; i++) {
@@ -29,12 +29,12 @@ void reference_check_logits(const char *dir, const cJSON *r, int length, const c
     struct ids prompt = json_ids(r, "prompt");
     if (test_device_is_host() || !router_gap || router_gap->valuedouble >= 0.05) {
         compute_logits_with(KV_AUTO, dir, &prompt, length, logits, vocab);
-        must_be_close(r, "logits_last", logits, vocab, what);
+        reference_must_be_close(r, "logits_last", logits, vocab, what);
     }
     prompt.len = 1;
     if (test_device_is_host() || !router_gap) {
         compute_logits_with(KV_AUTO, dir, &prompt, length, logits, vocab);
-        must_be_close(r, "logits_first", logits, vocab, what);
+        reference_must_be_close(r, "logits_first", logits, vocab, what);
     }
     ids_free(&prompt);
     free(logits);

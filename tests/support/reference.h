@@ -10,6 +10,9 @@ enum { REFERENCE_ROOM = 48 }; /* tokens that are asked for behind a prompt, at m
 /* Both prompts' logits, in a sequence of `length` positions. Where activations are bf16, a router that hardly prefers an expert may take
  * another. */
 void reference_check_logits(const char *dir, const cJSON *reference, int length, const char *what);
+/* Logits [vocab] are those of a member of a reference. */
+void reference_must_be_close(const cJSON *reference, const char *member, const float *logits, int vocab,
+                             const char *what);
 /* Answers the prompts of that name of up to 8 references, which must go on as these say as far as the arithmetic decides. */
 void reference_check_greedy(struct engine *, const cJSON *references, const char *prompt_name, const char *what,
                             struct answer answers[8]);

@@ -24,6 +24,8 @@ extern "C" const struct ops *ops_cuda(void) {
                                    .gate = cuda_op_gate,
                                    .steps = cuda_op_steps,
                                    .delta = cuda_op_delta,
+                                   .keep = cuda_op_keep,
+                                   .join = cuda_op_join,
                                    .attention_needs_partials = cuda_attention_needs_partials,
                                    .kernel_class = cuda_kernel_class};
     return &ops;

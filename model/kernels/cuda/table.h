@@ -19,5 +19,7 @@ int cuda_op_products(struct stream *, const struct op_products *);
 int cuda_op_gate(struct stream *, const struct op_gate *);
 int cuda_op_steps(struct stream *, const struct op_steps *);
 int cuda_op_delta(struct stream *, const struct op_delta *);
+int cuda_op_keep(struct stream *, const struct op_keep *);
+int cuda_op_join(struct stream *, const struct op_join *);
 
 #endif

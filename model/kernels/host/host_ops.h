@@ -18,5 +18,7 @@ int host_products(struct stream *, const struct op_products *);
 int host_gate(struct stream *, const struct op_gate *);
 int host_steps(struct stream *, const struct op_steps *);
 int host_delta(struct stream *, const struct op_delta *);
+int host_keep(struct stream *, const struct op_keep *);
+int host_join(struct stream *, const struct op_join *);
 
 #endif

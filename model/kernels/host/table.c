@@ -16,6 +16,8 @@ const struct ops *ops_host(void) {
         .gate = host_gate,
         .steps = host_steps,
         .delta = host_delta,
+        .keep = host_keep,
+        .join = host_join,
     };
     return &table;
 }
