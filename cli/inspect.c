@@ -150,11 +150,11 @@ static int inspect_pair(const struct models *m, const struct options *o, struct 
     if (!m->draft && !m->proposer) return 0;
     begin_part(out, "draft", false);
     if (m->draft) return inspect_model(m->draft, o, out);
-    const char *title = proposer_of_word(m->proposer)->title;
+    const struct proposer_ops *proposer = proposer_of_word(m->proposer);
     if (out)
-        json_put_string(out, title, strlen(title));
+        json_put_string(out, proposer->title, strlen(proposer->title));
     else
-        printf("draft: %s, no files\n", title);
+        printf("draft: %s, %s\n", proposer->title, proposer->has_model ? "in the target's files" : "no files");
     return 0;
 }
 

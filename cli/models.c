@@ -147,7 +147,8 @@ int models_resolve(struct models *out, const struct options *o) {
         models_free(out);
         return rc;
     }
-    rc = needs_draft(o) && !out->draft ? refuse_draft_options(o) : 0;
+    const bool has_model = out->draft || (out->proposer && proposer_of_word(out->proposer)->has_model);
+    rc = needs_draft(o) && !has_model ? refuse_draft_options(o) : 0;
     if (rc != 0) {
         models_free(out);
         return rc;

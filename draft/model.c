@@ -331,5 +331,5 @@ static void launches(const struct proposer *p, int k, int *graphs, int *kernels)
     .warm_up = warm_up, .begin = begin, .lags = lags, .ingest = ingest, .finds = finds, .propose = propose,  \
     .accepted = accepted, .collected = collected, .launches = launches
 
-const struct proposer_ops proposer_model = {.title = "draft model", .open = open_draft, DRAFT_FUNCTIONS};
-const struct proposer_ops proposer_mtp = {.word = "mtp", .title = "MTP head", .open = open_mtp, DRAFT_FUNCTIONS};
+const struct proposer_ops proposer_model = {.title = "draft model", .has_model = true, .open = open_draft, DRAFT_FUNCTIONS};
+const struct proposer_ops proposer_mtp = {.word = "mtp", .title = "MTP head", .has_model = true, .open = open_mtp, DRAFT_FUNCTIONS};

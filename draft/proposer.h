@@ -81,6 +81,7 @@ struct proposer {
 struct proposer_ops {
     const char *word;  /* that asks for it in place of a directory; NULL: a directory does */
     const char *title; /* in reports */
+    bool has_model;    /* with weights, which may be quantised, and a head, which may be cut */
     /* The rest of *out is zero; close frees what failed half-way. Allocates. */
     int (*open)(struct proposer **out, const struct proposer_world *, const struct proposer_options *);
     void (*close)(struct proposer *);

@@ -47,13 +47,17 @@ static struct binding *add(struct binder *b, struct weight *weight, int64_t rows
     return binding;
 }
 
-static void name_binding(const struct binder *b, struct binding *binding, const char *format, va_list args) {
+/* The name in the files of one that is relative to the body. */
+static void name_in_files(const struct binder *b, const char *name, char *out, size_t size) {
     static const char layer[] = "layers.0.";
-    int n = snprintf(binding->name, sizeof binding->name, "%s", b->body);
-    char *name = binding->name + n;
-    vsnprintf(name, sizeof binding->name - (size_t)n, format, args);
-    if (b->is_layer && strncmp(name, layer, strlen(layer)) == 0)
-        memmove(name, name + strlen(layer), strlen(name + strlen(layer)) + 1);
+    const bool is_of_layer = b->layer[0] && strncmp(name, layer, strlen(layer)) == 0;
+    snprintf(out, size, "%s%s", is_of_layer ? b->layer : b->body, is_of_layer ? name + strlen(layer) : name);
+}
+
+static void name_binding(const struct binder *b, struct binding *binding, const char *format, va_list args) {
+    char name[sizeof binding->name - sizeof b->layer];
+    vsnprintf(name, sizeof name, format, args);
+    name_in_files(b, name, binding->name, sizeof binding->name);
 }
 
 void bind_weight(struct binder *b, struct weight *weight, int64_t rows, int64_t cols, const char *format, ...) {
@@ -153,10 +157,10 @@ void bind_experts(struct binder *b, struct experts *experts, int64_t rows, int64
 }
 
 bool binder_has_stack(const struct binder *b, int64_t rows, int layer, const char *format) {
-    char name[128];
-    int n = snprintf(name, sizeof name, "%s", b->body);
-    snprintf(name + n, sizeof name - (size_t)n, format, layer);
-    const struct tensor *t = b->m->files ? safetensors_find(b->m->files, name) : NULL;
+    char name[96], full[128];
+    snprintf(name, sizeof name, format, layer);
+    name_in_files(b, name, full, sizeof full);
+    const struct tensor *t = b->m->files ? safetensors_find(b->m->files, full) : NULL;
     return t && t->dims == 3 && (rows == 0 || t->shape[1] == rows);
 }
 
@@ -174,15 +178,19 @@ void bind_stacked(struct binder *b, struct experts *experts, int64_t rows, int64
 }
 #pragma GCC diagnostic pop
 
-/* A copy of it, or of the embedding, where it is cut. */
-static void bind_head(struct binder *b) {
-    const struct model_config *c = b->c;
+/* By this name; or some of its rows, where it is cut. */
+static void bind_head(struct binder *b, const char *prefix, const char *name) {
     struct model *m = b->m;
     const bool is_cut = m->head_ids.len > 0;
-    struct binding *binding = add(b, &m->head, is_cut ? (int64_t)m->head_ids.len : c->vocab, c->width);
-    binding->all = c->vocab, binding->ids = is_cut ? m->head_ids.data : NULL;
-    snprintf(binding->name, sizeof binding->name, "%s%s.weight", c->tied ? b->body : b->outer,
-             c->tied ? "embed_tokens" : "lm_head");
+    struct binding *binding = add(b, &m->head, is_cut ? (int64_t)m->head_ids.len : b->c->vocab, b->c->width);
+    binding->all = b->c->vocab, binding->ids = is_cut ? m->head_ids.data : NULL;
+    snprintf(binding->name, sizeof binding->name, "%s%s", prefix, name);
+}
+
+/* That of a model, or its embedding. */
+static void bind_model_head(struct binder *b) {
+    const bool is_tied = b->c->tied;
+    bind_head(b, is_tied ? b->body : b->outer, is_tied ? "embed_tokens.weight" : "lm_head.weight");
 }
 
 void bind_ends(struct binder *b, float norm_offset) {
@@ -191,12 +199,19 @@ void bind_ends(struct binder *b, float norm_offset) {
     if (c->tied_outside && has_tensor(b, b->outer, "lm_head.weight")) m->config.tied = false;
     bind_weight(b, &m->embedding, c->vocab, c->width, "embed_tokens.weight");
     bind_norm(b, &m->norm, norm_offset, c->width, "norm.weight");
-    if (!model_is_tied(m)) bind_head(b);
+    if (!model_is_tied(m)) bind_model_head(b);
 }
 
-void bind_mtp_ends(struct binder *b, const char *body) {
-    if (!b->m->shares_head) bind_head(b);
-    b->body = body;
+void bind_mtp_ends(struct binder *b) {
+    static const char own_head[] = "shared_head.head.weight";
+    struct model *m = b->m;
+    m->shares_embedding = !has_tensor(b, b->layer, "embed_tokens.weight");
+    if (!m->shares_embedding)
+        bind_weight(b, &m->embedding, b->c->vocab, b->c->width, "layers.0.embed_tokens.weight");
+    if (has_tensor(b, b->layer, own_head))
+        m->shares_head = false, bind_head(b, b->layer, own_head);
+    else if (!m->shares_head)
+        bind_model_head(b);
 }
 
 void bind_norms_before(struct binder *b, float offset, int layer) {

@@ -18,11 +18,13 @@ static int bind_all(struct model *m) {
     if (!m->layers)
         return err_set(ERR_MEMORY, "%s: out of memory for %d layers", checkpoint_name(m->checkpoint), m->config.layers);
     struct binder b = {.m = m, .c = &m->config};
-    if (m->of)
-        m->config.family->bind_mtp(&b);
-    else
+    if (!m->of) {
         m->config.family->bind(&b);
-    return model_resolve_bindings(m);
+        return model_resolve_bindings(m);
+    }
+    m->config.family->bind_mtp(&b);
+    const int rc = model_resolve_bindings(m);
+    return rc != 0 ? err_prefix(rc, "the head that proposes tokens") : 0;
 }
 
 /* What cannot be read in place: transposed matrices, numbers of a vector that lie apart, rows by their ids, all on a device with its own memory. */

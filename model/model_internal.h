@@ -93,7 +93,7 @@ struct model {
     struct weight embedding, head; /* [V, D] (the head is the embedding when tied; that of fewer rows is a copy) */
     struct norm norm;              /* [1, D] */
     struct model *of;              /* of a head that proposes more tokens (model_open_mtp): its model; else NULL */
-    bool shares_head;              /* with that */
+    bool shares_embedding, shares_head; /* with that */
     struct norm embedding_norm, hidden_norm; /* of it, [1, D] */
     struct weight join;                      /* [D, 2D] */
     struct weight layer_embedding, layer_projection; /* of per-layer inputs: [V, L*P], [L*P, D] */

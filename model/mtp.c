@@ -28,6 +28,6 @@ int model_configure_mtp(struct model *m) {
 }
 
 void model_share_ends(struct model *m) {
-    m->embedding = m->of->embedding;
+    if (m->shares_embedding) m->embedding = m->of->embedding;
     if (m->shares_head) m->head = m->of->head;
 }

@@ -1,6 +1,8 @@
 /* GLM 4.5 and later with experts: all layers but the first have them, beside an MLP of the same input; experts are chosen by the sums of a
  * sigmoid and a bias, and weighted by the sigmoids (GLM-4.5 Team 2025). The MLP's projections are not fused, and dimensions half a
  * rotation apart turn together, unlike those of GLM 4. */
+#include <stdio.h>
+
 #include "base/err.h"
 #include "model/binder.h"
 #include "model/builder.h"
@@ -43,22 +45,38 @@ static int configure(struct model_config *c, const cJSON *root) {
     TRY(read_experts(c, root));
     const char *next = json_get(root, "num_mtp_layers") ? "num_mtp_layers" : "num_nextn_predict_layers";
     TRY(config_get_int(root, next, 1, 0, LAYERS_MAX, &c->next_layers));
+    c->mtp_heads = c->next_layers;
     return config_read_partial_rope(c, root, 10000, 0.5);
+}
+
+static void bind_layer(struct binder *b, int l) {
+    qwen_bind_attention(b, l);
+    if (!b->c->layer[l].has_experts) {
+        bind_mlp(b, l);
+        return;
+    }
+    qwen_bind_experts(b, l);
+    bind_exact(b, &b->m->layers[l].choice_bias, b->c->experts, "layers.%d.mlp.gate.e_score_correction_bias", l);
+    bind_shared_mlp(b, l, "shared_experts");
 }
 
 static void bind_model(struct binder *b) {
     binder_find_text(b, false);
     bind_ends(b, 0);
-    for (int l = 0; l < b->c->layers; l++) {
-        qwen_bind_attention(b, l);
-        if (!b->c->layer[l].has_experts) {
-            bind_mlp(b, l);
-            continue;
-        }
-        qwen_bind_experts(b, l);
-        bind_exact(b, &b->m->layers[l].choice_bias, b->c->experts, "layers.%d.mlp.gate.e_score_correction_bias", l);
-        bind_shared_mlp(b, l, "shared_experts");
-    }
+    for (int l = 0; l < b->c->layers; l++) bind_layer(b, l);
+}
+
+/* Behind the last layer. */
+static void bind_mtp(struct binder *b) {
+    const int32_t width = b->c->width;
+    binder_find_text(b, false);
+    snprintf(b->layer, sizeof b->layer, "model.layers.%d.", (int)b->m->of->config.layers);
+    bind_mtp_ends(b);
+    bind_norm(b, &b->m->embedding_norm, 0, width, "layers.0.enorm.weight");
+    bind_norm(b, &b->m->hidden_norm, 0, width, "layers.0.hnorm.weight");
+    bind_weight(b, &b->m->join, width, 2 * (int64_t)width, "layers.0.eh_proj.weight");
+    bind_layer(b, 0);
+    bind_norm(b, &b->m->norm, 0, width, "layers.0.shared_head.norm.weight");
 }
 
 const struct family family_glm4_moe = {
@@ -66,5 +84,6 @@ const struct family family_glm4_moe = {
     .model_types = (const char *const[]){"glm4_moe", NULL},
     .configure = configure,
     .bind = bind_model,
+    .bind_mtp = bind_mtp,
     .build = build_mixed_layers,
 };

@@ -1,6 +1,7 @@
 /* Qwen3-Next and Qwen 3.5, alone or inside the multimodal Qwen 3.5, with experts or without: three of four layers have linear attention by
  * the gated delta rule in place of keys and values, and the others' attention is gated. Norms are 1 + w, but for that of linear attention.
  * Experts stand beside an MLP that is gated by one number. A quarter of a head turns. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -141,7 +142,9 @@ static void bind_model(struct binder *b) {
 static void bind_mtp(struct binder *b) {
     const int32_t width = b->c->width;
     binder_find_text(b, config_is_wrapper(b->c));
-    bind_mtp_ends(b, "mtp.");
+    snprintf(b->layer, sizeof b->layer, "mtp.layers.0.");
+    bind_mtp_ends(b);
+    b->body = "mtp.";
     bind_norm(b, &b->m->embedding_norm, 1, width, "pre_fc_norm_embedding.weight");
     bind_norm(b, &b->m->hidden_norm, 1, width, "pre_fc_norm_hidden.weight");
     bind_weight(b, &b->m->join, width, 2 * (int64_t)width, "fc.weight");

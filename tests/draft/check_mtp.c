@@ -7,15 +7,17 @@
 
 #include "engine/probe.h"
 #include "tests/support/damage.h"
+#include "tests/support/gguf_convert.h"
 #include "tests/support/reference.h"
 #include "tests/support/support.h"
 #include "tests/support/tiny_model.h"
 
 enum { K = 3 };
 
-/* Of the test data, then tiny models. */
-static const char *const heads[] = {"qwen3-next", "qwen3.5", "qwen3.5-moe"};
-enum { HEADS = sizeof heads / sizeof *heads };
+/* Of the test data; and tiny ones, of which one has an embedding and a head of its own. */
+static const char *const heads[] = {"qwen3-next", "qwen3.5", "qwen3.5-moe"},
+                        *const tiny[] = {"qwen3-next", "qwen3_5", "qwen3_5-moe", "glm4-moe", "glm4-moe-norms"};
+enum { HEADS = sizeof heads / sizeof *heads, TINY = sizeof tiny / sizeof *tiny };
 
 static struct engine *open_with_head(const char *dir, int k, const char *vocab) {
     return must_open(&(struct engine_options){.target = test_checkpoint(dir),
@@ -81,12 +83,109 @@ START_TEST(heads_of_the_test_data_draft_as_the_reference)
 }
 END_TEST
 
+START_TEST(heads_of_tiny_models_draft_as_the_reference)
+{
+    char dir[256];
+    cJSON *all = tiny_model_load(tiny[_i]);
+    tiny_model_write(all, "config", dir);
+    must_draft(dir, json_get(all, "mtp_references"), tiny[_i]);
+    cJSON_Delete(all);
+}
+END_TEST
+
+START_TEST(a_head_in_a_gguf_file_drafts_as_the_reference)
+{
+    char dir[256], path[320];
+    cJSON *all = tiny_model_load("glm4-moe");
+    tiny_model_write(all, "config", dir);
+    snprintf(path, sizeof path, "%s/model.gguf", dir);
+    gguf_convert(dir, path, 1);
+    must_draft(path, json_get(all, "mtp_references"), path);
+    cJSON_Delete(all);
+}
+END_TEST
+
+/* Of the ids of a cut head those whose logits are the reference's are drawn from; a head in other numbers drafts something else and
+ * loses nothing (check_recurrent). */
+START_TEST(a_cut_head_gives_the_logits_of_its_ids)
+{
+    char dir[256], file[320];
+    static const int ids[] = {1, 2, 5, 40, 41, 95};
+    enum { IDS = sizeof ids / sizeof *ids };
+    struct buf text = {0};
+    cJSON *all = tiny_model_load(tiny[_i]);
+    tiny_model_write(all, "config", dir);
+    snprintf(file, sizeof file, "%s/ids", dir);
+    for (int i = 0; i < IDS; i++) buf_printf(&text, "%d\n", ids[i]);
+    damage_write_text(file, buf_text(&text));
+    struct engine *e = open_with_head(dir, 1, file);
+    const cJSON *r = json_get(all, "mtp_references")->child;
+    const int32_t next = (int32_t)json_get(r, "next")->valuedouble;
+    struct ids tokens = json_ids(r, "prompt");
+    int32_t drafted;
+    float logits[IDS];
+    ids_append(&tokens, &next, 1);
+    first_round(e, &tokens, 1, &drafted, logits);
+    double largest = 0;
+    for (int i = 0; i < engine_info(e).vocab; i++) largest = fmax(largest, fabs(json_at(r, "mtp_logits", i)));
+    for (int i = 0; i < IDS; i++) ck_assert_double_le(fabs(logits[i] - json_at(r, "mtp_logits", ids[i])), 5e-2 * largest);
+    engine_destroy(e);
+    ids_free(&tokens), buf_free(&text);
+    cJSON_Delete(all);
+}
+END_TEST
+
+static void must_be_refused(const char *dir, const char *sentence) {
+    struct engine *e;
+    const struct engine_options options = {
+        .target = test_checkpoint(dir), .proposer = "mtp", .device = test_device(), .k = 2, .max_batch = 1};
+    ck_assert_int_lt(engine_create(&e, &options), 0);
+    ck_assert_msg(strstr(err_message(), sentence) != NULL, "%s", err_message());
+}
+
+START_TEST(what_has_no_such_head_is_refused_by_name)
+{
+    static const struct {
+        const char *model, *member, *sentence;
+        int heads;
+    } cases[] = {{"qwen3_5", "mtp_num_hidden_layers", "has no head that proposes tokens, by its configuration", 0},
+                 {"qwen3_5", "mtp_num_hidden_layers", "2 heads that propose tokens are not supported, only one", 2},
+                 {"glm4-moe", "num_nextn_predict_layers", "has no head that proposes tokens, by its configuration", 0},
+                 {"smollm3", "none", "has no head that proposes tokens, or none that duet knows", 0}};
+    char dir[256];
+    cJSON *all = tiny_model_load(cases[_i].model), *config = cJSON_GetObjectItem(all, "config");
+    cJSON_DeleteItemFromObject(config, cases[_i].member);
+    cJSON_AddNumberToObject(config, cases[_i].member, cases[_i].heads);
+    if (cases[_i].model[0] == 'g') cJSON_DeleteItemFromObject(all, "mtp_tensors");
+    tiny_model_write(all, "config", dir);
+    must_be_refused(dir, cases[_i].sentence);
+    cJSON_Delete(all);
+}
+END_TEST
+
+/* Files that some quantisers write leave it out. */
+START_TEST(a_head_that_is_not_in_the_files_is_refused)
+{
+    char dir[256];
+    cJSON *all = tiny_model_load("qwen3-next");
+    cJSON_DeleteItemFromObject(all, "mtp_tensors");
+    tiny_model_write(all, "config", dir);
+    must_be_refused(dir, "tensor 'mtp.pre_fc_norm_embedding.weight' is missing");
+    cJSON_Delete(all);
+}
+END_TEST
+
 DEVICE_SUITE(check_mtp);
 Suite *check_mtp(void) {
     Suite *suite = suite_create("mtp");
     TCase *tc = tcase_create("mtp");
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, heads_of_the_test_data_draft_as_the_reference, 0, HEADS);
+    tcase_add_loop_test(tc, heads_of_tiny_models_draft_as_the_reference, 0, TINY);
+    tcase_add_test(tc, a_head_in_a_gguf_file_drafts_as_the_reference);
+    tcase_add_loop_test(tc, a_cut_head_gives_the_logits_of_its_ids, 0, TINY);
+    tcase_add_loop_test(tc, what_has_no_such_head_is_refused_by_name, 0, 4);
+    tcase_add_test(tc, a_head_that_is_not_in_the_files_is_refused);
     suite_add_tcase(suite, tc);
     return suite;
 }

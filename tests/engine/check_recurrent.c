@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "draft/proposer.h"
 #include "engine/probe.h"
 #include "tests/support/engine_support.h"
 #include "tests/support/kv_support.h"
@@ -11,11 +12,12 @@
 
 enum { VOCAB = 96, REQUESTS = 9, TOKENS = 24 };
 
-/* Each with itself, another hybrid, and a draft without states. */
+/* Each with itself, another hybrid, a draft without states, its own head; and a head of a model without states. */
 static const struct models {
     const char *target, *draft;
 } pairs[] = {{"qwen3-next", "qwen3-next"}, {"qwen3_5", "qwen3-next"}, {"qwen3_5-moe", "qwen3_5"},
-             {"qwen3_5", "seed-oss"},      {"seed-oss", "qwen3_5"},   {"qwen3_5", NULL}};
+             {"qwen3_5", "seed-oss"},      {"seed-oss", "qwen3_5"},   {"qwen3_5", "ngram"},
+             {"qwen3_5", "mtp"},           {"qwen3-next", "mtp"},  {"qwen3_5-moe", "mtp"},    {"glm4-moe", "mtp"}};
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
 struct dirs {
@@ -28,10 +30,10 @@ static void write_one(const char *name, char dir[256]) {
     cJSON_Delete(all);
 }
 
-/* Without a draft n-gram lookup proposes. */
 static struct pair write_pair(int index, struct dirs *dirs) {
     write_one(pairs[index].target, dirs->target);
-    if (!pairs[index].draft) return (struct pair){"n-grams", dirs->target, "ngram"};
+    if (proposer_of_word(pairs[index].draft))
+        return (struct pair){pairs[index].target, dirs->target, pairs[index].draft};
     write_one(pairs[index].draft, dirs->draft);
     return (struct pair){pairs[index].target, dirs->target, dirs->draft};
 }

@@ -55,6 +55,12 @@ static const char *const names[][2] = {
     {"model.embed_tokens.weight", "token_embd.weight"},
     {"model.norm.weight", "output_norm.weight"},
     {"lm_head.weight", "output.weight"},
+    {"embed_tokens", "nextn.embed_tokens"},
+    {"enorm", "nextn.enorm"},
+    {"hnorm", "nextn.hnorm"},
+    {"eh_proj", "nextn.eh_proj"},
+    {"shared_head.norm", "nextn.shared_head_norm"},
+    {"shared_head.head", "nextn.shared_head_head"},
     {"input_layernorm", "attn_norm"},
     {"post_attention_layernorm", "post_attention_norm"},
     {"post_feedforward_layernorm", "post_ffw_norm"},
@@ -165,11 +171,6 @@ static void convert_tensor(struct conversion *c, const struct tensor *t) {
     int layer, used = 0;
     size_t count;
     if (sscanf(t->name, "model.layers.%d.%n", &layer, &used) == 1 && used > 0) {
-        if (layer >= number(c, "num_hidden_layers", 0)) { /* one that proposes more tokens */
-            snprintf(name, sizeof name, "blk.%d.nextn.eh_proj.weight", layer);
-            if (text_ends_with(t->name, "eh_proj.weight")) put(c, name, 1, t->shape, (const float[2]){0}, 2);
-            return;
-        }
         const char *part = t->name + used, *end = strrchr(part, '.');
         if (strcmp(end, ".sinks") == 0) end = ".weight";
         const char *to = part_of(c, part, end > part ? (size_t)(end - part) : strlen(part));
@@ -262,7 +263,8 @@ static double experts_of(const struct conversion *c) {
 }
 
 static void convert_experts(struct conversion *c) {
-    const int experts = (int)experts_of(c), layers = (int)number(c, "num_hidden_layers", 0);
+    const int experts = (int)experts_of(c),
+              layers = (int)(number(c, "num_hidden_layers", 0) + number(c, "num_nextn_predict_layers", 0));
     for (int l = 0; l < layers && experts > 0; l++) {
         if (strcmp(c->kind->name, "granitemoe") == 0) {
             part_stack(c, "input_linear", "gate", l, 0, 2), part_stack(c, "input_linear", "up", l, 1, 2);

@@ -33,12 +33,10 @@ static void put_numbers(struct buf *out, const char *name, size_t count, float m
     }
 }
 
-static void write_tensors(const cJSON *reference, const char *path) {
-    struct tensor_file f = {0};
+/* Each [name, shape, middle, spread, type]. */
+static void add_tensors(struct tensor_file *f, const cJSON *tensors) {
     const cJSON *tensor, *size;
-    cJSON_ArrayForEach(tensor, json_get(reference, "ignored"))
-        tensor_file_add(&f, tensor->valuestring, "BF16", 1, (const int64_t[]){2}, "\1\2\3\4", 4);
-    cJSON_ArrayForEach(tensor, json_get(reference, "tensors")) { /* [name, shape, middle, spread, type] */
+    cJSON_ArrayForEach(tensor, tensors) {
         const char *name = tensor->child->valuestring, *type = cJSON_GetArrayItem(tensor, 4)->valuestring;
         const float middle = (float)cJSON_GetArrayItem(tensor, 2)->valuedouble,
                     spread = (float)cJSON_GetArrayItem(tensor, 3)->valuedouble;
@@ -52,9 +50,18 @@ static void write_tensors(const cJSON *reference, const char *path) {
             count *= (size_t)size->valuedouble;
         }
         put_numbers(&numbers, name, count, middle, spread, strcmp(type, "F32") == 0);
-        tensor_file_add(&f, name, type, dims, shape, numbers.data, numbers.len);
+        tensor_file_add(f, name, type, dims, shape, numbers.data, numbers.len);
         buf_free(&numbers);
     }
+}
+
+static void write_tensors(const cJSON *reference, const char *path) {
+    struct tensor_file f = {0};
+    const cJSON *tensor;
+    cJSON_ArrayForEach(tensor, json_get(reference, "ignored"))
+        tensor_file_add(&f, tensor->valuestring, "BF16", 1, (const int64_t[]){2}, "\1\2\3\4", 4);
+    add_tensors(&f, json_get(reference, "tensors"));
+    add_tensors(&f, json_get(reference, "mtp_tensors"));
     tensor_file_write(&f, path);
 }
 

@@ -6,6 +6,7 @@ tests/model/check_families.c makes the same.
     pip install torch transformers
     tests/model/families/make.py [NAME...]
 """
+import copy
 import json
 import math
 import os
@@ -127,11 +128,23 @@ CASES = {
 }
 
 
-# Tensors that files hold beside these, and nobody reads: layers that propose more tokens.
-IGNORED = {"glm4_moe": ["model.layers.4.eh_proj.weight", "model.layers.4.mlp.gate.weight"],
-           "ernie4_5_moe": ["model.mtp_block.0.input_layernorm.weight"],
-           "qwen3_next": ["mtp.fc.weight", "mtp.layers.0.input_layernorm.weight"],
-           "qwen3_5_text": ["mtp.norm.weight"]}
+# Tensors that files hold beside these, and nobody reads.
+IGNORED = {"ernie4_5_moe": ["model.mtp_block.0.input_layernorm.weight"]}
+
+
+class HeadNames:
+    """What the tensors of the head that proposes more tokens are called: its layer, what joins embedding and hidden row, norms."""
+
+    def __init__(self, layer, join, embedding_norm, hidden_norm, norm):
+        self.layer, self.join, self.embedding_norm, self.hidden_norm, self.norm = layer, join, embedding_norm, hidden_norm, norm
+
+
+QWEN_HEAD = HeadNames("mtp.layers.0.", "mtp.fc.weight", "mtp.pre_fc_norm_embedding.weight",
+                      "mtp.pre_fc_norm_hidden.weight", "mtp.norm.weight")
+GLM_HEAD = HeadNames("model.layers.4.", "model.layers.4.eh_proj.weight", "model.layers.4.enorm.weight",
+                     "model.layers.4.hnorm.weight", "model.layers.4.shared_head.norm.weight")
+GLM_ENDS = ("model.layers.4.embed_tokens.weight", "model.layers.4.shared_head.head.weight")
+HEADS = {"qwen3_next": QWEN_HEAD, "qwen3_5_text": QWEN_HEAD, "qwen3_5_moe_text": QWEN_HEAD, "glm4_moe": GLM_HEAD}
 
 
 def hash_of(name):
@@ -166,7 +179,7 @@ ADD_ONE = ("gemma", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 def range_of(name, config, factor):
     """What a tensor's numbers are: middle + spread * number_of, of few enough bits for bf16."""
     adds_one = config["model_type"] in ADD_ONE
-    if name == "model.norm.weight":
+    if name in ("model.norm.weight", QWEN_HEAD.norm, GLM_HEAD.norm):
         return (factor - 1, 0.0) if adds_one else (factor, factor)
     if "norm" in name:
         return (0.0, 0.5) if adds_one and "linear_attn" not in name else (1.0, 1.0)
@@ -262,15 +275,76 @@ def reference(model, config, prompt):
     return r
 
 
-def load(config, tensors):
+def load(config, tensors, instead={}):
+    """instead: of whose numbers those of a tensor are, where not of its own name's."""
     with tempfile.TemporaryDirectory() as d:
         write_config(d, config)
-        save_file({n: make_tensor(n, s, m, sp) for n, s, m, sp, _ in tensors}, os.path.join(d, "model.safetensors"),
-                  metadata={"format": "pt"})
+        save_file({n: make_tensor(*instead.get(n, (n, s, m, sp))) for n, s, m, sp, _ in tensors},
+                  os.path.join(d, "model.safetensors"), metadata={"format": "pt"})
         model, info = AutoModelForCausalLM.from_pretrained(d, dtype=torch.float32, attn_implementation="eager",
                                                            output_loading_info=True)
         assert not any(info.get(k) for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
     return model.eval()
+
+
+def last_attention(config, model):
+    kinds = getattr(model.config, "layer_types", None) or ["full_attention"] * config["num_hidden_layers"]
+    return max(i for i, kind in enumerate(kinds) if kind != "linear_attention")
+
+
+class Head:
+    """The head, of transformers' own layer and norm: row i reads the embedding of token i + 1 and the normed hidden row i."""
+
+    def __init__(self, config, model, tensors, factor, own_ends):
+        self.names, self.layer, width = HEADS[config["model_type"]], last_attention(config, model), config["hidden_size"]
+        prefix = "model.layers.%d." % self.layer
+        shapes = [(self.names.layer + n[len(prefix):], s) for n, s, *_ in tensors if n.startswith(prefix)]
+        shapes += [(n, [width]) for n in (self.names.embedding_norm, self.names.hidden_norm, self.names.norm)]
+        shapes.append((self.names.join, [width, 2 * width]))
+        shapes += [(n, [config["vocab_size"], width]) for n in own_ends]
+        self.tensors = [[n, s, *range_of(n, config, factor), type_of(n)] for n, s in shapes]
+        own = {t[0]: t[:4] for t in self.tensors}
+        instead = {n: own[self.names.layer + n[len(prefix):]] for n, *_ in tensors if n.startswith(prefix)}
+        instead["model.norm.weight"] = own[self.names.norm]
+        instead.update({n: own[o] for n, o in zip(("model.embed_tokens.weight", "lm_head.weight"), own_ends)})
+        self.model = load(config, tensors, instead)
+        self.join = make_tensor(*own[self.names.join]).float()
+        self.norms = [self.make_norm(own[n]) for n in (self.names.embedding_norm, self.names.hidden_norm)]
+
+    def make_norm(self, tensor):
+        norm = copy.deepcopy(self.model.model.norm)
+        norm.weight.data = make_tensor(*tensor).float()
+        return norm
+
+    def __call__(self, ids, hidden):
+        """Normed outputs [1, n, D] of rows that read tokens ids [1, n] and hidden [1, n, D]."""
+        body, n = self.model.model, ids.shape[1]
+        x = torch.cat([self.norms[0](body.embed_tokens(ids)), self.norms[1](hidden)], dim=-1) @ self.join.T
+        positions = torch.arange(n)[None]
+        mask = torch.full((n, n), float("-inf")).triu(1)[None, None]
+        out = body.layers[self.layer](x, position_embeddings=body.rotary_emb(x, positions), attention_mask=mask,
+                                      position_ids=positions)
+        return body.norm(out[0] if isinstance(out, tuple) else out)
+
+
+DRAFTS = 3
+
+
+def draft(model, head, prompt):
+    """What the head drafts after the prompt and the model's next token, its own outputs in place of hidden rows that are not known."""
+    hidden = model.model(prompt).last_hidden_state.float()
+    ids = torch.cat([prompt, model.lm_head(hidden[:, -1:]).argmax(dim=-1)], dim=1)
+    r = {"prompt": prompt[0].tolist(), "next": int(ids[0, -1]), "drafts": [], "gaps": []}
+    for i in range(DRAFTS):
+        out = head(ids[:, 1:], hidden)[:, -1:]
+        logits = head.model.lm_head(out)[0, 0].float()
+        if i == 0:
+            r["mtp_logits"] = [float("%.6g" % x) for x in logits.tolist()]
+        top = logits.topk(2)
+        r["drafts"].append(int(top.indices[0]))
+        r["gaps"].append(float("%.4g" % (top.values[0] - top.values[1])))
+        ids, hidden = torch.cat([ids, top.indices[None, :1]], dim=1), torch.cat([hidden, out], dim=1)
+    return r
 
 
 def make(name):
@@ -290,6 +364,12 @@ def make(name):
     references = [reference(model, config, prompts[i:i + 1]) for i in best.tolist()]
     out = {"made_by": "transformers %s, torch %s" % (transformers.__version__, torch.__version__),
            "ignored": IGNORED.get(config["model_type"], []), "config": config, "config.transformers5": again, "tensors": tensors, "references": references}
+    if config["model_type"] in HEADS:
+        head = Head(config, model, tensors, factor, GLM_ENDS if name == "glm4-moe" else ())
+        drafts = sorted((draft(model, head, prompts[i:i + 1]) for i in range(PROMPTS)), key=lambda r: -min(r["gaps"]))
+        out["mtp_tensors"] = head.tensors
+        out["mtp_references"] = drafts[:2] + [draft(model, head, prompts[0:1, :1])]
+        print(name, "head", [r["gaps"] for r in out["mtp_references"]])
     with open(os.path.join(HERE, name + ".json"), "w") as f:
         f.write(json.dumps(out).replace('], ["', '],\n["').replace('}, {"prompt"', '},\n{"prompt"') + "\n")
     print(name, [r["min_top2_gap"] for r in references], [max(map(abs, r["logits_last"])) for r in references],
