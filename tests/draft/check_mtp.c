@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "draft/history.h"
 #include "engine/probe.h"
 #include "tests/support/damage.h"
 #include "tests/support/gguf_convert.h"
 #include "tests/support/reference.h"
+#include "tests/support/sampler_support.h"
 #include "tests/support/support.h"
 #include "tests/support/tiny_model.h"
 
@@ -135,6 +137,49 @@ START_TEST(a_cut_head_gives_the_logits_of_its_ids)
 }
 END_TEST
 
+/* Loop index: the shift. The slots have ended, one token, two, many; and the last stands where the draft's positions end. */
+START_TEST(the_first_pass_reads_the_last_tokens_of_the_history)
+{
+    enum { SLOTS = 6, FIRST = 4, CAPACITY = 64, LIMIT = 30 };
+    static const int lengths[SLOTS] = {1, 9, 1, 2, 20, LIMIT + 2};
+    struct rig rig;
+    struct pool *pool;
+    struct history history = {.capacity = CAPACITY};
+    int32_t tokens[SLOTS][CAPACITY];
+    const struct round_state sizes = {.slots = SLOTS,
+                                      .max_batch = SLOTS,
+                                      .k_max = FIRST - 1,
+                                      .vocab_target = 500,
+                                      .vocab_draft = 500,
+                                      .vocab_input = 500,
+                                      .draft_stride = 500,
+                                      .draft_positions = LIMIT,
+                                      .draft_first = FIRST,
+                                      .draft_shift = _i};
+    rig_open(&rig, &sizes, NULL, 1);
+    ck_ok(pool_create(stream_device(rig.stream), sizeof tokens, &pool));
+    ck_ok(pool_slice(pool, POOL_SCRATCH, "history", sizeof tokens, (void **)&history.tokens));
+    for (int s = 0; s < SLOTS; s++) {
+        for (int i = 0; i < CAPACITY; i++) tokens[s][i] = i < lengths[s] ? 60 * s + i + 1 : 99999;
+        if (s > 0) rig_start(&rig, s, lengths[s], tokens[s][lengths[s] - 1], 9, (struct sampling){1, 1, 0, 0, 1}, 1);
+        rig.b.row_slot[s] = SLOTS - 1 - s;
+    }
+    rig.b.slot[1].status = SLOT_END;
+    rig_send(&rig);
+    ck_ok(stream_copy(rig.stream, history.tokens, tokens, sizeof tokens));
+    ck_ok(history_load(rig.stream, &(struct history_rows){rig.there, history, SLOTS}));
+    rig_fetch(&rig);
+    for (int at = 0; at < SLOTS * FIRST; at++) {
+        const int s = rig.b.row_slot[at / FIRST], place = lengths[s] - FIRST + at % FIRST, position = place - _i;
+        const bool is_there = s > 1 && position >= 0 && position < LIMIT;
+        ck_assert_int_eq(rig.b.draft_positions_in[at], is_there ? position : -1);
+        ck_assert_int_eq(rig.b.draft_tokens[at], is_there ? tokens[s][place] : 0);
+    }
+    pool_destroy(pool);
+    rig_close(&rig);
+}
+END_TEST
+
 static void must_be_refused(const char *dir, const char *sentence) {
     struct engine *e;
     const struct engine_options options = {
@@ -185,6 +230,7 @@ Suite *check_mtp(void) {
     tcase_add_test(tc, a_head_in_a_gguf_file_drafts_as_the_reference);
     tcase_add_loop_test(tc, a_cut_head_gives_the_logits_of_its_ids, 0, TINY);
     tcase_add_loop_test(tc, what_has_no_such_head_is_refused_by_name, 0, 4);
+    tcase_add_loop_test(tc, the_first_pass_reads_the_last_tokens_of_the_history, 0, 2);
     tcase_add_test(tc, a_head_that_is_not_in_the_files_is_refused);
     suite_add_tcase(suite, tc);
     return suite;
