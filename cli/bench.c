@@ -91,7 +91,7 @@ void bench_describe(struct sheet *s, const struct bench *b, int context) {
 
 int bench_needs_draft(const struct bench *b) {
     if (engine_info(b->engine).k_max > 0) return 0;
-    return err_set(ERR_USAGE, "nothing drafts here: give --draft MODEL, --draft ngram or --shape TARGET,DRAFT");
+    return err_set(ERR_USAGE, "nothing drafts here: give --draft MODEL, ngram or mtp, or --shape TARGET,DRAFT");
 }
 
 int bench_draw(struct bench *b, const char *title, const struct plot_panel *panels, int count) {

@@ -11,7 +11,7 @@ static int set_k(struct chat *c, const char *value) {
     TRY(option_set(&changed, "k", value, "/k"));
     if (k_max == 0 && changed.k != 0)
         return err_set(ERR_USAGE, "/k: no draft is loaded; start with %s",
-                       changed.target && !changed.draft ? "--draft MODEL, or --draft ngram" : "--k above 0");
+                       changed.target && !changed.draft ? "--draft MODEL, ngram or mtp" : "--k above 0");
     if (k_max > 0 && changed.k > k_max)
         return err_set(ERR_USAGE, "/k: memory was planned for %d at most; start with --k-max %d for more", k_max,
                        changed.k);

@@ -8,6 +8,7 @@
 #include "cli/inspect.h"
 #include "cli/table.h"
 #include "model/files/safetensors.h"
+#include "model/model.h"
 #include "model/text/chat_template.h"
 #include "model/text/tokenizer.h"
 
@@ -302,12 +303,15 @@ struct parts {
     struct chat_template *chat_template;
     struct buf template_problem;
     struct memory_plan plan; /* of this model alone */
+    int64_t mtp_parameters;  /* of the head that proposes tokens; 0: there is none that --draft mtp takes */
 };
 
 static void print_model(const struct checkpoint *c, const struct options *o, const struct parts *p) {
     print_line("model", "%s", escaped(checkpoint_name(c)));
     print_config(&p->config);
     print_totals(p->tensors);
+    if (p->mtp_parameters > 0)
+        print_line("own head", "%lld parameters, proposes tokens: --draft mtp", (long long)p->mtp_parameters);
     print_tokenizer(p->tokenizer);
     print_template(p->chat_template, &p->template_problem);
     print_end_ids(&p->config, p->tokenizer);
@@ -359,6 +363,7 @@ static void put_model(const struct checkpoint *c, const struct parts *p, struct 
     put_config(&p->config, out);
     inspect_put_number(out, "parameters", (double)parameters);
     inspect_put_number(out, "bytes", (double)bytes);
+    inspect_put_number(out, "mtp_parameters", (double)p->mtp_parameters);
     inspect_put_text(out, "tokenizer", p->tokenizer ? buf_text(&description) : NULL);
     inspect_put_text(out, "chat_template", p->chat_template ? chat_template_name(p->chat_template) : NULL);
     inspect_put_text(out, "chat_template_problem", p->template_problem.len > 0 ? buf_text(&p->template_problem) : NULL);
@@ -372,12 +377,34 @@ static void put_model(const struct checkpoint *c, const struct parts *p, struct 
 
 /* --- both --------------------------------------------------------------------------------------------------- */
 
+static int64_t count_head(const struct checkpoint *c, struct device *device) {
+    const struct model_numbers as_stored = {0};
+    struct model *model, *head;
+    int64_t count = 0;
+    if (model_open(&model, c, "target", as_stored, device) != 0) return 0; /* which the plan has told */
+    if (model_open_mtp(&head, model, "draft", as_stored) == 0) {
+        count = model_parameters(head);
+        model_close(head);
+    }
+    model_close(model);
+    return count;
+}
+
+static int find_head(const struct checkpoint *c, int64_t *parameters) {
+    struct device *device;
+    TRY(device_open(&device, "host", &(struct device_options){.threads = 1}));
+    *parameters = count_head(c, device);
+    device_close(device);
+    return 0;
+}
+
 static int read_parts(struct checkpoint *c, const struct options *o, struct parts *p) {
     TRY(checkpoint_config(c, &p->config));
     TRY(checkpoint_tensors(c, &p->tensors));
     TRY(checkpoint_tokenizer(c, &p->tokenizer));
     TRY(checkpoint_add_end_token(c, p->tokenizer, &p->config));
     TRY(find_template(c, o, &p->chat_template, &p->template_problem));
+    TRY(find_head(c, &p->mtp_parameters));
     return inspect_plan(&p->plan, &(struct models){.target = c}, o);
 }
 

@@ -187,7 +187,7 @@ static int check_combinations(const struct options *o) {
     if (option_given(o, "k-max") && o->k_max < o->k)
         return err_set(ERR_USAGE, "--k-max: %d is below --k %d", o->k_max, o->k);
     if (o->command == COMMAND_TUNE && o->target && !o->draft)
-        return err_set(ERR_USAGE, "--target: alone there is nothing to tune; give --draft MODEL, or --draft ngram");
+        return err_set(ERR_USAGE, "--target: alone there is nothing to tune; give --draft MODEL, ngram or mtp");
     if (o->command == COMMAND_BENCH) TRY(check_bench(o));
     if (o->csv && o->json) return err_set(ERR_USAGE, "--csv and --json: give one of them");
     if (o->plot && strcmp(o->plot, "-") == 0) return err_set(ERR_USAGE, "--plot: needs a file (--plot FILE.svg)");

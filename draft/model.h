@@ -1,8 +1,12 @@
-/* The draft model: proposes K tokens a row by K replays of its decode graphs, each followed by one eager draw.
+/* The draft model, or a head of the target (`mtp`): proposes K tokens a row by K replays of its decode graphs, each followed by one eager
+ * draw.
  *
  *   DRAFT_FIRST [B, 2]: rows (t[n-2], t[n-1]); re-ingesting the last two committed tokens fills the one position that a fully
  *     accepted round leaves out of the draft's cache, with no branch and no extra pass.
  *   DRAFT_STEP  [B, 1]: row d_i at position n-1+i, i = 1..K-1.
+ *
+ * A head of the target reads the target's hidden rows, and in DRAFT_FIRST [B, K_max + 1] all tokens that a round may have committed, with
+ * these rows: what it computed of drafts was of its own guesses (README.md).
  *
  * A row whose draft would need a position past the model's own is offered nothing. Rounds without it leave its cache behind; it
  * catches up by prefill. What it leaves: draft KV for positions up to n+K-2. */

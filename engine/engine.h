@@ -39,7 +39,7 @@ struct engine_options {
      * of ids, "N:TEXT"). The text stays the target's. NULL: all. */
     const char *draft_vocab;
     enum kv_numbers kv; /* of both models; the target's cache, too, makes it another target */
-    /* "ngram": drafts come from the text itself; NULL: from the draft model, if there is one. */
+    /* "ngram": drafts come from the text itself; "mtp": from the target's own head; NULL: from the draft model, if there is one. */
     const char *proposer;
     const char *device; /* NULL: "auto" */
     int threads;        /* 0: all */
@@ -96,7 +96,7 @@ struct engine_info {
     int draft_vocab;                             /* ids that the draft's head is cut to; 0: it is whole */
     bool k_auto;
     enum accept_rule accept;
-    const char *proposer; /* "draft model", "n-gram"; NULL: none */
+    const char *proposer; /* "draft model", "n-gram", "MTP head"; NULL: none */
     uint64_t pool_bytes;
     const char *device;
     const char *device_missing; /* device.h; "" */

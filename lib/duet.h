@@ -57,7 +57,7 @@ enum duet_accept { DUET_ACCEPT_TOKEN, DUET_ACCEPT_COUPLED, DUET_ACCEPT_BLOCK };
 struct duet_options {
     size_t size;        /* set by duet_options_init, like all defaults */
     const char *target; /* a directory in Hugging Face's format or a GGUF file; NULL: the embedded pair */
-    const char *draft;  /* likewise; or "ngram", which needs no model; NULL: none, or that of the embedded pair */
+    const char *draft;  /* likewise; or "ngram", which needs no model, or "mtp", the target's own head; NULL: none, or that of the embedded pair */
     const char *assets; /* the embedded pair's directory; NULL: share/duet beside the library */
     const char
         *chat_template; /* its name, or a file that ends with ".jinja"; NULL: the one that the target's files hold */
@@ -86,7 +86,7 @@ DUET_API void duet_close(struct duet *);
 
 struct duet_info {
     const char *device;      /* these stand until duet_close */
-    const char *proposer;    /* "draft model", "n-gram"; "": none */
+    const char *proposer;    /* "draft model", "n-gram", "MTP head"; "": none */
     const char *device_note; /* why "auto" did not take CUDA although this build has it; "" */
     int64_t target_parameters, draft_parameters;
     int32_t context, vocab, k, batch; /* ids lie in [0, vocab) */
