@@ -382,7 +382,7 @@ static int64_t count_head(const struct checkpoint *c, struct device *device) {
     struct model *model, *head;
     int64_t count = 0;
     if (model_open(&model, c, "target", as_stored, device) != 0) return 0; /* which the plan has told */
-    if (model_open_mtp(&head, model, "draft", as_stored) == 0) {
+    if (model_open_head(&head, model, NULL, "draft", as_stored) == 0) {
         count = model_parameters(head);
         model_close(head);
     }

@@ -19,7 +19,8 @@ struct history_store {
     struct event *staged[2];
     int turn;
 };
-int history_create(struct history_store *, struct device *); /* allocates; what failed half-way is for history_destroy */
+int history_create(struct history_store *,
+                   struct device *); /* allocates; what failed half-way is for history_destroy */
 void history_destroy(struct history_store *);
 int history_layout(struct history_store *, int slots, const struct model_limits *, struct pool *);
 /* What is new of a turn; what was there before is on the device, in stream order. May wait for the copy before the last. */

@@ -26,7 +26,7 @@ static struct draft *draft_of(struct proposer *p) {
 
 /* A head of the target, which has no vocabulary and no inputs of its own. */
 static bool is_head(const struct proposer *p) {
-    return p->ops == &proposer_mtp;
+    return p->ops == &proposer_mtp || p->ops == &proposer_eagle;
 }
 
 /* --- the pair --------------------------------------------------------------------------------------------- */
@@ -104,18 +104,24 @@ static int open_own_model(struct proposer *p, const struct proposer_options *o) 
     return model_open(&p->model, o->checkpoint, "draft", numbers, p->world->device);
 }
 
+/* Its files may have cut it. */
+static int take_head_ids(struct proposer *p) {
+    const int rows = model_logits_width(p->model);
+    TRY(model_head_ids(p->model, &p->ids));
+    if (p->ids.len > 0 || rows < p->vocab) p->vocab = rows;
+    return 0;
+}
+
 static int open_head(struct proposer *p, const struct proposer_options *o) {
     struct model_numbers numbers = o->numbers;
-    if (o->checkpoint)
-        return err_set(ERR_USAGE, "%s: the target's own head proposes, and has no other files",
-                       checkpoint_name(o->checkpoint));
     p->vocab = p->inputs = p->world->vocab;
     p->positions = model_get_config(p->world->target)->positions;
     p->first = p->world->k_max + 1, p->shift = 1;
     if (o->vocab) TRY(choose_ids(p, o->vocab));
     if (o->vocab) numbers.head_ids = &p->ids;
     TRY(history_create(&draft_of(p)->store, p->world->device));
-    return model_open_mtp(&p->model, p->world->target, "draft", numbers);
+    TRY(model_open_head(&p->model, p->world->target, o->checkpoint, "draft", numbers));
+    return o->vocab ? 0 : take_head_ids(p);
 }
 
 static int fill_in(struct draft *d, const struct proposer_options *o) {
@@ -142,10 +148,18 @@ static int open_as(const struct proposer_ops *ops, struct proposer **out, const 
 }
 
 static int open_draft(struct proposer **out, const struct proposer_world *world, const struct proposer_options *o) {
-    return open_as(&proposer_model, out, world, o);
+    struct model_config config;
+    TRY(checkpoint_config(o->checkpoint, &config));
+    if (config.eagle.is_there && config.eagle.head_vocab < config.vocab && o->vocab)
+        return err_set(ERR_USAGE, "draft vocabulary '%s': the head of %s is cut to %d ids already", o->vocab,
+                       checkpoint_name(o->checkpoint), (int)config.eagle.head_vocab);
+    return open_as(config.eagle.is_there ? &proposer_eagle : &proposer_model, out, world, o);
 }
 
 static int open_mtp(struct proposer **out, const struct proposer_world *world, const struct proposer_options *o) {
+    if (o->checkpoint)
+        return err_set(ERR_USAGE, "%s: the target's own head proposes, and has no other files",
+                       checkpoint_name(o->checkpoint));
     return open_as(&proposer_mtp, out, world, o);
 }
 
@@ -326,10 +340,14 @@ static void launches(const struct proposer *p, int k, int *graphs, int *kernels)
     *kernels += is_head(p);
 }
 
-#define DRAFT_FUNCTIONS                                                                                       \
-    .close = close_draft, .layout = layout, .upload = upload, .create_graphs = create_graphs,                 \
-    .warm_up = warm_up, .begin = begin, .lags = lags, .ingest = ingest, .finds = finds, .propose = propose,  \
-    .accepted = accepted, .collected = collected, .launches = launches
+#define DRAFT_FUNCTIONS                                                                                           \
+    .close = close_draft, .layout = layout, .upload = upload, .create_graphs = create_graphs, .warm_up = warm_up, \
+    .begin = begin, .lags = lags, .ingest = ingest, .finds = finds, .propose = propose, .accepted = accepted,     \
+    .collected = collected, .launches = launches
 
-const struct proposer_ops proposer_model = {.title = "draft model", .has_model = true, .open = open_draft, DRAFT_FUNCTIONS};
-const struct proposer_ops proposer_mtp = {.word = "mtp", .title = "MTP head", .has_model = true, .open = open_mtp, DRAFT_FUNCTIONS};
+const struct proposer_ops proposer_model = {
+    .title = "draft model", .has_model = true, .open = open_draft, DRAFT_FUNCTIONS};
+const struct proposer_ops proposer_eagle = {
+    .title = "EAGLE-3 head", .has_model = true, .open = open_draft, DRAFT_FUNCTIONS};
+const struct proposer_ops proposer_mtp = {
+    .word = "mtp", .title = "MTP head", .has_model = true, .open = open_mtp, DRAFT_FUNCTIONS};

@@ -17,6 +17,7 @@
 
 enum draft_graph { DRAFT_FIRST, DRAFT_STEP, DRAFT_PREFILL, DRAFT_GRAPH_KINDS };
 
-extern const struct proposer_ops proposer_model, proposer_mtp;
+/* A directory is opened by the first, whichever of the first two it is. */
+extern const struct proposer_ops proposer_model, proposer_eagle, proposer_mtp;
 
 #endif

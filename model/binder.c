@@ -182,8 +182,9 @@ void bind_stacked(struct binder *b, struct experts *experts, int64_t rows, int64
 static void bind_head(struct binder *b, const char *prefix, const char *name) {
     struct model *m = b->m;
     const bool is_cut = m->head_ids.len > 0;
-    struct binding *binding = add(b, &m->head, is_cut ? (int64_t)m->head_ids.len : b->c->vocab, b->c->width);
-    binding->all = b->c->vocab, binding->ids = is_cut ? m->head_ids.data : NULL;
+    const int64_t all = b->c->eagle.is_there ? b->c->eagle.head_vocab : b->c->vocab;
+    struct binding *binding = add(b, &m->head, is_cut ? (int64_t)m->head_ids.len : all, b->c->width);
+    binding->all = all, binding->ids = is_cut ? m->head_ids.data : NULL;
     snprintf(binding->name, sizeof binding->name, "%s%s", prefix, name);
 }
 
@@ -202,13 +203,16 @@ void bind_ends(struct binder *b, float norm_offset) {
     if (!model_is_tied(m)) bind_model_head(b);
 }
 
-void bind_mtp_ends(struct binder *b) {
+void bind_head_ends(struct binder *b) {
     static const char own_head[] = "shared_head.head.weight";
     struct model *m = b->m;
-    m->shares_embedding = !has_tensor(b, b->layer, "embed_tokens.weight");
+    const bool is_own = model_is_own_head(m);
+    m->shares_embedding = !has_tensor(b, is_own ? b->layer : b->body, "embed_tokens.weight");
     if (!m->shares_embedding)
-        bind_weight(b, &m->embedding, b->c->vocab, b->c->width, "layers.0.embed_tokens.weight");
-    if (has_tensor(b, b->layer, own_head))
+        bind_weight(b, &m->embedding, b->c->vocab, b->c->width, "%sembed_tokens.weight", is_own ? "layers.0." : "");
+    if (!is_own)
+        bind_model_head(b);
+    else if (has_tensor(b, b->layer, own_head))
         m->shares_head = false, bind_head(b, b->layer, own_head);
     else if (!m->shares_head)
         bind_model_head(b);
@@ -423,8 +427,8 @@ int model_resolve_bindings(struct model *m) {
     for (int i = 0; i < m->binding_count; i++)
         if (m->bindings[i].weight) TRY(resolve(m, &m->bindings[i]));
     if (model_is_tied(m)) m->head = m->embedding;
-    if (m->of) model_share_ends(m); /* whose files its model has looked through */
-    if (m->is_random || m->of) return 0;
+    if (m->of) model_share_ends(m);
+    if (m->is_random || (m->of && model_is_own_head(m))) return 0; /* whose files its model has looked through */
     const struct binding **sorted = memory_resize(NULL, (size_t)m->binding_count * sizeof *sorted);
     for (int i = 0; i < m->binding_count; i++) sorted[i] = &m->bindings[i];
     qsort(sorted, (size_t)m->binding_count, sizeof *sorted, compare_names);

@@ -9,7 +9,7 @@ struct binder {
     struct model *m;
     const struct model_config *c;
     const char *body, *outer; /* prefixes of the body's names and of the head's */
-    char layer[32];           /* not "": of a model of one layer, the prefix of names in place of the body and "layers.0." */
+    char layer[32]; /* not "": of a model of one layer, the prefix of names in place of the body and "layers.0." */
 };
 
 /* Where the text model lies: under "model.", and `is_wrapped` also where files of several parts have it, whose other parts (vision,
@@ -50,9 +50,9 @@ void bind_stacked(struct binder *, struct experts *, int64_t rows, int64_t cols,
 
 /* The embedding, the norm before the head, and the head, which all families have. */
 void bind_ends(struct binder *, float norm_offset);
-/* Of a head that proposes more tokens, whose `layer` is set: the embedding and the head, of its own where the layer has them, else its
- * model's, of the latter perhaps a copy. */
-void bind_mtp_ends(struct binder *);
+/* Of a head that proposes more tokens, whose `layer` is set: the embedding and the head, of its own where the layer (or files of its own)
+ * have them, else its model's, of the latter perhaps a copy. */
+void bind_head_ends(struct binder *);
 /* The norms before attention and MLP, as a Llama's files call them; those behind, as an OLMo 2's do; and those of q and k, of each head or,
  * where the configuration says so, of all at once. */
 void bind_norms_before(struct binder *, float offset, int layer);

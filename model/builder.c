@@ -55,6 +55,47 @@ static struct rope rope_of(const struct builder *b, int layer) {
     };
 }
 
+/* --- hidden rows for a head that proposes tokens --------------------------------------------------------------- */
+
+static struct op_keep *build_keep(struct builder *b, const struct cache *of, const float *x, const struct norm *norm) {
+    struct op_keep *op = &pass_add(b->pass, OP_KEEP)->keep;
+    op->x = x, op->norm = *norm;
+    op->width = of->hidden_width;
+    op->hidden = cache_hidden(of);
+    return op;
+}
+
+static struct op_project *build_project(struct builder *b, struct buffer h, const struct weight *w,
+                                        const struct weight *bias) {
+    struct op_project *op = &pass_add(b->pass, OP_PROJECT)->project;
+    op->h = h, op->w = *w, op->bias = *bias;
+    op->scale = b->c->residual_scale;
+    op->x = residual(b);
+    return op;
+}
+
+/* The rows before a layer, if they are read, beside those before earlier ones; the last of them are joined by the head's matrix and kept. */
+static void build_taps(struct builder *b, int layer) {
+    static const struct weight none;
+    static const struct norm plain;
+    const struct model *head = b->m->tapped_by;
+    const int32_t width = b->c->width;
+    for (int i = 0; head && i < EAGLE_TAPS; i++) {
+        if (head->config.eagle.taps[i] != layer) continue;
+        struct op_tap *op = &pass_add(b->pass, OP_TAP)->tap;
+        op->x = residual(b);
+        op->width = width, op->first = i * width, op->stride = EAGLE_TAPS * width;
+        op->out = feed(b, SCRATCH_TAPPED, EAGLE_TAPS * (size_t)width);
+        if (i < EAGLE_TAPS - 1) continue;
+        struct op_project *joined = build_project(b, op->out, &head->join, &none);
+        joined->stores = true, joined->scale = 1;
+        joined->x = builder_scratch(b, SCRATCH_TAPPED_JOINED, (size_t)head->config.width);
+        build_keep(b, &b->m->cache, joined->x, &plain);
+    }
+}
+
+/* --- attention and MLP --------------------------------------------------------------------------------------- */
+
 /* Of each head its dimensions, then those of its gate. */
 static float *gated_queries(struct builder *b, int layer) {
     const size_t q = (size_t)b->c->heads * (size_t)b->c->layer[layer].head_dim;
@@ -65,6 +106,7 @@ struct op_qkv *build_qkv(struct builder *b, int layer) {
     const struct layer *l = &b->m->layers[layer];
     const struct layer_config *lc = &b->c->layer[layer];
     size_t q = (size_t)b->c->heads * (size_t)lc->head_dim, kv = (size_t)lc->kv_heads * (size_t)lc->head_dim;
+    build_taps(b, layer);
     struct op_qkv *op = &pass_add(b->pass, OP_QKV)->qkv;
     op->x = residual(b);
     op->norm = l->attn_norm;
@@ -119,15 +161,6 @@ static void build_attention_gate(struct builder *b, int layer) {
     const float *gated = gated_queries(b, layer);
     struct op_gate *op = build_gate(b, feed(b, SCRATCH_ATTENDED, (size_t)q), q, gated ? gated + dim : NULL, 2 * q);
     op->group = dim, op->apart = 2 * dim;
-}
-
-static struct op_project *build_project(struct builder *b, struct buffer h, const struct weight *w,
-                                        const struct weight *bias) {
-    struct op_project *op = &pass_add(b->pass, OP_PROJECT)->project;
-    op->h = h, op->w = *w, op->bias = *bias;
-    op->scale = b->c->residual_scale;
-    op->x = residual(b);
-    return op;
 }
 
 struct op_project *build_output(struct builder *b, int layer) {
@@ -228,6 +261,7 @@ static void build_recurrent_block(struct builder *b, int layer) {
     const struct layer *l = &b->m->layers[layer];
     const struct recurrent_config *r = &b->c->recurrent;
     static const struct weight none;
+    build_taps(b, layer);
     const struct op_products *inputs =
         build_products(b, l->inputs, r->is_grouped ? 2 : 4, &l->attn_norm, SCRATCH_RECURRENT);
     const float *in = inputs->out;
@@ -334,15 +368,8 @@ void build_experts_and_mlp(struct builder *b, int layer) {
 
 /* --- the head ------------------------------------------------------------------------------------------------- */
 
-static void build_keep(struct builder *b, const struct cache *of, int ahead, bool last_only) {
-    struct op_keep *op = &pass_add(b->pass, OP_KEEP)->keep;
-    op->x = residual(b), op->norm = b->m->norm;
-    op->width = b->c->width, op->ahead = ahead, op->last_only = last_only;
-    op->hidden = cache_hidden(of);
-}
-
 struct op_logits *build_head(struct builder *b) {
-    if (b->m->cache.hidden_width > 0) build_keep(b, &b->m->cache, 0, false);
+    if (b->m->cache.hidden_width > 0 && !b->m->tapped_by) build_keep(b, &b->m->cache, residual(b), &b->m->norm);
     struct op_logits *op = &pass_add(b->pass, OP_LOGITS)->logits;
     op->x = residual(b);
     op->norm = b->m->norm;
@@ -414,31 +441,58 @@ void build_sandwiched_layers(struct builder *b) {
     build_head(b);
 }
 
-/* --- a head that proposes more tokens -------------------------------------------------------------------------- */
+/* --- heads that propose more tokens ------------------------------------------------------------------------------ */
 
-/* The embedding of a token beside the hidden row of the position before it; and what comes of it, in place of the hidden row of a
- * position that the model has not seen. */
-static void build_mtp(struct builder *b) {
+/* The embedding of a token beside the hidden row of the position before it. */
+static struct op_join *build_join(struct builder *b, const float *embedded, struct buffer out) {
     const struct model *m = b->m;
-    static const struct weight none;
-    build_embed(b);
     struct op_join *op = &pass_add(b->pass, OP_JOIN)->join;
-    op->x = residual(b), op->norm = m->embedding_norm, op->hidden_norm = m->hidden_norm;
+    op->x = embedded, op->norm = m->embedding_norm, op->hidden_norm = m->hidden_norm;
     op->width = b->c->width;
     op->hidden = cache_hidden(&m->of->cache);
-    op->out = feed(b, SCRATCH_JOINED, 2 * (size_t)b->c->width);
-    struct op_project *joined = build_project(b, op->out, &m->join, &none);
-    joined->stores = true, joined->scale = 1;
-    build_mixed_layer(b, 0);
-    build_keep(b, &m->of->cache, 1, true);
+    op->out = out;
+    return op;
+}
+
+/* What comes of it, in place of the hidden row of a position that the model has not seen; and the head. */
+static void build_next(struct builder *b, const struct norm *norm) {
+    struct op_keep *op = build_keep(b, &b->m->of->cache, residual(b), norm);
+    op->ahead = 1, op->last_only = true;
     build_head(b);
+}
+
+static void build_mtp(struct builder *b) {
+    static const struct weight none;
+    const float *embedded = build_embed(b)->out;
+    const struct buffer joined = feed(b, SCRATCH_JOINED, 2 * (size_t)b->c->width);
+    build_join(b, embedded, joined);
+    struct op_project *op = build_project(b, joined, &b->m->join, &none);
+    op->stores = true, op->scale = 1;
+    build_mixed_layer(b, 0);
+    build_next(b, &b->m->norm);
+}
+
+void build_eagle(struct builder *b) {
+    static const struct norm plain;
+    const size_t width = 2 * (size_t)b->c->width;
+    float *joined = builder_scratch(b, SCRATCH_JOINED, width), *embedded = builder_output(b);
+    build_embed(b)->out = embedded;
+    struct op_join *join = build_join(b, embedded, (struct buffer){joined, DTYPE_F32});
+    join->residual = residual(b), join->norms_residual = b->c->eagle.norms_residual;
+    struct op_qkv *op = build_qkv(b, 0);
+    op->x = joined, op->norm = plain, op->width = (int32_t)width;
+    op->normed = feed(b, SCRATCH_NORMED, width);
+    build_attention(b, 0);
+    build_output(b, 0);
+    build_mlp_block(b, 0);
+    build_next(b, &plain);
 }
 
 /* --- the passes ----------------------------------------------------------------------------------------------- */
 
 static void build(struct model *m, struct pass *pass) {
     struct builder b = {m, &m->config, pass};
-    if (m->of)
+    if (m->of && model_is_own_head(m))
         build_mtp(&b);
     else
         m->config.family->build(&b);
@@ -451,6 +505,7 @@ void model_measure_pass(struct model *m) {
 }
 
 void model_build_passes(struct model *m) {
+    for (int i = 0; i <= LOGITS_ALL; i++) pass_free(&m->passes[i]);
     build(m, &m->passes[LOGITS_ALL]);
     pass_tell_neighbours(&m->passes[LOGITS_ALL]);
     pass_copy_last_only(&m->passes[LOGITS_LAST], &m->passes[LOGITS_ALL]);

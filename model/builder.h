@@ -44,6 +44,8 @@ void build_dense_layers(struct builder *);
 void build_expert_layers(struct builder *);
 /* The first with experts beside the MLP of the layers that have experts, and linear attention in those that are recurrent. */
 void build_mixed_layers(struct builder *);
+/* EAGLE-3's, which is for another model. */
+void build_eagle(struct builder *);
 /* The first with norms behind attention and MLP as well (Gemma 2 and 3, GLM 4). */
 void build_sandwiched_layers(struct builder *);
 

@@ -41,8 +41,8 @@ struct cache {
     const char *owner; /* "target", "draft": in names of slices */
     enum dtype type;
     struct cache_sizes sizes;
-    int32_t hidden_width;     /* numbers that are kept of a position's hidden row; 0: none are */
-    char *hidden;             /* [pages, KV_PAGE, hidden_width], of hidden_type */
+    int32_t hidden_width; /* numbers that are kept of a position's hidden row; 0: none are */
+    char *hidden;         /* [pages, KV_PAGE, hidden_width], of hidden_type */
     enum dtype hidden_type;
     char *k, *v;              /* all layers' */
     size_t start[LAYERS_MAX]; /* where a layer's begin in each, in bytes */

@@ -80,6 +80,10 @@ static int check_text_type(const struct model_config *c, const cJSON *text) {
 
 static int read_architecture(struct model_config *c, const cJSON *root) {
     const cJSON *list = json_get(root, "architectures"), *type = json_get(root, "model_type");
+    if (json_get(root, "draft_vocab_size")) { /* whatever they call it */
+        c->family = &family_eagle3, c->architecture = family_eagle3.architectures[0];
+        return 0;
+    }
     if (list && !cJSON_IsArray(list)) return err_set(ERR_FORMAT, "member 'architectures' is no list");
     if (type) TRY(config_need_string(type, "model_type"));
     if (list && list->child) {

@@ -61,6 +61,17 @@ struct recurrent_config {
     bool is_grouped; /* projections are fused by key head (Qwen3-Next) */
 };
 
+/* A head that drafts for another model and has files of its own (EAGLE-3, Li et al. 2025): it reads the hidden rows before some of that
+ * model's layers. */
+enum { EAGLE_TAPS = 3 };
+struct eagle_config {
+    bool is_there;
+    int32_t taps[EAGLE_TAPS]; /* the layers, ascending; -1: by the number of that model's */
+    int32_t target_width;
+    int32_t head_vocab;  /* rows of its head */
+    bool norms_residual; /* the residual stream begins with the normed hidden row */
+};
+
 struct model_config {
     const struct family *family;
     const char *architecture; /* "LlamaForCausalLM" */
@@ -89,14 +100,16 @@ struct model_config {
     bool router_renormalises;
     float router_scale;  /* times the router's logits */
     float experts_scale; /* times the weights of the chosen */
-    int32_t next_layers; /* behind the last, which files hold and no pass of the model has: heads that propose more tokens */
-    int32_t mtp_heads;   /* of these, whether they lie there or elsewhere, as the configuration says */
+    int32_t
+        next_layers; /* behind the last, which files hold and no pass of the model has: heads that propose more tokens */
+    int32_t mtp_heads; /* of these, whether they lie there or elsewhere, as the configuration says */
     int32_t per_layer_width,
         per_layer_vocab; /* inputs of each layer besides the residual stream (Gemma 4 E); 0: none */
     struct rope_config rope[ROPES_MAX];
     int32_t ropes;
     struct layer_config layer[LAYERS_MAX];
     struct recurrent_config recurrent; /* 0: no layer is */
+    struct eagle_config eagle;
     struct quantisation quantisation;
     /* ascending: the union of config.json's and generation_config.json's; and what checkpoint_add_end_token adds */
     int32_t end_ids[END_IDS_MAX], end_count;

@@ -18,7 +18,8 @@ static int bind_all(struct model *m) {
     if (!m->layers)
         return err_set(ERR_MEMORY, "%s: out of memory for %d layers", checkpoint_name(m->checkpoint), m->config.layers);
     struct binder b = {.m = m, .c = &m->config};
-    if (!m->of) {
+    const bool is_own = m->of && model_is_own_head(m);
+    if (!is_own) {
         m->config.family->bind(&b);
         return model_resolve_bindings(m);
     }
@@ -64,7 +65,10 @@ static void choose_types(struct model *m, enum kv_numbers kv) {
 }
 
 static int open_parts(struct model *m, struct model_numbers numbers) {
-    TRY(m->of ? model_configure_mtp(m) : checkpoint_config(m->checkpoint, &m->config));
+    TRY(m->of ? model_configure_head(m) : checkpoint_config(m->checkpoint, &m->config));
+    if (m->config.eagle.is_there && !m->of)
+        return err_set(ERR_UNSUPPORTED, "%s: is a head that drafts for another model: it goes beside that as --draft",
+                       checkpoint_name(m->checkpoint));
     TRY(checkpoint_tensors(m->checkpoint, &m->files));
     m->is_random = !m->files;
     TRY(bind_all(m));
@@ -84,7 +88,7 @@ static int open_named(struct model **out, const struct checkpoint *checkpoint, s
     m->device = device;
     m->of = of;
     if (numbers.head_ids) ids_append(&m->head_ids, numbers.head_ids->data, numbers.head_ids->len);
-    m->shares_head = of && m->head_ids.len == 0 && numbers.weights == WEIGHTS_AS_STORED;
+    m->shares_head = of && model_is_own_head(m) && m->head_ids.len == 0 && numbers.weights == WEIGHTS_AS_STORED;
     m->ops = device_is_planned(device) ? NULL : ops_for(device);
     int rc = open_parts(m, numbers);
     if (rc != 0) {
@@ -100,9 +104,12 @@ int model_open(struct model **out, const struct checkpoint *checkpoint, const ch
     return open_named(out, checkpoint, NULL, name, numbers, device);
 }
 
-int model_open_mtp(struct model **out, struct model *of, const char *name, struct model_numbers numbers) {
-    TRY(open_named(out, of->checkpoint, of, name, numbers, of->device));
-    of->cache.hidden_width = of->config.width;
+int model_open_head(struct model **out, struct model *of, const struct checkpoint *own, const char *name,
+                    struct model_numbers numbers) {
+    TRY(open_named(out, own ? own : of->checkpoint, of, name, numbers, of->device));
+    of->cache.hidden_width = (*out)->config.width;
+    if (own) of->tapped_by = *out;
+    model_measure_pass(of);
     return 0;
 }
 
@@ -302,6 +309,8 @@ int model_layout(struct model *m, const struct model_limits *limits, struct pool
         [SCRATCH_RECURRENT] = "recurrent inputs",
         [SCRATCH_STEPS] = "recurrent steps",
         [SCRATCH_JOINED] = "embeddings and hidden rows",
+        [SCRATCH_TAPPED] = "rows before some layers",
+        [SCRATCH_TAPPED_JOINED] = "rows before some layers, joined",
         [SCRATCH_OUTPUT] = "sublayer output",
         [SCRATCH_DENSE_OUTPUT] = "dense output",
         [SCRATCH_ROUTER] = "router",
@@ -391,6 +400,7 @@ int model_upload(struct model *m, struct stream *stream, const struct progress *
     for (int i = 0; i < m->config.ropes; i++) TRY(upload_rope(m, stream, i));
     if (m->of) model_share_ends(m);
     model_build_passes(m);
+    if (m->of && m->of->tapped_by == m) model_build_passes(m->of); /* which have its matrix */
     return 0;
 }
 

@@ -43,11 +43,15 @@ struct model_numbers {
  * checked, unknown tensors are refused by name. Without files the weights are random, bf16, made by model_upload. Allocates (heap).
  * `name` ("target", "draft") prefixes slice names. */
 int model_open(struct model **out, const struct checkpoint *, const char *name, struct model_numbers, struct device *);
-/* The head of `of` that proposes more tokens (multi-token prediction), from the files of `of`: a model of one layer that reads the embedding
- * of a token and the hidden row of `of` at the position before it, and has the embedding and head of `of`, or a copy of the latter that is
- * cut or quantised. Its row of token t[i] stands at position i - 1. To be opened before `of` is laid out, whose passes then keep their hidden rows; and
- * closed first. ERR_UNSUPPORTED where there is no such head, or several. */
-int model_open_mtp(struct model **out, struct model *of, const char *name, struct model_numbers);
+/* A head that proposes more tokens for `of`: the one in its files (multi-token prediction), or of a checkpoint of its own (EAGLE-3). A model of
+ * one layer that reads the embedding of a token and a hidden row of `of` at the position before it, and may have the embedding and the head of
+ * `of`, or a copy of the latter that is cut or quantised. Its row of token t[i] stands at position i - 1. To be opened before `of` is laid
+ * out, whose passes then keep their hidden rows, uploaded behind it, and closed first. ERR_UNSUPPORTED where there is no such head, or
+ * several. */
+int model_open_head(struct model **out, struct model *of, const struct checkpoint *own, const char *name,
+                    struct model_numbers);
+/* The ids that a head of a checkpoint of its own may propose, ascending, where it is cut to some; else none. Allocates. */
+int model_head_ids(const struct model *, struct ids *out);
 void model_close(struct model *);
 const struct model_config *model_get_config(const struct model *);
 int model_add_end_token(struct model *, const struct tokenizer *); /* checkpoint_add_end_token */

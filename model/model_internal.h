@@ -71,6 +71,8 @@ enum scratch {
     SCRATCH_RECURRENT,
     SCRATCH_STEPS,
     SCRATCH_JOINED,
+    SCRATCH_TAPPED,
+    SCRATCH_TAPPED_JOINED,
     SCRATCH_OUTPUT,
     SCRATCH_DENSE_OUTPUT,
     SCRATCH_ROUTER,
@@ -92,10 +94,11 @@ struct model {
 
     struct weight embedding, head; /* [V, D] (the head is the embedding when tied; that of fewer rows is a copy) */
     struct norm norm;              /* [1, D] */
-    struct model *of;              /* of a head that proposes more tokens (model_open_mtp): its model; else NULL */
-    bool shares_embedding, shares_head; /* with that */
-    struct norm embedding_norm, hidden_norm; /* of it, [1, D] */
-    struct weight join;                      /* [D, 2D] */
+    struct model *of;              /* of a head that proposes more tokens (model_open_head): its model; else NULL */
+    const struct model *tapped_by; /* the head that reads the rows before some layers; NULL: none */
+    bool shares_embedding, shares_head;              /* with that */
+    struct norm embedding_norm, hidden_norm;         /* of it, [1, D] */
+    struct weight join;                              /* [D, 2D]; of EAGLE-3 of what is tapped, [D, 3 * the model's] */
     struct weight layer_embedding, layer_projection; /* of per-layer inputs: [V, L*P], [L*P, D] */
     struct norm layer_input_norm;
     struct layer *layers;     /* [L] */
@@ -144,9 +147,13 @@ int binding_tensor_shape(const struct binding *,
                          int64_t shape[3]);              /* that its tensor must have; returns the dimensions */
 struct stored_rows binding_rows(const struct binding *); /* of a quantised matrix */
 
-/* mtp.c: the configuration of a head that proposes more tokens; and what it reads of its model's weights, where they lie by now. */
-int model_configure_mtp(struct model *);
+/* head.c: the configuration of a head that proposes more tokens, its own or made of its model's; and what it reads of that model's weights,
+ * where they lie by now. */
+int model_configure_head(struct model *);
 void model_share_ends(struct model *);
+static inline bool model_is_own_head(const struct model *m) { /* in the files of its model */
+    return m->of && m->checkpoint == m->of->checkpoint;
+}
 
 /* builder.c: runs the family's list once to learn what scratch it needs; makes the passes when all addresses are known. */
 void model_measure_pass(struct model *);

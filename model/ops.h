@@ -238,14 +238,25 @@ struct op_keep {
     struct hidden_rows hidden;
 };
 
-/* out[t, :] = norm(x[t, :]), then hidden_norm(hidden[position, :]) behind it; zeros for rows without a position. */
+/* out[t, :] = norm(x[t, :]), then hidden_norm(hidden[position, :]) behind it, and residual[t, :] = hidden[position, :], or its norm; zeros
+ * for rows without a position. */
 struct op_join {
     struct rows rows;
     const float *x; /* [T, D] */
     struct norm norm, hidden_norm;
     int32_t width;
     struct hidden_rows hidden;
-    struct buffer out; /* [T, 2D] */
+    struct buffer out; /* [T, 2D], f32 on CUDA too, if it is another op's x */
+    float *residual;   /* [T, D] out, or NULL */
+    bool norms_residual;
+};
+
+/* out[t, first + i] = x[t, i] */
+struct op_tap {
+    struct rows rows;
+    const float *x; /* [T, D] */
+    int32_t width, first, stride;
+    struct buffer out; /* [T, stride] */
 };
 
 struct ops {
@@ -265,6 +276,7 @@ struct ops {
     int (*delta)(struct stream *, const struct op_delta *);
     int (*keep)(struct stream *, const struct op_keep *);
     int (*join)(struct stream *, const struct op_join *);
+    int (*tap)(struct stream *, const struct op_tap *);
     bool (*attention_needs_partials)(const struct device *, int head_dim); /* NULL: never */
     /* Passes of one class launch the same kernels, those of a larger class others; by the number of rows. NULL: one class. */
     int (*kernel_class)(int rows);

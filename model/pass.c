@@ -100,6 +100,8 @@ static int submit(const struct ops *ops, struct stream *s, const struct op *op, 
         return ops->keep(s, &now.keep);
     case OP_JOIN:
         return ops->join(s, &now.join);
+    case OP_TAP:
+        return ops->tap(s, &now.tap);
     case OP_KINDS:
         break;
     }

@@ -25,6 +25,7 @@ enum op_kind {
     OP_DELTA,
     OP_KEEP,
     OP_JOIN,
+    OP_TAP,
     OP_KINDS
 };
 
@@ -49,6 +50,7 @@ struct op {
         struct op_delta delta;
         struct op_keep keep;
         struct op_join join;
+        struct op_tap tap;
     };
 };
 

@@ -87,7 +87,8 @@ struct round_state {
     float simulate_alpha;    /* benchmarks alone: above 0, accept with this probability in place of the rule */
     int32_t draft_positions; /* the draft's own position limit */
     int32_t draft_first;     /* F: tokens a row of DRAFT_FIRST; at least 2 where there is a draft */
-    int32_t draft_shift;     /* token t[i] stands at the draft's position i - draft_shift: 0, or 1 for a head of the target */
+    int32_t
+        draft_shift; /* token t[i] stands at the draft's position i - draft_shift: 0, or 1 for a head of the target */
     enum accept_rule rule;
 
     struct slot *slot; /* [S] */

@@ -18,7 +18,7 @@ struct family {
     int (*configure)(struct model_config *, const cJSON *root);
     /* Names every tensor of the model and where it goes. */
     void (*bind)(struct binder *);
-    /* The same of the head that proposes more tokens (model_open_mtp), whose configuration has one layer. NULL: none is known. */
+    /* The same of the head that proposes more tokens (model_open_head), whose configuration has one layer. NULL: none is known. */
     void (*bind_mtp)(struct binder *);
     /* Lists the ops of a pass from tokens to the residual stream that the head reads, and the head. */
     void (*build)(struct builder *);
@@ -30,6 +30,6 @@ const struct family *family_at(int index);
 extern const struct family family_llama, family_qwen, family_qwen_moe, family_gemma, family_gemma2, family_gemma3,
     family_gemma4, family_phi3, family_mixtral, family_olmo, family_olmoe, family_granite, family_granite_moe,
     family_glm, family_glm4_moe, family_gpt_oss, family_smollm3, family_seed_oss, family_ernie4_5, family_exaone4,
-    family_hunyuan, family_qwen_next;
+    family_hunyuan, family_qwen_next, family_eagle3;
 
 #endif

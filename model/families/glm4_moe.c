@@ -71,7 +71,7 @@ static void bind_mtp(struct binder *b) {
     const int32_t width = b->c->width;
     binder_find_text(b, false);
     snprintf(b->layer, sizeof b->layer, "model.layers.%d.", (int)b->m->of->config.layers);
-    bind_mtp_ends(b);
+    bind_head_ends(b);
     bind_norm(b, &b->m->embedding_norm, 0, width, "layers.0.enorm.weight");
     bind_norm(b, &b->m->hidden_norm, 0, width, "layers.0.hnorm.weight");
     bind_weight(b, &b->m->join, width, 2 * (int64_t)width, "layers.0.eh_proj.weight");

@@ -143,7 +143,7 @@ static void bind_mtp(struct binder *b) {
     const int32_t width = b->c->width;
     binder_find_text(b, config_is_wrapper(b->c));
     snprintf(b->layer, sizeof b->layer, "mtp.layers.0.");
-    bind_mtp_ends(b);
+    bind_head_ends(b);
     b->body = "mtp.";
     bind_norm(b, &b->m->embedding_norm, 1, width, "pre_fc_norm_embedding.weight");
     bind_norm(b, &b->m->hidden_norm, 1, width, "pre_fc_norm_hidden.weight");

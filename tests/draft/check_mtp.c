@@ -18,12 +18,19 @@ enum { K = 3 };
 
 /* Of the test data; and tiny ones, of which one has an embedding and a head of its own. */
 static const char *const heads[] = {"qwen3-next", "qwen3.5", "qwen3.5-moe"},
-                        *const tiny[] = {"qwen3-next", "qwen3_5", "qwen3_5-moe", "glm4-moe", "glm4-moe-norms"};
-enum { HEADS = sizeof heads / sizeof *heads, TINY = sizeof tiny / sizeof *tiny };
+                         *const tiny[] = {"qwen3-next", "qwen3_5", "qwen3_5-moe", "glm4-moe", "glm4-moe-norms"},
+                         *const eagles[] = {"eagle3", "eagle3-specforge", "eagle3-speculators"};
+enum {
+    HEADS = sizeof heads / sizeof *heads,
+    TINY = sizeof tiny / sizeof *tiny,
+    EAGLES = sizeof eagles / sizeof *eagles
+};
 
-static struct engine *open_with_head(const char *dir, int k, const char *vocab) {
+/* `own`: the directory of a head that has files of its own; NULL: the target's. */
+static struct engine *open_with_head(const char *dir, const char *own, int k, const char *vocab) {
     return must_open(&(struct engine_options){.target = test_checkpoint(dir),
-                                              .proposer = "mtp",
+                                              .draft = own ? test_checkpoint(own) : NULL,
+                                              .proposer = own ? NULL : "mtp",
                                               .draft_vocab = vocab,
                                               .device = test_device(),
                                               .context = 256,
@@ -44,10 +51,10 @@ static void first_round(struct engine *e, const struct ids *tokens, int k, int32
 }
 
 /* Behind a draft that a small gap decided those that follow may be others, where activations are 16 bits. */
-static void must_draft(const char *dir, const cJSON *references, const char *what) {
+static void must_draft(const char *dir, const char *own, const cJSON *references, const char *what) {
     const cJSON *r;
-    struct engine *one = open_with_head(dir, 1, NULL), *some = open_with_head(dir, K, NULL);
-    const int vocab = engine_info(one).vocab;
+    struct engine *one = open_with_head(dir, own, 1, NULL), *some = open_with_head(dir, own, K, NULL);
+    const int vocab = cJSON_GetArraySize(json_get(references->child, "mtp_logits"));
     float *logits = malloc((size_t)vocab * sizeof *logits);
     cJSON_ArrayForEach(r, references) {
         const int32_t next = (int32_t)json_get(r, "next")->valuedouble;
@@ -80,7 +87,7 @@ START_TEST(heads_of_the_test_data_draft_as_the_reference)
     snprintf(dir, sizeof dir, "%s", found);
     snprintf(relative, sizeof relative, "fixtures/families/%s/reference_mtp.json", heads[_i]);
     cJSON *references = must_load_json(shared_path(relative));
-    must_draft(dir, references, heads[_i]);
+    must_draft(dir, NULL, references, heads[_i]);
     cJSON_Delete(references);
 }
 END_TEST
@@ -90,8 +97,19 @@ START_TEST(heads_of_tiny_models_draft_as_the_reference)
     char dir[256];
     cJSON *all = tiny_model_load(tiny[_i]);
     tiny_model_write(all, "config", dir);
-    must_draft(dir, json_get(all, "mtp_references"), tiny[_i]);
+    must_draft(dir, NULL, json_get(all, "mtp_references"), tiny[_i]);
     cJSON_Delete(all);
+}
+END_TEST
+
+START_TEST(heads_with_files_of_their_own_draft_as_the_reference)
+{
+    char dir[256], own[256];
+    cJSON *all = tiny_model_load(eagles[_i]), *of = tiny_model_load(json_get(all, "of")->valuestring);
+    tiny_model_write(of, "config", dir);
+    tiny_model_write(all, "config", own);
+    must_draft(dir, own, json_get(all, "mtp_references"), eagles[_i]);
+    cJSON_Delete(all), cJSON_Delete(of);
 }
 END_TEST
 
@@ -102,7 +120,7 @@ START_TEST(a_head_in_a_gguf_file_drafts_as_the_reference)
     tiny_model_write(all, "config", dir);
     snprintf(path, sizeof path, "%s/model.gguf", dir);
     gguf_convert(dir, path, 1);
-    must_draft(path, json_get(all, "mtp_references"), path);
+    must_draft(path, NULL, json_get(all, "mtp_references"), path);
     cJSON_Delete(all);
 }
 END_TEST
@@ -120,7 +138,7 @@ START_TEST(a_cut_head_gives_the_logits_of_its_ids)
     snprintf(file, sizeof file, "%s/ids", dir);
     for (int i = 0; i < IDS; i++) buf_printf(&text, "%d\n", ids[i]);
     damage_write_text(file, buf_text(&text));
-    struct engine *e = open_with_head(dir, 1, file);
+    struct engine *e = open_with_head(dir, NULL, 1, file);
     const cJSON *r = json_get(all, "mtp_references")->child;
     const int32_t next = (int32_t)json_get(r, "next")->valuedouble;
     struct ids tokens = json_ids(r, "prompt");
@@ -130,7 +148,8 @@ START_TEST(a_cut_head_gives_the_logits_of_its_ids)
     first_round(e, &tokens, 1, &drafted, logits);
     double largest = 0;
     for (int i = 0; i < engine_info(e).vocab; i++) largest = fmax(largest, fabs(json_at(r, "mtp_logits", i)));
-    for (int i = 0; i < IDS; i++) ck_assert_double_le(fabs(logits[i] - json_at(r, "mtp_logits", ids[i])), 5e-2 * largest);
+    for (int i = 0; i < IDS; i++)
+        ck_assert_double_le(fabs(logits[i] - json_at(r, "mtp_logits", ids[i])), 5e-2 * largest);
     engine_destroy(e);
     ids_free(&tokens), buf_free(&text);
     cJSON_Delete(all);
@@ -180,10 +199,37 @@ START_TEST(the_first_pass_reads_the_last_tokens_of_the_history)
 }
 END_TEST
 
-static void must_be_refused(const char *dir, const char *sentence) {
+/* There is no hidden row before its token. */
+START_TEST(a_sequence_of_one_token_is_offered_nothing)
+{
+    char dir[256];
+    cJSON *all = tiny_model_load("qwen3_5");
+    tiny_model_write(all, "config", dir);
+    struct engine *e = open_with_head(dir, NULL, K, NULL);
+    struct sequence *s;
+    for (int length = 1; length <= 2; length++) {
+        struct request r = ids_request((const int32_t[]){7, 8}, (size_t)length, 1);
+        r.generation.ignore_end = true;
+        ck_ok(engine_open(e, 64, &s));
+        struct answer a = run_turn(e, s, &r);
+        ck_assert_int_eq((int)a.stats.drafted, length == 1 ? 0 : K);
+        engine_close(e, s);
+        free_answers(&a, 1), free_requests(&r, 1);
+    }
+    engine_destroy(e);
+    cJSON_Delete(all);
+}
+END_TEST
+
+static void must_be_refused(const char *dir, const char *own, const char *vocab, const char *sentence) {
     struct engine *e;
-    const struct engine_options options = {
-        .target = test_checkpoint(dir), .proposer = "mtp", .device = test_device(), .k = 2, .max_batch = 1};
+    const struct engine_options options = {.target = test_checkpoint(dir),
+                                           .draft = own ? test_checkpoint(own) : NULL,
+                                           .proposer = own ? NULL : "mtp",
+                                           .draft_vocab = vocab,
+                                           .device = test_device(),
+                                           .k = 2,
+                                           .max_batch = 1};
     ck_assert_int_lt(engine_create(&e, &options), 0);
     ck_assert_msg(strstr(err_message(), sentence) != NULL, "%s", err_message());
 }
@@ -203,7 +249,7 @@ START_TEST(what_has_no_such_head_is_refused_by_name)
     cJSON_AddNumberToObject(config, cases[_i].member, cases[_i].heads);
     if (cases[_i].model[0] == 'g') cJSON_DeleteItemFromObject(all, "mtp_tensors");
     tiny_model_write(all, "config", dir);
-    must_be_refused(dir, cases[_i].sentence);
+    must_be_refused(dir, NULL, NULL, cases[_i].sentence);
     cJSON_Delete(all);
 }
 END_TEST
@@ -215,7 +261,52 @@ START_TEST(a_head_that_is_not_in_the_files_is_refused)
     cJSON *all = tiny_model_load("qwen3-next");
     cJSON_DeleteItemFromObject(all, "mtp_tensors");
     tiny_model_write(all, "config", dir);
-    must_be_refused(dir, "tensor 'mtp.pre_fc_norm_embedding.weight' is missing");
+    must_be_refused(dir, NULL, NULL, "tensor 'mtp.pre_fc_norm_embedding.weight' is missing");
+    cJSON_Delete(all);
+}
+END_TEST
+
+/* Ids of a head in files: one that is changed, by how much; or one tensor that is left out, or an option. */
+static const struct misfit {
+    int id, by;
+    const char *tensor, *member, *vocab, *sentence;
+    double value;
+} misfits[] = {
+    {.id = 5, .by = -60, .sentence = "tensor 'd2t' has no ascending ids of the target, at 5"},
+    {.id = 39, .by = 1000, .sentence = "tensor 'd2t' has no ascending ids of the target, at 39"},
+    {.tensor = "fc.weight", .sentence = "tensor 'fc.weight' is missing"},
+    {.tensor = "midlayer.hidden_norm.weight", .sentence = "tensor 'midlayer.hidden_norm.weight' is missing"},
+    {.member = "hidden_size", .value = 64, .sentence = "is for a model of width 64, and "},
+    {.member = "target_hidden_size", .value = 48, .sentence = "is for a model of width 48, and "},
+    {.member = "eagle_aux_hidden_state_layer_ids", .sentence = "before layers 2, 2 and 1, of 4"},
+    {.vocab = "20", .sentence = "is cut to 40 ids already"},
+};
+enum { MISFITS = sizeof misfits / sizeof *misfits };
+
+START_TEST(a_head_with_files_of_its_own_that_does_not_fit_is_refused)
+{
+    const struct misfit *d = &misfits[_i];
+    char dir[256], own[256];
+    cJSON *all = tiny_model_load("eagle3"), *of = tiny_model_load("seed-oss"), *tensor;
+    cJSON *config = cJSON_GetObjectItem(all, "config"), *tensors = cJSON_GetObjectItem(all, "tensors");
+    if (d->by != 0) cJSON_GetArrayItem(cJSON_GetObjectItem(all, "ids"), d->id)->valuedouble += d->by;
+    cJSON_ArrayForEach(tensor, tensors) if (d->tensor && strcmp(tensor->child->valuestring, d->tensor) == 0) break;
+    if (d->tensor) cJSON_Delete(cJSON_DetachItemViaPointer(tensors, tensor));
+    if (d->member) cJSON_DeleteItemFromObject(config, d->member);
+    if (d->value != 0) cJSON_AddNumberToObject(config, d->member, d->value);
+    tiny_model_write(of, "config", dir);
+    tiny_model_write(all, "config", own);
+    must_be_refused(dir, own, d->vocab, d->sentence);
+    cJSON_Delete(all), cJSON_Delete(of);
+}
+END_TEST
+
+START_TEST(a_head_alone_is_no_target)
+{
+    char own[256];
+    cJSON *all = tiny_model_load("eagle3");
+    tiny_model_write(all, "config", own);
+    must_be_refused(own, NULL, NULL, "is a head that drafts for another model");
     cJSON_Delete(all);
 }
 END_TEST
@@ -227,11 +318,15 @@ Suite *check_mtp(void) {
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, heads_of_the_test_data_draft_as_the_reference, 0, HEADS);
     tcase_add_loop_test(tc, heads_of_tiny_models_draft_as_the_reference, 0, TINY);
+    tcase_add_loop_test(tc, heads_with_files_of_their_own_draft_as_the_reference, 0, EAGLES);
     tcase_add_test(tc, a_head_in_a_gguf_file_drafts_as_the_reference);
     tcase_add_loop_test(tc, a_cut_head_gives_the_logits_of_its_ids, 0, TINY);
     tcase_add_loop_test(tc, what_has_no_such_head_is_refused_by_name, 0, 4);
+    tcase_add_test(tc, a_sequence_of_one_token_is_offered_nothing);
     tcase_add_loop_test(tc, the_first_pass_reads_the_last_tokens_of_the_history, 0, 2);
     tcase_add_test(tc, a_head_that_is_not_in_the_files_is_refused);
+    tcase_add_loop_test(tc, a_head_with_files_of_its_own_that_does_not_fit_is_refused, 0, MISFITS);
+    tcase_add_test(tc, a_head_alone_is_no_target);
     suite_add_tcase(suite, tc);
     return suite;
 }

@@ -205,7 +205,7 @@ START_TEST(a_few_tokens_of_many_rows_are_few_passes)
         struct proposer_row rows[ROWS];
         int passes = 0;
         for (int i = 0; i < cases[c].rows; i++) {
-            rows[i] = (struct proposer_row){1 + i, tokens, (i == 0 ? cases[c].longest : cases[c].shortest) + 1};
+            rows[i] = (struct proposer_row){1 + i, tokens, (i == 0 ? cases[c].longest : cases[c].shortest) + 1, 0};
             const struct proposer_turn turn = {1 + i, LONG, tokens, 0, rows[i].length};
             ck_ok(proposer_begin(e->proposer, e->stream, &turn));
         }

@@ -12,12 +12,25 @@
 
 enum { VOCAB = 96, REQUESTS = 9, TOKENS = 24 };
 
-/* Each with itself, another hybrid, a draft without states, its own head; and a head of a model without states. */
+/* Each with itself, another hybrid, a draft without states, its own head, one that has files of its own; and heads of models without
+ * states. */
 static const struct models {
     const char *target, *draft;
-} pairs[] = {{"qwen3-next", "qwen3-next"}, {"qwen3_5", "qwen3-next"}, {"qwen3_5-moe", "qwen3_5"},
-             {"qwen3_5", "seed-oss"},      {"seed-oss", "qwen3_5"},   {"qwen3_5", "ngram"},
-             {"qwen3_5", "mtp"},           {"qwen3-next", "mtp"},  {"qwen3_5-moe", "mtp"},    {"glm4-moe", "mtp"}};
+} pairs[] = {{"qwen3-next", "qwen3-next"},
+             {"qwen3_5", "qwen3-next"},
+             {"qwen3_5-moe", "qwen3_5"},
+             {"qwen3_5", "seed-oss"},
+             {"seed-oss", "qwen3_5"},
+             {"qwen3_5", "ngram"},
+             {"qwen3_5", "mtp"},
+             {"qwen3-next", "mtp"},
+             {"qwen3_5-moe", "mtp"},
+             {"glm4-moe", "mtp"},
+             {"seed-oss", "eagle3"},
+             {"qwen3_5", "eagle3-specforge"},
+             {"seed-oss", "eagle3-speculators"}};
+static const int of_numbers[] = {
+    2, 8, 10}; /* those that are tried in other numbers: hybrids, an own head, one with files of its own */
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
 struct dirs {
@@ -75,23 +88,24 @@ START_TEST(greedy_text_is_the_same_for_every_k_and_batch)
 }
 END_TEST
 
-/* Loop index: both models in FP8, in int4, FP8 in both caches, prompts by graphs. */
+/* Loop index: of each, both models in FP8, in int4, FP8 in both caches, prompts by graphs. */
 START_TEST(other_numbers_and_graphs_lose_nothing)
 {
     struct dirs dirs;
-    struct pair pair = write_pair(2, &dirs);
+    struct pair pair = write_pair(of_numbers[_i / 4], &dirs);
+    const int which = _i % 4;
     struct request requests[REQUESTS];
     struct answer expected[REQUESTS], got[REQUESTS];
     uint64_t state = 5;
     for (int i = 0; i < REQUESTS; i++) requests[i] = random_request(&state, 1 + 6 * i, TOKENS);
     for (int k = 0; k <= 6; k += 3) {
         struct engine_options options = pair_options(&pair, k, 4);
-        options.target_weights = options.draft_weights = _i == 0   ? WEIGHTS_FP8
-                                                         : _i == 1 ? WEIGHTS_INT4
-                                                                   : WEIGHTS_AS_STORED;
-        options.kv = _i == 2 ? KV_FP8 : KV_AUTO;
-        options.prefill_graphs = _i == 3 ? PREFILL_GRAPHS_ON : PREFILL_GRAPHS_AUTO;
-        if (k == 0) options.draft = NULL, options.draft_weights = WEIGHTS_AS_STORED;
+        options.target_weights = options.draft_weights = which == 0   ? WEIGHTS_FP8
+                                                         : which == 1 ? WEIGHTS_INT4
+                                                                      : WEIGHTS_AS_STORED;
+        options.kv = which == 2 ? KV_FP8 : KV_AUTO;
+        options.prefill_graphs = which == 3 ? PREFILL_GRAPHS_ON : PREFILL_GRAPHS_AUTO;
+        if (k == 0) options.draft = NULL, options.proposer = NULL, options.draft_weights = WEIGHTS_AS_STORED;
         struct engine *e = must_open(&options);
         run_requests(e, requests, REQUESTS, k == 0 ? expected : got);
         for (int i = 0; i < REQUESTS && k > 0; i++) must_equal(&got[i], &expected[i], "other numbers");
@@ -179,7 +193,8 @@ Suite *check_recurrent(void) {
     TCase *tc = tcase_create("recurrent");
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, greedy_text_is_the_same_for_every_k_and_batch, 0, PAIRS);
-    tcase_add_loop_test(tc, other_numbers_and_graphs_lose_nothing, 0, 4);
+    tcase_add_loop_test(tc, other_numbers_and_graphs_lose_nothing, 0,
+                        4 * (int)(sizeof of_numbers / sizeof *of_numbers));
     tcase_add_loop_test(tc, histories_go_on_as_a_fresh_prefill_of_them, 0, PAIRS);
     suite_add_tcase(suite, tc);
     return suite;

@@ -38,6 +38,30 @@ START_TEST(families_are_known_by_architecture_or_model_type)
 }
 END_TEST
 
+#define EAGLE(members) "{\"num_hidden_layers\": 1, \"draft_vocab_size\": 16, " members "}"
+
+/* Whatever architecture their files name. */
+START_TEST(heads_with_files_of_their_own_are_known_by_their_vocabulary)
+{
+    struct model_config c;
+    ck_ok(load_config(&c, EAGLE("\"norm_before_residual\": true, \"target_hidden_size\": 64"), NULL));
+    ck_assert_str_eq(c.architecture, "LlamaForCausalLMEagle3");
+    ck_assert(c.eagle.is_there && c.eagle.norms_residual && c.eagle.target_width == 64 && c.eagle.head_vocab == 16);
+    ck_assert_int_eq(c.eagle.taps[0], -1);
+    ck_ok(load_config(&c, EAGLE("\"eagle_aux_hidden_state_layer_ids\": [1, 5, 9]"), NULL));
+    ck_assert(c.eagle.taps[0] == 1 && c.eagle.taps[1] == 5 && c.eagle.taps[2] == 9 && !c.eagle.norms_residual);
+    ck_ok(load_config(&c, EAGLE("\"eagle_config\": {\"eagle_aux_hidden_state_layer_ids\": [1, 5, 9]}"), NULL));
+    ck_assert(c.eagle.taps[0] == 2 && c.eagle.taps[1] == 6 && c.eagle.taps[2] == 10);
+    refuse_config(EAGLE("\"eagle_aux_hidden_state_layer_ids\": [1, 5]"), ERR_FORMAT, "is no list of 3 layers");
+    refuse_config(EAGLE("\"eagle_aux_hidden_state_layer_ids\": [1, 5, 7, 9]"), ERR_FORMAT, "is no list of 3 layers");
+    refuse_config(EAGLE("\"eagle_aux_hidden_state_layer_ids\": [1, \"a\", 7]"), ERR_FORMAT, "is no list of 3 layers");
+    refuse_config(EAGLE("\"eagle_config\": {\"use_aux_hidden_state\": false}"), ERR_UNSUPPORTED,
+                  "use_aux_hidden_state false");
+    refuse_config("{\"num_hidden_layers\": 2, \"draft_vocab_size\": 16}", ERR_UNSUPPORTED, "2 layers");
+    refuse_config("{\"num_hidden_layers\": 1, \"draft_vocab_size\": 99999999}", ERR_FORMAT, "draft_vocab_size");
+}
+END_TEST
+
 #define OF(architecture, type) "{\"architectures\": [\"" architecture "\"], \"model_type\": \"" type "\", "
 
 START_TEST(what_newer_families_may_have_and_duet_has_not_is_refused_by_name)
@@ -106,6 +130,7 @@ Suite *check_config_families(void) {
     Suite *suite = suite_create("config_families");
     TCase *tc = tcase_create("config_families");
     tcase_add_test(tc, families_are_known_by_architecture_or_model_type);
+    tcase_add_test(tc, heads_with_files_of_their_own_are_known_by_their_vocabulary);
     tcase_add_test(tc, what_newer_families_may_have_and_duet_has_not_is_refused_by_name);
     tcase_add_test(tc, layers_that_turn_no_heads_have_a_rope_of_their_own);
     suite_add_tcase(suite, tc);

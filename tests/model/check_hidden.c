@@ -155,8 +155,7 @@ DEVICE_SUITE(check_hidden);
 Suite *check_hidden(void) {
     Suite *suite = suite_create("hidden");
     TCase *tc = tcase_create("hidden");
-    tcase_add_loop_test(tc, rows_are_kept_where_they_belong_and_joined_from_there, 0,
-                        sizeof widths / sizeof *widths);
+    tcase_add_loop_test(tc, rows_are_kept_where_they_belong_and_joined_from_there, 0, sizeof widths / sizeof *widths);
     suite_add_tcase(suite, tc);
     return suite;
 }

@@ -55,6 +55,22 @@ static void add_tensors(struct tensor_file *f, const cJSON *tensors) {
     }
 }
 
+/* The ids of a head that proposes few, as EAGLE-3's files have them: distances from their places, and which of the target's they are. */
+static void add_ids(struct tensor_file *f, const cJSON *ids) {
+    enum { ALL = 96 };
+    const int64_t count = cJSON_GetArraySize(ids), all = ALL;
+    int64_t distances[ALL], place = 0;
+    bool are_there[2048] = {0};
+    const cJSON *id;
+    cJSON_ArrayForEach(id, ids) {
+        distances[place] = (int64_t)id->valuedouble - place;
+        are_there[(int)id->valuedouble] = true;
+        place++;
+    }
+    tensor_file_add(f, "d2t", "I64", 1, &count, distances, (size_t)count * sizeof *distances);
+    tensor_file_add(f, "t2d", "BOOL", 1, &all, are_there, ALL);
+}
+
 static void write_tensors(const cJSON *reference, const char *path) {
     struct tensor_file f = {0};
     const cJSON *tensor;
@@ -62,6 +78,7 @@ static void write_tensors(const cJSON *reference, const char *path) {
         tensor_file_add(&f, tensor->valuestring, "BF16", 1, (const int64_t[]){2}, "\1\2\3\4", 4);
     add_tensors(&f, json_get(reference, "tensors"));
     add_tensors(&f, json_get(reference, "mtp_tensors"));
+    if (cJSON_GetArraySize(json_get(reference, "ids")) > 0) add_ids(&f, json_get(reference, "ids"));
     tensor_file_write(&f, path);
 }
 

@@ -36,8 +36,8 @@ int cuda_op_keep(struct stream *s, const struct op_keep *op) {
     });
 }
 
-/* Block (t, 0) has row t's embedding, block (t, 1) its hidden row. */
-template <typename T>
+/* Block (t, 0) has row t's embedding, block (t, 1) its hidden row. O: of what is joined. */
+template <typename T, typename O>
 __global__ void __launch_bounds__(BLOCK_THREADS)
     join_kernel(const struct op_join op, const norm_rows<T> embedded, const norm_rows<T> hidden) {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -48,26 +48,47 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     memory.fetch(rows, op.width);
     inputs_are_ready();
     const int t = blockIdx.x, position = op.rows.positions[t];
-    T *out = (T *)op.out.data + ((size_t)t * 2 + is_hidden) * op.width;
-    if (position < 0) {
-        for (int i = threadIdx.x; i < op.width; i += BLOCK_THREADS) out[i] = from_float<T>(0.0f);
-    } else if (is_hidden) {
+    O *out = (O *)op.out.data + ((size_t)t * 2 + is_hidden) * op.width;
+    float *residual = is_hidden && op.residual ? op.residual + (size_t)t * op.width : nullptr;
+    if (position >= 0 && is_hidden) {
         const T *from = hidden_row<T>(op.hidden, op.rows, t, position, op.width);
         for (int i = threadIdx.x; i < op.width; i += BLOCK_THREADS) memory.held[i] = to_float(from[i]);
-    } else {
+    } else if (position >= 0) {
         hold_row(rows.x + (size_t)t * op.width, op.width, memory.held);
     }
     copies_wait_all();
-    if (position < 0) return;
     __syncthreads();
-    norm_held_row(rows, op.width, memory, out);
+    const float scale = position < 0 ? 0.0f : scale_of_held(rows, op.width, memory.held);
+    for (int i = threadIdx.x; i < op.width; i += BLOCK_THREADS) {
+        const float x = position < 0 ? 0.0f : memory.held[i],
+                    y = position < 0 ? 0.0f : x * scale * (to_float(memory.weight[i]) + rows.offset);
+        out[i] = from_float<O>(y);
+        if (residual) residual[i] = op.norms_residual ? y : x;
+    }
 }
 
 int cuda_op_join(struct stream *s, const struct op_join *op) {
-    return with_type("join", {op->norm, op->hidden_norm, op->out}, [&](auto type) {
+    const struct buffer hidden = {op->hidden.data, op->hidden.type};
+    return with_type("join", {op->norm, op->hidden_norm, hidden}, [&](auto type) {
         typedef decltype(type) T;
-        launch_dependent(s, join_kernel<T>, dim3(rows_count(&op->rows), 2), BLOCK_THREADS, norm_bytes(op->width), 1,
-                         *op, rows_to_norm<T>(op->x, op->norm), rows_to_norm<T>(nullptr, op->hidden_norm));
+        const auto kernel = op->out.type == DTYPE_F32 ? join_kernel<T, float> : join_kernel<T, T>;
+        launch_dependent(s, kernel, dim3(rows_count(&op->rows), 2), BLOCK_THREADS, norm_bytes(op->width), 1, *op,
+                         rows_to_norm<T>(op->x, op->norm), rows_to_norm<T>(nullptr, op->hidden_norm));
         return cuda_launched(s, "join", sizeof *op + 2 * sizeof(norm_rows<T>));
+    });
+}
+
+template <typename T> __global__ void __launch_bounds__(BLOCK_THREADS) tap_kernel(const struct op_tap op) {
+    next_may_start();
+    inputs_are_ready();
+    const float *x = op.x + (size_t)blockIdx.x * op.width;
+    T *out = (T *)op.out.data + (size_t)blockIdx.x * op.stride + op.first;
+    for (int i = threadIdx.x; i < op.width; i += BLOCK_THREADS) out[i] = from_float<T>(x[i]);
+}
+
+int cuda_op_tap(struct stream *s, const struct op_tap *op) {
+    return with_type("tap", {op->out}, [&](auto type) {
+        launch_dependent(s, tap_kernel<decltype(type)>, dim3(rows_count(&op->rows)), BLOCK_THREADS, 0, 1, *op);
+        return cuda_launched(s, "tap", sizeof *op);
     });
 }

@@ -26,6 +26,7 @@ extern "C" const struct ops *ops_cuda(void) {
                                    .delta = cuda_op_delta,
                                    .keep = cuda_op_keep,
                                    .join = cuda_op_join,
+                                   .tap = cuda_op_tap,
                                    .attention_needs_partials = cuda_attention_needs_partials,
                                    .kernel_class = cuda_kernel_class};
     return &ops;

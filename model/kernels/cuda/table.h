@@ -21,5 +21,6 @@ int cuda_op_steps(struct stream *, const struct op_steps *);
 int cuda_op_delta(struct stream *, const struct op_delta *);
 int cuda_op_keep(struct stream *, const struct op_keep *);
 int cuda_op_join(struct stream *, const struct op_join *);
+int cuda_op_tap(struct stream *, const struct op_tap *);
 
 #endif

@@ -1,4 +1,5 @@
-/* Hidden rows that are kept by position, and read again beside an embedding. One part is a range of rows. */
+/* Hidden rows that are kept by position, and read again beside an embedding; and copies of rows side by side. One part is a range of
+ * rows. */
 #include <string.h>
 
 #include "base/parallel.h"
@@ -46,11 +47,14 @@ static void join_part(const void *args, int part, int parts) {
     for (int t = mine.first; t < mine.end; t++) {
         const int position = op->rows.positions[t];
         float *out = (float *)op->out.data + (size_t)t * 2 * width;
+        float *residual = op->residual ? op->residual + (size_t)t * width : NULL;
         memset(out, 0, 2 * width * sizeof *out);
+        if (residual) memset(residual, 0, width * sizeof *residual);
         if (position < 0) continue;
+        const float *hidden = hidden_row(&op->hidden, &op->rows, t, position, op->width);
         host_isa()->norm(out, op->x + (size_t)t * width, &op->norm, op->width);
-        host_isa()->norm(out + width, hidden_row(&op->hidden, &op->rows, t, position, op->width), &op->hidden_norm,
-                         op->width);
+        host_isa()->norm(out + width, hidden, &op->hidden_norm, op->width);
+        if (residual) memcpy(residual, op->norms_residual ? out + width : hidden, width * sizeof *residual);
     }
 }
 
@@ -68,4 +72,17 @@ static int run_join(const void *args) {
 int host_join(struct stream *stream, const struct op_join *op) {
     struct join_args args = {*op, device_threads(stream_device(stream))};
     return stream_run_host(stream, run_join, &args, sizeof args);
+}
+
+static int run_tap(const void *args) {
+    const struct op_tap *op = args;
+    float *out = op->out.data;
+    for (int t = 0; t < rows_count(&op->rows); t++)
+        memcpy(out + (size_t)t * (size_t)op->stride + op->first, op->x + (size_t)t * (size_t)op->width,
+               (size_t)op->width * sizeof *out);
+    return 0;
+}
+
+int host_tap(struct stream *stream, const struct op_tap *op) {
+    return stream_run_host(stream, run_tap, op, sizeof *op);
 }

@@ -20,5 +20,6 @@ int host_steps(struct stream *, const struct op_steps *);
 int host_delta(struct stream *, const struct op_delta *);
 int host_keep(struct stream *, const struct op_keep *);
 int host_join(struct stream *, const struct op_join *);
+int host_tap(struct stream *, const struct op_tap *);
 
 #endif

@@ -18,6 +18,7 @@ const struct ops *ops_host(void) {
         .delta = host_delta,
         .keep = host_keep,
         .join = host_join,
+        .tap = host_tap,
     };
     return &table;
 }

@@ -16,7 +16,8 @@ import tempfile
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROMPTS, LENGTH, GREEDY = 64, 20, 32
@@ -327,24 +328,133 @@ class Head:
         return body.norm(out[0] if isinstance(out, tuple) else out)
 
 
+    def hidden(self, model, ids):
+        """The rows that it reads of the model, [1, n, D]."""
+        return model.model(ids).last_hidden_state.float()
+
+    def logits(self, out):
+        return self.model.lm_head(out)
+
+    def id_at(self, place):
+        return place
+
+
+class Eagle:
+    """EAGLE-3 for a model: a layer of a Llama whose attention reads the normed embedding beside the normed hidden row, which is made of
+    rows before three of that model's layers; the next row is its output before the last norm."""
+
+    def __init__(self, config, model, of, form):
+        """form: how its configuration and its tensors are written, what it does with the residual, which ids it proposes."""
+        width, self.form, self.of = config["hidden_size"], form, model
+        layer, vocab = form["layer"], len(form["ids"]) if form["ids"] else config["vocab_size"]
+        q, kv = config["num_attention_heads"] * config["head_dim"], config["num_key_value_heads"] * config["head_dim"]
+        shapes = [["fc.weight", [width, 3 * width]], ["norm.weight", [width]], ["lm_head.weight", [vocab, width]],
+                  [layer + "hidden_norm.weight", [width]], [layer + "input_layernorm.weight", [width]],
+                  [layer + "post_attention_layernorm.weight", [width]],
+                  [layer + "self_attn.q_proj.weight", [q, 2 * width]], [layer + "self_attn.k_proj.weight", [kv, 2 * width]],
+                  [layer + "self_attn.v_proj.weight", [kv, 2 * width]], [layer + "self_attn.o_proj.weight", [width, q]],
+                  [layer + "mlp.gate_proj.weight", [config["intermediate_size"], width]],
+                  [layer + "mlp.up_proj.weight", [config["intermediate_size"], width]],
+                  [layer + "mlp.down_proj.weight", [width, config["intermediate_size"]]]]
+        if form["embeds"]:
+            shapes.append(["embed_tokens.weight", [config["vocab_size"], width]])
+        self.tensors = [[n, s, *range_of(n, config, 2.0), type_of(n)] for n, s in shapes]
+        self.weights = {t[0]: make_tensor(*t[:4]).float() for t in self.tensors}
+        llama = LlamaConfig(**config)
+        llama._attn_implementation = "eager"
+        self.layer, self.rotary = LlamaDecoderLayer(llama, 0), LlamaRotaryEmbedding(llama)
+        for name in ("q_proj", "k_proj", "v_proj"):
+            setattr(self.layer.self_attn, name, torch.nn.Linear(2 * width, 1, bias=False))
+        for name, parameter in self.layer.named_parameters():
+            parameter.data = self.weights[layer + name]
+        self.eps = config["rms_norm_eps"]
+
+    def norm(self, x, name):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weights[name]
+
+    def hidden(self, model, ids):
+        states = model.model(ids, output_hidden_states=True).hidden_states
+        return torch.cat([states[i].float() for i in self.form["taps"]], dim=-1) @ self.weights["fc.weight"].T
+
+    def __call__(self, ids, hidden):
+        layer, attention, n = self.form["layer"], self.layer.self_attn, ids.shape[1]
+        embedding = self.weights.get("embed_tokens.weight", self.of.model.embed_tokens.weight)[ids]
+        normed = self.norm(hidden, layer + "hidden_norm.weight")
+        x = torch.cat([self.norm(embedding, layer + "input_layernorm.weight"), normed], dim=-1)
+        mask = torch.full((n, n), float("-inf")).triu(1)[None, None]
+        out = attention(x, position_embeddings=self.rotary(x, torch.arange(n)[None]), attention_mask=mask)[0]
+        x = (normed if self.form["norms_residual"] else hidden) + out
+        return x + self.layer.mlp(self.norm(x, layer + "post_attention_layernorm.weight"))
+
+    def logits(self, out):
+        return self.norm(out, "norm.weight") @ self.weights["lm_head.weight"].T
+
+    def id_at(self, place):
+        return self.form["ids"][place] if self.form["ids"] else place
+
+
 DRAFTS = 3
 
 
 def draft(model, head, prompt):
     """What the head drafts after the prompt and the model's next token, its own outputs in place of hidden rows that are not known."""
-    hidden = model.model(prompt).last_hidden_state.float()
-    ids = torch.cat([prompt, model.lm_head(hidden[:, -1:]).argmax(dim=-1)], dim=1)
+    hidden = head.hidden(model, prompt)
+    ids = torch.cat([prompt, model(prompt).logits[:, -1:].argmax(dim=-1)], dim=1)
     r = {"prompt": prompt[0].tolist(), "next": int(ids[0, -1]), "drafts": [], "gaps": []}
     for i in range(DRAFTS):
         out = head(ids[:, 1:], hidden)[:, -1:]
-        logits = head.model.lm_head(out)[0, 0].float()
+        logits = head.logits(out)[0, 0].float()
         if i == 0:
             r["mtp_logits"] = [float("%.6g" % x) for x in logits.tolist()]
         top = logits.topk(2)
-        r["drafts"].append(int(top.indices[0]))
+        r["drafts"].append(head.id_at(int(top.indices[0])))
         r["gaps"].append(float("%.4g" % (top.values[0] - top.values[1])))
-        ids, hidden = torch.cat([ids, top.indices[None, :1]], dim=1), torch.cat([hidden, out], dim=1)
+        ids, hidden = torch.cat([ids, torch.tensor([r["drafts"][-1:]])], dim=1), torch.cat([hidden, out], dim=1)
     return r
+
+
+def best_drafts(model, head, prompts):
+    drafts = sorted((draft(model, head, prompts[i:i + 1]) for i in range(PROMPTS)), key=lambda r: -min(r["gaps"]))
+    return drafts[:2] + [draft(model, head, prompts[0:1, :1])]
+
+
+EAGLE = {"model_type": "llama", "vocab_size": 96, "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 1,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "hidden_act": "silu", "rms_norm_eps": 1e-5,
+         "max_position_embeddings": 2048, "rope_theta": 10000.0, "torch_dtype": "bfloat16", "tie_word_embeddings": False}
+
+# As the authors' files have them, SpecForge's, and speculators'.
+EAGLES = {
+    "eagle3": {"of": "seed-oss", "config": {**EAGLE, "architectures": ["LlamaForCausalLM"], "draft_vocab_size": 40,
+                                            "eagle_aux_hidden_state_layer_ids": [1, 2, 3]},
+               "layer": "midlayer.", "taps": [1, 2, 3], "norms_residual": False, "embeds": False,
+               "ids": sorted((7 * i + 3) % 96 for i in range(40))},
+    "eagle3-specforge": {"of": "qwen3_5", "config": {**EAGLE, "architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": 96,
+                                                     "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 2],
+                                                                      "use_aux_hidden_state": True}},
+                         "layer": "midlayer.", "taps": [1, 2, 3], "norms_residual": False, "embeds": False, "ids": None},
+    "eagle3-speculators": {"of": "seed-oss", "config": {"architectures": ["Eagle3Speculator"], "draft_vocab_size": 24,
+                                                        "eagle_aux_hidden_state_layer_ids": [0, 2, 3],
+                                                        "norm_before_residual": True, "speculators_model_type": "eagle3",
+                                                        "transformer_layer_config": EAGLE},
+                           "layer": "layers.0.", "taps": [0, 2, 3], "norms_residual": True, "embeds": True,
+                           "ids": [4 * i for i in range(24)]},
+}
+
+
+def make_eagle(name):
+    form = EAGLES[name]
+    with open(os.path.join(HERE, form["of"] + ".json")) as f:
+        target = json.load(f)
+    model = load(target["config"], target["tensors"])
+    torch.manual_seed(12)
+    prompts = torch.randint(3, EAGLE["vocab_size"], (PROMPTS, LENGTH))
+    head = Eagle(EAGLE, model, form["of"], form)
+    out = {"made_by": "transformers %s, torch %s" % (transformers.__version__, torch.__version__), "of": form["of"],
+           "config": form["config"], "tensors": head.tensors, "ids": form["ids"] or [],
+           "mtp_references": best_drafts(model, head, prompts)}
+    with open(os.path.join(HERE, name + ".json"), "w") as f:
+        f.write(json.dumps(out).replace('], ["', '],\n["').replace('}, {"prompt"', '},\n{"prompt"') + "\n")
+    print(name, [r["gaps"] for r in out["mtp_references"]])
 
 
 def make(name):
@@ -366,9 +476,8 @@ def make(name):
            "ignored": IGNORED.get(config["model_type"], []), "config": config, "config.transformers5": again, "tensors": tensors, "references": references}
     if config["model_type"] in HEADS:
         head = Head(config, model, tensors, factor, GLM_ENDS if name == "glm4-moe" else ())
-        drafts = sorted((draft(model, head, prompts[i:i + 1]) for i in range(PROMPTS)), key=lambda r: -min(r["gaps"]))
         out["mtp_tensors"] = head.tensors
-        out["mtp_references"] = drafts[:2] + [draft(model, head, prompts[0:1, :1])]
+        out["mtp_references"] = best_drafts(model, head, prompts)
         print(name, "head", [r["gaps"] for r in out["mtp_references"]])
     with open(os.path.join(HERE, name + ".json"), "w") as f:
         f.write(json.dumps(out).replace('], ["', '],\n["').replace('}, {"prompt"', '},\n{"prompt"') + "\n")
@@ -377,5 +486,5 @@ def make(name):
 
 
 with torch.no_grad():
-    for each in sys.argv[1:] or CASES:
-        make(each)
+    for each in sys.argv[1:] or [*CASES, *EAGLES]:
+        (make_eagle if each in EAGLES else make)(each)

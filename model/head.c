@@ -1,0 +1,77 @@
+/* Heads that propose more tokens for a model: its own (multi-token prediction: Gloeckle et al. 2024; in the form that reads its own output
+ * again for the tokens after the next, DeepSeek-V3 2024, section 2.2), and those that others trained for it (EAGLE-3, Li et al. 2025). */
+#include "base/err.h"
+#include "model/families/family.h"
+#include "model/model_internal.h"
+
+/* That of the last layer with attention. */
+static int find_layer(const struct model_config *c) {
+    int layer = c->layers - 1;
+    while (layer > 0 && c->layer[layer].is_recurrent) layer--;
+    return layer;
+}
+
+static int configure_own(struct model *m) {
+    struct model_config *c = &m->config;
+    *c = m->of->config;
+    if (!c->family->bind_mtp || c->mtp_heads == 0)
+        return err_set(ERR_UNSUPPORTED, "%s: %s has no head that proposes tokens%s", checkpoint_name(m->checkpoint),
+                       c->architecture, c->family->bind_mtp ? ", by its configuration" : ", or none that duet knows");
+    if (c->mtp_heads > 1)
+        return err_set(ERR_UNSUPPORTED, "%s: %d heads that propose tokens are not supported, only one",
+                       checkpoint_name(m->checkpoint), (int)c->mtp_heads);
+    c->layer[0] = c->layer[find_layer(c)];
+    c->layer[0].kv_layer = 0;
+    c->layers = 1;
+    c->recurrent = (struct recurrent_config){0};
+    return 0;
+}
+
+/* Early, in the middle and late, where the head does not say. */
+static int choose_taps(struct model *m) {
+    int32_t *taps = m->config.eagle.taps;
+    const int layers = m->of->config.layers;
+    if (taps[0] < 0) taps[0] = 2, taps[1] = layers / 2, taps[2] = layers - 3;
+    if (taps[0] < taps[1] && taps[1] < taps[2] && taps[2] < layers) return 0;
+    return err_set(ERR_UNSUPPORTED, "%s: reads %s before layers %d, %d and %d, of %d", checkpoint_name(m->checkpoint),
+                   checkpoint_name(m->of->checkpoint), (int)taps[0], (int)taps[1], (int)taps[2], layers);
+}
+
+static int configure_other(struct model *m) {
+    struct model_config *c = &m->config;
+    const struct model_config *of = &m->of->config;
+    TRY(checkpoint_config(m->checkpoint, c));
+    if (c->eagle.target_width != of->width || c->width != of->width)
+        return err_set(ERR_FORMAT, "%s: is for a model of width %d, and %s has %d", checkpoint_name(m->checkpoint),
+                       (int)(c->width != of->width ? c->width : c->eagle.target_width),
+                       checkpoint_name(m->of->checkpoint), (int)of->width);
+    return choose_taps(m);
+}
+
+int model_configure_head(struct model *m) {
+    return model_is_own_head(m) ? configure_own(m) : configure_other(m);
+}
+
+void model_share_ends(struct model *m) {
+    if (m->shares_embedding) m->embedding = m->of->embedding;
+    if (m->shares_head) m->head = m->of->head;
+}
+
+/* Files have the distance of each id from its place. */
+int model_head_ids(const struct model *m, struct ids *out) {
+    const int64_t rows = m->config.eagle.head_vocab;
+    const struct tensor *t;
+    if (rows == 0 || !m->files || rows == m->config.vocab) return 0;
+    TRY(safetensors_expect_type(m->files, "d2t", "I64", &rows, 1, &t));
+    const int64_t *distances = t->data;
+    int64_t before = -1;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t id = i + distances[i];
+        if (distances[i] < 0 || distances[i] >= m->of->config.vocab || id <= before || id >= m->of->config.vocab)
+            return err_set(ERR_FORMAT, "%s: tensor 'd2t' has no ascending ids of the target, at %lld", t->file,
+                           (long long)i);
+        const int32_t narrow = (int32_t)(before = id);
+        ids_push(out, narrow);
+    }
+    return 0;
+}
