@@ -11,6 +11,8 @@ int inspect_model(struct checkpoint *, const struct options *, struct buf *out);
 int inspect_memory(const struct models *, const struct options *, struct buf *out);
 int inspect_plan(struct memory_plan *, const struct models *, const struct options *);
 
+/* Of the head in its files that proposes tokens (--draft mtp): 0 where there is none. */
+int inspect_find_head(const struct checkpoint *, int64_t *parameters);
 /* Numbers and bytes of all tensors. */
 uint64_t inspect_count(const struct safetensors *, uint64_t *bytes);
 

@@ -316,9 +316,13 @@ static void print_model(const struct checkpoint *c, const struct options *o, con
     print_template(p->chat_template, &p->template_problem);
     print_end_ids(&p->config, p->tokenizer);
     print_sampling(&p->config);
-    print_line("memory", "pool %s and %s mapped, at batch %d and context %d%s", inspect_size(p->plan.total_bytes),
-               inspect_size(p->plan.mapped_bytes), o->batch, p->plan.context,
-               p->plan.refusal[0] ? "; more than there is" : "");
+    if (p->config.eagle.is_there)
+        print_line("drafts", "for a model of this width, %d of its ids: it goes beside that as --draft",
+                   p->config.eagle.head_vocab);
+    else
+        print_line("memory", "pool %s and %s mapped, at batch %d and context %d%s", inspect_size(p->plan.total_bytes),
+                   inspect_size(p->plan.mapped_bytes), o->batch, p->plan.context,
+                   p->plan.refusal[0] ? "; more than there is" : "");
 }
 
 /* --- as JSON ------------------------------------------------------------------------------------------------ */
@@ -390,7 +394,7 @@ static int64_t count_head(const struct checkpoint *c, struct device *device) {
     return count;
 }
 
-static int find_head(const struct checkpoint *c, int64_t *parameters) {
+int inspect_find_head(const struct checkpoint *c, int64_t *parameters) {
     struct device *device;
     TRY(device_open(&device, "host", &(struct device_options){.threads = 1}));
     *parameters = count_head(c, device);
@@ -404,7 +408,8 @@ static int read_parts(struct checkpoint *c, const struct options *o, struct part
     TRY(checkpoint_tokenizer(c, &p->tokenizer));
     TRY(checkpoint_add_end_token(c, p->tokenizer, &p->config));
     TRY(find_template(c, o, &p->chat_template, &p->template_problem));
-    TRY(find_head(c, &p->mtp_parameters));
+    if (p->config.eagle.is_there) return 0; /* no model without another */
+    TRY(inspect_find_head(c, &p->mtp_parameters));
     return inspect_plan(&p->plan, &(struct models){.target = c}, o);
 }
 

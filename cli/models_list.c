@@ -24,6 +24,9 @@ struct entry {
     const char *architecture; /* NULL: unknown */
     uint64_t parameters, bytes;
     int vocabulary; /* -1: ids in, ids out */
+    int width, ids; /* of hidden rows; of the embedding */
+    bool is_head;   /* that drafts for another model, whatever its tokenizer */
+    bool has_head;  /* of its own that drafts: --draft mtp */
 };
 
 struct list {
@@ -132,6 +135,11 @@ static int read_model(struct list *l, struct entry *e, const struct checkpoint *
     safetensors_close(tensors);
     TRY(checkpoint_tokenizer(c, &tokenizer));
     if (tokenizer) e->vocabulary = add_vocabulary(l, tokenizer);
+    e->width = config.width, e->ids = config.vocab, e->is_head = config.eagle.is_there;
+    if (e->is_head) return 0;
+    int64_t own;
+    TRY(inspect_find_head(c, &own));
+    e->has_head = own > 0;
     return try_model(c);
 }
 
@@ -155,7 +163,9 @@ static int read_models(struct list *l) {
 /* Can `draft` draft for `target`? The maps are compared as the engine does. */
 static bool fits(const struct list *l, const struct entry *target, const struct entry *draft) {
     int common;
-    if (target->problem || draft->problem || target->vocabulary < 0 || draft->vocabulary < 0) return false;
+    if (target->problem || draft->problem || target->is_head) return false;
+    if (draft->is_head) return draft->width == target->width && draft->ids == target->ids;
+    if (target->vocabulary < 0 || draft->vocabulary < 0) return false;
     if (draft->parameters >= target->parameters) return false;
     return tokenizer_compare(l->vocabularies[target->vocabulary].tokenizer,
                              l->vocabularies[draft->vocabulary].tokenizer, &common) == 0;
@@ -201,6 +211,7 @@ static void print_pairs(const struct list *l) {
     bool any = false;
     for (int i = 0; i < l->count; i++) {
         buf_clear(&line);
+        if (l->entries[i].has_head && !l->entries[i].problem) buf_puts(&line, ": mtp");
         for (int j = 0; j < l->count; j++)
             if (fits(l, &l->entries[i], &l->entries[j]))
                 buf_printf(&line, "%s%s", line.len > 0 ? ", " : ": ", l->entries[j].name);
@@ -240,6 +251,10 @@ static void print_list(const struct list *l, const char *root) {
 static void put_drafts(const struct list *l, const struct entry *target, struct buf *out) {
     json_put_name(out, "drafts");
     buf_putc(out, '[');
+    if (target->has_head && !target->problem) {
+        json_put_element(out);
+        json_put_string(out, "mtp", 3);
+    }
     for (int i = 0; i < l->count; i++) {
         if (!fits(l, target, &l->entries[i])) continue;
         json_put_element(out);

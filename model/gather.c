@@ -37,24 +37,32 @@ static int read_run(void *to, const char *from, size_t bytes) {
     return 0;
 }
 
-static void round_run(uint16_t *to, const void *from, enum dtype type, size_t n, float held) {
+/* How numbers of the file become 16 bits of a device. */
+struct rounding {
+    enum dtype from, to;
+    float held;
+};
+
+static void round_run(uint16_t *to, const void *from, const struct rounding *r, size_t n) {
     const float *wide = from;
     const uint16_t *half = from;
-    if (type == DTYPE_F32)
-        for (size_t i = 0; i < n; i++) to[i] = format_to_bf16(wide[i] - held);
+    if (r->to == DTYPE_F16) /* few: of a head whose model is f16 throughout */
+        for (size_t i = 0; i < n; i++) to[i] = format_to_f16(format_widen(from, r->from, (int64_t)i) - r->held);
+    else if (r->from == DTYPE_F32)
+        for (size_t i = 0; i < n; i++) to[i] = format_to_bf16(wide[i] - r->held);
     else
         for (size_t i = 0; i < n; i++) to[i] = format_to_bf16(fmath_from_f16(half[i]));
 }
 
 /* By way of a buffer that stays in the first-level cache. */
-static int convert_run(uint16_t *to, const char *from, enum dtype type, size_t n, float held) {
+static int convert_run(uint16_t *to, const char *from, const struct rounding *r, size_t n) {
     enum { PIECE = 4096 };
     float piece[PIECE];
-    const size_t bytes = (size_t)dtype_bytes(type);
+    const size_t bytes = (size_t)dtype_bytes(r->from);
     for (size_t i = 0, count; i < n; i += count) {
         count = n - i < PIECE ? n - i : PIECE;
         TRY(read_run(piece, from + i * bytes, count * bytes));
-        round_run(to + i, piece, type, count, held);
+        round_run(to + i, piece, r, count);
     }
     return 0;
 }
@@ -69,6 +77,7 @@ struct gathering {
 };
 
 static int gather_range(const struct gathering *g, size_t first, size_t end) {
+    const struct rounding rounding = {g->b->file_format, g->type, g->b->held};
     for (size_t i = first, count; i < end; i += count) {
         char *to = g->to + dtype_span_bytes(g->type, (int64_t)(i - g->first));
         const char *from = binding_element(g->b, i);
@@ -76,7 +85,7 @@ static int gather_range(const struct gathering *g, size_t first, size_t end) {
         if (g->type == g->b->file_format)
             TRY(read_run(to, from, (size_t)dtype_span_bytes(g->type, (int64_t)count)));
         else
-            TRY(convert_run((uint16_t *)(void *)to, from, g->b->file_format, count, g->b->held));
+            TRY(convert_run((uint16_t *)(void *)to, from, &rounding, count));
     }
     return 0;
 }

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "tests/support/program.h"
 #include "tests/support/support.h"
+#include "tests/support/tiny_model.h"
 
 static void make_dirs(const char *path) {
     char whole[512];
@@ -20,14 +21,26 @@ static void make_dirs(const char *path) {
     (void)mkdir(whole, 0700);
 }
 
-/* models--ORG--NAME in the cache temp_dir()/hub, with a snapshot that is an asset. */
-static void add_to_cache(const char *folder, const char *commit, const char *asset) {
+/* models--ORG--NAME in the cache temp_dir()/hub, with a snapshot that is this directory. */
+static void add_directory(const char *folder, const char *commit, const char *directory) {
     char path[300], target[4096];
-    ck_assert_ptr_nonnull(realpath(asset_path(asset), target));
+    ck_assert_ptr_nonnull(realpath(directory, target));
     snprintf(path, sizeof path, "hub/%s/snapshots", folder);
     make_dirs(path);
     snprintf(path, sizeof path, "hub/%s/snapshots/%s", folder, commit);
     ck_assert_int_eq(symlink(target, temp_path(path)), 0);
+}
+
+static void add_to_cache(const char *folder, const char *commit, const char *asset) {
+    add_directory(folder, commit, asset_path(asset));
+}
+
+static void add_tiny(const char *folder, const char *name) {
+    char dir[256];
+    cJSON *all = tiny_model_load(name);
+    tiny_model_write(all, "config", dir);
+    add_directory(folder, "1", dir);
+    cJSON_Delete(all);
 }
 
 static void expect_error(const char *directory, const char *part) {
@@ -228,12 +241,40 @@ START_TEST(models_are_listed_with_their_pairs_and_what_does_not_run)
 }
 END_TEST
 
+START_TEST(heads_that_draft_are_listed_beside_their_models)
+{
+    struct program p;
+    add_tiny("models--some--hybrid", "qwen3_5"), add_tiny("models--some--plain", "seed-oss");
+    add_tiny("models--some--eagle", "eagle3");
+    setenv("HF_HUB_CACHE", temp_path("hub"), 1);
+    program_run(&p, NULL, ARGUMENTS("models", "--json"));
+    program_expect_status(&p, 0);
+    cJSON *list = json_line(&p.out, 0);
+    ck_assert(has_draft(list, "some/hybrid", "mtp") && has_draft(list, "some/hybrid", "some/eagle"));
+    ck_assert(!has_draft(list, "some/plain", "mtp") && has_draft(list, "some/plain", "some/eagle"));
+    ck_assert(!has_draft(list, "some/eagle", "some/plain") && !has_draft(list, "embedded target", "some/eagle"));
+    cJSON_Delete(list);
+    program_free(&p);
+    program_run(&p, NULL, ARGUMENTS("models"));
+    ck_assert_ptr_nonnull(strstr(buf_text(&p.out), "\n  some/hybrid: mtp, some/eagle\n"));
+    program_free(&p);
+    program_run(&p, NULL, ARGUMENTS("inspect", "some/eagle"));
+    program_expect_status(&p, 0);
+    ck_assert_ptr_nonnull(strstr(buf_text(&p.out), "for a model of this width, 40 of its ids"));
+    program_free(&p);
+    program_run(&p, NULL, ARGUMENTS("inspect", "--draft", "some/eagle", "--target", "some/plain"));
+    program_expect_status(&p, 0);
+    program_free(&p);
+}
+END_TEST
+
 Suite *check_models(void);
 Suite *check_models(void) {
     Suite *suite = suite_create("models");
     TCase *cache = tcase_create("cache");
     tcase_add_test(cache, hf_hub_cache_comes_before_hf_home_and_a_miss_says_what_would_fetch_it);
     tcase_add_test(cache, a_folder_of_the_cache_stands_for_its_snapshot);
+    tcase_add_test(cache, heads_that_draft_are_listed_beside_their_models);
     suite_add_tcase(suite, cache);
     TCase *none = tcase_create("no model");
     tcase_add_test(none, what_a_directory_holds_in_place_of_a_model_is_named);

@@ -113,6 +113,26 @@ START_TEST(heads_with_files_of_their_own_draft_as_the_reference)
 }
 END_TEST
 
+/* All of a model's tensors, but what must be F32. */
+static void set_type(cJSON *all, const char *type) {
+    cJSON *tensor;
+    cJSON_ArrayForEach(tensor, cJSON_GetObjectItem(all, "tensors"))
+        cJSON_ReplaceItemInArray(tensor, 4, cJSON_CreateString(type));
+}
+
+/* Released heads are often in f16. A model that is f16 throughout is computed in it, its head as well. */
+START_TEST(a_head_may_be_of_another_type_than_its_model)
+{
+    char dir[256], own[256];
+    cJSON *all = tiny_model_load("eagle3"), *of = tiny_model_load("seed-oss");
+    set_type(_i == 0 ? of : all, "F16");
+    tiny_model_write(of, "config", dir);
+    tiny_model_write(all, "config", own);
+    must_draft(dir, own, json_get(all, "mtp_references"), _i == 0 ? "a model in f16" : "a head in f16");
+    cJSON_Delete(all), cJSON_Delete(of);
+}
+END_TEST
+
 START_TEST(a_head_in_a_gguf_file_drafts_as_the_reference)
 {
     char dir[256], path[320];
@@ -319,6 +339,7 @@ Suite *check_mtp(void) {
     tcase_add_loop_test(tc, heads_of_the_test_data_draft_as_the_reference, 0, HEADS);
     tcase_add_loop_test(tc, heads_of_tiny_models_draft_as_the_reference, 0, TINY);
     tcase_add_loop_test(tc, heads_with_files_of_their_own_draft_as_the_reference, 0, EAGLES);
+    tcase_add_loop_test(tc, a_head_may_be_of_another_type_than_its_model, 0, 2);
     tcase_add_test(tc, a_head_in_a_gguf_file_drafts_as_the_reference);
     tcase_add_loop_test(tc, a_cut_head_gives_the_logits_of_its_ids, 0, TINY);
     tcase_add_loop_test(tc, what_has_no_such_head_is_refused_by_name, 0, 4);

@@ -76,10 +76,10 @@ static void close_world(struct world *w) {
     lab_close(&w->lab);
 }
 
-static float *download(struct world *w, const void *from, size_t count) {
+static float *download(struct world *w, enum dtype type, const void *from, size_t count) {
     float *out = malloc(count * sizeof *out);
     uint16_t *halves = malloc(count * sizeof *halves);
-    const bool is_wide = w->type == DTYPE_F32;
+    const bool is_wide = type == DTYPE_F32;
     ck_ok(stream_copy(w->stream, is_wide ? (void *)out : halves, from, count * (is_wide ? 4 : 2)));
     ck_ok(stream_sync(w->stream));
     for (size_t i = 0; i < count && !is_wide; i++) {
@@ -107,7 +107,7 @@ static int cell_of(int slot, int position) {
 
 /* Rows that nobody kept are as they were: NaN. */
 static void must_hold(struct world *w, int ahead, bool last_only) {
-    float *all = download(w, w->hidden.data, (size_t)(PAGES * KV_PAGE * w->width));
+    float *all = download(w, w->type, w->hidden.data, (size_t)(PAGES * KV_PAGE * w->width));
     int kept = 0, due = 0;
     for (int t = 0; t < ROWS; t++) {
         if (positions[t] < 0 || (last_only && t % Q_LEN != Q_LEN - 1)) continue;
@@ -118,6 +118,26 @@ static void must_hold(struct world *w, int ahead, bool last_only) {
     for (int cell = 0; cell < PAGES * KV_PAGE; cell++) kept += !isnan(all[(size_t)(cell * w->width)]);
     ck_assert_int_eq(kept, due);
     free(all);
+}
+
+/* The last join: rows of `type`, and a residual stream that begins with the hidden rows, or their norms. */
+static void must_be_joined(struct world *w, enum dtype type, const float *residual, bool norms_residual) {
+    const size_t width = (size_t)w->width;
+    float *hidden = download(w, w->type, w->hidden.data, PAGES * KV_PAGE * width),
+          *out = download(w, type, w->out.data, 2 * ROWS * width),
+          *stream = residual ? download(w, DTYPE_F32, residual, ROWS * width) : calloc(ROWS, width * sizeof *stream);
+    for (int t = 0; t < ROWS; t++) {
+        const float *row = out + 2 * (size_t)t * width, *first = stream + (size_t)t * width;
+        for (size_t i = 0; i < width && positions[t] < 0; i++)
+            ck_assert(row[i] == 0 && row[width + i] == 0 && first[i] == 0);
+        if (positions[t] < 0) continue;
+        const float *kept = hidden + (size_t)cell_of(slots[t / Q_LEN], positions[t]) * width;
+        must_be_normed(w, row, w->x + (size_t)t * width, 0, "embedding", t);
+        must_be_normed(w, row + width, kept, 1, "hidden row", t);
+        if (residual && norms_residual) must_be_normed(w, first, kept, 1, "residual", t);
+        for (size_t i = 0; i < width && residual && !norms_residual; i++) ck_assert(first[i] == kept[i]);
+    }
+    free(hidden), free(out), free(stream);
 }
 
 START_TEST(rows_are_kept_where_they_belong_and_joined_from_there)
@@ -136,17 +156,38 @@ START_TEST(rows_are_kept_where_they_belong_and_joined_from_there)
     ck_ok(ops->keep(w.stream, &keep));
     must_hold(&w, 0, false);
     ck_ok(ops->join(w.stream, &join));
-    float *hidden = download(&w, w.hidden.data, (size_t)(PAGES * KV_PAGE * w.width)),
-          *out = download(&w, w.out.data, (size_t)(2 * ROWS * w.width));
-    for (int t = 0; t < ROWS; t++) {
-        const float *row = out + (size_t)(2 * t * w.width);
-        for (int i = 0; i < 2 * w.width && positions[t] < 0; i++) ck_assert(row[i] == 0);
-        if (positions[t] < 0) continue;
-        must_be_normed(&w, row, w.x + (size_t)(t * w.width), 0, "embedding", t);
-        const int cell = cell_of(slots[t / Q_LEN], positions[t]);
-        must_be_normed(&w, row + w.width, hidden + (size_t)(cell * w.width), 1, "hidden row", t);
+    must_be_joined(&w, w.type, NULL, false);
+    for (int norms = 0; norms < 2; norms++) { /* beside a residual stream, in f32 */
+        join.out.type = DTYPE_F32, join.norms_residual = norms;
+        join.residual = upload(&w, NULL, (size_t)(ROWS * w.width) * sizeof(float));
+        ck_ok(ops->join(w.stream, &join));
+        must_be_joined(&w, DTYPE_F32, join.residual, norms);
     }
-    free(hidden), free(out);
+    close_world(&w);
+}
+END_TEST
+
+START_TEST(rows_are_tapped_side_by_side)
+{
+    enum { TAPS = 3 };
+    struct world w;
+    open_world(&w, widths[_i]);
+    const int stride = TAPS * w.width;
+    struct op_tap tap = {.rows = w.rows, .x = w.x_there, .width = w.width, .stride = stride};
+    tap.out = (struct buffer){upload(&w, NULL, (size_t)(ROWS * stride) * sizeof(float)), w.type};
+    for (int i = TAPS - 1; i > 0; i--) {
+        tap.first = i * w.width;
+        ck_ok(ops_for(w.device)->tap(w.stream, &tap));
+    }
+    float *out = download(&w, w.type, tap.out.data, (size_t)(ROWS * stride));
+    for (int at = 0; at < ROWS * stride; at++) {
+        const float due = w.x[at / stride * w.width + at % w.width];
+        if (at % stride < w.width)
+            ck_assert(isnan(out[at])); /* which nobody wrote */
+        else
+            ck_assert_double_le(fabsf(out[at] - due), (w.type == DTYPE_F32 ? 0 : 0x1p-8) * fabsf(due));
+    }
+    free(out);
     close_world(&w);
 }
 END_TEST
@@ -156,6 +197,7 @@ Suite *check_hidden(void) {
     Suite *suite = suite_create("hidden");
     TCase *tc = tcase_create("hidden");
     tcase_add_loop_test(tc, rows_are_kept_where_they_belong_and_joined_from_there, 0, sizeof widths / sizeof *widths);
+    tcase_add_loop_test(tc, rows_are_tapped_side_by_side, 0, sizeof widths / sizeof *widths);
     suite_add_tcase(suite, tc);
     return suite;
 }

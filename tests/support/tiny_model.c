@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fmath.h"
+#include "model/format.h"
 #include "tests/support/damage.h"
 #include "tests/support/support.h"
 #include "tests/support/tensor_file.h"
@@ -22,14 +22,15 @@ static uint64_t mix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-/* middle + spread * (-1 to 127/128): of so few bits that bf16 holds it, where it is no F32. */
-static void put_numbers(struct buf *out, const char *name, size_t count, float middle, float spread, bool is_f32) {
+/* middle + spread * (-1 to 127/128): of so few bits that bf16 and f16 hold it, where it is no F32. */
+static void put_numbers(struct buf *out, const char *name, size_t count, float middle, float spread, const char *type) {
     const uint64_t seed = hash_of(name);
     for (size_t i = 0; i < count; i++) {
         const int64_t byte = (int64_t)(mix(seed + 0x9e3779b97f4a7c15u * (i + 1)) >> 56);
         const float number = middle + spread * (float)(byte - 128) / 128;
-        const uint16_t half = (uint16_t)(fmath_bits(number) >> 16);
-        buf_append(out, is_f32 ? (const char *)&number : (const char *)&half, is_f32 ? sizeof number : sizeof half);
+        const bool is_wide = strcmp(type, "F32") == 0;
+        const uint16_t half = strcmp(type, "F16") == 0 ? format_to_f16(number) : format_to_bf16(number);
+        buf_append(out, is_wide ? (const char *)&number : (const char *)&half, is_wide ? sizeof number : sizeof half);
     }
 }
 
@@ -49,7 +50,7 @@ static void add_tensors(struct tensor_file *f, const cJSON *tensors) {
             shape[dims++] = (int64_t)size->valuedouble;
             count *= (size_t)size->valuedouble;
         }
-        put_numbers(&numbers, name, count, middle, spread, strcmp(type, "F32") == 0);
+        put_numbers(&numbers, name, count, middle, spread, type);
         tensor_file_add(f, name, type, dims, shape, numbers.data, numbers.len);
         buf_free(&numbers);
     }
