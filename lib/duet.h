@@ -86,7 +86,7 @@ DUET_API void duet_close(struct duet *);
 
 struct duet_info {
     const char *device;      /* these stand until duet_close */
-    const char *proposer;    /* "draft model", "n-gram", "MTP head"; "": none */
+    const char *proposer;    /* "draft model", "n-gram", "MTP head", "EAGLE-3 head"; "": none */
     const char *device_note; /* why "auto" did not take CUDA although this build has it; "" */
     int64_t target_parameters, draft_parameters;
     int32_t context, vocab, k, batch; /* ids lie in [0, vocab) */

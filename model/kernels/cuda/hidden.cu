@@ -36,6 +36,13 @@ int cuda_op_keep(struct stream *s, const struct op_keep *op) {
     });
 }
 
+template <typename O> __device__ static O number_as(float x) {
+    if constexpr (sizeof(O) == sizeof(float))
+        return x;
+    else
+        return from_float<O>(x);
+}
+
 /* Block (t, 0) has row t's embedding, block (t, 1) its hidden row. O: of what is joined. */
 template <typename T, typename O>
 __global__ void __launch_bounds__(BLOCK_THREADS)
@@ -62,7 +69,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     for (int i = threadIdx.x; i < op.width; i += BLOCK_THREADS) {
         const float x = position < 0 ? 0.0f : memory.held[i],
                     y = position < 0 ? 0.0f : x * scale * (to_float(memory.weight[i]) + rows.offset);
-        out[i] = from_float<O>(y);
+        out[i] = number_as<O>(y);
         if (residual) residual[i] = op.norms_residual ? y : x;
     }
 }
