@@ -74,20 +74,30 @@ static bool is_owned(const struct engine *e, int page) {
 
 typedef int (*page_fn)(struct engine *e, char *page, size_t bytes, void *user);
 
-static int visit_free_pages(struct engine *e, int first_page, page_fn visit, void *user) {
+/* Pages of so many bytes that lie one behind the other. */
+struct visit {
+    int first_page;
+    page_fn page;
+    void *user;
+};
+static int visit_pages(struct engine *e, const struct visit *v, char *pages, size_t bytes) {
+    for (int p = v->first_page; p < e->pages && bytes > 0; p++)
+        if (!is_owned(e, p)) TRY(v->page(e, pages + (size_t)p * bytes, bytes, v->user));
+    return 0;
+}
+
+static int visit_free_pages(struct engine *e, int first_page, page_fn page, void *user) {
     struct model *models[] = {e->target_model, engine_draft(e)};
+    const struct visit visit = {first_page, page, user};
     for (size_t i = 0; i < 2 && models[i]; i++) {
         const struct cache *cache = model_get_cache(models[i]);
         for (int l = 0; l < model_get_config(models[i])->layers; l++) {
-            struct kv_layer kv = cache_layer(cache, l);
-            size_t bytes = cache_page_bytes(cache, l);
-            if (bytes == 0) continue; /* another layer's */
-            for (int p = first_page; p < e->pages; p++) {
-                if (is_owned(e, p)) continue;
-                TRY(visit(e, (char *)kv.k + (size_t)p * bytes, bytes, user));
-                TRY(visit(e, (char *)kv.v + (size_t)p * bytes, bytes, user));
-            }
+            const size_t bytes = cache_page_bytes(cache, l); /* 0: another layer's */
+            const struct kv_layer kv = cache_layer(cache, l);
+            TRY(visit_pages(e, &visit, kv.k, bytes));
+            TRY(visit_pages(e, &visit, kv.v, bytes));
         }
+        TRY(visit_pages(e, &visit, cache_hidden(cache).data, cache_hidden_page_bytes(cache)));
     }
     return stream_sync(e->stream);
 }

@@ -30,7 +30,7 @@ static int slice(struct cache *c, struct pool *pool, const char *what, size_t by
     return pool_slice(pool, POOL_CACHE, name, bytes, out);
 }
 
-static size_t hidden_page_bytes(const struct cache *c) {
+size_t cache_hidden_page_bytes(const struct cache *c) {
     return KV_PAGE * (size_t)c->hidden_width * (size_t)dtype_bytes(c->hidden_type);
 }
 
@@ -52,7 +52,7 @@ static int layout_paged(struct cache *c, struct pool *pool) {
     c->k = k, c->v = v;
     if (c->hidden_width == 0) return 0;
     void *hidden;
-    TRY(slice(c, pool, "hidden rows", (size_t)c->sizes.pages * hidden_page_bytes(c), &hidden));
+    TRY(slice(c, pool, "hidden rows", (size_t)c->sizes.pages * cache_hidden_page_bytes(c), &hidden));
     c->hidden = hidden;
     return 0;
 }

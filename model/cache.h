@@ -76,6 +76,7 @@ struct hidden_rows cache_hidden(const struct cache *);
 struct recurrent_layer cache_recurrent_layer(const struct cache *, int layer);
 size_t cache_page_bytes(const struct cache *,
                         int layer); /* of a layer's keys in one page; 0 where it has none of its own */
+size_t cache_hidden_page_bytes(const struct cache *); /* of a page's hidden rows; 0: none are kept */
 uint64_t cache_bytes_per_token(const struct cache *);
 
 #endif

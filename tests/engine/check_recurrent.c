@@ -128,6 +128,7 @@ static void must_go_on_as_fresh(struct engine *e, struct sequence *s, struct eng
     next.generation.sampling.temperature = whole.generation.sampling.temperature = 1;
     ck_ok(engine_set_k(fresh, engine_info(e).k));
     engine_reset_sequence_stats(s);
+    ck_ok(probe_fill_free_pages(e, 0xff)), ck_ok(probe_fill_free_pages(fresh, 0xff)); /* NaN in every type */
     struct answer got = run_turn(e, s, &next);
     ck_ok(engine_open(fresh, 256, &other));
     struct answer expected = run_turn(fresh, other, &whole);
