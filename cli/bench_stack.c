@@ -61,10 +61,18 @@ static bool is_left(int products, int stored) {
     return products > stored;
 }
 
+/* A head that proposes few ids whatever is asked for. */
+static bool is_cut_in_files(const struct bench *b) {
+    struct model_config c;
+    return b->models.draft && checkpoint_config(b->models.draft, &c) == 0 && c.eagle.is_there &&
+           c.eagle.head_vocab < c.vocab;
+}
+
 /* Why a step loads nothing that the one before had not; NULL: it does. What the user asked for stays. */
 static const char *why_not(const struct bench *b, enum loading loading) {
-    if (loading != FP8_TARGET && !b->models.draft) return "no draft model";
     const struct engine_info info = engine_info(b->engine);
+    if (loading != FP8_TARGET && info.draft_parameters == 0) return "no draft model";
+    if (loading == CUT_DRAFT && is_cut_in_files(b)) return "cut in its files";
     if (loading == FP8_DRAFT && !is_left(info.draft_products, info.draft_products_stored)) return "quantised already";
     if (loading == FP8_TARGET && !is_left(info.target_products, info.target_products_stored))
         return "quantised already";
@@ -82,7 +90,7 @@ static int open_step(struct bench *b, enum loading loading, char ids[16]) {
     const bool draft_is_left = is_left(info.draft_products, info.draft_products_stored);
     snprintf(ids, 16, "%d", info.vocab >= 2 * FEW ? FEW : info.vocab / 4);
     if (o.draft_weights == WEIGHTS_AS_STORED && draft_is_left) o.draft_weights = WEIGHTS_FP8;
-    if (loading >= CUT_DRAFT && !o.draft_vocab) o.draft_vocab = ids;
+    if (loading >= CUT_DRAFT && !o.draft_vocab && !is_cut_in_files(b)) o.draft_vocab = ids;
     if (loading >= FP8_TARGET && o.target_weights == WEIGHTS_AS_STORED) o.target_weights = WEIGHTS_FP8;
     engine_destroy(b->engine);
     b->engine = NULL;

@@ -373,9 +373,10 @@ static void put_model(const struct checkpoint *c, const struct parts *p, struct 
     inspect_put_text(out, "chat_template_problem", p->template_problem.len > 0 ? buf_text(&p->template_problem) : NULL);
     json_put_name(out, "can_think");
     buf_puts(out, p->chat_template && chat_template_thoughts(p->chat_template) != THOUGHTS_NONE ? "true" : "false");
-    inspect_put_number(out, "pool_bytes", (double)p->plan.total_bytes);
-    inspect_put_number(out, "mapped_bytes", (double)p->plan.mapped_bytes);
-    inspect_put_number(out, "context", p->plan.context);
+    const bool is_planned = !p->config.eagle.is_there;
+    inspect_put_number(out, "pool_bytes", is_planned ? (double)p->plan.total_bytes : NAN);
+    inspect_put_number(out, "mapped_bytes", is_planned ? (double)p->plan.mapped_bytes : NAN);
+    inspect_put_number(out, "context", is_planned ? p->plan.context : NAN);
     buf_free(&description);
 }
 

@@ -193,7 +193,7 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
         .prefill_graphs = (enum prefill_graphs)o->prefill_graphs,
         .target_weights = (enum model_weights)o->target_weights,
         .draft_weights = (enum model_weights)o->draft_weights,
-        .draft_vocab = m->draft ? o->draft_vocab : NULL,
+        .draft_vocab = m->draft || m->proposer ? o->draft_vocab : NULL,
         .kv = (enum kv_numbers)o->kv,
         .accept = (enum accept_rule)o->accept,
         .simulate_alpha = o->simulate_alpha,

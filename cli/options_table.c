@@ -227,7 +227,8 @@ const struct option_row option_table[] = {
     {"gpu-memory", 0, "SIZE", OPTION_BYTES, AT(gpu_memory), NULL, NULL, NULL, NULL,
      "with --memory: plan for a GPU with so much free memory (24GiB), whether there is one or not", ON_INSPECT, false},
     {"shape", 0, "TARGET[,DRAFT]", OPTION_NAME, AT(shape), NULL, NULL, NULL, NULL,
-     "models with random weights in place of files: llama-3.1-8b, llama-3.2-1b (its head a matrix of its own), "
+     "models with random weights in place of files: llama-3.1-8b, eagle3-llama-3.1-8b (a head that drafts for it), "
+     "llama-3.2-1b (its head a matrix of its own), "
      "llama-3.2-1b-tied, llama-3.1-70b, qwen2.5-7b, "
      "qwen2.5-0.5b, qwen3-32b, qwen3-0.6b, qwen3-30b-a3b, qwen3.5-27b, qwen3.5-4b, qwen3.5-0.8b, smollm2-135m, "
      "gemma-3-12b, gemma-4-31b, phi-4, mixtral-8x7b, "

@@ -262,6 +262,17 @@ START_TEST(heads_that_draft_are_listed_beside_their_models)
     program_expect_status(&p, 0);
     ck_assert_ptr_nonnull(strstr(buf_text(&p.out), "for a model of this width, 40 of its ids"));
     program_free(&p);
+    program_run(&p, NULL, ARGUMENTS("inspect", "--json", "some/eagle"));
+    program_expect_status(&p, 0);
+    cJSON *eagle = json_line(&p.out, 0);
+    ck_assert(cJSON_IsNull(cJSON_GetObjectItem(json_get(eagle, "target"), "pool_bytes")));
+    cJSON_Delete(eagle);
+    program_free(&p);
+    program_run(&p, NULL,
+                ARGUMENTS("inspect", "--memory", "--target", "some/hybrid", "--draft", "mtp", "--draft-vocab", "30"));
+    program_expect_status(&p, 0);
+    ck_assert(strstr(buf_text(&p.out), "draft cut head") && strstr(buf_text(&p.out), "target hidden rows"));
+    program_free(&p);
     program_run(&p, NULL, ARGUMENTS("inspect", "--draft", "some/eagle", "--target", "some/plain"));
     program_expect_status(&p, 0);
     program_free(&p);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/philox.h"
+#include "draft/proposer.h"
 #include "tests/support/support.h"
 
 static const char story[] =
@@ -33,13 +34,13 @@ static const char *keep(const char *path) {
     return path ? strdup(path) : NULL;
 }
 
-/* A fixture and its draft: another one, or itself with a head of so many ids. */
+/* A fixture and its draft: another one, itself, or its own head, with a head of so many ids. */
 static void add_fixture(struct study *s, const char *target, const char *draft, const char *draft_vocab) {
     char path[256];
     snprintf(path, sizeof path, "fixtures/%s", target);
     s->pair = (struct pair){.name = target, .target = keep(shared_path(path))};
     snprintf(path, sizeof path, "fixtures/%s", draft);
-    s->pair.draft = keep(shared_path(path));
+    s->pair.draft = keep(proposer_of_word(draft) ? draft : shared_path(path));
     s->draft_vocab = draft_vocab;
     s->amount = STUDY_FEW;
 }
@@ -64,6 +65,9 @@ int study_families(struct study studies[STUDY_PAIRS_MAX]) {
     add_fixture(&studies[count++], "checkpoints/llama-gqa-tied", "checkpoints/llama-mha-untied", NULL);
     add_fixture(&studies[count++], "checkpoints/llama-mqa-headdim32", "checkpoints/llama3-rope-scaled", NULL);
     add_fixture(&studies[count++], "checkpoints/qwen3-qknorm", "checkpoints/llama-gqa-tied", NULL);
+    add_fixture(&studies[count++], "families/qwen3-next", "mtp", NULL);
+    add_fixture(&studies[count++], "families/qwen3.5", "mtp", "410");
+    add_fixture(&studies[count++], "families/qwen3.5-moe", "mtp", NULL);
     return count;
 }
 
