@@ -218,6 +218,17 @@ void bind_head_ends(struct binder *b) {
         bind_model_head(b);
 }
 
+void bind_head_behind(struct binder *b, float norm_offset) {
+    const int32_t width = b->c->width;
+    struct model *m = b->m;
+    snprintf(b->layer, sizeof b->layer, "%slayers.%d.", b->body, (int)m->of->config.layers);
+    bind_head_ends(b);
+    bind_norm(b, &m->embedding_norm, norm_offset, width, "layers.0.enorm.weight");
+    bind_norm(b, &m->hidden_norm, norm_offset, width, "layers.0.hnorm.weight");
+    bind_weight(b, &m->join, width, 2 * (int64_t)width, "layers.0.eh_proj.weight");
+    bind_norm(b, &m->norm, norm_offset, width, "layers.0.shared_head.norm.weight");
+}
+
 void bind_norms_before(struct binder *b, float offset, int layer) {
     struct layer *l = &b->m->layers[layer];
     bind_norm(b, &l->attn_norm, offset, b->c->width, "layers.%d.input_layernorm.weight", layer);

@@ -53,6 +53,8 @@ void bind_ends(struct binder *, float norm_offset);
 /* Of a head that proposes more tokens, whose `layer` is set: the embedding and the head, of its own where the layer (or files of its own)
  * have them, else its model's, of the latter perhaps a copy. */
 void bind_head_ends(struct binder *);
+/* The same and what joins them, of one that lies behind its model's last layer, all but that layer's own tensors. */
+void bind_head_behind(struct binder *, float norm_offset);
 /* The norms before attention and MLP, as a Llama's files call them; those behind, as an OLMo 2's do; and those of q and k, of each head or,
  * where the configuration says so, of all at once. */
 void bind_norms_before(struct binder *, float offset, int layer);

@@ -242,18 +242,21 @@ static void build_steps(struct builder *b) {
 /* One behind the other, or of each key head all together. */
 static void place_heads(struct op_delta *op, const struct recurrent_config *r) {
     const int share = r->value_heads / r->key_heads, keys = r->key_heads * r->key_dim, value = share * r->value_dim,
-              values = r->key_heads * value;
-    if (r->is_grouped) {
-        const int group = 2 * (r->key_dim + value), all = r->key_heads * group;
-        op->q = (struct heads_at){0, group}, op->k = (struct heads_at){r->key_dim, group};
-        op->v = (struct heads_at){2 * r->key_dim, group}, op->z = (struct heads_at){2 * r->key_dim + value, group};
-        op->b = (struct heads_at){all, 2 * share}, op->a = (struct heads_at){all + share, 2 * share};
-        return;
+              values = r->key_heads * value, all = 2 * (keys + values), group = 2 * (r->key_dim + value),
+              dim = r->value_dim, heads = r->key_heads;
+    const struct heads_at v = r->is_tiled ? (struct heads_at){2 * keys, dim, heads * dim}
+                                          : (struct heads_at){2 * keys, value, dim},
+                          b = r->is_tiled ? (struct heads_at){all, 1, heads} : (struct heads_at){all, share, 1};
+    op->q = (struct heads_at){0, r->key_dim, 0}, op->k = (struct heads_at){keys, r->key_dim, 0};
+    op->v = op->z = v, op->z.first += values;
+    op->b = op->a = b, op->a.first += r->value_heads;
+    if (r->qkvz_by_head) {
+        op->q = (struct heads_at){0, group, 0}, op->k = (struct heads_at){r->key_dim, group, 0};
+        op->v = (struct heads_at){2 * r->key_dim, group, dim};
+        op->z = (struct heads_at){2 * r->key_dim + value, group, dim};
     }
-    op->q = (struct heads_at){0, r->key_dim}, op->k = (struct heads_at){keys, r->key_dim};
-    op->v = (struct heads_at){2 * keys, value}, op->z = (struct heads_at){2 * keys + values, value};
-    op->b = (struct heads_at){2 * (keys + values), share};
-    op->a = (struct heads_at){2 * (keys + values) + r->value_heads, share};
+    if (r->ba_by_head)
+        op->b = (struct heads_at){all, 2 * share, 1}, op->a = (struct heads_at){all + share, 2 * share, 1};
 }
 
 /* Linear attention, norm before it, onto the residual stream. */
@@ -262,8 +265,8 @@ static void build_recurrent_block(struct builder *b, int layer) {
     const struct recurrent_config *r = &b->c->recurrent;
     static const struct weight none;
     build_taps(b, layer);
-    const struct op_products *inputs =
-        build_products(b, l->inputs, r->is_grouped ? 2 : 4, &l->attn_norm, SCRATCH_RECURRENT);
+    const struct op_products *inputs = build_products(b, l->inputs, (r->qkvz_by_head ? 1 : 2) + (r->ba_by_head ? 1 : 2),
+                                                      &l->attn_norm, SCRATCH_RECURRENT);
     const float *in = inputs->out;
     const int stride = inputs->stride;
     struct op_delta *op = &pass_add(b->pass, OP_DELTA)->delta;
@@ -273,6 +276,7 @@ static void build_recurrent_block(struct builder *b, int layer) {
     op->conv = l->conv, op->a_log = l->a_log, op->dt_bias = l->dt_bias, op->norm = l->state_norm;
     op->key_heads = r->key_heads, op->value_heads = r->value_heads;
     op->key_dim = r->key_dim, op->value_dim = r->value_dim;
+    op->is_tiled = r->is_tiled, op->is_rate = r->is_rate;
     op->state = cache_recurrent_layer(&b->m->cache, layer);
     op->out = feed(b, SCRATCH_ATTENDED, (size_t)(r->value_heads * r->value_dim));
     build_project(b, op->out, &l->wo, &none);

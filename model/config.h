@@ -58,7 +58,8 @@ struct layer_config {
 struct recurrent_config {
     int32_t key_heads, value_heads, key_dim, value_dim;
     int32_t taps;    /* of the convolution */
-    bool is_grouped; /* projections are fused by key head (Qwen3-Next) */
+    bool qkvz_by_head, ba_by_head; /* projections are fused by key head (Qwen3-Next; of its GGUF files b and a alone) */
+    bool is_tiled, is_rate;        /* as op_delta's */
 };
 
 /* A head that drafts for another model and has files of its own (EAGLE-3, Li et al. 2025): it reads the hidden rows before some of that

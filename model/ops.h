@@ -204,16 +204,25 @@ struct op_steps {
     struct recurrence_step *steps; /* [batch] out */
 };
 
-/* Where a key head's numbers lie in a row, those of its value heads one behind the other: from first + head * apart on. */
+/* Where a key head's numbers lie in a row: from first + head * apart on; those of its value heads `each` further. */
 struct heads_at {
-    int32_t first, apart;
+    int32_t first, apart, each;
 };
+
+/* The key head of a value head, and which of that one's it is. */
+OPERAND_INLINE int delta_key_head(int value_head, int key_heads, int value_heads, bool is_tiled) {
+    return is_tiled ? value_head % key_heads : value_head / (value_heads / key_heads);
+}
+OPERAND_INLINE int delta_of_key(int value_head, int key_heads, int value_heads, bool is_tiled) {
+    return is_tiled ? value_head / key_heads : value_head % (value_heads / key_heads);
+}
 
 /* Linear attention by the gated delta rule (Yang, Kautz & Hatamizadeh 2024), a state S [DK, DV] each value head. With u_i the projected
  * numbers of position i, causally convolved by `conv` and through silu: q and k of unit length, q / sqrt(DK),
  *   S_i = S' + k (beta (v - S'^T k))^T,  S' = exp(-exp(a_log) softplus(a + dt_bias)) S_(i-1),  beta = 1 / (1 + exp(-b))
  *   out[t, :] = norm(S_i^T q) silu(z), each value head by itself; zeros for rows without a position.
- * Value heads share key heads in groups of HV / HK. */
+ * Value heads share key heads in groups of HV / HK: side by side, or as GGUF files have them in tiles, one of each group after the other.
+ * a_log may hold -exp(a_log) itself. */
 struct op_delta {
     struct rows rows;
     const struct recurrence_step *steps; /* [batch] */
@@ -224,6 +233,7 @@ struct op_delta {
     struct weight a_log, dt_bias; /* [1, HV] */
     struct norm norm;             /* [1, DV] */
     int32_t key_heads, value_heads, key_dim, value_dim;
+    bool is_tiled, is_rate; /* value head i has key head i mod HK, else i / (HV / HK); a_log holds -exp(a_log) */
     struct recurrent_layer state;
     struct buffer out; /* [T, HV*DV] */
 };

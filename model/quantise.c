@@ -26,7 +26,7 @@ static bool is_router(const struct model *m, const struct weight *w) {
 /* Few numbers that decide much: those of a recurrent layer's beta and decay, which files leave as they are, too. */
 static bool is_gate(const struct model *m, const struct weight *w) {
     for (int l = 0; l < m->config.layers; l++)
-        for (int i = m->config.recurrent.is_grouped ? 1 : 2; i < PRODUCTS_MAX; i++)
+        for (int i = m->config.recurrent.qkvz_by_head ? 1 : 2; i < PRODUCTS_MAX; i++)
             if (w == &m->layers[l].inputs[i]) return true;
     return false;
 }

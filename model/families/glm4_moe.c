@@ -1,8 +1,6 @@
 /* GLM 4.5 and later with experts: all layers but the first have them, beside an MLP of the same input; experts are chosen by the sums of a
  * sigmoid and a bias, and weighted by the sigmoids (GLM-4.5 Team 2025). The MLP's projections are not fused, and dimensions half a
  * rotation apart turn together, unlike those of GLM 4. */
-#include <stdio.h>
-
 #include "base/err.h"
 #include "model/binder.h"
 #include "model/builder.h"
@@ -66,17 +64,10 @@ static void bind_model(struct binder *b) {
     for (int l = 0; l < b->c->layers; l++) bind_layer(b, l);
 }
 
-/* Behind the last layer. */
 static void bind_mtp(struct binder *b) {
-    const int32_t width = b->c->width;
     binder_find_text(b, false);
-    snprintf(b->layer, sizeof b->layer, "model.layers.%d.", (int)b->m->of->config.layers);
-    bind_head_ends(b);
-    bind_norm(b, &b->m->embedding_norm, 0, width, "layers.0.enorm.weight");
-    bind_norm(b, &b->m->hidden_norm, 0, width, "layers.0.hnorm.weight");
-    bind_weight(b, &b->m->join, width, 2 * (int64_t)width, "layers.0.eh_proj.weight");
+    bind_head_behind(b, 0);
     bind_layer(b, 0);
-    bind_norm(b, &b->m->norm, 0, width, "layers.0.shared_head.norm.weight");
 }
 
 const struct family family_glm4_moe = {

@@ -22,7 +22,7 @@ static int read_recurrent(struct model_config *c, const cJSON *root) {
     TRY(config_get_int(root, "linear_key_head_dim", 128, 8, RECURRENT_DIM_MAX, &r->key_dim));
     TRY(config_get_int(root, "linear_value_head_dim", 128, 8, RECURRENT_DIM_MAX, &r->value_dim));
     TRY(config_get_int(root, "linear_conv_kernel_dim", 4, 1, RECURRENT_TAPS_MAX, &r->taps));
-    r->is_grouped = has_name(c, "Next");
+    r->qkvz_by_head = r->ba_by_head = has_name(c, "Next");
     if (r->value_heads % r->key_heads != 0)
         return err_set(ERR_FORMAT, "linear_num_value_heads %d is no multiple of linear_num_key_heads %d",
                        r->value_heads, r->key_heads);
@@ -96,14 +96,18 @@ static void bind_recurrent(struct binder *b, int l) {
     struct layer *layer = &b->m->layers[l];
     const int64_t d = b->c->width, keys = (int64_t)r->key_heads * r->key_dim,
                   values = (int64_t)r->value_heads * r->value_dim;
-    if (r->is_grouped) {
-        bind_weight(b, &layer->inputs[0], 2 * (keys + values), d, "layers.%d.linear_attn.in_proj_qkvz.weight", l);
-        bind_weight(b, &layer->inputs[1], 2 * r->value_heads, d, "layers.%d.linear_attn.in_proj_ba.weight", l);
+    struct weight *next = layer->inputs;
+    if (r->qkvz_by_head) {
+        bind_weight(b, next++, 2 * (keys + values), d, "layers.%d.linear_attn.in_proj_qkvz.weight", l);
     } else {
-        bind_weight(b, &layer->inputs[0], 2 * keys + values, d, "layers.%d.linear_attn.in_proj_qkv.weight", l);
-        bind_weight(b, &layer->inputs[1], values, d, "layers.%d.linear_attn.in_proj_z.weight", l);
-        bind_weight(b, &layer->inputs[2], r->value_heads, d, "layers.%d.linear_attn.in_proj_b.weight", l);
-        bind_weight(b, &layer->inputs[3], r->value_heads, d, "layers.%d.linear_attn.in_proj_a.weight", l);
+        bind_weight(b, next++, 2 * keys + values, d, "layers.%d.linear_attn.in_proj_qkv.weight", l);
+        bind_weight(b, next++, values, d, "layers.%d.linear_attn.in_proj_z.weight", l);
+    }
+    if (r->ba_by_head) {
+        bind_weight(b, next, 2 * r->value_heads, d, "layers.%d.linear_attn.in_proj_ba.weight", l);
+    } else {
+        bind_weight(b, next++, r->value_heads, d, "layers.%d.linear_attn.in_proj_b.weight", l);
+        bind_weight(b, next, r->value_heads, d, "layers.%d.linear_attn.in_proj_a.weight", l);
     }
     bind_conv(b, &layer->conv, 2 * keys + values, r->taps, "layers.%d.linear_attn.conv1d.weight", l);
     bind_exact(b, &layer->a_log, r->value_heads, "layers.%d.linear_attn.A_log", l);
@@ -142,6 +146,11 @@ static void bind_model(struct binder *b) {
 static void bind_mtp(struct binder *b) {
     const int32_t width = b->c->width;
     binder_find_text(b, config_is_wrapper(b->c));
+    if (b->c->next_layers > 0) { /* a GGUF file */
+        bind_head_behind(b, 1);
+        bind_layer(b, 0);
+        return;
+    }
     snprintf(b->layer, sizeof b->layer, "mtp.layers.0.");
     bind_head_ends(b);
     b->body = "mtp.";

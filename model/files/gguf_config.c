@@ -53,6 +53,28 @@ static const struct gguf_architecture architectures[] = {
     {.name = "qwen2", .architecture = "Qwen2ForCausalLM", .ffn_norm = MLP_NORM},
     {.name = "qwen3", .architecture = "Qwen3ForCausalLM", .ffn_norm = MLP_NORM},
     {.name = "qwen3moe", .architecture = "Qwen3MoeForCausalLM", .ffn_norm = MLP_NORM, QWEN_EXPERTS},
+    {.name = "qwen3next",
+     .architecture = "Qwen3NextForCausalLM",
+     .post_attention_norm = MLP_NORM,
+     QWEN_EXPERTS,
+     .has_one_shared = true,
+     .norms_hold_one = true,
+     .is_hybrid = true,
+     .ba_by_head = true},
+    {.name = "qwen35",
+     .architecture = "Qwen3_5ForCausalLM",
+     .post_attention_norm = MLP_NORM,
+     .norms_hold_one = true,
+     .is_hybrid = true,
+     .is_tiled = true},
+    {.name = "qwen35moe",
+     .architecture = "Qwen3_5MoeForCausalLM",
+     .post_attention_norm = MLP_NORM,
+     QWEN_EXPERTS,
+     .has_one_shared = true,
+     .norms_hold_one = true,
+     .is_hybrid = true,
+     .is_tiled = true},
     {.name = "qwen2vl", .architecture = "Qwen2VLForConditionalGeneration", .ffn_norm = MLP_NORM}, /* and Qwen2.5-VL */
     {.name = "qwen3vl", .architecture = "Qwen3VLForConditionalGeneration", .ffn_norm = MLP_NORM},
     {.name = "qwen3vlmoe", .architecture = "Qwen3VLMoeForConditionalGeneration", .ffn_norm = MLP_NORM, QWEN_EXPERTS},
@@ -384,6 +406,57 @@ static int put_glm_experts(struct writer *w) {
     return copy_int(w, "num_nextn_predict_layers", "nextn_predict_layers");
 }
 
+static bool has_in_layer(const struct writer *w, int64_t layer, const char *tensor) {
+    char name[64];
+    snprintf(name, sizeof name, "blk.%lld.%s", (long long)layer, tensor);
+    return gguf_find(w->g, name) != NULL;
+}
+
+/* Of each layer, by its tensors: which attention, and whether it has experts. */
+static int put_layer_types(struct writer *w) {
+    int64_t layers, next;
+    TRY(get_int(w, "block_count", 0, &layers));
+    TRY(get_int(w, "nextn_predict_layers", 0, &next));
+    if (layers > LAYERS_MAX) layers = LAYERS_MAX; /* too many, as is found later */
+    json_put_name(&w->json, "layer_types");
+    buf_putc(&w->json, '[');
+    for (int64_t l = 0; l < layers - next; l++) {
+        json_put_element(&w->json);
+        buf_puts(&w->json, has_in_layer(w, l, "ssm_out.weight") ? "\"linear_attention\"" : "\"full_attention\"");
+    }
+    buf_putc(&w->json, ']');
+    json_put_name(&w->json, "mlp_only_layers");
+    buf_putc(&w->json, '[');
+    for (int64_t l = 0; l < layers - next; l++) {
+        if (has_in_layer(w, l, "ffn_gate_inp.weight")) continue;
+        json_put_element(&w->json);
+        json_put_number(&w->json, (double)l);
+    }
+    buf_putc(&w->json, ']');
+    return 0;
+}
+
+/* Value heads are as wide together as the inner size says. */
+static int put_hybrid(struct writer *w) {
+    int64_t inner, heads;
+    TRY(put_layer_types(w));
+    TRY(need_int(w, "linear_conv_kernel_dim", "ssm.conv_kernel"));
+    TRY(need_int(w, "linear_key_head_dim", "ssm.state_size"));
+    TRY(need_int(w, "linear_num_key_heads", "ssm.group_count"));
+    TRY(need_int(w, "linear_num_value_heads", "ssm.time_step_rank"));
+    TRY(get_int(w, "ssm.time_step_rank", 1, &heads));
+    TRY(get_int(w, "ssm.inner_size", 0, &inner));
+    if (heads < 1 || inner < 1 || inner % heads != 0)
+        return err_set(ERR_FORMAT, "%s: key '%s' is %lld, for %lld heads", gguf_path(w->g), w->key, (long long)inner,
+                       (long long)heads);
+    put_number(w, "linear_value_head_dim", (double)(inner / heads));
+    if (!w->a->experts) return 0;
+    TRY(need_int(w, "num_local_experts", "expert_count"));
+    TRY(need_int(w, "num_experts_per_tok", "expert_used_count"));
+    TRY(need_int(w, "moe_intermediate_size", "expert_feed_forward_length"));
+    return need_int(w, "shared_expert_intermediate_size", "expert_shared_feed_forward_length");
+}
+
 static int put_experts(struct writer *w) {
     if (strcmp(w->a->name, "glm4moe") == 0) return put_glm_experts(w);
     if (strcmp(w->a->name, "ernie4_5-moe") == 0) return put_ernie_experts(w);
@@ -422,6 +495,7 @@ static int put_windows(struct writer *w) {
 
 static int put_own(struct writer *w, int64_t head_dim) {
     const char *name = w->a->name;
+    if (w->a->is_hybrid) return put_hybrid(w);
     if (w->a->experts) return put_experts(w);
     if (strncmp(name, "gemma", 5) == 0 && name[5]) return put_gemma(w, head_dim);
     if (strcmp(name, "granite") == 0) return put_granite(w);
@@ -473,12 +547,14 @@ static int put_layers(struct writer *w) {
     TRY(gguf_get_int(w->g, w->key, 0, 1, INT32_MAX, &layers));
     TRY(get_int(w, "nextn_predict_layers", 0, &next));
     put_number(w, "num_hidden_layers", (double)(layers - next));
+    if (w->a->is_hybrid) put_number(w, "mtp_num_hidden_layers", (double)next);
     return 0;
 }
 
 static int put_config(struct writer *w) {
     const struct gguf_tensor *embedding = gguf_find(w->g, "token_embd.weight");
-    const char *hidden = strcmp(w->a->name, "gpt-oss") == 0 ? "expert_feed_forward_length" : "feed_forward_length";
+    const bool has_mlp = strcmp(w->a->name, "gpt-oss") != 0 && !(w->a->is_hybrid && !has(w, "feed_forward_length"));
+    const char *hidden = has_mlp ? "feed_forward_length" : "expert_feed_forward_length";
     int64_t head_dim;
     if (!embedding) return err_set(ERR_FORMAT, "%s: tensor 'token_embd.weight' is missing", gguf_path(w->g));
     json_put_name(&w->json, "architectures");
@@ -521,6 +597,9 @@ static int parse_config(struct writer *w, struct model_config *out) {
     TRY(model_config_parse(out, buf_text(&w->json), gguf_path(w->g)));
     out->rope[0].pairs_neighbours |= w->a->pairs_neighbours;
     out->norms_hold_one = w->a->norms_hold_one;
+    if (out->mtp_heads > 0) out->next_layers = out->mtp_heads; /* where these files have them */
+    out->recurrent.qkvz_by_head = false, out->recurrent.ba_by_head = w->a->ba_by_head;
+    out->recurrent.is_tiled = w->a->is_tiled, out->recurrent.is_rate = w->a->is_hybrid;
     return take_rope_factors(w, out);
 }
 

@@ -21,6 +21,10 @@ struct gguf_architecture {
     bool
         pairs_neighbours; /* rows of q and k are stored so that neighbours turn together: llama.cpp's order for Llamas */
     bool norms_hold_one;  /* norms are stored as 1 + weight */
+    bool has_one_shared;  /* the MLP beside experts is "shared_expert", with a gate; else "shared_experts" */
+    bool is_hybrid;       /* some layers have linear attention, whose a_log is stored as -exp(a_log) */
+    bool ba_by_head;      /* of it, b and a of each key head are together */
+    bool is_tiled;        /* value heads of a key head are not side by side */
 };
 int gguf_find_architecture(const struct gguf *, const struct gguf_architecture **out);
 

@@ -24,15 +24,30 @@ static const struct {
     {"ffn_gate", "mlp.gate_proj"},
     {"ffn_up", "mlp.up_proj"},
     {"ffn_down", "mlp.down_proj"},
-    {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
-    {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
-    {"ffn_down_shexp", "mlp.shared_experts.down_proj"},
     {"nextn.embed_tokens", "embed_tokens"},
     {"nextn.enorm", "enorm"},
     {"nextn.hnorm", "hnorm"},
     {"nextn.eh_proj", "eh_proj"},
     {"nextn.shared_head_norm", "shared_head.norm"},
     {"nextn.shared_head_head", "shared_head.head"},
+};
+
+/* Of the MLP beside experts. */
+static const char *const shared_names[][3] = {
+    {"ffn_gate_shexp", "mlp.shared_experts.gate_proj", "mlp.shared_expert.gate_proj"},
+    {"ffn_up_shexp", "mlp.shared_experts.up_proj", "mlp.shared_expert.up_proj"},
+    {"ffn_down_shexp", "mlp.shared_experts.down_proj", "mlp.shared_expert.down_proj"},
+    {"ffn_gate_inp_shexp", NULL, "mlp.shared_expert_gate"},
+};
+
+/* Of layers with linear attention. */
+static const struct {
+    const char *from, *to;
+} hybrid_names[] = {
+    {"attn_qkv", "linear_attn.in_proj_qkv"}, {"attn_gate", "linear_attn.in_proj_z"},
+    {"ssm_ba", "linear_attn.in_proj_ba"},    {"ssm_beta", "linear_attn.in_proj_b"},
+    {"ssm_alpha", "linear_attn.in_proj_a"},  {"ssm_conv1d", "linear_attn.conv1d"},
+    {"ssm_norm", "linear_attn.norm"},        {"ssm_out", "linear_attn.out_proj"},
 };
 
 struct list {
@@ -69,6 +84,11 @@ static const char *part_name(const struct gguf_architecture *a, const char *part
     if (is_part(part, n, "post_ffw_norm")) return a->post_ffw_norm;
     if (is_part(part, n, "ffn_gate_inp")) return a->router;
     if (is_part(part, n, "ffn_up") && a->ffn_up) return a->ffn_up;
+    for (size_t i = 0; i < sizeof shared_names / sizeof *shared_names; i++)
+        if (is_part(part, n, shared_names[i][0]) && shared_names[i][1 + a->has_one_shared])
+            return shared_names[i][1 + a->has_one_shared];
+    for (size_t i = 0; a->is_hybrid && i < sizeof hybrid_names / sizeof *hybrid_names; i++)
+        if (is_part(part, n, hybrid_names[i].from)) return hybrid_names[i].to;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (is_part(part, n, names[i].from)) return names[i].to;
     return NULL;
@@ -77,6 +97,8 @@ static const char *part_name(const struct gguf_architecture *a, const char *part
 /* Of what is called otherwise to the end. */
 static const char *whole_name(const struct gguf_architecture *a, const char *part, size_t n) {
     if (is_part(part, n, "attn_sinks")) return "self_attn.sinks";
+    if (a->is_hybrid && is_part(part, n, "ssm_a")) return "linear_attn.A_log";
+    if (a->is_hybrid && is_part(part, n, "ssm_dt")) return "linear_attn.dt_bias";
     return is_part(part, n, "exp_probs_b") ? a->choice_bias : NULL;
 }
 
@@ -108,10 +130,13 @@ static void add_layer_tensor(struct list *l, const struct gguf_tensor *t, int la
     const size_t n = end ? (size_t)(end - part) : strlen(part);
     const char *stack = stack_name(l->a, part, n), *to = part_name(l->a, part, n), *whole = whole_name(l->a, part, n);
     snprintf(name, sizeof name, "model.layers.%d.%s%s", layer, whole ? whole : to ? to : "", end && !whole ? end : "");
-    if (stack && end && t->dims > 1 && t->shape[0] <= EXPERTS_MAX)
+    if (stack && end && t->dims > 1 && t->shape[0] <= EXPERTS_MAX) {
         add_stack(l, t, layer, stack, end);
-    else
-        add(l, t, to || whole ? name : t->name);
+        return;
+    }
+    struct tensor *added = add(l, t, to || whole ? name : t->name);
+    if (l->a->is_hybrid && is_part(part, n, "ssm_conv1d") && added->dims == 2) /* [channels, 1, taps] elsewhere */
+        added->dims = 3, added->shape[2] = added->shape[1], added->shape[1] = 1;
 }
 
 /* The rope's factors are of the configuration. */

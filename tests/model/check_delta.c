@@ -14,11 +14,12 @@ enum { POSITIONS = 60, SLOTS = 4, K_MAX = 4, ROWS_MAX = 64, BATCH_MAX = 3 };
 
 struct shape {
     int key_heads, value_heads, key_dim, value_dim, taps;
-    bool is_grouped;
+    enum { PLAIN, BY_HEAD, TILED } order; /* of projections; of the last a_log is a rate */
 };
 /* Of the last a GPU gives a head to one block or to several, by the rows. */
-static const struct shape shapes[] = {{2, 4, 16, 8, 4, false}, {1, 3, 48, 24, 3, true},  {2, 2, 128, 128, 4, false},
-                                      {3, 6, 8, 16, 2, true},  {1, 1, 32, 40, 1, false}, {24, 48, 8, 32, 4, false}};
+static const struct shape shapes[] = {{2, 4, 16, 8, 4, PLAIN},   {1, 3, 48, 24, 3, BY_HEAD}, {2, 2, 128, 128, 4, PLAIN},
+                                      {3, 6, 8, 16, 2, BY_HEAD}, {1, 1, 32, 40, 1, PLAIN},   {2, 6, 16, 24, 4, TILED},
+                                      {24, 48, 8, 32, 4, TILED}, {3, 3, 8, 16, 4, TILED},    {24, 48, 8, 32, 4, PLAIN}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 struct world {
@@ -54,22 +55,27 @@ static struct weight make_weight(struct world *w, int rows, int cols, enum dtype
     return made;
 }
 
-/* Projections side by side, or of each key head all together. */
+/* Projections side by side, or of each key head all together; value heads of a key head side by side, or in tiles. */
 static void place_heads(struct world *w, const struct shape *s) {
-    const int share = s->value_heads / s->key_heads, value = share * s->value_dim, keys = s->key_heads * s->key_dim,
-              values = s->key_heads * value, group = 2 * (s->key_dim + value) + 2 * share;
+    const int share = s->value_heads / s->key_heads, dim = s->value_dim, value = share * dim,
+              keys = s->key_heads * s->key_dim, values = s->key_heads * value,
+              group = 2 * (s->key_dim + value) + 2 * share, all = 2 * (keys + values);
+    const bool is_tiled = s->order == TILED;
+    const int apart = is_tiled ? 1 : share, each = is_tiled ? s->key_heads : 1;
     struct op_delta *op = &w->op;
     w->stride = s->key_heads * group;
-    if (s->is_grouped) {
-        op->q = (struct heads_at){0, group}, op->k = (struct heads_at){s->key_dim, group};
-        op->v = (struct heads_at){2 * s->key_dim, group}, op->z = (struct heads_at){2 * s->key_dim + value, group};
-        op->b = (struct heads_at){group - 2 * share, group}, op->a = (struct heads_at){group - share, group};
+    op->is_tiled = op->is_rate = is_tiled;
+    if (s->order == BY_HEAD) {
+        op->q = (struct heads_at){0, group, 0}, op->k = (struct heads_at){s->key_dim, group, 0};
+        op->v = (struct heads_at){2 * s->key_dim, group, dim};
+        op->z = (struct heads_at){2 * s->key_dim + value, group, dim};
+        op->b = (struct heads_at){group - 2 * share, group, 1}, op->a = (struct heads_at){group - share, group, 1};
         return;
     }
-    op->q = (struct heads_at){0, s->key_dim}, op->k = (struct heads_at){keys, s->key_dim};
-    op->v = (struct heads_at){2 * keys, value}, op->z = (struct heads_at){2 * keys + values, value};
-    op->b = (struct heads_at){2 * (keys + values), share};
-    op->a = (struct heads_at){2 * (keys + values) + s->value_heads, share};
+    op->q = (struct heads_at){0, s->key_dim, 0}, op->k = (struct heads_at){keys, s->key_dim, 0};
+    op->v = (struct heads_at){2 * keys, apart * dim, each * dim};
+    op->z = (struct heads_at){2 * keys + values, apart * dim, each * dim};
+    op->b = (struct heads_at){all, apart, each}, op->a = (struct heads_at){all + s->value_heads, apart, each};
 }
 
 static void open_world(struct world *w, const struct shape *s) {
@@ -87,6 +93,8 @@ static void open_world(struct world *w, const struct shape *s) {
     ck_assert_int_le(channels * s->taps, (int)(sizeof w->conv / sizeof *w->conv));
     op->conv = make_weight(w, channels, s->taps, DTYPE_BF16, w->conv);
     op->a_log = make_weight(w, 1, s->value_heads, DTYPE_F32, w->a_log);
+    for (int i = 0; op->is_rate && i < s->value_heads; i++) w->a_log[i] = -fabsf(w->a_log[i]); /* states decay */
+    if (op->is_rate) op->a_log.data = upload(w, w->a_log, (size_t)s->value_heads * sizeof *w->a_log);
     op->dt_bias = make_weight(w, 1, s->value_heads, DTYPE_F16, w->dt_bias);
     op->norm = (struct norm){.kind = NORM_RMS, .eps = 1e-6f};
     op->norm.weight = make_weight(w, 1, s->value_dim, DTYPE_BF16, w->norm);
@@ -201,17 +209,19 @@ static void scale_to(double *x, int count, double length) {
 /* A value head over all positions. */
 static void expect_head(const struct world *w, int head, double *out) {
     const struct op_delta *op = &w->op;
-    const int dk = op->key_dim, dv = op->value_dim, share = op->value_heads / op->key_heads, key = head / share,
-              i_of = head % share;
+    const int dk = op->key_dim, dv = op->value_dim, share = op->value_heads / op->key_heads,
+              key = op->is_tiled ? head % op->key_heads : head / share,
+              i_of = op->is_tiled ? head / op->key_heads : head % share;
+    const double rate = op->is_rate ? -(double)w->a_log[head] : exp((double)w->a_log[head]);
     double *s = calloc((size_t)(dk * dv), sizeof *s), q[RECURRENT_DIM_MAX], k[RECURRENT_DIM_MAX], v[RECURRENT_DIM_MAX];
     for (int p = 0; p < POSITIONS; p++) {
         const float *in = w->truth + p * w->stride;
-        const double a = (double)in[op->a.first + key * op->a.apart + i_of] + (double)w->dt_bias[head],
-                     decay = exp(-exp((double)w->a_log[head]) * log1p(exp(a))),
-                     beta = sigmoid((double)in[op->b.first + key * op->b.apart + i_of]);
+        const double a = (double)in[op->a.first + key * op->a.apart + i_of * op->a.each] + (double)w->dt_bias[head],
+                     decay = exp(-rate * log1p(exp(a))),
+                     beta = sigmoid((double)in[op->b.first + key * op->b.apart + i_of * op->b.each]);
         convolve(w, p, op->q.first + key * op->q.apart, key * dk, dk, q);
         convolve(w, p, op->k.first + key * op->k.apart, (op->key_heads + key) * dk, dk, k);
-        convolve(w, p, op->v.first + key * op->v.apart + i_of * dv, 2 * op->key_heads * dk + head * dv, dv, v);
+        convolve(w, p, op->v.first + key * op->v.apart + i_of * op->v.each, 2 * op->key_heads * dk + head * dv, dv, v);
         scale_to(q, dk, 1 / sqrt(dk)), scale_to(k, dk, 1);
         double o[RECURRENT_DIM_MAX], squares = 0;
         for (int j = 0; j < dv; j++) {
@@ -222,7 +232,7 @@ static void expect_head(const struct world *w, int head, double *out) {
             squares += o[j] * o[j];
         }
         for (int j = 0; j < dv; j++) {
-            const double z = (double)in[op->z.first + key * op->z.apart + i_of * dv + j];
+            const double z = (double)in[op->z.first + key * op->z.apart + i_of * op->z.each + j];
             out[p * w->width + head * dv + j] = o[j] / sqrt(squares / dv + 1e-6) * (double)w->norm[j] * z * sigmoid(z);
         }
     }

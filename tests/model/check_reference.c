@@ -228,7 +228,7 @@ END_TEST
 static const char *const converted[] = {
     "checkpoints/llama-gqa-tied", "families/gemma2",     "families/glm4",       "families/gpt-oss-bf16",
     "families/granite",           "families/mixtral",    "families/olmo2",      "families/phi3",
-    "families/phi3-longrope",     "families/qwen2-yarn", "families/llama-yarn",
+    "families/phi3-longrope",     "families/qwen2-yarn", "families/llama-yarn", "families/qwen3-next",
 };
 enum { CONVERTED = sizeof converted / sizeof *converted };
 

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/fmath.h"
 #include "base/json.h"
+#include "tests/support/gguf_hybrid.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/support.h"
 
@@ -36,6 +37,9 @@ static const struct kind kinds[] = {
     {"gemma", "gemma", false, true, {"post_attention_layernorm", "ffn_norm"}},
     {"olmo3", "olmo2", false, false, {NULL}},
     {"olmoe", "olmoe", false, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"qwen3_next", "qwen3next", false, true, {NULL}},
+    {"qwen3_5_text", "qwen35", false, true, {NULL}},
+    {"qwen3_5_moe_text", "qwen35moe", false, true, {NULL}},
     {"qwen2", "qwen2", false, false, {"post_attention_layernorm", "ffn_norm"}},
     {"qwen2_vl", "qwen2vl", false, false, {"post_attention_layernorm", "ffn_norm"}},
     {"qwen3_vl", "qwen3vl", false, false, {"post_attention_layernorm", "ffn_norm"}},
@@ -79,6 +83,19 @@ static const char *const names[][2] = {
     {"mlp.up_proj", "ffn_up"},
     {"mlp.down_proj", "ffn_down"},
     {"mlp.gate_up_proj", "ffn_up"},
+    {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+    {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+    {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+    {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+    {"linear_attn.in_proj_qkv", "attn_qkv"},
+    {"linear_attn.in_proj_z", "attn_gate"},
+    {"linear_attn.in_proj_ba", "ssm_ba"},
+    {"linear_attn.in_proj_b", "ssm_beta"},
+    {"linear_attn.in_proj_a", "ssm_alpha"},
+    {"linear_attn.A_log", "ssm_a"},
+    {"linear_attn.conv1d", "ssm_conv1d"},
+    {"linear_attn.norm", "ssm_norm"},
+    {"linear_attn.out_proj", "ssm_out"},
     {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
     {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
     {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
@@ -134,11 +151,21 @@ static void permute(float *rows, int64_t count, int64_t cols, int heads) {
     free(copy);
 }
 
+static bool is_hybrid(const struct conversion *c) {
+    return json_get(c->config, "linear_num_key_heads") != NULL;
+}
+
+static const char *renamed(const struct conversion *c, const char *name) {
+    return is_hybrid(c) ? gguf_hybrid_name(c->config, name) : name;
+}
+
 static void change(const struct conversion *c, const struct tensor *t, float *data, size_t count) {
     const int64_t cols = t->dims > 1 ? t->shape[1] : 1;
     if (c->kind->permutes && strstr(t->name, ".q_proj.")) permute(data, t->shape[0], cols, c->heads);
     if (c->kind->permutes && strstr(t->name, ".k_proj.")) permute(data, t->shape[0], cols, c->kv_heads);
-    for (size_t i = 0; i < count && c->kind->adds_one && text_ends_with(t->name, "norm.weight"); i++) data[i] += 1;
+    const bool is_norm = text_ends_with(renamed(c, t->name), "norm.weight") && !strstr(t->name, "linear_attn");
+    for (size_t i = 0; i < count && c->kind->adds_one && is_norm; i++) data[i] += 1;
+    if (is_hybrid(c)) gguf_hybrid_change(c->config, t, data, count);
     /* The file says nothing of the scale of scores, which is by the size of a head. */
     const double scalar = number(c, "query_pre_attn_scalar", c->head_dim);
     for (size_t i = 0; i < count && strstr(t->name, ".q_proj."); i++)
@@ -166,12 +193,32 @@ static void part_rows(struct conversion *c, const struct tensor *t, int layer) {
     free(data);
 }
 
+/* Qwen3-Next: q, k, v and z of each key head in one matrix. */
+static void part_qkvz(struct conversion *c, const struct tensor *t, int layer) {
+    static const char *const to[] = {"attn_qkv", "attn_gate"};
+    size_t count;
+    float *data = widen(t, &count), *rows;
+    for (int part = 0; part < 2; part++) {
+        char name[64];
+        const int64_t n = gguf_hybrid_part(c->config, data, t->shape[1], part, &rows);
+        snprintf(name, sizeof name, "blk.%d.%s.weight", layer, to[part]);
+        put(c, name, 2, (const int64_t[]){n, t->shape[1]}, rows, (size_t)(n * t->shape[1]));
+        free(rows);
+    }
+    free(data);
+}
+
 static void convert_tensor(struct conversion *c, const struct tensor *t) {
     char name[128];
     int layer, used = 0;
     size_t count;
-    if (sscanf(t->name, "model.layers.%d.%n", &layer, &used) == 1 && used > 0) {
-        const char *part = t->name + used, *end = strrchr(part, '.');
+    const char *from = renamed(c, t->name);
+    if (sscanf(from, "model.layers.%d.%n", &layer, &used) == 1 && used > 0) {
+        const char *part = from + used, *end = strrchr(part, '.');
+        if (strstr(part, "in_proj_qkvz")) {
+            part_qkvz(c, t, layer);
+            return;
+        }
         if (strcmp(end, ".sinks") == 0) end = ".weight";
         const char *to = part_of(c, part, end > part ? (size_t)(end - part) : strlen(part));
         if (strstr(part, ".experts.") || strstr(part, "moe.input_linear.") || strstr(part, "moe.output_linear."))
@@ -181,6 +228,8 @@ static void convert_tensor(struct conversion *c, const struct tensor *t) {
             return;
         }
         if (text_ends_with(part, "e_score_correction_bias")) to = "exp_probs_b", end = ".bias";
+        if (text_ends_with(part, ".dt_bias")) to = "ssm_dt", end = ".bias";
+        if (text_ends_with(part, ".A_log")) to = "ssm_a", end = "";
         if (!to) to = part_of(c, part, strlen(part)); /* sinks have no ".weight" */
         ck_assert_msg(to != NULL, "%s", t->name);
         snprintf(name, sizeof name, "blk.%d.%s%s", layer, to, end);
@@ -192,8 +241,21 @@ static void convert_tensor(struct conversion *c, const struct tensor *t) {
     float *data = widen(t, &count);
     change(c, t, data, count);
     const int skipped = strstr(name, "exp_probs_b") ? t->dims - 1 : 0; /* [1, E] is [E] */
-    put(c, name, t->dims - skipped, t->shape + skipped, data, count);
+    const int64_t squeezed[] = {t->shape[0], t->shape[t->dims - 1]};
+    if (strstr(name, "ssm_conv1d"))
+        put(c, name, 2, squeezed, data, count);
+    else
+        put(c, name, t->dims - skipped, t->shape + skipped, data, count);
     free(data);
+}
+
+/* The tensor of this name once renamed. */
+static const struct tensor *find_renamed(const struct conversion *c, const char *name) {
+    for (int i = 0; i < safetensors_count(c->tensors); i++) {
+        const struct tensor *t = safetensors_at(c->tensors, i);
+        if (strcmp(renamed(c, t->name), name) == 0) return t;
+    }
+    return NULL;
 }
 
 /* Experts that lie one by one in the directory: Mixtral's and Qwen's. */
@@ -209,7 +271,7 @@ static void stack_experts(struct conversion *c, int layer, int experts) {
         for (int e = 0; e < experts; e++) {
             snprintf(name, sizeof name, "model.layers.%d.%s.experts.%d.%s.weight", layer,
                      is_mixtral ? "block_sparse_moe" : "mlp", e, matrices[m][is_mixtral ? 0 : 2]);
-            const struct tensor *t = safetensors_find(c->tensors, name);
+            const struct tensor *t = find_renamed(c, name);
             if (!t) return; /* a layer without */
             float *one = widen(t, &count);
             shape[1] = t->shape[0], shape[2] = t->shape[1];
@@ -255,6 +317,12 @@ static void turn_stack(struct conversion *c, const char *from, const char *to, i
     free(data), free(turned);
 }
 
+/* Layers behind the last that propose tokens: of the hybrids wherever their files have one. */
+static int heads_behind(const struct conversion *c) {
+    if (is_hybrid(c)) return safetensors_find(c->tensors, "mtp.fc.weight") != NULL;
+    return (int)number(c, "num_nextn_predict_layers", 0);
+}
+
 static double experts_of(const struct conversion *c) {
     static const char *const members[] = {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"};
     for (int i = 0; i < 4; i++)
@@ -263,8 +331,7 @@ static double experts_of(const struct conversion *c) {
 }
 
 static void convert_experts(struct conversion *c) {
-    const int experts = (int)experts_of(c),
-              layers = (int)(number(c, "num_hidden_layers", 0) + number(c, "num_nextn_predict_layers", 0));
+    const int experts = (int)experts_of(c), layers = (int)number(c, "num_hidden_layers", 0) + heads_behind(c);
     for (int l = 0; l < layers && experts > 0; l++) {
         if (strcmp(c->kind->name, "granitemoe") == 0) {
             part_stack(c, "input_linear", "gate", l, 0, 2), part_stack(c, "input_linear", "up", l, 1, 2);
@@ -363,7 +430,10 @@ static void put_rope(struct conversion *c) {
     const cJSON *alpha = json_get(rope, "alpha");
     const double base = theta ? theta->valuedouble : number(c, "rope_theta", 10000);
     put_number(c, "rope.freq_base", base * (alpha ? pow(alpha->valuedouble, c->head_dim / (c->head_dim - 2.0)) : 1));
-    put_int(c, "rope.dimension_count", number(c, "partial_rotary_factor", 1) * c->head_dim);
+    const cJSON *share = json_get(members, "partial_rotary_factor");
+    put_int(c, "rope.dimension_count",
+            (share ? share->valuedouble : number(c, "partial_rotary_factor", 1)) * c->head_dim);
+    if (json_get(members, "mrope_section")) put_sections(c, json_get(members, "mrope_section"));
     if (!rope || alpha) return; /* the base is all of it */
     if (strcmp(type->valuestring, "llama3") == 0) {
         put_llama3(c, rope);
@@ -389,6 +459,16 @@ static void put_pattern(struct conversion *c, const cJSON *types) {
     gguf_put_array(c->files, key(c, "attention.sliding_window_pattern"), GGUF_BOOL, slides, (uint64_t)count);
 }
 
+static void put_hybrid(struct conversion *c) {
+    const double dim = number(c, "linear_value_head_dim", 0), heads = number(c, "linear_num_value_heads", 0);
+    put_int(c, "ssm.conv_kernel", number(c, "linear_conv_kernel_dim", -1));
+    put_int(c, "ssm.state_size", number(c, "linear_key_head_dim", -1));
+    put_int(c, "ssm.group_count", number(c, "linear_num_key_heads", -1));
+    put_int(c, "ssm.time_step_rank", heads > 0 ? heads : -1);
+    put_int(c, "ssm.inner_size", heads > 0 ? dim * heads : -1);
+    put_int(c, "expert_shared_feed_forward_length", number(c, "shared_expert_intermediate_size", -1));
+}
+
 static void put_values(struct conversion *c) {
     const bool is_gpt_oss = strcmp(c->kind->name, "gpt-oss") == 0;
     const double window = number(c, "sliding_window", -1),
@@ -396,8 +476,9 @@ static void put_values(struct conversion *c) {
     gguf_put_text(c->files, "general.architecture", c->kind->name);
     put_int(c, "context_length", number(c, "max_position_embeddings", 0));
     put_int(c, "embedding_length", number(c, "hidden_size", 0));
-    put_int(c, "block_count", number(c, "num_hidden_layers", 0) + number(c, "num_nextn_predict_layers", 0));
-    put_int(c, "nextn_predict_layers", number(c, "num_nextn_predict_layers", -1));
+    put_int(c, "block_count", number(c, "num_hidden_layers", 0) + heads_behind(c));
+    if (heads_behind(c) > 0) put_int(c, "nextn_predict_layers", heads_behind(c));
+    put_hybrid(c);
     put_int(c, is_gpt_oss ? "expert_feed_forward_length" : "feed_forward_length", hidden);
     put_int(c, "attention.head_count", c->heads);
     put_int(c, "attention.head_count_kv", c->kv_heads);

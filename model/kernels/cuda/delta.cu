@@ -57,8 +57,8 @@ struct head_place {
     __device__ head_place(const struct op_delta &op, const struct recurrence_step &step, int parts)
         : graph_row(blockIdx.y), index(blockIdx.x / parts), part(blockIdx.x % parts), parts(parts),
           groups(column_groups(op.value_dim)) {
-        const int share = op.value_heads / op.key_heads;
-        key_head = index / share, of_key = index - key_head * share;
+        const int share = op.value_heads / op.key_heads, by = op.is_tiled ? op.key_heads : share, of = index / by;
+        key_head = op.is_tiled ? index - of * by : of, of_key = op.is_tiled ? of : index - of * by;
         columns = op.value_dim / parts, channels = 2 * op.key_dim + columns;
         kept = op.state.kept + ((size_t)step.slot * op.value_heads + index) * op.state.kept_rows * record_numbers(op);
     }
@@ -79,7 +79,7 @@ struct head_place {
     __device__ __forceinline__ int in_row(const struct op_delta &op, int channel) const {
         if (channel < op.key_dim) return op.q.first + key_head * op.q.apart + channel;
         if (channel < 2 * op.key_dim) return op.k.first + key_head * op.k.apart + channel - op.key_dim;
-        return head_of_value(op, op.v) + part * columns + channel - 2 * op.key_dim;
+        return of_head(op.v) + part * columns + channel - 2 * op.key_dim;
     }
     __device__ __forceinline__ int in_conv(const struct op_delta &op, int channel) const {
         const int keys = op.key_heads * op.key_dim;
@@ -87,11 +87,8 @@ struct head_place {
         if (channel < 2 * op.key_dim) return keys + key_head * op.key_dim + channel - op.key_dim;
         return 2 * keys + index * op.value_dim + part * columns + channel - 2 * op.key_dim;
     }
-    __device__ __forceinline__ int head_of_value(const struct op_delta &op, const struct heads_at &at) const {
-        return at.first + key_head * at.apart + of_key * op.value_dim;
-    }
     __device__ __forceinline__ int of_head(const struct heads_at &at) const {
-        return at.first + key_head * at.apart + of_key;
+        return at.first + key_head * at.apart + of_key * at.each;
     }
 };
 
@@ -297,7 +294,7 @@ __global__ void __launch_bounds__(THREADS *SPLIT / PARTS, PARTS > 1 ? 2 : 1) del
                    (column % together) * LANES + lane;
     clear_rows<T>(op, step, place);
     if (step.end == 0) return;
-    const float rate = expf(a_log);
+    const float rate = op.is_rate ? -a_log : expf(a_log);
     for (int i = threadIdx.x; i < TILE * (RECURRENT_DIM_MAX - dk); i += blockDim.x) {
         float *end = memory.conv + i / (RECURRENT_DIM_MAX - dk) * memory.width + dk + i % (RECURRENT_DIM_MAX - dk);
         end[Q_AT] = end[K_AT] = 0;
@@ -306,7 +303,7 @@ __global__ void __launch_bounds__(THREADS *SPLIT / PARTS, PARTS > 1 ? 2 : 1) del
     struct mine mine = {(int)threadIdx.x / place.columns, 0, 0};
     mine.dim = place.part * place.columns + threadIdx.x - mine.row * place.columns;
     mine.factor = to_float(((const T *)op.norm.weight.data)[mine.dim]) + op.norm.offset;
-    const float *z_of_mine = op.inputs + place.head_of_value(op, op.z) + mine.dim;
+    const float *z_of_mine = op.inputs + place.of_head(op.z) + mine.dim;
     float s[EACH];
 #pragma unroll
     for (int m = 0; m < EACH; m++) s[m] = step.from > 0 && LANES * m < dk ? state[m * apart] : 0.0f;

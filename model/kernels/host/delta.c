@@ -35,9 +35,9 @@ int host_steps(struct stream *stream, const struct op_steps *op) {
 struct head {
     const struct op_delta *op;
     struct recurrence_step step;
-    int graph_row, index, key_head;
+    int graph_row, index, key_head, of_key;
     float *state, *kept;
-    float decay, dt_bias; /* exp(a_log) */
+    float rate, dt_bias; /* exp(a_log) */
     float taps_q[RECURRENT_DIM_MAX * RECURRENT_TAPS_MAX], taps_k[RECURRENT_DIM_MAX * RECURRENT_TAPS_MAX],
         taps_v[RECURRENT_DIM_MAX * RECURRENT_TAPS_MAX]; /* of its channels, [.., taps] */
 };
@@ -72,13 +72,13 @@ static struct projected projected_at(const struct head *h, int position) {
         return (struct projected){record, record + op->key_dim, v, v[op->value_dim], v[op->value_dim + 1]};
     }
     const float *in = row_of(h, position);
-    const int of_key = h->index % (op->value_heads / op->key_heads), head = h->key_head;
+    const int of_key = h->of_key, head = h->key_head;
     return (struct projected){
         .q = in + op->q.first + head * op->q.apart,
         .k = in + op->k.first + head * op->k.apart,
-        .v = in + op->v.first + head * op->v.apart + of_key * op->value_dim,
-        .b = in[op->b.first + head * op->b.apart + of_key],
-        .a = in[op->a.first + head * op->a.apart + of_key],
+        .v = in + op->v.first + head * op->v.apart + of_key * op->v.each,
+        .b = in[op->b.first + head * op->b.apart + of_key * op->b.each],
+        .a = in[op->a.first + head * op->a.apart + of_key * op->a.each],
     };
 }
 
@@ -133,7 +133,7 @@ static void read_inputs(const struct head *h, int position, struct inputs *in) {
     to_length(in->q, dk, 1 / sqrtf((float)dk));
     to_length(in->k, dk, 1);
     in->beta = sigmoid(now.b);
-    in->decay = fmath_exp(-h->decay * softplus(now.a + h->dt_bias));
+    in->decay = fmath_exp(-h->rate * softplus(now.a + h->dt_bias));
 }
 
 /* The state goes one position on; out [DV] = S^T q. */
@@ -164,8 +164,7 @@ static void go_on(const struct op_delta *op, float *state, const struct inputs *
 
 static void store_row(const struct head *h, int position, float *out) {
     const struct op_delta *op = h->op;
-    const int of_key = h->index % (op->value_heads / op->key_heads);
-    const float *in = row_of(h, position), *z = in + op->z.first + h->key_head * op->z.apart + of_key * op->value_dim;
+    const float *in = row_of(h, position), *z = in + op->z.first + h->key_head * op->z.apart + h->of_key * op->z.each;
     const size_t row = (size_t)(in - op->inputs) / (size_t)op->stride;
     float *to = (float *)op->out.data + (row * (size_t)op->value_heads + (size_t)h->index) * (size_t)op->value_dim;
     host_isa()->norm(to, out, &op->norm, op->value_dim);
@@ -227,14 +226,16 @@ static void heads_part(const void *args, int part, int parts) {
         const int index = i % op->value_heads;
         const struct recurrence_step step = op->steps[i / op->value_heads];
         const size_t at = (size_t)step.slot * (size_t)op->value_heads + (size_t)index;
+        const float a_log = host_number(&op->a_log, index);
         struct head head = {.op = op,
                             .step = step,
                             .graph_row = i / op->value_heads,
                             .index = index,
-                            .key_head = index / (op->value_heads / op->key_heads),
+                            .key_head = delta_key_head(index, op->key_heads, op->value_heads, op->is_tiled),
+                            .of_key = delta_of_key(index, op->key_heads, op->value_heads, op->is_tiled),
                             .state = op->state.states + at * numbers,
                             .kept = op->state.kept + at * records,
-                            .decay = fmath_exp(host_number(&op->a_log, index)),
+                            .rate = op->is_rate ? -a_log : fmath_exp(a_log),
                             .dt_bias = host_number(&op->dt_bias, index)};
         run_head(&head);
     }

@@ -121,7 +121,7 @@ CASES = {
                                      "partial_rotary_factor": 0.25, "rope_theta": 10000000, "rope_type": "default"}),
     "qwen3_5-moe": case("Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", attention_bias=False, attn_output_gate=True,
                         head_dim=16, rms_norm_eps=1e-6, linear_conv_kernel_dim=4, linear_key_head_dim=8,
-                        linear_num_key_heads=2, linear_num_value_heads=2, linear_value_head_dim=16,
+                        linear_num_key_heads=2, linear_num_value_heads=4, linear_value_head_dim=16,
                         full_attention_interval=2, moe_intermediate_size=16, num_experts=6, num_experts_per_tok=2,
                         shared_expert_intermediate_size=24,
                         rope_parameters={"partial_rotary_factor": 0.25, "rope_theta": 10000000,
