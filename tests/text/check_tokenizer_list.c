@@ -184,9 +184,9 @@ START_TEST(each_pre_tokenizer_cuts_words_as_its_models_have_it)
     static const char *const merges[] = {"o W", "1 2", "12 3", "123 4"};
     static const struct {
         const char *pre, *expected;
-    } cases[] = {{"gpt-2", "oW 1234 "},      {"smollm", "oW 1 2 3 4 "}, {"qwen2", "oW 1 2 3 4 "},
-                 {"llama-bpe", "oW 123 4 "}, {"dbrx", "oW 123 4 "},     {"glm4", "oW 123 4 "},
-                 {"gpt-4o", "o W 123 4 "},   {"tekken", "o W 1 2 3 4 "}};
+    } cases[] = {{"gpt-2", "oW 1234 "},     {"smollm", "oW 1 2 3 4 "},  {"qwen2", "oW 1 2 3 4 "},
+                 {"qwen35", "oW 1 2 3 4 "}, {"llama-bpe", "oW 123 4 "}, {"dbrx", "oW 123 4 "},
+                 {"glm4", "oW 123 4 "},     {"gpt-4o", "o W 123 4 "},   {"tekken", "o W 1 2 3 4 "}};
     struct token_text texts[4];
     for (int i = 0; i < 4; i++) texts[i] = text_of(merges[i]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -195,6 +195,23 @@ START_TEST(each_pre_tokenizer_cuts_words_as_its_models_have_it)
         list.merges = texts, list.merge_count = 4, list.pre = text_of(cases[i].pre);
         ck_ok(create(tokens, &list, &t));
         check_tokens(t, "oW1234", cases[i].expected);
+        tokenizer_free(t);
+    }
+}
+END_TEST
+
+/* An x with a circumflex, of which there is no one character. */
+START_TEST(marks_belong_to_words_where_a_pre_tokenizer_has_it_so)
+{
+    static const char *const tokens[] = {"x", "\u00CC", "\u0124", "x\u00CC", "x\u00CC\u0124", NULL};
+    const struct token_text merges[] = {text_of("x \u00CC"), text_of("x\u00CC \u0124")};
+    static const char *const cases[][2] = {{"qwen2", "x \u00CC \u0124 "}, {"qwen35", "x\u00CC\u0124 "}};
+    for (int i = 0; i < 2; i++) {
+        struct token_list list = bare;
+        struct tokenizer *t;
+        list.merges = merges, list.merge_count = 2, list.pre = text_of(cases[i][0]);
+        ck_ok(create(tokens, &list, &t));
+        check_tokens(t, "x\u0302", cases[i][1]);
         tokenizer_free(t);
     }
 }
@@ -307,6 +324,7 @@ Suite *check_tokenizer_list(void) {
     tcase_add_loop_test(tc, vectors_of_gguf_files_are_reproduced, 0, 2);
     tcase_add_loop_test(tc, a_list_of_tokens_encodes_like_the_tokenizer_json_that_it_was_made_of, 0, 6);
     tcase_add_test(tc, each_pre_tokenizer_cuts_words_as_its_models_have_it);
+    tcase_add_test(tc, marks_belong_to_words_where_a_pre_tokenizer_has_it_so);
     tcase_add_test(tc, the_pair_of_the_highest_score_merges_first_and_of_equal_ones_the_leftmost);
     tcase_add_test(tc, kinds_say_which_tokens_are_recognised_and_which_are_text);
     tcase_add_test(tc, merges_may_make_tokens_that_are_recognised_too);
