@@ -48,6 +48,8 @@ START_TEST(heads_with_files_of_their_own_are_known_by_their_vocabulary)
     ck_assert_str_eq(c.architecture, "LlamaForCausalLMEagle3");
     ck_assert(c.eagle.is_there && c.eagle.norms_residual && c.eagle.target_width == 64 && c.eagle.head_vocab == 16);
     ck_assert_int_eq(c.eagle.taps[0], -1);
+    ck_ok(load_config(&c, EAGLE("\"target_hidden_size\": null, \"eagle_aux_hidden_state_layer_ids\": null"), NULL));
+    ck_assert(c.eagle.taps[0] == -1 && c.eagle.target_width == c.width);
     ck_ok(load_config(&c, EAGLE("\"eagle_aux_hidden_state_layer_ids\": [1, 5, 9]"), NULL));
     ck_assert(c.eagle.taps[0] == 1 && c.eagle.taps[1] == 5 && c.eagle.taps[2] == 9 && !c.eagle.norms_residual);
     ck_ok(load_config(&c, EAGLE("\"eagle_config\": {\"eagle_aux_hidden_state_layer_ids\": [1, 5, 9]}"), NULL));
