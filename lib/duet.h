@@ -57,7 +57,8 @@ enum duet_accept { DUET_ACCEPT_TOKEN, DUET_ACCEPT_COUPLED, DUET_ACCEPT_BLOCK };
 struct duet_options {
     size_t size;        /* set by duet_options_init, like all defaults */
     const char *target; /* a directory in Hugging Face's format or a GGUF file; NULL: the embedded pair */
-    const char *draft;  /* likewise; or "ngram", which needs no model, or "mtp", the target's own head; NULL: none, or that of the embedded pair */
+    const char *
+        draft; /* likewise; or "ngram", which needs no model, or "mtp", the target's own head; NULL: none, or that of the embedded pair */
     const char *assets; /* the embedded pair's directory; NULL: share/duet beside the library */
     const char
         *chat_template; /* its name, or a file that ends with ".jinja"; NULL: the one that the target's files hold */

@@ -57,7 +57,7 @@ struct layer_config {
 /* Of the layers that are recurrent (struct op_delta). */
 struct recurrent_config {
     int32_t key_heads, value_heads, key_dim, value_dim;
-    int32_t taps;    /* of the convolution */
+    int32_t taps;                  /* of the convolution */
     bool qkvz_by_head, ba_by_head; /* projections are fused by key head (Qwen3-Next; of its GGUF files b and a alone) */
     bool is_tiled, is_rate;        /* as op_delta's */
 };

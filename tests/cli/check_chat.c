@@ -213,8 +213,7 @@ START_TEST(a_k_without_a_draft_is_refused_with_what_loads_one)
     struct program target = CHAT("/k 4\n", "--target", asset_path("draft")), pair = CHAT("/set k auto\n", "--k", "0");
     ck_assert_int_eq(target.status, 1);
     ck_assert_int_eq(pair.status, 1);
-    ck_assert_str_eq(buf_text(&target.err),
-                     "duet: /k: no draft is loaded; start with --draft MODEL, ngram or mtp\n");
+    ck_assert_str_eq(buf_text(&target.err), "duet: /k: no draft is loaded; start with --draft MODEL, ngram or mtp\n");
     ck_assert_str_eq(buf_text(&pair.err), "duet: /k: no draft is loaded; start with --k above 0\n");
     program_free(&target);
     program_free(&pair);
