@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/hub.h"
+#include "cli/inspect.h"
 #include "draft/proposer.h"
 #include "model/files/assets.h"
 
@@ -139,6 +140,13 @@ static int refuse_draft_options(const struct options *o) {
     return 0;
 }
 
+static void note_plain(const struct checkpoint *target) {
+    int64_t own = 0;
+    (void)inspect_find_head(target, &own); /* what is wrong with the target is told where it is opened */
+    cli_note("no --draft: the target decodes plainly (K = 0)%s",
+             own > 0 ? "; a head in its files could draft: --draft mtp" : "");
+}
+
 int models_resolve(struct models *out, const struct options *o) {
     *out = (struct models){0};
     int rc = find_pair(out, o);
@@ -157,7 +165,7 @@ int models_resolve(struct models *out, const struct options *o) {
         checkpoint_close(out->draft);
         out->draft = NULL;
     } else if (!out->draft && !out->proposer) {
-        cli_note("no --draft: the target decodes plainly (K = 0)");
+        note_plain(out->target);
     }
     return 0;
 }
