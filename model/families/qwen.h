@@ -11,9 +11,13 @@ int qwen_read_windows(struct model_config *, const cJSON *root, int32_t first);
 int qwen_read_wrapped_rope(struct model_config *, const cJSON *root);
 /* Which layers have experts: every decoder_sparse_step-th that mlp_only_layers does not name. */
 int qwen_read_sparse_layers(struct model_config *, const cJSON *root);
+/* The MLP beside the experts of these layers, which a number gates: its width, `def` where nothing is said. */
+int qwen_read_shared_expert(struct model_config *, const cJSON *root, int32_t def);
 /* Norms, projections, biases and norms of heads of a layer, all but its MLP. */
 void qwen_bind_attention(struct binder *, int layer);
 /* The router and the experts of a layer, one by one or stacked. */
 void qwen_bind_experts(struct binder *, int layer);
+/* And the MLP beside them, with its gate. */
+void qwen_bind_experts_and_mlp(struct binder *, int layer);
 
 #endif

@@ -1,5 +1,7 @@
-/* Qwen 3 with experts, alone or inside the multimodal Qwen3-VL: in every decoder_sparse_step-th layer that mlp_only_layers does not
- * name, the MLP is a choice of experts. */
+/* Qwen 2 and Qwen 3 with experts, the latter alone or inside the multimodal Qwen3-VL: in every decoder_sparse_step-th layer that
+ * mlp_only_layers does not name, the MLP is a choice of experts; of Qwen 2 beside an MLP that a number gates. */
+#include <string.h>
+
 #include "base/err.h"
 #include "model/binder.h"
 #include "model/builder.h"
@@ -21,20 +23,35 @@ int qwen_read_sparse_layers(struct model_config *c, const cJSON *root) {
     return 0;
 }
 
+int qwen_read_shared_expert(struct model_config *c, const cJSON *root, int32_t def) {
+    int32_t shared;
+    bool has_dense = false;
+    TRY(config_get_int(root, "shared_expert_intermediate_size", def, 1, 1 << 24, &shared));
+    for (int l = 0; l < c->layers; l++) {
+        if (c->layer[l].has_experts) c->layer[l].hidden = shared;
+        has_dense = has_dense || !c->layer[l].has_experts;
+    }
+    if (!has_dense) c->hidden = shared;
+    c->shared_is_gated = true;
+    return 0;
+}
+
 static int configure(struct model_config *c, const cJSON *outer) {
     static const struct dimension_defaults flat = {.positions = 32768},
                                            vl = {.positions = 128000, .vocab = 151936, .kv_heads = 16};
-    const bool is_vl = config_is_wrapper(c);
+    const bool is_vl = config_is_wrapper(c), is_qwen2 = strncmp(c->architecture, "Qwen2", 5) == 0;
     const cJSON *root = is_vl ? config_text(outer) : outer;
     TRY(config_read_dimensions(c, root, is_vl ? &vl : &flat));
     TRY(config_check_activation(root, "silu"));
     TRY(config_refuse_true(root, "attention_bias", "it gives the attention's output a bias, which duet does not have"));
+    if (is_qwen2) TRY(json_get_bool(root, "qkv_bias", true, &c->qkv_bias));
     TRY(config_read_experts(c, root, "num_experts_per_tok", "moe_intermediate_size"));
     TRY(qwen_read_sparse_layers(c, root));
+    if (is_qwen2) TRY(qwen_read_shared_expert(c, root, 5632));
     c->router_scores = SCORES_OF_ALL;
     c->router_renormalises = is_vl;
     if (!is_vl) TRY(json_get_bool(root, "norm_topk_prob", false, &c->router_renormalises));
-    c->qk_norm = true;
+    c->qk_norm = !is_qwen2;
     if (is_vl) return qwen_read_wrapped_rope(c, root); /* which has no windows */
     TRY(qwen_read_windows(c, root, 28));
     return config_read_rope(c, root, 10000);
@@ -64,19 +81,31 @@ void qwen_bind_experts(struct binder *b, int l) {
     bind_experts(b, &layer->expert_down, d, f, l, "layers.%d.mlp.experts.%d.down_proj.weight");
 }
 
+void qwen_bind_experts_and_mlp(struct binder *b, int l) {
+    qwen_bind_experts(b, l);
+    bind_shared_mlp(b, l, "shared_expert");
+    bind_row(b, &b->m->layers[l].shared_gate, b->c->width, "layers.%d.mlp.shared_expert_gate.weight", l);
+}
+
 static void bind_model(struct binder *b) {
     binder_find_text(b, config_is_wrapper(b->c));
     bind_ends(b, 0);
     for (int l = 0; l < b->c->layers; l++) {
         qwen_bind_attention(b, l);
-        if (b->c->layer[l].has_experts)
-            qwen_bind_experts(b, l);
-        else
+        if (!b->c->layer[l].has_experts)
             bind_mlp(b, l);
+        else if (b->c->shared_is_gated)
+            qwen_bind_experts_and_mlp(b, l);
+        else
+            qwen_bind_experts(b, l);
     }
 }
 
 static void build(struct builder *b) {
+    if (b->c->shared_is_gated) {
+        build_mixed_layers(b);
+        return;
+    }
     build_embed(b);
     for (int l = 0; l < b->c->layers; l++) {
         const struct norm *norm = &b->m->layers[l].mlp_norm;
@@ -90,8 +119,9 @@ static void build(struct builder *b) {
 }
 
 const struct family family_qwen_moe = {
-    .architectures = (const char *const[]){"Qwen3MoeForCausalLM", "Qwen3VLMoeForConditionalGeneration", NULL},
-    .model_types = (const char *const[]){"qwen3_moe", "qwen3_vl_moe", "qwen3_vl_moe_text", NULL},
+    .architectures =
+        (const char *const[]){"Qwen3MoeForCausalLM", "Qwen3VLMoeForConditionalGeneration", "Qwen2MoeForCausalLM", NULL},
+    .model_types = (const char *const[]){"qwen3_moe", "qwen3_vl_moe", "qwen2_moe", "qwen3_vl_moe_text", NULL},
     .configure = configure,
     .bind = bind_model,
     .build = build,

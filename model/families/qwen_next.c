@@ -45,21 +45,12 @@ static int read_layers(struct model_config *c, const cJSON *root) {
 
 static int read_experts(struct model_config *c, const cJSON *root) {
     const bool is_next = has_name(c, "Next");
-    int32_t shared;
     TRY(config_read_experts(c, root, "num_experts_per_tok", "moe_intermediate_size"));
-    TRY(config_get_int(root, "shared_expert_intermediate_size", 512, 1, 1 << 24, &shared));
     TRY(qwen_read_sparse_layers(c, root));
-    bool has_dense = false;
-    for (int l = 0; l < c->layers; l++) {
-        if (c->layer[l].has_experts) c->layer[l].hidden = shared;
-        has_dense = has_dense || !c->layer[l].has_experts;
-    }
-    if (!has_dense) c->hidden = shared;
+    TRY(qwen_read_shared_expert(c, root, 512));
     c->router_scores = SCORES_OF_ALL;
     c->router_renormalises = true;
-    if (is_next) TRY(json_get_bool(root, "norm_topk_prob", true, &c->router_renormalises));
-    c->shared_is_gated = true;
-    return 0;
+    return is_next ? json_get_bool(root, "norm_topk_prob", true, &c->router_renormalises) : 0;
 }
 
 /* Qwen3-Next's files say nothing of their head. */
@@ -116,12 +107,6 @@ static void bind_recurrent(struct binder *b, int l) {
     bind_weight(b, &layer->wo, d, values, "layers.%d.linear_attn.out_proj.weight", l);
 }
 
-static void bind_experts_and_mlp(struct binder *b, int l) {
-    qwen_bind_experts(b, l);
-    bind_shared_mlp(b, l, "shared_expert");
-    bind_row(b, &b->m->layers[l].shared_gate, b->c->width, "layers.%d.mlp.shared_expert_gate.weight", l);
-}
-
 static void bind_layer(struct binder *b, int l) {
     bind_norms_before(b, 1, l);
     if (b->c->layer[l].is_recurrent) {
@@ -131,7 +116,7 @@ static void bind_layer(struct binder *b, int l) {
         bind_qk_norms(b, 1, l);
     }
     if (b->c->layer[l].has_experts)
-        bind_experts_and_mlp(b, l);
+        qwen_bind_experts_and_mlp(b, l);
     else
         bind_mlp(b, l);
 }

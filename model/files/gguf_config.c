@@ -52,6 +52,11 @@ static const struct gguf_architecture architectures[] = {
      .post_ffw_norm = "post_feedforward_layernorm"},
     {.name = "qwen2", .architecture = "Qwen2ForCausalLM", .ffn_norm = MLP_NORM},
     {.name = "qwen3", .architecture = "Qwen3ForCausalLM", .ffn_norm = MLP_NORM},
+    {.name = "qwen2moe",
+     .architecture = "Qwen2MoeForCausalLM",
+     .ffn_norm = MLP_NORM,
+     QWEN_EXPERTS,
+     .has_one_shared = true},
     {.name = "qwen3moe", .architecture = "Qwen3MoeForCausalLM", .ffn_norm = MLP_NORM, QWEN_EXPERTS},
     {.name = "qwen3next",
      .architecture = "Qwen3NextForCausalLM",
@@ -457,6 +462,16 @@ static int put_hybrid(struct writer *w) {
     return need_int(w, "shared_expert_intermediate_size", "expert_shared_feed_forward_length");
 }
 
+static int put_qwen2_experts(struct writer *w) {
+    bool norms;
+    TRY(need_int(w, "moe_intermediate_size", "expert_feed_forward_length"));
+    TRY(need_int(w, "shared_expert_intermediate_size", "expert_shared_feed_forward_length"));
+    TRY(gguf_get_bool(w->g, key_of(w, "expert_weights_norm"), false, &norms));
+    put_bool(w, "norm_topk_prob", norms);
+    put_bool(w, "qkv_bias", gguf_find(w->g, "blk.0.attn_q.bias") != NULL);
+    return 0;
+}
+
 static int put_experts(struct writer *w) {
     if (strcmp(w->a->name, "glm4moe") == 0) return put_glm_experts(w);
     if (strcmp(w->a->name, "ernie4_5-moe") == 0) return put_ernie_experts(w);
@@ -464,6 +479,7 @@ static int put_experts(struct writer *w) {
     const bool is_gpt_oss = strcmp(w->a->name, "gpt-oss") == 0, is_qwen = strncmp(w->a->name, "qwen3", 5) == 0;
     TRY(need_int(w, "num_local_experts", "expert_count"));
     TRY(need_int(w, "num_experts_per_tok", "expert_used_count"));
+    if (strcmp(w->a->name, "qwen2moe") == 0) return put_qwen2_experts(w);
     if (is_qwen) put_bool(w, "norm_topk_prob", true);
     if (is_qwen) TRY(need_int(w, "moe_intermediate_size", "expert_feed_forward_length"));
     if (strcmp(w->a->name, "granitemoe") == 0) return put_granite(w);

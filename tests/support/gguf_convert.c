@@ -41,6 +41,7 @@ static const struct kind kinds[] = {
     {"qwen3_5_text", "qwen35", false, true, {NULL}},
     {"qwen3_5_moe_text", "qwen35moe", false, true, {NULL}},
     {"qwen2", "qwen2", false, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"qwen2_moe", "qwen2moe", false, false, {"post_attention_layernorm", "ffn_norm"}},
     {"qwen2_vl", "qwen2vl", false, false, {"post_attention_layernorm", "ffn_norm"}},
     {"qwen3_vl", "qwen3vl", false, false, {"post_attention_layernorm", "ffn_norm"}},
     {"qwen3_vl_moe", "qwen3vlmoe", false, false, {"post_attention_layernorm", "ffn_norm"}},
