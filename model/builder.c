@@ -373,7 +373,6 @@ void build_experts_and_mlp(struct builder *b, int layer) {
 /* --- the head ------------------------------------------------------------------------------------------------- */
 
 struct op_logits *build_head(struct builder *b) {
-    if (b->m->cache.hidden_width > 0 && !b->m->tapped_by) build_keep(b, &b->m->cache, residual(b), &b->m->norm);
     struct op_logits *op = &pass_add(b->pass, OP_LOGITS)->logits;
     op->x = residual(b);
     op->norm = b->m->norm;
@@ -494,12 +493,20 @@ void build_eagle(struct builder *b) {
 
 /* --- the passes ----------------------------------------------------------------------------------------------- */
 
+/* The rows that the head reads, for another head. */
+static void keep_rows_of_head(struct builder *b) {
+    const struct op head = b->pass->ops[--b->pass->count];
+    build_keep(b, &b->m->cache, residual(b), &b->m->norm);
+    *pass_add(b->pass, head.kind) = head;
+}
+
 static void build(struct model *m, struct pass *pass) {
     struct builder b = {m, &m->config, pass};
     if (m->of && model_is_own_head(m))
         build_mtp(&b);
     else
         m->config.family->build(&b);
+    if (m->cache.hidden_width > 0 && !m->tapped_by) keep_rows_of_head(&b);
 }
 
 void model_measure_pass(struct model *m) {
