@@ -5,8 +5,8 @@
  *   make build/host-release/bench/auto_k && build/host-release/bench/auto_k [OPTION...]
  *
  *   --device NAME, --threads N         as of duet
- *   --target DIR --draft DIR|ngram     models (the embedded pair), or
- *   --shape TARGET,DRAFT               random weights; DRAFT may be ngram
+ *   --target DIR --draft DIR|ngram|mtp     models (the embedded pair), or
+ *   --shape TARGET,DRAFT               random weights; DRAFT may be ngram or mtp
  *   --batch 1,8,32                     rows at once, each in turn
  *   --alpha 0.2,0,0.8/0.1,text         what is accepted, each in turn: text, as the rule says; a number, with that probability;
  *                                      two numbers, the first in the first half of each answer and then the other
@@ -26,6 +26,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "draft/proposer.h"
 #include "engine/probe.h"
 #include "sampler/sampler.h"
 
@@ -320,6 +321,10 @@ static bool set_option(struct bench *b, int option, const char *value) {
     }
 }
 
+static bool is_word(const char *draft) {
+    return draft && proposer_of_word(draft);
+}
+
 static bool parse(struct bench *b, int argc, char **argv) {
     static const struct option options[] = {
         {"device", 1, NULL, 'd'}, {"threads", 1, NULL, 'p'}, {"target", 1, NULL, 't'},      {"draft", 1, NULL, 'y'},
@@ -328,14 +333,10 @@ static bool parse(struct bench *b, int argc, char **argv) {
         {"clock", 1, NULL, 'c'},  {NULL, 0, NULL, 0}};
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;)
         if (!set_option(b, option, optarg)) return false;
-    return optind == argc && (b->target || !b->draft || strcmp(b->draft, "ngram") == 0);
+    return optind == argc && (b->target || !b->draft || is_word(b->draft));
 }
 
 /* --- start ------------------------------------------------------------------------------------------------------ */
-
-static bool is_ngram(const char *draft) {
-    return draft && strcmp(draft, "ngram") == 0;
-}
 
 static int largest(const int *list, int count) {
     int most = 0;
@@ -353,10 +354,10 @@ static void open_engine(struct bench *b, struct checkpoint *models[2]) {
         target = shape, draft = comma ? comma + 1 : "ngram";
     }
     models[0] = b->shape ? checkpoint_open_shape(target) : checkpoint_open(target);
-    models[1] = is_ngram(draft) ? NULL : b->shape ? checkpoint_open_shape(draft) : checkpoint_open(draft);
+    models[1] = is_word(draft) ? NULL : b->shape ? checkpoint_open_shape(draft) : checkpoint_open(draft);
     struct engine_options o = {.target = models[0],
                                .draft = models[1],
-                               .proposer = is_ngram(draft) ? draft : NULL,
+                               .proposer = is_word(draft) ? draft : NULL,
                                .device = b->device,
                                .threads = b->threads,
                                .k = K_AUTO,

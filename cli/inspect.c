@@ -189,7 +189,7 @@ int inspect_main(const struct options *o) {
     buf_putc(&object, '{');
     int rc = run(o, o->json ? &object : NULL);
     const bool is_whole = object.data[object.len - 1] == '}' || object.data[object.len - 1] == ']';
-    if (o->json && is_whole) printf("%s}\n", buf_text(&object)); /* a plan that does not fit is one */
+    if (o->json && (rc == 0 || is_whole)) printf("%s}\n", buf_text(&object)); /* a plan that does not fit is whole */
     buf_free(&object);
     return rc == 0 ? STATUS_OK : cli_fail(rc);
 }

@@ -140,9 +140,9 @@ static int refuse_draft_options(const struct options *o) {
     return 0;
 }
 
-static void note_plain(const struct checkpoint *target) {
+static void note_plain(const struct options *o, const struct checkpoint *target) {
     int64_t own = 0;
-    (void)inspect_find_head(target, &own); /* what is wrong with the target is told where it is opened */
+    if (!o->shape) (void)inspect_find_head(target, &own); /* what is wrong with the target is told where it is opened */
     cli_note("no --draft: the target decodes plainly (K = 0)%s",
              own > 0 ? "; a head in its files could draft: --draft mtp" : "");
 }
@@ -165,7 +165,7 @@ int models_resolve(struct models *out, const struct options *o) {
         checkpoint_close(out->draft);
         out->draft = NULL;
     } else if (!out->draft && !out->proposer) {
-        note_plain(out->target);
+        note_plain(o, out->target);
     }
     return 0;
 }
@@ -210,11 +210,16 @@ void engine_options_set(struct engine_options *out, const struct options *o, con
     };
 }
 
-/* What --target-weights and --draft-weights did: files that are quantised in part stay so. */
-static void note_rounded(const struct checkpoint *c, const char *types) {
-    if (types) cli_note("%s: %s weights are rounded to bf16", checkpoint_name(c), types);
+/* A head of the target lies in its files. */
+static const struct checkpoint *draft_files(const struct engine_options *eo) {
+    return eo->draft ? eo->draft : eo->target;
 }
 
+static void note_rounded(const struct checkpoint *c, const char *types) {
+    if (types) cli_note("%s: %s weights are rounded to the 16-bit type of its products", checkpoint_name(c), types);
+}
+
+/* What --target-weights and --draft-weights did: files that are quantised in part stay so. */
 static void note_quantised(const struct engine_options *eo, const struct engine_info *info) {
     const int target = info->target_products - info->target_products_stored,
               draft = info->draft_products - info->draft_products_stored;
@@ -226,9 +231,10 @@ static void note_quantised(const struct engine_options *eo, const struct engine_
                  "quantised already and stay as they are (--target-weights)",
                  checkpoint_name(eo->target), target, info->target_products);
     if (eo->draft_weights != WEIGHTS_AS_STORED && info->draft_products_stored > 0)
-        cli_note("%s: %d of %d matrices quantised at loading; the others were quantised already and stay as they are "
-                 "(--draft-weights)",
-                 checkpoint_name(eo->draft), draft, info->draft_products);
+        cli_note(
+            "%s: %d of %d matrices of the draft quantised at loading; the others were quantised already and stay as "
+            "they are (--draft-weights)",
+            checkpoint_name(draft_files(eo)), draft, info->draft_products);
 }
 
 int engine_start(struct engine **out, const struct models *m, const struct options *o) {
@@ -244,8 +250,8 @@ int engine_start(struct engine **out, const struct models *m, const struct optio
     if (o->kv != KV_AUTO)
         cli_note("%s: keys and values are kept in FP8, so it is another model than its files (--kv)",
                  checkpoint_name(eo.target));
-    note_rounded(eo.draft, info.draft_rounded);
-    if (info.draft_parameters > info.target_parameters)
+    note_rounded(draft_files(&eo), info.draft_rounded);
+    if (eo.draft && info.draft_parameters > info.target_parameters)
         cli_note("the draft %s is larger than the target %s: are they swapped?", checkpoint_name(eo.draft),
                  checkpoint_name(eo.target));
     if (info.context_capped)

@@ -164,7 +164,7 @@ static int read_models(struct list *l) {
 static bool fits(const struct list *l, const struct entry *target, const struct entry *draft) {
     int common;
     if (target->problem || draft->problem || target->is_head) return false;
-    if (draft->is_head) return draft->width == target->width && draft->ids == target->ids;
+    if (draft->is_head) return eagle_fits(draft->width, draft->ids, target->width, target->ids);
     if (target->vocabulary < 0 || draft->vocabulary < 0) return false;
     if (draft->parameters >= target->parameters) return false;
     return tokenizer_compare(l->vocabularies[target->vocabulary].tokenizer,

@@ -75,11 +75,11 @@ __global__ void load_kernel(const struct history_rows op) {
     const struct round_state &b = op.b;
     const int at = blockIdx.x * blockDim.x + threadIdx.x, each = b.draft_first;
     if (at >= op.batch * each) return;
-    const int s = b.row_slot[at / each], place = b.slot[s].length - each + at % each, position = place - b.draft_shift;
-    const bool is_inert = b.slot[s].status != SLOT_LIVE || position < 0 || position >= b.draft_positions;
+    const int s = b.row_slot[at / each], place = b.slot[s].length - each + at % each,
+              position = history_position(&b, &b.slot[s], place);
     const int32_t *t = op.history.tokens + (size_t)s * op.history.capacity;
-    b.draft_tokens[at] = is_inert ? 0 : id_or_zero(t[place], b.vocab_input);
-    b.draft_positions_in[at] = is_inert ? -1 : position;
+    b.draft_tokens[at] = position < 0 ? 0 : id_or_zero(t[place], b.vocab_input);
+    b.draft_positions_in[at] = position;
 }
 
 int history_load_cuda(struct stream *stream, const struct history_rows *op) {

@@ -9,6 +9,7 @@ enum { STAGE_TOK = 2048 };
 int history_create(struct history_store *h, struct device *device) {
     void *staging;
     h->device = device;
+    if (device_is_planned(device)) return 0; /* which copies nothing */
     TRY(device_alloc_pinned(device, 2 * STAGE_TOK * sizeof *h->staging, &staging));
     h->staging = staging;
     TRY(event_create(device, &h->staged[0]));
@@ -24,7 +25,7 @@ int history_layout(struct history_store *h, int slots, const struct model_limits
     void *at;
     h->history.capacity = limits->rope_positions;
     const size_t tokens = (size_t)slots * (size_t)h->history.capacity;
-    TRY(pool_slice(pool, POOL_SCRATCH, "history", tokens * sizeof *h->history.tokens, &at));
+    TRY(pool_slice(pool, POOL_SCRATCH, "token history", tokens * sizeof *h->history.tokens, &at));
     h->history.tokens = at;
     return 0;
 }

@@ -39,6 +39,12 @@ int history_append(struct stream *, const struct history_rows *);
  * draft_shift. Inert (id 0 at position -1) before position 0 and past draft_positions, and where the slot is. */
 int history_load(struct stream *, const struct history_rows *);
 
+/* What history_load makes of the token at `place` of a sequence: its position, -1 where it is inert. */
+DUET_INLINE int history_position(const struct round_state *b, const struct slot *slot, int place) {
+    const int position = place - b->draft_shift;
+    return slot->status == SLOT_LIVE && position >= 0 && position < b->draft_positions ? position : -1;
+}
+
 /* Of either device. */
 int history_append_host(struct stream *, const struct history_rows *);
 int history_append_cuda(struct stream *, const struct history_rows *);

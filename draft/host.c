@@ -49,11 +49,10 @@ static int run_load(const void *args) {
     const int each = b->draft_first;
     for (int at = 0; at < op->batch * each; at++) {
         const int s = b->row_slot[at / each], place = b->slot[s].length - each + at % each,
-                  position = place - b->draft_shift;
-        const bool inert = b->slot[s].status != SLOT_LIVE || position < 0 || position >= b->draft_positions;
+                  position = history_position(b, &b->slot[s], place);
         const int32_t *t = op->history.tokens + (size_t)s * (size_t)op->history.capacity;
-        b->draft_tokens[at] = inert ? 0 : id_or_zero(t[place], b->vocab_input);
-        b->draft_positions_in[at] = inert ? -1 : position;
+        b->draft_tokens[at] = position < 0 ? 0 : id_or_zero(t[place], b->vocab_input);
+        b->draft_positions_in[at] = position;
     }
     return 0;
 }

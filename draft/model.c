@@ -25,7 +25,7 @@ static struct draft *draft_of(struct proposer *p) {
 }
 
 /* A head of the target, which has no vocabulary and no inputs of its own. */
-static bool is_head(const struct proposer *p) {
+static bool is_target_head(const struct proposer *p) {
     return p->ops == &proposer_mtp || p->ops == &proposer_eagle;
 }
 
@@ -107,7 +107,7 @@ static int open_own_model(struct proposer *p, const struct proposer_options *o) 
 /* Its files may have cut it. */
 static int take_head_ids(struct proposer *p) {
     const int rows = model_logits_width(p->model);
-    TRY(model_head_ids(p->model, &p->ids));
+    TRY(model_head_ids(p->model, p->world->vocab, &p->ids));
     if (p->ids.len > 0 || rows < p->vocab) p->vocab = rows;
     return 0;
 }
@@ -129,7 +129,7 @@ static int fill_in(struct draft *d, const struct proposer_options *o) {
     d->caches = calloc((size_t)p->world->slots, sizeof *d->caches);
     d->spans = calloc((size_t)p->world->slots, sizeof *d->spans);
     if (!d->caches || !d->spans) return err_set(ERR_MEMORY, "out of memory for %d slots", p->world->slots);
-    TRY(is_head(p) ? open_head(p, o) : open_own_model(p, o));
+    TRY(is_target_head(p) ? open_head(p, o) : open_own_model(p, o));
     p->stride = model_logits_width(p->model);
     return 0;
 }
@@ -166,9 +166,10 @@ static int open_mtp(struct proposer **out, const struct proposer_world *world, c
 /* Rows that catch up together are more than those of a round. */
 static int layout(struct proposer *p, const struct model_limits *limits, struct pool *pool) {
     struct model_limits own = *limits;
-    const int chunk = prefill_chunk(p->world->device), rows = (p->world->slots - 1) * PREFILL_SPAN_MAX;
-    if (own.graph_rows < chunk) own.graph_rows = rows < chunk ? rows : chunk;
-    if (is_head(p)) TRY(history_layout(&draft_of(p)->store, p->world->slots, limits, pool));
+    const int chunk = prefill_chunk(p->world->device), rows = (p->world->slots - 1) * PREFILL_SPAN_MAX,
+              most = rows < chunk ? rows : chunk;
+    if (own.graph_rows < most) own.graph_rows = most;
+    if (is_target_head(p)) TRY(history_layout(&draft_of(p)->store, p->world->slots, limits, pool));
     return model_layout(p->model, &own, pool);
 }
 
@@ -196,7 +197,7 @@ static int begin(struct proposer *p, struct stream *stream, const struct propose
     c->turn = most_positions(p, t->old_length > 1 ? t->old_length - 2 : 0);
     if (c->known > c->turn) c->known = c->turn;
     c->known = cache_resume(model_get_cache(p->model), t->slot, c->known);
-    if (is_head(p)) TRY(history_begin(&draft_of(p)->store, stream, t));
+    if (is_target_head(p)) TRY(history_begin(&draft_of(p)->store, stream, t));
     return model_open_sequence(p->model, stream, t->slot, t->room);
 }
 
@@ -211,7 +212,7 @@ static int lags(const struct proposer *p, int slot, int length, bool plain_in_fl
 static struct prefill_span lacking(struct proposer *p, const struct proposer_row *row) {
     const struct cache_state *c = &draft_of(p)->caches[row->slot];
     int last = c->known < c->turn ? c->turn : most_positions(p, row->length - 1);
-    if (is_head(p) && last > row->scored) last = row->scored;
+    if (is_target_head(p) && last > row->scored) last = row->scored;
     return (struct prefill_span){row->slot, row->tokens + p->shift, c->known, last > c->known ? last : c->known};
 }
 
@@ -266,7 +267,7 @@ static struct history_rows history_of(const struct proposer *p, int batch) {
 
 static int load_first(const struct proposer *p, struct stream *stream, int batch) {
     const struct history_rows rows = history_of(p, batch);
-    if (is_head(p)) return history_load(stream, &rows);
+    if (is_target_head(p)) return history_load(stream, &rows);
     return round_load_pending(stream, &(struct round_load){*p->world->round, batch, 0});
 }
 
@@ -310,7 +311,7 @@ static int draw(struct proposer *p, struct stream *stream, int batch, int index)
 
 static int accepted(struct proposer *p, struct stream *stream, int batch) {
     const struct history_rows rows = history_of(p, batch);
-    return is_head(p) ? history_append(stream, &rows) : 0;
+    return is_target_head(p) ? history_append(stream, &rows) : 0;
 }
 
 static int warm_up(struct proposer *p, struct stream *stream, int batch) {
@@ -337,9 +338,10 @@ static int propose(struct proposer *p, struct stream *stream, int batch, int k, 
 
 static void launches(const struct proposer *p, int k, int *graphs, int *kernels) {
     *graphs = *kernels = k;
-    *kernels += is_head(p);
+    *kernels += is_target_head(p);
 }
 
+/* Three that share all but how they are opened. The first, which a directory asks for, becomes the second where that holds a head. */
 #define DRAFT_FUNCTIONS                                                                                           \
     .close = close_draft, .layout = layout, .upload = upload, .create_graphs = create_graphs, .warm_up = warm_up, \
     .begin = begin, .lags = lags, .ingest = ingest, .finds = finds, .propose = propose, .accepted = accepted,     \

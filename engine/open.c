@@ -120,7 +120,10 @@ static int refuse_plan(const struct engine *e, const struct parts *parts, uint64
     if (parts->target_weights > allowed)
         buf_puts(&text, "take a smaller target");
     else if (parts->use[POOL_WEIGHTS] > allowed)
-        buf_puts(&text, "take a smaller draft, or none (--k 0)");
+        buf_puts(&text, e->options.draft
+                            ? "take a smaller draft, or none (--k 0)"
+                            : "cut or quantise the head that drafts (--draft-vocab, --draft-weights), or take "
+                              "none (--k 0)");
     else
         add_shrinking_options(e, parts, &text);
     int rc = err_set(ERR_MEMORY, "%s", buf_text(&text));

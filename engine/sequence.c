@@ -168,8 +168,12 @@ enum finish engine_finish(const struct sequence *s) {
 
 int engine_finish_error(const struct sequence *s) {
     const struct engine_options *o = &s->engine->options;
+    const bool is_own_head = s->is_draft_bad && !o->draft;
     return err_set(ERR_NUMERIC, "%s: the %s gave non-finite logits",
-                   checkpoint_name(s->is_draft_bad ? o->draft : o->target), s->is_draft_bad ? "draft" : "target");
+                   checkpoint_name(s->is_draft_bad && o->draft ? o->draft : o->target),
+                   is_own_head       ? "head that drafts"
+                   : s->is_draft_bad ? "draft"
+                                     : "target");
 }
 
 bool engine_is_running(const struct sequence *s) {

@@ -439,7 +439,7 @@ int model_resolve_bindings(struct model *m) {
         if (m->bindings[i].weight) TRY(resolve(m, &m->bindings[i]));
     if (model_is_tied(m)) m->head = m->embedding;
     if (m->of) model_share_ends(m);
-    if (m->is_random || (m->of && model_is_own_head(m))) return 0; /* whose files its model has looked through */
+    if (m->is_random || model_is_own_head(m)) return 0; /* whose files its model has looked through */
     const struct binding **sorted = memory_resize(NULL, (size_t)m->binding_count * sizeof *sorted);
     for (int i = 0; i < m->binding_count; i++) sorted[i] = &m->bindings[i];
     qsort(sorted, (size_t)m->binding_count, sizeof *sorted, compare_names);

@@ -502,7 +502,7 @@ static void keep_rows_of_head(struct builder *b) {
 
 static void build(struct model *m, struct pass *pass) {
     struct builder b = {m, &m->config, pass};
-    if (m->of && model_is_own_head(m))
+    if (model_is_own_head(m))
         build_mtp(&b);
     else
         m->config.family->build(&b);

@@ -73,6 +73,12 @@ struct eagle_config {
     bool norms_residual; /* the residual stream begins with the normed hidden row */
 };
 
+/* Is such a head for a model of this width and vocabulary? Some tokens are added to a model later, or are padding. */
+static inline bool eagle_fits(int head_width, int head_vocab, int width, int vocab) {
+    enum { MORE = 1024 };
+    return head_width == width && head_vocab - vocab <= MORE && vocab - head_vocab <= MORE;
+}
+
 struct model_config {
     const struct family *family;
     const char *architecture; /* "LlamaForCausalLM" */

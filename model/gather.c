@@ -43,11 +43,17 @@ struct rounding {
     float held;
 };
 
+/* The largest number in place of those that are larger: a head may be less right, but gives numbers. */
+static uint16_t to_f16(float x) {
+    const float most = 65504;
+    return format_to_f16(x > most ? most : x < -most ? -most : x);
+}
+
 static void round_run(uint16_t *to, const void *from, const struct rounding *r, size_t n) {
     const float *wide = from;
     const uint16_t *half = from;
     if (r->to == DTYPE_F16) /* few: of a head whose model is f16 throughout */
-        for (size_t i = 0; i < n; i++) to[i] = format_to_f16(format_widen(from, r->from, (int64_t)i) - r->held);
+        for (size_t i = 0; i < n; i++) to[i] = to_f16(format_widen(from, r->from, (int64_t)i) - r->held);
     else if (r->from == DTYPE_F32)
         for (size_t i = 0; i < n; i++) to[i] = format_to_bf16(wide[i] - r->held);
     else

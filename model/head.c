@@ -33,18 +33,21 @@ static int choose_taps(struct model *m) {
     const int layers = m->of->config.layers;
     if (taps[0] < 0) taps[0] = 2, taps[1] = layers / 2, taps[2] = layers - 3;
     if (taps[0] < taps[1] && taps[1] < taps[2] && taps[2] < layers) return 0;
-    return err_set(ERR_UNSUPPORTED, "%s: reads %s before layers %d, %d and %d, of %d", checkpoint_name(m->checkpoint),
-                   checkpoint_name(m->of->checkpoint), (int)taps[0], (int)taps[1], (int)taps[2], layers);
+    return err_set(
+        ERR_UNSUPPORTED,
+        "%s: reads the rows before layers %d, %d and %d of %s, which must ascend and lie below its %d layers",
+        checkpoint_name(m->checkpoint), (int)taps[0], (int)taps[1], (int)taps[2], checkpoint_name(m->of->checkpoint),
+        layers);
 }
 
 static int configure_other(struct model *m) {
     struct model_config *c = &m->config;
     const struct model_config *of = &m->of->config;
     TRY(checkpoint_config(m->checkpoint, c));
-    if (c->eagle.target_width != of->width || c->width != of->width)
-        return err_set(ERR_FORMAT, "%s: is for a model of width %d, and %s has %d", checkpoint_name(m->checkpoint),
-                       (int)(c->width != of->width ? c->width : c->eagle.target_width),
-                       checkpoint_name(m->of->checkpoint), (int)of->width);
+    if (c->eagle.target_width != c->width || !eagle_fits(c->width, c->vocab, of->width, of->vocab))
+        return err_set(ERR_FORMAT, "%s: is for a model of width %d with %d tokens, and %s has %d and %d",
+                       checkpoint_name(m->checkpoint), (int)c->eagle.target_width, (int)c->vocab,
+                       checkpoint_name(m->of->checkpoint), (int)of->width, (int)of->vocab);
     return choose_taps(m);
 }
 
@@ -58,7 +61,7 @@ void model_share_ends(struct model *m) {
 }
 
 /* Files have the distance of each id from its place. */
-int model_head_ids(const struct model *m, struct ids *out) {
+int model_head_ids(const struct model *m, int vocab, struct ids *out) {
     const int64_t rows = m->config.eagle.head_vocab;
     const struct tensor *t;
     if (rows == 0 || !m->files || rows == m->config.vocab) return 0;
@@ -66,12 +69,12 @@ int model_head_ids(const struct model *m, struct ids *out) {
     const int64_t *distances = t->data;
     int64_t before = -1;
     for (int64_t i = 0; i < rows; i++) {
-        const int64_t id = i + distances[i];
-        if (distances[i] < 0 || distances[i] >= m->of->config.vocab || id <= before || id >= m->of->config.vocab)
+        const bool is_id = distances[i] >= 0 && distances[i] < vocab - i && i + distances[i] > before;
+        if (!is_id)
             return err_set(ERR_FORMAT, "%s: tensor 'd2t' has no ascending ids of the target, at %lld", t->file,
                            (long long)i);
-        const int32_t narrow = (int32_t)(before = id);
-        ids_push(out, narrow);
+        before = i + distances[i];
+        ids_push(out, (int32_t)before);
     }
     return 0;
 }

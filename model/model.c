@@ -18,7 +18,7 @@ static int bind_all(struct model *m) {
     if (!m->layers)
         return err_set(ERR_MEMORY, "%s: out of memory for %d layers", checkpoint_name(m->checkpoint), m->config.layers);
     struct binder b = {.m = m, .c = &m->config};
-    const bool is_own = m->of && model_is_own_head(m);
+    const bool is_own = model_is_own_head(m);
     if (!is_own) {
         m->config.family->bind(&b);
         return model_resolve_bindings(m);
@@ -41,6 +41,7 @@ static void find_rounded(struct model *m, const struct binding *b) {
     if (!b->weight || b->rows == 1 || b->is_exact || binding_is_quantised(b)) return;
     m->rounds_f32 |= b->file_format == DTYPE_F32;
     m->rounds_f16 |= b->file_format == DTYPE_F16 && m->weight_type == DTYPE_BF16;
+    m->rounds_bf16 |= b->file_format == DTYPE_BF16 && m->weight_type == DTYPE_F16;
 }
 
 /* Where the weights are to lie, and in which type. */
@@ -115,6 +116,7 @@ int model_open_head(struct model **out, struct model *of, const struct checkpoin
 
 void model_close(struct model *m) {
     if (!m) return;
+    if (m->of && m->of->tapped_by == m) m->of->tapped_by = NULL;
     safetensors_close(m->files);
     cache_close(&m->cache);
     for (int i = 0; i < m->expert_list_count; i++) free(m->expert_lists[i]);
@@ -181,8 +183,9 @@ uint64_t model_mapped_bytes(const struct model *m) {
 }
 
 const char *model_rounded(const struct model *m) {
+    if (m->weight_type == DTYPE_F16 && m->rounds_f32) return m->rounds_bf16 ? "f32 and bf16" : "f32";
     if (m->rounds_f32) return m->rounds_f16 ? "f32 and f16" : "f32";
-    return m->rounds_f16 ? "f16" : NULL;
+    return m->rounds_f16 ? "f16" : m->rounds_bf16 ? "bf16" : NULL;
 }
 
 static bool is_of_experts(const struct model *m, const struct weight *w) {
@@ -202,11 +205,15 @@ static uint64_t chosen_share(const struct model *m, uint64_t of_experts) {
     return of_experts / (uint64_t)m->config.experts * (uint64_t)m->config.experts_chosen;
 }
 
-static uint64_t head_bytes(const struct model *m) {
-    const struct weight *head = model_is_tied(m) ? &m->embedding : &m->head;
+static uint64_t weight_bytes(const struct model *m, const struct weight *w) {
     for (int i = 0; i < m->binding_count; i++)
-        if (m->bindings[i].weight == head) return binding_bytes(m, &m->bindings[i]);
+        if (m->bindings[i].weight == w) return binding_bytes(m, &m->bindings[i]);
     return 0;
+}
+
+/* What joins the rows that are tapped, in the passes of the model that they are of. */
+static bool is_of_taps(const struct model *m, const struct binding *b) {
+    return m->config.eagle.is_there && b->weight == &m->join;
 }
 
 /* A row chooses some experts, and looks a few rows up in the embeddings. */
@@ -214,10 +221,11 @@ uint64_t model_step_bytes(const struct model *m) {
     uint64_t dense = 0, of_experts = 0;
     for (int i = 0; i < m->binding_count; i++) {
         const struct binding *b = &m->bindings[i];
-        if (is_table(m, b) || !b->weight) continue;
+        if (is_table(m, b) || !b->weight || is_of_taps(m, b)) continue;
         *(is_of_experts(m, b->weight) ? &of_experts : &dense) += binding_bytes(m, b);
     }
-    if (m->shares_head) dense += head_bytes(m->of);
+    if (m->shares_head) dense += weight_bytes(m->of, model_is_tied(m->of) ? &m->of->embedding : &m->of->head);
+    if (m->tapped_by) dense += weight_bytes(m->tapped_by, &m->tapped_by->join);
     return dense + chosen_share(m, of_experts);
 }
 
@@ -232,14 +240,19 @@ static uint64_t attention_flops(const struct model_config *c, int tokens) {
     return sum;
 }
 
+static uint64_t product_flops(const struct weight *w) {
+    return 2 * (uint64_t)w->rows * (uint64_t)w->cols;
+}
+
 uint64_t model_row_flops(const struct model *m, int tokens) {
     uint64_t dense = 0, of_experts = 0;
     for (int i = 0; i < m->binding_count; i++) {
         const struct binding *b = &m->bindings[i];
-        if (is_table(m, b) || !b->weight || b->rows == 1) continue;
+        if (is_table(m, b) || !b->weight || b->rows == 1 || is_of_taps(m, b)) continue;
         *(is_of_experts(m, b->weight) ? &of_experts : &dense) += 2 * (uint64_t)binding_elements(b);
     }
-    if (m->shares_head) dense += 2 * (uint64_t)m->head.rows * (uint64_t)m->head.cols;
+    if (m->shares_head) dense += product_flops(&m->head);
+    if (m->tapped_by) dense += product_flops(&m->tapped_by->join);
     return dense + chosen_share(m, of_experts) + attention_flops(&m->config, tokens);
 }
 

@@ -50,8 +50,9 @@ int model_open(struct model **out, const struct checkpoint *, const char *name, 
  * several. */
 int model_open_head(struct model **out, struct model *of, const struct checkpoint *own, const char *name,
                     struct model_numbers);
-/* The ids that a head of a checkpoint of its own may propose, ascending, where it is cut to some; else none. Allocates. */
-int model_head_ids(const struct model *, struct ids *out);
+/* The ids that a head of a checkpoint of its own may propose, ascending, where it is cut to some; else none. Of a target's map of `vocab`
+ * ids. Allocates. */
+int model_head_ids(const struct model *, int vocab, struct ids *out);
 void model_close(struct model *);
 const struct model_config *model_get_config(const struct model *);
 int model_add_end_token(struct model *, const struct tokenizer *); /* checkpoint_add_end_token */
@@ -60,7 +61,8 @@ int64_t model_parameters(const struct model *);
 uint64_t model_mapped_bytes(const struct model *); /* weights read in place from the files; 0 where they are copied */
 size_t model_device_bytes(const struct model *);   /* of weights in the pool */
 const char *
-model_rounded(const struct model *); /* the types whose matrices are kept in bf16, "f32 and f16"; NULL: none (CUDA) */
+model_rounded(const struct model
+                  *); /* the types whose matrices are kept in another of 16 bits, "f32 and f16"; NULL: none (CUDA) */
 /* How many matrices may be quantised at loading; `stored` of these the files have quantised, and they stay as they are. */
 int model_products(const struct model *, int *stored);
 /* Bytes that one row's pass reads from the weights: of experts those that it chooses, of the embedding only what is the head. */

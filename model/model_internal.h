@@ -113,6 +113,7 @@ struct model {
     bool is_random;         /* there are no files */
     bool rounds_f32;        /* the files hold matrices in it, the device bf16 */
     bool rounds_f16;        /* likewise */
+    bool rounds_bf16;       /* of a head whose model is f16: into that */
     bool is_quantised;      /* some matrices are */
     bool makes_quantised;   /* at loading */
     int products;           /* matrices that may be quantised at loading */

@@ -101,8 +101,14 @@ int round_set_draft_ids(const struct round_state *b, struct stream *stream, cons
     int32_t *index = malloc(bytes);
     if (!index) return err_set(ERR_MEMORY, "out of memory for a map of %d ids", b->vocab_target);
     for (int id = 0; id < b->vocab_target; id++) index[id] = -1;
-    for (int i = 0; i < b->vocab_draft; i++) index[ids[i]] = i;
-    int rc = stream_copy(stream, b->draft_ids, ids, (size_t)b->vocab_draft * sizeof *ids);
+    int rc = 0;
+    for (int i = 0; i < b->vocab_draft && rc == 0; i++) {
+        if (ids[i] < 0 || ids[i] >= b->vocab_target)
+            rc = err_set(ERR_INTERNAL, "round: draft id %d of a map of %d", ids[i], b->vocab_target);
+        else
+            index[ids[i]] = i;
+    }
+    if (rc == 0) rc = stream_copy(stream, b->draft_ids, ids, (size_t)b->vocab_draft * sizeof *ids);
     if (rc == 0) rc = stream_copy(stream, b->draft_index, index, bytes);
     if (rc == 0) rc = stream_sync(stream);
     free(index);

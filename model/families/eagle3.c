@@ -12,12 +12,12 @@
 /* Rows before these layers; under eagle_config, behind them. */
 static int read_taps(struct eagle_config *e, const cJSON *root) {
     static const char name[] = "eagle_aux_hidden_state_layer_ids";
-    const cJSON *own = json_get(root, "eagle_config"), *list = json_get(root, name), *item;
-    const int behind = !list;
+    const cJSON *list = json_get(root, name), *item;
+    const int behind = cJSON_GetArraySize(list) == 0;
     int count = 0;
     for (int i = 0; i < EAGLE_TAPS; i++) e->taps[i] = -1;
-    if (!list) list = json_get(own, name);
-    if (!list || cJSON_IsNull(list)) return 0;
+    if (behind) list = json_get(json_get(root, "eagle_config"), name);
+    if (cJSON_GetArraySize(list) == 0) return 0; /* an empty list says nothing, either */
     cJSON_ArrayForEach(item, list) {
         int64_t layer;
         if (!json_int(item, &layer) || layer < 0 || layer >= LAYERS_MAX || count == EAGLE_TAPS)

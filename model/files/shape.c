@@ -17,11 +17,6 @@ static const struct shape {
                      "\"rms_norm_eps\": 1e-5, \"rope_theta\": 500000, \"rope_scaling\": {\"rope_type\": \"llama3\", "
                      "\"low_freq_factor\": 1, \"high_freq_factor\": 4, \"original_max_position_embeddings\": 8192, "
                      "\"factor\": 8}}"},
-    {"eagle3-llama-3.1-8b",
-     "{\"architectures\": [\"LlamaForCausalLMEagle3\"], \"vocab_size\": 128256, \"draft_vocab_size\": 32000, "
-     "\"hidden_size\": 4096, \"intermediate_size\": 14336, \"num_hidden_layers\": 1, \"num_attention_heads\": 32, "
-     "\"num_key_value_heads\": 8, \"head_dim\": 128, \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5, "
-     "\"rope_theta\": 500000}"},
     {"llama-3.2-1b", "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 128256, \"hidden_size\": 2048, "
                      "\"intermediate_size\": 8192, \"num_hidden_layers\": 16, \"num_attention_heads\": 32, "
                      "\"num_key_value_heads\": 8, \"head_dim\": 64, \"max_position_embeddings\": 131072, "
@@ -110,6 +105,11 @@ static const struct shape {
                     "\"num_experts_per_tok\": 4, \"sliding_window\": 128, \"rope_scaling\": {\"rope_type\": \"yarn\", "
                     "\"factor\": 32, \"original_max_position_embeddings\": 4096, \"beta_fast\": 32, \"beta_slow\": 1, "
                     "\"truncate\": false}}"},
+    {"eagle3-llama-3.1-8b",
+     "{\"architectures\": [\"LlamaForCausalLMEagle3\"], \"vocab_size\": 128256, \"draft_vocab_size\": 32000, "
+     "\"hidden_size\": 4096, \"intermediate_size\": 14336, \"num_hidden_layers\": 1, \"num_attention_heads\": 32, "
+     "\"num_key_value_heads\": 8, \"head_dim\": 128, \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5, "
+     "\"rope_theta\": 500000}"},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 

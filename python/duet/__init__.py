@@ -177,7 +177,7 @@ class LLM:
     """A target model and what drafts for it. Threads may share one: calls take turns, and each answer is its own."""
 
     def __init__(self, target=None, draft=None, *, accept="token", **options):
-        """`target` and `draft` are directories, `draft` also "ngram"; neither: the embedded pair. Options: k, batch, context, threads,
+        """`target` and `draft` are directories, `draft` also "ngram" or "mtp"; neither: the embedded pair. Options: k, batch, context, threads,
         device, gpu, chat_template, date, reasoning_effort, assets, with the defaults of lib/duet.h."""
         self._pair = ctypes.c_void_p()
         self._lock = threading.RLock()

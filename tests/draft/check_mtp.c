@@ -219,6 +219,82 @@ START_TEST(the_first_pass_reads_the_last_tokens_of_the_history)
 }
 END_TEST
 
+/* Pieces of a prompt into the head go no further than the target's, which are smaller here; what it read there would be NaN. */
+START_TEST(a_prompt_in_pieces_is_read_behind_the_target)
+{
+    char dir[256];
+    cJSON *all = tiny_model_load(tiny[_i]);
+    const cJSON *r = json_get(all, "mtp_references")->child;
+    tiny_model_write(all, "config", dir);
+    struct engine *e = open_with_head(dir, NULL, K, NULL);
+    const int32_t next = (int32_t)json_get(r, "next")->valuedouble;
+    struct ids tokens = json_ids(r, "prompt");
+    int32_t drafted[K];
+    ids_append(&tokens, &next, 1);
+    probe_set_row_invariant_prefill(e, true);
+    ck_ok(probe_fill_free_pages(e, 0xff));
+    first_round(e, &tokens, K, drafted, NULL);
+    for (int i = 0; i < K && (test_device_is_host() || json_at(r, "gaps", i) >= 0.15); i++)
+        ck_assert_int_eq(drafted[i], (int)json_at(r, "drafts", i));
+    engine_destroy(e);
+    ids_free(&tokens);
+    cJSON_Delete(all);
+}
+END_TEST
+
+/* Rounds that accept all they draft leave nothing of the head's guesses: the next one drafts as after a prompt of the same tokens. */
+START_TEST(drafts_behind_rounds_that_accept_all_are_those_of_a_fresh_prompt)
+{
+    enum { ROUNDS = 4, PROMPT = 6 };
+    char dir[256];
+    cJSON *all = tiny_model_load(tiny[_i]);
+    tiny_model_write(all, "config", dir);
+    struct engine *e = open_with_head(dir, NULL, K, NULL), *fresh = open_with_head(dir, NULL, K, NULL);
+    struct request request = ids_request((const int32_t[]){5, 9, 40, 41, 7, 60}, PROMPT, ROUNDS * (K + 1));
+    struct sequence *s;
+    request.generation.ignore_end = true;
+    probe_set_simulate_alpha(e, 1);
+    probe_set_row_invariant_prefill(e, true), probe_set_row_invariant_prefill(fresh, true);
+    ck_ok(engine_open(e, 128, &s));
+    struct answer a = run_turn(e, s, &request);
+    ck_assert_int_eq((int)a.stats.accepted, ROUNDS * K);
+    for (int round = 1; round < ROUNDS; round++) {
+        const size_t before = (size_t)(round * (K + 1));
+        int32_t drafted[K];
+        struct ids history = {0};
+        ids_append(&history, request.prompt.data, request.prompt.len);
+        ids_append(&history, a.ids.data, before);
+        first_round(fresh, &history, K, drafted, NULL);
+        for (int i = 0; i < K; i++) ck_assert_int_eq(drafted[i], a.ids.data[before + (size_t)i]);
+        ids_free(&history);
+    }
+    free_answers(&a, 1), free_requests(&request, 1);
+    engine_destroy(e), engine_destroy(fresh);
+    cJSON_Delete(all);
+}
+END_TEST
+
+/* DRAFT_FIRST is wider than what catches up at once. */
+START_TEST(the_largest_k_has_room)
+{
+    char dir[256];
+    cJSON *all = tiny_model_load("qwen3_5");
+    tiny_model_write(all, "config", dir);
+    struct engine *e = must_open(&(struct engine_options){.target = test_checkpoint(dir),
+                                                          .proposer = "mtp",
+                                                          .device = test_device(),
+                                                          .context = 200,
+                                                          .k = K_MAX,
+                                                          .max_batch = 1});
+    struct request r = ids_request((const int32_t[]){5, 9, 40}, 3, 20);
+    struct answer a;
+    run_requests(e, &r, 1, &a);
+    free_answers(&a, 1), free_requests(&r, 1);
+    engine_destroy(e);
+    cJSON_Delete(all);
+}
+END_TEST
+
 /* There is no hidden row before its token. */
 START_TEST(a_sequence_of_one_token_is_offered_nothing)
 {
@@ -296,9 +372,10 @@ static const struct misfit {
     {.id = 39, .by = 1000, .sentence = "tensor 'd2t' has no ascending ids of the target, at 39"},
     {.tensor = "fc.weight", .sentence = "tensor 'fc.weight' is missing"},
     {.tensor = "midlayer.hidden_norm.weight", .sentence = "tensor 'midlayer.hidden_norm.weight' is missing"},
-    {.member = "hidden_size", .value = 64, .sentence = "is for a model of width 64, and "},
-    {.member = "target_hidden_size", .value = 48, .sentence = "is for a model of width 48, and "},
-    {.member = "eagle_aux_hidden_state_layer_ids", .sentence = "before layers 2, 2 and 1, of 4"},
+    {.member = "hidden_size", .value = 64, .sentence = "is for a model of width 64 with 96 tokens, and "},
+    {.member = "target_hidden_size", .value = 48, .sentence = "is for a model of width 48 with 96 tokens, and "},
+    {.member = "vocab_size", .value = 2000, .sentence = "is for a model of width 32 with 2000 tokens, and "},
+    {.member = "eagle_aux_hidden_state_layer_ids", .sentence = "reads the rows before layers 2, 2 and 1 of "},
     {.vocab = "20", .sentence = "is cut to 40 ids already"},
 };
 enum { MISFITS = sizeof misfits / sizeof *misfits };
@@ -343,6 +420,9 @@ Suite *check_mtp(void) {
     tcase_add_loop_test(tc, a_head_in_a_gguf_file_drafts_as_the_reference, 0, TINY);
     tcase_add_loop_test(tc, a_cut_head_gives_the_logits_of_its_ids, 0, TINY);
     tcase_add_loop_test(tc, what_has_no_such_head_is_refused_by_name, 0, 4);
+    tcase_add_loop_test(tc, a_prompt_in_pieces_is_read_behind_the_target, 0, TINY);
+    tcase_add_loop_test(tc, drafts_behind_rounds_that_accept_all_are_those_of_a_fresh_prompt, 0, TINY);
+    tcase_add_test(tc, the_largest_k_has_room);
     tcase_add_test(tc, a_sequence_of_one_token_is_offered_nothing);
     tcase_add_loop_test(tc, the_first_pass_reads_the_last_tokens_of_the_history, 0, 2);
     tcase_add_test(tc, a_head_that_is_not_in_the_files_is_refused);

@@ -554,7 +554,7 @@ START_TEST(inspect_and_bench_know_it)
 {
     static struct program p;
     program_run(&p, NULL, ARGUMENTS("inspect", "--draft", "ngram", "--memory"));
-    ck_assert_ptr_nonnull(strstr(buf_text(&p.out), "history"));
+    ck_assert_ptr_nonnull(strstr(buf_text(&p.out), "token history"));
     ck_assert_ptr_null(strstr(buf_text(&p.out), "draft logits"));
     program_free(&p);
     program_run(&p, NULL, ARGUMENTS("bench", "--draft", "ngram", "-n", "8", "--k", "2", "--k-max", "2", "--csv"));

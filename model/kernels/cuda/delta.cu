@@ -57,8 +57,8 @@ struct head_place {
     __device__ head_place(const struct op_delta &op, const struct recurrence_step &step, int parts)
         : graph_row(blockIdx.y), index(blockIdx.x / parts), part(blockIdx.x % parts), parts(parts),
           groups(column_groups(op.value_dim)) {
-        const int share = op.value_heads / op.key_heads, by = op.is_tiled ? op.key_heads : share, of = index / by;
-        key_head = op.is_tiled ? index - of * by : of, of_key = op.is_tiled ? of : index - of * by;
+        key_head = delta_key_head(index, op.key_heads, op.value_heads, op.is_tiled);
+        of_key = delta_of_key(index, op.key_heads, op.value_heads, op.is_tiled);
         columns = op.value_dim / parts, channels = 2 * op.key_dim + columns;
         kept = op.state.kept + ((size_t)step.slot * op.value_heads + index) * op.state.kept_rows * record_numbers(op);
     }
