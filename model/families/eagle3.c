@@ -13,11 +13,12 @@
 static int read_taps(struct eagle_config *e, const cJSON *root) {
     static const char name[] = "eagle_aux_hidden_state_layer_ids";
     const cJSON *list = json_get(root, name), *item;
-    const int behind = cJSON_GetArraySize(list) == 0;
+    const int behind = !list || (cJSON_IsArray(list) && cJSON_GetArraySize(list) == 0);
     int count = 0;
     for (int i = 0; i < EAGLE_TAPS; i++) e->taps[i] = -1;
     if (behind) list = json_get(json_get(root, "eagle_config"), name);
-    if (cJSON_GetArraySize(list) == 0) return 0; /* an empty list says nothing, either */
+    if (list && !cJSON_IsArray(list)) return err_set(ERR_FORMAT, "member '%s' is no list", name);
+    if (cJSON_GetArraySize(list) == 0) return 0; /* an empty one says nothing, either */
     cJSON_ArrayForEach(item, list) {
         int64_t layer;
         if (!json_int(item, &layer) || layer < 0 || layer >= LAYERS_MAX || count == EAGLE_TAPS)

@@ -54,6 +54,7 @@ START_TEST(heads_with_files_of_their_own_are_known_by_their_vocabulary)
     ck_assert(c.eagle.taps[0] == 1 && c.eagle.taps[1] == 5 && c.eagle.taps[2] == 9 && !c.eagle.norms_residual);
     ck_ok(load_config(&c, EAGLE("\"eagle_config\": {\"eagle_aux_hidden_state_layer_ids\": [1, 5, 9]}"), NULL));
     ck_assert(c.eagle.taps[0] == 2 && c.eagle.taps[1] == 6 && c.eagle.taps[2] == 10);
+    refuse_config(EAGLE("\"eagle_config\": {\"eagle_aux_hidden_state_layer_ids\": 5}"), ERR_FORMAT, "is no list");
     refuse_config(EAGLE("\"eagle_aux_hidden_state_layer_ids\": [1, 5]"), ERR_FORMAT, "is no list of 3 layers");
     refuse_config(EAGLE("\"eagle_aux_hidden_state_layer_ids\": [1, 5, 7, 9]"), ERR_FORMAT, "is no list of 3 layers");
     refuse_config(EAGLE("\"eagle_aux_hidden_state_layer_ids\": [1, \"a\", 7]"), ERR_FORMAT, "is no list of 3 layers");
