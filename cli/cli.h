@@ -106,9 +106,9 @@ struct models {
     bool embedded;        /* the pair of assets/ */
 };
 
-/* --target, --draft (a directory, or ORG/NAME in the local Hugging Face cache, or a word of draft/proposer.h), or the embedded pair. `draft` is NULL
- * for such a word, though "mtp" has a model of the target's files, for --target alone (noted once), where K and K_max are 0, but not in bench, and for tables of bench that are of the
- * target alone. */
+/* --target, --draft (a directory, or ORG/NAME in the local Hugging Face cache, or a word of draft/proposer.h), or the embedded pair.
+ * `draft` is NULL for such a word, though "mtp" has a model of the target's files; for --target alone (noted once), where K and K_max
+ * are 0, but not in bench; and for tables of bench that are of the target alone. */
 int models_resolve(struct models *out, const struct options *);
 void models_free(struct models *);
 /* The embedded pair alone. */

@@ -382,23 +382,15 @@ static void put_model(const struct checkpoint *c, const struct parts *p, struct 
 
 /* --- both --------------------------------------------------------------------------------------------------- */
 
-static int64_t count_head(const struct checkpoint *c, struct device *device) {
-    const struct model_numbers as_stored = {0};
-    struct model *model, *head;
-    int64_t count = 0;
-    if (model_open(&model, c, "target", as_stored, device) != 0) return 0; /* which the plan has told */
-    if (model_open_head(&head, model, NULL, "draft", as_stored) == 0) {
-        count = model_parameters(head);
-        model_close(head);
-    }
-    model_close(model);
-    return count;
-}
-
 int inspect_find_head(const struct checkpoint *c, int64_t *parameters) {
     struct device *device;
+    struct model *model;
+    *parameters = 0;
     TRY(device_open(&device, "host", &(struct device_options){.threads = 1}));
-    *parameters = count_head(c, device);
+    if (model_open(&model, c, "target", (struct model_numbers){0}, device) == 0) { /* else the plan tells why */
+        *parameters = model_own_head(model);
+        model_close(model);
+    }
     device_close(device);
     return 0;
 }

@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/hub.h"
-#include "cli/inspect.h"
 #include "draft/proposer.h"
 #include "model/files/assets.h"
 
@@ -140,13 +139,6 @@ static int refuse_draft_options(const struct options *o) {
     return 0;
 }
 
-static void note_plain(const struct options *o, const struct checkpoint *target) {
-    int64_t own = 0;
-    if (!o->shape) (void)inspect_find_head(target, &own); /* what is wrong with the target is told where it is opened */
-    cli_note("no --draft: the target decodes plainly (K = 0)%s",
-             own > 0 ? "; a head in its files could draft: --draft mtp" : "");
-}
-
 int models_resolve(struct models *out, const struct options *o) {
     *out = (struct models){0};
     int rc = find_pair(out, o);
@@ -165,7 +157,7 @@ int models_resolve(struct models *out, const struct options *o) {
         checkpoint_close(out->draft);
         out->draft = NULL;
     } else if (!out->draft && !out->proposer) {
-        note_plain(o, out->target);
+        cli_note("no --draft: the target decodes plainly (K = 0)");
     }
     return 0;
 }
@@ -251,6 +243,8 @@ int engine_start(struct engine **out, const struct models *m, const struct optio
         cli_note("%s: keys and values are kept in FP8, so it is another model than its files (--kv)",
                  checkpoint_name(eo.target));
     note_rounded(draft_files(&eo), info.draft_rounded);
+    if (needs_draft(o) && !eo.draft && !eo.proposer && engine_own_head(*out) > 0)
+        cli_note("%s: a head in its files could draft: --draft mtp", checkpoint_name(eo.target));
     if (eo.draft && info.draft_parameters > info.target_parameters)
         cli_note("the draft %s is larger than the target %s: are they swapped?", checkpoint_name(eo.draft),
                  checkpoint_name(eo.target));

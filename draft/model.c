@@ -150,7 +150,7 @@ static int open_as(const struct proposer_ops *ops, struct proposer **out, const 
 static int open_draft(struct proposer **out, const struct proposer_world *world, const struct proposer_options *o) {
     struct model_config config;
     TRY(checkpoint_config(o->checkpoint, &config));
-    if (config.eagle.is_there && config.eagle.head_vocab < config.vocab && o->vocab)
+    if (eagle_is_cut(&config.eagle, config.vocab) && o->vocab)
         return err_set(ERR_USAGE, "draft vocabulary '%s': the head of %s is cut to %d ids already", o->vocab,
                        checkpoint_name(o->checkpoint), (int)config.eagle.head_vocab);
     return open_as(config.eagle.is_there ? &proposer_eagle : &proposer_model, out, world, o);

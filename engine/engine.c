@@ -293,6 +293,10 @@ void memory_plan_free(struct memory_plan *plan) {
 
 /* --- facts ------------------------------------------------------------------------------------------------ */
 
+int64_t engine_own_head(struct engine *e) {
+    return model_own_head(e->target_model);
+}
+
 struct engine_info engine_info(const struct engine *e) {
     int target_stored = 0, draft_stored = 0;
     const int target_products = model_products(e->target_model, &target_stored),

@@ -106,6 +106,8 @@ struct engine_info {
     /* Types of weights that the device keeps in bf16, "f32 and f16"; NULL: none. */
     const char *target_rounded, *draft_rounded;
 };
+/* Numbers of the head in the target's files that could draft for it ("mtp"); 0: none. Opens and closes it. */
+int64_t engine_own_head(struct engine *);
 struct engine_info engine_info(const struct engine *);
 const struct model_config *engine_config(const struct engine *);
 const struct tokenizer *engine_tokenizer(const struct engine *); /* NULL: no tokenizer.json (ids in, ids out) */

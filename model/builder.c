@@ -357,7 +357,8 @@ struct op_experts_down *build_experts(struct builder *b, int layer, const struct
     return op;
 }
 
-void build_experts_and_mlp(struct builder *b, int layer) {
+/* The same beside an MLP of the same input, whose output is added behind theirs. */
+static void build_experts_and_mlp(struct builder *b, int layer) {
     const struct layer *l = &b->m->layers[layer];
     static const struct weight none;
     struct op_gate_up *gate = build_gate_up(b, layer);
@@ -419,10 +420,13 @@ static void build_mixed_layer(struct builder *b, int layer) {
         build_recurrent_block(b, layer);
     else
         build_attention_block(b, layer);
-    if (b->c->layer[layer].has_experts)
+    const struct layer *l = &b->m->layers[layer];
+    if (!b->c->layer[layer].has_experts)
+        build_mlp_block(b, layer);
+    else if (l->gate.rows > 0)
         build_experts_and_mlp(b, layer);
     else
-        build_mlp_block(b, layer);
+        build_experts(b, layer, &l->mlp_norm, &l->mlp_norm, ACTIVATION_SILU);
 }
 
 void build_mixed_layers(struct builder *b) {

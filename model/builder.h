@@ -31,8 +31,6 @@ struct op_add_norm *build_normed_down(struct builder *, int layer);
 /* Router, choice, and the experts' sum onto the residual stream; `norm` is that of their input. Returns the last. */
 struct op_experts_down *build_experts(struct builder *, int layer, const struct norm *router_norm,
                                       const struct norm *norm, enum activation);
-/* The same beside an MLP of the same input, whose output is added behind theirs. */
-void build_experts_and_mlp(struct builder *, int layer);
 struct op_logits *build_head(struct builder *);
 
 /* A layer's attention, norm before it, onto the residual stream; its MLP likewise; and the whole list of a family that consists of
@@ -42,7 +40,8 @@ void build_mlp_block(struct builder *, int layer);
 void build_dense_layers(struct builder *);
 /* The same with experts in place of every MLP, whose router and experts have the norm before an MLP. */
 void build_expert_layers(struct builder *);
-/* The first with experts beside the MLP of the layers that have experts, and linear attention in those that are recurrent. */
+/* The first with experts in the layers that have some, beside an MLP where one is bound, and linear attention in those that are
+ * recurrent. */
 void build_mixed_layers(struct builder *);
 /* EAGLE-3's, which is for another model. */
 void build_eagle(struct builder *);

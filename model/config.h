@@ -73,6 +73,11 @@ struct eagle_config {
     bool norms_residual; /* the residual stream begins with the normed hidden row */
 };
 
+/* It proposes few of the ids that it reads. */
+static inline bool eagle_is_cut(const struct eagle_config *e, int vocab) {
+    return e->is_there && e->head_vocab < vocab;
+}
+
 /* Is such a head for a model of this width and vocabulary? Some tokens are added to a model later, or are padding. */
 static inline bool eagle_fits(int head_width, int head_vocab, int width, int vocab) {
     enum { MORE = 1024 };

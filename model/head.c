@@ -64,7 +64,7 @@ void model_share_ends(struct model *m) {
 int model_head_ids(const struct model *m, int vocab, struct ids *out) {
     const int64_t rows = m->config.eagle.head_vocab;
     const struct tensor *t;
-    if (rows == 0 || !m->files || rows == m->config.vocab) return 0;
+    if (!m->files || !eagle_is_cut(&m->config.eagle, m->config.vocab)) return 0;
     TRY(safetensors_expect_type(m->files, "d2t", "I64", &rows, 1, &t));
     const int64_t *distances = t->data;
     int64_t before = -1;

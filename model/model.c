@@ -105,6 +105,14 @@ int model_open(struct model **out, const struct checkpoint *checkpoint, const ch
     return open_named(out, checkpoint, NULL, name, numbers, device);
 }
 
+int64_t model_own_head(struct model *of) {
+    struct model *head;
+    if (open_named(&head, of->checkpoint, of, "draft", (struct model_numbers){0}, of->device) != 0) return 0;
+    const int64_t count = model_parameters(head);
+    model_close(head);
+    return count;
+}
+
 int model_open_head(struct model **out, struct model *of, const struct checkpoint *own, const char *name,
                     struct model_numbers numbers) {
     TRY(open_named(out, own ? own : of->checkpoint, of, name, numbers, of->device));

@@ -50,6 +50,8 @@ int model_open(struct model **out, const struct checkpoint *, const char *name, 
  * several. */
 int model_open_head(struct model **out, struct model *of, const struct checkpoint *own, const char *name,
                     struct model_numbers);
+/* Numbers of the head in its own files that model_open_head would take; 0: none. Opens and closes it; changes nothing. */
+int64_t model_own_head(struct model *);
 /* The ids that a head of a checkpoint of its own may propose, ascending, where it is cut to some; else none. Of a target's map of `vocab`
  * ids. Allocates. */
 int model_head_ids(const struct model *, int vocab, struct ids *out);

@@ -101,28 +101,11 @@ static void bind_model(struct binder *b) {
     }
 }
 
-static void build(struct builder *b) {
-    if (b->c->shared_is_gated) {
-        build_mixed_layers(b);
-        return;
-    }
-    build_embed(b);
-    for (int l = 0; l < b->c->layers; l++) {
-        const struct norm *norm = &b->m->layers[l].mlp_norm;
-        build_attention_block(b, l);
-        if (b->c->layer[l].has_experts)
-            build_experts(b, l, norm, norm, ACTIVATION_SILU);
-        else
-            build_mlp_block(b, l);
-    }
-    build_head(b);
-}
-
 const struct family family_qwen_moe = {
     .architectures =
         (const char *const[]){"Qwen3MoeForCausalLM", "Qwen3VLMoeForConditionalGeneration", "Qwen2MoeForCausalLM", NULL},
     .model_types = (const char *const[]){"qwen3_moe", "qwen3_vl_moe", "qwen2_moe", "qwen3_vl_moe_text", NULL},
     .configure = configure,
     .bind = bind_model,
-    .build = build,
+    .build = build_mixed_layers,
 };
