@@ -55,8 +55,8 @@ static int explain(const struct checkpoint *c, const char *missing) {
     } others[] = {
         {"adapter_config.json", "a LoRA adapter: merge it into its base model and take the result"},
         {".gguf", "GGUF files: take one of them, as DIRECTORY/FILE.gguf"},
-        {".bin", "PyTorch's .bin files, and only safetensors is read: save the model in that format"},
-        {".pth", "PyTorch's .pth files, and only safetensors is read: take the model's Hugging Face directory"},
+        {".bin", ".bin files of other names: what torch.save wrote is read as pytorch_model.bin"},
+        {".pth", ".pth files, which are not read: take the model's Hugging Face directory"},
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         if (has_file_ending(c, others[i].end))
@@ -81,10 +81,14 @@ static int read_quantisation(const struct checkpoint *c, struct model_config *ou
     return rc;
 }
 
-static const char no_tensors[] = "neither model.safetensors nor model.safetensors.index.json";
+static const char no_tensors[] = "neither model.safetensors nor pytorch_model.bin, nor an index of several";
 
 static bool find_tensors(const struct checkpoint *c, struct buf *path) {
-    return find(c, "model.safetensors", path) || find(c, "model.safetensors.index.json", path);
+    static const char *const files[] = {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+                                        "pytorch_model.bin.index.json"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (find(c, files[i], path)) return true;
+    return false;
 }
 
 static int read_config(const struct checkpoint *c, struct model_config *out) {

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "model/files/pytorch.h"
 
 enum { LENGTH_BYTES = 8, HEADER_MAX = 100000000 };
 
@@ -21,9 +22,12 @@ static const struct element {
     {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F4", 4},
 };
 
-static const struct element *find_element(const char *name) {
-    for (size_t i = 0; i < sizeof elements / sizeof *elements; i++)
-        if (strcmp(elements[i].name, name) == 0) return &elements[i];
+const char *shard_type(const char *name, int *bits) {
+    for (size_t i = 0; i < sizeof elements / sizeof *elements; i++) {
+        if (strcmp(elements[i].name, name) != 0) continue;
+        *bits = elements[i].bits;
+        return elements[i].name;
+    }
     return NULL;
 }
 
@@ -74,11 +78,8 @@ static int check_size(const struct tensor *t, int bits, const struct span *span)
     return 0;
 }
 
-/* Points to the data, which lie in the section, or to a copy where an element would be misaligned. */
-static int place_data(struct shard_tensor *st, int bits, const struct span *span, const struct section *section) {
+int shard_place(struct shard_tensor *st, int bits, const char *data) {
     struct tensor *t = &st->tensor;
-    const char *data = section->data + span->begin;
-    t->bytes = (size_t)(span->end - span->begin);
     t->data = data;
     if (t->bytes == 0 || (uintptr_t)data % (size_t)(bits < 8 ? 1 : bits / 8) == 0) return 0;
     st->copy = malloc(t->bytes);
@@ -95,19 +96,20 @@ static int read_tensor(struct shard *shard, const cJSON *member, struct span *sp
     if (!t->name) return err_set(ERR_MEMORY, "out of memory for a tensor's name");
     const cJSON *dtype = json_get(member, "dtype");
     if (!cJSON_IsString(dtype)) return err_set(ERR_FORMAT, "tensor '%s' has no dtype", t->name);
-    const struct element *element = find_element(dtype->valuestring);
-    if (!element)
+    int bits;
+    t->dtype = shard_type(dtype->valuestring, &bits);
+    if (!t->dtype)
         return err_set(ERR_UNSUPPORTED, "tensor '%s' has the unknown dtype '%s'", t->name, dtype->valuestring);
-    t->dtype = element->name;
     TRY(read_shape(t, json_get(member, "shape")));
     TRY(read_offsets(t, json_get(member, "data_offsets"), span));
-    TRY(check_size(t, element->bits, span));
+    TRY(check_size(t, bits, span));
     if (span->end > section->bytes) {
         long long before = (long long)shard->map.bytes - section->bytes;
         return err_set(ERR_FORMAT, "tensor '%s' ends at byte %lld, the file has %zu: is it truncated?", t->name,
                        before + (long long)span->end, shard->map.bytes);
     }
-    return place_data(st, element->bits, span, section);
+    t->bytes = (size_t)(span->end - span->begin);
+    return shard_place(st, bits, section->data + span->begin);
 }
 
 static int compare_spans(const void *a, const void *b) {
@@ -172,7 +174,7 @@ int shard_open(struct shard *shard, const char *path) {
     shard->path = strdup(path);
     if (!shard->path) return err_set(ERR_MEMORY, "out of memory for a path");
     TRY(mapping_open(&shard->map, path, LENGTH_BYTES));
-    int rc = read_file(shard);
+    int rc = pytorch_is_file(&shard->map) ? pytorch_read(shard) : read_file(shard);
     return rc == 0 ? 0 : err_prefix(rc, "%s", path);
 }
 

@@ -121,7 +121,7 @@ START_TEST(what_a_directory_holds_in_place_of_a_model_is_named)
     program_expect_error(&p, 1, "tokenizer.json: is a Git LFS pointer");
     program_free(&p);
     text_to_file(temp_path("torch/pytorch_model.bin"), "x");
-    expect_error(temp_path("torch"), "it holds PyTorch's .bin files, and only safetensors is read");
+    expect_error(temp_path("torch"), "pytorch_model.bin: has 1 bytes, at least 8 are needed");
     text_to_file(temp_path("gguf/model-q4.gguf"), "GGUF");
     expect_error(temp_path("gguf"), "it holds GGUF files: take one of them, as DIRECTORY/FILE.gguf");
     make_dirs("bare-gguf");

@@ -113,6 +113,18 @@ START_TEST(heads_with_files_of_their_own_draft_as_the_reference)
 }
 END_TEST
 
+/* As the first released heads are. */
+START_TEST(models_and_heads_may_be_files_of_pytorch)
+{
+    char dir[256], own[256];
+    cJSON *all = tiny_model_load("eagle3"), *of = tiny_model_load(json_get(all, "of")->valuestring);
+    tiny_model_write_torch(of, "config", dir);
+    tiny_model_write_torch(all, "config", own);
+    must_draft(dir, own, json_get(all, "mtp_references"), "files of PyTorch");
+    cJSON_Delete(all), cJSON_Delete(of);
+}
+END_TEST
+
 /* All of a model's tensors, but what must be F32. */
 static void set_type(cJSON *all, const char *type) {
     cJSON *tensor;
@@ -416,6 +428,7 @@ Suite *check_mtp(void) {
     tcase_add_loop_test(tc, heads_of_the_test_data_draft_as_the_reference, 0, HEADS);
     tcase_add_loop_test(tc, heads_of_tiny_models_draft_as_the_reference, 0, TINY);
     tcase_add_loop_test(tc, heads_with_files_of_their_own_draft_as_the_reference, 0, EAGLES);
+    tcase_add_test(tc, models_and_heads_may_be_files_of_pytorch);
     tcase_add_loop_test(tc, a_head_may_be_of_another_type_than_its_model, 0, 2);
     tcase_add_loop_test(tc, a_head_in_a_gguf_file_drafts_as_the_reference, 0, TINY);
     tcase_add_loop_test(tc, a_cut_head_gives_the_logits_of_its_ids, 0, TINY);

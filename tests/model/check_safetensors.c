@@ -247,7 +247,7 @@ END_TEST
 START_TEST(a_directory_without_weights_is_refused)
 {
     remove_files();
-    expect_refusal(ERR_IO, temp_dir(), "neither model.safetensors nor model.safetensors.index.json");
+    expect_refusal(ERR_IO, temp_dir(), "neither model.safetensors nor pytorch_model.bin, nor an index of several");
     safetensors_close(NULL);
 }
 END_TEST

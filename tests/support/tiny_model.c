@@ -7,7 +7,7 @@
 #include "model/format.h"
 #include "tests/support/damage.h"
 #include "tests/support/support.h"
-#include "tests/support/tensor_file.h"
+#include "tests/support/torch_file.h"
 
 static uint64_t hash_of(const char *name) {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -73,7 +73,8 @@ static void add_ids(struct tensor_file *f, const cJSON *ids) {
     tensor_file_add(f, "t2d", "BOOL", 1, &all, are_there, ALL);
 }
 
-static void write_tensors(const cJSON *reference, const char *path) {
+static void write_tensors(const cJSON *reference, const char *path,
+                          void (*write)(struct tensor_file *, const char *path)) {
     struct tensor_file f = {0};
     const cJSON *tensor;
     cJSON_ArrayForEach(tensor, json_get(reference, "ignored"))
@@ -81,10 +82,11 @@ static void write_tensors(const cJSON *reference, const char *path) {
     add_tensors(&f, json_get(reference, "tensors"));
     add_tensors(&f, json_get(reference, "mtp_tensors"));
     if (cJSON_GetArraySize(json_get(reference, "ids")) > 0) add_ids(&f, json_get(reference, "ids"));
-    tensor_file_write(&f, path);
+    write(&f, path);
 }
 
-void tiny_model_write(const cJSON *reference, const char *config, char dir[256]) {
+/* A new directory, with config.json. */
+static void write_config(const cJSON *reference, const char *config, char dir[256]) {
     char path[320];
     struct buf text = {0};
     snprintf(dir, 256, "%s/model-XXXXXX", temp_dir());
@@ -92,9 +94,21 @@ void tiny_model_write(const cJSON *reference, const char *config, char dir[256])
     json_print(json_get(reference, config), &text);
     snprintf(path, sizeof path, "%s/config.json", dir);
     damage_write_text(path, buf_text(&text));
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    write_tensors(reference, path);
     buf_free(&text);
+}
+
+void tiny_model_write(const cJSON *reference, const char *config, char dir[256]) {
+    char path[320];
+    write_config(reference, config, dir);
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    write_tensors(reference, path, tensor_file_write);
+}
+
+void tiny_model_write_torch(const cJSON *reference, const char *config, char dir[256]) {
+    char path[320];
+    write_config(reference, config, dir);
+    snprintf(path, sizeof path, "%s/pytorch_model.bin", dir);
+    write_tensors(reference, path, torch_file_write);
 }
 
 cJSON *tiny_model_load(const char *name) {

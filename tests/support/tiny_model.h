@@ -8,5 +8,7 @@
 cJSON *tiny_model_load(const char *name);
 /* A new directory of it under temp_dir, whose config.json is this member of the file. */
 void tiny_model_write(const cJSON *, const char *config, char dir[256]);
+/* The same with pytorch_model.bin in place of model.safetensors. */
+void tiny_model_write_torch(const cJSON *, const char *config, char dir[256]);
 
 #endif
