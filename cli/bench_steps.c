@@ -63,7 +63,8 @@ static int time_graph(struct engine *e, enum probe_model which, int kind, int ba
 
 static int time_draft(struct engine *e, int bucket, struct bench_steps *s) {
     struct launch draw = {.kind = LAUNCH_DRAW, .key = {.batch = bucket}, .at_most = LAUNCHES_MAX};
-    TRY(time_graph(e, PROBE_DRAFT, DRAFT_FIRST, bucket, 2, &s->draft_first_ms));
+    const int first = probe_first_tokens(e, engine_info(e).k);
+    TRY(time_graph(e, PROBE_DRAFT, DRAFT_FIRST, bucket, first, &s->draft_first_ms));
     TRY(time_graph(e, PROBE_DRAFT, DRAFT_STEP, bucket, 1, &s->draft_step_ms));
     return time_launch(e, &draw, &s->draw_ms);
 }

@@ -73,7 +73,7 @@ int history_append_cuda(struct stream *stream, const struct history_rows *op) {
 /* A thread a row of the pass. */
 __global__ void load_kernel(const struct history_rows op) {
     const struct round_state &b = op.b;
-    const int at = blockIdx.x * blockDim.x + threadIdx.x, each = b.draft_first;
+    const int at = blockIdx.x * blockDim.x + threadIdx.x, each = op.first;
     if (at >= op.batch * each) return;
     const int s = b.row_slot[at / each], place = b.slot[s].length - each + at % each,
               position = history_position(&b, &b.slot[s], place);
@@ -84,7 +84,7 @@ __global__ void load_kernel(const struct history_rows op) {
 
 int history_load_cuda(struct stream *stream, const struct history_rows *op) {
     enum { LOADING = 128 };
-    const int blocks = (op->batch * op->b.draft_first + LOADING - 1) / LOADING;
+    const int blocks = (op->batch * op->first + LOADING - 1) / LOADING;
     load_kernel<<<blocks, LOADING, 0, cuda_native(stream)>>>(*op);
     return cuda_launched(stream, "history_load", sizeof *op);
 }

@@ -32,10 +32,11 @@ struct history_rows {
     struct round_state b;
     struct history history;
     int32_t batch;
+    int32_t first; /* F of history_load: at most draft_first */
 };
 /* After acceptance: the tokens of the records. */
 int history_append(struct stream *, const struct history_rows *);
-/* Inside DRAFT_FIRST, in place of round_load_pending: draft_tokens [batch, F] = t[n-F..n-1], F = draft_first, each at its place less
+/* Inside DRAFT_FIRST, in place of round_load_pending: draft_tokens [batch, F] = t[n-F..n-1], each at its place less
  * draft_shift. Inert (id 0 at position -1) before position 0 and past draft_positions, and where the slot is. */
 int history_load(struct stream *, const struct history_rows *);
 

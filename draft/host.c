@@ -46,7 +46,7 @@ int history_append_host(struct stream *stream, const struct history_rows *op) {
 static int run_load(const void *args) {
     const struct history_rows *op = args;
     const struct round_state *b = &op->b;
-    const int each = b->draft_first;
+    const int each = op->first;
     for (int at = 0; at < op->batch * each; at++) {
         const int s = b->row_slot[at / each], place = b->slot[s].length - each + at % each,
                   position = history_position(b, &b->slot[s], place);

@@ -8,9 +8,10 @@
 #include "draft/vocab.h"
 #include "target/vocabulary.h"
 
-/* Of a slot: the cache is right for positions 0..known-1 at least; where the current turn begins. */
+/* Of a slot: the cache is right for positions 0..known-1 at least; where the current turn begins; how many tokens a round's first pass has
+ * to go through, of a head of the target. */
 struct cache_state {
-    int known, turn;
+    int known, turn, behind;
 };
 
 struct draft {
@@ -190,6 +191,11 @@ static int most_positions(const struct proposer *p, int length) {
     return length < p->positions ? length : p->positions;
 }
 
+/* With no round in flight. */
+static void count_behind(const struct proposer *p, struct cache_state *c, int length) {
+    c->behind = length - p->shift - c->known;
+}
+
 /* A turn starts at the old n-2 whatever else the cache holds, so that prefill's numbers depend on the tokens and turn boundaries
  * alone. What was cut off lies behind that. */
 static int begin(struct proposer *p, struct stream *stream, const struct proposer_turn *t) {
@@ -197,6 +203,7 @@ static int begin(struct proposer *p, struct stream *stream, const struct propose
     c->turn = most_positions(p, t->old_length > 1 ? t->old_length - 2 : 0);
     if (c->known > c->turn) c->known = c->turn;
     c->known = cache_resume(model_get_cache(p->model), t->slot, c->known);
+    count_behind(p, c, t->length);
     if (is_target_head(p)) TRY(history_begin(&draft_of(p)->store, stream, t));
     return model_open_sequence(p->model, stream, t->slot, t->room);
 }
@@ -236,7 +243,7 @@ static int ingest_some(struct proposer *p, struct stream *stream, struct prefill
 }
 
 /* Together where that takes fewer passes than a chunk of each, and at most every second row of them is padding. */
-static int ingest(struct proposer *p, struct stream *stream, const struct proposer_row *rows, int count) {
+static int ingest_chunks(struct proposer *p, struct stream *stream, const struct proposer_row *rows, int count) {
     struct prefill_span *spans = draft_of(p)->spans;
     int longest = 0, all = 0, q_len = prefill_q_len(p->model, count);
     for (int i = 0; i < count; i++) {
@@ -251,6 +258,12 @@ static int ingest(struct proposer *p, struct stream *stream, const struct propos
     return ingest_some(p, stream, spans, count, q_len);
 }
 
+static int ingest(struct proposer *p, struct stream *stream, const struct proposer_row *rows, int count) {
+    TRY(ingest_chunks(p, stream, rows, count));
+    for (int i = 0; i < count; i++) count_behind(p, &draft_of(p)->caches[rows[i].slot], rows[i].length);
+    return 0;
+}
+
 /* After a round that it drafted, every committed token but the last two is sure to be in its cache. */
 static void collected(struct proposer *p, int slot, int length, int k) {
     int *known = &draft_of(p)->caches[slot].known;
@@ -261,12 +274,12 @@ static void collected(struct proposer *p, int slot, int length, int k) {
 
 /* --- rounds ----------------------------------------------------------------------------------------------- */
 
-static struct history_rows history_of(const struct proposer *p, int batch) {
-    return (struct history_rows){*p->world->round, ((const struct draft *)p)->store.history, batch};
+static struct history_rows history_of(const struct proposer *p, int batch, int first) {
+    return (struct history_rows){*p->world->round, ((const struct draft *)p)->store.history, batch, first};
 }
 
-static int load_first(const struct proposer *p, struct stream *stream, int batch) {
-    const struct history_rows rows = history_of(p, batch);
+static int load_first(const struct proposer *p, struct stream *stream, int batch, int first) {
+    const struct history_rows rows = history_of(p, batch, first);
     if (is_target_head(p)) return history_load(stream, &rows);
     return round_load_pending(stream, &(struct round_load){*p->world->round, batch, 0});
 }
@@ -275,7 +288,7 @@ static int build(void *user, struct stream *stream, struct graph_key key) {
     const struct proposer *p = user;
     const struct round_state *b = p->world->round;
     if (key.kind == DRAFT_PREFILL) return model_build_prefill(p->model, stream, key.q_len);
-    if (key.kind == DRAFT_FIRST) TRY(load_first(p, stream, key.batch));
+    if (key.kind == DRAFT_FIRST) TRY(load_first(p, stream, key.batch, key.q_len));
     struct rows rows = {
         .batch = key.batch,
         .q_len = key.q_len,
@@ -298,7 +311,8 @@ static int create_graphs(struct proposer *p, const struct graph_set_options *opt
     TRY(graph_set_create(&p->graphs, &o));
     struct prefill_buffers *prefill = p->world->prefill;
     if (prefill->replays) TRY(model_add_prefill_graphs(p->model, prefill, p->graphs, DRAFT_PREFILL));
-    TRY(model_add_graphs(p->model, p->graphs, DRAFT_FIRST, o.max_batch, p->first));
+    for (int first = 2; first <= p->first; first++)
+        TRY(model_add_graphs(p->model, p->graphs, DRAFT_FIRST, o.max_batch, first));
     TRY(model_add_graphs(p->model, p->graphs, DRAFT_STEP, o.max_batch, 1));
     TRY(graph_set_capture(p->graphs));
     return model_warm_up_spans(p->model, options->stream, prefill, o.max_batch);
@@ -309,14 +323,23 @@ static int draw(struct proposer *p, struct stream *stream, int batch, int index)
     return sampler_draw(stream, &(struct sampler_draw){*w->round, *w->sampler, batch, index});
 }
 
-static int accepted(struct proposer *p, struct stream *stream, int batch) {
-    const struct history_rows rows = history_of(p, batch);
+/* What a round's tokens leave for the next one's first pass. */
+static void fall_behind(struct proposer *p, const struct proposer_round *r) {
+    for (int row = 0; r->slots && row < r->rows; row++) {
+        int *behind = &draft_of(p)->caches[r->slots[row]].behind;
+        *behind = r->k > 0 ? r->k + 1 : *behind + 1;
+    }
+}
+
+static int accepted(struct proposer *p, struct stream *stream, const struct proposer_round *r) {
+    const struct history_rows rows = history_of(p, r->batch, 0);
+    fall_behind(p, r);
     return is_target_head(p) ? history_append(stream, &rows) : 0;
 }
 
 static int warm_up(struct proposer *p, struct stream *stream, int batch) {
     TRY(draw(p, stream, batch, 0));
-    return accepted(p, stream, batch);
+    return accepted(p, stream, &(struct proposer_round){.batch = batch});
 }
 
 /* Its row of token t[1] is the first. */
@@ -325,13 +348,23 @@ static bool finds(const struct proposer *p, const int32_t *tokens, int length) {
     return length > p->shift;
 }
 
-static int propose(struct proposer *p, struct stream *stream, int batch, int k, struct marks *marks) {
-    for (int i = 0; i < k; i++) {
-        struct graph_key key = {i == 0 ? DRAFT_FIRST : DRAFT_STEP, batch, i == 0 ? p->first : 1};
+/* Tokens of a row in DRAFT_FIRST. */
+static int first_of(const struct proposer *p, const struct proposer_round *r) {
+    int first = r->slots ? 2 : r->k + 1;
+    for (int row = 0; r->slots && row < r->rows; row++) {
+        const int behind = ((const struct draft *)p)->caches[r->slots[row]].behind;
+        if (first < behind) first = behind;
+    }
+    return first < p->first ? first : p->first;
+}
+
+static int propose(struct proposer *p, struct stream *stream, const struct proposer_round *r) {
+    for (int i = 0; i < r->k; i++) {
+        struct graph_key key = {i == 0 ? DRAFT_FIRST : DRAFT_STEP, r->batch, i == 0 ? first_of(p, r) : 1};
         TRY(graph_set_launch(p->graphs, key, stream));
-        TRY(marks_add(marks, stream));
-        TRY(draw(p, stream, batch, i));
-        TRY(marks_add(marks, stream));
+        TRY(marks_add(r->marks, stream));
+        TRY(draw(p, stream, r->batch, i));
+        TRY(marks_add(r->marks, stream));
     }
     return 0;
 }

@@ -5,8 +5,8 @@
  *     accepted round leaves out of the draft's cache, with no branch and no extra pass.
  *   DRAFT_STEP  [B, 1]: row d_i at position n-1+i, i = 1..K-1.
  *
- * A head of the target reads the target's hidden rows, and in DRAFT_FIRST [B, K_max + 1] all tokens that a round may have committed, with
- * these rows: what it computed of drafts was of its own guesses (README.md).
+ * A head of the target reads the target's hidden rows, and in DRAFT_FIRST [B, F] all tokens that the round before may have
+ * committed, with these rows, F = 2..K_max + 1: what it computed of drafts was of its own guesses (README.md).
  *
  * A row whose draft would need a position past the model's own is offered nothing. Rounds without it leave its cache behind; it
  * catches up by prefill. What it leaves: draft KV for positions up to n+K-2. */

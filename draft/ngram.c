@@ -63,18 +63,20 @@ static bool finds(const struct proposer *p, const int32_t *tokens, int length) {
     return found;
 }
 
-static int propose(struct proposer *p, struct stream *stream, int batch, int k, struct marks *marks) {
-    TRY(ngram_search(stream, &(struct ngram_search){*p->world->round, ngram_of(p)->store.history, batch, k}));
-    return marks_add(marks, stream);
+static int propose(struct proposer *p, struct stream *stream, const struct proposer_round *r) {
+    TRY(ngram_search(stream, &(struct ngram_search){*p->world->round, ngram_of(p)->store.history, r->batch, r->k}));
+    return marks_add(r->marks, stream);
 }
 
-static int accepted(struct proposer *p, struct stream *stream, int batch) {
-    return history_append(stream, &(struct history_rows){*p->world->round, ngram_of(p)->store.history, batch});
+static int accepted(struct proposer *p, struct stream *stream, const struct proposer_round *r) {
+    const struct history_rows rows = {.b = *p->world->round, .history = ngram_of(p)->store.history, .batch = r->batch};
+    return history_append(stream, &rows);
 }
 
 static int warm_up(struct proposer *p, struct stream *stream, int batch) {
-    TRY(propose(p, stream, batch, p->world->round->k_max, NULL));
-    return accepted(p, stream, batch);
+    const struct proposer_round r = {.batch = batch, .k = p->world->round->k_max};
+    TRY(propose(p, stream, &r));
+    return accepted(p, stream, &r);
 }
 
 static void launches(const struct proposer *p, int k, int *graphs, int *kernels) {

@@ -61,12 +61,12 @@ bool proposer_finds(const struct proposer *p, const int32_t *tokens, int length)
     return p && (!p->ops->finds || p->ops->finds(p, tokens, length));
 }
 
-int proposer_propose(struct proposer *p, struct stream *stream, int batch, int k, struct marks *marks) {
-    return p && k > 0 ? p->ops->propose(p, stream, batch, k, marks) : 0;
+int proposer_propose(struct proposer *p, struct stream *stream, const struct proposer_round *r) {
+    return p && r->k > 0 ? p->ops->propose(p, stream, r) : 0;
 }
 
-int proposer_accepted(struct proposer *p, struct stream *stream, int batch) {
-    return p && p->ops->accepted ? p->ops->accepted(p, stream, batch) : 0;
+int proposer_accepted(struct proposer *p, struct stream *stream, const struct proposer_round *r) {
+    return p && p->ops->accepted ? p->ops->accepted(p, stream, r) : 0;
 }
 
 void proposer_collected(struct proposer *p, int slot, int length, int k) {

@@ -64,6 +64,14 @@ struct proposer_row {
     int length, scored;
 };
 
+/* A round for the first `batch` rows of row_slot, a bucket; those of sequences are the first `rows` ones, in `slots`. */
+struct proposer_round {
+    int batch, k;
+    const int32_t *slots; /* [rows] host; NULL: all are the dummy, as after rounds of the same k */
+    int rows;
+    struct marks *marks; /* NULL, or gets one after each piece of proposing, and in between one after each draw */
+};
+
 /* What a proposer's own struct begins with. open fills it in. */
 struct proposer {
     const struct proposer_ops *ops;
@@ -104,11 +112,10 @@ struct proposer_ops {
     /* By its tokens [length], in host memory: would it offer something after them? NULL: always. */
     bool (*finds)(const struct proposer *, const int32_t *tokens, int length);
 
-    /* Enqueues the proposals of a round for the first `batch` rows of row_slot; batch is a bucket. `marks`, if not NULL, gets one
-     * after each piece of proposing, and in between one after each draw. */
-    int (*propose)(struct proposer *, struct stream *, int batch, int k, struct marks *marks);
+    /* Enqueues the proposals of a round. */
+    int (*propose)(struct proposer *, struct stream *, const struct proposer_round *);
     /* After acceptance, plain rounds included: records and slots are those of the round. */
-    int (*accepted)(struct proposer *, struct stream *, int batch);
+    int (*accepted)(struct proposer *, struct stream *, const struct proposer_round *);
     /* The host has read a round of k; the sequence of the slot has `length` tokens now, after any cut. */
     void (*collected)(struct proposer *, int slot, int length, int k);
     /* The documented launches of a round of k, those of `accepted` included: graphs and eager ones. */
@@ -129,8 +136,8 @@ int proposer_begin(struct proposer *, struct stream *, const struct proposer_tur
 int proposer_lags(const struct proposer *, int slot, int length, bool plain_in_flight);
 int proposer_ingest(struct proposer *, struct stream *, const struct proposer_row *, int count);
 bool proposer_finds(const struct proposer *, const int32_t *tokens, int length);
-int proposer_propose(struct proposer *, struct stream *, int batch, int k, struct marks *marks);
-int proposer_accepted(struct proposer *, struct stream *, int batch);
+int proposer_propose(struct proposer *, struct stream *, const struct proposer_round *);
+int proposer_accepted(struct proposer *, struct stream *, const struct proposer_round *);
 void proposer_collected(struct proposer *, int slot, int length, int k);
 void proposer_launches(const struct proposer *, int k, int *graphs, int *kernels);
 

@@ -72,7 +72,7 @@ static double end_lap_ms(struct engine *e) {
 static int time_once(struct engine *e, int bucket, int k, float *ms) {
     struct span *span = &free_round(e)->span;
     TRY(span_begin(e, span));
-    TRY(round_run(e, bucket, k, NULL));
+    TRY(round_run(e, (struct proposer_round){.k = k, .rows = bucket}));
     TRY(span_end(e, span));
     TRY(stream_sync(e->stream));
     return span_ms(e, span, ms);

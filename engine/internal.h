@@ -146,7 +146,7 @@ int round_collect(struct engine *);
 /* Is one with K = 0 among them, as far as this answer takes part in any? */
 bool round_plain_in_flight(const struct sequence *);
 /* Enqueues the work of a round, with a mark after each part of it; marks may be NULL. */
-int round_run(struct engine *, int rows, int k, struct marks *marks);
+int round_run(struct engine *, struct proposer_round);
 
 /* auto_engine.c: measures rounds of the dummy sequence, some tenths of a second, once; waits; is_behind: after a run, where a
  * host takes longer for better figures. Chooses K of the next round. */

@@ -198,7 +198,12 @@ int probe_launch_draw(struct engine *e, int batch) {
 }
 
 int probe_launch_propose(struct engine *e, int batch, int k) {
-    return proposer_propose(e->proposer, e->stream, batch, k, NULL);
+    return proposer_propose(e->proposer, e->stream, &(struct proposer_round){.batch = batch, .k = k, .rows = batch});
+}
+
+int probe_first_tokens(const struct engine *e, int k) {
+    const int most = e->proposer ? e->proposer->first : 0, tokens = k > 0 ? k + 1 : 2;
+    return tokens < most ? tokens : most;
 }
 
 int probe_launch_accept(struct engine *e, int batch, int k) {

@@ -55,23 +55,24 @@ static int pack_rows(struct engine *e, struct round *r) {
     return send_rows(e, r->row_slot);
 }
 
-/* Marks, where the round is timed: the start, those of the proposer, after the target's replay, after acceptance. */
-int round_run(struct engine *e, int rows, int k, struct marks *marks) {
-    int batch = graph_set_bucket(e->target.graphs, rows);
-    TRY(marks_add(marks, e->stream));
-    TRY(proposer_propose(e->proposer, e->stream, batch, k, marks));
-    TRY(target_score(&e->target, e->stream, batch, k));
-    TRY(marks_add(marks, e->stream));
-    TRY(engine_accept(e, batch, k));
-    TRY(proposer_accepted(e->proposer, e->stream, batch));
-    return marks_add(marks, e->stream);
+/* `batch` follows from the rows. Marks, where the round is timed: the start, those of the proposer, after the target's replay, after acceptance. */
+int round_run(struct engine *e, struct proposer_round r) {
+    r.batch = graph_set_bucket(e->target.graphs, r.rows);
+    TRY(marks_add(r.marks, e->stream));
+    TRY(proposer_propose(e->proposer, e->stream, &r));
+    TRY(target_score(&e->target, e->stream, r.batch, r.k));
+    TRY(marks_add(r.marks, e->stream));
+    TRY(engine_accept(e, r.batch, r.k));
+    TRY(proposer_accepted(e->proposer, e->stream, &r));
+    return marks_add(r.marks, e->stream);
 }
 
 /* Acceptance writes its records where the host reads them. */
 static int run_into(struct engine *e, struct round *r) {
     struct round_record *const own = e->state.records;
     e->state.records = r->records;
-    int rc = round_run(e, r->rows, r->k, r->timed ? &r->marks : NULL);
+    int rc = round_run(e, (struct proposer_round){
+                              .k = r->k, .slots = r->row_slot, .rows = r->rows, .marks = r->timed ? &r->marks : NULL});
     e->state.records = own;
     return rc;
 }

@@ -86,7 +86,7 @@ struct round_state {
         draft_stride;        /* floats between rows of the models' logits (padded vocabularies); draft 0: none */
     float simulate_alpha;    /* benchmarks alone: above 0, accept with this probability in place of the rule */
     int32_t draft_positions; /* the draft's own position limit */
-    int32_t draft_first;     /* F: tokens a row of DRAFT_FIRST; at least 2 where there is a draft */
+    int32_t draft_first;     /* the most tokens of a row of DRAFT_FIRST; at least 2 where there is a draft */
     int32_t
         draft_shift; /* token t[i] stands at the draft's position i - draft_shift: 0, or 1 for a head of the target */
     enum accept_rule rule;

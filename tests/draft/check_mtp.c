@@ -218,7 +218,7 @@ START_TEST(the_first_pass_reads_the_last_tokens_of_the_history)
     rig.b.slot[1].status = SLOT_END;
     rig_send(&rig);
     ck_ok(stream_copy(rig.stream, history.tokens, tokens, sizeof tokens));
-    ck_ok(history_load(rig.stream, &(struct history_rows){rig.there, history, SLOTS}));
+    ck_ok(history_load(rig.stream, &(struct history_rows){rig.there, history, SLOTS, FIRST}));
     rig_fetch(&rig);
     for (int at = 0; at < SLOTS * FIRST; at++) {
         const int s = rig.b.row_slot[at / FIRST], place = lengths[s] - FIRST + at % FIRST, position = place - _i;
@@ -281,6 +281,69 @@ START_TEST(drafts_behind_rounds_that_accept_all_are_those_of_a_fresh_prompt)
         ids_free(&history);
     }
     free_answers(&a, 1), free_requests(&request, 1);
+    engine_destroy(e), engine_destroy(fresh);
+    cJSON_Delete(all);
+}
+END_TEST
+
+struct blocks {
+    struct engine *engine;
+    int count, sizes[64];
+};
+
+/* The K of rounds to come, behind a plain one: some go before and behind each other, with plain ones, one and several, between them. */
+static void note_block(void *user, struct token_block *block) {
+    static const int ks[] = {1, 0, 5, 2, 3, 0, 4, 0, 0, 0, 1, 1, 5, 5, 0, 2};
+    struct blocks *w = user;
+    ck_assert_int_lt(w->count, 64);
+    w->sizes[w->count++] = block->count;
+    ck_ok(engine_set_k(w->engine, ks[w->count % (int)(sizeof ks / sizeof *ks)]));
+}
+
+/* The first pass of a round is as wide as the round before it left it behind: whatever K that had, drafts are those of a fresh prompt.
+ * Loop index: rounds in flight. */
+START_TEST(drafts_behind_rounds_of_another_k_are_those_of_a_fresh_prompt)
+{
+    enum { MOST = 5, TOKENS = 120, PROMPT = 3 };
+    char dir[256];
+    int drafts = 0;
+    cJSON *all = tiny_model_load("qwen3_5");
+    tiny_model_write(all, "config", dir);
+    struct engine *fresh = open_with_head(dir, NULL, MOST, NULL);
+    struct engine *e = must_open(&(struct engine_options){.target = test_checkpoint(dir),
+                                                          .proposer = "mtp",
+                                                          .device = test_device(),
+                                                          .context = 256,
+                                                          .k = MOST,
+                                                          .max_batch = 2,
+                                                          .pipeline = _i});
+    struct blocks blocks = {.engine = e};
+    struct request request = ids_request((const int32_t[]){5, 9, 40}, PROMPT, TOKENS);
+    struct sequence *s;
+    request.generation.ignore_end = true;
+    request.generation.on_tokens = note_block, request.generation.user = &blocks;
+    probe_set_simulate_alpha(e, 1);
+    probe_set_row_invariant_prefill(e, true), probe_set_row_invariant_prefill(fresh, true);
+    ck_ok(engine_open(e, 256, &s));
+    ck_ok(engine_set_k(e, 0));
+    ck_ok(engine_generate(e, s, request.prompt.data, PROMPT, &request.generation));
+    for (int running = 1; running > 0;) ck_ok(engine_step(e, &running));
+    int length;
+    const int32_t *tokens = engine_tokens(s, &length);
+    struct ids history = {0};
+    ids_append(&history, tokens, (size_t)length);
+    size_t at = PROMPT;
+    for (int b = 0; b < blocks.count && at + (size_t)blocks.sizes[b] < history.len; b++) {
+        const struct ids before = {.data = history.data, .len = at};
+        int32_t drafted[MOST];
+        if (blocks.sizes[b] > 1) first_round(fresh, &before, MOST, drafted, NULL);
+        for (int i = 0; i < blocks.sizes[b] - 1; i++, drafts++)
+            ck_assert_msg(drafted[i] == history.data[at + (size_t)i], "block %d of %d tokens, draft %d", b,
+                          blocks.sizes[b], i);
+        at += (size_t)blocks.sizes[b];
+    }
+    ck_assert_int_gt(drafts, TOKENS / 2);
+    free_requests(&request, 1), ids_free(&history);
     engine_destroy(e), engine_destroy(fresh);
     cJSON_Delete(all);
 }
@@ -435,6 +498,7 @@ Suite *check_mtp(void) {
     tcase_add_loop_test(tc, what_has_no_such_head_is_refused_by_name, 0, 4);
     tcase_add_loop_test(tc, a_prompt_in_pieces_is_read_behind_the_target, 0, TINY);
     tcase_add_loop_test(tc, drafts_behind_rounds_that_accept_all_are_those_of_a_fresh_prompt, 0, TINY);
+    tcase_add_loop_test(tc, drafts_behind_rounds_of_another_k_are_those_of_a_fresh_prompt, 1, 3);
     tcase_add_test(tc, the_largest_k_has_room);
     tcase_add_test(tc, a_sequence_of_one_token_is_offered_nothing);
     tcase_add_loop_test(tc, the_first_pass_reads_the_last_tokens_of_the_history, 0, 2);

@@ -188,7 +188,7 @@ START_TEST(shapes_past_the_buffers_are_refused)
     struct ngram_search wide = {lab.rig.there, lab.history, SLOTS, 1}, deep = {lab.rig.there, lab.history, 1, K + 1};
     ck_assert_int_eq(ngram_search(lab.rig.stream, &wide), ERR_INTERNAL);
     ck_assert_int_eq(ngram_search(lab.rig.stream, &deep), ERR_INTERNAL);
-    ck_assert_int_eq(history_append(lab.rig.stream, &(struct history_rows){lab.rig.there, lab.history, SLOTS}),
+    ck_assert_int_eq(history_append(lab.rig.stream, &(struct history_rows){lab.rig.there, lab.history, SLOTS, 0}),
                      ERR_INTERNAL);
     close_lab(&lab);
 }
@@ -217,7 +217,8 @@ START_TEST(a_turn_s_tokens_reach_the_device)
     for (int n = CAPACITY; n > 0; n -= 61) {
         start(&lab, 2, n);
         rig_send(&lab.rig);
-        ck_ok(proposer_propose(p, lab.rig.stream, SLOTS - 1, K, NULL));
+        ck_ok(proposer_propose(p, lab.rig.stream,
+                               &(struct proposer_round){.batch = SLOTS - 1, .k = K, .rows = SLOTS - 1}));
         rig_fetch(&lab.rig);
         must_offer(&lab, 2, n, K);
     }

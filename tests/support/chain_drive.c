@@ -124,7 +124,7 @@ static void submit_round(struct drive *d, int round) {
     require_ok(round_load_block(stream, &(struct round_load){b, batch, k}));
     gather_target(d, k);
     require_ok(verify_accept(stream, &(struct verify_accept){b, d->rig.sampler, d->rig.verify, batch, k}));
-    if (is_ngram(d)) require_ok(history_append(stream, &(struct history_rows){b, d->history, batch}));
+    if (is_ngram(d)) require_ok(history_append(stream, &(struct history_rows){b, d->history, batch, 0}));
 }
 
 static void submit_rounds(struct drive *d, int lap) {
