@@ -64,7 +64,7 @@ static bool is_left(int products, int stored) {
 /* A head that proposes few ids whatever is asked for. */
 static bool is_cut_in_files(const struct bench *b) {
     struct model_config c;
-    return b->models.draft && checkpoint_config(b->models.draft, &c) == 0 && eagle_is_cut(&c.eagle, c.vocab);
+    return b->models.draft && checkpoint_config(b->models.draft, &c) == 0 && drafter_is_cut(&c.drafter, c.vocab);
 }
 
 /* Why a step loads nothing that the one before had not; NULL: it does. What the user asked for stays. */

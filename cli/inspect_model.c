@@ -316,9 +316,9 @@ static void print_model(const struct checkpoint *c, const struct options *o, con
     print_template(p->chat_template, &p->template_problem);
     print_end_ids(&p->config, p->tokenizer);
     print_sampling(&p->config);
-    if (p->config.eagle.is_there)
-        print_line("drafts", "for a model of this width, %d of its ids: it goes beside that as --draft",
-                   p->config.eagle.head_vocab);
+    if (p->config.drafter.is_there)
+        print_line("drafts", "for a model of width %d, %d of its ids: it goes beside that as --draft",
+                   p->config.drafter.target_width, p->config.drafter.head_vocab);
     else
         print_line("memory", "pool %s and %s mapped, at batch %d and context %d%s", inspect_size(p->plan.total_bytes),
                    inspect_size(p->plan.mapped_bytes), o->batch, p->plan.context,
@@ -373,7 +373,7 @@ static void put_model(const struct checkpoint *c, const struct parts *p, struct 
     inspect_put_text(out, "chat_template_problem", p->template_problem.len > 0 ? buf_text(&p->template_problem) : NULL);
     json_put_name(out, "can_think");
     buf_puts(out, p->chat_template && chat_template_thoughts(p->chat_template) != THOUGHTS_NONE ? "true" : "false");
-    const bool is_planned = !p->config.eagle.is_there;
+    const bool is_planned = !p->config.drafter.is_there;
     inspect_put_number(out, "pool_bytes", is_planned ? (double)p->plan.total_bytes : NAN);
     inspect_put_number(out, "mapped_bytes", is_planned ? (double)p->plan.mapped_bytes : NAN);
     inspect_put_number(out, "context", is_planned ? p->plan.context : NAN);
@@ -401,7 +401,7 @@ static int read_parts(struct checkpoint *c, const struct options *o, struct part
     TRY(checkpoint_tokenizer(c, &p->tokenizer));
     TRY(checkpoint_add_end_token(c, p->tokenizer, &p->config));
     TRY(find_template(c, o, &p->chat_template, &p->template_problem));
-    if (p->config.eagle.is_there) return 0; /* no model without another */
+    if (p->config.drafter.is_there) return 0; /* no model without another */
     TRY(inspect_find_head(c, &p->mtp_parameters));
     return inspect_plan(&p->plan, &(struct models){.target = c}, o);
 }

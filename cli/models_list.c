@@ -135,7 +135,8 @@ static int read_model(struct list *l, struct entry *e, const struct checkpoint *
     safetensors_close(tensors);
     TRY(checkpoint_tokenizer(c, &tokenizer));
     if (tokenizer) e->vocabulary = add_vocabulary(l, tokenizer);
-    e->width = config.width, e->ids = config.vocab, e->is_head = config.eagle.is_there;
+    e->width = config.drafter.is_there ? config.drafter.target_width : config.width, e->ids = config.vocab,
+    e->is_head = config.drafter.is_there;
     if (e->is_head) return 0;
     int64_t own;
     TRY(inspect_find_head(c, &own));
@@ -164,7 +165,7 @@ static int read_models(struct list *l) {
 static bool fits(const struct list *l, const struct entry *target, const struct entry *draft) {
     int common;
     if (target->problem || draft->problem || target->is_head) return false;
-    if (draft->is_head) return eagle_fits(draft->width, draft->ids, target->width, target->ids);
+    if (draft->is_head) return drafter_fits(draft->width, draft->ids, target->width, target->ids);
     if (target->vocabulary < 0 || draft->vocabulary < 0) return false;
     if (draft->parameters >= target->parameters) return false;
     return tokenizer_compare(l->vocabularies[target->vocabulary].tokenizer,

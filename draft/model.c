@@ -27,7 +27,12 @@ static struct draft *draft_of(struct proposer *p) {
 
 /* A head of the target, which has no vocabulary and no inputs of its own. */
 static bool is_target_head(const struct proposer *p) {
-    return p->ops == &proposer_mtp || p->ops == &proposer_eagle;
+    return p->ops == &proposer_mtp || p->ops == &proposer_eagle || p->ops == &proposer_assistant;
+}
+
+/* It has keys of its own, of every position. An assistant has none, and so nothing to catch up with. */
+static bool has_cache(const struct proposer *p) {
+    return p->ops != &proposer_assistant;
 }
 
 /* --- the pair --------------------------------------------------------------------------------------------- */
@@ -117,7 +122,7 @@ static int open_head(struct proposer *p, const struct proposer_options *o) {
     struct model_numbers numbers = o->numbers;
     p->vocab = p->inputs = p->world->vocab;
     p->positions = model_get_config(p->world->target)->positions;
-    p->first = p->world->k_max + 1, p->shift = 1;
+    p->first = has_cache(p) ? p->world->k_max + 1 : 1, p->shift = 1, p->stays = !has_cache(p);
     if (o->vocab) TRY(choose_ids(p, o->vocab));
     if (o->vocab) numbers.head_ids = &p->ids;
     TRY(history_create(&draft_of(p)->store, p->world->device));
@@ -151,10 +156,11 @@ static int open_as(const struct proposer_ops *ops, struct proposer **out, const 
 static int open_draft(struct proposer **out, const struct proposer_world *world, const struct proposer_options *o) {
     struct model_config config;
     TRY(checkpoint_config(o->checkpoint, &config));
-    if (eagle_is_cut(&config.eagle, config.vocab) && o->vocab)
+    if (drafter_is_cut(&config.drafter, config.vocab) && o->vocab)
         return err_set(ERR_USAGE, "draft vocabulary '%s': the head of %s is cut to %d ids already", o->vocab,
-                       checkpoint_name(o->checkpoint), (int)config.eagle.head_vocab);
-    return open_as(config.eagle.is_there ? &proposer_eagle : &proposer_model, out, world, o);
+                       checkpoint_name(o->checkpoint), (int)config.drafter.head_vocab);
+    const struct proposer_ops *head = config.drafter.reads_keys ? &proposer_assistant : &proposer_eagle;
+    return open_as(config.drafter.is_there ? head : &proposer_model, out, world, o);
 }
 
 static int open_mtp(struct proposer **out, const struct proposer_world *world, const struct proposer_options *o) {
@@ -210,6 +216,7 @@ static int begin(struct proposer *p, struct stream *stream, const struct propose
 
 /* A plain round in flight will make the cache lag: how far is known only once it is read. */
 static int lags(const struct proposer *p, int slot, int length, bool plain_in_flight) {
+    if (!has_cache(p)) return 0;
     const int known = ((const struct draft *)p)->caches[slot].known;
     return known < wanted(p, length) ? wanted(p, length) - known : plain_in_flight && known < p->positions;
 }
@@ -310,12 +317,12 @@ static int create_graphs(struct proposer *p, const struct graph_set_options *opt
     o.kind_names = kinds, o.kind_count = DRAFT_GRAPH_KINDS;
     TRY(graph_set_create(&p->graphs, &o));
     struct prefill_buffers *prefill = p->world->prefill;
-    if (prefill->replays) TRY(model_add_prefill_graphs(p->model, prefill, p->graphs, DRAFT_PREFILL));
-    for (int first = 2; first <= p->first; first++)
+    if (prefill->replays && has_cache(p)) TRY(model_add_prefill_graphs(p->model, prefill, p->graphs, DRAFT_PREFILL));
+    for (int first = has_cache(p) ? 2 : 1; first <= p->first; first++)
         TRY(model_add_graphs(p->model, p->graphs, DRAFT_FIRST, o.max_batch, first));
     TRY(model_add_graphs(p->model, p->graphs, DRAFT_STEP, o.max_batch, 1));
     TRY(graph_set_capture(p->graphs));
-    return model_warm_up_spans(p->model, options->stream, prefill, o.max_batch);
+    return has_cache(p) ? model_warm_up_spans(p->model, options->stream, prefill, o.max_batch) : 0;
 }
 
 static int draw(struct proposer *p, struct stream *stream, int batch, int index) {
@@ -374,7 +381,7 @@ static void launches(const struct proposer *p, int k, int *graphs, int *kernels)
     *kernels += is_target_head(p);
 }
 
-/* Three that share all but how they are opened. The first, which a directory asks for, becomes the second where that holds a head. */
+/* Four that share all but how they are opened. The first, which a directory asks for, becomes the second or third where that holds a head. */
 #define DRAFT_FUNCTIONS                                                                                           \
     .close = close_draft, .layout = layout, .upload = upload, .create_graphs = create_graphs, .warm_up = warm_up, \
     .begin = begin, .lags = lags, .ingest = ingest, .finds = finds, .propose = propose, .accepted = accepted,     \
@@ -384,5 +391,7 @@ const struct proposer_ops proposer_model = {
     .title = "draft model", .has_model = true, .open = open_draft, DRAFT_FUNCTIONS};
 const struct proposer_ops proposer_eagle = {
     .title = "EAGLE-3 head", .has_model = true, .open = open_draft, DRAFT_FUNCTIONS};
+const struct proposer_ops proposer_assistant = {
+    .title = "assistant", .has_model = true, .open = open_draft, DRAFT_FUNCTIONS};
 const struct proposer_ops proposer_mtp = {
     .word = "mtp", .title = "MTP head", .has_model = true, .open = open_mtp, DRAFT_FUNCTIONS};

@@ -8,6 +8,9 @@
  * A head of the target reads the target's hidden rows, and in DRAFT_FIRST [B, F] all tokens that the round before may have
  * committed, with these rows, F = 2..K_max + 1: what it computed of drafts was of its own guesses (README.md).
  *
+ * An assistant (Gemma 4) reads the target's keys as well, and has none: its first pass is of t[n-1] alone, and drafted rows stand where that
+ * one does.
+ *
  * A row whose draft would need a position past the model's own is offered nothing. Rounds without it leave its cache behind; it
  * catches up by prefill. What it leaves: draft KV for positions up to n+K-2. */
 #ifndef DUET_DRAFT_MODEL_H
@@ -17,7 +20,7 @@
 
 enum draft_graph { DRAFT_FIRST, DRAFT_STEP, DRAFT_PREFILL, DRAFT_GRAPH_KINDS };
 
-/* A directory is opened by the first, whichever of the first two it is. */
-extern const struct proposer_ops proposer_model, proposer_eagle, proposer_mtp;
+/* A directory is opened by the first, whichever of the first three it is. */
+extern const struct proposer_ops proposer_model, proposer_eagle, proposer_assistant, proposer_mtp;
 
 #endif

@@ -53,6 +53,7 @@ static void set_state(struct engine *e) {
     e->state.draft_stride = e->proposer->stride;
     e->state.draft_positions = e->proposer->positions;
     e->state.draft_first = e->proposer->first, e->state.draft_shift = e->proposer->shift;
+    e->state.draft_stays = e->proposer->stays;
 }
 
 /* Bytes of a plan, by use. */

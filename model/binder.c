@@ -182,7 +182,7 @@ void bind_stacked(struct binder *b, struct experts *experts, int64_t rows, int64
 static void bind_head(struct binder *b, const char *prefix, const char *name) {
     struct model *m = b->m;
     const bool is_cut = m->head_ids.len > 0;
-    const int64_t all = b->c->eagle.is_there ? b->c->eagle.head_vocab : b->c->vocab;
+    const int64_t all = b->c->drafter.is_there ? b->c->drafter.head_vocab : b->c->vocab;
     struct binding *binding = add(b, &m->head, is_cut ? (int64_t)m->head_ids.len : all, b->c->width);
     binding->all = all, binding->ids = is_cut ? m->head_ids.data : NULL;
     snprintf(binding->name, sizeof binding->name, "%s%s", prefix, name);
@@ -207,7 +207,8 @@ void bind_head_ends(struct binder *b) {
     static const char own_head[] = "shared_head.head.weight";
     struct model *m = b->m;
     const bool is_own = model_is_own_head(m);
-    m->shares_embedding = !has_tensor(b, is_own ? b->layer : b->body, "embed_tokens.weight");
+    m->shares_embedding =
+        b->c->drafter.reads_keys || !has_tensor(b, is_own ? b->layer : b->body, "embed_tokens.weight");
     if (!m->shares_embedding)
         bind_weight(b, &m->embedding, b->c->vocab, b->c->width, "%sembed_tokens.weight", is_own ? "layers.0." : "");
     if (!is_own)

@@ -20,12 +20,12 @@ float *builder_output(struct builder *b) {
     return builder_scratch(b, SCRATCH_OUTPUT, (size_t)b->c->width);
 }
 
-static struct buffer feed(struct builder *b, enum scratch kind, size_t per_row) {
+struct buffer builder_feed(struct builder *b, enum scratch kind, size_t per_row) {
     return (struct buffer){builder_scratch(b, kind, per_row), b->m->type};
 }
 
 static struct buffer normed(struct builder *b) {
-    return feed(b, SCRATCH_NORMED, (size_t)b->c->width);
+    return builder_feed(b, SCRATCH_NORMED, (size_t)b->c->width);
 }
 
 static bool is_on_cuda(const struct builder *b) {
@@ -45,10 +45,11 @@ static struct rope rope_of(const struct builder *b, int layer) {
     int index = b->c->layer[layer].rope;
     const struct rope_config *r = &b->c->rope[index];
     bool has_long = rope_has_long(r);
+    const int next = b->c->drafter.reads_keys; /* a query is of the token behind the last key */
     return (struct rope){
         .table = m->rope[index],
         .positions = m->limits.rope_positions,
-        .queries = r->query_beta != 0 ? m->limits.rope_positions : 0,
+        .queries = r->query_beta != 0 ? m->limits.rope_positions : next,
         .dims = r->type == ROPE_PROPORTIONAL ? r->head_dim : r->dims,
         .pairs_neighbours = r->pairs_neighbours,
         .choice = has_long ? m->rope_choice : NULL,
@@ -57,7 +58,7 @@ static struct rope rope_of(const struct builder *b, int layer) {
 
 /* --- hidden rows for a head that proposes tokens --------------------------------------------------------------- */
 
-static struct op_keep *build_keep(struct builder *b, const struct cache *of, const float *x, const struct norm *norm) {
+struct op_keep *build_keep(struct builder *b, const struct cache *of, const float *x, const struct norm *norm) {
     struct op_keep *op = &pass_add(b->pass, OP_KEEP)->keep;
     op->x = x, op->norm = *norm;
     op->width = of->hidden_width;
@@ -65,8 +66,8 @@ static struct op_keep *build_keep(struct builder *b, const struct cache *of, con
     return op;
 }
 
-static struct op_project *build_project(struct builder *b, struct buffer h, const struct weight *w,
-                                        const struct weight *bias) {
+struct op_project *build_project(struct builder *b, struct buffer h, const struct weight *w,
+                                 const struct weight *bias) {
     struct op_project *op = &pass_add(b->pass, OP_PROJECT)->project;
     op->h = h, op->w = *w, op->bias = *bias;
     op->scale = b->c->residual_scale;
@@ -81,17 +82,22 @@ static void build_taps(struct builder *b, int layer) {
     const struct model *head = b->m->tapped_by;
     const int32_t width = b->c->width;
     for (int i = 0; head && i < EAGLE_TAPS; i++) {
-        if (head->config.eagle.taps[i] != layer) continue;
+        if (head->config.drafter.taps[i] != layer) continue;
         struct op_tap *op = &pass_add(b->pass, OP_TAP)->tap;
         op->x = residual(b);
         op->width = width, op->first = i * width, op->stride = EAGLE_TAPS * width;
-        op->out = feed(b, SCRATCH_TAPPED, EAGLE_TAPS * (size_t)width);
+        op->out = builder_feed(b, SCRATCH_TAPPED, EAGLE_TAPS * (size_t)width);
         if (i < EAGLE_TAPS - 1) continue;
         struct op_project *joined = build_project(b, op->out, &head->join, &none);
         joined->stores = true, joined->scale = 1;
         joined->x = builder_scratch(b, SCRATCH_TAPPED_JOINED, (size_t)head->config.width);
         build_keep(b, &b->m->cache, joined->x, &plain);
     }
+}
+
+static struct kv_layer keys_of(const struct builder *b, int layer) {
+    const int of = ~b->c->layer[layer].kv_layer;
+    return b->c->drafter.reads_keys ? cache_layer(&b->m->of->cache, of) : cache_layer(&b->m->cache, layer);
 }
 
 /* --- attention and MLP --------------------------------------------------------------------------------------- */
@@ -117,7 +123,7 @@ struct op_qkv *build_qkv(struct builder *b, int layer) {
     op->rope = rope_of(b, layer);
     op->width = b->c->width, op->heads = b->c->heads;
     op->kv_heads = lc->kv_heads, op->head_dim = lc->head_dim;
-    op->kv = cache_layer(&b->m->cache, layer);
+    op->kv = keys_of(b, layer);
     op->normed = normed(b);
     op->q = builder_scratch(b, SCRATCH_QUERIES, q);
     op->gated_q = gated_queries(b, layer);
@@ -135,8 +141,8 @@ struct op_attention *build_attention(struct builder *b, int layer) {
     struct op_attention *op = &eager->attention;
     eager->is_eager = true; /* in prefill its grid is that of the rows that are there */
     op->q = builder_scratch(b, SCRATCH_QUERIES, q);
-    op->kv = cache_layer(&m->cache, layer);
-    op->out = feed(b, SCRATCH_ATTENDED, q);
+    op->kv = keys_of(b, layer);
+    op->out = builder_feed(b, SCRATCH_ATTENDED, q);
     if (has_parts)
         op->partials = builder_scratch(b, SCRATCH_PARTS, heads * ATTENTION_PARTS * ((size_t)lc->head_dim + 2));
     op->scale = b->c->attention_scale, op->cap = b->c->attention_cap;
@@ -159,14 +165,15 @@ static struct op_gate *build_gate(struct builder *b, struct buffer h, int width,
 static void build_attention_gate(struct builder *b, int layer) {
     const int dim = b->c->layer[layer].head_dim, q = b->c->heads * dim;
     const float *gated = gated_queries(b, layer);
-    struct op_gate *op = build_gate(b, feed(b, SCRATCH_ATTENDED, (size_t)q), q, gated ? gated + dim : NULL, 2 * q);
+    struct op_gate *op =
+        build_gate(b, builder_feed(b, SCRATCH_ATTENDED, (size_t)q), q, gated ? gated + dim : NULL, 2 * q);
     op->group = dim, op->apart = 2 * dim;
 }
 
 struct op_project *build_output(struct builder *b, int layer) {
     const struct layer *l = &b->m->layers[layer];
     size_t q = (size_t)b->c->heads * (size_t)b->c->layer[layer].head_dim;
-    return build_project(b, feed(b, SCRATCH_ATTENDED, q), &l->wo, &l->bo);
+    return build_project(b, builder_feed(b, SCRATCH_ATTENDED, q), &l->wo, &l->bo);
 }
 
 struct op_gate_up *build_gate_up(struct builder *b, int layer) {
@@ -180,14 +187,14 @@ struct op_gate_up *build_gate_up(struct builder *b, int layer) {
     op->width = b->c->width, op->hidden = b->c->layer[layer].hidden;
     op->normed = normed(b);
     op->gated = is_on_cuda(b) ? builder_scratch(b, SCRATCH_GATED, 2 * hidden) : NULL;
-    op->h = feed(b, SCRATCH_MLP, hidden);
+    op->h = builder_feed(b, SCRATCH_MLP, hidden);
     return op;
 }
 
 struct op_project *build_down(struct builder *b, int layer) {
     static const struct weight none;
     size_t hidden = (size_t)b->c->layer[layer].hidden;
-    return build_project(b, feed(b, SCRATCH_MLP, hidden), &b->m->layers[layer].down, &none);
+    return build_project(b, builder_feed(b, SCRATCH_MLP, hidden), &b->m->layers[layer].down, &none);
 }
 
 struct op_add_norm *build_add_norm(struct builder *b, const struct norm *norm) {
@@ -216,8 +223,8 @@ struct op_add_norm *build_normed_down(struct builder *b, int layer) {
 
 /* --- linear attention ----------------------------------------------------------------------------------------- */
 
-static struct op_products *build_products(struct builder *b, const struct weight *w, int count, const struct norm *norm,
-                                          enum scratch out) {
+struct op_products *build_products(struct builder *b, const struct weight *w, int count, const struct norm *norm,
+                                   enum scratch out) {
     struct op_products *op = &pass_add(b->pass, OP_PRODUCTS)->products;
     op->x = residual(b), op->norm = *norm;
     for (int i = 0; i < count; i++) op->w[i] = w[i], op->stride += w[i].rows;
@@ -278,7 +285,7 @@ static void build_recurrent_block(struct builder *b, int layer) {
     op->key_dim = r->key_dim, op->value_dim = r->value_dim;
     op->is_tiled = r->is_tiled, op->is_rate = r->is_rate;
     op->state = cache_recurrent_layer(&b->m->cache, layer);
-    op->out = feed(b, SCRATCH_ATTENDED, (size_t)(r->value_heads * r->value_dim));
+    op->out = builder_feed(b, SCRATCH_ATTENDED, (size_t)(r->value_heads * r->value_dim));
     build_project(b, op->out, &l->wo, &none);
 }
 
@@ -337,7 +344,7 @@ static struct op_experts_up *build_experts_up(struct builder *b, int layer, cons
     op->experts = b->c->experts, op->chosen = b->c->experts_chosen;
     op->ids = chosen_ids(b), op->lists = expert_lists(b);
     op->normed = normed(b);
-    op->h = feed(b, SCRATCH_MLP, (size_t)b->c->experts_chosen * (size_t)b->c->expert_hidden);
+    op->h = builder_feed(b, SCRATCH_MLP, (size_t)b->c->experts_chosen * (size_t)b->c->expert_hidden);
     return op;
 }
 
@@ -362,7 +369,7 @@ static void build_experts_and_mlp(struct builder *b, int layer) {
     const struct layer *l = &b->m->layers[layer];
     static const struct weight none;
     struct op_gate_up *gate = build_gate_up(b, layer);
-    const struct buffer h = gate->h = feed(b, SCRATCH_SHARED_MLP, (size_t)b->c->layer[layer].hidden);
+    const struct buffer h = gate->h = builder_feed(b, SCRATCH_SHARED_MLP, (size_t)b->c->layer[layer].hidden);
     if (b->c->shared_is_gated) {
         const float *number = build_products(b, &l->shared_gate, 1, &l->mlp_norm, SCRATCH_SHARED_GATE)->out;
         build_gate(b, h, b->c->layer[layer].hidden, number, 1);
@@ -451,7 +458,7 @@ void build_sandwiched_layers(struct builder *b) {
 /* --- heads that propose more tokens ------------------------------------------------------------------------------ */
 
 /* The embedding of a token beside the hidden row of the position before it. */
-static struct op_join *build_join(struct builder *b, const float *embedded, struct buffer out) {
+struct op_join *build_join(struct builder *b, const float *embedded, struct buffer out) {
     const struct model *m = b->m;
     struct op_join *op = &pass_add(b->pass, OP_JOIN)->join;
     op->x = embedded, op->norm = m->embedding_norm, op->hidden_norm = m->hidden_norm;
@@ -471,7 +478,7 @@ static void build_next(struct builder *b, const struct norm *norm) {
 static void build_mtp(struct builder *b) {
     static const struct weight none;
     const float *embedded = build_embed(b)->out;
-    const struct buffer joined = feed(b, SCRATCH_JOINED, 2 * (size_t)b->c->width);
+    const struct buffer joined = builder_feed(b, SCRATCH_JOINED, 2 * (size_t)b->c->width);
     build_join(b, embedded, joined);
     struct op_project *op = build_project(b, joined, &b->m->join, &none);
     op->stores = true, op->scale = 1;
@@ -485,10 +492,10 @@ void build_eagle(struct builder *b) {
     float *joined = builder_scratch(b, SCRATCH_JOINED, width), *embedded = builder_output(b);
     build_embed(b)->out = embedded;
     struct op_join *join = build_join(b, embedded, (struct buffer){joined, DTYPE_F32});
-    join->residual = residual(b), join->norms_residual = b->c->eagle.norms_residual;
+    join->residual = residual(b), join->norms_residual = b->c->drafter.norms_residual;
     struct op_qkv *op = build_qkv(b, 0);
     op->x = joined, op->norm = plain, op->width = (int32_t)width;
-    op->normed = feed(b, SCRATCH_NORMED, width);
+    op->normed = builder_feed(b, SCRATCH_NORMED, width);
     build_attention(b, 0);
     build_output(b, 0);
     build_mlp_block(b, 0);

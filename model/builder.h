@@ -16,6 +16,9 @@ float *builder_output(struct builder *);
 /* Scratch of `per_row` numbers for each row of a pass. What is asked for in the first, measuring run is there in the second. */
 float *builder_scratch(struct builder *, enum scratch, size_t per_row);
 
+/* The same of what feeds products, in their type. */
+struct buffer builder_feed(struct builder *, enum scratch, size_t per_row);
+
 struct op_embed *build_embed(struct builder *);
 struct op_qkv *build_qkv(struct builder *, int layer);
 struct op_attention *build_attention(struct builder *, int layer);
@@ -28,6 +31,10 @@ struct op_add_norm *build_add_norm(struct builder *, const struct norm *);
 /* The last two with a norm behind them: W h to the side, then its norm onto the residual stream. */
 struct op_add_norm *build_normed_output(struct builder *, int layer);
 struct op_add_norm *build_normed_down(struct builder *, int layer);
+/* W h + bias onto the residual stream; out = all of w[count] of the residual stream behind a norm. */
+struct op_project *build_project(struct builder *, struct buffer h, const struct weight *w, const struct weight *bias);
+struct op_products *build_products(struct builder *, const struct weight *w, int count, const struct norm *,
+                                   enum scratch out);
 /* Router, choice, and the experts' sum onto the residual stream; `norm` is that of their input. Returns the last. */
 struct op_experts_down *build_experts(struct builder *, int layer, const struct norm *router_norm,
                                       const struct norm *norm, enum activation);
@@ -45,6 +52,9 @@ void build_expert_layers(struct builder *);
 void build_mixed_layers(struct builder *);
 /* EAGLE-3's, which is for another model. */
 void build_eagle(struct builder *);
+/* The hidden row of a position: norm(x), kept for a head; and read by it, beside the embedding of the token behind it. */
+struct op_keep *build_keep(struct builder *, const struct cache *of, const float *x, const struct norm *);
+struct op_join *build_join(struct builder *, const float *embedded, struct buffer out);
 /* The first with norms behind attention and MLP as well (Gemma 2 and 3, GLM 4). */
 void build_sandwiched_layers(struct builder *);
 

@@ -70,7 +70,7 @@ static inline int cache_resume(struct cache *c, int slot, int n) {
     return c->kind->resume ? c->kind->resume(c, slot, n) : n;
 }
 
-/* Keys and values of a layer, its own or those that it shares. */
+/* Keys and values of a layer, its own or those that it shares with an earlier one. */
 struct kv_layer cache_layer(const struct cache *, int layer);
 struct hidden_rows cache_hidden(const struct cache *);
 struct recurrent_layer cache_recurrent_layer(const struct cache *, int layer);

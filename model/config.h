@@ -48,7 +48,9 @@ struct layer_config {
     int32_t window; /* in tokens; 0: none */
     int32_t rope;   /* which of the configuration's */
     int32_t kv_heads, head_dim, hidden;
-    int32_t kv_layer;  /* whose keys and values it uses: its own, or an earlier layer's */
+    int32_t
+        kv_layer; /* whose keys and values it uses: its own, or an earlier layer's; of a head that reads those of another model
+                          ~kv_layer is the number of that one's layer */
     bool has_experts;  /* in place of the MLP, or beside it */
     bool v_is_k;       /* there is no v projection */
     bool is_recurrent; /* linear attention in place of keys and values */
@@ -62,24 +64,24 @@ struct recurrent_config {
     bool is_tiled, is_rate;        /* as op_delta's */
 };
 
-/* A head that drafts for another model and has files of its own (EAGLE-3, Li et al. 2025): it reads the hidden rows before some of that
- * model's layers. */
+/* A head that drafts for another model and has files of its own: EAGLE-3 (Li et al. 2025), which reads the hidden rows before some of that
+ * model's layers, or a Gemma 4 assistant, which reads the rows behind its last one and its keys and values, and has none of its own. */
 enum { EAGLE_TAPS = 3 };
-struct eagle_config {
-    bool is_there;
-    int32_t taps[EAGLE_TAPS]; /* the layers, ascending; -1: by the number of that model's */
+struct drafter_config {
+    bool is_there, reads_keys;
+    int32_t taps[EAGLE_TAPS]; /* EAGLE-3's layers, ascending; -1: by the number of that model's */
     int32_t target_width;
     int32_t head_vocab;  /* rows of its head */
     bool norms_residual; /* the residual stream begins with the normed hidden row */
 };
 
 /* It proposes few of the ids that it reads. */
-static inline bool eagle_is_cut(const struct eagle_config *e, int vocab) {
+static inline bool drafter_is_cut(const struct drafter_config *e, int vocab) {
     return e->is_there && e->head_vocab < vocab;
 }
 
-/* Is such a head for a model of this width and vocabulary? Some tokens are added to a model later, or are padding. */
-static inline bool eagle_fits(int head_width, int head_vocab, int width, int vocab) {
+/* Is such a head, for a model of head_width, one for a model of this width and vocabulary? Some tokens are added to a model later, or are padding. */
+static inline bool drafter_fits(int head_width, int head_vocab, int width, int vocab) {
     enum { MORE = 1024 };
     return head_width == width && head_vocab - vocab <= MORE && vocab - head_vocab <= MORE;
 }
@@ -121,7 +123,7 @@ struct model_config {
     int32_t ropes;
     struct layer_config layer[LAYERS_MAX];
     struct recurrent_config recurrent; /* 0: no layer is */
-    struct eagle_config eagle;
+    struct drafter_config drafter;
     struct quantisation quantisation;
     /* ascending: the union of config.json's and generation_config.json's; and what checkpoint_add_end_token adds */
     int32_t end_ids[END_IDS_MAX], end_count;

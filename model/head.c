@@ -1,5 +1,5 @@
 /* Heads that propose more tokens for a model: its own (multi-token prediction: Gloeckle et al. 2024; in the form that reads its own output
- * again for the tokens after the next, DeepSeek-V3 2024, section 2.2), and those that others trained for it (EAGLE-3, Li et al. 2025). */
+ * again for the tokens after the next, DeepSeek-V3 2024, section 2.2), and those that were trained for it (EAGLE-3, Li et al. 2025; Gemma 4's assistants). */
 #include "base/err.h"
 #include "model/families/family.h"
 #include "model/model_internal.h"
@@ -29,7 +29,7 @@ static int configure_own(struct model *m) {
 
 /* Early, in the middle and late, where the head does not say. */
 static int choose_taps(struct model *m) {
-    int32_t *taps = m->config.eagle.taps;
+    int32_t *taps = m->config.drafter.taps;
     const int layers = m->of->config.layers;
     if (taps[0] < 0) taps[0] = 2, taps[1] = layers / 2, taps[2] = layers - 3;
     if (taps[0] < taps[1] && taps[1] < taps[2] && taps[2] < layers) return 0;
@@ -40,15 +40,33 @@ static int choose_taps(struct model *m) {
         layers);
 }
 
+/* Of each layer the keys of the last one of its kind, of their shape. */
+static int choose_keys(struct model *m) {
+    const struct model_config *of = &m->of->config;
+    for (int l = 0; l < m->config.layers; l++) {
+        struct layer_config *own = &m->config.layer[l];
+        int from = of->layers - 1;
+        while (from >= 0 && (of->layer[from].is_recurrent || (of->layer[from].window > 0) != (own->window > 0))) from--;
+        const struct layer_config *other = from >= 0 ? &of->layer[from] : NULL;
+        if (!other || other->head_dim != own->head_dim || other->kv_heads != own->kv_heads)
+            return err_set(ERR_FORMAT, "%s: layer %d attends to keys that %s does not have",
+                           checkpoint_name(m->checkpoint), l, checkpoint_name(m->of->checkpoint));
+        own->kv_layer = ~other->kv_layer;
+    }
+    return 0;
+}
+
 static int configure_other(struct model *m) {
     struct model_config *c = &m->config;
     const struct model_config *of = &m->of->config;
     TRY(checkpoint_config(m->checkpoint, c));
-    if (c->eagle.target_width != c->width || !eagle_fits(c->width, c->vocab, of->width, of->vocab))
+    const struct drafter_config *d = &c->drafter;
+    const bool is_as_wide = d->reads_keys || d->target_width == c->width;
+    if (!is_as_wide || !drafter_fits(d->target_width, c->vocab, of->width, of->vocab))
         return err_set(ERR_FORMAT, "%s: is for a model of width %d with %d tokens, and %s has %d and %d",
-                       checkpoint_name(m->checkpoint), (int)c->eagle.target_width, (int)c->vocab,
+                       checkpoint_name(m->checkpoint), (int)d->target_width, (int)c->vocab,
                        checkpoint_name(m->of->checkpoint), (int)of->width, (int)of->vocab);
-    return choose_taps(m);
+    return d->reads_keys ? choose_keys(m) : choose_taps(m);
 }
 
 int model_configure_head(struct model *m) {
@@ -62,9 +80,9 @@ void model_share_ends(struct model *m) {
 
 /* Files have the distance of each id from its place. */
 int model_head_ids(const struct model *m, int vocab, struct ids *out) {
-    const int64_t rows = m->config.eagle.head_vocab;
+    const int64_t rows = m->config.drafter.head_vocab;
     const struct tensor *t;
-    if (!m->files || !eagle_is_cut(&m->config.eagle, m->config.vocab)) return 0;
+    if (!m->files || !drafter_is_cut(&m->config.drafter, m->config.vocab)) return 0;
     TRY(safetensors_expect_type(m->files, "d2t", "I64", &rows, 1, &t));
     const int64_t *distances = t->data;
     int64_t before = -1;

@@ -67,7 +67,7 @@ static void choose_types(struct model *m, enum kv_numbers kv) {
 
 static int open_parts(struct model *m, struct model_numbers numbers) {
     TRY(m->of ? model_configure_head(m) : checkpoint_config(m->checkpoint, &m->config));
-    if (m->config.eagle.is_there && !m->of)
+    if (m->config.drafter.is_there && !m->of)
         return err_set(ERR_UNSUPPORTED, "%s: is a head that drafts for another model: it goes beside that as --draft",
                        checkpoint_name(m->checkpoint));
     TRY(checkpoint_tensors(m->checkpoint, &m->files));
@@ -116,8 +116,9 @@ int64_t model_own_head(struct model *of) {
 int model_open_head(struct model **out, struct model *of, const struct checkpoint *own, const char *name,
                     struct model_numbers numbers) {
     TRY(open_named(out, own ? own : of->checkpoint, of, name, numbers, of->device));
-    of->cache.hidden_width = (*out)->config.width;
-    if (own) of->tapped_by = *out;
+    const struct drafter_config *d = &(*out)->config.drafter;
+    of->cache.hidden_width = d->reads_keys ? d->target_width : (*out)->config.width;
+    if (own && !d->reads_keys) of->tapped_by = *out;
     model_measure_pass(of);
     return 0;
 }
@@ -221,7 +222,7 @@ static uint64_t weight_bytes(const struct model *m, const struct weight *w) {
 
 /* What joins the rows that are tapped, in the passes of the model that they are of. */
 static bool is_of_taps(const struct model *m, const struct binding *b) {
-    return m->config.eagle.is_there && b->weight == &m->join;
+    return m->config.drafter.is_there && !m->config.drafter.reads_keys && b->weight == &m->join;
 }
 
 /* A row chooses some experts, and looks a few rows up in the embeddings. */

@@ -96,9 +96,11 @@ struct model {
     struct norm norm;              /* [1, D] */
     struct model *of;              /* of a head that proposes more tokens (model_open_head): its model; else NULL */
     const struct model *tapped_by; /* the head that reads the rows before some layers; NULL: none */
-    bool shares_embedding, shares_head;              /* with that */
-    struct norm embedding_norm, hidden_norm;         /* of it, [1, D] */
-    struct weight join;                              /* [D, 2D]; of EAGLE-3 of what is tapped, [D, 3 * the model's] */
+    bool shares_embedding, shares_head;      /* with that */
+    struct norm embedding_norm, hidden_norm; /* of it, [1, D] */
+    struct weight join;  /* [D, 2D]; of EAGLE-3 of what is tapped, [D, 3 * the model's]; of an assistant
+                                                        [D, 2 * the model's] */
+    struct weight leave; /* of an assistant, [the model's D, D] */
     struct weight layer_embedding, layer_projection; /* of per-layer inputs: [V, L*P], [L*P, D] */
     struct norm layer_input_norm;
     struct layer *layers;     /* [L] */

@@ -248,13 +248,13 @@ struct op_keep {
     struct hidden_rows hidden;
 };
 
-/* out[t, :] = norm(x[t, :]), then hidden_norm(hidden[position, :]) behind it, and residual[t, :] = hidden[position, :], or its norm; zeros
- * for rows without a position. */
+/* out[t, :] = norm(x[t, :]), then hidden_norm(hidden[at, :]) behind it, and residual[t, :] = hidden[at, :], or its norm; zeros for rows
+ * without a position. at = position, and + ahead in a pass of drafted rows. */
 struct op_join {
     struct rows rows;
     const float *x; /* [T, D] */
     struct norm norm, hidden_norm;
-    int32_t width;
+    int32_t width, ahead;
     struct hidden_rows hidden;
     struct buffer out; /* [T, 2D], f32 on CUDA too, if it is another op's x */
     float *residual;   /* [T, D] out, or NULL */

@@ -87,14 +87,14 @@ DUET_INLINE float rule_excess(float carry, float p_target, float p_draft) {
 /* The draft's position of d_{index+1} once it is drawn, of a sequence of length n; -1: it is no input. It must lie below the draft's limit,
  * and of a head of the target (draft_shift) that of the token before it must not lie before 0. */
 DUET_INLINE int rule_position(const struct round_state *b, int n, int index) {
-    const int position = n + index - b->draft_shift;
+    const int position = n + (b->draft_stays ? -1 : index) - b->draft_shift;
     return n > b->draft_shift && position < b->draft_positions ? position : -1;
 }
 
 /* What a draft model offers a sequence of length n once d_{index+1} is drawn: all of it or none. Its last input is d_index, which
  * must have had a position. */
 DUET_INLINE int rule_offered(const struct round_state *b, int n, int index) {
-    const int last = n + index - 1 - b->draft_shift;
+    const int last = n + (b->draft_stays ? 0 : index) - 1 - b->draft_shift;
     return n > b->draft_shift && last < b->draft_positions ? index + 1 : 0;
 }
 

@@ -10,7 +10,7 @@
 #include "model/families/family.h"
 
 /* Rows before these layers; under eagle_config, behind them. */
-static int read_taps(struct eagle_config *e, const cJSON *root) {
+static int read_taps(struct drafter_config *e, const cJSON *root) {
     static const char name[] = "eagle_aux_hidden_state_layer_ids";
     const cJSON *list = json_get(root, name), *item;
     const int behind = !list || (cJSON_IsArray(list) && cJSON_GetArraySize(list) == 0);
@@ -29,7 +29,7 @@ static int read_taps(struct eagle_config *e, const cJSON *root) {
 }
 
 static int read_eagle(struct model_config *c, const cJSON *root) {
-    struct eagle_config *e = &c->eagle;
+    struct drafter_config *e = &c->drafter;
     bool taps;
     e->is_there = true;
     TRY(json_get_bool(json_get(root, "eagle_config"), "use_aux_hidden_state", true, &taps));
@@ -78,7 +78,7 @@ static void bind_model(struct binder *b) {
     bind_ignore(b, "d2t");
     bind_ignore(b, "t2d");
     bind_head_ends(b);
-    bind_weight(b, &m->join, d, EAGLE_TAPS * (int64_t)c->eagle.target_width, "fc.weight");
+    bind_weight(b, &m->join, d, EAGLE_TAPS * (int64_t)c->drafter.target_width, "fc.weight");
     bind_norm(b, &m->embedding_norm, 0, d, "layers.0.input_layernorm.weight");
     bind_norm(b, &m->hidden_norm, 0, d, "layers.0.hidden_norm.weight");
     bind_weight(b, &l->wq, q, 2 * d, "layers.0.self_attn.q_proj.weight");

@@ -13,4 +13,10 @@ int gemma_read_ropes(struct model_config *, const cJSON *root, int32_t full_head
 /* The four norms of a layer. */
 void gemma_bind_norms(struct binder *, int layer, float offset);
 
+/* Gemma 4, of its models and of the assistants that draft for them: all but experts, inputs of layers and keys that layers share; a layer
+ * but for these tensors; and its ops. */
+int gemma4_read_text(struct model_config *, const cJSON *root);
+void gemma4_bind_layer(struct binder *, int layer);
+void gemma4_build_layer(struct builder *, int layer);
+
 #endif

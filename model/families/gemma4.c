@@ -84,8 +84,7 @@ static int read_experts(struct model_config *c, const cJSON *root) {
     return 0;
 }
 
-static int configure(struct model_config *c, const cJSON *outer) {
-    const cJSON *root = config_text(outer);
+int gemma4_read_text(struct model_config *c, const cJSON *root) {
     int32_t full_head_dim;
     TRY(config_read_dimensions(
         c, root,
@@ -100,11 +99,16 @@ static int configure(struct model_config *c, const cJSON *outer) {
     c->qk_norm = true;
     TRY(read_windows(c, root));
     TRY(read_full_layers(c, root, &full_head_dim));
+    return gemma_read_ropes(c, root, full_head_dim);
+}
+
+static int configure(struct model_config *c, const cJSON *outer) {
+    const cJSON *root = config_text(outer);
+    TRY(gemma4_read_text(c, root));
     TRY(read_shared_layers(c, root));
     TRY(read_experts(c, root));
     TRY(config_get_int(root, "hidden_size_per_layer_input", 0, 0, 1 << 16, &c->per_layer_width));
-    TRY(config_get_int(root, "vocab_size_per_layer_input", c->vocab, 1, 1 << 20, &c->per_layer_vocab));
-    return gemma_read_ropes(c, root, full_head_dim);
+    return config_get_int(root, "vocab_size_per_layer_input", c->vocab, 1, 1 << 20, &c->per_layer_vocab);
 }
 
 /* --- tensors ------------------------------------------------------------------------------------------------------ */
@@ -114,6 +118,7 @@ static void bind_heads(struct binder *b, int l) {
     const struct layer_config *lc = &b->c->layer[l];
     bind_attention(b, l);
     bind_norm(b, &layer->q_norm, 0, lc->head_dim, "layers.%d.self_attn.q_norm.weight", l);
+    if (b->c->drafter.reads_keys) return;
     if (lc->kv_layer != l) { /* the files hold them all the same */
         bind_unused(b, "layers.%d.self_attn.k_proj.weight", l);
         bind_unused(b, "layers.%d.self_attn.v_proj.weight", l);
@@ -122,6 +127,13 @@ static void bind_heads(struct binder *b, int l) {
     }
     bind_norm(b, &layer->k_norm, 0, lc->head_dim, "layers.%d.self_attn.k_norm.weight", l);
     layer->v_norm = (struct norm){.kind = NORM_RMS, .eps = b->c->norm_eps};
+}
+
+void gemma4_bind_layer(struct binder *b, int l) {
+    gemma_bind_norms(b, l, 0);
+    bind_heads(b, l);
+    bind_mlp(b, l);
+    bind_weight(b, &b->m->layers[l].layer_scale, 1, 1, "layers.%d.layer_scalar", l);
 }
 
 static void bind_experts_of(struct binder *b, int l) {
@@ -157,10 +169,7 @@ static void bind_model(struct binder *b) {
     binder_find_text(b, true);
     bind_ends(b, 0);
     for (int l = 0; l < b->c->layers; l++) {
-        gemma_bind_norms(b, l, 0);
-        bind_heads(b, l);
-        bind_mlp(b, l);
-        bind_weight(b, &b->m->layers[l].layer_scale, 1, 1, "layers.%d.layer_scalar", l);
+        gemma4_bind_layer(b, l);
         if (b->c->layer[l].has_experts) bind_experts_of(b, l);
     }
     if (b->c->per_layer_width > 0) bind_layer_inputs(b);
@@ -225,17 +234,19 @@ static void build_layer_input(struct builder *b, int l) {
     b->pass->ops[b->pass->count - 2].project.w = layer->input_projection;
 }
 
+void gemma4_build_layer(struct builder *b, int l) {
+    build_qkv(b, l);
+    build_attention(b, l);
+    build_normed_output(b, l);
+    build_mlp_and_experts(b, l);
+    if (b->c->per_layer_width > 0) build_layer_input(b, l);
+    b->pass->ops[b->pass->count - 1].add_norm.layer_scale = b->m->layers[l].layer_scale;
+}
+
 static void build(struct builder *b) {
     build_embed(b);
     if (b->c->per_layer_width > 0) build_layer_inputs(b);
-    for (int l = 0; l < b->c->layers; l++) {
-        build_qkv(b, l);
-        build_attention(b, l);
-        build_normed_output(b, l);
-        build_mlp_and_experts(b, l);
-        if (b->c->per_layer_width > 0) build_layer_input(b, l);
-        b->pass->ops[b->pass->count - 1].add_norm.layer_scale = b->m->layers[l].layer_scale;
-    }
+    for (int l = 0; l < b->c->layers; l++) gemma4_build_layer(b, l);
     build_head(b);
 }
 

@@ -19,7 +19,8 @@ enum { K = 3 };
 /* Of the test data; and tiny ones, of which one has an embedding and a head of its own. */
 static const char *const heads[] = {"qwen3-next", "qwen3.5", "qwen3.5-moe"},
                          *const tiny[] = {"qwen3-next", "qwen3_5", "qwen3_5-moe", "glm4-moe", "glm4-moe-norms"},
-                         *const eagles[] = {"eagle3", "eagle3-specforge", "eagle3-speculators"};
+                         *const eagles[] = {"eagle3", "eagle3-specforge", "eagle3-speculators", "gemma4-assistant",
+                                            "gemma4-e-assistant"};
 enum {
     HEADS = sizeof heads / sizeof *heads,
     TINY = sizeof tiny / sizeof *tiny,

@@ -58,7 +58,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     O *out = (O *)op.out.data + ((size_t)t * 2 + is_hidden) * op.width;
     float *residual = is_hidden && op.residual ? op.residual + (size_t)t * op.width : nullptr;
     if (position >= 0 && is_hidden) {
-        const T *from = hidden_row<T>(op.hidden, op.rows, t, position, op.width);
+        const int at = position + (op.rows.standing == ROWS_DRAFTED ? op.ahead : 0);
+        const T *from = hidden_row<T>(op.hidden, op.rows, t, at, op.width);
         for (int i = threadIdx.x; i < op.width; i += BLOCK_THREADS) memory.held[i] = to_float(from[i]);
     } else if (position >= 0) {
         hold_row(rows.x + (size_t)t * op.width, op.width, memory.held);

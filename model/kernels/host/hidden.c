@@ -51,7 +51,8 @@ static void join_part(const void *args, int part, int parts) {
         memset(out, 0, 2 * width * sizeof *out);
         if (residual) memset(residual, 0, width * sizeof *residual);
         if (position < 0) continue;
-        const float *hidden = hidden_row(&op->hidden, &op->rows, t, position, op->width);
+        const int at = position + (op->rows.standing == ROWS_DRAFTED ? op->ahead : 0);
+        const float *hidden = hidden_row(&op->hidden, &op->rows, t, at, op->width);
         host_isa()->norm(out, op->x + (size_t)t * width, &op->norm, op->width);
         host_isa()->norm(out + width, hidden, &op->hidden_norm, op->width);
         if (residual) memcpy(residual, op->norms_residual ? out + width : hidden, width * sizeof *residual);

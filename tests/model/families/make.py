@@ -27,6 +27,8 @@ ROPE3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "origin
          "rope_type": "llama3"}
 YARN = {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16, "beta_fast": 32.0, "beta_slow": 1.0,
         "attention_factor": 1.2079441541679836}
+GEMMA4_ROPE = {"full_attention": {"partial_rotary_factor": 0.25, "rope_theta": 1000000.0, "rope_type": "proportional"},
+               "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"}}
 BASE = {"vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4,
         "num_key_value_heads": 2, "hidden_act": "silu", "max_position_embeddings": 256, "torch_dtype": "bfloat16",
         "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -130,6 +132,16 @@ CASES = {
                         shared_expert_intermediate_size=24,
                         rope_parameters={"partial_rotary_factor": 0.25, "rope_theta": 10000000,
                                          "rope_type": "default"}),
+    "gemma4": case("Gemma4ForCausalLM", "gemma4_text", head_dim=16, global_head_dim=32, num_global_key_value_heads=1,
+                   attention_k_eq_v=True, attention_bias=False, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
+                   hidden_size_per_layer_input=0, enable_moe_block=False, num_kv_shared_layers=0, use_double_wide_mlp=False,
+                   final_logit_softcapping=30.0, sliding_window=8, tie_word_embeddings=True,
+                   layer_types=["sliding_attention", "full_attention"] * 2, rope_parameters=GEMMA4_ROPE),
+    "gemma4-e": case("Gemma4ForCausalLM", "gemma4_text", head_dim=16, global_head_dim=32, attention_k_eq_v=False,
+                     attention_bias=False, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
+                     hidden_size_per_layer_input=8, vocab_size_per_layer_input=96, enable_moe_block=False, num_kv_shared_layers=2,
+                     use_double_wide_mlp=True, final_logit_softcapping=30.0, sliding_window=8, tie_word_embeddings=True,
+                     layer_types=["sliding_attention", "full_attention"] * 2, rope_parameters=GEMMA4_ROPE),
 }
 
 
@@ -173,7 +185,7 @@ def number_of(seed, i):
 
 def embedding_spread(config):
     """Small where the head is the embedding too, lest every token is followed by itself."""
-    tied = config.get("tie_word_embeddings", config["model_type"] in ("gemma", "smollm3"))
+    tied = config.get("tie_word_embeddings", config["model_type"] in ("gemma", "smollm3", "gemma4_assistant"))
     return (0.25 if tied else 1.0) / (16 if "embedding_multiplier" in config or config["model_type"] == "gemma" else 1)
 
 
@@ -188,6 +200,8 @@ def range_of(name, config, factor):
         return (factor - 1, 0.0) if adds_one else (factor, factor)
     if "norm" in name:
         return (0.0, 0.5) if adds_one and "linear_attn" not in name else (1.0, 1.0)
+    if "layer_scalar" in name:
+        return 0.5, 0.5
     if "A_log" in name or "conv1d" in name:
         return 0.0, 1.0
     if "e_score_correction_bias" in name:  # so large that bf16 would not tell them apart
@@ -397,6 +411,37 @@ class Eagle:
         return self.form["ids"][place] if self.form["ids"] else place
 
 
+class Assistant:
+    """Gemma 4's, of transformers: it drafts all tokens from one position, by the keys that the model leaves."""
+
+    def __init__(self, config, model):
+        with tempfile.TemporaryDirectory() as d:
+            blank = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(write_config(d, config)))
+            shapes = sorted((n, list(t.shape)) for n, t in blank.state_dict().items() if n != "lm_head.weight")
+        text = config["text_config"]
+        self.tensors = [[n, s, *self.range_of(n, text), type_of(n)] for n, s in shapes]
+        self.model, self.of = load(config, [t for t in self.tensors if "ordering" not in t[0]]), model
+
+    def range_of(self, name, text):
+        return (1.0, 1.0) if name == "model.norm.weight" else range_of(name, text, 1.0)
+
+    def draft(self, prompt):
+        out = self.of(prompt, output_hidden_states=True, return_shared_kv_states=True)
+        token, hidden, n = out.logits[:, -1:].argmax(dim=-1), out.hidden_states[-1][:, -1:], prompt.shape[1]
+        r = {"prompt": prompt[0].tolist(), "next": int(token), "drafts": [], "gaps": []}
+        for i in range(DRAFTS):
+            x = torch.cat([self.of.get_input_embeddings()(token), hidden], dim=-1)
+            step = self.model(inputs_embeds=x, position_ids=torch.tensor([[n]]), shared_kv_states=out.shared_kv_states)
+            logits, hidden = step.logits[0, 0].float(), step.last_hidden_state
+            if i == 0:
+                r["mtp_logits"] = [float("%.6g" % x) for x in logits.tolist()]
+            top = logits.topk(2)
+            token = top.indices[:1][None]
+            r["drafts"].append(int(token))
+            r["gaps"].append(float("%.4g" % (top.values[0] - top.values[1])))
+        return r
+
+
 DRAFTS = 3
 
 
@@ -445,6 +490,39 @@ EAGLES = {
 }
 
 
+GEMMA4 = {"model_type": "gemma4_text", "vocab_size": 96, "hidden_size": 24, "intermediate_size": 40, "num_attention_heads": 4,
+          "head_dim": 16, "global_head_dim": 32, "hidden_activation": "gelu_pytorch_tanh", "rms_norm_eps": 1e-6,
+          "hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 0, "sliding_window": 8, "rope_parameters": GEMMA4_ROPE,
+          "tie_word_embeddings": True, "enable_moe_block": False, "use_double_wide_mlp": False,
+          "max_position_embeddings": 256, "layer_types": ["sliding_attention"] * 2 + ["full_attention"],
+          "num_hidden_layers": 3, "num_kv_shared_layers": 3, "attention_bias": False, "pad_token_id": 0}
+ASSISTANT = {"architectures": ["Gemma4AssistantForCausalLM"], "model_type": "gemma4_assistant", "backbone_hidden_size": 32,
+             "tie_word_embeddings": True, "torch_dtype": "bfloat16", "use_ordered_embeddings": False, "num_centroids": 8,
+             "centroid_intermediate_top_k": 4}
+ASSISTANTS = {
+    "gemma4-assistant": {"of": "gemma4", "config": {**ASSISTANT, "text_config": {
+        **GEMMA4, "num_key_value_heads": 2, "num_global_key_value_heads": 1, "attention_k_eq_v": True}}},
+    "gemma4-e-assistant": {"of": "gemma4-e", "config": {**ASSISTANT, "text_config": {
+        **GEMMA4, "num_key_value_heads": 2, "attention_k_eq_v": False}}},
+}
+
+
+def make_assistant(name):
+    form = ASSISTANTS[name]
+    with open(os.path.join(HERE, form["of"] + ".json")) as f:
+        target = json.load(f)
+    head = Assistant(form["config"], load(target["config"], target["tensors"]))
+    torch.manual_seed(13)
+    prompts = torch.randint(3, GEMMA4["vocab_size"], (PROMPTS, LENGTH))
+    drafts = sorted((head.draft(prompts[i:i + 1]) for i in range(PROMPTS)), key=lambda r: -min(r["gaps"]))
+    out = {"made_by": "transformers %s, torch %s" % (transformers.__version__, torch.__version__), "of": form["of"],
+           "config": form["config"], "tensors": head.tensors,
+           "mtp_references": drafts[:2] + [head.draft(prompts[0:1, :n]) for n in (1, 8, 9, 10)]}
+    with open(os.path.join(HERE, name + ".json"), "w") as f:
+        f.write(json.dumps(out).replace('], ["', '],\n["').replace('}, {"prompt"', '},\n{"prompt"') + "\n")
+    print(name, [r["gaps"] for r in out["mtp_references"]])
+
+
 def make_eagle(name):
     form = EAGLES[name]
     with open(os.path.join(HERE, form["of"] + ".json")) as f:
@@ -490,5 +568,5 @@ def make(name):
 
 
 with torch.no_grad():
-    for each in sys.argv[1:] or [*CASES, *EAGLES]:
-        (make_eagle if each in EAGLES else make)(each)
+    for each in sys.argv[1:] or [*CASES, *EAGLES, *ASSISTANTS]:
+        (make_eagle if each in EAGLES else make_assistant if each in ASSISTANTS else make)(each)
