@@ -260,7 +260,7 @@ START_TEST(heads_that_draft_are_listed_beside_their_models)
     program_free(&p);
     program_run(&p, NULL, ARGUMENTS("inspect", "some/eagle"));
     program_expect_status(&p, 0);
-    ck_assert_ptr_nonnull(strstr(buf_text(&p.out), "for a model of this width, 40 of its ids"));
+    ck_assert_ptr_nonnull(strstr(buf_text(&p.out), "for a model of width 32, 40 of its ids"));
     program_free(&p);
     program_run(&p, NULL, ARGUMENTS("inspect", "--json", "some/eagle"));
     program_expect_status(&p, 0);

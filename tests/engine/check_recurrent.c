@@ -28,9 +28,11 @@ static const struct models {
              {"glm4-moe", "mtp"},
              {"seed-oss", "eagle3"},
              {"qwen3_5", "eagle3-specforge"},
-             {"seed-oss", "eagle3-speculators"}};
+             {"seed-oss", "eagle3-speculators"},
+             {"gemma4", "gemma4-assistant"},
+             {"gemma4-e", "gemma4-e-assistant"}};
 static const int of_numbers[] = {
-    2, 8, 10}; /* those that are tried in other numbers: hybrids, an own head, one with files of its own */
+    2, 8, 10, 13}; /* those that are tried in other numbers: hybrids, an own head, two with files of their own */
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
 struct dirs {
