@@ -50,6 +50,35 @@ static const struct {
     {"ssm_norm", "linear_attn.norm"},        {"ssm_out", "linear_attn.out_proj"},
 };
 
+/* Of Gemma 4, ".weight" included where names end without it. */
+static const struct {
+    const char *from, *to;
+} gemma4_names[] = {
+    {"layer_output_scale.weight", "layer_scalar"},
+    {"inp_gate.weight", "per_layer_input_gate.weight"},
+    {"proj.weight", "per_layer_projection.weight"},
+    {"post_norm.weight", "post_per_layer_input_norm.weight"},
+    {"post_ffw_norm_1.weight", "post_feedforward_layernorm_1.weight"},
+    {"post_ffw_norm_2.weight", "post_feedforward_layernorm_2.weight"},
+    {"pre_ffw_norm_2.weight", "pre_feedforward_layernorm_2.weight"},
+    {"ffn_gate_inp.scale", "router.scale"},
+    {"ffn_gate_up_exps.weight", "experts.gate_up_proj"},
+    {"ffn_down_exps.weight", "experts.down_proj"},
+    {"ffn_down_exps.scale", "router.per_expert_scale"},
+};
+
+/* Those of no layer. */
+static const struct {
+    const char *from, *to;
+} body_names[] = {
+    {"token_embd.weight", "model.embed_tokens.weight"},
+    {"output_norm.weight", "model.norm.weight"},
+    {"output.weight", "lm_head.weight"},
+    {"per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"},
+    {"per_layer_model_proj.weight", "model.per_layer_model_projection.weight"},
+    {"per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight"},
+};
+
 struct list {
     const struct gguf_architecture *a;
     struct tensor *tensors;
@@ -124,8 +153,20 @@ static void add_stack(struct list *l, const struct gguf_tensor *t, int layer, co
     }
 }
 
+static bool add_gemma4_tensor(struct list *l, const struct gguf_tensor *t, int layer, const char *part) {
+    char name[NAME_BYTES];
+    for (size_t i = 0; l->a->is_gemma4 && i < sizeof gemma4_names / sizeof *gemma4_names; i++) {
+        if (strcmp(part, gemma4_names[i].from) != 0) continue;
+        snprintf(name, sizeof name, "model.layers.%d.%s", layer, gemma4_names[i].to);
+        add(l, t, name);
+        return true;
+    }
+    return false;
+}
+
 static void add_layer_tensor(struct list *l, const struct gguf_tensor *t, int layer, const char *part) {
     char name[NAME_BYTES];
+    if (add_gemma4_tensor(l, t, layer, part)) return;
     const char *end = strrchr(part, '.');
     const size_t n = end ? (size_t)(end - part) : strlen(part);
     const char *stack = stack_name(l->a, part, n), *to = part_name(l->a, part, n), *whole = whole_name(l->a, part, n);
@@ -148,16 +189,14 @@ static bool is_of_config(const char *name) {
 static void add_tensor(struct list *l, const struct gguf_tensor *t) {
     int layer, used = 0;
     if (is_of_config(t->name)) return;
-    if (strcmp(t->name, "token_embd.weight") == 0)
-        add(l, t, "model.embed_tokens.weight");
-    else if (strcmp(t->name, "output_norm.weight") == 0)
-        add(l, t, "model.norm.weight");
-    else if (strcmp(t->name, "output.weight") == 0)
-        add(l, t, "lm_head.weight");
-    else if (sscanf(t->name, "blk.%4d.%n", &layer, &used) == 1 && used > 0 && layer >= 0)
+    if (sscanf(t->name, "blk.%4d.%n", &layer, &used) == 1 && used > 0 && layer >= 0) {
         add_layer_tensor(l, t, layer, t->name + used);
-    else
-        add(l, t, t->name);
+        return;
+    }
+    const char *name = t->name;
+    for (size_t i = 0; i < sizeof body_names / sizeof *body_names; i++)
+        if (strcmp(t->name, body_names[i].from) == 0) name = body_names[i].to;
+    add(l, t, name);
 }
 
 static void release(void *g) {

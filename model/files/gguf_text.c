@@ -119,7 +119,11 @@ static int read_around(const struct gguf *g, struct token_list *list) {
     return read_id(g, "tokenizer.ggml.unknown_token_id", list->count, &list->unknown);
 }
 
-static int read_tokens(const struct gguf *g, bool is_sentencepiece, struct tokens *t, struct token_list *list) {
+/* What merges by a list, in an alphabet of bytes or of texts; or by scores. */
+enum dialect { BYTE_LEVEL, MARKED_MERGES, SENTENCEPIECE };
+
+static int read_tokens(const struct gguf *g, enum dialect dialect, struct tokens *t, struct token_list *list) {
+    const bool is_sentencepiece = dialect == SENTENCEPIECE;
     struct gguf_text pre;
     TRY(read_texts(g, "tokenizer.ggml.tokens", &t->texts, &list->count));
     if (list->count == 0)
@@ -132,14 +136,14 @@ static int read_tokens(const struct gguf *g, bool is_sentencepiece, struct token
     TRY(gguf_get_text(g, "tokenizer.ggml.pre", &pre));
     TRY(gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", is_sentencepiece, &list->space_prefix));
     list->tokens = t->texts, list->kinds = t->kinds, list->scores = t->scores, list->merges = t->merges;
-    list->pre = text_of(pre);
+    list->pre = text_of(pre), list->marks_spaces = dialect == MARKED_MERGES;
     return read_around(g, list);
 }
 
-static int create_tokenizer(const struct gguf *g, bool is_sentencepiece, struct tokenizer **out) {
+static int create_tokenizer(const struct gguf *g, enum dialect dialect, struct tokenizer **out) {
     struct tokens t = {0};
     struct token_list list = {0};
-    int rc = read_tokens(g, is_sentencepiece, &t, &list);
+    int rc = read_tokens(g, dialect, &t, &list);
     if (rc == 0) {
         rc = tokenizer_create(out, &list);
         if (rc != 0) err_prefix(rc, "%s: tokenizer.ggml", gguf_path(g));
@@ -165,11 +169,11 @@ int gguf_model_tokenizer(const struct gguf *g, struct tokenizer **out) {
     *out = NULL;
     TRY(read_model(g, &model));
     if (!model.bytes) return 0;
-    bool is_sentencepiece = gguf_is_text(model, "llama");
-    if (!is_sentencepiece && !gguf_is_text(model, "gpt2"))
-        return err_set(ERR_UNSUPPORTED, "%s: tokenizer '%.*s' is not supported (known: llama, gpt2)", gguf_path(g),
-                       model.n < 60 ? (int)model.n : 60, model.bytes);
-    return create_tokenizer(g, is_sentencepiece, out);
+    static const char *const names[] = {[BYTE_LEVEL] = "gpt2", [MARKED_MERGES] = "gemma4", [SENTENCEPIECE] = "llama"};
+    for (int d = 0; d < 3; d++)
+        if (gguf_is_text(model, names[d])) return create_tokenizer(g, (enum dialect)d, out);
+    return err_set(ERR_UNSUPPORTED, "%s: tokenizer '%.*s' is not supported (known: llama, gpt2, gemma4)", gguf_path(g),
+                   model.n < 60 ? (int)model.n : 60, model.bytes);
 }
 
 /* --- ends of answers --------------------------------------------------------------------------------------------------- */

@@ -32,10 +32,12 @@ enum token_kind { /* the files' own numbers */
 struct token_list {
     const struct token_text *tokens; /* [count] by id */
     const int32_t *kinds;            /* [count] of enum token_kind; NULL: all are normal */
-    const float *scores; /* [count]; sentencepiece's: the pair of the highest score merges first. NULL: byte-level */
+    const float
+        *scores; /* [count]; sentencepiece's: the pair of the highest score merges first. NULL: by a list of merges */
     int32_t count;
-    const struct token_text *merges; /* [merge_count] "left right"; of the byte-level dialect */
+    const struct token_text *merges; /* [merge_count] "left right", where there are no scores */
     int32_t merge_count;
+    bool marks_spaces;     /* tokens are sentencepiece's texts all the same (Gemma 4); else byte-level */
     struct token_text pre; /* llama.cpp's name of the pre-tokenizer ("qwen2"); of the byte-level dialect */
     bool space_prefix;     /* sentencepiece: a blank before a text that does not begin with a special token */
     int32_t first, last;   /* what stands around a text, as a post_processor would have it; -1: nothing */

@@ -75,7 +75,7 @@ static int refuse_pre(struct token_text name) {
 /* --- tokens --------------------------------------------------------------------------------------------------------- */
 
 static bool is_byte_level(const struct token_list *l) {
-    return !l->scores;
+    return !l->scores && !l->marks_spaces;
 }
 
 /* May the token come out of merging? In the byte-level dialect recognised tokens are text, not in its alphabet. */
@@ -247,7 +247,7 @@ static int read_sentencepiece(struct tokenizer *t, const struct token_list *l) {
     if (l->space_prefix) TRY(read_part(t, prefix, tokenizer_read_normalizer));
     TRY(read_part(t, SPACE_TO_MARK, tokenizer_read_normalizer));
     TRY(read_part(t, l->space_prefix ? stripping : decoder, tokenizer_read_decoder));
-    return add_scored_merges(t, l);
+    return l->scores ? add_scored_merges(t, l) : add_listed_merges(t, l);
 }
 
 int tokenizer_read_list(struct tokenizer *t, const struct token_list *l) {

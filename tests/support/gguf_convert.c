@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/fmath.h"
 #include "base/json.h"
+#include "tests/support/gguf_gemma4.h"
 #include "tests/support/gguf_hybrid.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/support.h"
@@ -47,6 +48,7 @@ static const struct kind kinds[] = {
     {"qwen3_vl_moe", "qwen3vlmoe", false, false, {"post_attention_layernorm", "ffn_norm"}},
     {"phi3", "phi3", false, false, {"post_attention_layernorm", "ffn_norm"}},
     {"gemma2", "gemma2", false, true, {"pre_feedforward_layernorm", "ffn_norm"}},
+    {"gemma4_text", "gemma4", false, false, {NULL}},
     {"olmo2", "olmo2", false, false, {NULL}},
     {"glm4",
      "glm4",
@@ -156,6 +158,10 @@ static bool is_hybrid(const struct conversion *c) {
     return json_get(c->config, "linear_num_key_heads") != NULL;
 }
 
+static bool is_gemma4(const struct conversion *c) {
+    return strcmp(c->kind->name, "gemma4") == 0;
+}
+
 static const char *renamed(const struct conversion *c, const char *name) {
     return is_hybrid(c) ? gguf_hybrid_name(c->config, name) : name;
 }
@@ -216,12 +222,14 @@ static void convert_tensor(struct conversion *c, const struct tensor *t) {
     const char *from = renamed(c, t->name);
     if (sscanf(from, "model.layers.%d.%n", &layer, &used) == 1 && used > 0) {
         const char *part = from + used, *end = strrchr(part, '.');
+        if (!end) end = part + strlen(part);
         if (strstr(part, "in_proj_qkvz")) {
             part_qkvz(c, t, layer);
             return;
         }
         if (strcmp(end, ".sinks") == 0) end = ".weight";
-        const char *to = part_of(c, part, end > part ? (size_t)(end - part) : strlen(part));
+        const char *to = part_of(c, part, end > part ? (size_t)(end - part) : strlen(part)),
+                   *whole = is_gemma4(c) ? gguf_gemma4_name(part) : NULL;
         if (strstr(part, ".experts.") || strstr(part, "moe.input_linear.") || strstr(part, "moe.output_linear."))
             return;
         if (strcmp(part, "shared_mlp.input_linear.weight") == 0) {
@@ -231,11 +239,13 @@ static void convert_tensor(struct conversion *c, const struct tensor *t) {
         if (text_ends_with(part, "e_score_correction_bias")) to = "exp_probs_b", end = ".bias";
         if (text_ends_with(part, ".dt_bias")) to = "ssm_dt", end = ".bias";
         if (text_ends_with(part, ".A_log")) to = "ssm_a", end = "";
+        if (whole) to = whole, end = "";
         if (!to) to = part_of(c, part, strlen(part)); /* sinks have no ".weight" */
         ck_assert_msg(to != NULL, "%s", t->name);
         snprintf(name, sizeof name, "blk.%d.%s%s", layer, to, end);
     } else {
-        const char *to = part_of(c, t->name, strlen(t->name));
+        const char *to = is_gemma4(c) ? gguf_gemma4_name(t->name) : NULL;
+        if (!to) to = part_of(c, t->name, strlen(t->name));
         if (!to) return; /* the converter drops it */
         snprintf(name, sizeof name, "%s", to);
     }
@@ -333,7 +343,7 @@ static double experts_of(const struct conversion *c) {
 
 static void convert_experts(struct conversion *c) {
     const int experts = (int)experts_of(c), layers = (int)number(c, "num_hidden_layers", 0) + heads_behind(c);
-    for (int l = 0; l < layers && experts > 0; l++) {
+    for (int l = 0; l < layers && experts > 0 && !is_gemma4(c); l++) {
         if (strcmp(c->kind->name, "granitemoe") == 0) {
             part_stack(c, "input_linear", "gate", l, 0, 2), part_stack(c, "input_linear", "up", l, 1, 2);
             part_stack(c, "output_linear", "down", l, 0, 1);
@@ -480,11 +490,16 @@ static void put_values(struct conversion *c) {
     put_int(c, "block_count", number(c, "num_hidden_layers", 0) + heads_behind(c));
     if (heads_behind(c) > 0) put_int(c, "nextn_predict_layers", heads_behind(c));
     put_hybrid(c);
-    put_int(c, is_gpt_oss ? "expert_feed_forward_length" : "feed_forward_length", hidden);
     put_int(c, "attention.head_count", c->heads);
-    put_int(c, "attention.head_count_kv", c->kv_heads);
-    put_int(c, "attention.key_length", c->head_dim);
-    put_int(c, "attention.value_length", c->head_dim);
+    if (is_gemma4(c)) {
+        gguf_gemma4_put(c->config, c->files);
+    } else {
+        put_int(c, is_gpt_oss ? "expert_feed_forward_length" : "feed_forward_length", hidden);
+        put_int(c, "attention.head_count_kv", c->kv_heads);
+        put_int(c, "attention.key_length", c->head_dim);
+        put_int(c, "attention.value_length", c->head_dim);
+        put_rope(c);
+    }
     put_number(c, "attention.layer_norm_rms_epsilon", number(c, "rms_norm_eps", 1e-6));
     put_int(c, "attention.sliding_window", window);
     put_pattern(c, json_get(c->config, "layer_types"));
@@ -502,7 +517,6 @@ static void put_values(struct conversion *c) {
     put_number(c, "residual_scale", number(c, "residual_multiplier", NAN));
     put_number(c, "logit_scale", number(c, "logits_scaling", NAN));
     gguf_put_int(c->files, "tokenizer.ggml.eos_token_id", (int64_t)number(c, "eos_token_id", 2));
-    put_rope(c);
 }
 
 /* --- all --------------------------------------------------------------------------------------------------------- */
