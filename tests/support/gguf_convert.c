@@ -135,10 +135,18 @@ static float *widen(const struct tensor *t, size_t *count) {
     return out;
 }
 
+static bool is_gemma4(const struct conversion *c) {
+    return strcmp(c->kind->name, "gemma4") == 0;
+}
+
 static void put(struct conversion *c, const char *name, int dims, const int64_t *shape, const float *data,
                 size_t count) {
     int64_t turned[4];
     for (int i = 0; i < dims; i++) turned[i] = shape[dims - 1 - i];
+    if (is_gemma4(c) && dims == 3) {
+        gguf_gemma4_put_stack(&c->files[c->turn++ % c->parts], name, turned, data, count);
+        return;
+    }
     gguf_put_tensor(&c->files[c->turn++ % c->parts], name, GGML_F32, dims, turned, data, count * sizeof *data);
 }
 
@@ -156,10 +164,6 @@ static void permute(float *rows, int64_t count, int64_t cols, int heads) {
 
 static bool is_hybrid(const struct conversion *c) {
     return json_get(c->config, "linear_num_key_heads") != NULL;
-}
-
-static bool is_gemma4(const struct conversion *c) {
-    return strcmp(c->kind->name, "gemma4") == 0;
 }
 
 static const char *renamed(const struct conversion *c, const char *name) {

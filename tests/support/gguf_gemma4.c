@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "model/format.h"
+
 enum { LAYERS = 64 };
 
 const char *gguf_gemma4_name(const char *part) {
@@ -80,4 +82,18 @@ void gguf_gemma4_put(const cJSON *config, struct gguf_writer *w) {
     if (cJSON_IsTrue(json_get(config, "enable_moe_block")))
         gguf_put_int(w, "gemma4.expert_used_count", int_of(config, "top_k_experts"));
     put_ropes(config, dim, w);
+}
+
+void gguf_gemma4_put_stack(struct gguf_writer *w, const char *name, const int64_t shape[3], const float *data,
+                           size_t count) {
+    enum { BLOCK = 32 };
+    const float scale = 0x1p-9f; /* tests/model/families/make.py: numbers are -128 to 127 times that */
+    const uint16_t half = format_to_f16(scale);
+    struct buf blocks = {0};
+    for (size_t i = 0; i < count; i++) {
+        if (i % BLOCK == 0) buf_append(&blocks, &half, sizeof half);
+        buf_putc(&blocks, (char)(int)(data[i] / scale));
+    }
+    gguf_put_tensor(w, name, GGML_Q8_0, 3, shape, blocks.data, blocks.len);
+    buf_free(&blocks);
 }

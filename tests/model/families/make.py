@@ -140,7 +140,7 @@ CASES = {
     "gemma4-moe": case("Gemma4ForCausalLM", "gemma4_text", head_dim=16, global_head_dim=32, attention_k_eq_v=False,
                        attention_bias=False, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
                        hidden_size_per_layer_input=0, enable_moe_block=True, num_experts=6, top_k_experts=2,
-                       moe_intermediate_size=24, num_kv_shared_layers=0, use_double_wide_mlp=False, sliding_window=8,
+                       moe_intermediate_size=32, num_kv_shared_layers=0, use_double_wide_mlp=False, sliding_window=8,
                        tie_word_embeddings=True, layer_types=["sliding_attention", "full_attention"] * 2,
                        rope_parameters=GEMMA4_ROPE),
     "gemma4-e": case("Gemma4ForCausalLM", "gemma4_text", head_dim=16, global_head_dim=32, attention_k_eq_v=False,
