@@ -11,13 +11,14 @@
 
 /* Texts at which llama.cpp ends an answer, whatever the keys say: files often name one end of several. To it such a token is a control
  * token, of whatever type it is in the file: conversions of Gemma have normal ones. */
-enum { END, RETURN, CALL, MARKERS = 12 };
+enum { END, RETURN, CALL, MARKERS = 13 };
 static const char *const markers[MARKERS] = {[END] = "<|end|>",
                                              [RETURN] = "<|return|>",
                                              [CALL] = "<|call|>",
                                              "<|eot_id|>",
                                              "<|im_end|>",
                                              "<end_of_turn>",
+                                             "<turn|>",
                                              "<|endoftext|>",
                                              "<|eom_id|>",
                                              "<EOT>",
