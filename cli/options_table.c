@@ -89,9 +89,9 @@ const struct option_row option_table[] = {
      "target model: a directory, a GGUF file, or ORG/NAME in the local Hugging Face cache; alone it decodes plainly",
      ON_PAIR, false},
     {"draft", 'd', "MODEL", OPTION_NAME, AT(draft), NULL, NULL, NULL, NULL,
-     "draft model that proposes tokens to the target, or an EAGLE-3 head that was trained for it; or ngram, which "
-     "needs no "
-     "second model: it proposes what followed earlier in the text; or mtp: the target's own head for multi-token "
+     "draft model that proposes tokens to the target, or a head that was trained for it (EAGLE-3, a Gemma 4 "
+     "assistant); or ngram, which needs no second model: it proposes what followed earlier in the text; or mtp: the "
+     "target's own head for multi-token "
      "prediction (a directory of that name is ./ngram)",
      ON_PAIR, false},
     {"k", 'k', "N|auto", OPTION_INT_OR_AUTO, AT(k), "[0, 63]", "auto", "4", "auto in chat without --seed, else 4",
@@ -232,7 +232,7 @@ const struct option_row option_table[] = {
      "llama-3.2-1b (its head a matrix of its own), "
      "llama-3.2-1b-tied, llama-3.1-70b, qwen2.5-7b, "
      "qwen2.5-0.5b, qwen3-32b, qwen3-0.6b, qwen3-30b-a3b, qwen3.5-27b, qwen3.5-4b, qwen3.5-0.8b, smollm2-135m, "
-     "gemma-3-12b, gemma-4-31b, phi-4, mixtral-8x7b, "
+     "gemma-3-12b, gemma-4-31b, gemma-4-31b-assistant (which drafts for it), phi-4, mixtral-8x7b, "
      "gpt-oss-20b, or a FILE.json like config.json",
      ON_BENCH | ON_INSPECT, false},
     {"write", 0, "DIR", OPTION_NAME, AT(write), NULL, NULL, NULL, NULL,

@@ -110,6 +110,16 @@ static const struct shape {
      "\"hidden_size\": 4096, \"intermediate_size\": 14336, \"num_hidden_layers\": 1, \"num_attention_heads\": 32, "
      "\"num_key_value_heads\": 8, \"head_dim\": 128, \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5, "
      "\"rope_theta\": 500000}"},
+    {"gemma-4-31b-assistant",
+     "{\"architectures\": [\"Gemma4AssistantForCausalLM\"], \"backbone_hidden_size\": 5376, \"text_config\": {"
+     "\"hidden_size\": 1024, \"intermediate_size\": 8192, \"num_hidden_layers\": 4, \"num_attention_heads\": 32, "
+     "\"num_key_value_heads\": 16, \"head_dim\": 256, \"global_head_dim\": 512, "
+     "\"num_global_key_value_heads\": 4, \"attention_k_eq_v\": true, \"sliding_window\": 1024, "
+     "\"layer_types\": [\"sliding_attention\", \"sliding_attention\", \"sliding_attention\", \"full_attention\"], "
+     "\"vocab_size\": 262144, \"max_position_embeddings\": 262144, "
+     "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"proportional\", \"rope_theta\": 1000000, "
+     "\"partial_rotary_factor\": 0.25}, \"sliding_attention\": {\"rope_type\": \"default\", "
+     "\"rope_theta\": 10000}}}}"},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 

@@ -291,6 +291,53 @@ START_TEST(what_is_wrong_is_named_as_the_file_names_it)
 }
 END_TEST
 
+/* A Gemma 4 of one layer, which slides or not, with these factors of its rope. */
+static int read_gemma4(bool slides, bool says_it, int shared, float factor, struct model_config *c) {
+    struct gguf_writer w = {0};
+    const float factors[8] = {1, 1, factor, factor, factor, factor, factor, factor};
+    const uint8_t pattern[] = {slides};
+    small_put_keys_of(&w, "gemma4");
+    small_put_tensors(&w);
+    if (says_it) gguf_put_array(&w, "gemma4.attention.sliding_window_pattern", GGUF_BOOL, pattern, 1);
+    gguf_put_int(&w, "gemma4.attention.sliding_window", 4);
+    gguf_put_int(&w, "gemma4.attention.head_count_kv", 1);
+    gguf_put_int(&w, "gemma4.attention.key_length", 16);
+    gguf_put_int(&w, "gemma4.attention.key_length_swa", 8);
+    gguf_put_int(&w, "gemma4.attention.shared_kv_layers", shared);
+    gguf_put_tensor(&w, "rope_freqs.weight", GGML_F32, 1, (const int64_t[]){8}, factors, sizeof factors);
+    int rc = read_config(&w, c);
+    gguf_writer_free(&w);
+    return rc;
+}
+
+START_TEST(kinds_of_layers_of_a_gemma_4_have_heads_of_their_own)
+{
+    struct model_config c;
+    ck_ok(read_gemma4(true, true, 0, 1e30f, &c));
+    ck_assert(c.layer[0].window == 4 && c.layer[0].head_dim == 8 && c.layer[0].kv_heads == 1 &&
+              c.rope[1].head_dim == 8);
+    ck_ok(read_gemma4(false, true, 0, 1e30f, &c));
+    ck_assert(c.layer[0].window == 0 && c.layer[0].head_dim == 16 && !c.layer[0].v_is_k);
+    ck_assert(c.rope[0].type == ROPE_PROPORTIONAL && c.rope[0].dims == 4);
+    static const struct {
+        bool says_it;
+        int shared;
+        float factor;
+        int code;
+        const char *words;
+    } wrong[] = {
+        {false, 0, 1e30f, ERR_FORMAT, "sliding_window_pattern' does not say of each layer whether it slides"},
+        {true, 1, 1e30f, ERR_FORMAT, "key 'gemma4.attention.shared_kv_layers' is 1, of 1 layers"},
+        {true, 0, 2, ERR_UNSUPPORTED, "'rope_freqs.weight' holds factors besides 1 and none"},
+        {true, 0, NAN, ERR_UNSUPPORTED, "'rope_freqs.weight' holds factors besides 1 and none"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        ck_assert_int_eq(read_gemma4(true, wrong[i].says_it, wrong[i].shared, wrong[i].factor, &c), wrong[i].code);
+        ck_assert_msg(strstr(err_message(), wrong[i].words), "'%s' lacks '%s'", err_message(), wrong[i].words);
+    }
+}
+END_TEST
+
 START_TEST(what_a_configuration_lacks_is_named)
 {
     static const char *const needed[] = {"llama.context_length",       "llama.embedding_length",
@@ -327,6 +374,7 @@ Suite *check_gguf_config(void) {
     tcase_add_test(tc, a_window_of_0_is_none);
     tcase_add_test(tc, what_is_wrong_is_named_as_the_file_names_it);
     tcase_add_test(tc, what_a_configuration_lacks_is_named);
+    tcase_add_test(tc, kinds_of_layers_of_a_gemma_4_have_heads_of_their_own);
     suite_add_tcase(suite, tc);
     return suite;
 }

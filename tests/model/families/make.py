@@ -204,6 +204,8 @@ def range_of(name, config, factor):
     adds_one = config["model_type"] in ADD_ONE
     if name in ("model.norm.weight", QWEN_HEAD.norm, GLM_HEAD.norm):
         return (factor - 1, 0.0) if adds_one else (factor, factor)
+    if config["model_type"] == "gemma4_text" and ("q_norm" in name or "k_norm" in name):
+        return 0.25, 0.25  # nothing else scales its scores
     if "norm" in name:
         return (0.0, 0.5) if adds_one and "linear_attn" not in name else (1.0, 1.0)
     if "layer_scalar" in name:
