@@ -216,6 +216,10 @@ def range_of(name, config, factor):
         return 7.0, 0.25
     if name.endswith("bias"):
         return 0.0, 0.5
+    if name.endswith("router.scale"):
+        return 4.0, 4.0
+    if name.endswith("per_expert_scale"):
+        return 1.0, 1.0
     if "router" in name or "mlp.gate.weight" in name:
         return 0.0, 0.5
     return 0.0, (embedding_spread(config) if "embed" in name else 0.25)
@@ -282,7 +286,7 @@ def router_gaps(model, ids, chosen):
         found.append(top[:, -2] - top[:, -1])
 
     hooks = [m.register_forward_hook(look) for n, m in model.named_modules()
-             if type(m).__name__.endswith("TopKRouter") or type(m).__name__.endswith("TopkRouter")]
+             if type(m).__name__.endswith(("TopKRouter", "TopkRouter", "TextRouter"))]
     model(ids)
     for h in hooks:
         h.remove()
@@ -296,7 +300,7 @@ def reference(model, config, prompt):
     r = {"prompt": prompt[0].tolist(), "logits_last": rounded[0], "logits_first": rounded[1],
          "greedy": greedy[0].tolist(), "gaps": [float("%.4g" % g) for g in gaps[0].tolist()]}
     r["min_top2_gap"] = min(r["gaps"])
-    gaps = router_gaps(model, torch.cat([prompt, greedy], dim=1), config.get("num_experts_per_tok", config.get("moe_k", 0)))
+    gaps = router_gaps(model, torch.cat([prompt, greedy], dim=1), config.get("num_experts_per_tok", config.get("moe_k", config.get("top_k_experts", 0))))
     if gaps:
         r["router_gap_prompt"], r["router_gaps"] = min(gaps[:LENGTH]), gaps[LENGTH - 1:-1]
     return r
