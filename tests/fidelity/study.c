@@ -7,6 +7,7 @@
 #include "base/philox.h"
 #include "draft/proposer.h"
 #include "tests/support/support.h"
+#include "tests/support/tiny_model.h"
 
 static const char story[] =
     "Once upon a time there was a little girl named Lily. She had a red ball and a small dog. Every day she went to "
@@ -45,6 +46,19 @@ static void add_fixture(struct study *s, const char *target, const char *draft, 
     s->amount = STUDY_FEW;
 }
 
+/* A tiny model and the head that drafts for it. */
+static void add_tiny(struct study *s, const char *target, const char *draft) {
+    const char *names[] = {target, draft};
+    char dirs[2][256];
+    for (int i = 0; i < 2; i++) {
+        cJSON *json = tiny_model_load(names[i]);
+        tiny_model_write(json, "config", dirs[i]);
+        cJSON_Delete(json);
+    }
+    s->pair = (struct pair){.name = draft, .target = keep(dirs[0]), .draft = keep(dirs[1])};
+    s->amount = STUDY_FEW;
+}
+
 int study_pairs(struct study studies[STUDY_PAIRS_MAX], bool small) {
     struct pair pairs[PAIRS_MAX];
     int count = test_pairs(pairs);
@@ -68,6 +82,8 @@ int study_families(struct study studies[STUDY_PAIRS_MAX]) {
     add_fixture(&studies[count++], "families/qwen3-next", "mtp", NULL);
     add_fixture(&studies[count++], "families/qwen3.5", "mtp", "410");
     add_fixture(&studies[count++], "families/qwen3.5-moe", "mtp", NULL);
+    add_tiny(&studies[count++], "seed-oss", "eagle3");
+    add_tiny(&studies[count++], "gemma4", "gemma4-assistant");
     return count;
 }
 

@@ -7,7 +7,7 @@
 
 #include "tests/fidelity/fidelity.h"
 
-enum { STUDY_PROMPTS = 16, STUDY_K = 16, STUDY_BATCH = 16, STUDY_ENGINES = 9, STUDY_PAIRS_MAX = 35 };
+enum { STUDY_PROMPTS = 16, STUDY_K = 16, STUDY_BATCH = 16, STUDY_ENGINES = 9, STUDY_PAIRS_MAX = 40 };
 
 enum study_amount { STUDY_ALL, STUDY_SOME, STUDY_FEW }; /* every (K, batch), a fifth, one for each K */
 
