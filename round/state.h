@@ -88,7 +88,7 @@ struct round_state {
     int32_t draft_positions; /* the draft's own position limit */
     int32_t draft_first;     /* the most tokens of a row of DRAFT_FIRST; at least 2 where there is a draft */
     int32_t
-        draft_shift; /* token t[i] stands at the draft's position i - draft_shift: 0, or 1 for a head of the target */
+        draft_shift;  /* token t[i] stands at the draft's position i - draft_shift: 0, or 1 for a head of the target */
     bool draft_stays; /* drafted tokens stand where the sequence's last one does */
     enum accept_rule rule;
 

@@ -46,7 +46,8 @@ START_TEST(heads_with_files_of_their_own_are_known_by_their_vocabulary)
     struct model_config c;
     ck_ok(load_config(&c, EAGLE("\"norm_before_residual\": true, \"target_hidden_size\": 64"), NULL));
     ck_assert_str_eq(c.architecture, "LlamaForCausalLMEagle3");
-    ck_assert(c.drafter.is_there && c.drafter.norms_residual && c.drafter.target_width == 64 && c.drafter.head_vocab == 16);
+    ck_assert(c.drafter.is_there && c.drafter.norms_residual && c.drafter.target_width == 64 &&
+              c.drafter.head_vocab == 16);
     ck_assert_int_eq(c.drafter.taps[0], -1);
     ck_ok(load_config(&c, EAGLE("\"target_hidden_size\": null, \"eagle_aux_hidden_state_layer_ids\": null"), NULL));
     ck_assert(c.drafter.taps[0] == -1 && c.drafter.target_width == c.width);
