@@ -23,10 +23,9 @@ struct entry {
     char *problem;            /* why it does not run, in a few words; NULL: it does */
     const char *architecture; /* NULL: unknown */
     uint64_t parameters, bytes;
-    int vocabulary; /* -1: ids in, ids out */
-    int width, ids; /* of hidden rows; of the embedding */
-    bool is_head;   /* that drafts for another model, whatever its tokenizer */
-    bool has_head;  /* of its own that drafts: --draft mtp */
+    int vocabulary;              /* -1: ids in, ids out */
+    struct model_config *config; /* of malloc; filled in where there is no problem */
+    bool has_head;               /* of its own that drafts: --draft mtp */
 };
 
 struct list {
@@ -34,6 +33,11 @@ struct list {
     struct vocabulary *vocabularies;
     int count, vocabulary_count, family_count;
 };
+
+/* One that drafts for another model, whatever its tokenizer. */
+static bool is_head(const struct entry *e) {
+    return e->config->drafter.is_there;
+}
 
 /* --- collecting ------------------------------------------------------------------------------------------------- */
 
@@ -125,19 +129,17 @@ static int try_model(const struct checkpoint *c) {
 }
 
 static int read_model(struct list *l, struct entry *e, const struct checkpoint *c) {
-    struct model_config config;
     struct safetensors *tensors;
     struct tokenizer *tokenizer;
-    TRY(checkpoint_config(c, &config));
-    e->architecture = config.architecture;
+    e->config = memory_resize(NULL, sizeof *e->config);
+    TRY(checkpoint_config(c, e->config));
+    e->architecture = e->config->architecture;
     TRY(checkpoint_tensors(c, &tensors));
     e->parameters = inspect_count(tensors, &e->bytes);
     safetensors_close(tensors);
     TRY(checkpoint_tokenizer(c, &tokenizer));
     if (tokenizer) e->vocabulary = add_vocabulary(l, tokenizer);
-    e->width = config.drafter.is_there ? config.drafter.target_width : config.width, e->ids = config.vocab,
-    e->is_head = config.drafter.is_there;
-    if (e->is_head) return 0;
+    if (is_head(e)) return 0;
     int64_t own;
     TRY(inspect_find_head(c, &own));
     e->has_head = own > 0;
@@ -164,8 +166,8 @@ static int read_models(struct list *l) {
 /* Can `draft` draft for `target`? The maps are compared as the engine does. */
 static bool fits(const struct list *l, const struct entry *target, const struct entry *draft) {
     int common;
-    if (target->problem || draft->problem || target->is_head) return false;
-    if (draft->is_head) return drafter_fits(draft->width, draft->ids, target->width, target->ids);
+    if (target->problem || draft->problem || is_head(target)) return false;
+    if (is_head(draft)) return model_config_drafts_for(draft->config, target->config);
     if (target->vocabulary < 0 || draft->vocabulary < 0) return false;
     if (draft->parameters >= target->parameters) return false;
     return tokenizer_compare(l->vocabularies[target->vocabulary].tokenizer,
@@ -300,6 +302,7 @@ static void list_free(struct list *l) {
         free(l->entries[i].name);
         free(l->entries[i].path);
         free(l->entries[i].problem);
+        free(l->entries[i].config);
     }
     for (int i = 0; i < l->vocabulary_count; i++) tokenizer_free(l->vocabularies[i].tokenizer);
     free(l->entries);

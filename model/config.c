@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -100,6 +101,29 @@ static int read_architecture(struct model_config *c, const cJSON *root) {
         if (is_text) break; /* alone where it can be */
     }
     return 0;
+}
+
+/* --- heads that draft ----------------------------------------------------------------------------------------- */
+
+int model_config_keys_for(const struct layer_config *own, const struct model_config *of) {
+    int from = of->layers - 1;
+    while (from >= 0 && (of->layer[from].is_recurrent || (of->layer[from].window > 0) != (own->window > 0))) from--;
+    const struct layer_config *other = from >= 0 ? &of->layer[from] : NULL;
+    return other && other->head_dim == own->head_dim && other->kv_heads == own->kv_heads ? other->kv_layer : -1;
+}
+
+bool model_config_has_size_for(const struct model_config *head, const struct model_config *of) {
+    enum { MORE_TOKENS = 1024 };
+    const struct drafter_config *d = &head->drafter;
+    const bool is_as_wide = d->reads_keys || head->width == d->target_width;
+    return is_as_wide && d->target_width == of->width && abs(head->vocab - of->vocab) <= MORE_TOKENS;
+}
+
+bool model_config_drafts_for(const struct model_config *head, const struct model_config *of) {
+    if (!model_config_has_size_for(head, of)) return false;
+    for (int l = 0; head->drafter.reads_keys && l < head->layers; l++)
+        if (model_config_keys_for(&head->layer[l], of) < 0) return false;
+    return true;
 }
 
 /* --- special ids ------------------------------------------------------------------------------------------ */

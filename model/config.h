@@ -80,12 +80,6 @@ static inline bool drafter_is_cut(const struct drafter_config *e, int vocab) {
     return e->is_there && e->head_vocab < vocab;
 }
 
-/* Is such a head, for a model of head_width, one for a model of this width and vocabulary? Some tokens are added to a model later, or are padding. */
-static inline bool drafter_fits(int head_width, int head_vocab, int width, int vocab) {
-    enum { MORE = 1024 };
-    return head_width == width && head_vocab - vocab <= MORE && vocab - head_vocab <= MORE;
-}
-
 struct model_config {
     const struct family *family;
     const char *architecture; /* "LlamaForCausalLM" */
@@ -138,6 +132,13 @@ int model_config_load(struct model_config *out, const char *path, const char *ge
 int model_config_load_quantisation(struct model_config *, const char *path, enum quantisation_method);
 /* Text in config.json's form; `label` is what errors are about. */
 int model_config_parse(struct model_config *out, const char *text, const char *label);
+
+/* Is a head that drafts for another model one for this one, by width and vocabulary (some tokens are added to a model later, or are padding);
+ * and by the keys that it reads, too? */
+bool model_config_has_size_for(const struct model_config *head, const struct model_config *of);
+bool model_config_drafts_for(const struct model_config *head, const struct model_config *of);
+/* The layer of `of` whose keys a layer of such a head reads, the last one of its kind; -1: it has none of their shape. */
+int model_config_keys_for(const struct layer_config *, const struct model_config *of);
 
 /* Ascending and unique. An id past the vocabulary can never be drawn, so it is left out; -1 stands for none. */
 int model_config_add_end_id(struct model_config *, int64_t id);

@@ -40,18 +40,14 @@ static int choose_taps(struct model *m) {
         layers);
 }
 
-/* Of each layer the keys of the last one of its kind, of their shape. */
 static int choose_keys(struct model *m) {
     const struct model_config *of = &m->of->config;
     for (int l = 0; l < m->config.layers; l++) {
-        struct layer_config *own = &m->config.layer[l];
-        int from = of->layers - 1;
-        while (from >= 0 && (of->layer[from].is_recurrent || (of->layer[from].window > 0) != (own->window > 0))) from--;
-        const struct layer_config *other = from >= 0 ? &of->layer[from] : NULL;
-        if (!other || other->head_dim != own->head_dim || other->kv_heads != own->kv_heads)
+        const int from = model_config_keys_for(&m->config.layer[l], of);
+        m->config.layer[l].kv_layer = ~from;
+        if (from < 0)
             return err_set(ERR_FORMAT, "%s: layer %d attends to keys that %s does not have",
                            checkpoint_name(m->checkpoint), l, checkpoint_name(m->of->checkpoint));
-        own->kv_layer = ~other->kv_layer;
     }
     return 0;
 }
@@ -61,8 +57,7 @@ static int configure_other(struct model *m) {
     const struct model_config *of = &m->of->config;
     TRY(checkpoint_config(m->checkpoint, c));
     const struct drafter_config *d = &c->drafter;
-    const bool is_as_wide = d->reads_keys || d->target_width == c->width;
-    if (!is_as_wide || !drafter_fits(d->target_width, c->vocab, of->width, of->vocab))
+    if (!model_config_has_size_for(c, of))
         return err_set(ERR_FORMAT, "%s: is for a model of width %d with %d tokens, and %s has %d and %d",
                        checkpoint_name(m->checkpoint), (int)d->target_width, (int)c->vocab,
                        checkpoint_name(m->of->checkpoint), (int)of->width, (int)of->vocab);

@@ -245,13 +245,15 @@ START_TEST(heads_that_draft_are_listed_beside_their_models)
 {
     struct program p;
     add_tiny("models--some--hybrid", "qwen3_5"), add_tiny("models--some--plain", "seed-oss");
-    add_tiny("models--some--eagle", "eagle3");
+    add_tiny("models--some--eagle", "eagle3"), add_tiny("models--some--gemma", "gemma4");
+    add_tiny("models--some--assistant", "gemma4-assistant");
     setenv("HF_HUB_CACHE", temp_path("hub"), 1);
     program_run(&p, NULL, ARGUMENTS("models", "--json"));
     program_expect_status(&p, 0);
     cJSON *list = json_line(&p.out, 0);
     ck_assert(has_draft(list, "some/hybrid", "mtp") && has_draft(list, "some/hybrid", "some/eagle"));
     ck_assert(!has_draft(list, "some/plain", "mtp") && has_draft(list, "some/plain", "some/eagle"));
+    ck_assert(has_draft(list, "some/gemma", "some/assistant") && !has_draft(list, "some/plain", "some/assistant"));
     ck_assert(!has_draft(list, "some/eagle", "some/plain") && !has_draft(list, "embedded target", "some/eagle"));
     cJSON_Delete(list);
     program_free(&p);

@@ -162,16 +162,19 @@ END_TEST
  * loses nothing (check_recurrent). */
 START_TEST(a_cut_head_gives_the_logits_of_its_ids)
 {
-    char dir[256], file[320];
+    char dir[256], own[256], file[320];
+    const bool is_apart = _i == TINY; /* an assistant, whose head is its embedding */
     static const int ids[] = {1, 2, 5, 40, 41, 95};
     enum { IDS = sizeof ids / sizeof *ids };
     struct buf text = {0};
-    cJSON *all = tiny_model_load(tiny[_i]);
-    tiny_model_write(all, "config", dir);
+    cJSON *all = tiny_model_load(is_apart ? "gemma4-assistant" : tiny[_i]),
+          *of = is_apart ? tiny_model_load("gemma4") : NULL;
+    tiny_model_write(is_apart ? of : all, "config", dir);
+    if (is_apart) tiny_model_write(all, "config", own);
     snprintf(file, sizeof file, "%s/ids", dir);
     for (int i = 0; i < IDS; i++) buf_printf(&text, "%d\n", ids[i]);
     damage_write_text(file, buf_text(&text));
-    struct engine *e = open_with_head(dir, NULL, 1, file);
+    struct engine *e = open_with_head(dir, is_apart ? own : NULL, 1, file);
     const cJSON *r = json_get(all, "mtp_references")->child;
     const int32_t next = (int32_t)json_get(r, "next")->valuedouble;
     struct ids tokens = json_ids(r, "prompt");
@@ -185,7 +188,7 @@ START_TEST(a_cut_head_gives_the_logits_of_its_ids)
         ck_assert_double_le(fabs(logits[i] - json_at(r, "mtp_logits", ids[i])), 5e-2 * largest);
     engine_destroy(e);
     ids_free(&tokens), buf_free(&text);
-    cJSON_Delete(all);
+    cJSON_Delete(all), cJSON_Delete(of);
 }
 END_TEST
 
@@ -474,6 +477,37 @@ START_TEST(a_head_with_files_of_its_own_that_does_not_fit_is_refused)
 }
 END_TEST
 
+START_TEST(an_assistant_drafts_for_a_gguf_file)
+{
+    char dir[256], own[256], path[320];
+    cJSON *all = tiny_model_load("gemma4-e-assistant"), *of = tiny_model_load("gemma4-e");
+    tiny_model_write(of, "config", dir);
+    tiny_model_write(all, "config", own);
+    snprintf(path, sizeof path, "%s/model.gguf", dir);
+    gguf_convert(dir, path, 1);
+    must_draft(path, own, json_get(all, "mtp_references"), "a target in GGUF");
+    cJSON_Delete(all), cJSON_Delete(of);
+}
+END_TEST
+
+/* Which has layers of one kind alone, or keys of another number of heads. */
+START_TEST(an_assistant_of_another_model_is_refused)
+{
+    static const char *const others[] = {"seed-oss", "gemma4-e"};
+    char dir[256], own[256];
+    cJSON *all = tiny_model_load("gemma4-assistant");
+    tiny_model_write(all, "config", own);
+    for (int i = 0; i < 2; i++) {
+        cJSON *of = tiny_model_load(others[i]);
+        tiny_model_write(of, "config", dir);
+        must_be_refused(dir, own, NULL, i == 0 ? "layer 0 attends to keys that " : "layer 2 attends to keys that ");
+        cJSON_Delete(of);
+    }
+    must_be_refused(own, NULL, NULL, "is a head that drafts for another model");
+    cJSON_Delete(all);
+}
+END_TEST
+
 START_TEST(a_head_alone_is_no_target)
 {
     char own[256];
@@ -495,7 +529,9 @@ Suite *check_mtp(void) {
     tcase_add_test(tc, models_and_heads_may_be_files_of_pytorch);
     tcase_add_loop_test(tc, a_head_may_be_of_another_type_than_its_model, 0, 2);
     tcase_add_loop_test(tc, a_head_in_a_gguf_file_drafts_as_the_reference, 0, TINY);
-    tcase_add_loop_test(tc, a_cut_head_gives_the_logits_of_its_ids, 0, TINY);
+    tcase_add_loop_test(tc, a_cut_head_gives_the_logits_of_its_ids, 0, TINY + 1);
+    tcase_add_test(tc, an_assistant_drafts_for_a_gguf_file);
+    tcase_add_test(tc, an_assistant_of_another_model_is_refused);
     tcase_add_loop_test(tc, what_has_no_such_head_is_refused_by_name, 0, 4);
     tcase_add_loop_test(tc, a_prompt_in_pieces_is_read_behind_the_target, 0, TINY);
     tcase_add_loop_test(tc, drafts_behind_rounds_that_accept_all_are_those_of_a_fresh_prompt, 0, TINY);
