@@ -16,10 +16,7 @@ static int configure(struct model_config *c, const cJSON *outer) {
     if (has) return err_set(ERR_UNSUPPORTED, "an assistant with experts is not supported");
     c->drafter = (struct drafter_config){.is_there = true, .reads_keys = true, .head_vocab = c->vocab};
     c->tied = true; /* the head is its embedding, which nothing else reads */
-    for (int l = 0; l < c->layers; l++) {
-        c->layer[l].kv_layer = ~0; /* until the model is known */
-        if (c->layer[l].window > 0) c->layer[l].window++;
-    }
+    for (int l = 0; l < c->layers; l++) c->layer[l].kv_layer = ~0; /* until the model is known */
     return config_get_int(outer, "backbone_hidden_size", 1536, 1, 1 << 20, &c->drafter.target_width);
 }
 
@@ -30,7 +27,10 @@ static void bind_model(struct binder *b) {
     bind_ignore(b, "masked_embedding.");
     bind_head_ends(b);
     bind_norm(b, &m->norm, 0, width, "norm.weight");
-    for (int l = 0; l < b->c->layers; l++) gemma4_bind_layer(b, l);
+    for (int l = 0; l < b->c->layers; l++) {
+        gemma4_bind_layer(b, l);
+        if (m->config.layer[l].window > 0) m->config.layer[l].window++; /* the keys at both ends are seen */
+    }
     b->body = b->outer;
     bind_weight(b, &m->join, width, 2 * of, "pre_projection.weight");
     bind_weight(b, &m->leave, of, width, "post_projection.weight");
