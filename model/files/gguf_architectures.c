@@ -11,6 +11,10 @@
 #define QWEN_EXPERTS \
     .router = "mlp.gate", .experts = "mlp.experts", .gate = "gate_proj", .up = "up_proj", .down = "down_proj"
 
+#define GEMMA4_ASSISTANT                                                                        \
+    .ffn_norm = "pre_feedforward_layernorm", .post_attention_norm = "post_attention_layernorm", \
+    .post_ffw_norm = "post_feedforward_layernorm", .is_gemma4 = true, .is_assistant = true
+
 static const struct gguf_architecture architectures[] = {
     {.name = "llama", .architecture = "LlamaForCausalLM", .ffn_norm = MLP_NORM, .pairs_neighbours = true},
     {.name = "llama",
@@ -100,6 +104,8 @@ static const struct gguf_architecture architectures[] = {
      .post_ffw_norm = "post_feedforward_layernorm",
      .router = "router.proj",
      .is_gemma4 = true},
+    {.name = "gemma4-assistant", .architecture = "Gemma4AssistantForCausalLM", GEMMA4_ASSISTANT},
+    {.name = "gemma4_assistant", .architecture = "Gemma4AssistantForCausalLM", GEMMA4_ASSISTANT}, /* not llama.cpp's */
     {.name = "phi3", .architecture = "Phi3ForCausalLM", .ffn_norm = MLP_NORM, .ffn_up = "mlp.gate_up_proj"},
     {.name = "olmo2",
      .architecture = "Olmo2ForCausalLM",

@@ -157,6 +157,7 @@ static int put_layers(struct writer *w) {
     TRY(need(w, "block_count"));
     TRY(gguf_get_int(w->g, w->key, 0, 1, INT32_MAX, &layers));
     TRY(get_int(w, "nextn_predict_layers", 0, &next));
+    if (w->a->is_assistant) next = 0; /* they are all of it */
     put_number(w, "num_hidden_layers", (double)(layers - next));
     if (w->a->is_hybrid) put_number(w, "mtp_num_hidden_layers", (double)next);
     return 0;

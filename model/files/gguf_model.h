@@ -25,6 +25,7 @@ struct gguf_architecture {
     bool is_hybrid;       /* some layers have linear attention, whose a_log is stored as -exp(a_log) */
     bool ba_by_head;      /* of it, b and a of each key head are together */
     bool is_tiled;        /* value heads of a key head are not side by side */
+    bool is_assistant;    /* of Gemma 4: all its layers attend to another model's keys */
     bool is_gemma4; /* layers have tensors that only Gemma 4 has; experts are stacked as its own files have them */
 };
 int gguf_find_architecture(const struct gguf *, const struct gguf_architecture **out);

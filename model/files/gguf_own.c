@@ -254,11 +254,18 @@ static int put_gemma4_experts(struct writer *w) {
     return need_int(w, "moe_intermediate_size", "expert_feed_forward_length");
 }
 
+/* The width of the model that an assistant is for. */
+static int put_backbone(struct writer *w) {
+    const bool has_own = has(w, "n_embd_backbone");
+    return need_int(w, "backbone_hidden_size", has_own ? "n_embd_backbone" : "embedding_length_out");
+}
+
 static int put_gemma4(struct writer *w, int64_t head_dim) {
     const struct gguf_tensor *inputs = gguf_find(w->g, "per_layer_token_embd.weight");
     int64_t layers, shared, experts;
     TRY(get_int(w, "block_count", 0, &layers));
     TRY(get_int(w, "attention.shared_kv_layers", 0, &shared));
+    if (w->a->is_assistant) shared = 0;
     if (layers < 1 || layers > LAYERS_MAX || shared >= layers)
         return err_set(ERR_FORMAT, "%s: key '%s' is %lld, of %lld layers", gguf_path(w->g), w->key, (long long)shared,
                        (long long)layers);
@@ -266,7 +273,8 @@ static int put_gemma4(struct writer *w, int64_t head_dim) {
     TRY(put_gemma4_widths(w, layers, layers - shared));
     TRY(put_gemma4_ropes(w, head_dim));
     put_number(w, "num_kv_shared_layers", (double)shared);
-    put_bool(w, "attention_k_eq_v", takes_keys_for_values(w, layers - shared));
+    put_bool(w, "attention_k_eq_v", !w->a->is_assistant && takes_keys_for_values(w, layers - shared));
+    if (w->a->is_assistant) TRY(put_backbone(w));
     TRY(copy_int(w, "hidden_size_per_layer_input", "embedding_length_per_layer_input"));
     if (inputs) put_number(w, "vocab_size_per_layer_input", (double)inputs->shape[0]);
     TRY(copy_number(w, "final_logit_softcapping", "final_logit_softcapping"));

@@ -77,6 +77,10 @@ static const struct {
     {"per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"},
     {"per_layer_model_proj.weight", "model.per_layer_model_projection.weight"},
     {"per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight"},
+    {"nextn.pre_projection.weight", "pre_projection.weight"}, /* of an assistant */
+    {"nextn.post_projection.weight", "post_projection.weight"},
+    {"mtp.pre_projection.weight", "pre_projection.weight"},
+    {"mtp.post_projection.weight", "post_projection.weight"},
 };
 
 struct list {
@@ -186,6 +190,11 @@ static bool is_of_config(const char *name) {
            strcmp(name, "rope_factors_short.weight") == 0;
 }
 
+/* The ids of an assistant in groups, which nobody reads (gemma4_assistant.c). */
+static bool is_of_groups(const struct gguf_architecture *a, const char *name) {
+    return a->is_assistant && (strstr(name, "centroid") || strstr(name, "ordering"));
+}
+
 static void add_tensor(struct list *l, const struct gguf_tensor *t) {
     int layer, used = 0;
     if (is_of_config(t->name)) return;
@@ -193,6 +202,7 @@ static void add_tensor(struct list *l, const struct gguf_tensor *t) {
         add_layer_tensor(l, t, layer, t->name + used);
         return;
     }
+    if (is_of_groups(l->a, t->name)) return;
     const char *name = t->name;
     for (size_t i = 0; i < sizeof body_names / sizeof *body_names; i++)
         if (strcmp(t->name, body_names[i].from) == 0) name = body_names[i].to;

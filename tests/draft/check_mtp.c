@@ -477,15 +477,18 @@ START_TEST(a_head_with_files_of_its_own_that_does_not_fit_is_refused)
 }
 END_TEST
 
-START_TEST(an_assistant_drafts_for_a_gguf_file)
+START_TEST(an_assistant_drafts_in_gguf_files)
 {
-    char dir[256], own[256], path[320];
+    char dir[256], own[256], path[320], own_path[320];
     cJSON *all = tiny_model_load("gemma4-e-assistant"), *of = tiny_model_load("gemma4-e");
     tiny_model_write(of, "config", dir);
     tiny_model_write(all, "config", own);
     snprintf(path, sizeof path, "%s/model.gguf", dir);
+    snprintf(own_path, sizeof own_path, "%s/model.gguf", own);
     gguf_convert(dir, path, 1);
+    gguf_convert(own, own_path, 1);
     must_draft(path, own, json_get(all, "mtp_references"), "a target in GGUF");
+    must_draft(path, own_path, json_get(all, "mtp_references"), "both in GGUF");
     cJSON_Delete(all), cJSON_Delete(of);
 }
 END_TEST
@@ -530,7 +533,7 @@ Suite *check_mtp(void) {
     tcase_add_loop_test(tc, a_head_may_be_of_another_type_than_its_model, 0, 2);
     tcase_add_loop_test(tc, a_head_in_a_gguf_file_drafts_as_the_reference, 0, TINY);
     tcase_add_loop_test(tc, a_cut_head_gives_the_logits_of_its_ids, 0, TINY + 1);
-    tcase_add_test(tc, an_assistant_drafts_for_a_gguf_file);
+    tcase_add_test(tc, an_assistant_drafts_in_gguf_files);
     tcase_add_test(tc, an_assistant_of_another_model_is_refused);
     tcase_add_loop_test(tc, what_has_no_such_head_is_refused_by_name, 0, 4);
     tcase_add_loop_test(tc, a_prompt_in_pieces_is_read_behind_the_target, 0, TINY);

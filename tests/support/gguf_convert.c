@@ -49,6 +49,7 @@ static const struct kind kinds[] = {
     {"phi3", "phi3", false, false, {"post_attention_layernorm", "ffn_norm"}},
     {"gemma2", "gemma2", false, true, {"pre_feedforward_layernorm", "ffn_norm"}},
     {"gemma4_text", "gemma4", false, false, {NULL}},
+    {"gemma4_assistant", "gemma4-assistant", false, false, {NULL}},
     {"olmo2", "olmo2", false, false, {NULL}},
     {"glm4",
      "glm4",
@@ -136,7 +137,7 @@ static float *widen(const struct tensor *t, size_t *count) {
 }
 
 static bool is_gemma4(const struct conversion *c) {
-    return strcmp(c->kind->name, "gemma4") == 0;
+    return strncmp(c->kind->name, "gemma4", 6) == 0;
 }
 
 static void put(struct conversion *c, const char *name, int dims, const int64_t *shape, const float *data,
@@ -496,7 +497,7 @@ static void put_values(struct conversion *c) {
     put_hybrid(c);
     put_int(c, "attention.head_count", c->heads);
     if (is_gemma4(c)) {
-        gguf_gemma4_put(c->config, c->files);
+        gguf_gemma4_put(c->config, c->kind->name, c->files);
     } else {
         put_int(c, is_gpt_oss ? "expert_feed_forward_length" : "feed_forward_length", hidden);
         put_int(c, "attention.head_count_kv", c->kv_heads);
@@ -547,7 +548,10 @@ void gguf_convert(const char *dir, const char *path, int parts) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i].model_type, json_get(json, "model_type")->valuestring) == 0) c.kind = &kinds[i];
     ck_assert_ptr_nonnull(c.kind);
-    c.config = json;
+    c.config = json_get(json, "text_config") ? json_get(json, "text_config") : json;
+    const cJSON *backbone = json_get(json, "backbone_hidden_size");
+    if (backbone) put_int(&c, "embedding_length_out", backbone->valuedouble);
+    if (backbone) put_int(&c, "nextn_predict_layers", number(&c, "num_hidden_layers", 0));
     c.heads = (int)number(&c, "num_attention_heads", 0), c.kv_heads = (int)number(&c, "num_key_value_heads", c.heads);
     c.head_dim = (int)number(&c, "head_dim", number(&c, "hidden_size", 0) / c.heads);
     ck_ok(checkpoint_tensors(test_checkpoint(dir), &c.tensors));

@@ -8,8 +8,8 @@
 
 /* A name of a layer's tensor, ".weight" included; NULL: that of others. A static text. */
 const char *gguf_gemma4_name(const char *part);
-/* The keys besides those that all have, and the factors of the rope. */
-void gguf_gemma4_put(const cJSON *config, struct gguf_writer *);
+/* The keys besides those that all have, and the factors of the rope. `arch`: how keys begin. */
+void gguf_gemma4_put(const cJSON *config, const char *arch, struct gguf_writer *);
 /* A stack of experts [shape, columns first] as Q8_0, which holds numbers of tiny models as they are. */
 void gguf_gemma4_put_stack(struct gguf_writer *, const char *name, const int64_t shape[3], const float *data,
                            size_t count);
