@@ -118,11 +118,21 @@ static int take_head_ids(struct proposer *p) {
     return 0;
 }
 
+/* Ids that a cut may keep: a head in files of its own may have fewer than the target. */
+static int limit_to_head(struct proposer *p, const struct checkpoint *own) {
+    struct model_config config;
+    if (!own) return 0;
+    TRY(checkpoint_config(own, &config));
+    if (config.drafter.head_vocab < p->vocab) p->vocab = config.drafter.head_vocab;
+    return 0;
+}
+
 static int open_head(struct proposer *p, const struct proposer_options *o) {
     struct model_numbers numbers = o->numbers;
     p->vocab = p->inputs = p->world->vocab;
     p->positions = model_get_config(p->world->target)->positions;
     p->first = has_cache(p) ? p->world->k_max + 1 : 1, p->shift = 1, p->stays = !has_cache(p);
+    if (o->vocab) TRY(limit_to_head(p, o->checkpoint));
     if (o->vocab) TRY(choose_ids(p, o->vocab));
     if (o->vocab) numbers.head_ids = &p->ids;
     TRY(history_create(&draft_of(p)->store, p->world->device));
@@ -266,6 +276,7 @@ static int ingest_chunks(struct proposer *p, struct stream *stream, const struct
 }
 
 static int ingest(struct proposer *p, struct stream *stream, const struct proposer_row *rows, int count) {
+    if (!has_cache(p)) return 0;
     TRY(ingest_chunks(p, stream, rows, count));
     for (int i = 0; i < count; i++) count_behind(p, &draft_of(p)->caches[rows[i].slot], rows[i].length);
     return 0;

@@ -158,7 +158,7 @@ int64_t model_parameters(const struct model *m) {
         const struct binding *b = &m->bindings[i];
         if (!b->ids)
             sum += (int64_t)binding_elements(b);
-        else if (!m->config.tied)
+        else if (!m->config.tied || m->config.drafter.reads_keys) /* whose embedding is nothing else */
             sum += b->all * b->cols;
     }
     return sum;

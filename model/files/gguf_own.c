@@ -179,7 +179,9 @@ static int64_t int_of_layer(const struct gguf_value *v, int64_t layer) {
 static int put_gemma4_layers(struct writer *w, int64_t layers, int64_t head_dim) {
     const struct gguf_value *slides = gguf_value(w->g, key_of(w, "attention.sliding_window_pattern"));
     int64_t slide_dim;
-    if (!slides || !slides->is_array || slides->count < (uint64_t)layers)
+    const bool is_said = slides && slides->is_array && slides->count >= (uint64_t)layers && slides->type <= GGUF_BOOL &&
+                         slides->type != GGUF_F32;
+    if (!is_said)
         return err_set(ERR_FORMAT, "%s: key '%s' does not say of each layer whether it slides", gguf_path(w->g),
                        w->key);
     TRY(get_int(w, "attention.key_length_swa", head_dim, &slide_dim));
@@ -222,6 +224,11 @@ static int put_gemma4_ropes(struct writer *w, int64_t head_dim) {
     for (int64_t i = turning; i < head_dim / 2; i++)
         if (!(factors[i] >= 1e20f))
             return err_set(ERR_UNSUPPORTED, "%s: tensor 'rope_freqs.weight' holds factors besides 1 and none", t->file);
+    struct gguf_text scaling;
+    TRY(gguf_get_text(w->g, key_of(w, "rope.scaling.type"), &scaling));
+    if (scaling.bytes && !gguf_is_text(scaling, "none"))
+        return err_set(ERR_UNSUPPORTED, "%s: key '%s' is '%.*s', which is not supported, only none", gguf_path(w->g),
+                       w->key, scaling.n < 60 ? (int)scaling.n : 60, scaling.bytes);
     TRY(gguf_get_number(w->g, key_of(w, "rope.freq_base"), 1000000, &full));
     TRY(gguf_get_number(w->g, key_of(w, "rope.freq_base_swa"), 10000, &slides));
     json_put_name(&w->json, "rope_parameters");

@@ -11,7 +11,7 @@
 
 /* Texts at which llama.cpp ends an answer, whatever the keys say: files often name one end of several. To it such a token is a control
  * token, of whatever type it is in the file: conversions of Gemma have normal ones. */
-enum { END, RETURN, CALL, MARKERS = 13 };
+enum { END, RETURN, CALL, MARKERS = 14 };
 static const char *const markers[MARKERS] = {[END] = "<|end|>",
                                              [RETURN] = "<|return|>",
                                              [CALL] = "<|call|>",
@@ -19,6 +19,7 @@ static const char *const markers[MARKERS] = {[END] = "<|end|>",
                                              "<|im_end|>",
                                              "<end_of_turn>",
                                              "<turn|>",
+                                             "<|tool_response>",
                                              "<|endoftext|>",
                                              "<|eom_id|>",
                                              "<EOT>",
@@ -113,6 +114,7 @@ static int read_around(const struct gguf *g, struct token_list *list) {
     bool has_first, has_last;
     TRY(gguf_get_bool(g, "tokenizer.ggml.add_bos_token", list->scores || tokenizer_pre_has_first(list->pre),
                       &has_first));
+    has_first |= list->marks_spaces; /* Gemma 4, many of whose files say otherwise */
     TRY(gguf_get_bool(g, "tokenizer.ggml.add_eos_token", false, &has_last));
     list->first = list->last = -1;
     if (has_first) TRY(read_id(g, "tokenizer.ggml.bos_token_id", list->count, &list->first));

@@ -41,6 +41,7 @@ static const struct {
     {"torch", "HalfStorage", CLASS_STORAGE, "F16"},
     {"torch", "FloatStorage", CLASS_STORAGE, "F32"},
     {"torch", "DoubleStorage", CLASS_STORAGE, "F64"},
+    {"torch", "ComplexFloatStorage", CLASS_STORAGE, "C64"},
     {"torch", "CharStorage", CLASS_STORAGE, "I8"},
     {"torch", "ShortStorage", CLASS_STORAGE, "I16"},
     {"torch", "IntStorage", CLASS_STORAGE, "I32"},
@@ -338,8 +339,9 @@ static int take_shape(const struct machine *m, struct pickle_tensor *t, const st
         return fail(m, "a tensor of too many dimensions, or of as many sizes as it has no strides");
     for (int i = sizes->count - 1; i >= 0; i--) {
         const struct value *size = item_of(m, sizes, i, VALUE_NUMBER), *stride = item_of(m, strides, i, VALUE_NUMBER);
-        if (!size || !stride || size->number < 0) return fail(m, "a tensor whose sizes are no sizes");
-        t->shape[i] = size->number;
+        if (!size || !stride || size->number < 0 || stride->number < 0)
+            return fail(m, "a tensor whose sizes are no sizes");
+        t->shape[i] = size->number, t->strides[i] = stride->number;
         is_empty |= size->number == 0;
         is_dense &= size->number == 1 || stride->number == dense;
         if (__builtin_mul_overflow(dense, size->number, &dense)) return fail(m, "a tensor that is too large");
@@ -470,15 +472,18 @@ static int run(struct machine *m) {
 static int collect(struct machine *m, struct pickle_tensor **out, int *count) {
     struct value root = {0};
     struct list found = {0};
+    size_t names = 0;
     TRY(pop(m, &root));
     if (root.kind != VALUE_DICT) return err_set(ERR_UNSUPPORTED, "the pickle is no dictionary of tensors");
     for (size_t i = 0; i < m->members.count; i++) {
         const struct member *member = (struct member *)m->members.data + i;
         if (member->dict != root.index) continue;
-        struct pickle_tensor *t = list_add(&found, sizeof *t);
+        names += member->name.length;
+        const bool is_repeated = names > (size_t)(m->end - m->bytes); /* each has its own bytes but for that */
+        struct pickle_tensor *t = is_repeated ? NULL : list_add(&found, sizeof *t);
         if (!t) {
             free(found.data);
-            return out_of_memory();
+            return is_repeated ? fail(m, "names that are there twice") : out_of_memory();
         }
         *t = *tensor_at(m, member->tensor);
         t->name = member->name;

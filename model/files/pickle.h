@@ -19,7 +19,7 @@ struct pickle_tensor {
     struct pickle_text storage; /* the name of the storage */
     int64_t elements, first;    /* of the storage: how many it has, and where the tensor begins */
     int dims;
-    int64_t shape[TENSOR_DIMS_MAX];
+    int64_t shape[TENSOR_DIMS_MAX], strides[TENSOR_DIMS_MAX]; /* strides in elements */
     bool is_dense; /* its elements lie one behind the other, the last dimension's first */
 };
 

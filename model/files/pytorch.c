@@ -17,6 +17,7 @@ enum {
     LOCATOR_BYTES = 20,
     COMMENT_MAX = 65535,
     PICKLE_MAX = 100000000,
+    NAME_MAX_BYTES = 4096,
 };
 
 static const char local_mark[] = "PK\3\4", entry_mark[] = "PK\1\2", end_mark[] = "PK\5\6", end64_mark[] = "PK\6\6",
@@ -100,7 +101,8 @@ static int read_entry(const struct archive *a, struct entry *entry, uint64_t *at
     const char *record_at = record(a, *at, ENTRY_BYTES, entry_mark);
     if (!record_at) return fail_archive("whose directory is damaged");
     const size_t name = number(record_at + 28, 2), extra = number(record_at + 30, 2), note = number(record_at + 32, 2);
-    if (a->bytes - *at - ENTRY_BYTES < name + extra + note) return fail_archive("whose directory is damaged");
+    if (a->bytes - *at - ENTRY_BYTES < name + extra + note || name > NAME_MAX_BYTES)
+        return fail_archive("whose directory is damaged");
     uint64_t size = number(record_at + 24, 4), packed = number(record_at + 20, 4), from = number(record_at + 42, 4);
     entry->name = (struct pickle_text){record_at + ENTRY_BYTES, name};
     if (!read_wide(entry->name.at + name, extra, (uint64_t *[]){&size, &packed, &from}))
@@ -149,6 +151,19 @@ static struct pickle_text folder_of(const struct archive *a) {
     return (struct pickle_text){name->at, slash ? (size_t)(slash - name->at) : name->length};
 }
 
+/* Elements from a tensor's first to its last. */
+static bool span_of(const struct pickle_tensor *t, uint64_t *out) {
+    int64_t last = 0, step;
+    *out = 0;
+    for (int d = 0; d < t->dims; d++)
+        if (t->shape[d] == 0) return true;
+    for (int d = 0; d < t->dims; d++)
+        if (__builtin_mul_overflow(t->strides[d], t->shape[d] - 1, &step) || __builtin_add_overflow(last, step, &last))
+            return false;
+    *out = (uint64_t)last + 1;
+    return true;
+}
+
 /* The bytes of a tensor, which lie in its storage. */
 static int find_data(const struct archive *a, const struct pickle_text *folder, const struct pickle_tensor *from,
                      const struct tensor *t, int bits, const char **out) {
@@ -159,9 +174,12 @@ static int find_data(const struct archive *a, const struct pickle_text *folder, 
     buf_free(&name);
     if (!storage) return err_set(ERR_FORMAT, "tensor '%s' lies in a storage that is not there", t->name);
     const uint64_t each = (uint64_t)bits / 8, held = storage->bytes / each;
-    if (held < (uint64_t)from->elements || (uint64_t)from->first > held ||
-        (held - (uint64_t)from->first) * each < t->bytes)
+    uint64_t spanned = 0;
+    if (!span_of(from, &spanned) || held < (uint64_t)from->elements || (uint64_t)from->first > held ||
+        held - (uint64_t)from->first < spanned)
         return err_set(ERR_FORMAT, "tensor '%s' ends outside of its storage", t->name);
+    if (t->bytes / each > spanned)
+        return err_set(ERR_UNSUPPORTED, "tensor '%s' is a view that repeats its numbers", t->name);
     *out = storage->data + (uint64_t)from->first * each;
     return 0;
 }
@@ -172,6 +190,25 @@ static int count_bytes(struct tensor *t, int bits) {
         if (__builtin_mul_overflow(bytes, (size_t)t->shape[i], &bytes))
             return err_set(ERR_FORMAT, "tensor '%s' is too large", t->name);
     t->bytes = bytes;
+    return 0;
+}
+
+/* Numbers that do not lie one behind the other: they are copied so. */
+static int copy_view(struct shard_tensor *st, const struct pickle_tensor *from, int bits, const char *data) {
+    struct tensor *t = &st->tensor;
+    const size_t each = (size_t)bits / 8, count = t->bytes / each;
+    int64_t place[TENSOR_DIMS_MAX] = {0}, at = 0;
+    st->copy = malloc(t->bytes);
+    if (!st->copy) return err_set(ERR_MEMORY, "out of memory for %zu bytes of tensor '%s'", t->bytes, t->name);
+    for (size_t i = 0; i < count; i++) {
+        memcpy((char *)st->copy + i * each, data + (size_t)at * each, each);
+        for (int d = t->dims - 1; d >= 0; d--) { /* the next place, the last dimension first */
+            at += from->strides[d];
+            if (++place[d] < t->shape[d]) break;
+            at -= from->strides[d] * t->shape[d], place[d] = 0;
+        }
+    }
+    t->data = st->copy;
     return 0;
 }
 
@@ -186,11 +223,9 @@ static int add_tensor(struct shard *shard, const struct archive *a, const struct
     memcpy(t->shape, from->shape, sizeof t->shape);
     t->name = strndup(from->name.at, from->name.length);
     if (!t->name) return err_set(ERR_MEMORY, "out of memory for a tensor's name");
-    if (!from->is_dense)
-        return err_set(ERR_UNSUPPORTED, "tensor '%s' is a view whose numbers do not lie one behind the other", t->name);
     TRY(count_bytes(t, bits));
     TRY(find_data(a, folder, from, t, bits, &data));
-    return shard_place(st, bits, data);
+    return from->is_dense ? shard_place(st, bits, data) : copy_view(st, from, bits, data);
 }
 
 static int add_tensors(struct shard *shard, const struct archive *a) {

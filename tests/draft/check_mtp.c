@@ -291,26 +291,48 @@ START_TEST(drafts_behind_rounds_that_accept_all_are_those_of_a_fresh_prompt)
 END_TEST
 
 struct blocks {
-    struct engine *engine;
-    int count, sizes[64];
+    struct engine *engine; /* whose K it changes; NULL: it does not */
+    int count, sizes[128];
 };
 
 /* The K of rounds to come, behind a plain one: some go before and behind each other, with plain ones, one and several, between them. */
 static void note_block(void *user, struct token_block *block) {
     static const int ks[] = {1, 0, 5, 2, 3, 0, 4, 0, 0, 0, 1, 1, 5, 5, 0, 2};
     struct blocks *w = user;
-    ck_assert_int_lt(w->count, 64);
+    ck_assert_int_lt(w->count, 128);
     w->sizes[w->count++] = block->count;
-    ck_ok(engine_set_k(w->engine, ks[w->count % (int)(sizeof ks / sizeof *ks)]));
+    if (w->engine) ck_ok(engine_set_k(w->engine, ks[w->count % (int)(sizeof ks / sizeof *ks)]));
 }
 
-/* The first pass of a round is as wide as the round before it left it behind: whatever K that had, drafts are those of a fresh prompt.
- * Loop index: rounds in flight. */
+/* What was drafted of a sequence's blocks is what a fresh engine drafts of the tokens before each. Returns how many. */
+static int must_draft_blocks(const struct blocks *w, const struct sequence *s, int prompt, struct engine *fresh,
+                             int most) {
+    int length, drafts = 0;
+    const int32_t *tokens = engine_tokens(s, &length);
+    size_t at = (size_t)prompt;
+    struct ids history = {0};
+    ids_append(&history, tokens, (size_t)length);
+    for (int b = 0; b < w->count && at + (size_t)w->sizes[b] < history.len; b++) {
+        const struct ids before = {.data = history.data, .len = at};
+        int32_t drafted[8];
+        if (w->sizes[b] > 1) first_round(fresh, &before, most, drafted, NULL);
+        for (int i = 0; i < w->sizes[b] - 1; i++, drafts++)
+            ck_assert_msg(drafted[i] == history.data[at + (size_t)i], "prompt of %d, block %d of %d tokens, draft %d",
+                          prompt, b, w->sizes[b], i);
+        at += (size_t)w->sizes[b];
+    }
+    ids_free(&history);
+    return drafts;
+}
+
+/* The first pass of a round is as wide as the round before it left its rows behind: whatever K that had, drafts are those of a fresh prompt,
+ * of a row that comes later, too. Loop index: rounds in flight. */
 START_TEST(drafts_behind_rounds_of_another_k_are_those_of_a_fresh_prompt)
 {
-    enum { MOST = 5, TOKENS = 120, PROMPT = 3 };
+    enum { MOST = 5, TOKENS = 120, ROWS = 5, LATER = 6 };
+    static const int prompts[ROWS] = {3, 11, 6, 9, 8};
+    static const int32_t ids[] = {5, 9, 40, 41, 7, 60, 8, 30, 31, 12, 77};
     char dir[256];
-    int drafts = 0;
     cJSON *all = tiny_model_load("qwen3_5");
     tiny_model_write(all, "config", dir);
     struct engine *fresh = open_with_head(dir, NULL, MOST, NULL);
@@ -319,35 +341,25 @@ START_TEST(drafts_behind_rounds_of_another_k_are_those_of_a_fresh_prompt)
                                                           .device = test_device(),
                                                           .context = 256,
                                                           .k = MOST,
-                                                          .max_batch = 2,
+                                                          .max_batch = ROWS,
                                                           .pipeline = _i});
-    struct blocks blocks = {.engine = e};
-    struct request request = ids_request((const int32_t[]){5, 9, 40}, PROMPT, TOKENS);
-    struct sequence *s;
-    request.generation.ignore_end = true;
-    request.generation.on_tokens = note_block, request.generation.user = &blocks;
+    struct blocks blocks[ROWS] = {{.engine = e}};
+    struct sequence *rows[ROWS];
     probe_set_simulate_alpha(e, 1);
     probe_set_row_invariant_prefill(e, true), probe_set_row_invariant_prefill(fresh, true);
-    ck_ok(engine_open(e, 256, &s));
+    for (int i = 0; i < ROWS; i++) ck_ok(engine_open(e, 256, &rows[i]));
     ck_ok(engine_set_k(e, 0));
-    ck_ok(engine_generate(e, s, request.prompt.data, PROMPT, &request.generation));
-    for (int running = 1; running > 0;) ck_ok(engine_step(e, &running));
-    int length;
-    const int32_t *tokens = engine_tokens(s, &length);
-    struct ids history = {0};
-    ids_append(&history, tokens, (size_t)length);
-    size_t at = PROMPT;
-    for (int b = 0; b < blocks.count && at + (size_t)blocks.sizes[b] < history.len; b++) {
-        const struct ids before = {.data = history.data, .len = at};
-        int32_t drafted[MOST];
-        if (blocks.sizes[b] > 1) first_round(fresh, &before, MOST, drafted, NULL);
-        for (int i = 0; i < blocks.sizes[b] - 1; i++, drafts++)
-            ck_assert_msg(drafted[i] == history.data[at + (size_t)i], "block %d of %d tokens, draft %d", b,
-                          blocks.sizes[b], i);
-        at += (size_t)blocks.sizes[b];
+    for (int i = 0, running = 1, steps = 0; running > 0 || i < ROWS; steps++) {
+        if (i < ROWS && steps >= i * LATER) {
+            struct request r = ids_request(ids, (size_t)prompts[i], TOKENS);
+            r.generation.ignore_end = true, r.generation.on_tokens = note_block, r.generation.user = &blocks[i];
+            ck_ok(engine_generate(e, rows[i], r.prompt.data, prompts[i], &r.generation));
+            free_requests(&r, 1), i++;
+        }
+        ck_ok(engine_step(e, &running));
     }
-    ck_assert_int_gt(drafts, TOKENS / 2);
-    free_requests(&request, 1), ids_free(&history);
+    for (int i = 0; i < ROWS; i++)
+        ck_assert_int_gt(must_draft_blocks(&blocks[i], rows[i], prompts[i], fresh, MOST), TOKENS / 3);
     engine_destroy(e), engine_destroy(fresh);
     cJSON_Delete(all);
 }
@@ -493,6 +505,27 @@ START_TEST(an_assistant_drafts_in_gguf_files)
 }
 END_TEST
 
+/* The target may have ids more, added later or as padding. */
+START_TEST(an_assistant_is_cut_to_ids_that_it_has)
+{
+    char dir[256], own[256], vocab[320];
+    cJSON *all = tiny_model_load("gemma4-assistant"), *of = tiny_model_load("gemma4"), *tensor;
+    cJSON *text = cJSON_GetObjectItem(cJSON_GetObjectItem(all, "config"), "text_config");
+    cJSON_SetNumberValue(cJSON_GetObjectItem(text, "vocab_size"), 40);
+    cJSON_ArrayForEach(tensor,
+                       cJSON_GetObjectItem(all, "tensors")) if (strstr(tensor->child->valuestring, "embed_tokens"))
+        cJSON_SetNumberValue(cJSON_GetArrayItem(cJSON_GetArrayItem(tensor, 1), 0), 40);
+    tiny_model_write(of, "config", dir);
+    tiny_model_write(all, "config", own);
+    snprintf(vocab, sizeof vocab, "%s/ids", dir);
+    damage_write_text(vocab, "5\n39\n40\n");
+    must_be_refused(dir, own, vocab, "40");
+    damage_write_text(vocab, "5\n39\n");
+    engine_destroy(open_with_head(dir, own, 1, vocab));
+    cJSON_Delete(all), cJSON_Delete(of);
+}
+END_TEST
+
 /* Which has layers of one kind alone, or keys of another number of heads. */
 START_TEST(an_assistant_of_another_model_is_refused)
 {
@@ -534,6 +567,7 @@ Suite *check_mtp(void) {
     tcase_add_loop_test(tc, a_head_in_a_gguf_file_drafts_as_the_reference, 0, TINY);
     tcase_add_loop_test(tc, a_cut_head_gives_the_logits_of_its_ids, 0, TINY + 1);
     tcase_add_test(tc, an_assistant_drafts_in_gguf_files);
+    tcase_add_test(tc, an_assistant_is_cut_to_ids_that_it_has);
     tcase_add_test(tc, an_assistant_of_another_model_is_refused);
     tcase_add_loop_test(tc, what_has_no_such_head_is_refused_by_name, 0, 4);
     tcase_add_loop_test(tc, a_prompt_in_pieces_is_read_behind_the_target, 0, TINY);

@@ -190,6 +190,46 @@ static struct tokenizer *open_with_marker(int32_t type) {
     return t;
 }
 
+/* Whatever it says of that: files of Gemma 4 were made without, and answer badly then. Spaces are marked, and merges listed. */
+START_TEST(a_tokenizer_of_gemma_4_puts_its_first_token_before_a_text)
+{
+    static const char *const texts[] = {"<pad>",
+                                        "<bos>",
+                                        "\xe2\x96\x81",
+                                        "a",
+                                        "\xe2\x96\x81"
+                                        "a",
+                                        "<|tool_response>",
+                                        "<0x41>"};
+    static const char *const merges[] = {"\xe2\x96\x81 a"};
+    enum { COUNT = sizeof texts / sizeof *texts };
+    const int32_t kinds[COUNT] = {3, 3, 1, 1, 1, 4, 6};
+    struct gguf_writer w = {0};
+    struct tokenizer *t;
+    struct ids ids = {0};
+    small_put_keys(&w);
+    small_put_tensors(&w);
+    gguf_put_text(&w, "tokenizer.ggml.model", "gemma4");
+    gguf_put_texts(&w, "tokenizer.ggml.tokens", texts, COUNT);
+    gguf_put_texts(&w, "tokenizer.ggml.merges", merges, 1);
+    gguf_put_array(&w, "tokenizer.ggml.token_type", GGUF_I32, kinds, COUNT);
+    gguf_put_int(&w, "tokenizer.ggml.bos_token_id", 1);
+    gguf_put_bool(&w, "tokenizer.ggml.add_bos_token", false);
+    gguf_put_bool(&w, "tokenizer.ggml.add_space_prefix", false);
+    gguf_write_file(&w, small_path("gemma4.gguf"));
+    struct checkpoint *c = checkpoint_open(small_path("gemma4.gguf"));
+    ck_ok(checkpoint_tokenizer(c, &t));
+    ck_ok(tokenizer_encode(t, "a aA<|tool_response>", 20, &(struct encode_options){.special = true}, &ids));
+    ck_assert_int_eq((int)ids.len, 5);
+    ck_assert_int_eq(memcmp(ids.data, (const int32_t[]){1, 3, 4, 6, 5}, 5 * sizeof(int32_t)), 0);
+    ck_assert(tokenizer_is_special(t, 5));
+    ids_free(&ids);
+    tokenizer_free(t);
+    checkpoint_close(c);
+    gguf_writer_free(&w);
+}
+END_TEST
+
 START_TEST(a_token_that_ends_a_turn_is_a_control_token_whatever_its_type)
 {
     static const int32_t types[] = {0, TOKEN_KIND_NORMAL, TOKEN_KIND_CONTROL, TOKEN_KIND_USER, TOKEN_KIND_UNUSED};
@@ -292,13 +332,15 @@ START_TEST(what_is_wrong_is_named_as_the_file_names_it)
 END_TEST
 
 /* A Gemma 4 of one layer, which slides or not, with these factors of its rope. */
-static int read_gemma4(bool slides, bool says_it, int shared, float factor, struct model_config *c) {
+static int read_gemma4(bool slides, bool says_it, int shared, float factor, const char *scaling,
+                       struct model_config *c) {
     struct gguf_writer w = {0};
     const float factors[8] = {1, 1, factor, factor, factor, factor, factor, factor};
     const uint8_t pattern[] = {slides};
     small_put_keys_of(&w, "gemma4");
     small_put_tensors(&w);
     if (says_it) gguf_put_array(&w, "gemma4.attention.sliding_window_pattern", GGUF_BOOL, pattern, 1);
+    if (scaling) gguf_put_text(&w, "gemma4.rope.scaling.type", scaling);
     gguf_put_int(&w, "gemma4.attention.sliding_window", 4);
     gguf_put_int(&w, "gemma4.attention.head_count_kv", 1);
     gguf_put_int(&w, "gemma4.attention.key_length", 16);
@@ -313,26 +355,29 @@ static int read_gemma4(bool slides, bool says_it, int shared, float factor, stru
 START_TEST(kinds_of_layers_of_a_gemma_4_have_heads_of_their_own)
 {
     struct model_config c;
-    ck_ok(read_gemma4(true, true, 0, 1e30f, &c));
+    ck_ok(read_gemma4(true, true, 0, 1e30f, NULL, &c));
     ck_assert(c.layer[0].window == 4 && c.layer[0].head_dim == 8 && c.layer[0].kv_heads == 1 &&
               c.rope[1].head_dim == 8);
-    ck_ok(read_gemma4(false, true, 0, 1e30f, &c));
+    ck_ok(read_gemma4(false, true, 0, 1e30f, "none", &c));
     ck_assert(c.layer[0].window == 0 && c.layer[0].head_dim == 16 && !c.layer[0].v_is_k);
     ck_assert(c.rope[0].type == ROPE_PROPORTIONAL && c.rope[0].dims == 4);
     static const struct {
         bool says_it;
         int shared;
         float factor;
+        const char *scaling;
         int code;
         const char *words;
     } wrong[] = {
-        {false, 0, 1e30f, ERR_FORMAT, "sliding_window_pattern' does not say of each layer whether it slides"},
-        {true, 1, 1e30f, ERR_FORMAT, "key 'gemma4.attention.shared_kv_layers' is 1, of 1 layers"},
-        {true, 0, 2, ERR_UNSUPPORTED, "'rope_freqs.weight' holds factors besides 1 and none"},
-        {true, 0, NAN, ERR_UNSUPPORTED, "'rope_freqs.weight' holds factors besides 1 and none"},
+        {false, 0, 1e30f, NULL, ERR_FORMAT, "sliding_window_pattern' does not say of each layer whether it slides"},
+        {true, 1, 1e30f, NULL, ERR_FORMAT, "key 'gemma4.attention.shared_kv_layers' is 1, of 1 layers"},
+        {true, 0, 1e30f, "linear", ERR_UNSUPPORTED, "'gemma4.rope.scaling.type' is 'linear', which is not"},
+        {true, 0, 2, NULL, ERR_UNSUPPORTED, "'rope_freqs.weight' holds factors besides 1 and none"},
+        {true, 0, NAN, NULL, ERR_UNSUPPORTED, "'rope_freqs.weight' holds factors besides 1 and none"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        ck_assert_int_eq(read_gemma4(true, wrong[i].says_it, wrong[i].shared, wrong[i].factor, &c), wrong[i].code);
+        ck_assert_int_eq(read_gemma4(true, wrong[i].says_it, wrong[i].shared, wrong[i].factor, wrong[i].scaling, &c),
+                         wrong[i].code);
         ck_assert_msg(strstr(err_message(), wrong[i].words), "'%s' lacks '%s'", err_message(), wrong[i].words);
     }
 }
@@ -371,6 +416,7 @@ Suite *check_gguf_config(void) {
     tcase_add_test(tc, without_their_keys_a_rope_is_plain_and_key_heads_are_all_heads);
     tcase_add_test(tc, tokens_that_end_a_turn_end_an_answer_whatever_their_type);
     tcase_add_test(tc, a_token_that_ends_a_turn_is_a_control_token_whatever_its_type);
+    tcase_add_test(tc, a_tokenizer_of_gemma_4_puts_its_first_token_before_a_text);
     tcase_add_test(tc, a_window_of_0_is_none);
     tcase_add_test(tc, what_is_wrong_is_named_as_the_file_names_it);
     tcase_add_test(tc, what_a_configuration_lacks_is_named);
