@@ -57,7 +57,7 @@ static int parts_of(const struct engine *e, int batch, int k, struct part parts[
     parts[count++] = (struct part){PROBE_TARGET, {k > 0 ? TARGET_VERIFY : TARGET_DECODE, batch, k + 1}, 1};
     if (!engine_graphs(e, 0) || k == 0) return count;
     parts[count++] = (struct part){PROBE_DRAFT, {DRAFT_FIRST, batch, probe_first_tokens(e, k)}, 1};
-    if (k > 1) parts[count++] = (struct part){PROBE_DRAFT, {DRAFT_STEP, batch, 1}, k - 1};
+    if (k > 1 && !probe_drafts_blocks(e)) parts[count++] = (struct part){PROBE_DRAFT, {DRAFT_STEP, batch, 1}, k - 1};
     return count;
 }
 

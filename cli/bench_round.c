@@ -107,7 +107,8 @@ static int pair_k(const struct round_bench *b) {
 }
 
 static uint64_t round_bytes(const struct round_bench *b, int k) {
-    return target_bytes(b) + (k > 0 ? (uint64_t)k * draft_bytes(b) : 0);
+    const int passes = probe_drafts_blocks(b->engine) ? k > 0 : k;
+    return target_bytes(b) + (uint64_t)passes * draft_bytes(b);
 }
 
 static void add_round(struct table *t, const struct round_bench *b, const struct bench_run *run, int k) {

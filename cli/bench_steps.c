@@ -89,7 +89,7 @@ static int time_steps(struct engine *e, int bucket, struct bench_steps *s) {
     TRY(time_scores(e, bucket, s));
     struct launch propose = {
         .kind = LAUNCH_PROPOSE, .key = {.batch = bucket}, .k = info.k_max, .at_most = LAUNCHES_MAX};
-    if (engine_graphs(e, 0))
+    if (engine_graphs(e, 0) && !probe_drafts_blocks(e))
         TRY(time_draft(e, bucket, s));
     else if (info.proposer)
         TRY(time_launch(e, &propose, &s->propose_ms));

@@ -89,8 +89,9 @@ const struct option_row option_table[] = {
      "target model: a directory, a GGUF file, or ORG/NAME in the local Hugging Face cache; alone it decodes plainly",
      ON_PAIR, false},
     {"draft", 'd', "MODEL", OPTION_NAME, AT(draft), NULL, NULL, NULL, NULL,
-     "draft model that proposes tokens to the target, or a head that was trained for it (EAGLE-3, a Gemma 4 "
-     "assistant); or ngram, which needs no second model: it proposes what followed earlier in the text; or mtp: the "
+     "draft model that proposes tokens to the target, or a head that was trained for it (EAGLE-3, DFlash, a "
+     "Gemma 4 assistant); or ngram, which needs no second model: it proposes what followed earlier in the text; or "
+     "mtp: the "
      "target's own head for multi-token "
      "prediction (a directory of that name is ./ngram)",
      ON_PAIR, false},
@@ -228,7 +229,8 @@ const struct option_row option_table[] = {
     {"gpu-memory", 0, "SIZE", OPTION_BYTES, AT(gpu_memory), NULL, NULL, NULL, NULL,
      "with --memory: plan for a GPU with so much free memory (24GiB), whether there is one or not", ON_INSPECT, false},
     {"shape", 0, "TARGET[,DRAFT]", OPTION_NAME, AT(shape), NULL, NULL, NULL, NULL,
-     "models with random weights in place of files: llama-3.1-8b, eagle3-llama-3.1-8b (a head that drafts for it), "
+     "models with random weights in place of files: llama-3.1-8b, eagle3-llama-3.1-8b and dflash-llama-3.1-8b (heads "
+     "that draft for it), "
      "llama-3.2-1b (its head a matrix of its own), "
      "llama-3.2-1b-tied, llama-3.1-70b, qwen2.5-7b, "
      "qwen2.5-0.5b, qwen3-32b, qwen3-0.6b, qwen3-30b-a3b, qwen3.5-27b, qwen3.5-4b, qwen3.5-0.8b, smollm2-135m, "

@@ -27,12 +27,24 @@ static struct draft *draft_of(struct proposer *p) {
 
 /* A head of the target, which has no vocabulary and no inputs of its own. */
 static bool is_target_head(const struct proposer *p) {
-    return p->ops == &proposer_mtp || p->ops == &proposer_eagle || p->ops == &proposer_assistant;
+    return p->ops == &proposer_mtp || p->ops == &proposer_eagle || p->ops == &proposer_assistant ||
+           p->ops == &proposer_block;
 }
 
-/* It has keys of its own, of every position. An assistant has none, and so nothing to catch up with. */
+/* One pass drafts all tokens of a round. */
+static bool drafts_blocks(const struct proposer *p) {
+    return p->ops == &proposer_block;
+}
+
+/* Its own passes write its keys. An assistant has none, and those of a head that drafts blocks are written by the target's passes: there is
+ * nothing to catch up with. */
 static bool has_cache(const struct proposer *p) {
-    return p->ops != &proposer_assistant;
+    return p->ops != &proposer_assistant && !drafts_blocks(p);
+}
+
+/* Its first pass reads more than the last tokens. */
+static bool keeps_history(const struct proposer *p) {
+    return is_target_head(p) && !drafts_blocks(p);
 }
 
 /* --- the pair --------------------------------------------------------------------------------------------- */
@@ -118,6 +130,20 @@ static int take_head_ids(struct proposer *p) {
     return 0;
 }
 
+/* No longer than rounds need, so that its positions are those of verification. Its head is the target's. */
+static int size_block(struct proposer *p, const struct proposer_options *o) {
+    struct model_config config;
+    TRY(checkpoint_config(o->checkpoint, &config));
+    if (o->vocab)
+        return err_set(ERR_USAGE, "draft vocabulary '%s': the head of %s is the target's, and is not cut", o->vocab,
+                       checkpoint_name(o->checkpoint));
+    const int32_t wanted = p->world->k_max + 1;
+    p->block = p->first = config.drafter.block < wanted ? config.drafter.block : wanted;
+    p->mask = config.drafter.mask_id;
+    p->shift = 0, p->stays = false;
+    return 0;
+}
+
 /* Ids that a cut may keep: a head in files of its own may have fewer than the target. */
 static int limit_to_head(struct proposer *p, const struct checkpoint *own) {
     struct model_config config;
@@ -132,6 +158,7 @@ static int open_head(struct proposer *p, const struct proposer_options *o) {
     p->vocab = p->inputs = p->world->vocab;
     p->positions = model_get_config(p->world->target)->positions;
     p->first = has_cache(p) ? p->world->k_max + 1 : 1, p->shift = 1, p->stays = !has_cache(p);
+    if (drafts_blocks(p)) TRY(size_block(p, o));
     if (o->vocab) TRY(limit_to_head(p, o->checkpoint));
     if (o->vocab) TRY(choose_ids(p, o->vocab));
     if (o->vocab) numbers.head_ids = &p->ids;
@@ -169,7 +196,9 @@ static int open_draft(struct proposer **out, const struct proposer_world *world,
     if (drafter_is_cut(&config.drafter, config.vocab) && o->vocab)
         return err_set(ERR_USAGE, "draft vocabulary '%s': the head of %s is cut to %d ids already", o->vocab,
                        checkpoint_name(o->checkpoint), (int)config.drafter.head_vocab);
-    const struct proposer_ops *head = config.drafter.reads_keys ? &proposer_assistant : &proposer_eagle;
+    const struct proposer_ops *head = config.drafter.reads_keys  ? &proposer_assistant
+                                      : config.drafter.block > 0 ? &proposer_block
+                                                                 : &proposer_eagle;
     return open_as(config.drafter.is_there ? head : &proposer_model, out, world, o);
 }
 
@@ -186,7 +215,7 @@ static int layout(struct proposer *p, const struct model_limits *limits, struct 
     const int chunk = prefill_chunk(p->world->device), rows = (p->world->slots - 1) * PREFILL_SPAN_MAX,
               most = rows < chunk ? rows : chunk;
     if (own.graph_rows < most) own.graph_rows = most;
-    if (is_target_head(p)) TRY(history_layout(&draft_of(p)->store, p->world->slots, limits, pool));
+    if (keeps_history(p)) TRY(history_layout(&draft_of(p)->store, p->world->slots, limits, pool));
     return model_layout(p->model, &own, pool);
 }
 
@@ -220,7 +249,7 @@ static int begin(struct proposer *p, struct stream *stream, const struct propose
     if (c->known > c->turn) c->known = c->turn;
     c->known = cache_resume(model_get_cache(p->model), t->slot, c->known);
     count_behind(p, c, t->length);
-    if (is_target_head(p)) TRY(history_begin(&draft_of(p)->store, stream, t));
+    if (keeps_history(p)) TRY(history_begin(&draft_of(p)->store, stream, t));
     return model_open_sequence(p->model, stream, t->slot, t->room);
 }
 
@@ -297,6 +326,7 @@ static struct history_rows history_of(const struct proposer *p, int batch, int f
 }
 
 static int load_first(const struct proposer *p, struct stream *stream, int batch, int first) {
+    if (drafts_blocks(p)) return round_load_masks(stream, &(struct round_load){*p->world->round, batch, 0});
     const struct history_rows rows = history_of(p, batch, first);
     if (is_target_head(p)) return history_load(stream, &rows);
     return round_load_pending(stream, &(struct round_load){*p->world->round, batch, 0});
@@ -312,12 +342,13 @@ static int build(void *user, struct stream *stream, struct graph_key key) {
         .q_len = key.q_len,
         .tokens = b->draft_tokens,
         .positions = b->draft_positions_in,
+        .sees = b->draft_sees,
         .row_slot = b->row_slot,
         .page_table = p->world->page_table,
         .pages_per_slot = p->world->pages_per_slot,
         .standing = key.kind == DRAFT_STEP ? ROWS_DRAFTED : ROWS_SCORED,
     };
-    return model_forward(p->model, stream, &rows, LOGITS_LAST, b->draft_logits);
+    return model_forward(p->model, stream, &rows, drafts_blocks(p) ? LOGITS_ALL : LOGITS_LAST, b->draft_logits);
 }
 
 static int create_graphs(struct proposer *p, const struct graph_set_options *options) {
@@ -329,9 +360,9 @@ static int create_graphs(struct proposer *p, const struct graph_set_options *opt
     TRY(graph_set_create(&p->graphs, &o));
     struct prefill_buffers *prefill = p->world->prefill;
     if (prefill->replays && has_cache(p)) TRY(model_add_prefill_graphs(p->model, prefill, p->graphs, DRAFT_PREFILL));
-    for (int first = has_cache(p) ? 2 : 1; first <= p->first; first++)
+    for (int first = has_cache(p) ? 2 : p->first; first <= p->first; first++)
         TRY(model_add_graphs(p->model, p->graphs, DRAFT_FIRST, o.max_batch, first));
-    TRY(model_add_graphs(p->model, p->graphs, DRAFT_STEP, o.max_batch, 1));
+    if (!drafts_blocks(p)) TRY(model_add_graphs(p->model, p->graphs, DRAFT_STEP, o.max_batch, 1));
     TRY(graph_set_capture(p->graphs));
     return has_cache(p) ? model_warm_up_spans(p->model, options->stream, prefill, o.max_batch) : 0;
 }
@@ -352,7 +383,7 @@ static void fall_behind(struct proposer *p, const struct proposer_round *r) {
 static int accepted(struct proposer *p, struct stream *stream, const struct proposer_round *r) {
     const struct history_rows rows = history_of(p, r->batch, 0);
     fall_behind(p, r);
-    return is_target_head(p) ? history_append(stream, &rows) : 0;
+    return keeps_history(p) ? history_append(stream, &rows) : 0;
 }
 
 static int warm_up(struct proposer *p, struct stream *stream, int batch) {
@@ -368,6 +399,7 @@ static bool finds(const struct proposer *p, const int32_t *tokens, int length) {
 
 /* Tokens of a row in DRAFT_FIRST. */
 static int first_of(const struct proposer *p, const struct proposer_round *r) {
+    if (drafts_blocks(p)) return p->first;
     int first = r->slots ? 2 : r->k + 1;
     for (int row = 0; r->slots && row < r->rows; row++) {
         const int behind = ((const struct draft *)p)->caches[r->slots[row]].behind;
@@ -376,11 +408,18 @@ static int first_of(const struct proposer *p, const struct proposer_round *r) {
     return first < p->first ? first : p->first;
 }
 
+static int draw_block(struct proposer *p, struct stream *stream, const struct proposer_round *r) {
+    const int count = r->k < p->block - 1 ? r->k : p->block - 1;
+    for (int i = 0; i < count; i++) TRY(draw(p, stream, r->batch, i));
+    return marks_add(r->marks, stream);
+}
+
 static int propose(struct proposer *p, struct stream *stream, const struct proposer_round *r) {
     for (int i = 0; i < r->k; i++) {
         struct graph_key key = {i == 0 ? DRAFT_FIRST : DRAFT_STEP, r->batch, i == 0 ? first_of(p, r) : 1};
         TRY(graph_set_launch(p->graphs, key, stream));
         TRY(marks_add(r->marks, stream));
+        if (drafts_blocks(p)) return draw_block(p, stream, r);
         TRY(draw(p, stream, r->batch, i));
         TRY(marks_add(r->marks, stream));
     }
@@ -388,11 +427,13 @@ static int propose(struct proposer *p, struct stream *stream, const struct propo
 }
 
 static void launches(const struct proposer *p, int k, int *graphs, int *kernels) {
-    *graphs = *kernels = k;
-    *kernels += is_target_head(p);
+    const bool is_block = drafts_blocks(p);
+    *graphs = is_block && k > 0 ? 1 : k;
+    *kernels = is_block && k > p->block - 1 ? p->block - 1 : k;
+    *kernels += is_target_head(p) && !is_block;
 }
 
-/* Four that share all but how they are opened. The first, which a directory asks for, becomes the second or third where that holds a head. */
+/* Five that share all but how they are opened. The first, which a directory asks for, becomes one of the next three where that holds a head. */
 #define DRAFT_FUNCTIONS                                                                                           \
     .close = close_draft, .layout = layout, .upload = upload, .create_graphs = create_graphs, .warm_up = warm_up, \
     .begin = begin, .lags = lags, .ingest = ingest, .finds = finds, .propose = propose, .accepted = accepted,     \
@@ -404,5 +445,7 @@ const struct proposer_ops proposer_eagle = {
     .title = "EAGLE-3 head", .has_model = true, .open = open_draft, DRAFT_FUNCTIONS};
 const struct proposer_ops proposer_assistant = {
     .title = "assistant", .has_model = true, .open = open_draft, DRAFT_FUNCTIONS};
+const struct proposer_ops proposer_block = {
+    .title = "DFlash head", .has_model = true, .open = open_draft, DRAFT_FUNCTIONS};
 const struct proposer_ops proposer_mtp = {
     .word = "mtp", .title = "MTP head", .has_model = true, .open = open_mtp, DRAFT_FUNCTIONS};

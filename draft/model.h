@@ -20,7 +20,7 @@
 
 enum draft_graph { DRAFT_FIRST, DRAFT_STEP, DRAFT_PREFILL, DRAFT_GRAPH_KINDS };
 
-/* A directory is opened by the first, whichever of the first three it is. */
-extern const struct proposer_ops proposer_model, proposer_eagle, proposer_assistant, proposer_mtp;
+/* A directory is opened by the first, whichever of the first four it is. */
+extern const struct proposer_ops proposer_model, proposer_eagle, proposer_assistant, proposer_block, proposer_mtp;
 
 #endif

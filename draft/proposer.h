@@ -81,6 +81,7 @@ struct proposer {
     int inputs;               /* ids [0, inputs) that it can read */
     int stride;               /* floats of a row of its logits; 0: it has none */
     bool stays;               /* draft_stays likewise */
+    int block, mask;          /* draft_block and draft_mask likewise */
     int positions;            /* past them it offers nothing; INT32_MAX: no limit */
     int first, shift;         /* draft_first and draft_shift of the state of the round; 0: it has no model */
     struct model *model;      /* its own model, or NULL */

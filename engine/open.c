@@ -54,6 +54,7 @@ static void set_state(struct engine *e) {
     e->state.draft_positions = e->proposer->positions;
     e->state.draft_first = e->proposer->first, e->state.draft_shift = e->proposer->shift;
     e->state.draft_stays = e->proposer->stays;
+    e->state.draft_block = e->proposer->block, e->state.draft_mask = e->proposer->mask;
 }
 
 /* Bytes of a plan, by use. */

@@ -203,7 +203,11 @@ int probe_launch_propose(struct engine *e, int batch, int k) {
 
 int probe_first_tokens(const struct engine *e, int k) {
     const int most = e->proposer ? e->proposer->first : 0, tokens = k > 0 ? k + 1 : 2;
-    return tokens < most ? tokens : most;
+    return tokens < most && !probe_drafts_blocks(e) ? tokens : most;
+}
+
+bool probe_drafts_blocks(const struct engine *e) {
+    return e->state.draft_block > 0;
 }
 
 int probe_launch_accept(struct engine *e, int batch, int k) {
@@ -229,6 +233,7 @@ int probe_read_logits(struct engine *e, float *logits) {
 int probe_read_drafts(struct engine *e, const struct sequence *s, int k, int32_t *drafted, float *logits) {
     const struct round_state *b = &e->state;
     TRY(stream_copy(e->stream, drafted, b->drafted + s->slot * b->k_max, (size_t)k * sizeof *drafted));
-    if (logits) TRY(stream_copy(e->stream, logits, b->draft_logits, (size_t)b->vocab_draft * sizeof *logits));
+    if (logits)
+        TRY(stream_copy(e->stream, logits, round_draft_logits(b, 0, k - 1), (size_t)b->vocab_draft * sizeof *logits));
     return stream_sync(e->stream);
 }

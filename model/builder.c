@@ -75,23 +75,40 @@ struct op_project *build_project(struct builder *b, struct buffer h, const struc
     return op;
 }
 
+/* The keys and values that a head which drafts blocks has of the positions of a pass, of each of its layers. There is no op for these alone:
+ * what stands for queries is made of the keys' matrix, and nobody reads it. */
+static void build_context(struct builder *b, const struct model *head, float *x) {
+    struct builder own = {(struct model *)head, &head->config, b->pass};
+    for (int l = 0; l < head->config.layers; l++) {
+        const struct layer *layer = &head->layers[l];
+        struct op_qkv *op = build_qkv(&own, l);
+        op->x = x, op->norm = head->hidden_norm;
+        op->wq = layer->wk, op->bq = layer->bk, op->q_norm = layer->k_norm;
+        op->heads = op->kv_heads;
+    }
+}
+
 /* The rows before a layer, if they are read, beside those before earlier ones; the last of them are joined by the head's matrix and kept. */
 static void build_taps(struct builder *b, int layer) {
     static const struct weight none;
     static const struct norm plain;
     const struct model *head = b->m->tapped_by;
     const int32_t width = b->c->width;
-    for (int i = 0; head && i < EAGLE_TAPS; i++) {
+    const int taps = head ? head->config.drafter.tap_count : 0;
+    for (int i = 0; i < taps; i++) {
         if (head->config.drafter.taps[i] != layer) continue;
         struct op_tap *op = &pass_add(b->pass, OP_TAP)->tap;
         op->x = residual(b);
-        op->width = width, op->first = i * width, op->stride = EAGLE_TAPS * width;
-        op->out = builder_feed(b, SCRATCH_TAPPED, EAGLE_TAPS * (size_t)width);
-        if (i < EAGLE_TAPS - 1) continue;
+        op->width = width, op->first = i * width, op->stride = taps * width;
+        op->out = builder_feed(b, SCRATCH_TAPPED, (size_t)taps * (size_t)width);
+        if (i < taps - 1) continue;
         struct op_project *joined = build_project(b, op->out, &head->join, &none);
         joined->stores = true, joined->scale = 1;
         joined->x = builder_scratch(b, SCRATCH_TAPPED_JOINED, (size_t)head->config.width);
-        build_keep(b, &b->m->cache, joined->x, &plain);
+        if (head->config.drafter.block > 0)
+            build_context(b, head, joined->x);
+        else
+            build_keep(b, &b->m->cache, joined->x, &plain);
     }
 }
 

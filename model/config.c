@@ -81,8 +81,9 @@ static int check_text_type(const struct model_config *c, const cJSON *text) {
 
 static int read_architecture(struct model_config *c, const cJSON *root) {
     const cJSON *list = json_get(root, "architectures"), *type = json_get(root, "model_type");
-    if (json_get(root, "draft_vocab_size")) { /* whatever they call it */
-        c->family = &family_eagle3, c->architecture = family_eagle3.architectures[0];
+    const bool is_block = json_get(root, "dflash_config"), is_eagle = json_get(root, "draft_vocab_size");
+    if (is_block || is_eagle) { /* whatever they call it */
+        c->family = is_block ? &family_dflash : &family_eagle3, c->architecture = c->family->architectures[0];
         return 0;
     }
     if (list && !cJSON_IsArray(list)) return err_set(ERR_FORMAT, "member 'architectures' is no list");

@@ -64,12 +64,15 @@ struct recurrent_config {
     bool is_tiled, is_rate;        /* as op_delta's */
 };
 
-/* A head that drafts for another model and has files of its own: EAGLE-3 (Li et al. 2025), which reads the hidden rows before some of that
- * model's layers, or a Gemma 4 assistant, which reads the rows behind its last one and its keys and values, and has none of its own. */
-enum { EAGLE_TAPS = 3 };
+/* A head that drafts for another model and has files of its own: EAGLE-3 (Li et al. 2025) and DFlash (Chen et al. 2026), which
+ * read the hidden rows before some of that model's layers, or a Gemma 4 assistant, which reads the rows behind its last one and its keys and values, and has none of its own. */
+enum { TAPS_MAX = 8, EAGLE_TAPS = 3 };
 struct drafter_config {
     bool is_there, reads_keys;
-    int32_t taps[EAGLE_TAPS]; /* EAGLE-3's layers, ascending; -1: by the number of that model's */
+    int32_t taps[TAPS_MAX],
+        tap_count;   /* the layers, ascending; -1 the first: by the number of that model's (EAGLE-3) */
+    int32_t block;   /* DFlash: tokens that one pass drafts, that of which it begins included; 0: one by one */
+    int32_t mask_id; /* what its others are before they are drafted */
     int32_t target_width;
     int32_t head_vocab;  /* rows of its head */
     bool norms_residual; /* the residual stream begins with the normed hidden row */

@@ -1,5 +1,6 @@
 /* Heads that propose more tokens for a model: its own (multi-token prediction: Gloeckle et al. 2024; in the form that reads its own output
  * again for the tokens after the next, DeepSeek-V3 2024, section 2.2), and those that were trained for it (EAGLE-3, Li et al. 2025; Gemma 4's assistants). */
+#include "base/buf.h"
 #include "base/err.h"
 #include "model/families/family.h"
 #include "model/model_internal.h"
@@ -27,17 +28,26 @@ static int configure_own(struct model *m) {
     return 0;
 }
 
+static int refuse_taps(const struct model *m) {
+    struct buf list = {0};
+    const struct drafter_config *d = &m->config.drafter;
+    for (int i = 0; i < d->tap_count; i++)
+        buf_printf(&list, "%s%d", i == 0 ? "" : i < d->tap_count - 1 ? ", " : " and ", (int)d->taps[i]);
+    const int rc = err_set(
+        ERR_UNSUPPORTED, "%s: reads the rows before layers %s of %s, which must ascend and lie below its %d layers",
+        checkpoint_name(m->checkpoint), buf_text(&list), checkpoint_name(m->of->checkpoint), (int)m->of->config.layers);
+    buf_free(&list);
+    return rc;
+}
+
 /* Early, in the middle and late, where the head does not say. */
 static int choose_taps(struct model *m) {
-    int32_t *taps = m->config.drafter.taps;
+    struct drafter_config *d = &m->config.drafter;
     const int layers = m->of->config.layers;
-    if (taps[0] < 0) taps[0] = 2, taps[1] = layers / 2, taps[2] = layers - 3;
-    if (taps[0] < taps[1] && taps[1] < taps[2] && taps[2] < layers) return 0;
-    return err_set(
-        ERR_UNSUPPORTED,
-        "%s: reads the rows before layers %d, %d and %d of %s, which must ascend and lie below its %d layers",
-        checkpoint_name(m->checkpoint), (int)taps[0], (int)taps[1], (int)taps[2], checkpoint_name(m->of->checkpoint),
-        layers);
+    if (d->taps[0] < 0) d->taps[0] = 2, d->taps[1] = layers / 2, d->taps[2] = layers - 3;
+    for (int i = 0; i < d->tap_count; i++)
+        if (d->taps[i] < 0 || d->taps[i] >= layers || (i > 0 && d->taps[i] <= d->taps[i - 1])) return refuse_taps(m);
+    return 0;
 }
 
 static int choose_keys(struct model *m) {
@@ -61,6 +71,7 @@ static int configure_other(struct model *m) {
         return err_set(ERR_FORMAT, "%s: is for a model of width %d with %d tokens, and %s has %d and %d",
                        checkpoint_name(m->checkpoint), (int)d->target_width, (int)c->vocab,
                        checkpoint_name(m->of->checkpoint), (int)of->width, (int)of->vocab);
+    if (d->block > 0) c->embedding_scale = of->embedding_scale, c->logits_scale = of->logits_scale;
     return d->reads_keys ? choose_keys(m) : choose_taps(m);
 }
 

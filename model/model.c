@@ -117,7 +117,7 @@ int model_open_head(struct model **out, struct model *of, const struct checkpoin
                     struct model_numbers numbers) {
     TRY(open_named(out, own ? own : of->checkpoint, of, name, numbers, of->device));
     const struct drafter_config *d = &(*out)->config.drafter;
-    of->cache.hidden_width = d->reads_keys ? d->target_width : (*out)->config.width;
+    of->cache.hidden_width = d->block > 0 ? 0 : d->reads_keys ? d->target_width : (*out)->config.width;
     if (own && !d->reads_keys) of->tapped_by = *out;
     model_measure_pass(of);
     return 0;
@@ -225,6 +225,14 @@ static bool is_of_taps(const struct model *m, const struct binding *b) {
     return m->config.drafter.is_there && !m->config.drafter.reads_keys && b->weight == &m->join;
 }
 
+/* The sum over what the passes of a model multiply by of the head that reads its rows. */
+static uint64_t sum_of_taps(const struct model *head, uint64_t (*of)(const struct model *, const struct weight *)) {
+    uint64_t sum = of(head, &head->join);
+    for (int l = 0; head->config.drafter.block > 0 && l < head->config.layers; l++)
+        sum += 2 * of(head, &head->layers[l].wk) + of(head, &head->layers[l].wv); /* build_context */
+    return sum;
+}
+
 /* A row chooses some experts, and looks a few rows up in the embeddings. */
 uint64_t model_step_bytes(const struct model *m) {
     uint64_t dense = 0, of_experts = 0;
@@ -234,7 +242,7 @@ uint64_t model_step_bytes(const struct model *m) {
         *(is_of_experts(m, b->weight) ? &of_experts : &dense) += binding_bytes(m, b);
     }
     if (m->shares_head) dense += weight_bytes(m->of, model_is_tied(m->of) ? &m->of->embedding : &m->of->head);
-    if (m->tapped_by) dense += weight_bytes(m->tapped_by, &m->tapped_by->join);
+    if (m->tapped_by) dense += sum_of_taps(m->tapped_by, weight_bytes);
     return dense + chosen_share(m, of_experts);
 }
 
@@ -253,6 +261,11 @@ static uint64_t product_flops(const struct weight *w) {
     return 2 * (uint64_t)w->rows * (uint64_t)w->cols;
 }
 
+static uint64_t weight_flops(const struct model *m, const struct weight *w) {
+    (void)m;
+    return product_flops(w);
+}
+
 uint64_t model_row_flops(const struct model *m, int tokens) {
     uint64_t dense = 0, of_experts = 0;
     for (int i = 0; i < m->binding_count; i++) {
@@ -261,7 +274,7 @@ uint64_t model_row_flops(const struct model *m, int tokens) {
         *(is_of_experts(m, b->weight) ? &of_experts : &dense) += 2 * (uint64_t)binding_elements(b);
     }
     if (m->shares_head) dense += product_flops(&m->head);
-    if (m->tapped_by) dense += product_flops(&m->tapped_by->join);
+    if (m->tapped_by) dense += sum_of_taps(m->tapped_by, weight_flops);
     return dense + chosen_share(m, of_experts) + attention_flops(&m->config, tokens);
 }
 

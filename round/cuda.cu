@@ -17,6 +17,17 @@ __global__ void load_pending_kernel(const struct round_load op) {
     b.draft_positions_in[at] = is_inert ? -1 : position;
 }
 
+__global__ void load_masks_kernel(const struct round_load op) {
+    const struct round_state &b = op.b;
+    const int at = blockIdx.x * blockDim.x + threadIdx.x, i = at % b.draft_block;
+    if (at >= op.batch * b.draft_block) return;
+    const struct slot &slot = b.slot[b.row_slot[at / b.draft_block]];
+    const int position = round_block_position(&b, &slot, i);
+    b.draft_tokens[at] = position < 0 ? 0 : i > 0 ? b.draft_mask : id_or_zero(slot.last[1], b.vocab_input);
+    b.draft_positions_in[at] = position;
+    b.draft_sees[at] = round_block_sees(&b, &slot, i);
+}
+
 __global__ void load_block_kernel(const struct round_load op) {
     const struct round_state &b = op.b;
     const int at = blockIdx.x * blockDim.x + threadIdx.x, j = at % (op.k + 1);
@@ -36,6 +47,11 @@ static int blocks_for(int threads) {
 int round_load_pending_cuda(struct stream *stream, const struct round_load *op) {
     load_pending_kernel<<<blocks_for(2 * op->batch), THREADS, 0, cuda_native(stream)>>>(*op);
     return cuda_launched(stream, "load_pending", sizeof *op);
+}
+
+int round_load_masks_cuda(struct stream *stream, const struct round_load *op) {
+    load_masks_kernel<<<blocks_for(op->batch * op->b.draft_block), THREADS, 0, cuda_native(stream)>>>(*op);
+    return cuda_launched(stream, "load_masks", sizeof *op);
 }
 
 int round_load_block_cuda(struct stream *stream, const struct round_load *op) {

@@ -16,6 +16,19 @@ static int run_load_pending(const void *args) {
     return 0;
 }
 
+static int run_load_masks(const void *args) {
+    const struct round_load *op = args;
+    const struct round_state *b = &op->b;
+    for (int at = 0; at < op->batch * b->draft_block; at++) {
+        const struct slot *slot = &b->slot[b->row_slot[at / b->draft_block]];
+        const int i = at % b->draft_block, position = round_block_position(b, slot, i);
+        b->draft_tokens[at] = position < 0 ? 0 : i > 0 ? b->draft_mask : id_or_zero(slot->last[1], b->vocab_input);
+        b->draft_positions_in[at] = position;
+        b->draft_sees[at] = round_block_sees(b, slot, i);
+    }
+    return 0;
+}
+
 static int run_load_block(const void *args) {
     const struct round_load *op = args;
     const struct round_state *b = &op->b;
@@ -35,6 +48,10 @@ static int run_load_block(const void *args) {
 
 int round_load_pending_host(struct stream *stream, const struct round_load *op) {
     return stream_run_host(stream, run_load_pending, op, sizeof *op);
+}
+
+int round_load_masks_host(struct stream *stream, const struct round_load *op) {
+    return stream_run_host(stream, run_load_masks, op, sizeof *op);
 }
 
 int round_load_block_host(struct stream *stream, const struct round_load *op) {

@@ -5,6 +5,8 @@
 #include "round/state.h"
 
 int round_load_pending_host(struct stream *, const struct round_load *);
+int round_load_masks_host(struct stream *, const struct round_load *);
+int round_load_masks_cuda(struct stream *, const struct round_load *);
 int round_load_block_host(struct stream *, const struct round_load *);
 int round_load_pending_cuda(struct stream *, const struct round_load *);
 int round_load_block_cuda(struct stream *, const struct round_load *);

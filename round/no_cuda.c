@@ -7,6 +7,11 @@ int round_load_pending_cuda(struct stream *stream, const struct round_load *op) 
     return err_set(ERR_INTERNAL, "no CUDA device in this build");
 }
 
+int round_load_masks_cuda(struct stream *stream, const struct round_load *op) {
+    (void)stream, (void)op;
+    return err_set(ERR_INTERNAL, "no CUDA device in this build");
+}
+
 int round_load_block_cuda(struct stream *stream, const struct round_load *op) {
     (void)stream, (void)op;
     return err_set(ERR_INTERNAL, "no CUDA device in this build");

@@ -42,6 +42,7 @@ enum slice {
     DRAFT_INDEX,
     DRAFT_TOKENS,
     DRAFT_POSITIONS,
+    DRAFT_SEES,
     DRAFTED,
     OFFERED,
     DRAFT_LOGITS,
@@ -60,7 +61,8 @@ int round_layout(struct round_state *b, struct pool *pool) {
     size_t slots = (size_t)b->slots, rows = (size_t)b->max_batch, k = (size_t)b->k_max;
     size_t listed = b->draft_is_cut ? (size_t)b->vocab_draft : 0, mapped = listed > 0 ? (size_t)b->vocab_target : 0;
     size_t draft_rows = b->draft_stride > 0 ? rows : 0, block = rows * (k + 1);
-    size_t first = b->draft_first > 2 ? (size_t)b->draft_first : 2;
+    size_t first = b->draft_first > 2 ? (size_t)b->draft_first : 2, masks = b->draft_block > 0 ? rows * first : 0,
+           logits = draft_rows * (b->draft_block > 0 ? (size_t)b->draft_block : 1);
     const struct {
         const char *name;
         size_t bytes;
@@ -74,9 +76,10 @@ int round_layout(struct round_state *b, struct pool *pool) {
         [DRAFT_INDEX] = {"draft vocabulary by id", mapped * sizeof *b->draft_index, POOL_SCRATCH},
         [DRAFT_TOKENS] = {"draft tokens", draft_rows * first * sizeof *b->draft_tokens, POOL_SCRATCH},
         [DRAFT_POSITIONS] = {"draft positions", draft_rows * first * sizeof *b->draft_positions_in, POOL_SCRATCH},
+        [DRAFT_SEES] = {"ends of blocks", masks * sizeof *b->draft_sees, POOL_SCRATCH},
         [DRAFTED] = {"drafted", slots * k * sizeof *b->drafted, POOL_SCRATCH},
         [OFFERED] = {"offered", k > 0 ? slots * sizeof *b->offered : 0, POOL_SCRATCH},
-        [DRAFT_LOGITS] = {"draft logits", draft_rows * (size_t)b->draft_stride * sizeof(float), POOL_LOGITS},
+        [DRAFT_LOGITS] = {"draft logits", logits * (size_t)b->draft_stride * sizeof(float), POOL_LOGITS},
         [P_DRAFT] = {"p_draft", slots * k * (size_t)b->vocab_draft * sizeof(float), POOL_LOGITS},
         [TARGET_TOKENS] = {"target tokens", block * sizeof *b->target_tokens, POOL_SCRATCH},
         [TARGET_POSITIONS] = {"target positions", block * sizeof *b->target_positions, POOL_SCRATCH},
@@ -90,6 +93,7 @@ int round_layout(struct round_state *b, struct pool *pool) {
     b->draft_ids = at[DRAFT_IDS], b->draft_index = at[DRAFT_INDEX];
     b->draft_tokens = at[DRAFT_TOKENS], b->draft_positions_in = at[DRAFT_POSITIONS], b->drafted = at[DRAFTED];
     b->offered = at[OFFERED];
+    b->draft_sees = b->draft_block > 0 ? at[DRAFT_SEES] : NULL;
     b->draft_logits = at[DRAFT_LOGITS], b->p_draft = at[P_DRAFT];
     b->target_tokens = at[TARGET_TOKENS], b->target_positions = at[TARGET_POSITIONS];
     b->target_logits = at[TARGET_LOGITS], b->p_target = at[P_TARGET], b->records = at[RECORDS];
@@ -127,6 +131,12 @@ int round_load_pending(struct stream *stream, const struct round_load *op) {
     TRY(round_check_shape("load_pending", &op->b, op->batch, 0));
     bool on_gpu = device_kind(stream_device(stream)) == DEVICE_CUDA;
     return on_gpu ? round_load_pending_cuda(stream, op) : round_load_pending_host(stream, op);
+}
+
+int round_load_masks(struct stream *stream, const struct round_load *op) {
+    TRY(round_check_shape("load_masks", &op->b, op->batch, 0));
+    const bool on_gpu = device_kind(stream_device(stream)) == DEVICE_CUDA;
+    return on_gpu ? round_load_masks_cuda(stream, op) : round_load_masks_host(stream, op);
 }
 
 int round_load_block(struct stream *stream, const struct round_load *op) {

@@ -90,6 +90,9 @@ struct round_state {
     int32_t
         draft_shift;  /* token t[i] stands at the draft's position i - draft_shift: 0, or 1 for a head of the target */
     bool draft_stays; /* drafted tokens stand where the sequence's last one does */
+    int32_t
+        draft_block; /* rows of draft_logits of a graph row, where one pass drafts a block: row i has d_i's; 0: one by one */
+    int32_t draft_mask; /* the id that stands in such a block for tokens to come */
     enum accept_rule rule;
 
     struct slot *slot; /* [S] */
@@ -106,7 +109,8 @@ struct round_state {
 
     int32_t *draft_tokens;       /* [B, F] input of DRAFT_FIRST, and of DRAFT_STEP (one a row, packed [B]) */
     int32_t *draft_positions_in; /* [B, F] alike */
-    float *draft_logits;         /* [B, draft_stride] output of the draft graphs */
+    int32_t *draft_sees;         /* [B, F] of a block: the position of its last token; NULL: there are none */
+    float *draft_logits;         /* [B, draft_stride] output of the draft graphs; of a block [B, F, draft_stride] */
     int32_t *drafted;            /* [S, k_max] d_1..d_K */
     int32_t *offered;            /* [S] how many of them this round has for each slot; the proposer writes it */
     float *p_draft;              /* [S, k_max, vocab_draft] what each was drawn from */
@@ -138,10 +142,29 @@ struct round_load {
 /* Inside DRAFT_FIRST: draft_tokens [batch, 2] = (t[n-2], t[n-1]) at positions (n-2, n-1). With n = 1 the first row is id 0
  * at position -1, and so is an input past draft_positions. Ids past vocab_input become 0. k is not used. */
 int round_load_pending(struct stream *, const struct round_load *);
+/* Inside DRAFT_FIRST of blocks, of draft_block rows: t[n-1] and draft_mask behind it, at n-1..., as far as the draft's positions go; all see the
+ * last of them. k is not used. */
+int round_load_masks(struct stream *, const struct round_load *);
 /* Inside VERIFY (k = K) and DECODE (k = 0): target_tokens [batch, k+1] = (t[n-1], d_1..d_k) at n-1... */
 int round_load_block(struct stream *, const struct round_load *);
 
 /* --- what host and GPU share -------------------------------------------------------------------------------- */
+
+/* Where the logits of d_{index+1} lie, of a graph row. */
+DUET_INLINE float *round_draft_logits(const struct round_state *b, int row, int index) {
+    const size_t at = b->draft_block > 0 ? (size_t)row * (size_t)b->draft_block + (size_t)index + 1 : (size_t)row;
+    return b->draft_logits + at * (size_t)b->draft_stride;
+}
+
+/* A place in a block, and what it sees; below 0: none. */
+DUET_INLINE int round_block_position(const struct round_state *b, const struct slot *slot, int i) {
+    const int position = slot->length - 1 + i;
+    return slot->status == SLOT_LIVE && position < b->draft_positions ? position : -1;
+}
+DUET_INLINE int round_block_sees(const struct round_state *b, const struct slot *slot, int i) {
+    const int end = slot->length - 1 + b->draft_block, most = b->draft_positions;
+    return round_block_position(b, slot, i) < 0 ? -1 : (end < most ? end : most) - 1;
+}
 
 /* An id as the input of a model whose map has `vocab` ids. */
 DUET_INLINE int id_or_zero(int id, int vocab) {

@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) draw_kernel(const struct samp
         int drawn = -1;
         if (is_live)
             drawn =
-                draw_id(t, s, b, slot, b.draft_logits + (size_t)row * b.draft_stride,
+                draw_id(t, s, b, slot, round_draft_logits(&b, row, op.index),
                         rule_stream(b.rule, slot.length, op.index, PHILOX_DRAFT_DRAW), round_p_draft(&b, at, op.index));
         if (t.member != 0 || threadIdx.x != 0) continue;
         if (is_live) {

@@ -20,7 +20,7 @@ static void draw_row(const struct sampler_draw *op, int row) {
 
     const struct vector *v = vector_at(0);
     float *p = round_p_draft(b, s, op->index);
-    const float *logits = b->draft_logits + (size_t)row * (size_t)b->draft_stride;
+    const float *logits = round_draft_logits(b, row, op->index);
     struct rule_stream from = rule_stream(b->rule, slot->length, op->index, PHILOX_DRAFT_DRAW);
     int drawn = -1;
     if (distribution_of(v, &slot->sampling, logits, b->vocab_draft, p))

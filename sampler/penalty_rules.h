@@ -29,8 +29,8 @@ DUET_INLINE struct penalised_row penalised_row_at(const struct penalise *op, int
     const struct slot *slot = &b->slot[r.slot];
     const bool is_looked_at = op->of_draft || index <= round_row_k(b, r.slot, op->k);
     r.penalty = slot->sampling.repetition_penalty;
-    r.logits = op->of_draft ? b->draft_logits + (size_t)row * (size_t)b->draft_stride
-                            : b->target_logits + (size_t)at * (size_t)b->target_stride;
+    r.logits =
+        op->of_draft ? round_draft_logits(b, row, index) : b->target_logits + (size_t)at * (size_t)b->target_stride;
     if (slot->status != SLOT_LIVE || !is_looked_at || r.penalty == 0 || r.penalty == 1) r.slot = -1;
     return r;
 }

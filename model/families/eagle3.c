@@ -16,6 +16,7 @@ static int read_taps(struct drafter_config *e, const cJSON *root) {
     const int behind = !list || (cJSON_IsArray(list) && cJSON_GetArraySize(list) == 0);
     int count = 0;
     for (int i = 0; i < EAGLE_TAPS; i++) e->taps[i] = -1;
+    e->tap_count = EAGLE_TAPS;
     if (behind) list = json_get(json_get(root, "eagle_config"), name);
     if (list && !cJSON_IsArray(list)) return err_set(ERR_FORMAT, "member '%s' is no list", name);
     if (cJSON_GetArraySize(list) == 0) return 0; /* an empty one says nothing, either */

@@ -9,6 +9,7 @@ static const struct family *const families[] = {
     &family_granite_moe, &family_glm,       &family_glm4_moe, &family_gpt_oss,
     &family_smollm3,     &family_seed_oss,  &family_ernie4_5, &family_exaone4,
     &family_hunyuan,     &family_qwen_next, &family_eagle3,   &family_gemma4_assistant,
+    &family_dflash,
 };
 
 const struct family *family_at(int index) {

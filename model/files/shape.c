@@ -110,6 +110,11 @@ static const struct shape {
      "\"hidden_size\": 4096, \"intermediate_size\": 14336, \"num_hidden_layers\": 1, \"num_attention_heads\": 32, "
      "\"num_key_value_heads\": 8, \"head_dim\": 128, \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-5, "
      "\"rope_theta\": 500000}"},
+    {"dflash-llama-3.1-8b",
+     "{\"architectures\": [\"DFlashDraftModel\"], \"vocab_size\": 128256, \"hidden_size\": 4096, "
+     "\"intermediate_size\": 14336, \"num_hidden_layers\": 5, \"num_attention_heads\": 32, \"num_key_value_heads\": 8, "
+     "\"head_dim\": 128, \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-6, \"rope_theta\": 500000, "
+     "\"block_size\": 16, \"dflash_config\": {\"mask_token_id\": 128002, \"target_layer_ids\": [1, 8, 15, 22, 29]}}"},
     {"gemma-4-31b-assistant",
      "{\"architectures\": [\"Gemma4AssistantForCausalLM\"], \"backbone_hidden_size\": 5376, \"text_config\": {"
      "\"hidden_size\": 1024, \"intermediate_size\": 8192, \"num_hidden_layers\": 4, \"num_attention_heads\": 32, "

@@ -19,8 +19,9 @@ enum { K = 3 };
 /* Of the test data; and tiny ones, of which one has an embedding and a head of its own. */
 static const char *const heads[] = {"qwen3-next", "qwen3.5", "qwen3.5-moe"},
                          *const tiny[] = {"qwen3-next", "qwen3_5", "qwen3_5-moe", "glm4-moe", "glm4-moe-norms"},
-                         *const eagles[] = {"eagle3", "eagle3-specforge", "eagle3-speculators", "gemma4-assistant",
-                                            "gemma4-e-assistant"};
+                         *const eagles[] = {"eagle3",           "eagle3-specforge",   "eagle3-speculators",
+                                            "gemma4-assistant", "gemma4-e-assistant", "dflash",
+                                            "dflash-hybrid"};
 enum {
     HEADS = sizeof heads / sizeof *heads,
     TINY = sizeof tiny / sizeof *tiny,
@@ -526,6 +527,63 @@ START_TEST(an_assistant_is_cut_to_ids_that_it_has)
 }
 END_TEST
 
+/* K = 8 of a block of 6. */
+START_TEST(a_block_offers_what_it_has)
+{
+    enum { MOST = 8, BLOCK = 6 };
+    char dir[256], own[256];
+    cJSON *all = tiny_model_load("dflash"), *of = tiny_model_load("seed-oss");
+    tiny_model_write(of, "config", dir);
+    tiny_model_write(all, "config", own);
+    struct engine *e = open_with_head(dir, own, MOST, NULL);
+    struct request r = ids_request((const int32_t[]){5, 9, 40}, 3, 1);
+    r.generation.ignore_end = true;
+    struct answer a;
+    run_requests(e, &r, 1, &a);
+    ck_assert_int_eq((int)a.stats.drafted, BLOCK - 1);
+    free_answers(&a, 1), free_requests(&r, 1);
+    engine_destroy(e);
+    cJSON_Delete(all), cJSON_Delete(of);
+}
+END_TEST
+
+/* Members of a DFlash head's configuration, one changed. */
+START_TEST(a_head_that_drafts_blocks_and_does_not_fit_is_refused)
+{
+    static const struct {
+        const char *member, *json, *vocab, *sentence;
+    } wrong[] = {
+        {"dflash_config", "{\"mask_token_id\": 1, \"target_layer_ids\": [0, 7]}", NULL,
+         "reads the rows before layers 1 and 8 of "},
+        {"dflash_config", "{\"mask_token_id\": 1, \"target_layer_ids\": [1, 0]}", NULL, "which must ascend"},
+        {"dflash_config", "{\"mask_token_id\": 1, \"target_layer_ids\": []}", NULL, "'target_layer_ids' is missing"},
+        {"dflash_config", "{\"mask_token_id\": 1, \"target_layer_ids\": [\"a\"]}", NULL,
+         "is no list of at most 8 layers"},
+        {"dflash_config", "{\"target_layer_ids\": [0, 2]}", NULL, "'mask_token_id' is missing"},
+        {"dflash_config", "{\"mask_token_id\": 1, \"target_layer_ids\": [0], \"causal_head\": true}", NULL,
+         "causal_head is not supported"},
+        {"block_size", "1", NULL, "block_size"},
+        {"hidden_size", "48", NULL, "is for a model of width 48"},
+        {"layer_types", "[\"full_attention\", \"sliding_attention\"]", NULL, "layers that slide are not supported"},
+        {NULL, NULL, "20", "is the target's, and is not cut"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char dir[256], own[256];
+        cJSON *all = tiny_model_load("dflash"), *of = tiny_model_load("seed-oss"), *value = NULL;
+        cJSON *config = cJSON_GetObjectItem(all, "config");
+        if (wrong[i].member) {
+            ck_ok(json_parse(&value, wrong[i].json, strlen(wrong[i].json)));
+            cJSON_DeleteItemFromObject(config, wrong[i].member);
+            cJSON_AddItemToObject(config, wrong[i].member, value);
+        }
+        tiny_model_write(of, "config", dir);
+        tiny_model_write(all, "config", own);
+        must_be_refused(dir, own, wrong[i].vocab, wrong[i].sentence);
+        cJSON_Delete(all), cJSON_Delete(of);
+    }
+}
+END_TEST
+
 /* Which has layers of one kind alone, or keys of another number of heads. */
 START_TEST(an_assistant_of_another_model_is_refused)
 {
@@ -568,6 +626,8 @@ Suite *check_mtp(void) {
     tcase_add_loop_test(tc, a_cut_head_gives_the_logits_of_its_ids, 0, TINY + 1);
     tcase_add_test(tc, an_assistant_drafts_in_gguf_files);
     tcase_add_test(tc, an_assistant_is_cut_to_ids_that_it_has);
+    tcase_add_test(tc, a_block_offers_what_it_has);
+    tcase_add_test(tc, a_head_that_drafts_blocks_and_does_not_fit_is_refused);
     tcase_add_test(tc, an_assistant_of_another_model_is_refused);
     tcase_add_loop_test(tc, what_has_no_such_head_is_refused_by_name, 0, 4);
     tcase_add_loop_test(tc, a_prompt_in_pieces_is_read_behind_the_target, 0, TINY);

@@ -30,9 +30,11 @@ static const struct models {
              {"qwen3_5", "eagle3-specforge"},
              {"seed-oss", "eagle3-speculators"},
              {"gemma4", "gemma4-assistant"},
-             {"gemma4-e", "gemma4-e-assistant"}};
+             {"gemma4-e", "gemma4-e-assistant"},
+             {"seed-oss", "dflash"},
+             {"qwen3_5", "dflash-hybrid"}};
 static const int of_numbers[] = {
-    2, 8, 10, 13}; /* those that are tried in other numbers: hybrids, an own head, two with files of their own */
+    2, 8, 10, 13, 16}; /* those that are tried in other numbers: hybrids, an own head, three with files of their own */
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
 struct dirs {

@@ -84,6 +84,7 @@ int study_families(struct study studies[STUDY_PAIRS_MAX]) {
     add_fixture(&studies[count++], "families/qwen3.5-moe", "mtp", NULL);
     add_tiny(&studies[count++], "seed-oss", "eagle3");
     add_tiny(&studies[count++], "gemma4", "gemma4-assistant");
+    add_tiny(&studies[count++], "seed-oss", "dflash");
     return count;
 }
 

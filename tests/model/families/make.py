@@ -535,6 +535,106 @@ def make_assistant(name):
     print(name, [r["gaps"] for r in out["mtp_references"]])
 
 
+class DFlash:
+    """DFlash for a model: layers of a Qwen 3 whose rows of a block, a token and masks behind it, see each other and keys and values that are
+    made of hidden rows of that model."""
+
+    def __init__(self, config, model):
+        width, self.config, self.of = config["hidden_size"], config, model
+        q, kv = config["num_attention_heads"] * config["head_dim"], config["num_key_value_heads"] * config["head_dim"]
+        taps = config["dflash_config"]["target_layer_ids"]
+        shapes = [["fc.weight", [width, len(taps) * width]], ["hidden_norm.weight", [width]], ["norm.weight", [width]]]
+        for i in range(config["num_hidden_layers"]):
+            layer = "layers.%d." % i
+            shapes += [[layer + "input_layernorm.weight", [width]], [layer + "post_attention_layernorm.weight", [width]],
+                       [layer + "self_attn.q_proj.weight", [q, width]], [layer + "self_attn.k_proj.weight", [kv, width]],
+                       [layer + "self_attn.v_proj.weight", [kv, width]], [layer + "self_attn.o_proj.weight", [width, q]],
+                       [layer + "self_attn.q_norm.weight", [config["head_dim"]]],
+                       [layer + "self_attn.k_norm.weight", [config["head_dim"]]],
+                       [layer + "mlp.gate_proj.weight", [config["intermediate_size"], width]],
+                       [layer + "mlp.up_proj.weight", [config["intermediate_size"], width]],
+                       [layer + "mlp.down_proj.weight", [width, config["intermediate_size"]]]]
+        small = {n: (0.5, 0.5) for n, _ in shapes if "k_norm" in n}  # less sensitive to 16 bits
+        self.tensors = [[n, s, *small.get(n, range_of(n, config, 1.0)), type_of(n)] for n, s in shapes]
+        self.weights = {t[0]: make_tensor(*t[:4]).float() for t in self.tensors}
+        members = {k: v for k, v in config.items() if k not in ("architectures", "model_type", "dflash_config", "block_size")}
+        self.rotary = LlamaRotaryEmbedding(LlamaConfig(**members))
+
+    def norm(self, x, name):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.config["rms_norm_eps"]) * self.weights[name]
+
+    def heads(self, x, layer, part, positions):
+        """[H, n, DH], normed and turned, but for values."""
+        out = (x @ self.weights[layer + "self_attn.%s_proj.weight" % part].T).view(x.shape[0], -1, self.config["head_dim"])
+        if part != "v":
+            out = self.norm(out, layer + "self_attn.%s_norm.weight" % part)
+        out = out.transpose(0, 1)
+        if part == "v":
+            return out
+        cos, sin = (t[0] for t in self.rotary(out, positions[None]))
+        half = out.shape[-1] // 2
+        return out * cos + torch.cat([-out[..., half:], out[..., :half]], dim=-1) * sin
+
+    def block(self, ids, next_id, size):
+        """Logits of the tokens behind the first of a block."""
+        states, config, n = self.of.model(ids, output_hidden_states=True).hidden_states, self.config, ids.shape[1]
+        taps = config["dflash_config"]["target_layer_ids"]
+        rows = torch.cat([states[i + 1][0].float() for i in taps], dim=-1)
+        context = self.norm(rows @ self.weights["fc.weight"].T, "hidden_norm.weight")
+        tokens = torch.tensor([next_id] + [config["dflash_config"]["mask_token_id"]] * (size - 1))
+        x, positions = self.of.model.embed_tokens(tokens), torch.arange(n + size)
+        for i in range(config["num_hidden_layers"]):
+            layer = "layers.%d." % i
+            h = self.norm(x, layer + "input_layernorm.weight")
+            q = self.heads(h, layer, "q", positions[n:])
+            k, v = (self.heads(torch.cat([context, h]), layer, part, positions) for part in "kv")
+            share = q.shape[0] // k.shape[0]
+            scores = q @ k.repeat_interleave(share, dim=0).transpose(1, 2) / math.sqrt(config["head_dim"])
+            out = scores.softmax(dim=-1) @ v.repeat_interleave(share, dim=0)
+            x = x + out.transpose(0, 1).reshape(size, -1) @ self.weights[layer + "self_attn.o_proj.weight"].T
+            h = self.norm(x, layer + "post_attention_layernorm.weight")
+            gate, up, down = (self.weights[layer + "mlp.%s_proj.weight" % part] for part in ("gate", "up", "down"))
+            x = x + (torch.nn.functional.silu(h @ gate.T) * (h @ up.T)) @ down.T
+        return self.of.lm_head(self.norm(x, "norm.weight"))[1:].float()
+
+    def draft(self, prompt):
+        """The first token by a block of two, and DRAFTS by one of as many more: no block is longer than rounds need."""
+        next_id = int(self.of(prompt).logits[0, -1].argmax())
+        top = self.block(prompt, next_id, DRAFTS + 1).topk(2, dim=-1)
+        return {"prompt": prompt[0].tolist(), "next": next_id, "drafts": top.indices[:, 0].tolist(),
+                "gaps": [float("%.4g" % g) for g in (top.values[:, 0] - top.values[:, 1]).tolist()],
+                "mtp_logits": [float("%.6g" % x) for x in self.block(prompt, next_id, 2)[0].tolist()]}
+
+
+DFLASH = {"architectures": ["DFlashDraftModel"], "model_type": "qwen3", "vocab_size": 96, "hidden_size": 32, "intermediate_size": 40,
+          "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "hidden_act": "silu",
+          "rms_norm_eps": 1e-6, "max_position_embeddings": 256, "rope_theta": 100.0, "block_size": 6,
+          "tie_word_embeddings": True, "attention_bias": False, "use_sliding_window": False, "sliding_window": None}
+DFLASHES = {
+    "dflash": {"of": "seed-oss", "config": {**DFLASH, "dflash_config": {"mask_token_id": 93, "target_layer_ids": [0, 2]}}},
+    "dflash-hybrid": {"of": "qwen3_5", "config": {**DFLASH, "num_hidden_layers": 3,
+                                                  "dflash_config": {"mask_token_id": 94, "target_layer_ids": [0, 1, 2]}}},
+}
+
+
+def make_dflash(name):
+    form = DFLASHES[name]
+    with open(os.path.join(HERE, form["of"] + ".json")) as f:
+        target = json.load(f)
+    head = DFlash(form["config"], load(target["config"], target["tensors"]))
+    torch.manual_seed(14)
+    prompts = torch.randint(3, DFLASH["vocab_size"], (PROMPTS, LENGTH))
+    # masks differ by their places alone: many blocks are of one token
+    drafts = sorted((head.draft(prompts[i:i + 1]) for i in range(PROMPTS)),
+                    key=lambda r: (-len(set(r["drafts"])), -min(r["gaps"])))
+    out = {"made_by": "transformers %s, torch %s" % (transformers.__version__, torch.__version__), "of": form["of"],
+           "config": form["config"], "tensors": head.tensors,
+           "mtp_references": drafts[:2] + [head.draft(prompts[0:1, :n]) for n in (1, 9)]}
+    with open(os.path.join(HERE, name + ".json"), "w") as f:
+        f.write(json.dumps(out).replace('], ["', '],\n["').replace('}, {"prompt"', '},\n{"prompt"') + "\n")
+    print(name, [r["gaps"] for r in out["mtp_references"]])
+
+
 def make_eagle(name):
     form = EAGLES[name]
     with open(os.path.join(HERE, form["of"] + ".json")) as f:
@@ -580,5 +680,6 @@ def make(name):
 
 
 with torch.no_grad():
-    for each in sys.argv[1:] or [*CASES, *EAGLES, *ASSISTANTS]:
-        (make_eagle if each in EAGLES else make_assistant if each in ASSISTANTS else make)(each)
+    for each in sys.argv[1:] or [*CASES, *EAGLES, *ASSISTANTS, *DFLASHES]:
+        (make_eagle if each in EAGLES else make_assistant if each in ASSISTANTS else
+         make_dflash if each in DFLASHES else make)(each)
