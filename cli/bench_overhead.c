@@ -46,7 +46,7 @@ void bench_split_round(const struct round_measure *m, double parts[ROUND_PARTS])
 static uint64_t round_bytes(const struct bench *b, int k, int context) {
     const int batch = b->o->batch;
     return probe_step_bytes(b->engine, PROBE_TARGET, batch, context) +
-           (uint64_t)k * probe_step_bytes(b->engine, PROBE_DRAFT, batch, context);
+           (uint64_t)probe_draft_passes(b->engine, k) * probe_step_bytes(b->engine, PROBE_DRAFT, batch, context);
 }
 
 static int measure_round(const struct bench *b, struct overhead_bench *r, int row, int mode) {

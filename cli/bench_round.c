@@ -71,6 +71,8 @@ static void add_steps(struct table *t, const struct round_bench *b) {
         snprintf(what, sizeof what, "%s, K = %d", info.proposer, info.k_max);
         add_figure(t, what, s->propose_ms, "ms", 4);
     }
+    if (s->draft_first_ms > 0 && s->draft_step_ms == 0)
+        add_step(t, b, "draft, a block", s->draft_first_ms, draft_bytes(b));
     if (s->draft_step_ms > 0) {
         add_step(t, b, "draft, first step", s->draft_first_ms, draft_bytes(b));
         add_step(t, b, "draft, later step", s->draft_step_ms, draft_bytes(b));
@@ -107,8 +109,7 @@ static int pair_k(const struct round_bench *b) {
 }
 
 static uint64_t round_bytes(const struct round_bench *b, int k) {
-    const int passes = probe_drafts_blocks(b->engine) ? k > 0 : k;
-    return target_bytes(b) + (uint64_t)passes * draft_bytes(b);
+    return target_bytes(b) + (uint64_t)probe_draft_passes(b->engine, k) * draft_bytes(b);
 }
 
 static void add_round(struct table *t, const struct round_bench *b, const struct bench_run *run, int k) {
@@ -129,7 +130,8 @@ static void add_timed_round(struct table *t, const struct round_bench *b) {
     add_step(t, b, what, b->timed.round_ms, round_bytes(b, k));
     snprintf(what, sizeof what, "%s in a round", k > 0 ? engine_info(b->engine).proposer : "");
     if (k > 0 && draft_bytes(b) > 0)
-        add_step(t, b, "draft in a round", b->timed.draft_ms, (uint64_t)k * draft_bytes(b));
+        add_step(t, b, "draft in a round", b->timed.draft_ms,
+                 (uint64_t)probe_draft_passes(b->engine, k) * draft_bytes(b));
     else if (k > 0)
         add_figure(t, what, b->timed.draft_ms, "ms", 4);
     add_step(t, b, "verify in a round", b->timed.verify_ms, target_bytes(b));
@@ -201,7 +203,8 @@ static void print_text(const struct round_bench *b) {
         accept_rule_name(info.accept), buf_text(&tokens), (double)b->o->sampling.temperature, b->steps.context);
     buf_free(&tokens);
     table_print(&t, terminal_width(1));
-    bool is_draft_cached = info.k_max > 0 && is_cached(b, draft_bytes(b), b->steps.draft_step_ms);
+    bool is_draft_cached =
+        info.k_max > 0 && b->steps.draft_step_ms > 0 && is_cached(b, draft_bytes(b), b->steps.draft_step_ms);
     if (is_draft_cached || is_cached(b, target_bytes(b), b->steps.decode_ms))
         say("\nAbove 100 %%: what a step reads stays in the caches.");
     double speed_up = bench_rate(&b->speculative) / bench_rate(&b->plain);

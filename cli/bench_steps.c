@@ -89,6 +89,8 @@ static int time_steps(struct engine *e, int bucket, struct bench_steps *s) {
     TRY(time_scores(e, bucket, s));
     struct launch propose = {
         .kind = LAUNCH_PROPOSE, .key = {.batch = bucket}, .k = info.k_max, .at_most = LAUNCHES_MAX};
+    if (probe_drafts_blocks(e))
+        TRY(time_graph(e, PROBE_DRAFT, DRAFT_FIRST, bucket, probe_first_tokens(e, info.k), &s->draft_first_ms));
     if (engine_graphs(e, 0) && !probe_drafts_blocks(e))
         TRY(time_draft(e, bucket, s));
     else if (info.proposer)

@@ -110,7 +110,10 @@ static void print_config(const struct model_config *c) {
     print_line("layers", "%d", c->layers);
     print_line("width", "%d, MLP %d", c->width, c->hidden);
     print_line("heads", "%d of %d, %d for keys and values", c->heads, c->head_dim, c->kv_heads);
-    print_line("vocabulary", "%d rows, head %s", c->vocab, c->tied ? "tied to the embedding" : "of its own");
+    print_line("vocabulary", "%d rows, head %s", c->vocab,
+               c->drafter.block > 0 ? "and embedding of its model"
+               : c->tied            ? "tied to the embedding"
+                                    : "of its own");
     print_windows(c);
     if (recurrent_layers(c) > 0)
         print_line("recurrent", "%d of %d layers; heads: %d of %d for keys, %d of %d for values", recurrent_layers(c),
@@ -317,8 +320,9 @@ static void print_model(const struct checkpoint *c, const struct options *o, con
     print_end_ids(&p->config, p->tokenizer);
     print_sampling(&p->config);
     if (p->config.drafter.is_there)
-        print_line("drafts", "for a model of width %d, %d of its ids: it goes beside that as --draft",
-                   p->config.drafter.target_width, p->config.drafter.head_vocab);
+        print_line("drafts", "for a model of width %d, %d of its ids%s: it goes beside that as --draft",
+                   p->config.drafter.target_width, p->config.drafter.head_vocab,
+                   p->config.drafter.block > 0 ? ", a block at once" : "");
     else
         print_line("memory", "pool %s and %s mapped, at batch %d and context %d%s", inspect_size(p->plan.total_bytes),
                    inspect_size(p->plan.mapped_bytes), o->batch, p->plan.context,

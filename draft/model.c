@@ -140,7 +140,10 @@ static int size_block(struct proposer *p, const struct proposer_options *o) {
     const int32_t wanted = p->world->k_max + 1;
     p->block = p->first = config.drafter.block < wanted ? config.drafter.block : wanted;
     p->mask = config.drafter.mask_id;
-    p->shift = 0, p->stays = false;
+    if (p->mask >= model_get_config(p->world->target)->vocab)
+        return err_set(ERR_FORMAT, "%s: mask_token_id is %d, an id that %s does not have",
+                       checkpoint_name(o->checkpoint), p->mask, checkpoint_name(p->world->target_checkpoint));
+    p->shift = 0, p->stays = false, p->positions = INT32_MAX;
     return 0;
 }
 
@@ -214,7 +217,7 @@ static int layout(struct proposer *p, const struct model_limits *limits, struct 
     struct model_limits own = *limits;
     const int chunk = prefill_chunk(p->world->device), rows = (p->world->slots - 1) * PREFILL_SPAN_MAX,
               most = rows < chunk ? rows : chunk;
-    if (own.graph_rows < most) own.graph_rows = most;
+    if (has_cache(p) && own.graph_rows < most) own.graph_rows = most;
     if (keeps_history(p)) TRY(history_layout(&draft_of(p)->store, p->world->slots, limits, pool));
     return model_layout(p->model, &own, pool);
 }

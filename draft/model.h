@@ -11,6 +11,9 @@
  * An assistant (Gemma 4) reads the target's keys as well, and has none: its first pass is of t[n-1] alone, and drafted rows stand where that
  * one does.
  *
+ * A head that drafts blocks (DFlash) has no steps: DRAFT_FIRST [B, block] is t[n-1] and masks, and gives the logits of all tokens; what it leaves
+ * is keys up to the block's end.
+ *
  * A row whose draft would need a position past the model's own is offered nothing. Rounds without it leave its cache behind; it
  * catches up by prefill. What it leaves: draft KV for positions up to n+K-2. */
 #ifndef DUET_DRAFT_MODEL_H

@@ -206,6 +206,10 @@ int probe_first_tokens(const struct engine *e, int k) {
     return tokens < most && !probe_drafts_blocks(e) ? tokens : most;
 }
 
+int probe_draft_passes(const struct engine *e, int k) {
+    return probe_drafts_blocks(e) ? k > 0 : k;
+}
+
 bool probe_drafts_blocks(const struct engine *e) {
     return e->state.draft_block > 0;
 }
@@ -234,6 +238,9 @@ int probe_read_drafts(struct engine *e, const struct sequence *s, int k, int32_t
     const struct round_state *b = &e->state;
     TRY(stream_copy(e->stream, drafted, b->drafted + s->slot * b->k_max, (size_t)k * sizeof *drafted));
     if (logits)
-        TRY(stream_copy(e->stream, logits, round_draft_logits(b, 0, k - 1), (size_t)b->vocab_draft * sizeof *logits));
+        TRY(stream_copy(
+            e->stream, logits,
+            round_draft_logits(b, 0, b->draft_block > 0 && k >= b->draft_block ? b->draft_block - 2 : k - 1),
+            (size_t)b->vocab_draft * sizeof *logits));
     return stream_sync(e->stream);
 }

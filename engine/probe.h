@@ -73,6 +73,7 @@ int probe_sync(struct engine *);
 /* Tokens of a row in the draft's first pass of a round behind one of k; and is that its only one? */
 int probe_first_tokens(const struct engine *, int k);
 bool probe_drafts_blocks(const struct engine *);
+int probe_draft_passes(const struct engine *, int k); /* of a round */
 /* What was drafted for a sequence in the last round of k, -1 for what was not: drafted [k]; and, unless NULL, the draft's last logits of the
  * first row of a round [engine_info.vocab, or those of a cut head]. Host memory. Synchronises. */
 int probe_read_drafts(struct engine *, const struct sequence *, int k, int32_t *drafted, float *logits);

@@ -22,10 +22,10 @@ __global__ void load_masks_kernel(const struct round_load op) {
     const int at = blockIdx.x * blockDim.x + threadIdx.x, i = at % b.draft_block;
     if (at >= op.batch * b.draft_block) return;
     const struct slot &slot = b.slot[b.row_slot[at / b.draft_block]];
-    const int position = round_block_position(&b, &slot, i);
+    const int position = round_block_position(&slot, i);
     b.draft_tokens[at] = position < 0 ? 0 : i > 0 ? b.draft_mask : id_or_zero(slot.last[1], b.vocab_input);
     b.draft_positions_in[at] = position;
-    b.draft_sees[at] = round_block_sees(&b, &slot, i);
+    b.draft_sees[at] = round_block_position(&slot, b.draft_block - 1);
 }
 
 __global__ void load_block_kernel(const struct round_load op) {

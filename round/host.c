@@ -21,10 +21,10 @@ static int run_load_masks(const void *args) {
     const struct round_state *b = &op->b;
     for (int at = 0; at < op->batch * b->draft_block; at++) {
         const struct slot *slot = &b->slot[b->row_slot[at / b->draft_block]];
-        const int i = at % b->draft_block, position = round_block_position(b, slot, i);
+        const int i = at % b->draft_block, position = round_block_position(slot, i);
         b->draft_tokens[at] = position < 0 ? 0 : i > 0 ? b->draft_mask : id_or_zero(slot->last[1], b->vocab_input);
         b->draft_positions_in[at] = position;
-        b->draft_sees[at] = round_block_sees(b, slot, i);
+        b->draft_sees[at] = round_block_position(slot, b->draft_block - 1);
     }
     return 0;
 }

@@ -142,8 +142,8 @@ struct round_load {
 /* Inside DRAFT_FIRST: draft_tokens [batch, 2] = (t[n-2], t[n-1]) at positions (n-2, n-1). With n = 1 the first row is id 0
  * at position -1, and so is an input past draft_positions. Ids past vocab_input become 0. k is not used. */
 int round_load_pending(struct stream *, const struct round_load *);
-/* Inside DRAFT_FIRST of blocks, of draft_block rows: t[n-1] and draft_mask behind it, at n-1..., as far as the draft's positions go; all see the
- * last of them. k is not used. */
+/* Inside DRAFT_FIRST of blocks, of draft_block rows: t[n-1] and draft_mask behind it, at n-1...; all see the last of them. k is not
+ * used. */
 int round_load_masks(struct stream *, const struct round_load *);
 /* Inside VERIFY (k = K) and DECODE (k = 0): target_tokens [batch, k+1] = (t[n-1], d_1..d_k) at n-1... */
 int round_load_block(struct stream *, const struct round_load *);
@@ -156,14 +156,9 @@ DUET_INLINE float *round_draft_logits(const struct round_state *b, int row, int 
     return b->draft_logits + at * (size_t)b->draft_stride;
 }
 
-/* A place in a block, and what it sees; below 0: none. */
-DUET_INLINE int round_block_position(const struct round_state *b, const struct slot *slot, int i) {
-    const int position = slot->length - 1 + i;
-    return slot->status == SLOT_LIVE && position < b->draft_positions ? position : -1;
-}
-DUET_INLINE int round_block_sees(const struct round_state *b, const struct slot *slot, int i) {
-    const int end = slot->length - 1 + b->draft_block, most = b->draft_positions;
-    return round_block_position(b, slot, i) < 0 ? -1 : (end < most ? end : most) - 1;
+/* A place in a block, whose last one all rows see; -1 where the slot has ended. No limit of the draft's counts: verification goes as far. */
+DUET_INLINE int round_block_position(const struct slot *slot, int i) {
+    return slot->status == SLOT_LIVE ? slot->length - 1 + i : -1;
 }
 
 /* An id as the input of a model whose map has `vocab` ids. */

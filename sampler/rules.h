@@ -94,8 +94,7 @@ DUET_INLINE int rule_position(const struct round_state *b, int n, int index) {
 /* What a draft model offers a sequence of length n once d_{index+1} is drawn: all of it or none. Its last input is d_index, which
  * must have had a position. */
 DUET_INLINE int rule_offered(const struct round_state *b, int n, int index) {
-    const int of_block = b->draft_block > 0; /* the logits are of d_{index+1}'s own place */
-    const int last = n + (b->draft_stays ? 0 : index) - 1 + of_block - b->draft_shift;
+    const int last = n + (b->draft_stays ? 0 : index) - 1 - b->draft_shift;
     return n > b->draft_shift && last < b->draft_positions ? index + 1 : 0;
 }
 

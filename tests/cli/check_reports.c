@@ -193,6 +193,16 @@ static const struct model_shape {
 };
 enum { KNOWN_SHAPES = sizeof known_shapes / sizeof *known_shapes };
 
+static const struct {
+    const char *name, *of;
+    double gb;
+} known_heads[] = {
+    {"eagle3-llama-3.1-8b", "llama-3.1-8b", 0.85},
+    {"dflash-llama-3.1-8b", "llama-3.1-8b", 2.349},
+    {"gemma-4-31b-assistant", "gemma-4-31b", 0.939},
+};
+enum { KNOWN_HEADS = sizeof known_heads / sizeof *known_heads };
+
 static uint64_t slice_bytes(const struct memory_plan *plan, const char *name) {
     for (int i = 0; i < plan->count; i++)
         if (strcmp(plan->slices[i].name, name) == 0) return plan->slices[i].bytes;
@@ -213,14 +223,18 @@ START_TEST(every_named_shape_has_the_weights_of_its_model)
         ck_assert_int_eq(plan.context, 512);
         memory_plan_free(&plan);
     }
-    struct memory_plan plan;
-    struct engine_options o = {.target = test_shape(known_shapes[0].name), .device = "host", .context = 512, .k = 4};
-    o.draft = test_shape(model_shape_at(KNOWN_SHAPES)); /* a head of it, no target */
-    ck_ok(engine_plan(&plan, &o));
-    const double gb = (double)slice_bytes(&plan, "draft weights") * 1e-9;
-    ck_assert_msg(gb > 0.84 && gb < 0.86, "a head of %.3f GB", gb);
-    memory_plan_free(&plan);
-    ck_assert_ptr_null(model_shape_at(KNOWN_SHAPES + 1));
+    for (int i = 0; i < KNOWN_HEADS; i++) { /* no targets */
+        struct memory_plan plan;
+        struct engine_options o = {.target = test_shape(known_heads[i].of), .device = "host", .context = 512, .k = 4};
+        o.draft = test_shape(known_heads[i].name);
+        ck_ok(engine_plan(&plan, &o));
+        const double gb = (double)slice_bytes(&plan, "draft weights") * 1e-9;
+        ck_assert_msg(gb > 0.99 * known_heads[i].gb && gb < 1.01 * known_heads[i].gb, "%s has %.3f GB of weights",
+                      known_heads[i].name, gb);
+        ck_assert_str_eq(model_shape_at(KNOWN_SHAPES + i), known_heads[i].name);
+        memory_plan_free(&plan);
+    }
+    ck_assert_ptr_null(model_shape_at(KNOWN_SHAPES + KNOWN_HEADS));
 }
 END_TEST
 

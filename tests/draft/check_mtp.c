@@ -562,6 +562,8 @@ START_TEST(a_head_that_drafts_blocks_and_does_not_fit_is_refused)
         {"dflash_config", "{\"target_layer_ids\": [0, 2]}", NULL, "'mask_token_id' is missing"},
         {"dflash_config", "{\"mask_token_id\": 1, \"target_layer_ids\": [0], \"causal_head\": true}", NULL,
          "causal_head is not supported"},
+        {"dflash_config", "{\"mask_token_id\": 96, \"target_layer_ids\": [0]}", NULL,
+         "mask_token_id is 96, an id that "},
         {"block_size", "1", NULL, "block_size"},
         {"hidden_size", "48", NULL, "is for a model of width 48"},
         {"layer_types", "[\"full_attention\", \"sliding_attention\"]", NULL, "layers that slide are not supported"},
