@@ -96,8 +96,7 @@ struct engine_info {
     int draft_vocab;                             /* ids that the draft's head is cut to; 0: it is whole */
     bool k_auto;
     enum accept_rule accept;
-    const char
-        *proposer; /* "draft model", "n-gram", "MTP head", "EAGLE-3 head", "DFlash head", "assistant"; NULL: none */
+    const char *proposer; /* its title, "draft model", "n-gram", "DFlash head", ...; NULL: none */
     uint64_t pool_bytes;
     const char *device;
     const char *device_missing; /* device.h; "" */

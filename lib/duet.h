@@ -86,9 +86,8 @@ DUET_API int duet_open(struct duet **out, const struct duet_options *options);
 DUET_API void duet_close(struct duet *);
 
 struct duet_info {
-    const char *device; /* these stand until duet_close */
-    const char
-        *proposer; /* "draft model", "n-gram", "MTP head", "EAGLE-3 head", "DFlash head", "assistant"; "": none */
+    const char *device;      /* these stand until duet_close */
+    const char *proposer;    /* "draft model", "n-gram", "MTP head", "EAGLE-3 head", "DFlash head", "assistant" or "" */
     const char *device_note; /* why "auto" did not take CUDA although this build has it; "" */
     int64_t target_parameters, draft_parameters;
     int32_t context, vocab, k, batch; /* ids lie in [0, vocab) */

@@ -87,12 +87,10 @@ struct round_state {
     float simulate_alpha;    /* benchmarks alone: above 0, accept with this probability in place of the rule */
     int32_t draft_positions; /* the draft's own position limit */
     int32_t draft_first;     /* the most tokens of a row of DRAFT_FIRST; at least 2 where there is a draft */
-    int32_t
-        draft_shift;  /* token t[i] stands at the draft's position i - draft_shift: 0, or 1 for a head of the target */
-    bool draft_stays; /* drafted tokens stand where the sequence's last one does */
-    int32_t
-        draft_block; /* rows of draft_logits of a graph row, where one pass drafts a block: row i has d_i's; 0: one by one */
-    int32_t draft_mask; /* the id that stands in such a block for tokens to come */
+    int32_t draft_shift;     /* token t[i] stands at the draft's i - draft_shift: 1 for a head of the target, or 0 */
+    bool draft_stays;        /* drafted tokens stand where the sequence's last one does */
+    int32_t draft_block;     /* rows of draft_logits of a graph row, row i of d_i; 0: drafts come one by one */
+    int32_t draft_mask;      /* the id that stands in such a block for tokens to come */
     enum accept_rule rule;
 
     struct slot *slot; /* [S] */
