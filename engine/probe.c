@@ -92,7 +92,8 @@ static int visit_free_pages(struct engine *e, int first_page, page_fn page, void
     for (size_t i = 0; i < 2 && models[i]; i++) {
         const struct cache *cache = model_get_cache(models[i]);
         for (int l = 0; l < model_get_config(models[i])->layers; l++) {
-            const size_t bytes = cache_page_bytes(cache, l); /* 0: another layer's */
+            const size_t bytes = cache_page_bytes(cache, l);
+            if (bytes == 0) continue; /* another layer's, or another model's */
             const struct kv_layer kv = cache_layer(cache, l);
             TRY(visit_pages(e, &visit, kv.k, bytes));
             TRY(visit_pages(e, &visit, kv.v, bytes));

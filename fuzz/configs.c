@@ -17,11 +17,15 @@ static void claim_layer(const struct model_config *c, int l) {
     claim(layer->window >= 0 && layer->hidden >= 1, "a window of %d, a width of %d", layer->window, layer->hidden);
     claim(layer->rope >= 0 && layer->rope < c->ropes, "rope %d of %d", layer->rope, c->ropes);
     claim(c->rope[layer->rope].head_dim == layer->head_dim, "a rope of another head size");
+    claim(!layer->has_experts || c->experts >= 1, "experts out of nowhere");
+    if (c->drafter.reads_keys) {
+        claim(layer->kv_layer < 0, "keys of its own");
+        return;
+    }
     claim(layer->kv_layer >= 0 && layer->kv_layer <= l, "keys of layer %d", layer->kv_layer);
     const struct layer_config *owner = &c->layer[layer->kv_layer];
     claim(owner->kv_layer == layer->kv_layer, "keys of a layer that has none");
     claim(owner->kv_heads == layer->kv_heads && owner->head_dim == layer->head_dim, "keys of another shape");
-    claim(!layer->has_experts || c->experts >= 1, "experts out of nowhere");
 }
 
 static void claim_dimensions(const struct model_config *c) {
