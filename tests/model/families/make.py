@@ -479,6 +479,31 @@ def best_drafts(model, head, prompts):
     return drafts[:2] + [draft(model, head, prompts[0:1, :1])]
 
 
+MADE_BY = "transformers %s, torch %s" % (transformers.__version__, torch.__version__)
+
+
+def write(name, out):
+    with open(os.path.join(HERE, name + ".json"), "w") as f:
+        f.write(json.dumps(out).replace('], ["', '],\n["').replace('}, {"prompt"', '},\n{"prompt"') + "\n")
+
+
+def make_prompts(seed, config):
+    torch.manual_seed(seed)
+    return torch.randint(3, config["vocab_size"], (PROMPTS, LENGTH))
+
+
+def load_target(form):
+    with open(os.path.join(HERE, form["of"] + ".json")) as f:
+        target = json.load(f)
+    return load(target["config"], target["tensors"])
+
+
+def write_head(name, form, head, references, **more):
+    write(name, {"made_by": MADE_BY, "of": form["of"], "config": form["config"], "tensors": head.tensors, **more,
+                 "mtp_references": references})
+    print(name, [r["gaps"] for r in references])
+
+
 EAGLE = {"model_type": "llama", "vocab_size": 96, "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 1,
          "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "hidden_act": "silu", "rms_norm_eps": 1e-5,
          "max_position_embeddings": 2048, "rope_theta": 10000.0, "torch_dtype": "bfloat16", "tie_word_embeddings": False}
@@ -521,18 +546,10 @@ ASSISTANTS = {
 
 def make_assistant(name):
     form = ASSISTANTS[name]
-    with open(os.path.join(HERE, form["of"] + ".json")) as f:
-        target = json.load(f)
-    head = Assistant(form["config"], load(target["config"], target["tensors"]))
-    torch.manual_seed(13)
-    prompts = torch.randint(3, GEMMA4["vocab_size"], (PROMPTS, LENGTH))
+    head = Assistant(form["config"], load_target(form))
+    prompts = make_prompts(13, GEMMA4)
     drafts = sorted((head.draft(prompts[i:i + 1]) for i in range(PROMPTS)), key=lambda r: -min(r["gaps"]))
-    out = {"made_by": "transformers %s, torch %s" % (transformers.__version__, torch.__version__), "of": form["of"],
-           "config": form["config"], "tensors": head.tensors,
-           "mtp_references": drafts[:2] + [head.draft(prompts[0:1, :n]) for n in (1, 8, 9, 10)]}
-    with open(os.path.join(HERE, name + ".json"), "w") as f:
-        f.write(json.dumps(out).replace('], ["', '],\n["').replace('}, {"prompt"', '},\n{"prompt"') + "\n")
-    print(name, [r["gaps"] for r in out["mtp_references"]])
+    write_head(name, form, head, drafts[:2] + [head.draft(prompts[0:1, :n]) for n in (1, 8, 9, 10)])
 
 
 class DFlash:
@@ -619,43 +636,25 @@ DFLASHES = {
 
 def make_dflash(name):
     form = DFLASHES[name]
-    with open(os.path.join(HERE, form["of"] + ".json")) as f:
-        target = json.load(f)
-    head = DFlash(form["config"], load(target["config"], target["tensors"]))
-    torch.manual_seed(14)
-    prompts = torch.randint(3, DFLASH["vocab_size"], (PROMPTS, LENGTH))
+    head = DFlash(form["config"], load_target(form))
+    prompts = make_prompts(14, DFLASH)
     # masks differ by their places alone: many blocks are of one token
     drafts = sorted((head.draft(prompts[i:i + 1]) for i in range(PROMPTS)),
                     key=lambda r: (-len(set(r["drafts"])), -min(r["gaps"])))
-    out = {"made_by": "transformers %s, torch %s" % (transformers.__version__, torch.__version__), "of": form["of"],
-           "config": form["config"], "tensors": head.tensors,
-           "mtp_references": drafts[:2] + [head.draft(prompts[0:1, :n]) for n in (1, 9)]}
-    with open(os.path.join(HERE, name + ".json"), "w") as f:
-        f.write(json.dumps(out).replace('], ["', '],\n["').replace('}, {"prompt"', '},\n{"prompt"') + "\n")
-    print(name, [r["gaps"] for r in out["mtp_references"]])
+    write_head(name, form, head, drafts[:2] + [head.draft(prompts[0:1, :n]) for n in (1, 9)])
 
 
 def make_eagle(name):
     form = EAGLES[name]
-    with open(os.path.join(HERE, form["of"] + ".json")) as f:
-        target = json.load(f)
-    model = load(target["config"], target["tensors"])
-    torch.manual_seed(12)
-    prompts = torch.randint(3, EAGLE["vocab_size"], (PROMPTS, LENGTH))
+    model = load_target(form)
     head = Eagle(EAGLE, model, form["of"], form)
-    out = {"made_by": "transformers %s, torch %s" % (transformers.__version__, torch.__version__), "of": form["of"],
-           "config": form["config"], "tensors": head.tensors, "ids": form["ids"] or [],
-           "mtp_references": best_drafts(model, head, prompts)}
-    with open(os.path.join(HERE, name + ".json"), "w") as f:
-        f.write(json.dumps(out).replace('], ["', '],\n["').replace('}, {"prompt"', '},\n{"prompt"') + "\n")
-    print(name, [r["gaps"] for r in out["mtp_references"]])
+    write_head(name, form, head, best_drafts(model, head, make_prompts(12, EAGLE)), ids=form["ids"] or [])
 
 
 def make(name):
     config = CASES[name]
     shapes, again = stored_shapes(config)
-    torch.manual_seed(11)
-    prompts = torch.randint(3, config["vocab_size"], (PROMPTS, LENGTH))
+    prompts = make_prompts(11, config)
     factor = 1.0
     for _ in range(2):  # the last norm makes the largest logit about 8
         tensors = [[n, s, *range_of(n, config, factor), type_of(n)] for n, s in shapes]
@@ -666,15 +665,14 @@ def make(name):
     _, gaps = run(model, prompts)
     best = gaps.min(dim=1).values.argsort(descending=True)[:2]
     references = [reference(model, config, prompts[i:i + 1]) for i in best.tolist()]
-    out = {"made_by": "transformers %s, torch %s" % (transformers.__version__, torch.__version__),
+    out = {"made_by": MADE_BY,
            "ignored": IGNORED.get(config["model_type"], []), "config": config, "config.transformers5": again, "tensors": tensors, "references": references}
     if config["model_type"] in HEADS:
         head = Head(config, model, tensors, factor, GLM_ENDS if name == "glm4-moe" else ())
         out["mtp_tensors"] = head.tensors
         out["mtp_references"] = best_drafts(model, head, prompts)
         print(name, "head", [r["gaps"] for r in out["mtp_references"]])
-    with open(os.path.join(HERE, name + ".json"), "w") as f:
-        f.write(json.dumps(out).replace('], ["', '],\n["').replace('}, {"prompt"', '},\n{"prompt"') + "\n")
+    write(name, out)
     print(name, [r["min_top2_gap"] for r in references], [max(map(abs, r["logits_last"])) for r in references],
           [r.get("router_gap_prompt") for r in references])
 
