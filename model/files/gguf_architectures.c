@@ -11,9 +11,10 @@
 #define QWEN_EXPERTS \
     .router = "mlp.gate", .experts = "mlp.experts", .gate = "gate_proj", .up = "up_proj", .down = "down_proj"
 
-#define GEMMA4_ASSISTANT                                                                        \
+#define GEMMA_NORMS                                                                             \
     .ffn_norm = "pre_feedforward_layernorm", .post_attention_norm = "post_attention_layernorm", \
-    .post_ffw_norm = "post_feedforward_layernorm", .is_gemma4 = true, .is_assistant = true
+    .post_ffw_norm = "post_feedforward_layernorm"
+#define GEMMA4_ASSISTANT GEMMA_NORMS, .is_gemma4 = true, .is_assistant = true
 
 static const struct gguf_architecture architectures[] = {
     {.name = "llama", .architecture = "LlamaForCausalLM", .ffn_norm = MLP_NORM, .pairs_neighbours = true},
@@ -85,25 +86,9 @@ static const struct gguf_architecture architectures[] = {
     {.name = "qwen3vl", .architecture = "Qwen3VLForConditionalGeneration", .ffn_norm = MLP_NORM},
     {.name = "qwen3vlmoe", .architecture = "Qwen3VLMoeForConditionalGeneration", .ffn_norm = MLP_NORM, QWEN_EXPERTS},
     {.name = "gemma", .architecture = "GemmaForCausalLM", .ffn_norm = MLP_NORM, .norms_hold_one = true},
-    {.name = "gemma2",
-     .architecture = "Gemma2ForCausalLM",
-     .ffn_norm = "pre_feedforward_layernorm",
-     .post_attention_norm = "post_attention_layernorm",
-     .post_ffw_norm = "post_feedforward_layernorm",
-     .norms_hold_one = true},
-    {.name = "gemma3",
-     .architecture = "Gemma3ForCausalLM",
-     .ffn_norm = "pre_feedforward_layernorm",
-     .post_attention_norm = "post_attention_layernorm",
-     .post_ffw_norm = "post_feedforward_layernorm",
-     .norms_hold_one = true},
-    {.name = "gemma4",
-     .architecture = "Gemma4ForCausalLM",
-     .ffn_norm = "pre_feedforward_layernorm",
-     .post_attention_norm = "post_attention_layernorm",
-     .post_ffw_norm = "post_feedforward_layernorm",
-     .router = "router.proj",
-     .is_gemma4 = true},
+    {.name = "gemma2", .architecture = "Gemma2ForCausalLM", GEMMA_NORMS, .norms_hold_one = true},
+    {.name = "gemma3", .architecture = "Gemma3ForCausalLM", GEMMA_NORMS, .norms_hold_one = true},
+    {.name = "gemma4", .architecture = "Gemma4ForCausalLM", GEMMA_NORMS, .router = "router.proj", .is_gemma4 = true},
     {.name = "gemma4-assistant", .architecture = "Gemma4AssistantForCausalLM", GEMMA4_ASSISTANT},
     {.name = "gemma4_assistant", .architecture = "Gemma4AssistantForCausalLM", GEMMA4_ASSISTANT}, /* not llama.cpp's */
     {.name = "phi3", .architecture = "Phi3ForCausalLM", .ffn_norm = MLP_NORM, .ffn_up = "mlp.gate_up_proj"},
