@@ -65,6 +65,7 @@ static int time_draft(struct engine *e, int bucket, struct bench_steps *s) {
     struct launch draw = {.kind = LAUNCH_DRAW, .key = {.batch = bucket}, .at_most = LAUNCHES_MAX};
     const int first = probe_first_tokens(e, engine_info(e).k);
     TRY(time_graph(e, PROBE_DRAFT, DRAFT_FIRST, bucket, first, &s->draft_first_ms));
+    if (probe_drafts_blocks(e)) return 0;
     TRY(time_graph(e, PROBE_DRAFT, DRAFT_STEP, bucket, 1, &s->draft_step_ms));
     return time_launch(e, &draw, &s->draw_ms);
 }
@@ -89,12 +90,9 @@ static int time_steps(struct engine *e, int bucket, struct bench_steps *s) {
     TRY(time_scores(e, bucket, s));
     struct launch propose = {
         .kind = LAUNCH_PROPOSE, .key = {.batch = bucket}, .k = info.k_max, .at_most = LAUNCHES_MAX};
-    if (probe_drafts_blocks(e))
-        TRY(time_graph(e, PROBE_DRAFT, DRAFT_FIRST, bucket, probe_first_tokens(e, info.k), &s->draft_first_ms));
-    if (engine_graphs(e, 0) && !probe_drafts_blocks(e))
-        TRY(time_draft(e, bucket, s));
-    else if (info.proposer)
-        TRY(time_launch(e, &propose, &s->propose_ms));
+    const bool has_model = engine_graphs(e, 0);
+    if (has_model) TRY(time_draft(e, bucket, s));
+    if (info.proposer && (!has_model || probe_drafts_blocks(e))) TRY(time_launch(e, &propose, &s->propose_ms));
     s->accept_k = info.k;
     TRY(time_accept(e, bucket, s->context, 0, &s->accept_plain_ms));
     return time_accept(e, bucket, s->context, info.k, &s->accept_ms);

@@ -91,9 +91,7 @@ const struct option_row option_table[] = {
     {"draft", 'd', "MODEL", OPTION_NAME, AT(draft), NULL, NULL, NULL, NULL,
      "draft model that proposes tokens to the target, or a head that was trained for it (EAGLE-3, DFlash, a "
      "Gemma 4 assistant); or ngram, which needs no second model: it proposes what followed earlier in the text; or "
-     "mtp: the "
-     "target's own head for multi-token "
-     "prediction (a directory of that name is ./ngram)",
+     "mtp: the target's own head for multi-token prediction (a directory of that name is ./ngram)",
      ON_PAIR, false},
     {"k", 'k', "N|auto", OPTION_INT_OR_AUTO, AT(k), "[0, 63]", "auto", "4", "auto in chat without --seed, else 4",
      "tokens that the draft proposes a round; 0 decodes plainly and needs no draft; auto: what is fastest, chosen "
