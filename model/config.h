@@ -48,9 +48,9 @@ struct layer_config {
     int32_t window; /* in tokens; 0: none */
     int32_t rope;   /* which of the configuration's */
     int32_t kv_heads, head_dim, hidden;
-    int32_t
-        kv_layer; /* whose keys and values it uses: its own, or an earlier layer's; of a head that reads those of another model
-                          ~kv_layer is the number of that one's layer */
+    /* Whose keys and values it uses: its own, or an earlier layer's; of a head that reads those of another model (drafter.reads_keys) ~kv_layer
+     * is the number of that one's layer. */
+    int32_t kv_layer;
     bool has_experts;  /* in place of the MLP, or beside it */
     bool v_is_k;       /* there is no v projection */
     bool is_recurrent; /* linear attention in place of keys and values */
@@ -65,12 +65,13 @@ struct recurrent_config {
 };
 
 /* A head that drafts for another model and has files of its own: EAGLE-3 (Li et al. 2025) and DFlash (Chen et al. 2026), which
- * read the hidden rows before some of that model's layers, or a Gemma 4 assistant, which reads the rows behind its last one and its keys and values, and has none of its own. */
+ * read the hidden rows before some of that model's layers, or a Gemma 4 assistant, which reads the rows behind its last one and its keys and
+ * values, and has none of its own. */
 enum { TAPS_MAX = 8, EAGLE_TAPS = 3 };
 struct drafter_config {
     bool is_there, reads_keys;
-    int32_t taps[TAPS_MAX],
-        tap_count;   /* the layers, ascending; -1 the first: by the number of that model's (EAGLE-3) */
+    int32_t taps[TAPS_MAX]; /* the layers, ascending; -1 the first: by the number of that model's (EAGLE-3) */
+    int32_t tap_count;
     int32_t block;   /* DFlash: tokens that one pass drafts, that of which it begins included; 0: one by one */
     int32_t mask_id; /* what its others are before they are drafted */
     int32_t target_width;

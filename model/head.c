@@ -1,5 +1,6 @@
 /* Heads that propose more tokens for a model: its own (multi-token prediction: Gloeckle et al. 2024; in the form that reads its own output
- * again for the tokens after the next, DeepSeek-V3 2024, section 2.2), and those that were trained for it (EAGLE-3, Li et al. 2025; Gemma 4's assistants). */
+ * again for the tokens after the next, DeepSeek-V3 2024, section 2.2), and those that were trained for it (EAGLE-3, Li et al. 2025; DFlash,
+ * Chen et al. 2026; Gemma 4's assistants). */
 #include "base/buf.h"
 #include "base/err.h"
 #include "model/families/family.h"

@@ -98,9 +98,9 @@ struct model {
     const struct model *tapped_by; /* the head that reads the rows before some layers; NULL: none */
     bool shares_embedding, shares_head;      /* with that */
     struct norm embedding_norm, hidden_norm; /* of it, [1, D] */
-    struct weight join;  /* [D, 2D]; of EAGLE-3 of what is tapped, [D, 3 * the model's]; of an assistant
-                                                        [D, 2 * the model's] */
-    struct weight leave; /* of an assistant, [the model's D, D] */
+    /* [D, 2D]; of EAGLE-3 of what is tapped, [D, 3 * the model's], of DFlash likewise; of an assistant [D, 2 * the model's] */
+    struct weight join;
+    struct weight leave;                             /* of an assistant, [the model's D, D] */
     struct weight layer_embedding, layer_projection; /* of per-layer inputs: [V, L*P], [L*P, D] */
     struct norm layer_input_norm;
     struct layer *layers;     /* [L] */

@@ -119,14 +119,18 @@ struct rows {
                      workspace */
     enum rows_standing standing;
     const int32_t *tokens; /* [T]; ids outside [0, V) read row 0 of the embedding */
-    const int32_t
-        *positions;      /* [T]; consecutive within a graph row; < 0: a row without a position, which writes K and V to
-                                  the dummy page and attends to nothing: zeros. In a prefill such rows come last */
-    const int32_t *sees; /* [T] the last position whose key a row sees, below 0 where it has none; NULL: its own */
+    /* [T]; consecutive within a graph row; < 0: a row without a position, which writes K and V to the dummy page and attends to nothing:
+     * zeros. In a prefill such rows come last. */
+    const int32_t *positions;
+    const int32_t *sees;       /* [T] the last position whose key a row sees, < 0 where it has none; NULL: its own */
     const int32_t *row_slot;   /* [batch]: row of the page table, each once but 0, which is the dummy sequence */
     const int32_t *page_table; /* [slots, pages_per_slot]: page numbers; row 0 is all page 0 */
     int32_t pages_per_slot;
 };
+/* Up to which key each row sees. */
+OPERAND_INLINE const int32_t *rows_sight(const struct rows *r) {
+    return r->sees ? r->sees : r->positions;
+}
 static inline int rows_count(const struct rows *r) {
     return r->batch * r->q_len;
 }

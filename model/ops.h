@@ -48,9 +48,9 @@ struct op_qkv {
 };
 
 /* s = scale * q[t, h, :] . k_j, or cap * tanh(s / cap); out[t, h, :] = sum_j softmax(s)_j v_j over visible keys j: max(0, i -
- * window + 1) <= j <= i, i the row's position, or what rows.sees has in its place. A sink adds exp(sink[h]) to the softmax's sum and nothing to the output. Splits of
- * ATTENTION_SPLIT absolute positions, combined in a fixed order (online softmax, Milakov & Gimelshein 2018); a split without a
- * visible key changes no bit. Keys past the row are selected away, never multiplied by zero. */
+ * window + 1) <= j <= i, i the row's position, or what rows.sees has in its place. A sink adds exp(sink[h]) to the softmax's sum and
+ * nothing to the output. Splits of ATTENTION_SPLIT absolute positions, combined in a fixed order (online softmax, Milakov & Gimelshein
+ * 2018); a split without a visible key changes no bit. Keys past the row are selected away, never multiplied by zero. */
 struct op_attention {
     struct rows rows;
     const float *q; /* [T, H*DH] */

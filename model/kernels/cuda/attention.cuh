@@ -9,11 +9,6 @@
 enum { ATTENTION_DIMS_MAX = 512 };
 static constexpr float LOG2_E = 1.44269504f;
 
-/* Up to which key each row sees. */
-__device__ __forceinline__ const int *seen_positions(const struct rows &rows) {
-    return rows.sees ? rows.sees : rows.positions;
-}
-
 /* Does a row at `position` see the key at position `key`? A window of 0: no bound. */
 __device__ __forceinline__ bool is_visible(int key, int position, int window) {
     return key <= position && (window == 0 || key > position - window);

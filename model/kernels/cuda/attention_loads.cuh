@@ -138,7 +138,7 @@ template <int DH, int TILES>
 __device__ __forceinline__ void load_positions(struct inputs<DH, TILES> &in, const struct op_attention &op) {
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++)
-        in.position[tile] = in.row[tile] < 0 ? -1 : load_fixed(seen_positions(op.rows) + in.row[tile]);
+        in.position[tile] = in.row[tile] < 0 ? -1 : load_fixed(rows_sight(&op.rows) + in.row[tile]);
 }
 
 /* The chunk number `index` of a graph row and key head, with what positions say of it. */
@@ -146,7 +146,7 @@ template <int DH, int TILES>
 __device__ __forceinline__ struct chunk open_chunk(struct inputs<DH, TILES> &in, const struct op_attention &op,
                                                    int chunks, int index) {
     struct chunk c = find_chunk(op, chunks, index, 8 * TILES);
-    const int *first = op.rows.positions + c.b * op.rows.q_len, *seen = seen_positions(op.rows) + c.b * op.rows.q_len,
+    const int *first = op.rows.positions + c.b * op.rows.q_len, *seen = rows_sight(&op.rows) + c.b * op.rows.q_len,
               *nearest = seen + quotient(c.first_query, c.group),
               *last = seen + quotient(c.first_query + c.count - 1, c.group);
     index_inputs(in, op, c);

@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(WARPS * 32) attention_kernel(const struct op_a
     T *keys = (T *)shared, *values = TAKES_TURNS ? keys : keys + SPLIT * key_stride(dh);
     float *q = (float *)(values + SPLIT * key_stride(dh)); /* [CHUNK, DH] */
     const int count = min(queries - first_query, CHUNK);
-    const int *positions = seen_positions(op.rows) + (size_t)b * op.rows.q_len;
+    const int *positions = rows_sight(&op.rows) + (size_t)b * op.rows.q_len;
     const int first_position = positions[first_query / group], last = positions[(first_query + count - 1) / group];
     const int *pages = op.rows.page_table + (size_t)op.rows.row_slot[b] * op.rows.pages_per_slot;
     struct running<PAIRS> state[QUERIES_A_WARP];

@@ -38,7 +38,7 @@ static int run(const void *args) {
     const struct op_attention *op = &a->op;
     int64_t keys = 0;
     for (int t = 0; t < rows_count(&op->rows); t++) {
-        int32_t position = op->rows.sees ? op->rows.sees[t] : op->rows.positions[t];
+        int32_t position = rows_sight(&op->rows)[t];
         if (position / KV_PAGE >= op->rows.pages_per_slot)
             return err_set(ERR_INTERNAL, "attention: row %d is at position %d, expected in %d pages", t, position,
                            op->rows.pages_per_slot);

@@ -115,10 +115,6 @@ static void divide(float *out, float by, int count) {
         store_part(out + i, vec_div(load_part(out + i, count - i), vec_set(by)), count - i);
 }
 
-static int row_sees(const struct op_attention *op, int row) {
-    return op->rows.sees ? op->rows.sees[row] : op->rows.positions[row];
-}
-
 /* The first key that a row at `position` sees. */
 static int first_key(const struct op_attention *op, int position) {
     return op->window > 0 && position >= op->window ? position - op->window + 1 : 0;
@@ -128,7 +124,7 @@ static int first_key(const struct op_attention *op, int position) {
 static void attend_queries(const struct op_attention *op, struct queries block, int key, struct split *split,
                            struct seen *seen) {
     for (int r = 0; r < block.rows; r++) {
-        const int position = row_sees(op, block.row + r), start = first_key(op, position);
+        const int position = rows_sight(&op->rows)[block.row + r], start = first_key(op, position);
         if (position < key || start >= key + ATTENTION_SPLIT) continue;
         split->first = start > key ? start - key : 0;
         split->end = position - key < ATTENTION_SPLIT ? position - key + 1 : ATTENTION_SPLIT;
@@ -195,7 +191,7 @@ static void attention(const struct op_attention *op, struct queries block) {
     int start = INT32_MAX, last = -1;
     for (int i = 0; i < block.rows * block.heads; i++) seen[i] = (struct seen){-INFINITY, 0};
     for (int r = 0; r < block.rows; r++) {
-        const int position = row_sees(op, block.row + r);
+        const int position = rows_sight(&op->rows)[block.row + r];
         if (position < 0) continue;
         start = first_key(op, position) < start ? first_key(op, position) : start;
         last = position > last ? position : last;
@@ -207,7 +203,7 @@ static void attention(const struct op_attention *op, struct queries block) {
             float *out =
                 (float *)op->out.data +
                 ((size_t)(block.row + r) * (size_t)op->heads + (size_t)(block.head + h)) * (size_t)op->head_dim;
-            if (row_sees(op, block.row + r) < 0)
+            if (rows_sight(&op->rows)[block.row + r] < 0)
                 memset(out, 0, (size_t)op->head_dim * sizeof *out);
             else
                 divide(out, sum_with_sink(op, seen[r * block.heads + h], block.head + h), op->head_dim);
