@@ -32,8 +32,7 @@ enum token_kind { /* the files' own numbers */
 struct token_list {
     const struct token_text *tokens; /* [count] by id */
     const int32_t *kinds;            /* [count] of enum token_kind; NULL: all are normal */
-    const float
-        *scores; /* [count]; sentencepiece's: the pair of the highest score merges first. NULL: by a list of merges */
+    const float *scores; /* [count]; sentencepiece's: the pair of the highest score merges first. NULL: by a list */
     int32_t count;
     const struct token_text *merges; /* [merge_count] "left right", where there are no scores */
     int32_t merge_count;
