@@ -46,7 +46,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS) finish_kernel(const struct fini
     }
     const int its_row = min(row, count - 1), position = load_fixed(op.rows.positions + its_row),
               page = page_of(op.rows, its_row, position);
-    const float2 *turns = kind.is_rotated ? turns_of(op.rope, op.rows, its_row, position, is_q, dh) : nullptr;
+    const float2 *turns =
+        kind.is_rotated ? turns_at(op.rope, turn_of(op.rope, op.rows, its_row, position), is_q, dh) : nullptr;
     float2 turn[HELD];
 #pragma unroll
     for (int j = 0; j < HELD; j++) turn[j] = turns && lane + 32 * j < half ? turns[lane + 32 * j] : make_float2(1, 0);
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) finish_kernel(const struct fini
         keep_codes(part, kv_offset(row, position), dh, a, b, first_of, second_of);
         return;
     }
-    T *cache = kv_cell<T>(is_v ? op.v : op.k, op.kv_heads, dh, page, kv_head, row, position);
+    T *cache = kv_cell<T>(is_v ? op.v : op.k, op.kv_heads, dh, page, kv_head, kv_offset(row, position));
 #pragma unroll
     for (int j = 0; j < HELD; j++) {
         if (lane + 32 * j >= half) break;

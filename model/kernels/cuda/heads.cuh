@@ -5,14 +5,17 @@
 #include "model/fp8.h"
 #include "model/kernels/cuda/common.cuh"
 
-/* The cosine and sine of each pair of a row's heads, of q or of k. */
+/* Which position of the rope's table is a row's. */
 template <bool LATE = false>
-__device__ __forceinline__ const float2 *turns_of(const struct rope &rope, const struct rows &rows, int row,
-                                                  int position, bool is_q, int head_dim) {
-    int at = max(position, 0) + (is_q ? rope.queries : 0);
+__device__ __forceinline__ int turn_of(const struct rope &rope, const struct rows &rows, int row, int position) {
+    int at = max(position, 0);
     if (rope.choice && load_fixed<LATE>(rope.choice + load_fixed<LATE>(rows.row_slot + quotient(row, rows.q_len))))
         at += rope.positions;
-    return (const float2 *)rope.table + (size_t)at * (head_dim / 2);
+    return at;
+}
+/* The cosine and sine of each pair of dims there, of q or of k. */
+__device__ __forceinline__ const float2 *turns_at(const struct rope &rope, int turn, bool is_q, int head_dim) {
+    return (const float2 *)rope.table + (size_t)(turn + (is_q ? rope.queries : 0)) * (head_dim / 2);
 }
 
 /* Both halves of a pair by its cosine and sine: rounded alike in every kernel. */
@@ -22,15 +25,13 @@ __device__ __forceinline__ void rotate(float &a, float &b, float2 turn) {
     a = rotated;
 }
 
-/* Where the key or value of a row and key/value head is kept in 16 bits, [DH]; of a row without a position in the dummy page, page
- * 0. */
+/* Where the key or value of a row is kept in its page; of a row without a position in the dummy page, page 0. */
 __device__ __forceinline__ int kv_offset(int row, int position) {
     return position < 0 ? row % KV_PAGE : position % KV_PAGE;
 }
+/* That of a key/value head in 16 bits, [DH]. */
 template <typename T>
-__device__ __forceinline__ T *kv_cell(void *cache, int kv_heads, int head_dim, int page, int head, int row,
-                                      int position) {
-    const int offset = kv_offset(row, position);
+__device__ __forceinline__ T *kv_cell(void *cache, int kv_heads, int head_dim, int page, int head, int offset) {
     return (T *)cache + (((size_t)page * kv_heads + head) * KV_PAGE + offset) * head_dim;
 }
 

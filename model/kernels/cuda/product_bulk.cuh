@@ -2,13 +2,13 @@
  *
  * A block owns a tile of up to 128 weight rows and COLUMNS tokens. One warp asks the copy engine for stages of one or two pieces of 64 of k, into a ring in
  * shared memory; two groups of 4 warps multiply, each 64 rows by all columns. Weights go from the ring to registers, 16 bytes a lane for
- * two instructions as in mma_half; tokens, which lie transposed (product_order.cuh), are read by the instruction itself. Of stages of one
- * piece half is multiplied while the other half goes to registers, since tensor cores have most to do there.
+ * two instructions as in mma_half; tokens, which lie transposed (product_order.cuh), are read by the instruction itself. Of more than 64
+ * tokens half of a stage is multiplied while the other half goes to registers, since tensor cores have most to do there.
  *   Long outputs: a block walks over tiles, and over all of k; the sums of a split of k are added to those before it when it ends,
  *   and narrow products of such outputs add in the same order.
- *   Others: CUTS blocks share the splits of a tile, each those that add_splits adds first, and exchange their sums through memory
- *   that was lent to the stream. They wait for each other: blocks start in their order, so those of the first tile that is not
- *   finished all run, or find room before any of a later one.
+ *   Others are cut: four blocks, or two, share the splits of a tile, each those that add_splits adds first, and exchange their sums
+ *   through memory that was lent to the stream; one of two keeps what it has half-way there. They wait for each other: blocks start in
+ *   their order, so those of the first tile that is not finished all run, or find room before any of a later one.
  * On Hopper wgmma and mma add 16 products by the same arithmetic, whatever their order: terms are cut off 25 bits below the
  * largest, then added (measured by P. Xie et al., MMA-Sim, arXiv 2511.10909). Bytes: O K 2 of weights a chunk of COLUMNS tokens;
  * x from L2, COLUMNS / 128 of that. */
@@ -36,6 +36,16 @@ struct bulk_maps {
     CUtensorMap tokens, weights[BULK_MATRICES];
 };
 
+/* The tokens of a launch, from chunk `first` on: how many of them a tile has, a multiple of 8 and so many rows as a box of them, and where they end. */
+struct bulk_tokens {
+    int first, end, chunk;
+};
+/* As many chunks as those of `most` would be, about as long each: rows of a box past the last token take the copy engine as long as others, or
+ * longer. */
+static inline int bulk_chunk(int tokens, int most) {
+    return ceil_div(ceil_div(tokens, ceil_div(tokens, most)), 8) * 8;
+}
+
 /* How many groups a tile has, BULK_GROUPS at most, and how their halves follow each other in the ring: `fold` first halves, then their second
  * ones. So many rows that follow each other are copied at once: `box`; 0: groups do not lie so that boxes find them. */
 struct bulk_order {
@@ -60,6 +70,7 @@ static inline int common_part(int all, int whole) {
 }
 
 enum { BULK_CUTS = 4, BULK_TILES_CUT = 256 /* at most */ };
+enum { BULK_FOUND_BYTES = 16 /* at most, of what an Out finds of a token */ };
 
 /* Where the blocks of a tile meet: how many have come (0 between kernels), and their sums, [tiles][CUTS][COLUMNS][rows of a tile]. */
 struct bulk_exchange {
@@ -67,8 +78,8 @@ struct bulk_exchange {
     float *parts;
 };
 /* Of a token, in numbers: as many as any tiles have, the last of which may not be full. */
-static inline size_t bulk_exchanged(int groups) {
-    return (size_t)BULK_CUTS * PRODUCT_ROWS * (groups + BULK_GROUPS);
+static inline size_t bulk_exchanged(int groups, int cuts) {
+    return (size_t)cuts * PRODUCT_ROWS * (groups + BULK_GROUPS);
 }
 static inline bulk_exchange exchange_of(const struct stream *s) {
     unsigned *arrived = (unsigned *)cuda_exchange(s);
@@ -101,7 +112,8 @@ template <int COLUMNS, int CUTS> struct bulk {
     static constexpr int stored = CUTS > 1 ? COLUMNS : 32, stride = BULK_ROWS + 4, stored_bytes = stored * stride * 4,
                          numbers_bytes = COLUMNS * BULK_ROWS,
                          sums_bytes = stored_bytes > numbers_bytes ? stored_bytes : numbers_bytes;
-    static constexpr int room = (blocks == 2 ? 113 : 226) << 10, barrier_bytes = 128;
+    static constexpr int room = (blocks == 2 ? 113 : 226) << 10,
+                         barrier_bytes = 128 + (CUTS > 1 ? COLUMNS * BULK_FOUND_BYTES : 0) /* and what is found */;
     static constexpr int most = (room - barrier_bytes - (CUTS > 1 ? 0 : sums_bytes)) / stage_bytes,
                          stages = most < 8 ? most : 8, ring_bytes = stages * stage_bytes,
                          memory_bytes = CUTS > 1 ? ring_bytes : ring_bytes + sums_bytes,
@@ -159,19 +171,22 @@ __device__ __forceinline__ void copy_box_once(void *to, const CUtensorMap *map, 
 /* Which tiles a block walks over, rows by a chunk of tokens, and which splits of k it adds, one after the other. */
 template <typename Shape> struct bulk_walk {
     static constexpr int wide = Shape::wide;
-    int turns, rank, first, step, tiles, chunks, first_token;
+    int turns, rank, first, step, tiles, chunks;
+    bulk_tokens its;
     int tile_groups;
     int pieces, split_pieces; /* of 64 of k, of all; of a split */
     /* `cuts` blocks share a tile. */
-    __device__ __forceinline__ bulk_walk(int cuts, int groups, int tile_groups, int first_token, int tokens, int k,
+    __device__ __forceinline__ bulk_walk(int cuts, int groups, int tile_groups, const bulk_tokens &tokens, int k,
                                          int split_pieces)
-        : first_token(first_token), tile_groups(tile_groups), split_pieces(split_pieces) {
+        : its(tokens), tile_groups(tile_groups), split_pieces(split_pieces) {
         turns = PRODUCT_SPLITS / cuts, rank = blockIdx.x % cuts, first = blockIdx.x / cuts, step = gridDim.x / cuts;
-        chunks = cuts > 1 ? 1 : ceil_div(tokens, Shape::columns), tiles = ceil_div(groups, tile_groups) * chunks;
+        chunks = ceil_div(tokens.end, tokens.chunk) - tokens.first, tiles = ceil_div(groups, tile_groups) * chunks;
         pieces = ceil_div(k, PRODUCT_PIECE);
     }
     __device__ __forceinline__ int group(int tile) const { return tile / chunks * tile_groups; }
-    __device__ __forceinline__ int token(int tile) const { return first_token + tile % chunks * Shape::columns; }
+    __device__ __forceinline__ int chunk(int tile) const { return its.first + tile % chunks; }
+    __device__ __forceinline__ int token(int tile) const { return chunk(tile) * its.chunk; }
+    __device__ __forceinline__ int count_of(int token) const { return min(its.end - token, its.chunk); }
     /* The first piece of a turn's split, and how many there are: none if it lies past k. */
     __device__ __forceinline__ int piece(int turn) const {
         const int split =
@@ -185,9 +200,9 @@ template <typename Shape> struct bulk_walk {
  * divisions, is made once a tile: the copies of every stage would wait for it. */
 template <typename Walk> struct bulk_cursor {
     int tile, turn, piece, left;
-    int first_group, first_token; /* of the tile */
+    int first_group, chunk; /* of the tile */
     __device__ explicit bulk_cursor(const Walk &walk)
-        : tile(walk.first - walk.step), turn(walk.turns), piece(0), left(0), first_group(0), first_token(0) {}
+        : tile(walk.first - walk.step), turn(walk.turns), piece(0), left(0), first_group(0), chunk(0) {}
     __device__ __forceinline__ int count() const { return min(left, Walk::wide); }
     /* To the next stage; false: there is none. */
     __device__ __forceinline__ bool next(const Walk &walk) {
@@ -196,7 +211,7 @@ template <typename Walk> struct bulk_cursor {
             if (++turn >= walk.turns) {
                 turn = 0, tile += walk.step;
                 if (tile >= walk.tiles) return false;
-                first_group = walk.group(tile), first_token = walk.token(tile);
+                first_group = walk.group(tile), chunk = walk.chunk(tile);
             }
             piece = walk.piece(turn), left = walk.count(turn);
         }
@@ -284,8 +299,8 @@ __device__ __forceinline__ void bulk_copies(unsigned char *ring, const bulk_barr
         barriers, walk,
         [&](const cursor &at, int stage) {
             if (lane == 0)
-                barrier_expect(barriers.full + stage,
-                               2 * order.groups * shape::atom_bytes + at.count() * shape::token_bytes);
+                barrier_expect(barriers.full + stage, 2 * order.groups * shape::atom_bytes +
+                                                          at.count() * walk.its.chunk * (PRODUCT_PIECE * 2));
             __syncwarp();
             box.copy(ring + stage * shape::stage_bytes, shape::wide * PRODUCT_PIECE * 2, at, at.piece * PRODUCT_PIECE,
                      barriers.full + stage);
@@ -293,7 +308,8 @@ __device__ __forceinline__ void bulk_copies(unsigned char *ring, const bulk_barr
         [&](const cursor &at, int stage) {
             if (lane < at.count())
                 copy_box(ring + stage * shape::stage_bytes + shape::weight_bytes + lane * shape::token_bytes,
-                         &maps.tokens, (at.piece + lane) * PRODUCT_PIECE, at.first_token, barriers.full + stage);
+                         &maps.tokens, (at.piece + lane) * PRODUCT_PIECE, at.chunk * walk.its.chunk,
+                         barriers.full + stage);
         });
 }
 
@@ -339,34 +355,56 @@ __device__ __forceinline__ uint4 load_shared(uint32_t at) {
     return x;
 }
 
-/* The sums of split after split of k, weights by all tokens, in a block's order of stages, which here have one piece. There is always a
- * group of instructions under way but at the end of a split. */
-template <typename T, int COLUMNS, int CUTS> struct bulk_halves {
+/* Of a lane's 16 bytes of four rows of 256, which are not swizzled: of odd rows the second half is read first, so that no two lanes meet in a
+ * bank. Two lots of rows, of the first 32 of k and the next. */
+__device__ __forceinline__ void take_wide(bulk_rows (&to)[2], uint32_t low, uint32_t high, int row) {
+    const int odd = row & 1;
+    uint4 first[2], second[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const uint32_t at = i ? high : low;
+        const uint4 x = load_shared(at + odd * 64), y = load_shared(at + (odd ^ 1) * 64);
+        first[i] = odd ? y : x, second[i] = odd ? x : y;
+    }
+    to[0].take(first[0], first[1]), to[1].take(second[0], second[1]);
+}
+
+/* The sums of split after split of k, weights by all tokens, in a block's order of stages. There is always a group of instructions under way
+ * but at the end of a split. A stage has two units: halves of its piece, or its pieces, of which the last of a split may have one alone. */
+template <typename T, int COLUMNS, int CUTS> struct bulk_ahead {
     typedef bulk<COLUMNS, CUTS> shape;
     typedef float tiles[COLUMNS / 8][4];
+    typedef bulk_rows unit[shape::wide];
+    static constexpr int UNIT_BYTES = shape::wide == 1 ? 64 : shape::token_bytes /* of tokens */;
     uint32_t ring, full; /* in shared memory */
     uint64_t tokens_of_ring;
     int low, high; /* where the lane's rows lie in a stage */
     bulk_place_in_ring<shape::stages> place;
-    int left;              /* stages from `place` on */
-    bulk_rows early, late; /* the first half of the stage at `place`; the second of the one before */
+    int left;         /* stages from `place` on */
+    unit early, late; /* the first unit of the stage at `place`; the second of the one before */
 
     template <typename Walk>
-    __device__ __forceinline__ bulk_halves(const unsigned char *memory, const bulk_barriers &barriers,
-                                           const bulk_order &order, const Walk &walk)
+    __device__ __forceinline__ bulk_ahead(const unsigned char *memory, const bulk_barriers &barriers,
+                                          const bulk_order &order, const Walk &walk)
         : ring(shared_address(memory)), full(shared_address(barriers.full)),
           tokens_of_ring(swizzled_rows(memory + shape::weight_bytes)), left(0) {
-        const int row = bulk_row<1>() * PRODUCT_PIECE * 2;
+        const int row = bulk_row<shape::wide>() * shape::wide * PRODUCT_PIECE * 2;
         low = order.atom_of_warp(0) * shape::atom_bytes + row, high = order.atom_of_warp(1) * shape::atom_bytes + row;
         asm volatile("" : "+r"(ring), "+r"(full)); /* which would be made anew for each stage */
-        for (int turn = 0; turn < walk.turns; turn++) left += walk.count(turn);
+        for (int turn = 0; turn < walk.turns; turn++) left += ceil_div(walk.count(turn), shape::wide);
         left *= ceil_div(walk.tiles - walk.first, walk.step);
         if (left > 0) come();
     }
-    __device__ __forceinline__ void load(bulk_rows &rows, int half) const {
-        const uint32_t at =
-            ring + place.stage * shape::stage_bytes + (((threadIdx.x % 4 + half * 4) ^ bulk_row<1>()) * 16);
-        rows.take(load_shared(at + low), load_shared(at + high));
+    __device__ __forceinline__ void load(unit &rows, int number) const {
+        const uint32_t at = ring + place.stage * shape::stage_bytes;
+        const int row = bulk_row<shape::wide>(), part = threadIdx.x % 4;
+        if constexpr (shape::wide == 1) {
+            const int chunk = ((part + number * 4) ^ row) * 16;
+            rows[0].take(load_shared(at + low + chunk), load_shared(at + high + chunk));
+        } else {
+            const int chunk = (part + number * 8) * 16;
+            take_wide(rows, at + low + chunk, at + high + chunk, row);
+        }
     }
     __device__ __forceinline__ void come() {
         barrier_wait(full + place.stage * 8, place.round & 1);
@@ -375,11 +413,14 @@ template <typename T, int COLUMNS, int CUTS> struct bulk_halves {
     __device__ __forceinline__ void leave(int stage) const {
         if (threadIdx.x % 32 == 0) barrier_arrive(full + (shape::stages + stage) * 8);
     }
-    /* Waits for the half before this one. */
-    static __device__ __forceinline__ void multiply(tiles &c, const bulk_rows &rows, uint64_t tokens, int adds) {
+    /* Waits for the unit before this one. */
+    static __device__ __forceinline__ void multiply(tiles &c, const unit &rows, uint64_t tokens, int adds) {
         wgmma_begin();
-        wgmma(c, rows.of[0], tokens, T(), adds);
-        wgmma(c, rows.of[1], rows_behind(tokens, 32), T());
+#pragma unroll
+        for (int i = 0; i < shape::wide; i++) {
+            wgmma(c, rows[i].of[0], rows_behind(tokens, i * 64), T(), i > 0 || adds);
+            wgmma(c, rows[i].of[1], rows_behind(tokens, i * 64 + 32), T());
+        }
         wgmma_commit();
         wgmma_wait<1>();
     }
@@ -387,12 +428,16 @@ template <typename T, int COLUMNS, int CUTS> struct bulk_halves {
     __device__ __forceinline__ void sum(tiles &c, int count) {
         int before = 0;
 #pragma unroll 1
-        for (int i = 0; i < count; i++) {
+        for (int i = 0; i < count; i += shape::wide) {
             const uint64_t tokens = rows_behind(tokens_of_ring, place.stage * shape::stage_bytes);
             multiply(c, early, tokens, i);
             if (i > 0) leave(before);
-            load(late, 1);
-            multiply(c, late, rows_behind(tokens, 64), 1);
+            if (shape::wide == 1 || i + 1 < count) {
+                load(late, 1);
+                multiply(c, late, rows_behind(tokens, UNIT_BYTES), 1);
+            } else {
+                wgmma_wait(); /* for those whose registers come() fills */
+            }
             before = place.stage, place.next();
             if (--left > 0) come();
         }
@@ -401,7 +446,7 @@ template <typename T, int COLUMNS, int CUTS> struct bulk_halves {
     }
 };
 
-/* The same of stages of up to two pieces, one after the other. */
+/* The same, each piece waited for, where registers have no room for the next. */
 template <typename T, int COLUMNS, int CUTS> struct bulk_pieces {
     typedef bulk<COLUMNS, CUTS> shape;
     typedef float tiles[COLUMNS / 8][4];
@@ -416,20 +461,12 @@ template <typename T, int COLUMNS, int CUTS> struct bulk_pieces {
         : ring(ring), barriers(barriers) {
         low = order.atom_of_warp(0) * shape::atom_bytes, high = order.atom_of_warp(1) * shape::atom_bytes;
     }
-    /* Of odd rows the second half is read first, so that no two lanes meet in a bank. */
     static __device__ __forceinline__ void add(tiles &c, const unsigned char *stage, int low, int high, int piece) {
-        const int row = bulk_row<shape::wide>(), part = threadIdx.x % 4 + piece * 8, odd = row & 1;
-        const uint4 *rows[2] = {(const uint4 *)(stage + low) + row * 8 * shape::wide,
-                                (const uint4 *)(stage + high) + row * 8 * shape::wide};
+        const int row = bulk_row<shape::wide>(),
+                  at = row * PRODUCT_PIECE * 2 * shape::wide + (threadIdx.x % 4 + piece * 8) * 16;
         const unsigned char *tokens = stage + shape::weight_bytes + piece * shape::token_bytes;
-        uint4 first[2], second[2];
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const uint4 x = rows[i][part + odd * 4], y = rows[i][part + (odd ^ 1) * 4];
-            first[i] = odd ? y : x, second[i] = odd ? x : y;
-        }
         bulk_rows halves[2];
-        halves[0].take(first[0], first[1]), halves[1].take(second[0], second[1]);
+        take_wide(halves, shared_address(stage + low + at), shared_address(stage + high + at), row);
         wgmma_begin();
 #pragma unroll
         for (int call = 0; call < 4; call++)
@@ -471,13 +508,14 @@ template <typename Shape, int TILES> __device__ __forceinline__ void bulk_put(fl
 struct bulk_as_it_is {
     __device__ __forceinline__ float operator()(float sum, int) const { return sum; }
 };
-template <typename Shape, typename Out, typename Finish = bulk_as_it_is>
+template <typename Shape, typename Out, typename Finish = bulk_as_it_is, typename Found = found_nothing>
 __device__ __forceinline__ void bulk_finish(const float *sums, const own_number<BULK_GROUPS, Out> &own, int first_token,
-                                            int tokens, const Out &out, Finish finish = {}) {
+                                            int tokens, const Out &out, Finish finish = {}, Found found = {}) {
     constexpr bool IS_SHORT = Out::each == PRODUCT_ROWS; /* what becomes of two rows takes more instructions */
     constexpr int TOGETHER = IS_SHORT ? 8 : Shape::blocks == 2 ? 2 : 4, FLIGHT = Shape::blocks == 2 ? 4 : 8;
     store_numbers<IS_SHORT ? 2 * FLIGHT : FLIGHT, TOGETHER>(
-        out, own, first_token, tokens, [&](int r, int token) { return finish(sums[token * Shape::stride + r], r); });
+        out, own, first_token, tokens, [&](int r, int token) { return finish(sums[token * Shape::stride + r], r); },
+        found);
 }
 
 /* The sums of Shape::stored tokens from `now` on; others have read what lay there. */
@@ -546,8 +584,7 @@ __device__ __forceinline__ void bulk_store_rows(void *numbers, float (&c)[Shape:
 /* Of a block that has walked over all of k. */
 template <typename Shape, typename Out>
 __device__ __forceinline__ void bulk_store(float *sums, float (&c)[Shape::columns / 8][4], int first_group, int groups,
-                                           int first_token, int tokens, const Out &out) {
-    const int count = min(tokens - first_token, Shape::columns);
+                                           int first_token, int count, const Out &out) {
     if constexpr (Out::makes_rows) {
         bulk_store_rows<Shape>(sums, c, first_group, groups, first_token, count, out);
     } else {
@@ -559,6 +596,28 @@ __device__ __forceinline__ void bulk_store(float *sums, float (&c)[Shape::column
         }
     }
 }
+
+/* The sums of a thread in the block's part of the memory for exchange, where all of them come in the end: of two blocks that share a tile each
+ * keeps those of its first two splits there until it has the other two. */
+template <typename Shape> struct bulk_kept {
+    float4 *memory;
+    __device__ __forceinline__ bulk_kept(const bulk_exchange &exchange)
+        : memory((float4 *)exchange.parts + (size_t)blockIdx.x * Shape::columns * (BULK_ROWS / 4) + threadIdx.x) {}
+    __device__ __forceinline__ void keep(float (&sums)[Shape::columns / 8][4]) const {
+#pragma unroll
+        for (int i = 0; i < Shape::columns / 8; i++)
+            __stcg(memory + i * BLOCK_THREADS, make_float4(sums[i][0], sums[i][1], sums[i][2], sums[i][3]));
+        clear_tiles(sums);
+    }
+    __device__ __forceinline__ void add_to(float (&sums)[Shape::columns / 8][4]) const {
+#pragma unroll
+        for (int i = 0; i < Shape::columns / 8; i++) {
+            const float4 its = __ldcg(memory + i * BLOCK_THREADS);
+            sums[i][0] = its.x + sums[i][0], sums[i][1] = its.y + sums[i][1];
+            sums[i][2] = its.z + sums[i][2], sums[i][3] = its.w + sums[i][3];
+        }
+    }
+};
 
 /* Adds the sums of the blocks of a tile, `count` tokens: into `sums`, those of a block's share of the tokens. */
 struct bulk_share {
@@ -615,25 +674,32 @@ __device__ __forceinline__ bulk_share bulk_exchange_sums(float *sums, const floa
     return {first, mine};
 }
 
-/* Of the blocks of a tile, each of which stores some of the tokens. */
+/* Of the blocks of a tile, each of which stores some of the tokens. found: what `out` finds of each, if it does. */
 template <typename Shape, int CUTS, typename Out>
 __device__ __forceinline__ void bulk_store_cut(float *sums, const float (&c)[Shape::columns / 8][4],
                                                const bulk_exchange &exchange, int tile, int first_group, int groups,
-                                               int first_token, int tokens, const Out &out) {
-    const bulk_share share =
-        bulk_exchange_sums<Shape, CUTS>(sums, c, exchange, tile, groups, min(tokens - first_token, Shape::columns));
+                                               int first_token, int count, const Out &out, const void *found) {
+    const bulk_share share = bulk_exchange_sums<Shape, CUTS>(sums, c, exchange, tile, groups, count);
     const own_number<BULK_GROUPS, Out> own(out, first_group, groups);
-    bulk_finish<Shape>(sums + share.first * Shape::stride, own, first_token + share.first, share.count, out);
+    const int first = first_token + share.first;
+    const float *its = sums + share.first * Shape::stride;
+    if constexpr (Out::finds_tokens)
+        bulk_finish<Shape>(its, own, first, share.count, out, bulk_as_it_is(),
+                           found_tokens<Out>{(const typename Out::of_token *)found + share.first});
+    else
+        bulk_finish<Shape>(its, own, first, share.count, out);
 }
 
 #endif
 
 template <typename T, int COLUMNS, int CUTS, typename Rows, typename Out>
 __global__ void __launch_bounds__(bulk<COLUMNS, CUTS>::threads, bulk<COLUMNS, CUTS>::blocks)
-    bulk_product_kernel(const __grid_constant__ bulk_maps maps, Rows weights, int groups, int first_token, int tokens,
-                        int k, bulk_order order, bulk_exchange exchange, Out out) {
+    bulk_product_kernel(const __grid_constant__ bulk_maps maps, Rows weights, int groups, bulk_tokens tokens, int k,
+                        bulk_order order, bulk_exchange exchange, Out out) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     typedef bulk<COLUMNS, CUTS> shape;
+    typedef typename std::conditional<(COLUMNS > 64), bulk_ahead<T, COLUMNS, CUTS>, bulk_pieces<T, COLUMNS, CUTS>>::type
+        sums_of;
     extern __shared__ __align__(1024) unsigned char bulk_memory[]; /* as the swizzle wants it */
     unsigned char *ring = bulk_memory;
     float *sums = (float *)(ring + (CUTS > 1 ? 0 : shape::ring_bytes));
@@ -642,7 +708,7 @@ __global__ void __launch_bounds__(bulk<COLUMNS, CUTS>::threads, bulk<COLUMNS, CU
     next_may_start();
     if (threadIdx.x == 0) bulk_barriers_init(barriers, shape::stages, 1);
     __syncthreads();
-    const bulk_walk<shape> walk(CUTS, groups, order.groups, first_token, tokens, k, piece_count(k));
+    const bulk_walk<shape> walk(CUTS, groups, order.groups, tokens, k, piece_count(k));
     if (threadIdx.x >= BLOCK_THREADS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(shape::copy_registers));
         if (threadIdx.x < BLOCK_THREADS + 32)
@@ -651,25 +717,35 @@ __global__ void __launch_bounds__(bulk<COLUMNS, CUTS>::threads, bulk<COLUMNS, CU
             inputs_are_ready();
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(shape::registers));
+        void *found = full + 16;
+        if constexpr (Out::finds_tokens) { /* of cut outputs alone, whose blocks have one tile */
+            static_assert(CUTS > 1 && sizeof(typename Out::of_token) <= BULK_FOUND_BYTES, "room for them");
+            const int token = walk.token(walk.first) + threadIdx.x;
+            if (threadIdx.x < COLUMNS && token < tokens.end)
+                ((typename Out::of_token *)found)[threadIdx.x] = out.template find<false>(token);
+        }
         inputs_are_ready();
-        typename std::conditional<shape::wide == 1, bulk_halves<T, COLUMNS, CUTS>, bulk_pieces<T, COLUMNS, CUTS>>::type
-            products(ring, barriers, order, walk);
+        sums_of products(ring, barriers, order, walk);
 #pragma unroll 1
         for (int tile = walk.first; tile < walk.tiles; tile += walk.step) {
+            const int first_group = walk.group(tile), token = walk.token(tile), count = walk.count_of(token);
             float c[COLUMNS / 8][4], total[COLUMNS / 8][4] = {};
             clear_tiles(c); /* so that none of it lives while a tile is stored */
 #pragma unroll 1
             for (int turn = 0; turn < walk.turns; turn++) {
+                if constexpr (CUTS == 2)
+                    if (turn == 2) bulk_kept<shape>(exchange).keep(total);
                 if (walk.count(turn) == 0) continue;
                 products.sum(c, walk.count(turn));
                 show_tiles(c);
                 add_tiles(total, c);
             }
+            if constexpr (CUTS == 2) bulk_kept<shape>(exchange).add_to(total);
             if constexpr (CUTS > 1)
-                bulk_store_cut<shape, CUTS>(sums, total, exchange, tile, walk.group(tile), order.groups,
-                                            walk.token(tile), tokens, out);
+                bulk_store_cut<shape, CUTS>(sums, total, exchange, tile, first_group, order.groups, token, count, out,
+                                            found);
             else
-                bulk_store<shape>(sums, total, walk.group(tile), order.groups, walk.token(tile), tokens, out);
+                bulk_store<shape>(sums, total, first_group, order.groups, token, count, out);
         }
     }
 #endif
@@ -704,49 +780,69 @@ static bulk_order bulk_order_of(const struct stream *s, const Map &map, int grou
     return best;
 }
 
-/* CUTS > 1: of the first COLUMNS tokens from first_token on. */
+/* How much memory there is to exchange sums, in numbers. */
+static constexpr size_t BULK_NUMBERS = (CUDA_EXCHANGE_BYTES - BULK_TILES_CUT * sizeof(unsigned)) / sizeof(float);
+
+/* `chunks` of so many tokens a launch. */
 template <int COLUMNS, int CUTS, typename T, typename Rows, typename Out>
-static int launch_bulk_columns(struct stream *s, const char *name, int groups, int first_token, int tokens, int k,
+static int launch_bulk_columns(struct stream *s, const char *name, int groups, int tokens, int chunk, int chunks, int k,
                                const T *x, const Rows &rows, const Out &out) {
     typedef bulk<COLUMNS, CUTS> shape;
     const bool is_bf16 = std::is_same<T, bf16>::value;
     const bulk_order order = bulk_order_of<shape>(s, rows.map, groups, CUTS, k);
     auto kernel = bulk_product_kernel<T, COLUMNS, CUTS, Rows, Out>;
     struct bulk_maps maps;
-    TRY(cuda_tensor_map(&maps.tokens, x, is_bf16, tokens, k, PRODUCT_PIECE, COLUMNS));
+    TRY(cuda_tensor_map(&maps.tokens, x, is_bf16, tokens, k, PRODUCT_PIECE, chunk));
     for (int i = 0; i < Rows::matrices; i++) {
         if (!rows.weights[i]) continue;
         TRY(cuda_tensor_map(&maps.weights[i], rows.weights[i], is_bf16, rows.map.rows_of(i), k,
                             shape::wide * PRODUCT_PIECE, order.box));
     }
-    const int tiles = ceil_div(groups, order.groups) * (CUTS > 1 ? 1 : ceil_div(tokens, COLUMNS)),
-              blocks = CUTS > 1 ? tiles * CUTS : min(tiles, shape::blocks * cuda_multiprocessors(s->device));
-    launch_sharing(s, kernel, dim3(blocks), shape::threads, shape::bytes, 1, bulk_percent(s, blocks, shape::bytes),
-                   maps, rows, groups, first_token, tokens, k, order, exchange_of(s), out);
-    return cuda_launched(s, name, sizeof maps + sizeof rows + sizeof out + sizeof order + sizeof(bulk_exchange) + 16);
-}
-
-template <int CUTS, typename T, typename Rows, typename Out>
-static int launch_bulk_of(int columns, struct stream *s, const char *name, int groups, int first_token, int tokens,
-                          int k, const T *x, const Rows &rows, const Out &out) {
-    switch (columns) {
-    case 32:
-        return launch_bulk_columns<32, CUTS>(s, name, groups, first_token, tokens, k, x, rows, out);
-    case 64:
-        return launch_bulk_columns<64, CUTS>(s, name, groups, first_token, tokens, k, x, rows, out);
-    case 128:
-        return launch_bulk_columns<128, CUTS>(s, name, groups, first_token, tokens, k, x, rows, out);
-    default:
-        return launch_bulk_columns<192, CUTS>(s, name, groups, first_token, tokens, k, x, rows, out);
+    const int at_once = shape::blocks * cuda_multiprocessors(s->device);
+    for (int first = 0; first < tokens; first += chunks * chunk) {
+        const bulk_tokens its = {first / chunk, min(tokens, first + chunks * chunk), chunk};
+        const int tiles = ceil_div(groups, order.groups) * ceil_div(its.end - first, chunk),
+                  blocks = CUTS > 1 ? tiles * CUTS : min(tiles, at_once);
+        launch_sharing(s, kernel, dim3(blocks), shape::threads, shape::bytes, 1, bulk_percent(s, blocks, shape::bytes),
+                       maps, rows, groups, its, k, order, exchange_of(s), out);
+        TRY(cuda_launched(s, name, sizeof maps + sizeof rows + sizeof out + sizeof order + sizeof its + 24));
     }
+    return 0;
 }
 
-/* For so many tokens, but for no more than `most`. */
-static inline int bulk_columns(int tokens, int most) {
-    int columns = 32;
-    for (int next : {64, 128, 192})
-        if (columns < tokens && next <= most) columns = next;
-    return columns;
+/* How an output is cut: by so many blocks a tile, and so many chunks of tokens a launch, all of which run at once if they are several. */
+struct bulk_cut {
+    int cuts, chunks;
+};
+/* What takes the least time, if each turn of blocks takes its share of k and what it does besides. Blocks of up to 64 tokens wait for memory,
+ * which more of them ask for more. */
+static bulk_cut bulk_cut_of(const struct stream *s, int groups, int columns, int chunks, int k) {
+    enum { BESIDES = 900 }; /* columns of k */
+    const int tiles = ceil_div(groups, BULK_GROUPS), at_once = (columns > 64 ? 1 : 2) * cuda_multiprocessors(s->device);
+    bulk_cut best = {};
+    int least = 0;
+    for (int cuts = BULK_CUTS; cuts >= (columns > 64 ? 2 : BULK_CUTS); cuts /= 2) {
+        const int room = min(BULK_TILES_CUT / tiles, (int)(BULK_NUMBERS / (bulk_exchanged(groups, cuts) * columns))),
+                  most = max(min(min(at_once / (cuts * tiles), room), chunks), 1),
+                  turns = ceil_div(chunks, most) * ceil_div(cuts * tiles * most, at_once),
+                  load = turns * (k / cuts + BESIDES);
+        if (least == 0 || load < least) least = load, best = {cuts, most};
+    }
+    return best;
+}
+
+template <int COLUMNS, typename T, typename Rows, typename Out>
+static int launch_bulk_of(struct stream *s, const char *name, int groups, int tokens, int chunk, int k, const T *x,
+                          const Rows &rows, const Out &out) {
+    const int chunks = ceil_div(tokens, chunk);
+    if constexpr (Rows::may_be_long)
+        if (rows.adds_in_order())
+            return launch_bulk_columns<COLUMNS, 1>(s, name, groups, tokens, chunk, chunks, k, x, rows, out);
+    const bulk_cut cut = bulk_cut_of(s, groups, COLUMNS, chunks, k);
+    if constexpr (COLUMNS > 64)
+        if (cut.cuts == 2)
+            return launch_bulk_columns<COLUMNS, 2>(s, name, groups, tokens, chunk, cut.chunks, k, x, rows, out);
+    return launch_bulk_columns<COLUMNS, BULK_CUTS>(s, name, groups, tokens, chunk, cut.chunks, k, x, rows, out);
 }
 
 /* Is an output short enough to be cut, and is there memory to exchange sums? */
@@ -758,17 +854,23 @@ static inline bool is_cut(const struct stream *s, int groups) {
 template <typename T, typename Rows, typename Out>
 static int launch_bulk(struct stream *s, const char *name, int groups, int tokens, int k, const T *x, const Rows &rows,
                        const Out &out) {
-    const int chunk = ceil_div(tokens, ceil_div(tokens, 192));
-    if constexpr (Rows::may_be_long)
-        if (rows.adds_in_order())
-            return launch_bulk_of<1>(bulk_columns(chunk, 192), s, name, groups, 0, tokens, k, x, rows, out);
-    /* As many tokens a launch as there is memory to exchange the sums of. */
-    const size_t a_token = sizeof(float) * bulk_exchanged(groups),
-                 memory = CUDA_EXCHANGE_BYTES - BULK_TILES_CUT * sizeof(unsigned);
-    const int columns = bulk_columns(chunk, (int)(memory / a_token));
-    for (int first = 0; first < tokens; first += columns)
-        TRY((launch_bulk_of<BULK_CUTS>(columns, s, name, groups, first, tokens, k, x, rows, out)));
-    return 0;
+    /* As many tokens a block as there are, or memory to exchange the sums of; all blocks about as many. */
+    int columns = 32;
+    for (int next : {64, 128, 192})
+        if (columns < ceil_div(tokens, ceil_div(tokens, 192)) &&
+            (rows.adds_in_order() || bulk_exchanged(groups, BULK_CUTS) * next <= BULK_NUMBERS))
+            columns = next;
+    const int chunk = bulk_chunk(tokens, columns);
+    switch (columns) {
+    case 32:
+        return launch_bulk_of<32>(s, name, groups, tokens, chunk, k, x, rows, out);
+    case 64:
+        return launch_bulk_of<64>(s, name, groups, tokens, chunk, k, x, rows, out);
+    case 128:
+        return launch_bulk_of<128>(s, name, groups, tokens, chunk, k, x, rows, out);
+    default:
+        return launch_bulk_of<192>(s, name, groups, tokens, chunk, k, x, rows, out);
+    }
 }
 
 #endif

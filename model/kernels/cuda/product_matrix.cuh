@@ -16,7 +16,7 @@ template <typename T, int N> struct matrix_sums {
     float scale, cap;
     static constexpr int each = PRODUCT_ROWS;
     static constexpr enum narrow_reads reads = READS_INPUTS;
-    static constexpr bool makes_rows = false;
+    static constexpr bool makes_rows = false, finds_tokens = false;
     struct place {
         float *out; /* of token 0; NULL: there is no such row */
         int stride;

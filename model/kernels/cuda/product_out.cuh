@@ -6,6 +6,10 @@
  *   finish(held, place, token, sums)     sums[PRODUCT_ROWS / each] of row i, and of row i + PRODUCT_HALF
  * Branches in `finish` are in the way of the next number: a thread has several at once.
  *
+ * finds_tokens: what is fetched follows from a token's own reads, READS_FIXED, which a block may make once for all of its numbers:
+ *   of_token find<LATE>(token)
+ *   held fetch_of(place, of_token)       reads nothing that a kernel of the pass writes
+ *
  * makes_rows: of two rows it makes a `number` of 16 bits, and those of a token lie side by side. For products that add in order it also has
  *   numbers_of(sums, sums, numbers)      several at once, each number group * PRODUCT_HALF + i of some token, whatever the token
  *   eight(token, first), width, order    where those from `first` on lie, how many a token has, both multiples of 8, and in which order
@@ -40,11 +44,25 @@ template <int GROUPS, typename Out> struct own_number {
           is_there(group < groups && out.has(place)) {}
 };
 
+/* What has been found of the tokens of a store: nothing; that of all of them. What is fetched then. */
+struct found_nothing {};
+template <typename Out> struct found_tokens { const typename Out::of_token *of; };
+template <typename Out>
+__device__ __forceinline__ typename Out::held fetch_number(const Out &out, const typename Out::place &place,
+                                                           int first_token, int token, found_nothing) {
+    return out.template fetch<true>(place, first_token + token);
+}
+template <typename Out>
+__device__ __forceinline__ typename Out::held fetch_number(const Out &out, const typename Out::place &place, int,
+                                                           int token, found_tokens<Out> found) {
+    return out.fetch_of(place, found.of[token]);
+}
+
 /* The numbers of GROUPS groups, each a thread's own of every `step`-th token: FLIGHT of them are fetched before any is finished, and TOGETHER
- * are finished without a branch between them. sum(row, token): rows are those of all groups, tokens those after the first. */
-template <int FLIGHT, int TOGETHER, int GROUPS, typename Out, typename Sum>
+ * are finished without a branch between them. sum(row, token): rows are those of all groups, tokens, and those found, those after the first. */
+template <int FLIGHT, int TOGETHER, int GROUPS, typename Out, typename Sum, typename Found = found_nothing>
 __device__ __forceinline__ void store_numbers(const Out &out, const own_number<GROUPS, Out> &own, int first_token,
-                                              int tokens, Sum sum) {
+                                              int tokens, Sum sum, Found found = {}) {
     constexpr int STEP = own_number<GROUPS, Out>::step;
     static_assert(FLIGHT % TOGETHER == 0, "as many each time");
     if (!own.is_there) return;
@@ -56,7 +74,7 @@ __device__ __forceinline__ void store_numbers(const Out &out, const own_number<G
 #pragma unroll
         for (int j = 0; j < FLIGHT; j++) {
             if (j % TOGETHER == 0 && first + j * STEP >= tokens) break;
-            held[j] = out.template fetch<true>(own.place, first_token + token_of(j));
+            held[j] = fetch_number(out, own.place, first_token, token_of(j), found);
         }
 #pragma unroll
         for (int now = 0; now < FLIGHT; now += TOGETHER) {

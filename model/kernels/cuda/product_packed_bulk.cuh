@@ -73,7 +73,7 @@ struct packed_bulk
 struct packed_bulk_memory {
     bulk_exchange exchange;
     float *ones;
-    int columns; /* tokens of a chunk */
+    int columns, chunk; /* most tokens of a chunk; as many as they have, but the last */
 };
 
 /* --- tokens ------------------------------------------------------------------------------------------------ */
@@ -87,14 +87,14 @@ __host__ __device__ __forceinline__ int packed_token_parts(int k) {
  * each GRAIN columns, 0: none, by the instruction that the narrow product has for it. A warp has 8 tokens. */
 template <typename T, int GRAIN, typename As>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-    packed_tokens_kernel(T *x, int tokens, int k, int columns, float *ones) {
+    packed_tokens_kernel(T *x, int tokens, int k, packed_bulk_memory memory) {
     constexpr int PART = PACKED_HALF, STEPS = PART / 16;
     const int parts = packed_token_parts(k), unit = blockIdx.x * (BLOCK_THREADS / 32) + threadIdx.x / 32,
               part = unit % parts, first_token = unit / parts * 8, lane = threadIdx.x % 32,
               token = first_token + lane / 4;
     next_may_start();
     inputs_are_ready();
-    if (first_token >= ceil_div(tokens, columns) * columns) return;
+    if (first_token >= ceil_div(tokens, memory.chunk) * memory.chunk) return;
     uint2 held[STEPS];
     T *row = x + (size_t)token * k + part * PART;
 #pragma unroll
@@ -111,8 +111,9 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     if constexpr (GRAIN > 0) {
         constexpr int GRAINS = PART / GRAIN, OF_GRAIN = GRAIN / 16;
         const uint32_t of_ones[4] = {As::ones(0), As::ones(0), As::ones(1), As::ones(1)};
-        float *to = ones + ((size_t)(first_token / columns) * parts + part) * GRAINS * columns + first_token % columns +
-                    lane % 4 * 2;
+        const int columns = memory.columns, chunk = first_token / memory.chunk;
+        float *to = memory.ones + ((size_t)chunk * parts + part) * GRAINS * columns + first_token -
+                    chunk * memory.chunk + lane % 4 * 2;
 #pragma unroll
         for (int g = 0; g < GRAINS; g++) {
             float c[4] = {};
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
 /* The same of norm(rows), for kinds that need sums: a block normalises a row and has 8 grains of it where the other has 8 tokens of one. */
 template <typename T, int GRAIN, typename As>
 __global__ void __launch_bounds__(BLOCK_THREADS)
-    packed_norm_kernel(norm_rows<T> rows, T *y, int k, int columns, float *ones) {
+    packed_norm_kernel(norm_rows<T> rows, T *y, int k, packed_bulk_memory memory_of_ones) {
     extern __shared__ __align__(16) unsigned char shared[];
     norm_memory<T> memory(shared, k);
     const int token = blockIdx.x, lane = threadIdx.x % 32, grains = packed_token_parts(k) * (PACKED_HALF / GRAIN);
@@ -139,7 +140,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
         *(uint2 *)(memory.held + at) = x; /* in place of the four that it was made of */
     });
     const uint32_t of_ones[4] = {As::ones(0), As::ones(0), As::ones(1), As::ones(1)};
-    float *to = ones + (size_t)(token / columns) * grains * columns + token % columns;
+    const int columns = memory_of_ones.columns, chunk = token / memory_of_ones.chunk;
+    float *to = memory_of_ones.ones + (size_t)chunk * grains * columns + token - chunk * memory_of_ones.chunk;
     for (int first = threadIdx.x / 32 * 8; first < grains; first += BLOCK_THREADS / 32 * 8) {
         const int start = (first + lane / 4) * GRAIN;
         float c[4] = {};
@@ -172,7 +174,7 @@ __device__ __forceinline__ void copy_line(void *to, const void *from, int bytes,
 template <typename Shape, typename Rows>
 __device__ __forceinline__ void packed_bulk_copies(unsigned char *ring, const bulk_barriers &barriers,
                                                    const bulk_maps &maps, const Rows &weights, const bulk_order &order,
-                                                   int box_tokens, const float *ones, const bulk_walk<Shape> &walk) {
+                                                   const float *ones, const bulk_walk<Shape> &walk) {
     typedef bulk_cursor<bulk_walk<Shape>> cursor;
     typedef typename Shape::grains grains;
     constexpr int BYTES = grains::copied_bytes;
@@ -189,7 +191,7 @@ __device__ __forceinline__ void packed_bulk_copies(unsigned char *ring, const bu
             if (warp == 0) {
                 if (lane == 0)
                     barrier_expect(barriers.full + stage,
-                                   Shape::code_bytes + Shape::ones_bytes + box_tokens * (Shape::stage_columns * 2));
+                                   Shape::code_bytes + Shape::ones_bytes + walk.its.chunk * (Shape::stage_columns * 2));
                 __syncwarp();
                 box.copy(to, Shape::row_bytes, at, number * (Shape::row_bytes / 2), barriers.full + stage);
             }
@@ -215,17 +217,15 @@ __device__ __forceinline__ void packed_bulk_copies(unsigned char *ring, const bu
         },
         [&](const cursor &at, int stage) {
             unsigned char *to = ring + stage * Shape::stage_bytes + Shape::code_bytes;
-            const int first = at.first_token;
             if (Shape::ones_bytes && thread == 0) {
                 const size_t all = packed_token_parts(walk.pieces * PRODUCT_PIECE) * (PACKED_HALF / grains::columns);
                 copy_line(to + Shape::wide * Shape::token_bytes,
-                          ones +
-                              (first / Shape::columns * all + at.piece / Shape::wide * grains::count) * Shape::columns,
+                          ones + (at.chunk * all + at.piece / Shape::wide * grains::count) * Shape::columns,
                           Shape::ones_bytes, barriers.full + stage);
             }
             if (thread < Shape::wide)
-                copy_box(to + thread * Shape::token_bytes, &maps.tokens, (at.piece + thread) * PRODUCT_PIECE, first,
-                         barriers.full + stage);
+                copy_box(to + thread * Shape::token_bytes, &maps.tokens, (at.piece + thread) * PRODUCT_PIECE,
+                         at.chunk * walk.its.chunk, barriers.full + stage);
             asm volatile(
                 "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barriers.full + stage))
                 : "memory");
@@ -467,8 +467,8 @@ __device__ __forceinline__ void packed_bulk_sums(Steps &steps, const unsigned ch
 template <typename T, typename Kind, int COLUMNS, typename Map, typename Out>
 __global__ void __launch_bounds__(packed_bulk<Kind, COLUMNS>::threads, packed_bulk<Kind, COLUMNS>::blocks)
     packed_bulk_kernel(const __grid_constant__ bulk_maps maps, packed_rows<T, Kind, Map> weights, int groups,
-                       int first_token, int tokens, int k, narrow_cut cut, int cuts, bulk_order order,
-                       packed_bulk_memory memory, int box_tokens, Out out) {
+                       bulk_tokens tokens, int k, narrow_cut cut, int cuts, bulk_order order, packed_bulk_memory memory,
+                       Out out) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     typedef packed_bulk<Kind, COLUMNS> shape;
     typedef multiplied_as<T, Kind> as;
@@ -480,11 +480,11 @@ __global__ void __launch_bounds__(packed_bulk<Kind, COLUMNS>::threads, packed_bu
     next_may_start();
     if (threadIdx.x == 0) bulk_barriers_init(barriers, shape::stages, 1 + 128);
     __syncthreads();
-    const bulk_walk<shape> walk(cuts, groups, BULK_GROUPS, first_token, tokens, k,
+    const bulk_walk<shape> walk(cuts, groups, BULK_GROUPS, tokens, k,
                                 cut.pieces * (shape::grains::piece / PRODUCT_PIECE));
     if (threadIdx.x >= BLOCK_THREADS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(shape::copy_registers));
-        packed_bulk_copies<shape>(ring, barriers, maps, weights, order, box_tokens, memory.ones, walk);
+        packed_bulk_copies<shape>(ring, barriers, maps, weights, order, memory.ones, walk);
         return;
     }
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(shape::registers));
@@ -497,7 +497,7 @@ __global__ void __launch_bounds__(packed_bulk<Kind, COLUMNS>::threads, packed_bu
     packed_bulk_steps<T, Kind, COLUMNS> steps(order, weights.table);
     float *beside = (float *)(ring + shape::ring_bytes);
     packed_bulk_sums(steps, ring, beside, barriers, walk, [&](float(&total)[COLUMNS / 8][4], int tile) {
-        const int first_group = walk.group(tile), token = walk.token(tile), count = min(tokens - token, COLUMNS);
+        const int first_group = walk.group(tile), token = walk.token(tile), count = walk.count_of(token);
         float *sums = cuts > 1 ? (float *)ring : beside;
         /* Of a cut tile the block's share of tokens at once, else all of them, some at a time. */
         bulk_share share = {0, count};
@@ -538,13 +538,15 @@ static bool is_packed_bulk(const struct stream *s, int groups, int tokens, int k
         return false;
     const size_t of_a_token = grains::has_ones ? (size_t)packed_token_parts(k) * (PACKED_HALF / grains::columns) : 0;
     memory->exchange = exchange_of(s);
-    /* As many chunks of 128 as two of 64 each would be, if there is memory. */
     for (int columns : {128, 64, 32}) {
-        const size_t parts = rows.in_order ? 0 : columns * bulk_exchanged(groups),
+        const size_t parts = rows.in_order ? 0 : columns * bulk_exchanged(groups, BULK_CUTS),
                      ones = (size_t)ceil_div(tokens, columns) * columns * of_a_token;
-        if (columns > 64 && (!grains::is_long || ceil_div(tokens, 64) % 2 != 0)) continue;
-        if (columns > 32 && tokens <= 32) continue;
+        if (columns > 64 && !grains::is_long) continue;
+        /* Long outputs whose sums wait in shared memory: as many chunks of 128 as two of 64 each would be. */
+        if (columns > 64 && grains::has_scales && rows.in_order && ceil_div(tokens, 64) % 2 != 0) continue;
+        if (columns > 32 && tokens <= columns / 2) continue;
         memory->ones = memory->exchange.parts + parts, memory->columns = columns;
+        memory->chunk = bulk_chunk(tokens, columns);
         if ((rows.in_order || ceil_div(groups, BULK_GROUPS) <= BULK_TILES_CUT) &&
             (parts + ones) * sizeof(float) + BULK_TILES_CUT * sizeof(unsigned) <= CUDA_EXCHANGE_BYTES)
             return true;
@@ -566,8 +568,7 @@ static int launch_packed_columns(struct stream *s, const char *name, int groups,
     const bool is_bf16 = std::is_same<T, bf16>::value;
     const bulk_order order = rows.map.order(BULK_GROUPS);
     struct bulk_maps maps;
-    const int box_tokens = min(COLUMNS, ceil_div(tokens, 8) * 8); /* no more than there are */
-    TRY(cuda_tensor_map(&maps.tokens, x, is_bf16, tokens, k, PRODUCT_PIECE, box_tokens));
+    TRY(cuda_tensor_map(&maps.tokens, x, is_bf16, tokens, k, PRODUCT_PIECE, memory.chunk));
     int i = 0;
     for (const struct weight *w : weights) {
         const packed_matrix &m = rows.of[i];
@@ -579,13 +580,14 @@ static int launch_packed_columns(struct stream *s, const char *name, int groups,
     auto kernel = packed_bulk_kernel<T, Kind, COLUMNS, Map, Out>;
     const narrow_cut cut = packed_stream<T, Kind>::cut(groups, k, 0);
     const int cuts = rows.in_order ? 1 : BULK_CUTS, tiles = ceil_div(groups, BULK_GROUPS),
-              step = cuts > 1 ? COLUMNS : tokens,
-              blocks = cuts > 1
-                           ? tiles * cuts
-                           : min(tiles * ceil_div(tokens, COLUMNS), shape::blocks * cuda_multiprocessors(s->device));
+              step = cuts > 1 ? memory.chunk : tokens,
+              blocks = cuts > 1 ? tiles * cuts
+                                : min(tiles * ceil_div(tokens, memory.chunk),
+                                      shape::blocks * cuda_multiprocessors(s->device));
     for (int first = 0; first < tokens; first += step) {
         launch_sharing(s, kernel, dim3(blocks), shape::threads, shape::bytes, 1, bulk_percent(s, blocks, shape::bytes),
-                       maps, rows, groups, first, tokens, k, cut, cuts, order, memory, box_tokens, out);
+                       maps, rows, groups, bulk_tokens{first / memory.chunk, min(tokens, first + step), memory.chunk},
+                       k, cut, cuts, order, memory, out);
         TRY(cuda_launched(s, name, sizeof maps + sizeof rows + sizeof out + sizeof memory + 44));
     }
     return 0;
@@ -605,9 +607,8 @@ static int packed_norm(struct stream *s, const norm_rows<T> &rows, T *y, int tok
     auto kernel = packed_norm_kernel<T, packed_grains<Kind, 2>::columns, typename multiplied_as<T, Kind>::tokens>;
     const struct spread spread = packed_norm_spread(s, tokens);
     const size_t shared = spread_bytes(spread, norm_bytes(k));
-    launch_sharing(s, kernel, dim3(tokens), BLOCK_THREADS, shared, 1, spread.percent, rows, y, k, memory.columns,
-                   memory.ones);
-    return cuda_launched(s, "packed norm", sizeof rows + 24);
+    launch_sharing(s, kernel, dim3(tokens), BLOCK_THREADS, shared, 1, spread.percent, rows, y, k, memory);
+    return cuda_launched(s, "packed norm", sizeof rows + sizeof memory + 12);
 }
 
 /* A product that is_packed_bulk; is_spread: x is in the order that it is left in. */
@@ -617,11 +618,11 @@ static int launch_packed_bulk(struct stream *s, const char *name, int groups, in
                               const packed_rows<T, Kind, Map> &rows, const packed_bulk_memory &memory, const Out &out) {
     if (!is_spread) {
         constexpr int GRAIN = Kind::minima ? packed_grains<Kind, 2>::columns : 0;
-        const int warps = ceil_div(tokens, memory.columns) * (memory.columns / 8) * packed_token_parts(k);
+        const int warps = ceil_div(tokens, memory.chunk) * (memory.chunk / 8) * packed_token_parts(k);
         launch_sharing(s, packed_tokens_kernel<T, GRAIN, typename multiplied_as<T, Kind>::tokens>,
                        dim3(ceil_div(warps, BLOCK_THREADS / 32)), BLOCK_THREADS, spread_bytes(PACKED_SPREAD, 0), 1,
-                       PACKED_SPREAD.percent, x, tokens, k, memory.columns, memory.ones);
-        TRY(cuda_launched(s, "packed tokens", 28));
+                       PACKED_SPREAD.percent, x, tokens, k, memory);
+        TRY(cuda_launched(s, "packed tokens", sizeof memory + 16));
     }
     if constexpr (packed_grains<Kind, 2>::is_long)
         if (memory.columns > 64)

@@ -53,7 +53,7 @@ template <typename T> struct rotated_store {
     int heads, kv_heads, head_dim;
     static constexpr int each = PRODUCT_HALF;
     static constexpr enum narrow_reads reads = READS_FIXED;
-    static constexpr bool makes_rows = false;
+    static constexpr bool makes_rows = false, finds_tokens = true;
     /* Of a pair of dims. */
     struct place {
         bool is_there, is_q, is_v;
@@ -79,10 +79,20 @@ template <typename T> struct rotated_store {
         float2 turn;
         T *cell;
     };
+    struct of_token {
+        int turn, page, offset;
+    };
+    template <bool LATE> __device__ __forceinline__ of_token find(int token) const {
+        const int position = load_fixed<LATE>(rows.positions + token);
+        return {turn_of<LATE>(rope, rows, token, position), page_of<LATE>(rows, token, position),
+                kv_offset(token, position)};
+    }
+    __device__ __forceinline__ held fetch_of(const place &at, const of_token &its) const {
+        return {turns_at(rope, its.turn, at.is_q, head_dim)[at.dim],
+                kv_cell<T>(at.is_v ? kv.v : kv.k, kv_heads, head_dim, its.page, at.is_q ? 0 : at.head, its.offset)};
+    }
     template <bool LATE> __device__ __forceinline__ held fetch(const place &at, int token) const {
-        const int position = load_fixed<LATE>(rows.positions + token), page = page_of<LATE>(rows, token, position);
-        return {turns_of<LATE>(rope, rows, token, position, at.is_q, head_dim)[at.dim],
-                kv_cell<T>(at.is_v ? kv.v : kv.k, kv_heads, head_dim, page, at.is_q ? 0 : at.head, token, position)};
+        return fetch_of(at, find<LATE>(token));
     }
     __device__ __forceinline__ void finish(const held &h, const place &at, int token, const float (&sums)[2]) const {
         const float a = sums[0] + at.bias.x, b = sums[1] + at.bias.y;
