@@ -132,9 +132,11 @@ static int most_narrow_normed(const struct stream *s, int groups) {
 /* Does product_bulk.cuh take a product? */
 template <typename Rows>
 static bool is_bulk(const struct stream *s, int groups, int tokens, int k, const Rows &rows, enum token_source source) {
-    /* Without a norm clusters are faster up to 64 tokens; up to 32 where blocks fill three quarters of the GPU and need no kernel before. */
+    /* Without a norm clusters are faster up to 64 tokens, but where blocks fill three quarters of the GPU and need no kernel before. */
     const bool fills = ceil_div(groups, BULK_GROUPS) * BULK_CUTS * 4 >= cuda_multiprocessors(s->device) * 3;
-    const int few = source == TOKENS_NORMED ? most_narrow_normed(s, groups) : source == TOKENS_MADE && fills ? 32 : 64;
+    const int few = source == TOKENS_NORMED          ? most_narrow_normed(s, groups)
+                    : source == TOKENS_MADE && fills ? NARROW_TOKENS
+                                                     : 64;
     return cuda_has_wgmma(s->device) && k % ORDER_GROUP == 0 && tokens > few &&
            (tokens <= NARROW_TOKENS || !is_narrow_plain(s, groups, tokens, k)) && rows.map.order(BULK_GROUPS).box > 0 &&
            (rows.adds_in_order() || is_cut(s, groups));
