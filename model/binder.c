@@ -47,11 +47,23 @@ static struct binding *add(struct binder *b, struct weight *weight, int64_t rows
     return binding;
 }
 
+/* `to` in place of the first `from`, where there is one and there is room. */
+static void rename_part(char *name, size_t size, const struct renaming *r) {
+    char *at = strstr(name, r->from);
+    const size_t from = strlen(r->from), to = strlen(r->to);
+    if (!at || strlen(name) - from + to >= size) return;
+    memmove(at + to, at + from, strlen(at + from) + 1);
+    memcpy(at, r->to, to);
+}
+
 /* The name in the files of one that is relative to the body. */
 static void name_in_files(const struct binder *b, const char *name, char *out, size_t size) {
     static const char layer[] = "layers.0.";
     const bool is_of_layer = b->layer[0] && strncmp(name, layer, strlen(layer)) == 0;
-    snprintf(out, size, "%s%s", is_of_layer ? b->layer : b->body, is_of_layer ? name + strlen(layer) : name);
+    char relative[128];
+    snprintf(relative, sizeof relative, "%s", is_of_layer ? name + strlen(layer) : name);
+    for (const struct renaming *r = b->renamings; r && r->from; r++) rename_part(relative, sizeof relative, r);
+    snprintf(out, size, "%s%s", is_of_layer ? b->layer : b->body, relative);
 }
 
 static void name_binding(const struct binder *b, struct binding *binding, const char *format, va_list args) {
@@ -190,8 +202,9 @@ static void bind_head(struct binder *b, const char *prefix, const char *name) {
 
 /* That of a model, or its embedding. */
 static void bind_model_head(struct binder *b) {
-    const bool is_tied = b->c->tied;
-    bind_head(b, is_tied ? b->body : b->outer, is_tied ? "embed_tokens.weight" : "lm_head.weight");
+    char name[128] = "lm_head.weight";
+    if (b->c->tied) name_in_files(b, "embed_tokens.weight", name, sizeof name);
+    bind_head(b, b->c->tied ? "" : b->outer, name);
 }
 
 void bind_ends(struct binder *b, float norm_offset) {

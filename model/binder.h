@@ -5,10 +5,17 @@
 
 #include "model/model_internal.h"
 
+/* What files have in place of a part of a name. */
+struct renaming {
+    const char *from, *to;
+};
+
 struct binder {
     struct model *m;
     const struct model_config *c;
     const char *body, *outer; /* prefixes of the body's names and of the head's */
+    const struct renaming
+        *renamings; /* of the body's names, one after the other, up to one without `from`; may be NULL */
     char layer[32]; /* not "": of a model of one layer, the prefix of names in place of the body and "layers.0." */
 };
 

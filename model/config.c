@@ -91,7 +91,12 @@ static int read_architecture(struct model_config *c, const cJSON *root) {
     if (list && list->child) {
         TRY(config_need_string(list->child, "architectures"));
         TRY(find_family(c, list->child, false));
-        return type && !fits(c, type) ? refuse_type(c, "", type) : 0;
+        if (!type || fits(c, type)) return 0;
+        struct model_config own;
+        if (c->family != &family_llama || find_family(&own, type, true) != 0 || !own.family->is_saved_as_llama)
+            return refuse_type(c, "", type);
+        c->family = own.family, c->architecture = own.architecture;
+        return 0;
     }
     if (!type) return err_set(ERR_FORMAT, "neither 'architectures' nor 'model_type' is there");
     TRY(find_family(c, type, true));

@@ -64,8 +64,8 @@ int config_refuse_true(const cJSON *root, const char *name, const char *reason) 
 }
 
 int config_check_activation(const cJSON *root, const char *name) {
-    static const char *const members[] = {"hidden_activation", "hidden_act"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const members[] = {"hidden_activation", "hidden_act", "activation_function"};
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
         const cJSON *item = json_get(root, members[i]);
         if (!item) continue;
         TRY(config_need_string(item, members[i]));
@@ -119,6 +119,7 @@ static void fill_layers(struct model_config *c) {
 }
 
 int config_read_dimensions(struct model_config *c, const cJSON *root, const struct dimension_defaults *d) {
+    const char *eps_member = d->eps_member ? d->eps_member : "rms_norm_eps";
     double eps;
     if (d->vocab)
         TRY(config_get_int(root, "vocab_size", d->vocab, 1, VOCAB_MAX, &c->vocab));
@@ -129,11 +130,11 @@ int config_read_dimensions(struct model_config *c, const cJSON *root, const stru
         TRY(config_get_int(root, "intermediate_size", d->hidden, 1, HIDDEN_MAX, &c->hidden));
     else
         TRY(config_need_int(root, "intermediate_size", HIDDEN_MAX, &c->hidden));
-    TRY(config_need_int(root, "num_hidden_layers", LAYERS_MAX, &c->layers));
+    TRY(config_need_int(root, d->layers_member ? d->layers_member : "num_hidden_layers", LAYERS_MAX, &c->layers));
     TRY(config_get_int(root, "max_position_embeddings", d->positions, 1, POSITIONS_MAX, &c->positions));
     TRY(read_heads(c, root, d));
-    TRY(json_get_number(root, "rms_norm_eps", d->norm_eps != 0 ? d->norm_eps : 1e-6, &eps));
-    if (!(eps >= 1e-30 && eps <= 1)) return err_set(ERR_FORMAT, "rms_norm_eps %g lies outside 1e-30 to 1", eps);
+    TRY(json_get_number(root, eps_member, d->norm_eps != 0 ? d->norm_eps : 1e-6, &eps));
+    if (!(eps >= 1e-30 && eps <= 1)) return err_set(ERR_FORMAT, "%s %g lies outside 1e-30 to 1", eps_member, eps);
     c->norm_eps = (float)eps;
     TRY(json_get_bool(root, "tie_word_embeddings", d->tied, &c->tied));
     fill_layers(c);

@@ -16,7 +16,7 @@ int config_need_int(const cJSON *, const char *name, int64_t max, int32_t *out);
 int config_get_int(const cJSON *, const char *name, int32_t def, int64_t min, int64_t max, int32_t *out);
 int config_get_float(const cJSON *, const char *name, double def, float *out);
 int config_refuse_true(const cJSON *, const char *name, const char *reason);
-/* hidden_act or hidden_activation must be `name` where it is there. */
+/* hidden_act, or another member for it, must be `name` where it is there. */
 int config_check_activation(const cJSON *, const char *name);
 
 /* vocab_size, hidden_size, ... into the configuration and every layer, which then has the whole model's heads, the first rope and no
@@ -28,6 +28,7 @@ struct dimension_defaults {
     int32_t head_dim;             /* 0: width / heads, as where it is null */
     double norm_eps;              /* 0: 1e-6 */
     bool tied;
+    const char *layers_member, *eps_member; /* NULL: num_hidden_layers, rms_norm_eps */
 };
 int config_read_dimensions(struct model_config *, const cJSON *, const struct dimension_defaults *);
 

@@ -13,7 +13,8 @@ struct family {
     const char *const *architectures; /* as config.json names them; ends with NULL */
     const char *const *model_types;   /* likewise, of these in any order */
     const char *const
-        *text_types; /* of text_config, where a wrapper's text is a family member of another name; NULL: none */
+        *text_types;        /* of text_config, where a wrapper's text is a family member of another name; NULL: none */
+    bool is_saved_as_llama; /* transformers calls its architecture LlamaForCausalLM when it saves it */
     /* Fills the configuration from config.json; family and architecture are set. */
     int (*configure)(struct model_config *, const cJSON *root);
     /* Names every tensor of the model and where it goes. */
@@ -29,7 +30,8 @@ const struct family *family_at(int index);
 
 extern const struct family family_llama, family_qwen, family_qwen_moe, family_gemma, family_gemma2, family_gemma3,
     family_gemma4, family_phi3, family_mixtral, family_olmo, family_olmoe, family_granite, family_granite_moe,
-    family_glm, family_glm4_moe, family_gpt_oss, family_smollm3, family_seed_oss, family_ernie4_5, family_exaone4,
-    family_hunyuan, family_qwen_next, family_eagle3, family_gemma4_assistant, family_dflash;
+    family_glm, family_glm4_moe, family_gpt_oss, family_smollm3, family_seed_oss, family_ernie4_5, family_exaone,
+    family_exaone4, family_minicpm, family_hunyuan, family_qwen_next, family_eagle3, family_gemma4_assistant,
+    family_dflash;
 
 #endif

@@ -1,4 +1,7 @@
 /* The part of a configuration that is a family's own. */
+#include <math.h>
+
+#include "base/err.h"
 #include "model/files/gguf_members.h"
 
 /* The scale of the largest Gemmas is by D / H, of the others by the size of a head; no key says so. */
@@ -22,6 +25,23 @@ static int put_granite(struct writer *w) {
     TRY(copy_number(w, "embedding_multiplier", "embedding_scale"));
     TRY(copy_number(w, "residual_multiplier", "residual_scale"));
     return copy_number(w, "logits_scaling", "logit_scale");
+}
+
+/* What is added to the residual stream is scaled, and logits are divided; older files say neither, of models that had these. */
+static int put_minicpm(struct writer *w) {
+    int64_t width, layers;
+    double embedding, residual, logits;
+    TRY(get_int(w, "embedding_length", 0, &width));
+    TRY(get_int(w, "block_count", 0, &layers));
+    const double depth = sqrt((double)layers);
+    TRY(gguf_get_number(w->g, key_of(w, "embedding_scale"), 12, &embedding));
+    TRY(gguf_get_number(w->g, key_of(w, "residual_scale"), 1.4 / depth, &residual));
+    TRY(gguf_get_number(w->g, key_of(w, "logit_scale"), (double)width / 256, &logits));
+    if (!(logits > 0)) return err_set(ERR_FORMAT, "%s: key '%s' is %g", gguf_path(w->g), w->key, logits);
+    put_number(w, "scale_emb", embedding);
+    put_number(w, "scale_depth", residual * depth);
+    put_number(w, "dim_model_base", (double)width / logits);
+    return 0;
 }
 
 /* What experts beside an MLP have: a number of their width that the MLP is as wide as, in names of each family's own. */
@@ -297,6 +317,7 @@ int gguf_put_own(struct writer *w, int64_t head_dim) {
     if (w->a->experts) return put_experts(w);
     if (strncmp(name, "gemma", 5) == 0 && name[5]) return put_gemma(w, head_dim);
     if (strcmp(name, "granite") == 0) return put_granite(w);
+    if (strcmp(name, "minicpm") == 0) return put_minicpm(w);
     if (strcmp(name, "phi3") == 0) return copy_int(w, "sliding_window", "attention.sliding_window");
     if (strcmp(name, "glm4") == 0) put_bool(w, "attention_bias", gguf_find(w->g, "blk.0.attn_q.bias") != NULL);
     if (strcmp(name, "exaone4") == 0 || (strcmp(name, "olmo2") == 0 && w->a->needs)) return put_windows(w);

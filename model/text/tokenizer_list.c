@@ -22,28 +22,38 @@ static enum token_kind kind_of(const struct token_list *l, int32_t id) {
 #define CASED(end)   "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" end "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" end
 #define SPACES       "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define OTHERS(more) " ?[^\\s\\p{L}\\p{N}]+[\\r\\n" more "]*|" SPACES
+#define HAN_AND_KANA "[\u4E00-\u9FA5\u3040-\u30FF]+"
+#define PUNCTUATED                                          \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+" \
+    "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"          \
+    "| ?[\\p{P}\\p{S}]+[\\r\\n]*|" SPACES
 
 static const struct pre {
     const char *names;      /* with a blank around each */
-    const char *regex;      /* NULL: none but that of the byte level */
+    const char *regex[3];   /* one after the other; none: that of the byte level alone */
     bool splits_words;      /* by the byte level's own regex */
     bool ignore_merges;     /* a word that is a token is taken as it is */
     bool has_first, is_nfc; /* a special token before a text; a normaliser */
 } pres[] = {
-    {.names = " gpt-2 phi-2 mpt olmo jais ", .splits_words = true},
-    {.names = " smollm starcoder refact codeshell command-r ", .regex = "\\p{N}", .splits_words = true},
+    {.names = " gpt-2 phi-2 mpt olmo jais exaone4 mellum a.x-4.0 ", .splits_words = true},
+    {.names = " smollm starcoder refact codeshell command-r exaone minerva-7b ",
+     .regex = {"\\p{N}"},
+     .splits_words = true},
     {.names = " llama-bpe llama3 llama-v3 falcon3 pixtral ",
-     .regex = CONTRACTION "|" LETTERS "|\\p{N}{1,3}|" OTHERS(""),
+     .regex = {CONTRACTION "|" LETTERS "|\\p{N}{1,3}|" OTHERS("")},
      .ignore_merges = true,
      .has_first = true},
-    {.names = " dbrx smaug-bpe glm4 chatglm-bpe ", .regex = CONTRACTION "|" LETTERS "|\\p{N}{1,3}|" OTHERS("")},
+    {.names = " dbrx smaug-bpe glm4 chatglm-bpe ", .regex = {CONTRACTION "|" LETTERS "|\\p{N}{1,3}|" OTHERS("")}},
     {.names = " qwen35 ",
-     .regex = CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES,
+     .regex = {CONTRACTION
+               "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES},
      .is_nfc = true},
-    {.names = " qwen2 ", .regex = CONTRACTION "|" LETTERS "|\\p{N}|" OTHERS(""), .is_nfc = true},
-    {.names = " deepseek-r1-qwen megrez stablelm2 ", .regex = CONTRACTION "|" LETTERS "|\\p{N}|" OTHERS("")},
-    {.names = " gpt-4o llama4 ", .regex = CASED(CONTRACTION "?") "|\\p{N}{1,3}|" OTHERS("/")},
-    {.names = " tekken ", .regex = CASED("") "|\\p{N}|" OTHERS("/"), .ignore_merges = true, .has_first = true},
+    {.names = " qwen2 ", .regex = {CONTRACTION "|" LETTERS "|\\p{N}|" OTHERS("")}, .is_nfc = true},
+    {.names = " deepseek-r1-qwen megrez kormo stablelm2 ", .regex = {CONTRACTION "|" LETTERS "|\\p{N}|" OTHERS("")}},
+    {.names = " seed-coder ", .regex = {CONTRACTION "|" LETTERS "|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES}},
+    {.names = " hunyuan-dense ", .regex = {"\\p{N}{1,3}", HAN_AND_KANA, PUNCTUATED}},
+    {.names = " gpt-4o llama4 ", .regex = {CASED(CONTRACTION "?") "|\\p{N}{1,3}|" OTHERS("/")}},
+    {.names = " tekken ", .regex = {CASED("") "|\\p{N}|" OTHERS("/")}, .ignore_merges = true, .has_first = true},
 };
 enum { PRES = sizeof pres / sizeof *pres };
 
@@ -228,7 +238,7 @@ static int read_byte_level(struct tokenizer *t, const struct token_list *l) {
     if (!pre) return refuse_pre(l->pre);
     t->ignore_merges = pre->ignore_merges;
     if (pre->is_nfc) TRY(read_part(t, "{\"type\": \"NFC\"}", tokenizer_read_normalizer));
-    if (pre->regex) TRY(tokenizer_add_split(t, pre->regex));
+    for (int i = 0; i < 3 && pre->regex[i]; i++) TRY(tokenizer_add_split(t, pre->regex[i]));
     TRY(tokenizer_add_byte_level(t, pre->splits_words));
     TRY(read_part(t, "{\"type\": \"ByteLevel\"}", tokenizer_read_decoder));
     return add_listed_merges(t, l);

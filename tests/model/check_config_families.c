@@ -70,6 +70,7 @@ END_TEST
 
 START_TEST(what_newer_families_may_have_and_duet_has_not_is_refused_by_name)
 {
+    struct model_config c;
     refuse_config(OF("GraniteMoeHybridForCausalLM", "granitemoehybrid") "\"layer_types\": [\"attention\", \"mamba\"]}",
                   ERR_UNSUPPORTED, "layers of type 'mamba'");
     refuse_config(OF("GraniteMoeHybridForCausalLM", "granitemoehybrid") "\"num_local_experts\": 0}", ERR_UNSUPPORTED,
@@ -101,6 +102,17 @@ START_TEST(what_newer_families_may_have_and_duet_has_not_is_refused_by_name)
                   "no_rope_layers has 2 entries, expected 3");
     refuse_config(OF("SmolLM3ForCausalLM", "smollm3") "\"no_rope_layers\": [1, 0, 2]}", ERR_FORMAT,
                   "something else than 0 and 1");
+    /* As transformers saves it; other models are no Llamas for that. */
+    ck_ok(load_config(&c, OF("LlamaForCausalLM", "exaone") "\"head_dim\": 16}", NULL));
+    ck_assert_ptr_eq(c.family, &family_exaone);
+    refuse_config(OF("LlamaForCausalLM", "exaone4") "\"head_dim\": 16}", ERR_UNSUPPORTED,
+                  "model_type 'exaone4' is not supported with architecture LlamaForCausalLM");
+    refuse_config(OF("ExaoneForCausalLM", "exaone") "\"hidden_act\": \"absent\", \"activation_function\": \"gelu\"}",
+                  ERR_UNSUPPORTED, "activation_function 'gelu'");
+    refuse_config(OF("ExaoneForCausalLM", "exaone") "\"layer_norm_epsilon\": -1}", ERR_FORMAT, "layer_norm_epsilon -1");
+    refuse_config(OF("MiniCPMForCausalLM", "minicpm") "\"sparse_config\": {\"topk\": 64}}", ERR_UNSUPPORTED,
+                  "sparse_config");
+    refuse_config(OF("MiniCPMForCausalLM", "minicpm") "\"num_experts\": 8}", ERR_UNSUPPORTED, "with experts");
     refuse_config(OF("Exaone4ForCausalLM", "exaone4") "\"sliding_window_pattern\": \"LXG\"}", ERR_FORMAT, "'LXG'");
     refuse_config(OF("HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense") "\"rope_scaling\": {\"alpha\": -1}}", ERR_FORMAT,
                   "'alpha' is -1");

@@ -60,6 +60,28 @@ START_TEST(linear_scaling_of_the_rope_needs_no_type)
 }
 END_TEST
 
+START_TEST(a_minicpm_has_the_multipliers_of_its_keys_or_of_the_first_models)
+{
+    struct gguf_writer old = {0}, new = {0}, wrong = {0};
+    struct model_config c;
+    small_put_keys_of(&old, "minicpm"), small_put_tensors(&old);
+    ck_ok(read_config(&old, &c));
+    ck_assert_str_eq(c.architecture, "MiniCPMForCausalLM");
+    ck_assert(c.embedding_scale == 12 && c.residual_scale == 1.4f && c.logits_scale == 256.0f / SMALL_WIDTH);
+    small_put_keys_of(&new, "minicpm"), small_put_tensors(&new);
+    gguf_put_number(&new, "minicpm.embedding_scale", 3);
+    gguf_put_number(&new, "minicpm.residual_scale", 0.5);
+    gguf_put_number(&new, "minicpm.logit_scale", 16);
+    ck_ok(read_config(&new, &c));
+    ck_assert(c.embedding_scale == 3 && c.residual_scale == 0.5f && c.logits_scale == 1.0f / 16);
+    small_put_keys_of(&wrong, "minicpm"), small_put_tensors(&wrong);
+    gguf_put_number(&wrong, "minicpm.logit_scale", 0);
+    ck_assert_int_eq(read_config(&wrong, &c), ERR_FORMAT);
+    ck_assert_ptr_nonnull(strstr(err_message(), "key 'minicpm.logit_scale' is 0"));
+    gguf_writer_free(&old), gguf_writer_free(&new), gguf_writer_free(&wrong);
+}
+END_TEST
+
 /* As llama.cpp has it, whatever the family's default is. */
 START_TEST(without_their_keys_a_rope_is_plain_and_key_heads_are_all_heads)
 {
@@ -407,6 +429,7 @@ Suite *check_gguf_config(void) {
     tcase_add_test(tc, linear_scaling_of_the_rope_needs_no_type);
     tcase_add_test(tc, a_yarn_that_extrapolates_otherwise_is_refused);
     tcase_add_test(tc, both_factors_of_attention_multiply_that_of_a_yarn);
+    tcase_add_test(tc, a_minicpm_has_the_multipliers_of_its_keys_or_of_the_first_models);
     tcase_add_test(tc, without_their_keys_a_rope_is_plain_and_key_heads_are_all_heads);
     tcase_add_test(tc, tokens_that_end_a_turn_end_an_answer_whatever_their_type);
     tcase_add_test(tc, a_token_that_ends_a_turn_is_a_control_token_whatever_its_type);

@@ -25,6 +25,7 @@ static const struct kind kinds[] = {
     {"llama", "llama", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"mixtral", "llama", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"granite", "granite", true, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"minicpm", "minicpm", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"granitemoehybrid", "granite", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"granitemoe", "granitemoe", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"ministral3", "mistral3", true, false, {"post_attention_layernorm", "ffn_norm"}},
@@ -34,6 +35,7 @@ static const struct kind kinds[] = {
     {"ernie4_5", "ernie4_5", false, false, {"post_attention_layernorm", "ffn_norm"}},
     {"ernie4_5_moe", "ernie4_5-moe", false, false, {"post_attention_layernorm", "ffn_norm"}},
     {"glm4_moe", "glm4moe", false, false, {NULL}},
+    {"exaone", "exaone", false, false, {NULL}},
     {"exaone4", "exaone4", false, false, {NULL}},
     {"gemma", "gemma", false, true, {"post_attention_layernorm", "ffn_norm"}},
     {"olmo3", "olmo2", false, false, {NULL}},
@@ -108,6 +110,17 @@ static const char *const names[][2] = {
     {"block_sparse_moe.router.layer", "ffn_gate_inp"},
     {"mlp.gate", "ffn_gate_inp"},
     {"block_sparse_moe.gate", "ffn_gate_inp"},
+    {"transformer.wte.weight", "token_embd.weight"},
+    {"transformer.ln_f.weight", "output_norm.weight"},
+    {"ln_1", "attn_norm"},
+    {"ln_2", "ffn_norm"},
+    {"attn.attention.q_proj", "attn_q"},
+    {"attn.attention.k_proj", "attn_k"},
+    {"attn.attention.v_proj", "attn_v"},
+    {"attn.attention.out_proj", "attn_output"},
+    {"mlp.c_fc_0", "ffn_gate"},
+    {"mlp.c_fc_1", "ffn_up"},
+    {"mlp.c_proj", "ffn_down"},
 };
 
 struct conversion {
@@ -225,7 +238,9 @@ static void convert_tensor(struct conversion *c, const struct tensor *t) {
     int layer, used = 0;
     size_t count;
     const char *from = renamed(c, t->name);
-    if (sscanf(from, "model.layers.%d.%n", &layer, &used) == 1 && used > 0) {
+    if ((sscanf(from, "model.layers.%d.%n", &layer, &used) == 1 ||
+         sscanf(from, "transformer.h.%d.%n", &layer, &used) == 1) &&
+        used > 0) {
         const char *part = from + used, *end = strrchr(part, '.');
         if (!end) end = part + strlen(part);
         if (strstr(part, "in_proj_qkvz")) {
@@ -492,7 +507,7 @@ static void put_values(struct conversion *c) {
     gguf_put_text(c->files, "general.architecture", c->kind->name);
     put_int(c, "context_length", number(c, "max_position_embeddings", 0));
     put_int(c, "embedding_length", number(c, "hidden_size", 0));
-    put_int(c, "block_count", number(c, "num_hidden_layers", 0) + heads_behind(c));
+    put_int(c, "block_count", number(c, "num_hidden_layers", number(c, "num_layers", 0)) + heads_behind(c));
     if (heads_behind(c) > 0) put_int(c, "nextn_predict_layers", heads_behind(c));
     put_hybrid(c);
     put_int(c, "attention.head_count", c->heads);
@@ -505,7 +520,7 @@ static void put_values(struct conversion *c) {
         put_int(c, "attention.value_length", c->head_dim);
         put_rope(c);
     }
-    put_number(c, "attention.layer_norm_rms_epsilon", number(c, "rms_norm_eps", 1e-6));
+    put_number(c, "attention.layer_norm_rms_epsilon", number(c, "rms_norm_eps", number(c, "layer_norm_epsilon", 1e-6)));
     put_int(c, "attention.sliding_window", window);
     put_pattern(c, json_get(c->config, "layer_types"));
     put_int(c, "expert_count", experts_of(c));
@@ -518,9 +533,11 @@ static void put_values(struct conversion *c) {
     put_number(c, "attn_logit_softcapping", number(c, "attn_logit_softcapping", NAN));
     put_number(c, "final_logit_softcapping", number(c, "final_logit_softcapping", NAN));
     put_number(c, "attention.scale", number(c, "attention_multiplier", NAN));
-    put_number(c, "embedding_scale", number(c, "embedding_multiplier", NAN));
-    put_number(c, "residual_scale", number(c, "residual_multiplier", NAN));
-    put_number(c, "logit_scale", number(c, "logits_scaling", NAN));
+    const double depth = number(c, "scale_depth", NAN) / sqrt(number(c, "num_hidden_layers", NAN)),
+                 base = number(c, "hidden_size", NAN) / number(c, "dim_model_base", NAN);
+    put_number(c, "embedding_scale", number(c, "embedding_multiplier", number(c, "scale_emb", NAN)));
+    put_number(c, "residual_scale", number(c, "residual_multiplier", depth));
+    put_number(c, "logit_scale", number(c, "logits_scaling", base));
     gguf_put_int(c->files, "tokenizer.ggml.eos_token_id", (int64_t)number(c, "eos_token_id", 2));
 }
 

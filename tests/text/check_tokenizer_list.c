@@ -186,9 +186,11 @@ START_TEST(each_pre_tokenizer_cuts_words_as_its_models_have_it)
     static const char *const merges[] = {"o W", "1 2", "12 3", "123 4"};
     static const struct {
         const char *pre, *expected;
-    } cases[] = {{"gpt-2", "oW 1234 "},     {"smollm", "oW 1 2 3 4 "},  {"qwen2", "oW 1 2 3 4 "},
-                 {"qwen35", "oW 1 2 3 4 "}, {"llama-bpe", "oW 123 4 "}, {"dbrx", "oW 123 4 "},
-                 {"glm4", "oW 123 4 "},     {"gpt-4o", "o W 123 4 "},   {"tekken", "o W 1 2 3 4 "}};
+    } cases[] = {{"gpt-2", "oW 1234 "},         {"smollm", "oW 1 2 3 4 "},  {"qwen2", "oW 1 2 3 4 "},
+                 {"qwen35", "oW 1 2 3 4 "},     {"llama-bpe", "oW 123 4 "}, {"dbrx", "oW 123 4 "},
+                 {"glm4", "oW 123 4 "},         {"gpt-4o", "o W 123 4 "},   {"tekken", "o W 1 2 3 4 "},
+                 {"exaone", "oW 1 2 3 4 "},     {"exaone4", "oW 1234 "},    {"seed-coder", "oW 1 2 3 4 "},
+                 {"hunyuan-dense", "oW 123 4 "}};
     struct token_text texts[4];
     for (int i = 0; i < 4; i++) texts[i] = text_of(merges[i]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -197,6 +199,34 @@ START_TEST(each_pre_tokenizer_cuts_words_as_its_models_have_it)
         list.merges = texts, list.merge_count = 4, list.pre = text_of(cases[i].pre);
         ck_ok(create(tokens, &list, &t));
         check_tokens(t, "oW1234", cases[i].expected);
+        tokenizer_free(t);
+    }
+}
+END_TEST
+
+/* A letter and a Han character, of three bytes; a line's end behind a mark; a letter behind one. */
+START_TEST(words_end_where_their_pre_tokenizer_has_it_so)
+{
+    static const char *const tokens[] = {"o",       "\u00E6", "\u00BC", "\u00A2", "o\u00E6", "!", "\u010A",
+                                         "!\u010A", "!o",     "\u00C3", "\u00A9", "!\u00C3", NULL};
+    const struct token_text merges[] = {text_of("o \u00E6"), text_of("! \u010A"), text_of("! o"), text_of("! \u00C3")};
+    static const struct {
+        const char *pre, *text, *expected;
+    } cases[] = {{"qwen2", "o\u6F22", "o\u00E6 \u00BC \u00A2 "},
+                 {"hunyuan-dense", "o\u6F22", "o \u00E6 \u00BC \u00A2 "},
+                 {"qwen2", "!\n", "!\u010A "},
+                 {"hunyuan-dense", "!\n", "!\u010A "},
+                 {"seed-coder", "!\n", "! \u010A "},
+                 {"hunyuan-dense", "!o", "!o "},
+                 {"gpt-2", "!o", "! o "},
+                 {"seed-coder", "!\u00E9", "!\u00C3 \u00A9 "},
+                 {"hunyuan-dense", "!\u00E9", "! \u00C3 \u00A9 "}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct token_list list = bare;
+        struct tokenizer *t;
+        list.merges = merges, list.merge_count = 4, list.pre = text_of(cases[i].pre);
+        ck_ok(create(tokens, &list, &t));
+        check_tokens(t, cases[i].text, cases[i].expected);
         tokenizer_free(t);
     }
 }
@@ -327,6 +357,7 @@ Suite *check_tokenizer_list(void) {
     tcase_add_loop_test(tc, a_list_of_tokens_encodes_like_the_tokenizer_json_that_it_was_made_of, 0,
                         sizeof sets / sizeof *sets);
     tcase_add_test(tc, each_pre_tokenizer_cuts_words_as_its_models_have_it);
+    tcase_add_test(tc, words_end_where_their_pre_tokenizer_has_it_so);
     tcase_add_test(tc, marks_belong_to_words_where_a_pre_tokenizer_has_it_so);
     tcase_add_test(tc, the_pair_of_the_highest_score_merges_first_and_of_equal_ones_the_leftmost);
     tcase_add_test(tc, kinds_say_which_tokens_are_recognised_and_which_are_text);

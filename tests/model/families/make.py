@@ -55,6 +55,15 @@ CASES = {
                      head_dim=16, rms_norm_eps=1e-6, rope_theta=10000000.0, rope_scaling={"rope_type": "default"}),
     "ernie4_5": case("Ernie4_5ForCausalLM", "ernie4_5", head_dim=16, rms_norm_eps=1e-5, rope_theta=500000.0,
                      use_bias=False, rope_scaling=None, tie_word_embeddings=True),
+    "minicpm": case("MiniCPMForCausalLM", "minicpm", rms_norm_eps=1e-05, tie_word_embeddings=False, scale_emb=12,
+                    scale_depth=1.4, dim_model_base=8, mup_denominator=4,
+                    rope_scaling={"rope_type": "longrope", "long_factor": [1.5, 2.0, 4.0, 8.0],
+                                  "short_factor": [1.0, 1.25, 1.5, 2.0], "original_max_position_embeddings": 256}),
+    "exaone": {"architectures": ["ExaoneForCausalLM"], "model_type": "exaone", "vocab_size": 96, "hidden_size": 32,
+               "intermediate_size": 48, "num_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+               "head_dim": 8, "activation_function": "silu", "layer_norm_epsilon": 1e-05, "rope_theta": 1000000,
+               "rope_scaling": ROPE3, "max_position_embeddings": 256, "tie_word_embeddings": True,
+               "torch_dtype": "bfloat16", "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2},
     "exaone4": case("Exaone4ForCausalLM", "exaone4", head_dim=8, rms_norm_eps=1e-5, rope_theta=1000000,
                     rope_scaling=ROPE3, sliding_window=8, sliding_window_pattern="LLLG",
                     layer_types=["sliding_attention"] * 3 + ["full_attention"]),
@@ -202,6 +211,8 @@ ADD_ONE = ("gemma", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 def range_of(name, config, factor):
     """What a tensor's numbers are: middle + spread * number_of, of few enough bits for bf16."""
     adds_one = config["model_type"] in ADD_ONE
+    if config["model_type"] == "exaone":
+        name = name.replace("transformer.ln_f", "model.norm").replace(".ln_", ".norm_").replace(".wte.", ".embed_tokens.")
     if name in ("model.norm.weight", QWEN_HEAD.norm, GLM_HEAD.norm):
         return (factor - 1, 0.0) if adds_one else (factor, factor)
     if config["model_type"] == "gemma4_text" and ("q_norm" in name or "k_norm" in name):
@@ -651,9 +662,22 @@ def make_eagle(name):
     write_head(name, form, head, best_drafts(model, head, make_prompts(12, EAGLE)), ids=form["ids"] or [])
 
 
+def granite_of(config):
+    """The Granite that is a MiniCPM, of which transformers has no code of its own."""
+    width, layers = config["hidden_size"], config["num_hidden_layers"]
+    return {**config, "architectures": ["GraniteForCausalLM"], "model_type": "granite",
+            "embedding_multiplier": config["scale_emb"], "logits_scaling": width / config["dim_model_base"],
+            "residual_multiplier": config["scale_depth"] / math.sqrt(layers),
+            "attention_multiplier": 1 / math.sqrt(width // config["num_attention_heads"])}
+
+
 def make(name):
-    config = CASES[name]
+    config, released = CASES[name], CASES[name]
+    if config["model_type"] == "minicpm":
+        config = granite_of(config)
     shapes, again = stored_shapes(config)
+    if config is not released:
+        again = dict(released)
     prompts = make_prompts(11, config)
     factor = 1.0
     for _ in range(2):  # the last norm makes the largest logit about 8
@@ -666,7 +690,7 @@ def make(name):
     best = gaps.min(dim=1).values.argsort(descending=True)[:2]
     references = [reference(model, config, prompts[i:i + 1]) for i in best.tolist()]
     out = {"made_by": MADE_BY,
-           "ignored": IGNORED.get(config["model_type"], []), "config": config, "config.transformers5": again, "tensors": tensors, "references": references}
+           "ignored": IGNORED.get(config["model_type"], []), "config": released, "config.transformers5": again, "tensors": tensors, "references": references}
     if config["model_type"] in HEADS:
         head = Head(config, model, tensors, factor, GLM_ENDS if name == "glm4-moe" else ())
         out["mtp_tensors"] = head.tensors
