@@ -35,7 +35,7 @@ static const struct pre {
     bool ignore_merges;     /* a word that is a token is taken as it is */
     bool has_first, is_nfc; /* a special token before a text; a normaliser */
 } pres[] = {
-    {.names = " gpt-2 phi-2 mpt olmo jais exaone4 mellum a.x-4.0 ", .splits_words = true},
+    {.names = " gpt-2 phi-2 mpt olmo jais exaone4 mellum trillion a.x-4.0 ", .splits_words = true},
     {.names = " smollm starcoder refact codeshell command-r exaone minerva-7b ",
      .regex = {"\\p{N}"},
      .splits_words = true},
