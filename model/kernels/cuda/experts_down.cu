@@ -93,6 +93,21 @@ __device__ __forceinline__ float *of_first_rank(float *mine, int ranks) {
     return mine;
 }
 
+/* A single token's sums of a warp: those of every fourth lane's first column. */
+__device__ __forceinline__ void put_sums_of_token(float (&to)[PRODUCT_ROWS], const float (&c)[4]) {
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+        if (threadIdx.x % 4 == 0) to[threadIdx.x % 32 / 4 + half * PRODUCT_HALF] = c[2 * half];
+}
+/* What the chosen experts bring to row r, each by its factor. */
+__device__ __forceinline__ float total_of(const float (&of_experts)[CHOSEN_MAX][PRODUCT_ROWS],
+                                          const float (&factors)[CHOSEN_MAX], bool has_experts, int chosen, int r) {
+    float total = 0;
+#pragma unroll 8
+    for (int i = 0; has_experts && i < chosen; i++) total = fmaf(factors[i], of_experts[i][r], total);
+    return total;
+}
+
 /* A block has a group of weight rows of several experts at once, then of the next ones. Or the `ranks` blocks of a cluster, a power of two, have
  * it, each with experts of its own at once, where a block each would leave room on the GPU: they have no second group. Each puts what its experts
  * bring into the memory of the first, which adds up, and ends.
@@ -160,11 +175,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         const narrow_view<T, 1, PREPARES> view = {PREPARES ? staged_of(turn) - from : token_of(turn), 0, 1, in.k};
         float c[1][4] = {};
         rows.multiply_group(c, number, view, go_to);
-        /* A single token's sums are those of every fourth lane's first column. */
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-            if (threadIdx.x % 4 == 0)
-                parts[number % (2 * SUMMED)][warp][threadIdx.x % 32 / 4 + half * PRODUCT_HALF] = c[0][2 * half];
+        put_sums_of_token(parts[number % (2 * SUMMED)][warp], c[0]);
         if (!meets) continue;
         __syncthreads();
         if (sums) {
@@ -179,9 +190,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, NARROW_BLOCKS)
         if (rank > 0) return;
         ranks_wait(ranks);
         if (!adds) continue;
-        float total = 0;
-#pragma unroll 8
-        for (int i = 0; has_experts && i < chosen; i++) total = fmaf(factors[i], of_experts[i][r], total);
+        const float total = total_of(of_experts, factors, has_experts, chosen, r);
         out.x[o] = out.stores ? total : there + total;
     }
 }
