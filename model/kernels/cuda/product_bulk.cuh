@@ -36,7 +36,8 @@ struct bulk_maps {
     CUtensorMap tokens, weights[BULK_MATRICES];
 };
 
-/* The tokens of a launch, from chunk `first` on: how many of them a tile has, a multiple of 8 and so many rows as a box of them, and where they end. */
+/* The tokens of a launch: from chunk `first` on, as far as token `end`. A chunk is what a tile has, a multiple of 8, and as many rows as a box of
+ * them has. */
 struct bulk_tokens {
     int first, end, chunk;
 };
@@ -816,13 +817,14 @@ struct bulk_cut {
 };
 /* What takes the least time, if each turn of blocks takes its share of k and what it does besides. Blocks of up to 64 tokens wait for memory,
  * which more of them ask for more. */
-static bulk_cut bulk_cut_of(const struct stream *s, int groups, int columns, int chunks, int k) {
-    enum { BESIDES = 900 }; /* columns of k */
-    const int tiles = ceil_div(groups, BULK_GROUPS), at_once = (columns > 64 ? 1 : 2) * cuda_multiprocessors(s->device);
+template <int COLUMNS> static bulk_cut bulk_cut_of(const struct stream *s, int groups, int chunks, int k) {
+    enum { BESIDES = 900 /* columns of k */, LEAST_CUTS = COLUMNS > 64 ? 2 : BULK_CUTS };
+    const int tiles = ceil_div(groups, BULK_GROUPS),
+              at_once = bulk<COLUMNS, BULK_CUTS>::blocks * cuda_multiprocessors(s->device);
     bulk_cut best = {};
     int least = 0;
-    for (int cuts = BULK_CUTS; cuts >= (columns > 64 ? 2 : BULK_CUTS); cuts /= 2) {
-        const int room = min(BULK_TILES_CUT / tiles, (int)(BULK_NUMBERS / (bulk_exchanged(groups, cuts) * columns))),
+    for (int cuts = BULK_CUTS; cuts >= LEAST_CUTS; cuts /= 2) {
+        const int room = min(BULK_TILES_CUT / tiles, (int)(BULK_NUMBERS / (bulk_exchanged(groups, cuts) * COLUMNS))),
                   most = max(min(min(at_once / (cuts * tiles), room), chunks), 1),
                   turns = ceil_div(chunks, most) * ceil_div(cuts * tiles * most, at_once),
                   load = turns * (k / cuts + BESIDES);
@@ -838,7 +840,7 @@ static int launch_bulk_of(struct stream *s, const char *name, int groups, int to
     if constexpr (Rows::may_be_long)
         if (rows.adds_in_order())
             return launch_bulk_columns<COLUMNS, 1>(s, name, groups, tokens, chunk, chunks, k, x, rows, out);
-    const bulk_cut cut = bulk_cut_of(s, groups, COLUMNS, chunks, k);
+    const bulk_cut cut = bulk_cut_of<COLUMNS>(s, groups, chunks, k);
     if constexpr (COLUMNS > 64)
         if (cut.cuts == 2)
             return launch_bulk_columns<COLUMNS, 2>(s, name, groups, tokens, chunk, cut.chunks, k, x, rows, out);
