@@ -4,21 +4,8 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/file.h"
 
-enum { FILE_BYTES_MAX = 1 << 30, QUOTED_MAX = 60 };
-
-int json_parse_file(cJSON **out, const char *path) {
-    struct buf text = {0};
-    *out = NULL;
-    int rc = file_read(path, FILE_BYTES_MAX, &text);
-    if (rc == 0) {
-        rc = json_parse(out, buf_text(&text), text.len);
-        if (rc != 0) err_prefix(rc, "%s", path);
-    }
-    buf_free(&text);
-    return rc;
-}
+enum { QUOTED_MAX = 60 };
 
 const cJSON *json_get(const cJSON *object, const char *name) {
     const cJSON *found = NULL;

@@ -22,7 +22,8 @@ enum { JSON_DEPTH_MAX = 64 };
  * "not valid UTF-8", "lone surrogate". *out is freed with cJSON_Delete. */
 int json_parse(cJSON **out, const char *text, size_t n);
 
-/* Reads and parses a whole file (at most 1 GiB). Errors begin with the path. */
+/* Reads and parses a whole file (at most 1 GiB), in which NaN, Infinity and -Infinity may stand where numbers do, as Python writes them:
+ * numbers that are not finite, which no typed member takes. Errors begin with the path. */
 int json_parse_file(cJSON **out, const char *path);
 
 /* Member of an object by its exact name, the last one where the name is repeated; NULL if `object` is no object or

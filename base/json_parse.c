@@ -5,13 +5,17 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/json_number.h"
+
+enum { FILE_BYTES_MAX = 1 << 30 };
 
 struct parser {
     const char *text;
     size_t n, at;
     int depth;
+    bool takes_python; /* NaN, Infinity and -Infinity are numbers */
 };
 
 /* The reason, with the place: a byte offset (from 0) in one line of text, else line and column (from 1). */
@@ -182,6 +186,27 @@ static int set_number(cJSON *item, const char *text, size_t n, bool keep) {
     return keep || isfinite(item->valuedouble) ? 0 : set_number(item, text, n, true);
 }
 
+static bool take_word(struct parser *p, const char *word) {
+    const size_t length = strlen(word);
+    if (p->n - p->at < length || memcmp(p->text + p->at, word, length) != 0) return false;
+    p->at += length;
+    return true;
+}
+
+/* As Python writes what JSON has no word for. */
+static bool take_python_number(struct parser *p, cJSON *item) {
+    static const struct {
+        const char *word;
+        double value;
+    } words[] = {{"NaN", NAN}, {"Infinity", INFINITY}, {"-Infinity", -INFINITY}};
+    for (size_t i = 0; p->takes_python && i < sizeof words / sizeof *words; i++) {
+        if (!take_word(p, words[i].word)) continue;
+        item->type = cJSON_Number, item->valuedouble = words[i].value;
+        return true;
+    }
+    return false;
+}
+
 static int parse_number(struct parser *p, cJSON *item) {
     size_t first = p->at;
     bool is_integer = true;
@@ -209,9 +234,7 @@ static int parse_literal(struct parser *p, cJSON *item) {
         int type;
     } literals[] = {{"true", cJSON_True}, {"false", cJSON_False}, {"null", cJSON_NULL}};
     for (size_t i = 0; i < sizeof literals / sizeof *literals; i++) {
-        size_t length = strlen(literals[i].word);
-        if (p->n - p->at < length || memcmp(p->text + p->at, literals[i].word, length) != 0) continue;
-        p->at += length;
+        if (!take_word(p, literals[i].word)) continue;
         item->type = literals[i].type;
         return 0;
     }
@@ -278,6 +301,7 @@ static int parse_value(struct parser *p, cJSON *item) {
         item->type = cJSON_String;
         return parse_string(p, &item->valuestring);
     default:
+        if (take_python_number(p, item)) return 0;
         return c == '-' || (c >= '0' && c <= '9') ? parse_number(p, item) : parse_literal(p, item);
     }
 }
@@ -290,11 +314,11 @@ static int parse_text(struct parser *p, cJSON *item) {
     return p->at < p->n ? fail_expected(p, "the end of the text") : 0;
 }
 
-int json_parse(cJSON **out, const char *text, size_t n) {
+static int parse(cJSON **out, const char *text, size_t n, bool takes_python) {
     *out = NULL;
     cJSON *item = cJSON_CreateNull();
     if (!item) return out_of_memory();
-    struct parser p = {.text = n ? text : "", .n = n};
+    struct parser p = {.text = n ? text : "", .n = n, .takes_python = takes_python};
     int rc = parse_text(&p, item);
     if (rc != 0) {
         cJSON_Delete(item);
@@ -302,4 +326,20 @@ int json_parse(cJSON **out, const char *text, size_t n) {
     }
     *out = item;
     return 0;
+}
+
+int json_parse(cJSON **out, const char *text, size_t n) {
+    return parse(out, text, n, false);
+}
+
+int json_parse_file(cJSON **out, const char *path) {
+    struct buf text = {0};
+    *out = NULL;
+    int rc = file_read(path, FILE_BYTES_MAX, &text);
+    if (rc == 0) {
+        rc = parse(out, buf_text(&text), text.len, true);
+        if (rc != 0) err_prefix(rc, "%s", path);
+    }
+    buf_free(&text);
+    return rc;
 }

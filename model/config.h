@@ -56,12 +56,14 @@ struct layer_config {
     bool is_recurrent; /* linear attention in place of keys and values */
 };
 
-/* Of the layers that are recurrent (struct op_delta). */
+/* Of the layers that are recurrent (struct op_linear_attention). */
 struct recurrent_config {
+    enum recurrence_rule rule;
     int32_t key_heads, value_heads, key_dim, value_dim;
-    int32_t taps;                  /* of the convolution */
+    int32_t taps; /* of the convolution */
+    bool conv_has_bias;
     bool qkvz_by_head, ba_by_head; /* projections are fused by key head (Qwen3-Next; of its GGUF files b and a alone) */
-    bool is_tiled, is_rate;        /* as op_delta's */
+    bool is_tiled, is_rate;        /* as op_linear_attention's */
 };
 
 /* A head that drafts for another model and has files of its own: EAGLE-3 (Li et al. 2025) and DFlash (Chen et al. 2026), which

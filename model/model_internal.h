@@ -24,9 +24,10 @@ struct layer {
     struct experts expert_gate_bias, expert_up_bias, expert_down_bias;
     struct weight input_gate, input_projection; /* of per-layer inputs: [P, D], [D, P] */
     struct norm post_input_norm;
-    struct weight layer_scale;                                /* [1, 1] */
-    struct weight shared_gate;                                /* [1, D] of the MLP beside experts */
-    struct weight inputs[PRODUCTS_MAX], conv, a_log, dt_bias; /* of linear attention, whose output is wo */
+    struct weight layer_scale; /* [1, 1] */
+    struct weight shared_gate; /* [1, D] of the MLP beside experts */
+    struct weight inputs[PRODUCTS_MAX], conv, conv_bias, a_log, dt_bias,
+        skip; /* of linear attention, whose output is wo */
     struct norm state_norm;
 };
 

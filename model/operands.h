@@ -147,6 +147,9 @@ struct kv_layer {
     void *k, *v;
     enum dtype type;
 };
+/* How a recurrent state goes on (struct op_linear_attention): the gated delta rule, or Mamba 2's. */
+enum recurrence_rule { RULE_DELTA, RULE_DECAY };
+
 /* One layer's recurrent states, f32: of each sequence and value head the sum S [DK, DV] over all positions before one, and of positions
  * from there on, and a few before, what was projected, by position modulo their number (model/recurrence.h). */
 struct recurrent_layer {

@@ -197,6 +197,14 @@ struct op_gate {
     struct buffer h; /* [T, width] in and out */
 };
 
+/* h[t, g * group + i] = norm of the group's numbers, whose weights are [1, width]: of each row by groups */
+struct op_group_norm {
+    struct rows rows;
+    struct norm norm;
+    int32_t width, group;
+    struct buffer h; /* [T, width] in and out */
+};
+
 /* From where each sequence's recurrent states go on in this pass, and how far they are settled by it (recurrence_advance). */
 struct op_steps {
     struct rows rows;
@@ -210,28 +218,32 @@ struct heads_at {
 };
 
 /* The key head of a value head, and which of that one's it is. */
-OPERAND_INLINE int delta_key_head(int value_head, int key_heads, int value_heads, bool is_tiled) {
+OPERAND_INLINE int recurrence_key_head(int value_head, int key_heads, int value_heads, bool is_tiled) {
     return is_tiled ? value_head % key_heads : value_head / (value_heads / key_heads);
 }
-OPERAND_INLINE int delta_of_key(int value_head, int key_heads, int value_heads, bool is_tiled) {
+OPERAND_INLINE int recurrence_of_key(int value_head, int key_heads, int value_heads, bool is_tiled) {
     return is_tiled ? value_head / key_heads : value_head % (value_heads / key_heads);
 }
 
-/* Linear attention by the gated delta rule (Yang, Kautz & Hatamizadeh 2024), a state S [DK, DV] each value head. With u_i the projected
- * numbers of position i, causally convolved by `conv` and through silu: q and k of unit length, q / sqrt(DK),
- *   S_i = S' + k (beta (v - S'^T k))^T,  S' = exp(-exp(a_log) softplus(a + dt_bias)) S_(i-1),  beta = 1 / (1 + exp(-b))
- *   out[t, :] = norm(S_i^T q) silu(z), each value head by itself; zeros for rows without a position.
+/* Linear attention, a state S [DK, DV] each value head. With q, k and v what was projected of position i, causally convolved by `conv`,
+ * with its bias, and through silu:
+ *   S_i = S' + k change^T,  S' = exp(-exp(a_log) dt) S_(i-1),  dt = softplus(a + dt_bias)
+ *   out[t, :] = norm(S_i^T q + skip v) silu(z), each value head by itself; zeros for rows without a position.
+ * RULE_DELTA is the gated delta rule (Yang, Kautz & Hatamizadeh 2024): q and k of unit length, q / sqrt(DK), change = (v - S'^T k) / (1 + exp(-b)).
+ * RULE_DECAY is Mamba 2's (Dao & Gu 2024), whose C is q, B is k and x is v: change = dt v.
  * Value heads share key heads in groups of HV / HK: side by side, or as GGUF files have them in tiles, one of each group after the other.
  * a_log may hold -exp(a_log) itself. */
-struct op_delta {
+struct op_linear_attention {
     struct rows rows;
     const struct recurrence_step *steps; /* [batch] */
     const float *inputs;                 /* [T, stride] */
     int32_t stride;
+    enum recurrence_rule rule;
     struct heads_at q, k, v, z, b, a;
-    struct weight conv;           /* [2 HK DK + HV DV, taps]: of all q, all k, all v */
-    struct weight a_log, dt_bias; /* [1, HV] */
-    struct norm norm;             /* [1, DV] */
+    struct weight conv, conv_bias;      /* [2 HK DK + HV DV, taps], [1, 2 HK DK + HV DV] or absent */
+    int32_t conv_q, conv_k, conv_v;     /* rows of it where those of all q, all k, all v begin */
+    struct weight a_log, dt_bias, skip; /* [1, HV]; skip may be absent */
+    struct norm norm;                   /* [1, DV] */
     int32_t key_heads, value_heads, key_dim, value_dim;
     bool is_tiled, is_rate; /* value head i has key head i mod HK, else i / (HV / HK); a_log holds -exp(a_log) */
     struct recurrent_layer state;
@@ -282,8 +294,9 @@ struct ops {
     int (*experts_down)(struct stream *, const struct op_experts_down *);
     int (*products)(struct stream *, const struct op_products *);
     int (*gate)(struct stream *, const struct op_gate *);
+    int (*group_norm)(struct stream *, const struct op_group_norm *);
     int (*steps)(struct stream *, const struct op_steps *);
-    int (*delta)(struct stream *, const struct op_delta *);
+    int (*linear_attention)(struct stream *, const struct op_linear_attention *);
     int (*keep)(struct stream *, const struct op_keep *);
     int (*join)(struct stream *, const struct op_join *);
     int (*tap)(struct stream *, const struct op_tap *);

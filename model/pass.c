@@ -29,7 +29,7 @@ static void copy(struct pass *out, const struct pass *p, int count) {
 }
 
 static bool writes_cache(const struct op *op) {
-    return op->kind == OP_DELTA || (op->kind == OP_QKV && op->qkv.wk.data) ||
+    return op->kind == OP_LINEAR_ATTENTION || (op->kind == OP_QKV && op->qkv.wk.data) ||
            (op->kind == OP_KEEP && !op->keep.last_only);
 }
 
@@ -92,10 +92,12 @@ static int submit(const struct ops *ops, struct stream *s, const struct op *op, 
         return ops->products(s, &now.products);
     case OP_GATE:
         return ops->gate(s, &now.gate);
+    case OP_GROUP_NORM:
+        return ops->group_norm(s, &now.group_norm);
     case OP_STEPS:
         return ops->steps(s, &now.steps);
-    case OP_DELTA:
-        return ops->delta(s, &now.delta);
+    case OP_LINEAR_ATTENTION:
+        return ops->linear_attention(s, &now.linear_attention);
     case OP_KEEP:
         return ops->keep(s, &now.keep);
     case OP_JOIN:

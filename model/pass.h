@@ -21,8 +21,9 @@ enum op_kind {
     OP_EXPERTS_DOWN,
     OP_PRODUCTS,
     OP_GATE,
+    OP_GROUP_NORM,
     OP_STEPS,
-    OP_DELTA,
+    OP_LINEAR_ATTENTION,
     OP_KEEP,
     OP_JOIN,
     OP_TAP,
@@ -46,8 +47,9 @@ struct op {
         struct op_experts_down experts_down;
         struct op_products products;
         struct op_gate gate;
+        struct op_group_norm group_norm;
         struct op_steps steps;
-        struct op_delta delta;
+        struct op_linear_attention linear_attention;
         struct op_keep keep;
         struct op_join join;
         struct op_tap tap;

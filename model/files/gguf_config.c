@@ -122,7 +122,7 @@ static int put_head_dim(struct writer *w, int64_t *head_dim) {
     TRY(get_int(w, "embedding_length", 0, &width));
     TRY(copy_int(w, "num_attention_heads", "attention.head_count"));
     const bool has_own = has(w, "attention.head_count_kv");
-    if (!w->a->is_gemma4) /* which says it of each layer */
+    if (!w->a->is_gemma4 && !w->a->is_mamba) /* which say it of each layer */
         TRY(copy_int(w, "num_key_value_heads", has_own ? "attention.head_count_kv" : "attention.head_count"));
     const struct gguf_value *v = gguf_value(w->g, key_of(w, "attention.head_count"));
     heads = v && v->count > 0 ? gguf_int_at(v, 0) : 0;
@@ -212,7 +212,7 @@ static int parse_config(struct writer *w, struct model_config *out) {
     out->norms_hold_one = w->a->norms_hold_one;
     if (out->mtp_heads > 0) out->next_layers = out->mtp_heads; /* where these files have them */
     out->recurrent.qkvz_by_head = false, out->recurrent.ba_by_head = w->a->ba_by_head;
-    out->recurrent.is_tiled = w->a->is_tiled, out->recurrent.is_rate = w->a->is_hybrid;
+    out->recurrent.is_tiled = w->a->is_tiled, out->recurrent.is_rate = w->a->is_hybrid || w->a->is_mamba;
     return take_rope_factors(w, out);
 }
 

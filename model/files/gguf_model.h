@@ -23,7 +23,8 @@ struct gguf_architecture {
     bool norms_hold_one;  /* norms are stored as 1 + weight */
     bool has_one_shared;  /* the MLP beside experts is "shared_expert", with a gate; else "shared_experts" */
     bool is_hybrid;       /* some layers have linear attention, whose a_log is stored as -exp(a_log) */
-    bool ba_by_head;      /* of it, b and a of each key head are together */
+    bool is_mamba;        /* some layers are Mamba 2's, likewise */
+    bool ba_by_head;      /* of linear attention, b and a of each key head are together */
     bool is_tiled;        /* value heads of a key head are not side by side */
     bool is_assistant;    /* of Gemma 4: all its layers attend to another model's keys */
     bool is_gemma4; /* layers have tensors that only Gemma 4 has; experts are stacked as its own files have them */

@@ -87,6 +87,14 @@ static int put_glm_experts(struct writer *w) {
     return copy_int(w, "num_nextn_predict_layers", "nextn_predict_layers");
 }
 
+/* A number of each layer, or one for all. */
+static int64_t int_of_layer(const struct gguf_value *v, int64_t layer) {
+    if (!v || v->type == GGUF_STRING || v->type == GGUF_ARRAY || v->count == 0) return 0;
+    const uint64_t at = v->is_array ? (uint64_t)layer : 0;
+    if (at >= v->count) return 0;
+    return v->type == GGUF_BOOL ? v->data[at] != 0 : gguf_int_at(v, at);
+}
+
 static bool has_in_layer(const struct writer *w, int64_t layer, const char *tensor) {
     char name[64];
     snprintf(name, sizeof name, "blk.%lld.%s", (long long)layer, tensor);
@@ -118,24 +126,64 @@ static int put_layer_types(struct writer *w) {
 }
 
 /* Value heads are as wide together as the inner size says. */
-static int put_hybrid(struct writer *w) {
+static int get_value_dim(struct writer *w, int64_t *out) {
     int64_t inner, heads;
+    TRY(get_int(w, "ssm.time_step_rank", 0, &heads));
+    TRY(get_int(w, "ssm.inner_size", 0, &inner));
+    if (heads < 1 || inner < 1 || inner % heads != 0)
+        return err_set(ERR_FORMAT, "%s: key '%s' is %lld, for %lld heads", gguf_path(w->g), w->key, (long long)inner,
+                       (long long)heads);
+    *out = inner / heads;
+    return 0;
+}
+
+static int put_hybrid(struct writer *w) {
+    int64_t dim;
     TRY(put_layer_types(w));
     TRY(need_int(w, "linear_conv_kernel_dim", "ssm.conv_kernel"));
     TRY(need_int(w, "linear_key_head_dim", "ssm.state_size"));
     TRY(need_int(w, "linear_num_key_heads", "ssm.group_count"));
     TRY(need_int(w, "linear_num_value_heads", "ssm.time_step_rank"));
-    TRY(get_int(w, "ssm.time_step_rank", 1, &heads));
-    TRY(get_int(w, "ssm.inner_size", 0, &inner));
-    if (heads < 1 || inner < 1 || inner % heads != 0)
-        return err_set(ERR_FORMAT, "%s: key '%s' is %lld, for %lld heads", gguf_path(w->g), w->key, (long long)inner,
-                       (long long)heads);
-    put_number(w, "linear_value_head_dim", (double)(inner / heads));
+    TRY(get_value_dim(w, &dim));
+    put_number(w, "linear_value_head_dim", (double)dim);
     if (!w->a->experts) return 0;
     TRY(need_int(w, "num_local_experts", "expert_count"));
     TRY(need_int(w, "num_experts_per_tok", "expert_used_count"));
     TRY(need_int(w, "moe_intermediate_size", "expert_feed_forward_length"));
     return need_int(w, "shared_expert_intermediate_size", "expert_shared_feed_forward_length");
+}
+
+/* Without rope its files say that a rope's scaling is not finetuned. */
+static int put_granite_hybrid(struct writer *w) {
+    const struct gguf_value *kv_heads = gguf_value(w->g, key_of(w, "attention.head_count_kv"));
+    int64_t layers, heads = 0, dim, inner, width, shared, hidden;
+    bool turns, has_bias = false;
+    TRY(put_layer_types(w));
+    TRY(get_int(w, "block_count", 0, &layers));
+    for (int64_t l = 0; l < layers && l < LAYERS_MAX; l++) {
+        if (heads == 0) heads = int_of_layer(kv_heads, l);
+        has_bias |= has_in_layer(w, l, "ssm_conv1d.bias");
+    }
+    put_number(w, "num_key_value_heads", (double)heads);
+    TRY(need_int(w, "mamba_d_conv", "ssm.conv_kernel"));
+    TRY(need_int(w, "mamba_d_state", "ssm.state_size"));
+    TRY(need_int(w, "mamba_n_groups", "ssm.group_count"));
+    TRY(need_int(w, "mamba_n_heads", "ssm.time_step_rank"));
+    TRY(get_value_dim(w, &dim));
+    TRY(get_int(w, "embedding_length", 1, &width));
+    TRY(get_int(w, "ssm.inner_size", 0, &inner));
+    put_number(w, "mamba_d_head", (double)dim);
+    put_number(w, "mamba_expand", (double)(width > 0 ? inner / width : 0));
+    put_bool(w, "mamba_conv_bias", has_bias);
+    TRY(get_int(w, "feed_forward_length", 0, &hidden));
+    TRY(get_int(w, "expert_shared_feed_forward_length", hidden, &shared));
+    put_number(w, "shared_intermediate_size", (double)shared);
+    put_number(w, "num_local_experts", 0); /* where the next says nothing: the last one counts */
+    TRY(copy_int(w, "num_local_experts", "expert_count"));
+    TRY(copy_int(w, "num_experts_per_tok", "expert_used_count"));
+    TRY(gguf_get_bool(w->g, key_of(w, "rope.scaling.finetuned"), true, &turns));
+    put_text(w, "position_embedding_type", turns ? "rope" : "nope");
+    return put_granite(w);
 }
 
 static int put_qwen2_experts(struct writer *w) {
@@ -186,14 +234,6 @@ static int put_windows(struct writer *w) {
 }
 
 /* --- Gemma 4 ------------------------------------------------------------------------------------------------------- */
-
-/* A number of each layer, or one for all. */
-static int64_t int_of_layer(const struct gguf_value *v, int64_t layer) {
-    if (!v || v->type == GGUF_STRING || v->type == GGUF_ARRAY || v->count == 0) return 0;
-    const uint64_t at = v->is_array ? (uint64_t)layer : 0;
-    if (at >= v->count) return 0;
-    return v->type == GGUF_BOOL ? v->data[at] != 0 : gguf_int_at(v, at);
-}
 
 /* Heads of each layer, which its kind decides, and where the MLP is twice as wide. */
 static int put_gemma4_layers(struct writer *w, int64_t layers, int64_t head_dim) {
@@ -314,6 +354,7 @@ int gguf_put_own(struct writer *w, int64_t head_dim) {
     const char *name = w->a->name;
     if (w->a->is_gemma4) return put_gemma4(w, head_dim);
     if (w->a->is_hybrid) return put_hybrid(w);
+    if (w->a->is_mamba) return put_granite_hybrid(w);
     if (w->a->experts) return put_experts(w);
     if (strncmp(name, "gemma", 5) == 0 && name[5]) return put_gemma(w, head_dim);
     if (strcmp(name, "granite") == 0) return put_granite(w);

@@ -40,15 +40,26 @@ static const char *const shared_names[][3] = {
     {"ffn_gate_inp_shexp", NULL, "mlp.shared_expert_gate"},
 };
 
-/* Of layers with linear attention. */
-static const struct {
+/* Of layers with linear attention, and of Mamba 2's. */
+static const struct recurrent_name {
     const char *from, *to;
-} hybrid_names[] = {
-    {"attn_qkv", "linear_attn.in_proj_qkv"}, {"attn_gate", "linear_attn.in_proj_z"},
-    {"ssm_ba", "linear_attn.in_proj_ba"},    {"ssm_beta", "linear_attn.in_proj_b"},
-    {"ssm_alpha", "linear_attn.in_proj_a"},  {"ssm_conv1d", "linear_attn.conv1d"},
-    {"ssm_norm", "linear_attn.norm"},        {"ssm_out", "linear_attn.out_proj"},
+} hybrid_names[] = {{"attn_qkv", "linear_attn.in_proj_qkv"},
+                    {"attn_gate", "linear_attn.in_proj_z"},
+                    {"ssm_ba", "linear_attn.in_proj_ba"},
+                    {"ssm_beta", "linear_attn.in_proj_b"},
+                    {"ssm_alpha", "linear_attn.in_proj_a"},
+                    {"ssm_conv1d", "linear_attn.conv1d"},
+                    {"ssm_norm", "linear_attn.norm"},
+                    {"ssm_out", "linear_attn.out_proj"},
+                    {NULL, NULL}},
+  mamba_names[] = {
+      {"ssm_in", "mamba.in_proj"},
+      {"ssm_conv1d", "mamba.conv1d"},
+      {"ssm_norm", "mamba.norm"},
+      {"ssm_out", "mamba.out_proj"},
+      {NULL, NULL},
 };
+static const struct recurrent_name none[] = {{NULL, NULL}};
 
 /* Of Gemma 4, ".weight" included where names end without it. */
 static const struct {
@@ -120,8 +131,8 @@ static const char *part_name(const struct gguf_architecture *a, const char *part
     for (size_t i = 0; i < sizeof shared_names / sizeof *shared_names; i++)
         if (is_part(part, n, shared_names[i][0]) && shared_names[i][1 + a->has_one_shared])
             return shared_names[i][1 + a->has_one_shared];
-    for (size_t i = 0; a->is_hybrid && i < sizeof hybrid_names / sizeof *hybrid_names; i++)
-        if (is_part(part, n, hybrid_names[i].from)) return hybrid_names[i].to;
+    for (const struct recurrent_name *r = a->is_hybrid ? hybrid_names : a->is_mamba ? mamba_names : none; r->from; r++)
+        if (is_part(part, n, r->from)) return r->to;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (is_part(part, n, names[i].from)) return names[i].to;
     return NULL;
@@ -132,6 +143,9 @@ static const char *whole_name(const struct gguf_architecture *a, const char *par
     if (is_part(part, n, "attn_sinks")) return "self_attn.sinks";
     if (a->is_hybrid && is_part(part, n, "ssm_a")) return "linear_attn.A_log";
     if (a->is_hybrid && is_part(part, n, "ssm_dt")) return "linear_attn.dt_bias";
+    if (a->is_mamba && is_part(part, n, "ssm_a")) return "mamba.A_log";
+    if (a->is_mamba && is_part(part, n, "ssm_dt")) return "mamba.dt_bias";
+    if (a->is_mamba && is_part(part, n, "ssm_d")) return "mamba.D";
     return is_part(part, n, "exp_probs_b") ? a->choice_bias : NULL;
 }
 
@@ -180,8 +194,11 @@ static void add_layer_tensor(struct list *l, const struct gguf_tensor *t, int la
         return;
     }
     struct tensor *added = add(l, t, to || whole ? name : t->name);
-    if (l->a->is_hybrid && is_part(part, n, "ssm_conv1d") && added->dims == 2) /* [channels, 1, taps] elsewhere */
+    if (added->dims != 2 || !(l->a->is_hybrid || l->a->is_mamba)) return;
+    if (is_part(part, n, "ssm_conv1d")) /* [channels, 1, taps] elsewhere */
         added->dims = 3, added->shape[2] = added->shape[1], added->shape[1] = 1;
+    if (is_part(part, n, "ssm_a") || is_part(part, n, "ssm_d") || is_part(part, n, "ssm_norm"))
+        added->dims = 1, added->shape[0] *= added->shape[1];
 }
 
 /* The rope's factors are of the configuration. */

@@ -6,6 +6,16 @@
 #include "base/err.h"
 #include "base/file.h"
 
+/* Of 40 layers every tenth has attention. */
+#define TEN_LAYERS \
+    "\"mamba\", \"mamba\", \"mamba\", \"mamba\", \"mamba\", \"attention\", \"mamba\", \"mamba\", \"mamba\", \"mamba\""
+#define GRANITE4                                                                                                     \
+    "\"num_hidden_layers\": 40, \"layer_types\": [" TEN_LAYERS ", " TEN_LAYERS ", " TEN_LAYERS ", " TEN_LAYERS "], " \
+    "\"mamba_d_head\": 64, \"mamba_d_state\": 128, \"position_embedding_type\": \"nope\", "                          \
+    "\"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-5, \"embedding_multiplier\": 12, "                    \
+    "\"attention_multiplier\": 0.0078125, \"residual_multiplier\": 0.22, \"logits_scaling\": 16, "                   \
+    "\"tie_word_embeddings\": true"
+
 /* Each in config.json's form, so that there is one way to read a configuration. llama-3.2-1b is tied in its checkpoint, as
  * llama-3.2-1b-tied is; alone its head is a matrix of its own, so that a step reads what an untied draft reads. */
 static const struct shape {
@@ -67,6 +77,15 @@ static const struct shape {
                      "\"num_key_value_heads\": 2, \"head_dim\": 256, \"linear_num_value_heads\": 16, "
                      "\"max_position_embeddings\": 262144, \"rms_norm_eps\": 1e-6, \"rope_theta\": 10000000, "
                      "\"tie_word_embeddings\": true}"},
+    {"granite-4.0-h-small",
+     "{\"architectures\": [\"GraniteMoeHybridForCausalLM\"], \"vocab_size\": 100352, \"hidden_size\": 4096, "
+     "\"intermediate_size\": 768, \"shared_intermediate_size\": 1536, \"num_local_experts\": 72, "
+     "\"num_experts_per_tok\": 10, \"num_attention_heads\": 32, \"num_key_value_heads\": 8, "
+     "\"mamba_n_heads\": 128, " GRANITE4 "}"},
+    {"granite-4.0-h-1b",
+     "{\"architectures\": [\"GraniteMoeHybridForCausalLM\"], \"vocab_size\": 100352, \"hidden_size\": 1536, "
+     "\"intermediate_size\": 4096, \"shared_intermediate_size\": 4096, \"num_local_experts\": 0, "
+     "\"num_attention_heads\": 12, \"num_key_value_heads\": 4, \"mamba_n_heads\": 48, " GRANITE4 "}"},
     {"smollm2-135m", "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 49152, \"hidden_size\": 576, "
                      "\"intermediate_size\": 1536, \"num_hidden_layers\": 30, \"num_attention_heads\": 9, "
                      "\"num_key_value_heads\": 3, \"head_dim\": 64, \"max_position_embeddings\": 8192, "

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/json_number.h"
+#include "tests/support/damage.h"
 #include "tests/support/support.h"
 
 static cJSON *parse(const char *text) {
@@ -431,6 +432,28 @@ START_TEST(json_file_errors_begin_with_the_path)
 }
 END_TEST
 
+START_TEST(what_python_writes_in_place_of_numbers_is_read_from_files_alone)
+{
+    static const char text[] = "{\"a\": [NaN, Infinity, -Infinity, -1], \"b\": Infinity}";
+    char path[256];
+    cJSON *root;
+    double number;
+    snprintf(path, sizeof path, "%s/python.json", temp_dir());
+    damage_write_text(path, text);
+    ck_ok(json_parse_file(&root, path));
+    const cJSON *first = json_get(root, "a")->child;
+    ck_assert(isnan(first->valuedouble) && first->next->valuedouble == INFINITY);
+    ck_assert(first->next->next->valuedouble == -INFINITY && first->next->next->next->valuedouble == -1);
+    ck_assert(!json_number(first, &number) && !json_number(first->next, &number));
+    ck_assert_int_eq(json_get_number(root, "b", 0, &number), ERR_FORMAT);
+    ck_assert_str_eq(err_message(), "member 'b' is not finite, expected a number");
+    cJSON_Delete(root);
+    damage_write_text(path, "[Infinit]");
+    ck_assert_int_eq(json_parse_file(&root, path), ERR_FORMAT);
+    ck_assert_int_eq(json_parse(&root, text, strlen(text)), ERR_FORMAT);
+}
+END_TEST
+
 START_TEST(json_parses_a_tokenizer_of_many_megabytes_in_well_under_a_second)
 {
     const char *path = shared_path("tokenizers/qwen3/tokenizer.json");
@@ -477,6 +500,7 @@ Suite *check_json(void) {
     tcase_add_test(json, json_numbers_have_a_point_in_every_locale_and_thread);
     tcase_add_test(json, json_typed_members_default_and_complain_by_name);
     tcase_add_test(json, json_file_errors_begin_with_the_path);
+    tcase_add_test(json, what_python_writes_in_place_of_numbers_is_read_from_files_alone);
     tcase_add_test(json, json_parses_a_tokenizer_of_many_megabytes_in_well_under_a_second);
     suite_add_tcase(suite, json);
     return suite;

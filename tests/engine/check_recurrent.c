@@ -32,9 +32,12 @@ static const struct models {
              {"gemma4", "gemma4-assistant"},
              {"gemma4-e", "gemma4-e-assistant"},
              {"seed-oss", "dflash"},
-             {"qwen3_5", "dflash-hybrid"}};
+             {"qwen3_5", "dflash-hybrid"},
+             {"granite4-h", "granite4-h-moe"},
+             {"granite4-h-moe", "qwen3-next"}};
 static const int of_numbers[] = {
-    2, 8, 10, 13, 16}; /* those that are tried in other numbers: hybrids, an own head, three with files of their own */
+    2,  8, 10, 13,
+    16, 17}; /* those that are tried in other numbers: hybrids, an own head, three with files of their own, Mamba 2 */
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
 struct dirs {

@@ -71,16 +71,6 @@ END_TEST
 START_TEST(what_newer_families_may_have_and_duet_has_not_is_refused_by_name)
 {
     struct model_config c;
-    refuse_config(OF("GraniteMoeHybridForCausalLM", "granitemoehybrid") "\"layer_types\": [\"attention\", \"mamba\"]}",
-                  ERR_UNSUPPORTED, "layers of type 'mamba'");
-    refuse_config(OF("GraniteMoeHybridForCausalLM", "granitemoehybrid") "\"num_local_experts\": 0}", ERR_UNSUPPORTED,
-                  "without layer_types");
-    refuse_config(OF("GraniteMoeHybridForCausalLM", "granitemoehybrid") "\"layer_types\": [\"attention\"], "
-                                                                        "\"num_local_experts\": 4}",
-                  ERR_UNSUPPORTED, "experts beside an MLP");
-    refuse_config(OF("GraniteMoeHybridForCausalLM", "granitemoehybrid") "\"layer_types\": [\"attention\"], "
-                                                                        "\"num_local_experts\": 0}",
-                  ERR_FORMAT, "shared_intermediate_size");
     refuse_config(OF("Glm4MoeForCausalLM", "glm4_moe") "\"n_group\": 4, \"topk_group\": 2}", ERR_UNSUPPORTED,
                   "topk_group 2 of 4");
     refuse_config(OF("Glm4MoeForCausalLM", "glm4_moe") "\"n_group\": 1}", ERR_FORMAT, "num_local_experts");
@@ -124,6 +114,42 @@ START_TEST(what_newer_families_may_have_and_duet_has_not_is_refused_by_name)
 }
 END_TEST
 
+#define GRANITE4(members)                                 \
+    OF("GraniteMoeHybridForCausalLM", "granitemoehybrid") \
+    "\"num_local_experts\": 0, \"mamba_d_state\": 16, " members "}"
+#define MIXED "\"layer_types\": [\"mamba\", \"attention\", \"linear_attention\"], \"shared_intermediate_size\": 8"
+
+START_TEST(recurrent_layers_of_granite_4_are_of_the_shapes_that_duet_has)
+{
+    struct model_config c;
+    const struct recurrent_config *r = &c.recurrent;
+    ck_ok(load_config(&c, GRANITE4(MIXED ", \"mamba_n_heads\": 4, \"time_step_limit\": [0.0, 1e999]"), NULL));
+    ck_assert(c.layer[0].is_recurrent && !c.layer[1].is_recurrent && c.layer[2].is_recurrent && c.ropes == 1);
+    ck_assert(r->rule == RULE_DECAY && r->value_heads == 4 && r->value_dim == c.width / 2 && r->key_heads == 1);
+    ck_assert(r->key_dim == 16 && r->taps == 4 && r->conv_has_bias);
+    ck_ok(load_config(&c, GRANITE4("\"shared_intermediate_size\": 8, \"mamba_n_heads\": 4"), NULL));
+    ck_assert(c.layer[0].is_recurrent && c.layer[1].is_recurrent && c.layer[2].is_recurrent);
+    refuse_config(GRANITE4("\"layer_types\": [\"attention\", \"conv\"]"), ERR_UNSUPPORTED, "layers of type 'conv'");
+    refuse_config(GRANITE4("\"layer_types\": [\"attention\"]"), ERR_FORMAT, "1 entries, expected 3");
+    refuse_config(GRANITE4("\"mamba_n_heads\": 4"), ERR_FORMAT, "shared_intermediate_size");
+    refuse_config(GRANITE4(MIXED ", \"mamba_n_heads\": 4, \"num_local_experts\": 4"), ERR_FORMAT,
+                  "num_experts_per_tok");
+    refuse_config(GRANITE4(MIXED ", \"mamba_n_heads\": 3"), ERR_FORMAT, "mamba_n_heads 3 times");
+    refuse_config(GRANITE4(MIXED ", \"mamba_n_heads\": 4, \"mamba_d_head\": 8"), ERR_FORMAT, "mamba_d_head 8");
+    refuse_config(GRANITE4(MIXED ", \"mamba_n_heads\": 4, \"mamba_n_groups\": 3"), ERR_FORMAT, "mamba_n_groups 3");
+    refuse_config(GRANITE4(MIXED ", \"mamba_n_heads\": 4, \"mamba_d_state\": 256"), ERR_UNSUPPORTED,
+                  "states of 256 by");
+    refuse_config(GRANITE4(MIXED ", \"mamba_n_heads\": 4, \"mamba_d_conv\": 8"), ERR_FORMAT, "mamba_d_conv");
+    refuse_config(GRANITE4(MIXED ", \"mamba_n_heads\": 4, \"mamba_proj_bias\": true"), ERR_UNSUPPORTED,
+                  "mamba_proj_bias");
+    refuse_config(GRANITE4(MIXED ", \"mamba_n_heads\": 4, \"time_step_limit\": [0.001, 1e999]"), ERR_UNSUPPORTED,
+                  "time_step_limit");
+    refuse_config(GRANITE4(MIXED ", \"mamba_n_heads\": 4, \"time_step_limit\": [0.0, 0.1]"), ERR_UNSUPPORTED,
+                  "time_step_limit");
+    refuse_config(GRANITE4(MIXED ", \"mamba_n_heads\": 4, \"time_step_limit\": 1"), ERR_FORMAT, "time_step_limit");
+}
+END_TEST
+
 START_TEST(layers_that_turn_no_heads_have_a_rope_of_their_own)
 {
     struct model_config c;
@@ -148,6 +174,7 @@ Suite *check_config_families(void) {
     tcase_add_test(tc, families_are_known_by_architecture_or_model_type);
     tcase_add_test(tc, heads_with_files_of_their_own_are_known_by_their_vocabulary);
     tcase_add_test(tc, what_newer_families_may_have_and_duet_has_not_is_refused_by_name);
+    tcase_add_test(tc, recurrent_layers_of_granite_4_are_of_the_shapes_that_duet_has);
     tcase_add_test(tc, layers_that_turn_no_heads_have_a_rope_of_their_own);
     suite_add_tcase(suite, tc);
     return suite;

@@ -9,11 +9,11 @@
 #include "tests/support/tiny_model.h"
 
 static const char *const cases[] = {
-    "ministral3",     "hunyuan",        "smollm3",    "smollm3-windows", "seed-oss",    "ernie4_5",
-    "ernie4_5-moe",   "exaone",         "exaone4",    "exaone4-full",    "gemma",       "glm",
-    "glm4-moe",       "glm4-moe-norms", "olmo3",      "olmoe",           "granite-moe", "granite4",
-    "granite4-still", "qwen2-moe",      "qwen3-next", "qwen3_5",         "qwen3_5-moe", "gemma4",
-    "gemma4-e",       "gemma4-moe",     "minicpm",
+    "ministral3",     "hunyuan",        "smollm3",        "smollm3-windows", "seed-oss",    "ernie4_5",
+    "ernie4_5-moe",   "exaone",         "exaone4",        "exaone4-full",    "gemma",       "glm",
+    "glm4-moe",       "glm4-moe-norms", "olmo3",          "olmoe",           "granite-moe", "granite4",
+    "granite4-still", "granite4-h",     "granite4-h-moe", "qwen2-moe",       "qwen3-next",  "qwen3_5",
+    "qwen3_5-moe",    "gemma4",         "gemma4-e",       "gemma4-moe",      "minicpm",
 };
 enum { CASES = sizeof cases / sizeof *cases };
 

@@ -65,7 +65,7 @@ const char *family_members(const char *architecture) {
         return ", \"moe_num_experts\": 4, \"moe_k\": 2, \"moe_intermediate_size\": 8";
     if (strstr(architecture, "GraniteMoeHybrid"))
         return ", \"hidden_act\": \"absent\", \"num_local_experts\": 0, \"shared_intermediate_size\": 8, "
-               "\"layer_types\": [\"attention\"]";
+               "\"layer_types\": [\"attention\", \"attention\", \"attention\"]";
     if (strstr(architecture, "GraniteMoe"))
         return ", \"hidden_act\": \"absent\", \"num_local_experts\": 4, \"num_experts_per_tok\": 2";
     if (strstr(architecture, "Mixtral") || strstr(architecture, "GptOss"))

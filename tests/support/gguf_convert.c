@@ -27,6 +27,11 @@ static const struct kind kinds[] = {
     {"granite", "granite", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"minicpm", "minicpm", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"granitemoehybrid", "granite", true, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"granitemoehybrid",
+     "granitehybrid",
+     true,
+     false,
+     {"post_attention_layernorm", "ffn_norm"}}, /* with recurrent layers */
     {"granitemoe", "granitemoe", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"ministral3", "mistral3", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"smollm3", "smollm3", true, false, {"post_attention_layernorm", "ffn_norm"}},
@@ -102,6 +107,10 @@ static const char *const names[][2] = {
     {"linear_attn.conv1d", "ssm_conv1d"},
     {"linear_attn.norm", "ssm_norm"},
     {"linear_attn.out_proj", "ssm_out"},
+    {"mamba.in_proj", "ssm_in"},
+    {"mamba.conv1d", "ssm_conv1d"},
+    {"mamba.norm", "ssm_norm"},
+    {"mamba.out_proj", "ssm_out"},
     {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
     {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
     {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
@@ -180,6 +189,12 @@ static bool is_hybrid(const struct conversion *c) {
     return json_get(c->config, "linear_num_key_heads") != NULL;
 }
 
+static bool is_mamba(const cJSON *config) {
+    const cJSON *type;
+    cJSON_ArrayForEach(type, json_get(config, "layer_types")) if (strcmp(type->valuestring, "mamba") == 0) return true;
+    return false;
+}
+
 static const char *renamed(const struct conversion *c, const char *name) {
     return is_hybrid(c) ? gguf_hybrid_name(c->config, name) : name;
 }
@@ -191,6 +206,7 @@ static void change(const struct conversion *c, const struct tensor *t, float *da
     const bool is_norm = text_ends_with(renamed(c, t->name), "norm.weight") && !strstr(t->name, "linear_attn");
     for (size_t i = 0; i < count && c->kind->adds_one && is_norm; i++) data[i] += 1;
     if (is_hybrid(c)) gguf_hybrid_change(c->config, t, data, count);
+    for (size_t i = 0; i < count && strstr(t->name, ".mamba.A_log"); i++) data[i] = -expf(data[i]);
     /* The file says nothing of the scale of scores, which is by the size of a head. */
     const double scalar = number(c, "query_pre_attn_scalar", c->head_dim);
     for (size_t i = 0; i < count && strstr(t->name, ".q_proj."); i++)
@@ -205,14 +221,15 @@ static const char *part_of(const struct conversion *c, const char *part, size_t 
     return NULL;
 }
 
-/* Granite 4: gate before up in one matrix. */
+/* Granite 4: gate before up in one matrix, perhaps beside experts. */
 static void part_rows(struct conversion *c, const struct tensor *t, int layer) {
     static const char *const to[] = {"gate", "up"};
+    const char *end = number(c, "num_local_experts", 0) > 0 ? "_shexp" : "";
     char name[64];
     size_t count;
     float *data = widen(t, &count);
     for (int i = 0; i < 2; i++) {
-        snprintf(name, sizeof name, "blk.%d.ffn_%s.weight", layer, to[i]);
+        snprintf(name, sizeof name, "blk.%d.ffn_%s%s.weight", layer, to[i], end);
         put(c, name, 2, (const int64_t[]){t->shape[0] / 2, t->shape[1]}, data + (size_t)i * count / 2, count / 2);
     }
     free(data);
@@ -259,6 +276,8 @@ static void convert_tensor(struct conversion *c, const struct tensor *t) {
         if (text_ends_with(part, "e_score_correction_bias")) to = "exp_probs_b", end = ".bias";
         if (text_ends_with(part, ".dt_bias")) to = "ssm_dt", end = ".bias";
         if (text_ends_with(part, ".A_log")) to = "ssm_a", end = "";
+        if (strcmp(part, "mamba.D") == 0) to = "ssm_d", end = "";
+        if (strstr(part, "shared_mlp.output") && number(c, "num_local_experts", 0) > 0) to = "ffn_down_shexp";
         if (whole) to = whole, end = "";
         if (!to) to = part_of(c, part, strlen(part)); /* sinks have no ".weight" */
         ck_assert_msg(to != NULL, "%s", t->name);
@@ -273,8 +292,14 @@ static void convert_tensor(struct conversion *c, const struct tensor *t) {
     change(c, t, data, count);
     const int skipped = strstr(name, "exp_probs_b") ? t->dims - 1 : 0; /* [1, E] is [E] */
     const int64_t squeezed[] = {t->shape[0], t->shape[t->dims - 1]};
-    if (strstr(name, "ssm_conv1d"))
+    const int64_t groups = (int64_t)number(c, "mamba_n_groups", 1), by_group[] = {groups, (int64_t)count / groups},
+                  each[] = {(int64_t)count, 1};
+    if (strstr(name, "ssm_conv1d.weight"))
         put(c, name, 2, squeezed, data, count);
+    else if (strstr(t->name, ".mamba.norm."))
+        put(c, name, 2, by_group, data, count);
+    else if (strstr(t->name, ".mamba.A_log") || strstr(t->name, ".mamba.D"))
+        put(c, name, 2, each, data, count);
     else
         put(c, name, t->dims - skipped, t->shape + skipped, data, count);
     free(data);
@@ -364,7 +389,7 @@ static double experts_of(const struct conversion *c) {
 static void convert_experts(struct conversion *c) {
     const int experts = (int)experts_of(c), layers = (int)number(c, "num_hidden_layers", 0) + heads_behind(c);
     for (int l = 0; l < layers && experts > 0 && !is_gemma4(c); l++) {
-        if (strcmp(c->kind->name, "granitemoe") == 0) {
+        if (strcmp(c->kind->name, "granitemoe") == 0 || strcmp(c->kind->name, "granitehybrid") == 0) {
             part_stack(c, "input_linear", "gate", l, 0, 2), part_stack(c, "input_linear", "up", l, 1, 2);
             part_stack(c, "output_linear", "down", l, 0, 1);
             continue;
@@ -500,10 +525,28 @@ static void put_hybrid(struct conversion *c) {
     put_int(c, "expert_shared_feed_forward_length", number(c, "shared_expert_intermediate_size", -1));
 }
 
+static void put_mamba(struct conversion *c) {
+    int32_t heads[64];
+    uint64_t count = 0;
+    const cJSON *type, *types = json_get(c->config, "layer_types");
+    cJSON_ArrayForEach(type, types) heads[count++] = strcmp(type->valuestring, "mamba") == 0 ? 0 : c->kv_heads;
+    gguf_put_array(c->files, key(c, "attention.head_count_kv"), GGUF_I32, heads, count);
+    put_int(c, "ssm.conv_kernel", number(c, "mamba_d_conv", 0));
+    put_int(c, "ssm.state_size", number(c, "mamba_d_state", 0));
+    put_int(c, "ssm.group_count", number(c, "mamba_n_groups", 0));
+    put_int(c, "ssm.inner_size", number(c, "mamba_expand", 0) * number(c, "hidden_size", 0));
+    put_int(c, "ssm.time_step_rank", number(c, "mamba_n_heads", 0));
+    put_int(c, "expert_shared_feed_forward_length", number(c, "shared_intermediate_size", 0));
+    const bool turns = strcmp(json_get(c->config, "position_embedding_type")->valuestring, "rope") == 0;
+    gguf_put_bool(c->files, key(c, "rope.scaling.finetuned"), turns);
+}
+
 static void put_values(struct conversion *c) {
     const bool is_gpt_oss = strcmp(c->kind->name, "gpt-oss") == 0;
     const double window = number(c, "sliding_window", -1),
-                 hidden = number(c, "shared_intermediate_size", number(c, "intermediate_size", 0));
+                 hidden =
+                     number(c, number(c, "num_local_experts", 0) > 0 ? "intermediate_size" : "shared_intermediate_size",
+                            number(c, "intermediate_size", 0));
     gguf_put_text(c->files, "general.architecture", c->kind->name);
     put_int(c, "context_length", number(c, "max_position_embeddings", 0));
     put_int(c, "embedding_length", number(c, "hidden_size", 0));
@@ -515,7 +558,10 @@ static void put_values(struct conversion *c) {
         gguf_gemma4_put(c->config, c->kind->name, c->files);
     } else {
         put_int(c, is_gpt_oss ? "expert_feed_forward_length" : "feed_forward_length", hidden);
-        put_int(c, "attention.head_count_kv", c->kv_heads);
+        if (is_mamba(c->config))
+            put_mamba(c);
+        else
+            put_int(c, "attention.head_count_kv", c->kv_heads);
         put_int(c, "attention.key_length", c->head_dim);
         put_int(c, "attention.value_length", c->head_dim);
         put_rope(c);
@@ -563,7 +609,9 @@ void gguf_convert(const char *dir, const char *path, int parts) {
     snprintf(config, sizeof config, "%s/config.json", dir);
     ck_ok(json_parse_file(&json, config));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strcmp(kinds[i].model_type, json_get(json, "model_type")->valuestring) == 0) c.kind = &kinds[i];
+        if (strcmp(kinds[i].model_type, json_get(json, "model_type")->valuestring) == 0 &&
+            (strcmp(kinds[i].name, "granitehybrid") != 0 || is_mamba(json)))
+            c.kind = &kinds[i];
     ck_assert_ptr_nonnull(c.kind);
     c.config = json_get(json, "text_config") ? json_get(json, "text_config") : json;
     const cJSON *backbone = json_get(json, "backbone_hidden_size");

@@ -1,4 +1,5 @@
-/* Projections of one norm side by side, by the kernels of all products; and gates of what ops made, a block a row. */
+/* Projections of one norm side by side, by the kernels of all products; and gates and norms of what ops made, a block a row or a
+ * group of it. */
 #include "model/kernels/cuda/norm.cuh"
 #include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/product_matrix.h"
@@ -77,5 +78,37 @@ int cuda_op_gate(struct stream *s, const struct op_gate *op) {
     return with_type("gate", {op->h}, [&](auto type) {
         launch_dependent(s, gate_kernel<decltype(type)>, dim3(rows_count(&op->rows)), BLOCK_THREADS, 0, 1, *op);
         return cuda_launched(s, "gate", sizeof *op);
+    });
+}
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK_THREADS) group_norm_kernel(const struct op_group_norm op, norm_rows<T> of) {
+    __shared__ float partial[BLOCK_THREADS / 32];
+    next_may_start();
+    inputs_are_ready();
+    const int first = blockIdx.y * op.group;
+    T *h = (T *)op.h.data + (size_t)blockIdx.x * op.width + first;
+    float sum = 0;
+    for (int i = threadIdx.x; i < op.group; i += BLOCK_THREADS) {
+        const float x = to_float(h[i]);
+        sum = fmaf(x, x, sum);
+    }
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = sum;
+    __syncthreads();
+    float total = 0;
+    for (int i = 0; i < BLOCK_THREADS / 32; i++) total += partial[i];
+    const float scale = inverse_rms(total, 1.0f / (float)op.group, of.eps);
+    for (int i = threadIdx.x; i < op.group; i += BLOCK_THREADS)
+        h[i] = from_float<T>(to_float(h[i]) * scale * (to_float(of.weight[first + i]) + of.offset));
+}
+
+/* A norm with a weight. */
+int cuda_op_group_norm(struct stream *s, const struct op_group_norm *op) {
+    return with_type("group_norm", {op->norm, op->h}, [&](auto type) {
+        typedef decltype(type) T;
+        launch_dependent(s, group_norm_kernel<T>, dim3(rows_count(&op->rows), op->width / op->group), BLOCK_THREADS, 0,
+                         1, *op, rows_to_norm<T>(nullptr, op->norm));
+        return cuda_launched(s, "group_norm", sizeof *op);
     });
 }

@@ -1,7 +1,8 @@
-/* Projections of one norm side by side, and gates of what ops made. */
+/* Projections of one norm side by side, and gates and norms of what ops made. */
 #include "base/fmath.h"
 #include "base/parallel.h"
 #include "model/kernels/host/host_ops.h"
+#include "model/kernels/host/isa.h"
 #include "model/kernels/host/product.h"
 
 struct products_args {
@@ -62,4 +63,33 @@ static int run_gate(const void *args) {
 int host_gate(struct stream *stream, const struct op_gate *op) {
     struct gate_args args = {*op, device_threads(stream_device(stream))};
     return stream_run_host(stream, run_gate, &args, sizeof args);
+}
+
+static void group_norm_part(const void *args, int part, int parts) {
+    const struct op_group_norm *op = args;
+    const int groups = op->width / op->group;
+    const struct range mine = parallel_range(rows_count(&op->rows) * groups, part, parts);
+    for (int i = mine.first; i < mine.end; i++) {
+        struct norm norm = op->norm;
+        norm.weight.data =
+            (const char *)norm.weight.data + dtype_span_bytes(norm.weight.format, i % groups * op->group);
+        float *h = (float *)op->h.data + (size_t)i * (size_t)op->group;
+        host_isa()->norm(h, h, &norm, op->group);
+    }
+}
+
+struct group_norm_args {
+    struct op_group_norm op;
+    int threads;
+};
+
+static int run_group_norm(const void *args) {
+    const struct group_norm_args *a = args;
+    parallel_run(a->threads, (int64_t)rows_count(&a->op.rows) * a->op.width * 2, group_norm_part, &a->op);
+    return 0;
+}
+
+int host_group_norm(struct stream *stream, const struct op_group_norm *op) {
+    struct group_norm_args args = {*op, device_threads(stream_device(stream))};
+    return stream_run_host(stream, run_group_norm, &args, sizeof args);
 }

@@ -118,6 +118,21 @@ CASES = {
                            layer_types=["attention"] * 3, num_hidden_layers=3, rms_norm_eps=1e-5, rope_scaling=None,
                            tie_word_embeddings=True, mamba_n_heads=8, mamba_d_head=8, mamba_expand=2,
                            mamba_d_state=16, mamba_n_groups=1, mamba_d_conv=4),
+    "granite4-h": case("GraniteMoeHybridForCausalLM", "granitemoehybrid", attention_bias=False,
+                       attention_multiplier=0.125, embedding_multiplier=12, logits_scaling=4, residual_multiplier=0.22,
+                       num_local_experts=0, num_experts_per_tok=0, position_embedding_type="nope",
+                       shared_intermediate_size=48, layer_types=["mamba", "mamba", "attention", "mamba"],
+                       rms_norm_eps=1e-5, rope_theta=10000, rope_scaling=None, tie_word_embeddings=True,
+                       mamba_n_heads=8, mamba_d_head=8, mamba_expand=2, mamba_d_state=16, mamba_n_groups=2,
+                       mamba_d_conv=4, mamba_conv_bias=True, mamba_proj_bias=False),
+    "granite4-h-moe": case("GraniteMoeHybridForCausalLM", "granitemoehybrid", attention_bias=False,
+                           attention_multiplier=0.125, embedding_multiplier=12, logits_scaling=4,
+                           residual_multiplier=0.22, num_local_experts=6, num_experts_per_tok=2,
+                           position_embedding_type="rope", shared_intermediate_size=40, intermediate_size=24,
+                           layer_types=["mamba", "attention", "mamba"], num_hidden_layers=3, rms_norm_eps=1e-5,
+                           rope_theta=10000, rope_scaling=None, tie_word_embeddings=False, mamba_n_heads=2,
+                           mamba_d_head="auto", mamba_expand=3, mamba_d_state=40, mamba_n_groups=1, mamba_d_conv=3,
+                           mamba_conv_bias=False, mamba_proj_bias=False),
     "qwen2-moe": case("Qwen2MoeForCausalLM", "qwen2_moe", rms_norm_eps=1e-6, rope_theta=1000000.0, use_sliding_window=False,
                       sliding_window=4096, max_window_layers=28, decoder_sparse_step=1, mlp_only_layers=[],
                       norm_topk_prob=False, moe_intermediate_size=16, num_experts=8, num_experts_per_tok=3,
@@ -223,6 +238,8 @@ def range_of(name, config, factor):
         return 0.5, 0.5
     if "A_log" in name or "conv1d" in name:
         return 0.0, 1.0
+    if name.endswith("mamba.D"):
+        return 0.5, 0.5
     if "e_score_correction_bias" in name:  # so large that bf16 would not tell them apart
         return 7.0, 0.25
     if name.endswith("bias"):

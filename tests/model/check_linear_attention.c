@@ -1,4 +1,4 @@
-/* Linear attention by the gated delta rule: its numbers against plain double precision; and that whatever speculation makes of a sequence's
+/* Linear attention, by the gated delta rule and by Mamba 2's: its numbers against plain double precision; and that whatever speculation makes of a sequence's
  * positions leaves no trace: drafted and rejected rows, rounds that the host takes back, prompts in pieces, neighbours, padding. */
 #include <math.h>
 #include <stdio.h>
@@ -14,12 +14,13 @@ enum { POSITIONS = 60, SLOTS = 4, K_MAX = 4, ROWS_MAX = 64, BATCH_MAX = 3 };
 
 struct shape {
     int key_heads, value_heads, key_dim, value_dim, taps;
-    enum { PLAIN, BY_HEAD, TILED } order; /* of projections; of the last a_log is a rate */
+    enum { PLAIN, BY_HEAD, TILED, MAMBA } order; /* of projections; of TILED a_log is a rate */
 };
-/* Of the last a GPU gives a head to one block or to several, by the rows. */
+/* Of some a GPU gives a head to one block or to several, by the rows. */
 static const struct shape shapes[] = {{2, 4, 16, 8, 4, PLAIN},   {1, 3, 48, 24, 3, BY_HEAD}, {2, 2, 128, 128, 4, PLAIN},
                                       {3, 6, 8, 16, 2, BY_HEAD}, {1, 1, 32, 40, 1, PLAIN},   {2, 6, 16, 24, 4, TILED},
-                                      {24, 48, 8, 32, 4, TILED}, {3, 3, 8, 16, 4, TILED},    {24, 48, 8, 32, 4, PLAIN}};
+                                      {24, 48, 8, 32, 4, TILED}, {3, 3, 8, 16, 4, TILED},    {24, 48, 8, 32, 4, PLAIN},
+                                      {1, 6, 128, 64, 4, MAMBA}, {2, 4, 16, 8, 3, MAMBA},    {2, 6, 32, 80, 4, MAMBA}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 struct world {
@@ -29,11 +30,11 @@ struct world {
     struct pool *pool;
     int slices;
     struct op_steps steps;
-    struct op_delta op;
+    struct op_linear_attention op;
     int stride, width;
-    float *truth, *wrong;                                              /* [POSITIONS, stride] */
-    int32_t *row_slot;                                                 /* device */
-    float conv[8192], a_log[64], dt_bias[64], norm[RECURRENT_DIM_MAX]; /* decoded */
+    float *truth, *wrong; /* [POSITIONS, stride] */
+    int32_t *row_slot;    /* device */
+    float conv[8192], conv_bias[2048], a_log[64], dt_bias[64], skip[64], norm[RECURRENT_DIM_MAX]; /* decoded */
 };
 
 /* --- the world ------------------------------------------------------------------------------------------------ */
@@ -62,9 +63,19 @@ static void place_heads(struct world *w, const struct shape *s) {
               group = 2 * (s->key_dim + value) + 2 * share, all = 2 * (keys + values);
     const bool is_tiled = s->order == TILED;
     const int apart = is_tiled ? 1 : share, each = is_tiled ? s->key_heads : 1;
-    struct op_delta *op = &w->op;
+    struct op_linear_attention *op = &w->op;
     w->stride = s->key_heads * group;
     op->is_tiled = op->is_rate = is_tiled;
+    op->conv_k = keys, op->conv_v = 2 * keys;
+    if (s->order == MAMBA) { /* the gate, x, B, C, steps */
+        op->rule = RULE_DECAY;
+        op->z = op->v = (struct heads_at){0, value, dim}, op->v.first = values;
+        op->k = op->q = (struct heads_at){2 * values, s->key_dim, 0}, op->q.first += keys;
+        op->a = op->b = (struct heads_at){all, share, 1};
+        op->conv_v = 0, op->conv_k = values, op->conv_q = values + keys;
+        w->stride = all + s->value_heads;
+        return;
+    }
     if (s->order == BY_HEAD) {
         op->q = (struct heads_at){0, group, 0}, op->k = (struct heads_at){s->key_dim, group, 0};
         op->v = (struct heads_at){2 * s->key_dim, group, dim};
@@ -85,7 +96,7 @@ static void open_world(struct world *w, const struct shape *s) {
     ck_ok(stream_create(w->device, &w->stream));
     ck_ok(pool_create(w->device, 16 << 20, &w->pool));
     const int channels = 2 * s->key_heads * s->key_dim + s->value_heads * s->value_dim;
-    struct op_delta *op = &w->op;
+    struct op_linear_attention *op = &w->op;
     op->key_heads = s->key_heads, op->value_heads = s->value_heads, op->key_dim = s->key_dim,
     op->value_dim = s->value_dim;
     place_heads(w, s);
@@ -96,8 +107,13 @@ static void open_world(struct world *w, const struct shape *s) {
     for (int i = 0; op->is_rate && i < s->value_heads; i++) w->a_log[i] = -fabsf(w->a_log[i]); /* states decay */
     if (op->is_rate) op->a_log.data = upload(w, w->a_log, (size_t)s->value_heads * sizeof *w->a_log);
     op->dt_bias = make_weight(w, 1, s->value_heads, DTYPE_F16, w->dt_bias);
-    op->norm = (struct norm){.kind = NORM_RMS, .eps = 1e-6f};
-    op->norm.weight = make_weight(w, 1, s->value_dim, DTYPE_BF16, w->norm);
+    if (s->order == MAMBA) {
+        op->conv_bias = make_weight(w, 1, channels, DTYPE_F32, w->conv_bias);
+        op->skip = make_weight(w, 1, s->value_heads, DTYPE_BF16, w->skip);
+    } else {
+        op->norm = (struct norm){.kind = NORM_RMS, .eps = 1e-6f};
+        op->norm.weight = make_weight(w, 1, s->value_dim, DTYPE_BF16, w->norm);
+    }
     const size_t rows = recurrence_kept_rows(K_MAX), heads = (size_t)(SLOTS * s->value_heads);
     op->state.kept_rows = (int32_t)rows;
     op->state.states = upload(w, NULL, heads * (size_t)(s->key_dim * s->value_dim) * sizeof(float));
@@ -162,7 +178,7 @@ static void run_pass(struct world *w, enum rows_standing standing, const struct 
     ck_ok(stream_fill(w->stream, w->op.out.data, 0xff, (size_t)(ROWS_MAX * w->width) * sizeof(float)));
     const struct ops *ops = ops_for(w->device);
     ck_ok(ops->steps(w->stream, &w->steps));
-    ck_ok(ops->delta(w->stream, &w->op));
+    ck_ok(ops->linear_attention(w->stream, &w->op));
     const int numbers = batch * q_len * w->width;
     uint16_t *halves = calloc((size_t)numbers, sizeof *halves);
     const bool is_wide = w->op.out.type == DTYPE_F32;
@@ -191,7 +207,7 @@ static double sigmoid(double x) {
 static void convolve(const struct world *w, int position, int at, int channel, int count, double *out) {
     const int taps = w->op.conv.cols;
     for (int d = 0; d < count; d++) {
-        double sum = 0;
+        double sum = (double)w->conv_bias[channel + d];
         for (int t = 0; t < taps; t++) {
             const int p = position - taps + 1 + t;
             if (p >= 0) sum += (double)w->conv[(channel + d) * taps + t] * (double)w->truth[p * w->stride + at + d];
@@ -208,32 +224,35 @@ static void scale_to(double *x, int count, double length) {
 
 /* A value head over all positions. */
 static void expect_head(const struct world *w, int head, double *out) {
-    const struct op_delta *op = &w->op;
+    const struct op_linear_attention *op = &w->op;
     const int dk = op->key_dim, dv = op->value_dim, share = op->value_heads / op->key_heads,
               key = op->is_tiled ? head % op->key_heads : head / share,
               i_of = op->is_tiled ? head / op->key_heads : head % share;
+    const bool is_mamba = op->rule == RULE_DECAY;
     const double rate = op->is_rate ? -(double)w->a_log[head] : exp((double)w->a_log[head]);
     double *s = calloc((size_t)(dk * dv), sizeof *s), q[RECURRENT_DIM_MAX], k[RECURRENT_DIM_MAX], v[RECURRENT_DIM_MAX];
     for (int p = 0; p < POSITIONS; p++) {
         const float *in = w->truth + p * w->stride;
         const double a = (double)in[op->a.first + key * op->a.apart + i_of * op->a.each] + (double)w->dt_bias[head],
-                     decay = exp(-rate * log1p(exp(a))),
-                     beta = sigmoid((double)in[op->b.first + key * op->b.apart + i_of * op->b.each]);
-        convolve(w, p, op->q.first + key * op->q.apart, key * dk, dk, q);
-        convolve(w, p, op->k.first + key * op->k.apart, (op->key_heads + key) * dk, dk, k);
-        convolve(w, p, op->v.first + key * op->v.apart + i_of * op->v.each, 2 * op->key_heads * dk + head * dv, dv, v);
-        scale_to(q, dk, 1 / sqrt(dk)), scale_to(k, dk, 1);
+                     dt = log1p(exp(a)), decay = exp(-rate * dt),
+                     beta = is_mamba ? dt : sigmoid((double)in[op->b.first + key * op->b.apart + i_of * op->b.each]);
+        convolve(w, p, op->q.first + key * op->q.apart, op->conv_q + key * dk, dk, q);
+        convolve(w, p, op->k.first + key * op->k.apart, op->conv_k + key * dk, dk, k);
+        convolve(w, p, op->v.first + key * op->v.apart + i_of * op->v.each, op->conv_v + head * dv, dv, v);
+        if (!is_mamba) scale_to(q, dk, 1 / sqrt(dk)), scale_to(k, dk, 1);
         double o[RECURRENT_DIM_MAX], squares = 0;
         for (int j = 0; j < dv; j++) {
             double known = 0;
             for (int i = 0; i < dk; i++) known += k[i] * (s[i * dv + j] *= decay);
-            o[j] = 0;
+            if (is_mamba) known = 0;
+            o[j] = (double)w->skip[head] * v[j];
             for (int i = 0; i < dk; i++) o[j] += q[i] * (s[i * dv + j] += k[i] * beta * (v[j] - known));
             squares += o[j] * o[j];
         }
         for (int j = 0; j < dv; j++) {
             const double z = (double)in[op->z.first + key * op->z.apart + i_of * op->z.each + j];
-            out[p * w->width + head * dv + j] = o[j] / sqrt(squares / dv + 1e-6) * (double)w->norm[j] * z * sigmoid(z);
+            const double norm = is_mamba ? 1 : (double)w->norm[j] / sqrt(squares / dv + 1e-6);
+            out[p * w->width + head * dv + j] = o[j] * norm * z * sigmoid(z);
         }
     }
     free(s);
@@ -348,10 +367,10 @@ START_TEST(what_speculation_tries_leaves_no_trace)
 }
 END_TEST
 
-DEVICE_SUITE(check_delta);
-Suite *check_delta(void) {
-    Suite *suite = suite_create("delta");
-    TCase *tc = tcase_create("delta");
+DEVICE_SUITE(check_linear_attention);
+Suite *check_linear_attention(void) {
+    Suite *suite = suite_create("linear attention");
+    TCase *tc = tcase_create("linear attention");
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, numbers_are_those_of_double_precision, 0, SHAPES);
     tcase_add_loop_test(tc, what_speculation_tries_leaves_no_trace, 0, SHAPES);

@@ -1,7 +1,7 @@
-/* Linear attention by the gated delta rule. A value head of a graph row belongs to a block, or on GPUs that have them to a cluster of
+/* Linear attention. A value head of a graph row belongs to a block, or on GPUs that have them to a cluster of
  * blocks with a part of its columns each, and takes its positions in tiles.
  *   1. A thread has a channel of q, k or v: what was projected of a tile's positions and of the taps before them, from the rows of the pass or
- *      from what is kept, is convolved in registers and goes to shared memory. A warp finds the length of a q or k.
+ *      from what is kept, is convolved in registers and goes to shared memory. By the delta rule a warp finds the length of a q or k.
  *   2. The state lies in registers: eight threads have a column, each every eighth of its DK numbers. They go from position to position
  *      without meeting anyone, since columns do not see each other.
  *   3. Squares for the norm, a warp a row and group of columns, which the blocks of a cluster give each other; then a thread finishes a number:
@@ -54,56 +54,55 @@ __host__ __device__ static inline int column_groups(int value_dim) {
 struct head_place {
     int graph_row, index, key_head, of_key, part, parts, groups, columns, channels;
     float *kept;
-    __device__ head_place(const struct op_delta &op, const struct recurrence_step &step, int parts)
+    __device__ head_place(const struct op_linear_attention &op, const struct recurrence_step &step, int parts)
         : graph_row(blockIdx.y), index(blockIdx.x / parts), part(blockIdx.x % parts), parts(parts),
           groups(column_groups(op.value_dim)) {
-        key_head = delta_key_head(index, op.key_heads, op.value_heads, op.is_tiled);
-        of_key = delta_of_key(index, op.key_heads, op.value_heads, op.is_tiled);
+        key_head = recurrence_key_head(index, op.key_heads, op.value_heads, op.is_tiled);
+        of_key = recurrence_of_key(index, op.key_heads, op.value_heads, op.is_tiled);
         columns = op.value_dim / parts, channels = 2 * op.key_dim + columns;
         kept = op.state.kept + ((size_t)step.slot * op.value_heads + index) * op.state.kept_rows * record_numbers(op);
     }
-    __device__ static int record_numbers(const struct op_delta &op) {
+    __device__ static int record_numbers(const struct op_linear_attention &op) {
         return recurrence_record(op.key_dim, op.value_dim);
     }
-    __device__ __forceinline__ size_t row_index(const struct op_delta &op, const struct recurrence_step &step,
-                                                int position) const {
+    __device__ __forceinline__ size_t row_index(const struct op_linear_attention &op,
+                                                const struct recurrence_step &step, int position) const {
         return (size_t)graph_row * op.rows.q_len + step.row + position - step.first;
     }
-    __device__ __forceinline__ float *record(const struct op_delta &op, int position) const {
+    __device__ __forceinline__ float *record(const struct op_linear_attention &op, int position) const {
         return kept + (size_t)(position % op.state.kept_rows) * record_numbers(op);
     }
     /* Of a channel: its number in a record, in a row of the pass, and its row of the convolution's weights. */
-    __device__ __forceinline__ int in_record(const struct op_delta &op, int channel) const {
+    __device__ __forceinline__ int in_record(const struct op_linear_attention &op, int channel) const {
         return channel < 2 * op.key_dim ? channel : channel + part * columns;
     }
-    __device__ __forceinline__ int in_row(const struct op_delta &op, int channel) const {
+    __device__ __forceinline__ int in_row(const struct op_linear_attention &op, int channel) const {
         if (channel < op.key_dim) return op.q.first + key_head * op.q.apart + channel;
         if (channel < 2 * op.key_dim) return op.k.first + key_head * op.k.apart + channel - op.key_dim;
         return of_head(op.v) + part * columns + channel - 2 * op.key_dim;
     }
-    __device__ __forceinline__ int in_conv(const struct op_delta &op, int channel) const {
-        const int keys = op.key_heads * op.key_dim;
-        if (channel < op.key_dim) return key_head * op.key_dim + channel;
-        if (channel < 2 * op.key_dim) return keys + key_head * op.key_dim + channel - op.key_dim;
-        return 2 * keys + index * op.value_dim + part * columns + channel - 2 * op.key_dim;
+    __device__ __forceinline__ int in_conv(const struct op_linear_attention &op, int channel) const {
+        if (channel < op.key_dim) return op.conv_q + key_head * op.key_dim + channel;
+        if (channel < 2 * op.key_dim) return op.conv_k + key_head * op.key_dim + channel - op.key_dim;
+        return op.conv_v + index * op.value_dim + part * columns + channel - 2 * op.key_dim;
     }
     __device__ __forceinline__ int of_head(const struct heads_at &at) const {
         return at.first + key_head * at.apart + of_key * at.each;
     }
 };
 
-struct delta_memory {
-    float *conv, *out, *squares, *beta, *decay, *of_q, *of_k;
+struct linear_attention_memory {
+    float *conv, *out, *squares, *rate, *decay, *of_q, *of_k;
     int width;
-    __device__ delta_memory(void *memory, const head_place &place) {
+    __device__ linear_attention_memory(void *memory, const head_place &place) {
         conv = (float *)memory, width = V_AT + place.columns;   /* [TILE, width] */
         out = conv + TILE * width;                              /* [TILE, columns] */
         squares = out + TILE * place.columns;                   /* [2, TILE, SPLIT]: of tiles in turn */
-        beta = squares + 2 * TILE * SPLIT, decay = beta + TILE; /* [TILE] each */
+        rate = squares + 2 * TILE * SPLIT, decay = rate + TILE; /* [TILE] each: what change is multiplied with, and S */
         of_q = decay + TILE, of_k = of_q + TILE;                /* what q and k are multiplied with */
     }
 };
-static size_t delta_bytes(const struct op_delta *op, int parts) {
+static size_t linear_attention_bytes(const struct op_linear_attention *op, int parts) {
     const int columns = op->value_dim / parts;
     return sizeof(float) * (size_t)((V_AT + 2 * columns) * TILE + 2 * TILE * SPLIT + 4 * TILE);
 }
@@ -125,15 +124,18 @@ __device__ __forceinline__ float4 taps_of(const struct weight &conv, int row) {
 }
 
 /* silu of the convolution of a channel at the tile's positions, taps ascending. */
-__device__ __forceinline__ void convolve_channel(const struct op_delta &op, const struct recurrence_step &step,
-                                                 const head_place &place, const delta_memory &memory, int first,
-                                                 int count, int channel) {
+__device__ __forceinline__ void convolve_channel(const struct op_linear_attention &op,
+                                                 const struct recurrence_step &step, const head_place &place,
+                                                 const linear_attention_memory &memory, int first, int count,
+                                                 int channel) {
     const int missing = TAPS - op.conv.cols, kept_rows = op.state.kept_rows, numbers = place.record_numbers(op);
     const int behind = channel - 2 * op.key_dim;
     float *to = memory.conv + (behind >= 0             ? V_AT + behind
                                : channel >= op.key_dim ? K_AT + channel - op.key_dim
                                                        : Q_AT + channel);
-    const float4 w = taps_of(op.conv, place.in_conv(op, channel));
+    const int row = place.in_conv(op, channel);
+    const float4 w = taps_of(op.conv, row);
+    const float bias = op.conv_bias.data ? number_of(op.conv_bias, row) : 0.0f;
     const float *kept = place.kept + place.in_record(op, channel),
                 *rows = op.inputs + place.row_index(op, step, first - TAPS + 1) * op.stride + place.in_row(op, channel);
     int at = max(first - TAPS + 1, 0) % kept_rows - max(TAPS - 1 - first, 0); /* of position first - TAPS + 1 */
@@ -146,14 +148,15 @@ __device__ __forceinline__ void convolve_channel(const struct op_delta &op, cons
     }
 #pragma unroll
     for (int i = 0; i < TILE; i++) {
-        const float sum = fmaf(w.w, x[i + 3], fmaf(w.z, x[i + 2], fmaf(w.y, x[i + 1], w.x * x[i])));
+        const float sum = fmaf(w.w, x[i + 3], fmaf(w.z, x[i + 2], fmaf(w.y, x[i + 1], fmaf(w.x, x[i], bias))));
         if (i < count) to[i * memory.width] = times_sigmoid(sum, sum);
     }
 }
 
-__device__ __forceinline__ void read_tile(const struct op_delta &op, const struct recurrence_step &step,
-                                          const head_place &place, const delta_memory &memory, int first, int count,
-                                          float rate, float dt_bias) {
+template <enum recurrence_rule RULE>
+__device__ __forceinline__ void read_tile(const struct op_linear_attention &op, const struct recurrence_step &step,
+                                          const head_place &place, const linear_attention_memory &memory, int first,
+                                          int count, float rate, float dt_bias) {
     const int late = blockDim.x - 1 - threadIdx.x; /* whose channels are the fewest */
     if (late < count) {
         const int position = first + late;
@@ -165,12 +168,14 @@ __device__ __forceinline__ void read_tile(const struct op_delta &op, const struc
             const float *in = op.inputs + place.row_index(op, step, position) * op.stride;
             b += in[place.of_head(op.b)], x += in[place.of_head(op.a)];
         }
-        memory.beta[late] = times_sigmoid(1.0f, b);
-        memory.decay[late] = expf(-rate * (fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)))));
+        const float dt = fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
+        memory.rate[late] = RULE == RULE_DELTA ? times_sigmoid(1.0f, b) : dt;
+        memory.decay[late] = expf(-rate * dt);
     }
     for (int channel = threadIdx.x; channel < place.channels; channel += blockDim.x)
         convolve_channel(op, step, place, memory, first, count, channel);
     __syncthreads();
+    if (RULE != RULE_DELTA) return;
     for (int i = threadIdx.x / 32; i < 2 * count; i += blockDim.x / 32) {
         const float *x = memory.conv + i / 2 * memory.width + (i % 2 ? K_AT : Q_AT);
         float sum = 0;
@@ -221,9 +226,9 @@ struct mine {
 
 /* The rows of the pass in the tile, and their z. */
 template <typename T>
-__device__ __forceinline__ void finish_tile(const struct op_delta &op, const struct recurrence_step &step,
-                                            const head_place &place, const delta_memory &memory, int first, int count,
-                                            const struct mine &mine, float z, int turn) {
+__device__ __forceinline__ void finish_tile(const struct op_linear_attention &op, const struct recurrence_step &step,
+                                            const head_place &place, const linear_attention_memory &memory, int first,
+                                            int count, const struct mine &mine, float z, int turn) {
     const int before = max(step.first - first, 0), columns = op.value_dim / place.groups, rows = count - before,
               own = place.groups / place.parts;
     float *squares = memory.squares + turn * TILE * SPLIT;
@@ -238,7 +243,7 @@ __device__ __forceinline__ void finish_tile(const struct op_delta &op, const str
     if (mine.row < before || mine.row >= count) return;
     float sum = 0;
     for (int j = 0; j < place.groups; j++) sum += squares[mine.row * SPLIT + j];
-    const float scale = inverse_rms(sum, 1.0f / (float)op.value_dim, op.norm.eps);
+    const float scale = op.norm.kind == NORM_NONE ? 1.0f : inverse_rms(sum, 1.0f / (float)op.value_dim, op.norm.eps);
     const size_t row = place.row_index(op, step, first + mine.row);
     ((T *)op.out.data)[(row * op.value_heads + place.index) * op.value_dim + mine.dim] =
         from_float<T>(memory.out[threadIdx.x] * scale * mine.factor * times_sigmoid(z, z));
@@ -246,7 +251,7 @@ __device__ __forceinline__ void finish_tile(const struct op_delta &op, const str
 
 /* Rows of the pass that have no position. */
 template <typename T>
-__device__ __forceinline__ void clear_rows(const struct op_delta &op, const struct recurrence_step &step,
+__device__ __forceinline__ void clear_rows(const struct op_linear_attention &op, const struct recurrence_step &step,
                                            const head_place &place) {
     enum { EIGHT = 8 };
     const int count = step.end - step.first, each = place.columns / EIGHT;
@@ -260,7 +265,7 @@ __device__ __forceinline__ void clear_rows(const struct op_delta &op, const stru
 }
 
 /* What later passes may need, in place of what was kept kept_rows positions before: q, k, b and a by the first part. */
-__device__ __forceinline__ void keep_rows(const struct op_delta &op, const struct recurrence_step &step,
+__device__ __forceinline__ void keep_rows(const struct op_linear_attention &op, const struct recurrence_step &step,
                                           const head_place &place) {
     const int from = place.part == 0 ? 0 : 2 * op.key_dim, numbers = place.channels - from,
               oldest = max(step.first, step.end - op.state.kept_rows);
@@ -277,16 +282,18 @@ __device__ __forceinline__ void keep_rows(const struct op_delta &op, const struc
 }
 
 /* grid (HV * PARTS, batch), LANES * DV / PARTS threads */
-template <typename T, int PARTS>
-__global__ void __launch_bounds__(THREADS *SPLIT / PARTS, PARTS > 1 ? 2 : 1) delta_kernel(const struct op_delta op) {
+template <typename T, enum recurrence_rule RULE, int PARTS>
+__global__ void __launch_bounds__(THREADS *SPLIT / PARTS, PARTS > 1 ? 2 : 1)
+    linear_attention_kernel(const struct op_linear_attention op) {
     extern __shared__ __align__(16) unsigned char shared[];
     next_may_start();
     const int index = blockIdx.x / PARTS;
-    const float a_log = number_of(op.a_log, index), dt_bias = number_of(op.dt_bias, index);
+    const float a_log = number_of(op.a_log, index), dt_bias = number_of(op.dt_bias, index),
+                skip = RULE != RULE_DELTA && op.skip.data ? number_of(op.skip, index) : 0.0f;
     inputs_are_ready();
     const struct recurrence_step step = op.steps[blockIdx.y];
     const head_place place(op, step, PARTS);
-    const delta_memory memory(shared, place);
+    const linear_attention_memory memory(shared, place);
     const int column = threadIdx.x / LANES, lane = threadIdx.x % LANES, dk = op.key_dim,
               together = op.value_dim / place.groups, apart = together * LANES;
     float *state = op.state.states + ((size_t)step.slot * op.value_heads + place.index) * dk * op.value_dim +
@@ -302,7 +309,8 @@ __global__ void __launch_bounds__(THREADS *SPLIT / PARTS, PARTS > 1 ? 2 : 1) del
     static_assert(TILE == LANES, "a thread finishes one number");
     struct mine mine = {(int)threadIdx.x / place.columns, 0, 0};
     mine.dim = place.part * place.columns + threadIdx.x - mine.row * place.columns;
-    mine.factor = to_float(((const T *)op.norm.weight.data)[mine.dim]) + op.norm.offset;
+    mine.factor =
+        op.norm.kind == NORM_NONE ? 1.0f : to_float(((const T *)op.norm.weight.data)[mine.dim]) + op.norm.offset;
     const float *z_of_mine = op.inputs + place.of_head(op.z) + mine.dim;
     float s[EACH];
 #pragma unroll
@@ -312,28 +320,34 @@ __global__ void __launch_bounds__(THREADS *SPLIT / PARTS, PARTS > 1 ? 2 : 1) del
         const int position = first + mine.row;
         const bool finishes = position >= step.first && mine.row < count;
         const float z = finishes ? z_of_mine[place.row_index(op, step, position) * op.stride] : 0.0f;
-        read_tile(op, step, place, memory, first, count, rate, dt_bias);
+        read_tile<RULE>(op, step, place, memory, first, count, rate, dt_bias);
         for (int i = 0; i < count; i++) {
             const float *row = memory.conv + i * memory.width, *q = row + Q_AT + lane, *k = row + K_AT + lane;
             if (first + i == step.settle)
 #pragma unroll
                 for (int m = 0; m < EACH; m++)
                     if (LANES * m < dk) state[m * apart] = s[m];
-            const float decay = memory.decay[i], of_k = memory.of_k[i];
-            float known[4] = {}, sum[4] = {};
+            const float decay = memory.decay[i], v = row[V_AT + column];
+            float change = v * memory.rate[i], sum[4] = {};
+            if (RULE == RULE_DELTA) {
+                const float of_k = memory.of_k[i];
+                float known[4] = {};
 #pragma unroll
-            for (int m = 0; m < EACH; m++) {
-                s[m] *= decay;
-                known[m % 4] = fmaf(k[LANES * m], s[m], known[m % 4]);
+                for (int m = 0; m < EACH; m++) {
+                    s[m] *= decay;
+                    known[m % 4] = fmaf(k[LANES * m], s[m], known[m % 4]);
+                }
+                change = of_k * ((v - of_k * column_sum(known)) * memory.rate[i]);
+            } else {
+#pragma unroll
+                for (int m = 0; m < EACH; m++) s[m] *= decay;
             }
-            const float v = row[V_AT + column];
-            const float change = of_k * ((v - of_k * column_sum(known)) * memory.beta[i]);
 #pragma unroll
             for (int m = 0; m < EACH; m++) {
                 s[m] = fmaf(k[LANES * m], change, s[m]);
                 sum[m % 4] = fmaf(q[LANES * m], s[m], sum[m % 4]);
             }
-            const float out = memory.of_q[i] * column_sum(sum);
+            const float all = column_sum(sum), out = RULE == RULE_DELTA ? memory.of_q[i] * all : fmaf(skip, v, all);
             if (lane == 0) memory.out[i * place.columns + column] = out;
         }
         __syncthreads();
@@ -343,19 +357,24 @@ __global__ void __launch_bounds__(THREADS *SPLIT / PARTS, PARTS > 1 ? 2 : 1) del
     keep_rows(op, step, place);
 }
 
-int cuda_op_delta(struct stream *s, const struct op_delta *op) {
+template <typename T, enum recurrence_rule RULE>
+static int launch_rule(struct stream *s, const struct op_linear_attention *op) {
+    /* Where heads alone give every multiprocessor work, parts would convolve their q and k again. */
+    const bool are_few = op->value_heads * op->rows.batch <= cuda_multiprocessors(s->device) / 2;
+    const int parts = cuda_takes_clusters(s->device) && are_few ? column_groups(op->value_dim) : 1;
+    auto kernel = parts > 1 ? linear_attention_kernel<T, RULE, SPLIT> : linear_attention_kernel<T, RULE, 1>;
+    launch_dependent(s, kernel, dim3(op->value_heads * parts, op->rows.batch), LANES * op->value_dim / parts,
+                     linear_attention_bytes(op, parts), parts, *op);
+    return cuda_launched(s, "linear attention", sizeof *op);
+}
+
+int cuda_op_linear_attention(struct stream *s, const struct op_linear_attention *op) {
     if (op->key_dim > RECURRENT_DIM_MAX || op->value_dim > RECURRENT_DIM_MAX || op->conv.cols > RECURRENT_TAPS_MAX ||
         op->key_dim % 8 != 0 || op->value_dim % 8 != 0 || op->value_heads % op->key_heads != 0)
-        return err_set(ERR_INTERNAL, "delta: heads of %d and %d dimensions, %d taps, %d heads of %d", op->key_dim,
-                       op->value_dim, op->conv.cols, op->value_heads, op->key_heads);
-    return with_type("delta", {op->norm, op->out}, [&](auto type) {
+        return err_set(ERR_INTERNAL, "linear attention: heads of %d and %d dimensions, %d taps, %d heads of %d",
+                       op->key_dim, op->value_dim, op->conv.cols, op->value_heads, op->key_heads);
+    return with_type("linear attention", {op->norm, op->out}, [&](auto type) {
         typedef decltype(type) T;
-        /* Where heads alone give every multiprocessor work, parts would convolve their q and k again. */
-        const bool are_few = op->value_heads * op->rows.batch <= cuda_multiprocessors(s->device) / 2;
-        const int parts = cuda_takes_clusters(s->device) && are_few ? column_groups(op->value_dim) : 1;
-        auto kernel = parts > 1 ? delta_kernel<T, SPLIT> : delta_kernel<T, 1>;
-        launch_dependent(s, kernel, dim3(op->value_heads * parts, op->rows.batch), LANES * op->value_dim / parts,
-                         delta_bytes(op, parts), parts, *op);
-        return cuda_launched(s, "delta", sizeof *op);
+        return op->rule == RULE_DELTA ? launch_rule<T, RULE_DELTA>(s, op) : launch_rule<T, RULE_DECAY>(s, op);
     });
 }
