@@ -301,6 +301,9 @@ __global__ void __launch_bounds__(THREADS *SPLIT / PARTS, PARTS > 1 ? 2 : 1)
                    (column % together) * LANES + lane;
     clear_rows<T>(op, step, place);
     if (step.end == 0) return;
+#if __CUDA_ARCH__ >= 900
+    if (PARTS > 1) cluster_arrive();
+#endif
     const float rate = op.is_rate ? -a_log : expf(a_log);
     for (int i = threadIdx.x; i < TILE * (RECURRENT_DIM_MAX - dk); i += blockDim.x) {
         float *end = memory.conv + i / (RECURRENT_DIM_MAX - dk) * memory.width + dk + i % (RECURRENT_DIM_MAX - dk);
@@ -315,6 +318,9 @@ __global__ void __launch_bounds__(THREADS *SPLIT / PARTS, PARTS > 1 ? 2 : 1)
     float s[EACH];
 #pragma unroll
     for (int m = 0; m < EACH; m++) s[m] = step.from > 0 && LANES * m < dk ? state[m * apart] : 0.0f;
+#if __CUDA_ARCH__ >= 900
+    if (PARTS > 1) cluster_wait(); /* all are there to be told of squares */
+#endif
     for (int first = step.from, turn = 0; first < step.end; first += TILE, turn ^= 1) {
         const int count = min((int)TILE, step.end - first);
         const int position = first + mine.row;

@@ -528,12 +528,16 @@ __global__ void __launch_bounds__(packed_bulk<Kind, COLUMNS>::threads, packed_bu
 
 /* --- launches ----------------------------------------------------------------------------------------------- */
 
-/* Does it take a product of more tokens than the narrow one does? If so, *memory is what it exchanges by. */
+/* Does it take a product that the narrow one may leave to it? If so, *memory is what it exchanges by. */
 template <typename T, typename Kind, typename Map>
 static bool is_packed_bulk(const struct stream *s, int groups, int tokens, int k, const packed_rows<T, Kind, Map> &rows,
                            packed_bulk_memory *memory) {
     typedef packed_grains<Kind, 2> grains;
-    if (!Map::takes_many_packed || !cuda_has_wgmma(s->device) || !cuda_exchange(s) || is_narrow(s, groups, tokens) ||
+    /* From 9 tokens on outputs that are some turns of blocks, such as heads, where grains are long: the others lose by it. */
+    const bool is_few = is_narrow(s, groups, tokens),
+               takes_few = tokens > 8 && grains::is_long && grains::has_scales && rows.in_order &&
+                           ceil_div(groups, BULK_GROUPS) >= 3 * cuda_multiprocessors(s->device);
+    if (!Map::takes_many_packed || !cuda_has_wgmma(s->device) || !cuda_exchange(s) || (is_few && !takes_few) ||
         rows.map.order(BULK_GROUPS).box == 0)
         return false;
     const size_t of_a_token = grains::has_ones ? (size_t)packed_token_parts(k) * (PACKED_HALF / grains::columns) : 0;
