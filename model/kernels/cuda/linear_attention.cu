@@ -175,15 +175,16 @@ __device__ __forceinline__ void read_tile(const struct op_linear_attention &op, 
     for (int channel = threadIdx.x; channel < place.channels; channel += blockDim.x)
         convolve_channel(op, step, place, memory, first, count, channel);
     __syncthreads();
-    if (RULE != RULE_DELTA) return;
-    for (int i = threadIdx.x / 32; i < 2 * count; i += blockDim.x / 32) {
-        const float *x = memory.conv + i / 2 * memory.width + (i % 2 ? K_AT : Q_AT);
-        float sum = 0;
-        for (int d = threadIdx.x % 32; d < op.key_dim; d += 32) sum = fmaf(x[d], x[d], sum);
-        const float scale = rsqrtf(warp_sum(sum) + 1e-6f);
-        (i % 2 ? memory.of_k : memory.of_q)[i / 2] = i % 2 ? scale : scale * rsqrtf((float)op.key_dim);
+    if constexpr (RULE == RULE_DELTA) {
+        for (int i = threadIdx.x / 32; i < 2 * count; i += blockDim.x / 32) {
+            const float *x = memory.conv + i / 2 * memory.width + (i % 2 ? K_AT : Q_AT);
+            float sum = 0;
+            for (int d = threadIdx.x % 32; d < op.key_dim; d += 32) sum = fmaf(x[d], x[d], sum);
+            const float scale = rsqrtf(warp_sum(sum) + 1e-6f);
+            (i % 2 ? memory.of_k : memory.of_q)[i / 2] = i % 2 ? scale : scale * rsqrtf((float)op.key_dim);
+        }
+        __syncthreads();
     }
-    __syncthreads();
 }
 
 /* The sum over the lanes of a column, of four sums each. */
@@ -365,10 +366,15 @@ __global__ void __launch_bounds__(THREADS *SPLIT / PARTS, PARTS > 1 ? 2 : 1)
 
 template <typename T, enum recurrence_rule RULE>
 static int launch_rule(struct stream *s, const struct op_linear_attention *op) {
-    /* Where heads alone give every multiprocessor work, parts would convolve their q and k again. */
-    const bool are_few = op->value_heads * op->rows.batch <= cuda_multiprocessors(s->device) / 2;
-    const int parts = cuda_takes_clusters(s->device) && are_few ? column_groups(op->value_dim) : 1;
-    auto kernel = parts > 1 ? linear_attention_kernel<T, RULE, SPLIT> : linear_attention_kernel<T, RULE, 1>;
+    auto kernel = linear_attention_kernel<T, RULE, 1>;
+    int parts = 1;
+    if constexpr (RULE == RULE_DELTA) {
+        /* Where heads alone give every multiprocessor work, parts would convolve their q and k again; where a position
+         * does no more than decay its state, parts gain less than that at any number of heads. */
+        const bool are_few = op->value_heads * op->rows.batch <= cuda_multiprocessors(s->device) / 2;
+        if (cuda_takes_clusters(s->device) && are_few) parts = column_groups(op->value_dim);
+        if (parts > 1) kernel = linear_attention_kernel<T, RULE, SPLIT>;
+    }
     launch_dependent(s, kernel, dim3(op->value_heads * parts, op->rows.batch), LANES * op->value_dim / parts,
                      linear_attention_bytes(op, parts), parts, *op);
     return cuda_launched(s, "linear attention", sizeof *op);
