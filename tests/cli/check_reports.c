@@ -195,6 +195,8 @@ static const struct model_shape {
     {"qwen3.5-27b", 53.79},
     {"qwen3.5-4b", 8.41},
     {"qwen3.5-0.8b", 1.5},
+    {"granite-4.0-h-small", 64.41},
+    {"granite-4.0-h-1b", 2.92},
     {"smollm2-135m", 0.269},
     {"gemma-3-12b", 23.53},
     {"gemma-4-31b", 61.4},
@@ -202,8 +204,6 @@ static const struct model_shape {
     {"mixtral-8x7b", 93.41},
     {"qwen3-30b-a3b", 61.06},
     {"gpt-oss-20b", 41.83},
-    {"granite-4.0-h-small", 64.41},
-    {"granite-4.0-h-1b", 2.92},
 };
 enum { KNOWN_SHAPES = sizeof known_shapes / sizeof *known_shapes };
 
