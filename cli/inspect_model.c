@@ -115,7 +115,10 @@ static void print_config(const struct model_config *c) {
                : c->tied            ? "tied to the embedding"
                                     : "of its own");
     print_windows(c);
-    if (recurrent_layers(c) > 0)
+    if (recurrent_layers(c) > 0 && c->recurrent.rule == RULE_NONE)
+        print_line("convolutions", "%d of %d layers, of %d positions", recurrent_layers(c), c->layers,
+                   c->recurrent.taps);
+    else if (recurrent_layers(c) > 0)
         print_line("recurrent", "%d of %d layers; heads: %d of %d for keys, %d of %d for values", recurrent_layers(c),
                    c->layers, c->recurrent.key_heads, c->recurrent.key_dim, c->recurrent.value_heads,
                    c->recurrent.value_dim);

@@ -56,14 +56,14 @@ static void rename_part(char *name, size_t size, const struct renaming *r) {
     memcpy(at, r->to, to);
 }
 
-/* The name in the files of one that is relative to the body. */
+/* The name in the files of one that is relative to the body. A dot stands before it while its parts are renamed. */
 static void name_in_files(const struct binder *b, const char *name, char *out, size_t size) {
     static const char layer[] = "layers.0.";
     const bool is_of_layer = b->layer[0] && strncmp(name, layer, strlen(layer)) == 0;
-    char relative[128];
-    snprintf(relative, sizeof relative, "%s", is_of_layer ? name + strlen(layer) : name);
+    char relative[96];
+    snprintf(relative, sizeof relative, ".%s", is_of_layer ? name + strlen(layer) : name);
     for (const struct renaming *r = b->renamings; r && r->from; r++) rename_part(relative, sizeof relative, r);
-    snprintf(out, size, "%s%s", is_of_layer ? b->layer : b->body, relative);
+    snprintf(out, size, "%s%s", is_of_layer ? b->layer : b->body, relative + 1);
 }
 
 static void name_binding(const struct binder *b, struct binding *binding, const char *format, va_list args) {

@@ -5,7 +5,7 @@
 
 #include "model/model_internal.h"
 
-/* What files have in place of a part of a name. */
+/* What files have in place of a part of a name, before whose first part a dot is thought. */
 struct renaming {
     const char *from, *to;
 };

@@ -301,6 +301,22 @@ static void build_group_norm(struct builder *b, struct buffer h, const struct no
     op->h = h;
 }
 
+/* A short convolution, norm before it, onto the residual stream. */
+static void build_short_conv(struct builder *b, int layer) {
+    const struct layer *l = &b->m->layers[layer];
+    const int32_t width = b->c->width;
+    static const struct weight none;
+    build_taps(b, layer);
+    const float *in = build_products(b, l->inputs, 1, &l->attn_norm, SCRATCH_RECURRENT)->out;
+    struct op_short_conv *op = &pass_add(b->pass, OP_SHORT_CONV)->short_conv;
+    op->steps = steps(b);
+    op->inputs = in, op->width = width;
+    op->conv = l->conv;
+    op->state = cache_recurrent_layer(&b->m->cache, layer);
+    const struct buffer out = op->out = builder_feed(b, SCRATCH_ATTENDED, (size_t)width);
+    build_project(b, out, &l->wo, &none);
+}
+
 /* Linear attention, norm before it, onto the residual stream. */
 static void build_recurrent_block(struct builder *b, int layer) {
     const struct layer *l = &b->m->layers[layer];
@@ -463,10 +479,12 @@ void build_expert_layers(struct builder *b) {
 }
 
 static void build_mixed_layer(struct builder *b, int layer) {
-    if (b->c->layer[layer].is_recurrent)
-        build_recurrent_block(b, layer);
-    else
+    if (!b->c->layer[layer].is_recurrent)
         build_attention_block(b, layer);
+    else if (b->c->recurrent.rule == RULE_NONE)
+        build_short_conv(b, layer);
+    else
+        build_recurrent_block(b, layer);
     const struct layer *l = &b->m->layers[layer];
     if (!b->c->layer[layer].has_experts)
         build_mlp_block(b, layer);

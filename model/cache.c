@@ -69,8 +69,8 @@ static size_t state_numbers(const struct cache *c) {
 
 static size_t kept_numbers(const struct cache *c) {
     const struct recurrent_config *r = &c->config->recurrent;
-    return (size_t)c->sizes.slots * (size_t)r->value_heads * (size_t)c->sizes.kept_rows *
-           (size_t)recurrence_record(r->key_dim, r->value_dim);
+    const int record = r->rule == RULE_NONE ? r->value_dim : recurrence_record(r->key_dim, r->value_dim);
+    return (size_t)c->sizes.slots * (size_t)r->value_heads * (size_t)c->sizes.kept_rows * (size_t)record;
 }
 
 static int recurrent_before(const struct cache *c, int layer) {
@@ -81,9 +81,9 @@ static int recurrent_before(const struct cache *c, int layer) {
 
 struct recurrent_layer cache_recurrent_layer(const struct cache *c, int layer) {
     const size_t index = (size_t)recurrent_before(c, layer);
-    if (!c->states) return (struct recurrent_layer){.kept_rows = c->sizes.kept_rows}; /* a plan */
-    return (struct recurrent_layer){c->states + index * state_numbers(c), c->kept + index * kept_numbers(c),
-                                    c->sizes.kept_rows};
+    if (!c->kept) return (struct recurrent_layer){.kept_rows = c->sizes.kept_rows}; /* a plan */
+    return (struct recurrent_layer){c->states ? c->states + index * state_numbers(c) : NULL,
+                                    c->kept + index * kept_numbers(c), c->sizes.kept_rows};
 }
 
 static int layout_hybrid(struct cache *c, struct pool *pool) {

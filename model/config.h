@@ -53,10 +53,10 @@ struct layer_config {
     int32_t kv_layer;
     bool has_experts;  /* in place of the MLP, or beside it */
     bool v_is_k;       /* there is no v projection */
-    bool is_recurrent; /* linear attention in place of keys and values */
+    bool is_recurrent; /* linear attention, or a short convolution, in place of keys and values */
 };
 
-/* Of the layers that are recurrent (struct op_linear_attention). */
+/* Of the layers that are recurrent (struct op_linear_attention, op_short_conv). Without a state all numbers of a row are one value head. */
 struct recurrent_config {
     enum recurrence_rule rule;
     int32_t key_heads, value_heads, key_dim, value_dim;

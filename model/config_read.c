@@ -30,6 +30,10 @@ bool config_is_text(const cJSON *item, const char *text) {
     return cJSON_IsString(item) && strcmp(item->valuestring, text) == 0;
 }
 
+const char *config_member(const cJSON *root, const char *first, const char *second) {
+    return json_get(root, first) ? first : second;
+}
+
 int config_need_string(const cJSON *item, const char *name) {
     return cJSON_IsString(item) ? 0 : err_set(ERR_FORMAT, "member '%s' is no string", name);
 }

@@ -11,6 +11,8 @@ const cJSON *config_text(const cJSON *root);
 /* Is the architecture one of several parts, of which duet runs the text? */
 bool config_is_wrapper(const struct model_config *);
 bool config_is_text(const cJSON *item, const char *text);
+/* The first of two members that is there; else the second. */
+const char *config_member(const cJSON *, const char *first, const char *second);
 int config_need_string(const cJSON *item, const char *name);
 int config_need_int(const cJSON *, const char *name, int64_t max, int32_t *out); /* 1..max, must be there */
 int config_get_int(const cJSON *, const char *name, int32_t def, int64_t min, int64_t max, int32_t *out);

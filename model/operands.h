@@ -147,11 +147,13 @@ struct kv_layer {
     void *k, *v;
     enum dtype type;
 };
-/* How a recurrent state goes on (struct op_linear_attention): the gated delta rule, or Mamba 2's. */
-enum recurrence_rule { RULE_DELTA, RULE_DECAY };
+/* How a recurrent state goes on (struct op_linear_attention): the gated delta rule, or Mamba 2's. Without a state there is a short
+ * convolution alone (struct op_short_conv). */
+enum recurrence_rule { RULE_DELTA, RULE_DECAY, RULE_NONE };
 
 /* One layer's recurrent states, f32: of each sequence and value head the sum S [DK, DV] over all positions before one, and of positions
- * from there on, and a few before, what was projected, by position modulo their number (model/recurrence.h). */
+ * from there on, and a few before, what was projected, by position modulo their number (model/recurrence.h). Without a state (RULE_NONE)
+ * there is no S, and [slots, kept_rows, D] of what is convolved. */
 struct recurrent_layer {
     float *states; /* [slots, HV, DK * DV], in an order of the device's own */
     float *kept;   /* [slots, HV, kept_rows, recurrence_record(DK, DV)] */

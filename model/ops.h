@@ -250,6 +250,18 @@ struct op_linear_attention {
     struct buffer out; /* [T, HV*DV] */
 };
 
+/* A short convolution between two gates (LFM2: Liquid AI 2025). Of position i a row of inputs has B, C and x [D] one behind the other:
+ *   out[t, :] = C_i sum_j conv[:, j] (B x)_(i - taps + 1 + j), each number by itself, j ascending; zeros for rows without a position. */
+struct op_short_conv {
+    struct rows rows;
+    const struct recurrence_step *steps; /* [batch] */
+    const float *inputs;                 /* [T, 3D] */
+    int32_t width;
+    struct weight conv; /* [D, taps] */
+    struct recurrent_layer state;
+    struct buffer out; /* [T, D] */
+};
+
 /* hidden[position + ahead, :] = norm(x[t, :]), rows with a position; with last_only the last of each graph row. */
 struct op_keep {
     struct rows rows;
@@ -297,6 +309,7 @@ struct ops {
     int (*group_norm)(struct stream *, const struct op_group_norm *);
     int (*steps)(struct stream *, const struct op_steps *);
     int (*linear_attention)(struct stream *, const struct op_linear_attention *);
+    int (*short_conv)(struct stream *, const struct op_short_conv *);
     int (*keep)(struct stream *, const struct op_keep *);
     int (*join)(struct stream *, const struct op_join *);
     int (*tap)(struct stream *, const struct op_tap *);

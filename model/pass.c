@@ -29,7 +29,7 @@ static void copy(struct pass *out, const struct pass *p, int count) {
 }
 
 static bool writes_cache(const struct op *op) {
-    return op->kind == OP_LINEAR_ATTENTION || (op->kind == OP_QKV && op->qkv.wk.data) ||
+    return op->kind == OP_LINEAR_ATTENTION || op->kind == OP_SHORT_CONV || (op->kind == OP_QKV && op->qkv.wk.data) ||
            (op->kind == OP_KEEP && !op->keep.last_only);
 }
 
@@ -98,6 +98,8 @@ static int submit(const struct ops *ops, struct stream *s, const struct op *op, 
         return ops->steps(s, &now.steps);
     case OP_LINEAR_ATTENTION:
         return ops->linear_attention(s, &now.linear_attention);
+    case OP_SHORT_CONV:
+        return ops->short_conv(s, &now.short_conv);
     case OP_KEEP:
         return ops->keep(s, &now.keep);
     case OP_JOIN:

@@ -24,6 +24,7 @@ enum op_kind {
     OP_GROUP_NORM,
     OP_STEPS,
     OP_LINEAR_ATTENTION,
+    OP_SHORT_CONV,
     OP_KEEP,
     OP_JOIN,
     OP_TAP,
@@ -50,6 +51,7 @@ struct op {
         struct op_group_norm group_norm;
         struct op_steps steps;
         struct op_linear_attention linear_attention;
+        struct op_short_conv short_conv;
         struct op_keep keep;
         struct op_join join;
         struct op_tap tap;

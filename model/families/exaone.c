@@ -6,17 +6,13 @@
 #include "model/config_read.h"
 #include "model/families/family.h"
 
-/* The first of two members that is there; else the second. */
-static const char *member_of(const cJSON *root, const char *released, const char *usual) {
-    return json_get(root, released) ? released : usual;
-}
-
 static int configure(struct model_config *c, const cJSON *root) {
     const struct dimension_defaults defaults = {.positions = 4096,
                                                 .kv_heads = 8,
                                                 .norm_eps = 1e-5,
-                                                .layers_member = member_of(root, "num_layers", "num_hidden_layers"),
-                                                .eps_member = member_of(root, "layer_norm_epsilon", "rms_norm_eps")};
+                                                .layers_member = config_member(root, "num_layers", "num_hidden_layers"),
+                                                .eps_member =
+                                                    config_member(root, "layer_norm_epsilon", "rms_norm_eps")};
     TRY(config_read_dimensions(c, root, &defaults));
     TRY(config_check_activation(root, "silu"));
     TRY(config_refuse_true(root, "attention_bias", "it gives the attention's output a bias, which duet does not have"));

@@ -16,7 +16,7 @@ static const struct family *const families[] = {
     &family_exaone4,     &family_minicpm,
     &family_hunyuan,     &family_qwen_next,
     &family_eagle3,      &family_gemma4_assistant,
-    &family_dflash,
+    &family_dflash,      &family_lfm2,
 };
 
 const struct family *family_at(int index) {

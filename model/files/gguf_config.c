@@ -122,7 +122,7 @@ static int put_head_dim(struct writer *w, int64_t *head_dim) {
     TRY(get_int(w, "embedding_length", 0, &width));
     TRY(copy_int(w, "num_attention_heads", "attention.head_count"));
     const bool has_own = has(w, "attention.head_count_kv");
-    if (!w->a->is_gemma4 && !w->a->is_mamba) /* which say it of each layer */
+    if (!w->a->is_gemma4 && !w->a->is_mamba && !w->a->is_lfm2) /* which say it of each layer */
         TRY(copy_int(w, "num_key_value_heads", has_own ? "attention.head_count_kv" : "attention.head_count"));
     const struct gguf_value *v = gguf_value(w->g, key_of(w, "attention.head_count"));
     heads = v && v->count > 0 ? gguf_int_at(v, 0) : 0;

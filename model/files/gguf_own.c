@@ -69,15 +69,19 @@ static int put_ernie_experts(struct writer *w) {
 }
 
 /* Experts are chosen by sigmoids alone here: 2, where a file says it. */
+static int check_gating(struct writer *w) {
+    int64_t function;
+    TRY(get_int(w, "expert_gating_func", 2, &function));
+    if (function == 2) return 0;
+    return err_set(ERR_UNSUPPORTED, "%s: key '%s' is %lld, which is not supported, only 2", gguf_path(w->g), w->key,
+                   (long long)function);
+}
+
 static int put_glm_experts(struct writer *w) {
     static const struct expert_members members = {"n_routed_experts", "num_experts_per_tok", "n_shared_experts",
                                                   "first_k_dense_replace"};
-    int64_t function;
     bool norms;
-    TRY(get_int(w, "expert_gating_func", 2, &function));
-    if (function != 2)
-        return err_set(ERR_UNSUPPORTED, "%s: key '%s' is %lld, which is not supported, only 2", gguf_path(w->g), w->key,
-                       (long long)function);
+    TRY(check_gating(w));
     TRY(put_shared_experts(w, &members));
     put_bool(w, "attention_bias", gguf_find(w->g, "blk.0.attn_q.bias") != NULL);
     put_bool(w, "use_qk_norm", gguf_find(w->g, "blk.0.attn_q_norm.weight") != NULL);
@@ -101,8 +105,8 @@ static bool has_in_layer(const struct writer *w, int64_t layer, const char *tens
     return gguf_find(w->g, name) != NULL;
 }
 
-/* Of each layer, by its tensors: which attention, and whether it has experts. */
-static int put_layer_types(struct writer *w) {
+/* Of each layer, by its tensors: whether it is of this kind, by one of them, or has attention; and whether it has experts. */
+static int put_layer_types(struct writer *w, const char *tensor, const char *kind) {
     int64_t layers, next;
     TRY(get_int(w, "block_count", 0, &layers));
     TRY(get_int(w, "nextn_predict_layers", 0, &next));
@@ -111,7 +115,7 @@ static int put_layer_types(struct writer *w) {
     buf_putc(&w->json, '[');
     for (int64_t l = 0; l < layers - next; l++) {
         json_put_element(&w->json);
-        buf_puts(&w->json, has_in_layer(w, l, "ssm_out.weight") ? "\"linear_attention\"" : "\"full_attention\"");
+        buf_printf(&w->json, "\"%s\"", has_in_layer(w, l, tensor) ? kind : "full_attention");
     }
     buf_putc(&w->json, ']');
     json_put_name(&w->json, "mlp_only_layers");
@@ -139,7 +143,7 @@ static int get_value_dim(struct writer *w, int64_t *out) {
 
 static int put_hybrid(struct writer *w) {
     int64_t dim;
-    TRY(put_layer_types(w));
+    TRY(put_layer_types(w, "ssm_out.weight", "linear_attention"));
     TRY(need_int(w, "linear_conv_kernel_dim", "ssm.conv_kernel"));
     TRY(need_int(w, "linear_key_head_dim", "ssm.state_size"));
     TRY(need_int(w, "linear_num_key_heads", "ssm.group_count"));
@@ -153,18 +157,45 @@ static int put_hybrid(struct writer *w) {
     return need_int(w, "shared_expert_intermediate_size", "expert_shared_feed_forward_length");
 }
 
+/* Layers without attention have none. */
+static int put_kv_heads(struct writer *w) {
+    const struct gguf_value *kv_heads = gguf_value(w->g, key_of(w, "attention.head_count_kv"));
+    int64_t layers, heads = 0;
+    TRY(get_int(w, "block_count", 0, &layers));
+    for (int64_t l = 0; l < layers && l < LAYERS_MAX && heads == 0; l++) heads = int_of_layer(kv_heads, l);
+    put_number(w, "num_key_value_heads", (double)heads);
+    return 0;
+}
+
+static int put_lfm2(struct writer *w) {
+    int64_t window;
+    double scale;
+    TRY(put_layer_types(w, "shortconv.out_proj.weight", "conv"));
+    TRY(put_kv_heads(w));
+    TRY(need_int(w, "conv_L_cache", "shortconv.l_cache"));
+    TRY(get_int(w, "attention.sliding_window", 0, &window));
+    if (window > 0)
+        return err_set(ERR_UNSUPPORTED, "%s: key '%s' is %lld: windows of this architecture are not supported",
+                       gguf_path(w->g), w->key, (long long)window);
+    put_bool(w, "block_auto_adjust_ff_dim", false);
+    if (!w->a->experts) return 0;
+    TRY(check_gating(w));
+    TRY(need_int(w, "num_experts", "expert_count"));
+    TRY(need_int(w, "num_experts_per_tok", "expert_used_count"));
+    TRY(need_int(w, "moe_intermediate_size", "expert_feed_forward_length"));
+    TRY(gguf_get_number(w->g, key_of(w, "expert_weights_scale"), 0, &scale));
+    put_number(w, "routed_scaling_factor", scale != 0 ? scale : 1);
+    return copy_int(w, "num_dense_layers", "leading_dense_block_count");
+}
+
 /* Without rope its files say that a rope's scaling is not finetuned. */
 static int put_granite_hybrid(struct writer *w) {
-    const struct gguf_value *kv_heads = gguf_value(w->g, key_of(w, "attention.head_count_kv"));
-    int64_t layers, heads = 0, dim, inner, width, shared, hidden;
+    int64_t layers, dim, inner, width, shared, hidden;
     bool turns, has_bias = false;
-    TRY(put_layer_types(w));
+    TRY(put_layer_types(w, "ssm_out.weight", "linear_attention"));
+    TRY(put_kv_heads(w));
     TRY(get_int(w, "block_count", 0, &layers));
-    for (int64_t l = 0; l < layers && l < LAYERS_MAX; l++) {
-        if (heads == 0) heads = int_of_layer(kv_heads, l);
-        has_bias |= has_in_layer(w, l, "ssm_conv1d.bias");
-    }
-    put_number(w, "num_key_value_heads", (double)heads);
+    for (int64_t l = 0; l < layers && l < LAYERS_MAX; l++) has_bias |= has_in_layer(w, l, "ssm_conv1d.bias");
     TRY(need_int(w, "mamba_d_conv", "ssm.conv_kernel"));
     TRY(need_int(w, "mamba_d_state", "ssm.state_size"));
     TRY(need_int(w, "mamba_n_groups", "ssm.group_count"));
@@ -355,6 +386,7 @@ int gguf_put_own(struct writer *w, int64_t head_dim) {
     if (w->a->is_gemma4) return put_gemma4(w, head_dim);
     if (w->a->is_hybrid) return put_hybrid(w);
     if (w->a->is_mamba) return put_granite_hybrid(w);
+    if (w->a->is_lfm2) return put_lfm2(w);
     if (w->a->experts) return put_experts(w);
     if (strncmp(name, "gemma", 5) == 0 && name[5]) return put_gemma(w, head_dim);
     if (strcmp(name, "granite") == 0) return put_granite(w);

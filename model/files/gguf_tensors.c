@@ -24,6 +24,9 @@ static const struct {
     {"ffn_gate", "mlp.gate_proj"},
     {"ffn_up", "mlp.up_proj"},
     {"ffn_down", "mlp.down_proj"},
+    {"shortconv.in_proj", "conv.in_proj"},
+    {"shortconv.conv", "conv.conv"},
+    {"shortconv.out_proj", "conv.out_proj"},
     {"nextn.embed_tokens", "embed_tokens"},
     {"nextn.enorm", "enorm"},
     {"nextn.hnorm", "hnorm"},
@@ -84,6 +87,7 @@ static const struct {
 } body_names[] = {
     {"token_embd.weight", "model.embed_tokens.weight"},
     {"output_norm.weight", "model.norm.weight"},
+    {"token_embd_norm.weight", "model.norm.weight"}, /* LFM2's last one, whatever it is called */
     {"output.weight", "lm_head.weight"},
     {"per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"},
     {"per_layer_model_proj.weight", "model.per_layer_model_projection.weight"},
@@ -194,8 +198,8 @@ static void add_layer_tensor(struct list *l, const struct gguf_tensor *t, int la
         return;
     }
     struct tensor *added = add(l, t, to || whole ? name : t->name);
-    if (added->dims != 2 || !(l->a->is_hybrid || l->a->is_mamba)) return;
-    if (is_part(part, n, "ssm_conv1d")) /* [channels, 1, taps] elsewhere */
+    if (added->dims != 2 || !(l->a->is_hybrid || l->a->is_mamba || l->a->is_lfm2)) return;
+    if (is_part(part, n, "ssm_conv1d") || is_part(part, n, "shortconv.conv")) /* [channels, 1, taps] elsewhere */
         added->dims = 3, added->shape[2] = added->shape[1], added->shape[1] = 1;
     if (is_part(part, n, "ssm_a") || is_part(part, n, "ssm_d") || is_part(part, n, "ssm_norm"))
         added->dims = 1, added->shape[0] *= added->shape[1];

@@ -86,6 +86,14 @@ static const struct shape {
      "{\"architectures\": [\"GraniteMoeHybridForCausalLM\"], \"vocab_size\": 100352, \"hidden_size\": 1536, "
      "\"intermediate_size\": 4096, \"shared_intermediate_size\": 4096, \"num_local_experts\": 0, "
      "\"num_attention_heads\": 12, \"num_key_value_heads\": 4, \"mamba_n_heads\": 48, " GRANITE4 "}"},
+    {"lfm2-8b-a1b", "{\"architectures\": [\"Lfm2MoeForCausalLM\"], \"hidden_size\": 2048, \"num_hidden_layers\": 24, "
+                    "\"full_attn_idxs\": [2, 6, 10, 14, 18, 21], \"num_dense_layers\": 2, \"num_experts\": 32, "
+                    "\"num_experts_per_tok\": 4, \"moe_intermediate_size\": 1792, \"intermediate_size\": 7168}"},
+    {"lfm2-2.6b", "{\"architectures\": [\"Lfm2ForCausalLM\"], \"hidden_size\": 2048, \"num_hidden_layers\": 30, "
+                  "\"full_attn_idxs\": [2, 5, 9, 13, 17, 21, 24, 27], \"intermediate_size\": 10752, "
+                  "\"block_auto_adjust_ff_dim\": false}"},
+    {"lfm2-350m", "{\"architectures\": [\"Lfm2ForCausalLM\"], \"hidden_size\": 1024, \"num_hidden_layers\": 16, "
+                  "\"full_attn_idxs\": [2, 5, 8, 10, 12, 14], \"num_attention_heads\": 16, \"block_ff_dim\": 6656}"},
     {"smollm2-135m", "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 49152, \"hidden_size\": 576, "
                      "\"intermediate_size\": 1536, \"num_hidden_layers\": 30, \"num_attention_heads\": 9, "
                      "\"num_key_value_heads\": 3, \"head_dim\": 64, \"max_position_embeddings\": 8192, "

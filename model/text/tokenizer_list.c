@@ -39,7 +39,7 @@ static const struct pre {
     {.names = " smollm starcoder refact codeshell command-r exaone minerva-7b ",
      .regex = {"\\p{N}"},
      .splits_words = true},
-    {.names = " llama-bpe llama3 llama-v3 falcon3 pixtral ",
+    {.names = " llama-bpe llama3 llama-v3 falcon3 pixtral lfm2 ",
      .regex = {CONTRACTION "|" LETTERS "|\\p{N}{1,3}|" OTHERS("")},
      .ignore_merges = true,
      .has_first = true},

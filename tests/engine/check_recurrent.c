@@ -34,10 +34,12 @@ static const struct models {
              {"seed-oss", "dflash"},
              {"qwen3_5", "dflash-hybrid"},
              {"granite4-h", "granite4-h-moe"},
-             {"granite4-h-moe", "qwen3-next"}};
+             {"granite4-h-moe", "qwen3-next"},
+             {"lfm2", "lfm2-moe"},
+             {"lfm2-moe", "granite4-h"}};
 static const int of_numbers[] = {
-    2,  8, 10, 13,
-    16, 17}; /* those that are tried in other numbers: hybrids, an own head, three with files of their own, Mamba 2 */
+    2,  8,  10, 13,
+    16, 17, 19}; /* those that are tried in other numbers: hybrids, an own head, three with files of their own, Mamba 2, LFM2 */
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
 struct dirs {

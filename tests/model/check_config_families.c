@@ -150,6 +150,36 @@ START_TEST(recurrent_layers_of_granite_4_are_of_the_shapes_that_duet_has)
 }
 END_TEST
 
+#define LFM2(members) OF("Lfm2ForCausalLM", "lfm2") members "}"
+
+START_TEST(short_convolutions_of_lfm2_stand_where_no_attention_does)
+{
+    struct model_config c;
+    ck_ok(load_config(&c, LFM2("\"full_attn_idxs\": [1], \"conv_L_cache\": 4, \"block_ff_dim\": 6656"), NULL));
+    ck_assert(c.layer[0].is_recurrent && !c.layer[1].is_recurrent && c.layer[2].is_recurrent && c.tied);
+    ck_assert(c.recurrent.rule == RULE_NONE && c.recurrent.taps == 4 && c.recurrent.value_dim == c.width);
+    ck_assert(c.hidden == 4608 && c.layer[2].hidden == 4608 && c.qk_norm && c.rope[0].theta == 1000000);
+    ck_ok(load_config(&c,
+                      LFM2("\"layer_types\": [\"full_attention\", \"conv\", \"full_attention\"], "
+                           "\"tie_embedding\": false, \"block_ff_dim\": 100, "
+                           "\"block_ffn_dim_multiplier\": 1.5, \"block_multiple_of\": 4"),
+                      NULL));
+    ck_assert(!c.layer[0].is_recurrent && c.layer[1].is_recurrent && !c.tied && c.hidden == 100);
+    ck_ok(load_config(&c, LFM2("\"block_ff_dim\": 100, \"block_auto_adjust_ff_dim\": false"), NULL));
+    ck_assert(c.hidden == 100 && !c.layer[0].is_recurrent && c.recurrent.value_heads == 0);
+    refuse_config(LFM2("\"conv_bias\": true"), ERR_UNSUPPORTED, "conv_bias");
+    refuse_config(LFM2("\"conv_L_cache\": 5"), ERR_FORMAT, "conv_L_cache");
+    refuse_config(LFM2("\"full_attn_idxs\": 2"), ERR_FORMAT, "'full_attn_idxs' is no list");
+    refuse_config(LFM2("\"full_attn_idxs\": [\"1\"]"), ERR_FORMAT, "no list of layers");
+    refuse_config(LFM2("\"layer_types\": [\"sliding_attention\"]"), ERR_UNSUPPORTED, "'sliding_attention'");
+    refuse_config(LFM2("\"block_ffn_dim_multiplier\": 0"), ERR_FORMAT, "block_ffn_dim_multiplier 0");
+    refuse_config(OF("Lfm2MoeForCausalLM", "lfm2_moe") "\"num_experts_per_tok\": 2}", ERR_FORMAT, "num_experts");
+    refuse_config(OF("Lfm2MoeForCausalLM", "lfm2_moe") "\"num_experts\": 8, \"num_experts_per_tok\": 2, "
+                                                       "\"moe_intermediate_size\": 8, \"use_expert_bias\": false}",
+                  ERR_UNSUPPORTED, "use_expert_bias");
+}
+END_TEST
+
 START_TEST(layers_that_turn_no_heads_have_a_rope_of_their_own)
 {
     struct model_config c;
@@ -175,6 +205,7 @@ Suite *check_config_families(void) {
     tcase_add_test(tc, heads_with_files_of_their_own_are_known_by_their_vocabulary);
     tcase_add_test(tc, what_newer_families_may_have_and_duet_has_not_is_refused_by_name);
     tcase_add_test(tc, recurrent_layers_of_granite_4_are_of_the_shapes_that_duet_has);
+    tcase_add_test(tc, short_convolutions_of_lfm2_stand_where_no_attention_does);
     tcase_add_test(tc, layers_that_turn_no_heads_have_a_rope_of_their_own);
     suite_add_tcase(suite, tc);
     return suite;

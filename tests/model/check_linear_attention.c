@@ -1,5 +1,6 @@
-/* Linear attention, by the gated delta rule and by Mamba 2's: its numbers against plain double precision; and that whatever speculation makes of a sequence's
- * positions leaves no trace: drafted and rejected rows, rounds that the host takes back, prompts in pieces, neighbours, padding. */
+/* Linear attention, by the gated delta rule and by Mamba 2's, and short convolutions: their numbers against plain double precision; and that
+ * whatever speculation makes of a sequence's positions leaves no trace: drafted and rejected rows, rounds that the host takes back, prompts in
+ * pieces, neighbours, padding. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,13 +15,14 @@ enum { POSITIONS = 60, SLOTS = 4, K_MAX = 4, ROWS_MAX = 64, BATCH_MAX = 3 };
 
 struct shape {
     int key_heads, value_heads, key_dim, value_dim, taps;
-    enum { PLAIN, BY_HEAD, TILED, MAMBA } order; /* of projections; of TILED a_log is a rate */
+    enum { PLAIN, BY_HEAD, TILED, MAMBA, NO_STATE } order; /* of projections; of TILED a_log is a rate */
 };
 /* Of some a GPU gives a head to one block or to several, by the rows. */
-static const struct shape shapes[] = {{2, 4, 16, 8, 4, PLAIN},   {1, 3, 48, 24, 3, BY_HEAD}, {2, 2, 128, 128, 4, PLAIN},
-                                      {3, 6, 8, 16, 2, BY_HEAD}, {1, 1, 32, 40, 1, PLAIN},   {2, 6, 16, 24, 4, TILED},
-                                      {24, 48, 8, 32, 4, TILED}, {3, 3, 8, 16, 4, TILED},    {24, 48, 8, 32, 4, PLAIN},
-                                      {1, 6, 128, 64, 4, MAMBA}, {2, 4, 16, 8, 3, MAMBA},    {2, 6, 32, 80, 4, MAMBA}};
+static const struct shape shapes[] = {
+    {2, 4, 16, 8, 4, PLAIN},    {1, 3, 48, 24, 3, BY_HEAD},  {2, 2, 128, 128, 4, PLAIN}, {3, 6, 8, 16, 2, BY_HEAD},
+    {1, 1, 32, 40, 1, PLAIN},   {2, 6, 16, 24, 4, TILED},    {24, 48, 8, 32, 4, TILED},  {3, 3, 8, 16, 4, TILED},
+    {24, 48, 8, 32, 4, PLAIN},  {1, 6, 128, 64, 4, MAMBA},   {2, 4, 16, 8, 3, MAMBA},    {2, 6, 32, 80, 4, MAMBA},
+    {1, 1, 0, 24, 3, NO_STATE}, {1, 1, 0, 200, 4, NO_STATE}, {1, 1, 0, 256, 1, NO_STATE}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 struct world {
@@ -30,7 +32,8 @@ struct world {
     struct pool *pool;
     int slices;
     struct op_steps steps;
-    struct op_linear_attention op;
+    struct op_linear_attention op; /* without a state what a short convolution needs of it */
+    bool has_state;
     int stride, width;
     float *truth, *wrong; /* [POSITIONS, stride] */
     int32_t *row_slot;    /* device */
@@ -65,6 +68,7 @@ static void place_heads(struct world *w, const struct shape *s) {
     const int apart = is_tiled ? 1 : share, each = is_tiled ? s->key_heads : 1;
     struct op_linear_attention *op = &w->op;
     w->stride = s->key_heads * group;
+    if (!w->has_state) w->stride = 3 * dim;
     op->is_tiled = op->is_rate = is_tiled;
     op->conv_k = keys, op->conv_v = 2 * keys;
     if (s->order == MAMBA) { /* the gate, x, B, C, steps */
@@ -99,6 +103,7 @@ static void open_world(struct world *w, const struct shape *s) {
     struct op_linear_attention *op = &w->op;
     op->key_heads = s->key_heads, op->value_heads = s->value_heads, op->key_dim = s->key_dim,
     op->value_dim = s->value_dim;
+    w->has_state = s->order != NO_STATE;
     place_heads(w, s);
     w->width = s->value_heads * s->value_dim;
     ck_assert_int_le(channels * s->taps, (int)(sizeof w->conv / sizeof *w->conv));
@@ -110,15 +115,15 @@ static void open_world(struct world *w, const struct shape *s) {
     if (s->order == MAMBA) {
         op->conv_bias = make_weight(w, 1, channels, DTYPE_F32, w->conv_bias);
         op->skip = make_weight(w, 1, s->value_heads, DTYPE_BF16, w->skip);
-    } else {
+    } else if (w->has_state) {
         op->norm = (struct norm){.kind = NORM_RMS, .eps = 1e-6f};
         op->norm.weight = make_weight(w, 1, s->value_dim, DTYPE_BF16, w->norm);
     }
     const size_t rows = recurrence_kept_rows(K_MAX), heads = (size_t)(SLOTS * s->value_heads);
     op->state.kept_rows = (int32_t)rows;
-    op->state.states = upload(w, NULL, heads * (size_t)(s->key_dim * s->value_dim) * sizeof(float));
-    op->state.kept =
-        upload(w, NULL, heads * rows * (size_t)recurrence_record(s->key_dim, s->value_dim) * sizeof(float));
+    if (w->has_state) op->state.states = upload(w, NULL, heads * (size_t)(s->key_dim * s->value_dim) * sizeof(float));
+    const int record = w->has_state ? recurrence_record(s->key_dim, s->value_dim) : s->value_dim;
+    op->state.kept = upload(w, NULL, heads * rows * (size_t)record * sizeof(float));
     op->out = (struct buffer){upload(w, NULL, (size_t)(ROWS_MAX * w->width) * sizeof(float)),
                               test_device_is_host() ? DTYPE_F32 : DTYPE_BF16};
     op->inputs = upload(w, NULL, (size_t)(ROWS_MAX * w->stride) * sizeof(float)), op->stride = w->stride;
@@ -146,6 +151,17 @@ struct part {
     int slot, padding, first, end, guesses;
     bool pads_behind;
 };
+
+static int submit(struct world *w) {
+    const struct ops *ops = ops_for(w->device);
+    const struct op_linear_attention *op = &w->op;
+    TRY(ops->steps(w->stream, &w->steps));
+    if (w->has_state) return ops->linear_attention(w->stream, op);
+    const struct op_short_conv conv = {
+        op->rows, op->steps, op->inputs, w->width, op->conv, op->state, op->out,
+    };
+    return ops->short_conv(w->stream, &conv);
+}
 
 /* out [batch * q_len, width] */
 static void run_pass(struct world *w, enum rows_standing standing, const struct part *parts, int batch, int q_len,
@@ -176,9 +192,7 @@ static void run_pass(struct world *w, enum rows_standing standing, const struct 
     ck_ok(stream_copy(w->stream, (void *)(uintptr_t)w->op.inputs, inputs,
                       (size_t)(batch * q_len * w->stride) * sizeof *inputs));
     ck_ok(stream_fill(w->stream, w->op.out.data, 0xff, (size_t)(ROWS_MAX * w->width) * sizeof(float)));
-    const struct ops *ops = ops_for(w->device);
-    ck_ok(ops->steps(w->stream, &w->steps));
-    ck_ok(ops->linear_attention(w->stream, &w->op));
+    ck_ok(submit(w));
     const int numbers = batch * q_len * w->width;
     uint16_t *halves = calloc((size_t)numbers, sizeof *halves);
     const bool is_wide = w->op.out.type == DTYPE_F32;
@@ -258,6 +272,21 @@ static void expect_head(const struct world *w, int head, double *out) {
     free(s);
 }
 
+/* Of a short convolution over all positions. */
+static void expect_conv(const struct world *w, double *out) {
+    const int taps = w->op.conv.cols;
+    for (int p = 0; p < POSITIONS; p++)
+        for (int d = 0; d < w->width; d++) {
+            double sum = 0;
+            for (int t = 0; t < taps; t++) {
+                const int at = p - taps + 1 + t;
+                const float *in = w->truth + at * w->stride + d;
+                if (at >= 0) sum += (double)w->conv[d * taps + t] * (double)in[0] * (double)in[2 * w->width];
+            }
+            out[p * w->width + d] = (double)w->truth[p * w->stride + w->width + d] * sum;
+        }
+}
+
 START_TEST(numbers_are_those_of_double_precision)
 {
     struct world w;
@@ -265,7 +294,8 @@ START_TEST(numbers_are_those_of_double_precision)
     float *got = calloc((size_t)(POSITIONS * w.width), sizeof *got);
     double *expected = calloc((size_t)(POSITIONS * w.width), sizeof *expected);
     run_alone(&w, 1, got);
-    for (int h = 0; h < w.op.value_heads; h++) expect_head(&w, h, expected);
+    for (int h = 0; h < w.op.value_heads && w.has_state; h++) expect_head(&w, h, expected);
+    if (!w.has_state) expect_conv(&w, expected);
     const double tolerance = test_device_is_host() ? 1e-4 : 1e-2;
     for (int i = 0; i < POSITIONS * w.width; i++)
         ck_assert_msg(fabs((double)got[i] - expected[i]) <= tolerance * (1 + fabs(expected[i])),
@@ -343,7 +373,8 @@ static void play_known(struct play *p, int first, int count) {
 static void play(struct world *w, const float *alone, float *out, bool drafts) {
     struct play p = {.w = w, .alone = alone, .out = out, .slot = 2},
                 other = {.w = w, .alone = alone, .out = out, .slot = 3};
-    if (lab_pick(&w->lab, 0, 4)) play_known(&p, 0, lab_pick(&w->lab, 1, 12));
+    /* Perhaps longer than what is kept. */
+    if (lab_pick(&w->lab, 0, 4)) play_known(&p, 0, lab_pick(&w->lab, 1, lab_pick(&w->lab, 2, 50)));
     while (p.length + 2 * K_MAX + 2 < POSITIONS) {
         const int k = lab_pick(&w->lab, 1, K_MAX + 1), before = p.length;
         play_round(&p, &other, k, lab_pick(&w->lab, 0, k + 1), drafts);

@@ -50,7 +50,8 @@ void refuse_config(const char *changes, int code, const char *words) {
 }
 
 const char *family_members(const char *architecture) {
-    if (strstr(architecture, "Qwen2Moe") || strstr(architecture, "Qwen3Moe") || strstr(architecture, "Qwen3VLMoe"))
+    if (strstr(architecture, "Qwen2Moe") || strstr(architecture, "Qwen3Moe") || strstr(architecture, "Qwen3VLMoe") ||
+        strstr(architecture, "Lfm2Moe"))
         return ", \"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8";
     if (strstr(architecture, "Qwen3Next") || strstr(architecture, "Qwen3_5Moe"))
         return ", \"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8, "

@@ -34,6 +34,8 @@ static const struct kind kinds[] = {
      {"post_attention_layernorm", "ffn_norm"}}, /* with recurrent layers */
     {"granitemoe", "granitemoe", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"ministral3", "mistral3", true, false, {"post_attention_layernorm", "ffn_norm"}},
+    {"lfm2", "lfm2", false, false, {NULL}},
+    {"lfm2_moe", "lfm2moe", false, false, {NULL}},
     {"smollm3", "smollm3", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"hunyuan_v1_dense", "hunyuan-dense", false, false, {"post_attention_layernorm", "ffn_norm"}},
     {"seed_oss", "seed_oss", false, false, {NULL}},
@@ -115,6 +117,19 @@ static const char *const names[][2] = {
     {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
     {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
     {"shared_mlp.output_linear", "ffn_down"},
+    {"model.embedding_norm.weight", "token_embd_norm.weight"},
+    {"operator_norm", "attn_norm"},
+    {"ffn_norm", "ffn_norm"},
+    {"self_attn.out_proj", "attn_output"},
+    {"self_attn.q_layernorm", "attn_q_norm"},
+    {"self_attn.k_layernorm", "attn_k_norm"},
+    {"conv.in_proj", "shortconv.in_proj"},
+    {"conv.conv", "shortconv.conv"},
+    {"conv.out_proj", "shortconv.out_proj"},
+    {"feed_forward.w1", "ffn_gate"},
+    {"feed_forward.w2", "ffn_down"},
+    {"feed_forward.w3", "ffn_up"},
+    {"feed_forward.gate", "ffn_gate_inp"},
     {"mlp.router", "ffn_gate_inp"},
     {"block_sparse_moe.router.layer", "ffn_gate_inp"},
     {"mlp.gate", "ffn_gate_inp"},
@@ -273,7 +288,8 @@ static void convert_tensor(struct conversion *c, const struct tensor *t) {
             part_rows(c, t, layer);
             return;
         }
-        if (text_ends_with(part, "e_score_correction_bias")) to = "exp_probs_b", end = ".bias";
+        if (text_ends_with(part, "e_score_correction_bias") || text_ends_with(part, ".expert_bias"))
+            to = "exp_probs_b", end = ".bias";
         if (text_ends_with(part, ".dt_bias")) to = "ssm_dt", end = ".bias";
         if (text_ends_with(part, ".A_log")) to = "ssm_a", end = "";
         if (strcmp(part, "mamba.D") == 0) to = "ssm_d", end = "";
@@ -294,7 +310,7 @@ static void convert_tensor(struct conversion *c, const struct tensor *t) {
     const int64_t squeezed[] = {t->shape[0], t->shape[t->dims - 1]};
     const int64_t groups = (int64_t)number(c, "mamba_n_groups", 1), by_group[] = {groups, (int64_t)count / groups},
                   each[] = {(int64_t)count, 1};
-    if (strstr(name, "ssm_conv1d.weight"))
+    if (strstr(name, "ssm_conv1d.weight") || strstr(name, "shortconv.conv"))
         put(c, name, 2, squeezed, data, count);
     else if (strstr(t->name, ".mamba.norm."))
         put(c, name, 2, by_group, data, count);
@@ -314,19 +330,20 @@ static const struct tensor *find_renamed(const struct conversion *c, const char 
     return NULL;
 }
 
-/* Experts that lie one by one in the directory: Mixtral's and Qwen's. */
+/* Experts that lie one by one in the directory: Mixtral's, Qwen's and LFM2's. */
 static void stack_experts(struct conversion *c, int layer, int experts) {
     static const char *const matrices[][3] = {
         {"w1", "gate", "gate_proj"}, {"w2", "down", "down_proj"}, {"w3", "up", "up_proj"}};
-    const bool is_mixtral = c->kind->permutes;
+    const bool is_mixtral = c->kind->permutes, is_lfm2 = strcmp(c->kind->name, "lfm2moe") == 0;
+    const char *module = is_mixtral ? "block_sparse_moe" : is_lfm2 ? "feed_forward" : "mlp";
     for (int m = 0; m < 3; m++) {
         char name[128];
         float *all = NULL;
         int64_t shape[3] = {experts, 0, 0};
         size_t count = 0;
         for (int e = 0; e < experts; e++) {
-            snprintf(name, sizeof name, "model.layers.%d.%s.experts.%d.%s.weight", layer,
-                     is_mixtral ? "block_sparse_moe" : "mlp", e, matrices[m][is_mixtral ? 0 : 2]);
+            snprintf(name, sizeof name, "model.layers.%d.%s.experts.%d.%s.weight", layer, module, e,
+                     matrices[m][is_mixtral || is_lfm2 ? 0 : 2]);
             const struct tensor *t = find_renamed(c, name);
             if (!t) return; /* a layer without */
             float *one = widen(t, &count);
@@ -525,12 +542,32 @@ static void put_hybrid(struct conversion *c) {
     put_int(c, "expert_shared_feed_forward_length", number(c, "shared_expert_intermediate_size", -1));
 }
 
-static void put_mamba(struct conversion *c) {
+/* Of each layer: none where there is no attention, as its tensors tell. */
+static void put_kv_heads(struct conversion *c) {
     int32_t heads[64];
-    uint64_t count = 0;
-    const cJSON *type, *types = json_get(c->config, "layer_types");
-    cJSON_ArrayForEach(type, types) heads[count++] = strcmp(type->valuestring, "mamba") == 0 ? 0 : c->kv_heads;
-    gguf_put_array(c->files, key(c, "attention.head_count_kv"), GGUF_I32, heads, count);
+    const int layers = (int)number(c, "num_hidden_layers", 0);
+    for (int l = 0; l < layers; l++) {
+        char name[64];
+        snprintf(name, sizeof name, "model.layers.%d.self_attn.k_proj.weight", l);
+        heads[l] = safetensors_find(c->tensors, name) ? c->kv_heads : 0;
+    }
+    gguf_put_array(c->files, key(c, "attention.head_count_kv"), GGUF_I32, heads, (uint64_t)layers);
+}
+
+static bool is_lfm2(const struct conversion *c) {
+    return strncmp(c->kind->name, "lfm2", 4) == 0;
+}
+
+static void put_lfm2(struct conversion *c) {
+    put_kv_heads(c);
+    put_int(c, "shortconv.l_cache", number(c, "conv_L_cache", 0));
+    const int64_t hidden = safetensors_find(c->tensors, "model.layers.0.feed_forward.w1.weight")->shape[0];
+    put_int(c, "feed_forward_length", (double)hidden);
+    if (experts_of(c) > 0) put_int(c, "expert_gating_func", 2);
+}
+
+static void put_mamba(struct conversion *c) {
+    put_kv_heads(c);
     put_int(c, "ssm.conv_kernel", number(c, "mamba_d_conv", 0));
     put_int(c, "ssm.state_size", number(c, "mamba_d_state", 0));
     put_int(c, "ssm.group_count", number(c, "mamba_n_groups", 0));
@@ -557,20 +594,24 @@ static void put_values(struct conversion *c) {
     if (is_gemma4(c)) {
         gguf_gemma4_put(c->config, c->kind->name, c->files);
     } else {
-        put_int(c, is_gpt_oss ? "expert_feed_forward_length" : "feed_forward_length", hidden);
+        if (!is_lfm2(c)) put_int(c, is_gpt_oss ? "expert_feed_forward_length" : "feed_forward_length", hidden);
         if (is_mamba(c->config))
             put_mamba(c);
+        else if (is_lfm2(c))
+            put_lfm2(c);
         else
             put_int(c, "attention.head_count_kv", c->kv_heads);
         put_int(c, "attention.key_length", c->head_dim);
         put_int(c, "attention.value_length", c->head_dim);
         put_rope(c);
     }
-    put_number(c, "attention.layer_norm_rms_epsilon", number(c, "rms_norm_eps", number(c, "layer_norm_epsilon", 1e-6)));
+    put_number(c, "attention.layer_norm_rms_epsilon",
+               number(c, "rms_norm_eps", number(c, "layer_norm_epsilon", number(c, "norm_eps", 1e-6))));
     put_int(c, "attention.sliding_window", window);
     put_pattern(c, json_get(c->config, "layer_types"));
     put_int(c, "expert_count", experts_of(c));
-    put_int(c, "leading_dense_block_count", number(c, "first_k_dense_replace", number(c, "moe_layer_start_index", -1)));
+    put_int(c, "leading_dense_block_count",
+            number(c, "first_k_dense_replace", number(c, "moe_layer_start_index", number(c, "num_dense_layers", -1))));
     put_int(c, "interleave_moe_layer_step", number(c, "moe_layer_interval", -1));
     put_int(c, "expert_shared_count", number(c, "n_shared_experts", number(c, "moe_num_shared_experts", -1)));
     put_number(c, "expert_weights_scale", number(c, "routed_scaling_factor", NAN));

@@ -25,6 +25,7 @@ extern "C" const struct ops *ops_cuda(void) {
                                    .group_norm = cuda_op_group_norm,
                                    .steps = cuda_op_steps,
                                    .linear_attention = cuda_op_linear_attention,
+                                   .short_conv = cuda_op_short_conv,
                                    .keep = cuda_op_keep,
                                    .join = cuda_op_join,
                                    .tap = cuda_op_tap,

@@ -20,6 +20,7 @@ int cuda_op_gate(struct stream *, const struct op_gate *);
 int cuda_op_group_norm(struct stream *, const struct op_group_norm *);
 int cuda_op_steps(struct stream *, const struct op_steps *);
 int cuda_op_linear_attention(struct stream *, const struct op_linear_attention *);
+int cuda_op_short_conv(struct stream *, const struct op_short_conv *);
 int cuda_op_keep(struct stream *, const struct op_keep *);
 int cuda_op_join(struct stream *, const struct op_join *);
 int cuda_op_tap(struct stream *, const struct op_tap *);

@@ -19,6 +19,7 @@ int host_gate(struct stream *, const struct op_gate *);
 int host_group_norm(struct stream *, const struct op_group_norm *);
 int host_steps(struct stream *, const struct op_steps *);
 int host_linear_attention(struct stream *, const struct op_linear_attention *);
+int host_short_conv(struct stream *, const struct op_short_conv *);
 int host_keep(struct stream *, const struct op_keep *);
 int host_join(struct stream *, const struct op_join *);
 int host_tap(struct stream *, const struct op_tap *);

@@ -17,6 +17,7 @@ const struct ops *ops_host(void) {
         .group_norm = host_group_norm,
         .steps = host_steps,
         .linear_attention = host_linear_attention,
+        .short_conv = host_short_conv,
         .keep = host_keep,
         .join = host_join,
         .tap = host_tap,

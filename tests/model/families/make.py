@@ -133,6 +133,14 @@ CASES = {
                            rope_theta=10000, rope_scaling=None, tie_word_embeddings=False, mamba_n_heads=2,
                            mamba_d_head="auto", mamba_expand=3, mamba_d_state=40, mamba_n_groups=1, mamba_d_conv=3,
                            mamba_conv_bias=False, mamba_proj_bias=False),
+    "lfm2": case("Lfm2ForCausalLM", "lfm2", conv_L_cache=3, conv_bias=False, norm_eps=1e-5, rope_theta=1000000.0,
+                 block_auto_adjust_ff_dim=True, block_ff_dim=60, block_ffn_dim_multiplier=1.1, block_multiple_of=16,
+                 full_attn_idxs=[1, 3], num_heads=4, use_pos_enc=True, tie_embedding=True),
+    "lfm2-moe": case("Lfm2MoeForCausalLM", "lfm2_moe", conv_L_cache=4, conv_bias=False, norm_eps=1e-5,
+                     rope_parameters={"rope_theta": 5000000.0, "rope_type": "default"}, num_dense_layers=1,
+                     num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24, norm_topk_prob=True,
+                     routed_scaling_factor=1.5, use_expert_bias=True, tie_word_embeddings=False,
+                     layer_types=["conv", "conv", "full_attention", "conv"]),
     "qwen2-moe": case("Qwen2MoeForCausalLM", "qwen2_moe", rms_norm_eps=1e-6, rope_theta=1000000.0, use_sliding_window=False,
                       sliding_window=4096, max_window_layers=28, decoder_sparse_step=1, mlp_only_layers=[],
                       norm_topk_prob=False, moe_intermediate_size=16, num_experts=8, num_experts_per_tok=3,
@@ -215,7 +223,7 @@ def number_of(seed, i):
 
 def embedding_spread(config):
     """Small where the head is the embedding too, lest every token is followed by itself."""
-    tied = config.get("tie_word_embeddings", config["model_type"] in ("gemma", "smollm3", "gemma4_assistant"))
+    tied = config.get("tie_embedding", False) or config.get("tie_word_embeddings", config["model_type"] in ("gemma", "smollm3", "gemma4_assistant"))
     return (0.25 if tied else 1.0) / (16 if "embedding_multiplier" in config or config["model_type"] == "gemma" else 1)
 
 
@@ -228,7 +236,7 @@ def range_of(name, config, factor):
     adds_one = config["model_type"] in ADD_ONE
     if config["model_type"] == "exaone":
         name = name.replace("transformer.ln_f", "model.norm").replace(".ln_", ".norm_").replace(".wte.", ".embed_tokens.")
-    if name in ("model.norm.weight", QWEN_HEAD.norm, GLM_HEAD.norm):
+    if name in ("model.norm.weight", "model.embedding_norm.weight", QWEN_HEAD.norm, GLM_HEAD.norm):
         return (factor - 1, 0.0) if adds_one else (factor, factor)
     if config["model_type"] == "gemma4_text" and ("q_norm" in name or "k_norm" in name):
         return 0.25, 0.25  # nothing else scales its scores
@@ -236,11 +244,11 @@ def range_of(name, config, factor):
         return (0.0, 0.5) if adds_one and "linear_attn" not in name else (1.0, 1.0)
     if "layer_scalar" in name:
         return 0.5, 0.5
-    if "A_log" in name or "conv1d" in name:
+    if "A_log" in name or "conv1d" in name or "conv.conv" in name:
         return 0.0, 1.0
     if name.endswith("mamba.D"):
         return 0.5, 0.5
-    if "e_score_correction_bias" in name:  # so large that bf16 would not tell them apart
+    if name.endswith(("e_score_correction_bias", "expert_bias")):  # so large that bf16 would not tell them apart
         return 7.0, 0.25
     if name.endswith("bias"):
         return 0.0, 0.5
@@ -248,13 +256,13 @@ def range_of(name, config, factor):
         return 4.0, 4.0
     if name.endswith("per_expert_scale"):
         return 1.0, 1.0
-    if "router" in name or "mlp.gate.weight" in name:
+    if "router" in name or "mlp.gate.weight" in name or "feed_forward.gate.weight" in name:
         return 0.0, 0.5
     return 0.0, (embedding_spread(config) if "embed" in name else 0.25)
 
 
 def type_of(name):
-    return "F32" if "e_score_correction_bias" in name else "BF16"
+    return "F32" if name.endswith(("e_score_correction_bias", "expert_bias")) else "BF16"
 
 
 def make_tensor(name, shape, middle, spread):
@@ -299,15 +307,17 @@ def run(model, prompts):
     return ids[:, prompts.shape[1]:], torch.stack(gaps, dim=1)
 
 
-def router_gaps(model, ids, chosen):
+def router_gaps(model, config, ids, chosen):
     """Of each position the smallest distance, over layers, of the last chosen expert from the first rejected; [] without experts."""
     found = []
 
-    def look(module, _, out):
+    def look(module, inputs, out):
         numbers = out[0].reshape(-1, out[0].shape[-1]).float()
         statics = getattr(module, "moe_statics", None)
         if hasattr(module, "e_score_correction_bias"):
             numbers = numbers.sigmoid() + module.e_score_correction_bias
+        elif config["model_type"] == "lfm2_moe":
+            numbers = numbers.sigmoid() + inputs[1]
         elif statics is not None:
             numbers = statics(numbers.softmax(dim=-1))
         top = numbers.topk(chosen + 1, dim=-1).values
@@ -328,7 +338,7 @@ def reference(model, config, prompt):
     r = {"prompt": prompt[0].tolist(), "logits_last": rounded[0], "logits_first": rounded[1],
          "greedy": greedy[0].tolist(), "gaps": [float("%.4g" % g) for g in gaps[0].tolist()]}
     r["min_top2_gap"] = min(r["gaps"])
-    gaps = router_gaps(model, torch.cat([prompt, greedy], dim=1), config.get("num_experts_per_tok", config.get("moe_k", config.get("top_k_experts", 0))))
+    gaps = router_gaps(model, config, torch.cat([prompt, greedy], dim=1), config.get("num_experts_per_tok", config.get("moe_k", config.get("top_k_experts", 0))))
     if gaps:
         r["router_gap_prompt"], r["router_gaps"] = min(gaps[:LENGTH]), gaps[LENGTH - 1:-1]
     return r
