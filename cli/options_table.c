@@ -232,7 +232,7 @@ const struct option_row option_table[] = {
      "llama-3.2-1b (its head a matrix of its own), "
      "llama-3.2-1b-tied, llama-3.1-70b, qwen2.5-7b, "
      "qwen2.5-0.5b, qwen3-32b, qwen3-0.6b, qwen3-30b-a3b, qwen3.5-27b, qwen3.5-4b, qwen3.5-0.8b, granite-4.0-h-small, "
-     "granite-4.0-h-1b, lfm2-8b-a1b, lfm2-2.6b, lfm2-350m, smollm2-135m, "
+     "granite-4.0-h-1b, nemotron-3-nano-30b-a3b, nemotron-nano-9b-v2, lfm2-8b-a1b, lfm2-2.6b, lfm2-350m, smollm2-135m, "
      "gemma-3-12b, gemma-4-31b, gemma-4-31b-assistant (which drafts for it), phi-4, mixtral-8x7b, "
      "gpt-oss-20b, or a FILE.json like config.json",
      ON_BENCH | ON_INSPECT, false},

@@ -200,7 +200,7 @@ struct op_gate_up *build_gate_up(struct builder *b, int layer) {
     op->x = residual(b);
     op->norm = l->mlp_norm;
     op->gate = l->gate, op->up = l->up;
-    op->activation = b->c->mlp_is_gelu ? ACTIVATION_GELU : ACTIVATION_SILU;
+    op->activation = b->c->activation;
     op->width = b->c->width, op->hidden = b->c->layer[layer].hidden;
     op->normed = normed(b);
     op->gated = is_on_cuda(b) ? builder_scratch(b, SCRATCH_GATED, 2 * hidden) : NULL;
@@ -387,15 +387,14 @@ static int32_t *expert_lists(struct builder *b) {
                                       EXPERT_LISTS((size_t)b->c->experts, (size_t)b->c->experts_chosen));
 }
 
-static struct op_experts_up *build_experts_up(struct builder *b, int layer, const struct norm *norm,
-                                              enum activation activation) {
+static struct op_experts_up *build_experts_up(struct builder *b, int layer, const struct norm *norm) {
     const struct layer *l = &b->m->layers[layer];
     struct op_experts_up *op = &pass_add(b->pass, OP_EXPERTS_UP)->experts_up;
     op->x = residual(b);
     op->norm = *norm;
     op->gate = l->expert_gate, op->up = l->expert_up;
     op->gate_bias = l->expert_gate_bias, op->up_bias = l->expert_up_bias;
-    op->activation = activation;
+    op->activation = b->c->activation;
     op->width = b->c->width, op->hidden = b->c->expert_hidden;
     op->experts = b->c->experts, op->chosen = b->c->experts_chosen;
     op->ids = chosen_ids(b), op->lists = expert_lists(b);
@@ -405,10 +404,10 @@ static struct op_experts_up *build_experts_up(struct builder *b, int layer, cons
 }
 
 struct op_experts_down *build_experts(struct builder *b, int layer, const struct norm *router_norm,
-                                      const struct norm *norm, enum activation activation) {
+                                      const struct norm *norm) {
     const struct layer *l = &b->m->layers[layer];
     build_route(b, layer, build_router(b, layer, router_norm)->logits);
-    struct buffer h = build_experts_up(b, layer, norm, activation)->h;
+    struct buffer h = build_experts_up(b, layer, norm)->h;
     struct op_experts_down *op = &pass_add(b->pass, OP_EXPERTS_DOWN)->experts_down;
     op->h = h;
     op->down = l->expert_down, op->bias = l->expert_down_bias;
@@ -430,7 +429,7 @@ static void build_experts_and_mlp(struct builder *b, int layer) {
         const float *number = build_products(b, &l->shared_gate, 1, &l->mlp_norm, SCRATCH_SHARED_GATE)->out;
         build_gate(b, h, b->c->layer[layer].hidden, number, 1);
     }
-    build_experts(b, layer, &l->mlp_norm, &l->mlp_norm, ACTIVATION_SILU);
+    build_experts(b, layer, &l->mlp_norm, &l->mlp_norm);
     build_project(b, h, &l->down, &none);
 }
 
@@ -473,25 +472,32 @@ void build_expert_layers(struct builder *b) {
     for (int l = 0; l < b->c->layers; l++) {
         const struct norm *norm = &b->m->layers[l].mlp_norm;
         build_attention_block(b, l);
-        build_experts(b, l, norm, norm, ACTIVATION_SILU);
+        build_experts(b, l, norm, norm);
     }
     build_head(b);
 }
 
-static void build_mixed_layer(struct builder *b, int layer) {
-    if (!b->c->layer[layer].is_recurrent)
+static void build_mixer(struct builder *b, int layer) {
+    if (b->c->layer[layer].has_no_mixer)
+        build_taps(b, layer);
+    else if (!b->c->layer[layer].is_recurrent)
         build_attention_block(b, layer);
     else if (b->c->recurrent.rule == RULE_NONE)
         build_short_conv(b, layer);
     else
         build_recurrent_block(b, layer);
+}
+
+static void build_mixed_layer(struct builder *b, int layer) {
     const struct layer *l = &b->m->layers[layer];
+    build_mixer(b, layer);
+    if (b->c->layer[layer].has_no_mlp) return;
     if (!b->c->layer[layer].has_experts)
         build_mlp_block(b, layer);
     else if (l->gate.rows > 0)
         build_experts_and_mlp(b, layer);
     else
-        build_experts(b, layer, &l->mlp_norm, &l->mlp_norm, ACTIVATION_SILU);
+        build_experts(b, layer, &l->mlp_norm, &l->mlp_norm);
 }
 
 void build_mixed_layers(struct builder *b) {

@@ -37,7 +37,7 @@ struct op_products *build_products(struct builder *, const struct weight *w, int
                                    enum scratch out);
 /* Router, choice, and the experts' sum onto the residual stream; `norm` is that of their input. Returns the last. */
 struct op_experts_down *build_experts(struct builder *, int layer, const struct norm *router_norm,
-                                      const struct norm *norm, enum activation);
+                                      const struct norm *norm);
 struct op_logits *build_head(struct builder *);
 
 /* A layer's attention, norm before it, onto the residual stream; its MLP likewise; and the whole list of a family that consists of

@@ -8,7 +8,7 @@
 
 size_t cache_page_bytes(const struct cache *c, int layer) {
     const struct layer_config *l = &c->config->layer[layer];
-    if (l->kv_layer != layer || l->is_recurrent) return 0;
+    if (l->kv_layer != layer || l->is_recurrent || l->has_no_mixer) return 0;
     return kv_part_start(c->type, 1, l->kv_heads, 0, l->head_dim);
 }
 

@@ -113,7 +113,9 @@ static int read_architecture(struct model_config *c, const cJSON *root) {
 
 int model_config_keys_for(const struct layer_config *own, const struct model_config *of) {
     int from = of->layers - 1;
-    while (from >= 0 && (of->layer[from].is_recurrent || (of->layer[from].window > 0) != (own->window > 0))) from--;
+    while (from >= 0 && (of->layer[from].is_recurrent || of->layer[from].has_no_mixer ||
+                         (of->layer[from].window > 0) != (own->window > 0)))
+        from--;
     const struct layer_config *other = from >= 0 ? &of->layer[from] : NULL;
     return other && other->head_dim == own->head_dim && other->kv_heads == own->kv_heads ? other->kv_layer : -1;
 }

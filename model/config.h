@@ -51,8 +51,10 @@ struct layer_config {
     /* Whose keys and values it uses: its own, or an earlier layer's; of a head that reads those of another model (drafter.reads_keys) ~kv_layer
      * is the number of that one's layer. */
     int32_t kv_layer;
-    bool has_experts;  /* in place of the MLP, or beside it */
-    bool v_is_k;       /* there is no v projection */
+    bool has_experts; /* in place of the MLP, or beside it */
+    bool v_is_k;      /* there is no v projection */
+    bool has_no_mixer,
+        has_no_mlp; /* of whose sublayers there is one: no attention or what stands in its place; no MLP or experts */
     bool is_recurrent; /* linear attention, or a short convolution, in place of keys and values */
 };
 
@@ -101,12 +103,12 @@ struct model_config {
     bool tied;         /* lm_head is the embedding */
     bool tied_outside; /* a wrapper alone says so, and not of its text: a head in the files is one of its own */
     bool qkv_bias, qk_norm;
-    bool norms_behind_rope; /* the norms of heads of q and k are behind their rotation */
-    bool norms_all_heads;   /* the norm of q and of k is over all heads at once */
-    bool norms_hold_one;    /* where the family's norms are 1 + weight, the files hold that sum (GGUF) */
-    bool mlp_is_gelu;       /* else silu */
-    bool queries_gated;     /* a head of q has DH numbers more, whose sigmoid its attention is multiplied with */
-    bool shared_is_gated;   /* so is the MLP beside experts, with one number */
+    bool norms_behind_rope;     /* the norms of heads of q and k are behind their rotation */
+    bool norms_all_heads;       /* the norm of q and of k is over all heads at once */
+    bool norms_hold_one;        /* where the family's norms are 1 + weight, the files hold that sum (GGUF) */
+    enum activation activation; /* of MLPs and experts */
+    bool queries_gated;         /* a head of q has DH numbers more, whose sigmoid its attention is multiplied with */
+    bool shared_is_gated;       /* so is the MLP beside experts, with one number */
     float embedding_scale, attention_scale, residual_scale, logits_scale;
     float attention_cap, logits_cap;                /* 0: none */
     int32_t experts, experts_chosen, expert_hidden; /* 0: none */

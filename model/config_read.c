@@ -134,7 +134,10 @@ int config_read_dimensions(struct model_config *c, const cJSON *root, const stru
         TRY(config_get_int(root, "intermediate_size", d->hidden, 1, HIDDEN_MAX, &c->hidden));
     else
         TRY(config_need_int(root, "intermediate_size", HIDDEN_MAX, &c->hidden));
-    TRY(config_need_int(root, d->layers_member ? d->layers_member : "num_hidden_layers", LAYERS_MAX, &c->layers));
+    if (d->layers)
+        c->layers = d->layers;
+    else
+        TRY(config_need_int(root, d->layers_member ? d->layers_member : "num_hidden_layers", LAYERS_MAX, &c->layers));
     TRY(config_get_int(root, "max_position_embeddings", d->positions, 1, POSITIONS_MAX, &c->positions));
     TRY(read_heads(c, root, d));
     TRY(json_get_number(root, eps_member, d->norm_eps != 0 ? d->norm_eps : 1e-6, &eps));
@@ -208,6 +211,14 @@ int config_read_experts_as(struct model_config *c, const cJSON *root, const char
     if (c->experts_chosen > c->experts)
         return err_set(ERR_FORMAT, "%s is %d, more than the %d experts", chosen, c->experts_chosen, c->experts);
     return 0;
+}
+
+int config_check_groups(const cJSON *root) {
+    int32_t groups, chosen;
+    TRY(config_get_int(root, "n_group", 1, 1, EXPERTS_MAX, &groups));
+    TRY(config_get_int(root, "topk_group", groups, 1, EXPERTS_MAX, &chosen));
+    if (chosen >= groups) return 0;
+    return err_set(ERR_UNSUPPORTED, "experts in groups (topk_group %d of %d) are not supported", chosen, groups);
 }
 
 /* --- rope ------------------------------------------------------------------------------------------------- */

@@ -30,6 +30,7 @@ struct dimension_defaults {
     int32_t head_dim;             /* 0: width / heads, as where it is null */
     double norm_eps;              /* 0: 1e-6 */
     bool tied;
+    int32_t layers;                         /* whatever the member says; 0: that */
     const char *layers_member, *eps_member; /* NULL: num_hidden_layers, rms_norm_eps */
 };
 int config_read_dimensions(struct model_config *, const cJSON *, const struct dimension_defaults *);
@@ -64,5 +65,7 @@ int config_read_experts(struct model_config *, const cJSON *root, const char *ch
 /* The same of configurations that have another name for the first. */
 int config_read_experts_as(struct model_config *, const cJSON *root, const char *experts, const char *chosen,
                            const char *hidden);
+/* Experts in groups (n_group, topk_group) are chosen from all alike where every group may be chosen from; else this refuses. */
+int config_check_groups(const cJSON *root);
 
 #endif

@@ -250,7 +250,7 @@ static uint64_t attention_flops(const struct model_config *c, int tokens) {
     uint64_t sum = 0;
     for (int l = 0; l < c->layers; l++) {
         const struct layer_config *layer = &c->layer[l];
-        if (layer->is_recurrent) continue;
+        if (layer->is_recurrent || layer->has_no_mixer) continue;
         const int visible = layer->window > 0 && layer->window < tokens ? layer->window : tokens;
         sum += 4 * (uint64_t)c->heads * (uint64_t)layer->head_dim * (uint64_t)visible;
     }

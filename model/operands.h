@@ -73,6 +73,10 @@ struct experts {
     int64_t apart;
 };
 
+/* The gate of an MLP: silu(g) u with silu(g) = g / (1 + exp(-g)); gelu(g) u in its tanh form (Hendrycks & Gimpel 2016); gpt-oss's
+ * (u + 1) g / (1 + exp(-1.702 g)) with g <= 7 and -7 <= u <= 7; max(g, 0) u, which is max(g, 0)^2 where u is g. */
+enum activation { ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_CLAMPED, ACTIVATION_RELU };
+
 /* y = x / sqrt(mean(x^2) + eps) * (weight + offset) (Zhang & Sennrich 2019); a weight that is absent counts as 1 - offset. */
 enum norm_kind { NORM_NONE, NORM_RMS }; /* NONE: y = x */
 struct norm {

@@ -90,11 +90,7 @@ struct op_add_norm {
     float *x; /* [T * parts, D]; may be y */
 };
 
-/* The gate of an MLP: silu(g) u with silu(g) = g / (1 + exp(-g)); gelu(g) u in its tanh form (Hendrycks & Gimpel 2016); gpt-oss's
- * (u + 1) g / (1 + exp(-1.702 g)) with g <= 7 and -7 <= u <= 7. */
-enum activation { ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_CLAMPED };
-
-/* h = activation(Wg y, Wu y), y = norm(x); where Wu is absent, u = times[t, :] */
+/* h = activation(Wg y, Wu y), y = norm(x); where Wu is absent, u = times[t, :], or without these g itself */
 struct op_gate_up {
     struct rows rows;
     const float *x; /* [T, D] */
@@ -146,7 +142,7 @@ struct op_route {
 /* Numbers that the lists of E experts and so many chosen pairs of row and expert take. */
 #define EXPERT_LISTS(experts, entries) (2 + (experts) + 2 * ((entries) > (experts) ? (entries) : (experts)))
 
-/* h[t, j, :] = activation(Wg_e y, Wu_e y) with biases, e = ids[t, j], y = norm(x[t, :]); nothing where e < 0 */
+/* h[t, j, :] = activation(Wg_e y, Wu_e y) with biases, e = ids[t, j], y = norm(x[t, :]); nothing where e < 0. Where Wu is absent, u is g. */
 struct op_experts_up {
     struct rows rows;
     const float *x; /* [T, D] */

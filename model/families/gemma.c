@@ -20,7 +20,7 @@ static int configure(struct model_config *c, const cJSON *root) {
     TRY(check_activation(root));
     TRY(config_refuse_true(root, "attention_bias", "it gives the attention's output a bias, which duet does not have"));
     TRY(config_refuse_true(root, "use_bidirectional_attention", "duet's attention looks back alone"));
-    c->mlp_is_gelu = true;
+    c->activation = ACTIVATION_GELU;
     c->embedding_scale = sqrtf((float)c->width);
     return config_read_rope(c, root, 10000);
 }

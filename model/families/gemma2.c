@@ -14,7 +14,7 @@ int gemma_read_shared(struct model_config *c, const cJSON *root) {
     TRY(config_refuse_true(root, "attention_bias", "it gives the attention's output a bias, which duet does not have"));
     TRY(config_get_float(root, "query_pre_attn_scalar", 256, &scalar));
     if (!(scalar > 0)) return err_set(ERR_FORMAT, "query_pre_attn_scalar is %g", (double)scalar);
-    c->mlp_is_gelu = true;
+    c->activation = ACTIVATION_GELU;
     c->embedding_scale = sqrtf((float)c->width);
     c->attention_scale = 1.0f / sqrtf(scalar);
     return 0;

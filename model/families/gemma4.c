@@ -213,7 +213,7 @@ static void build_mlp_and_experts(struct builder *b, int l) {
     if (!b->c->layer[l].has_experts) return;
     add->norm = layer->post_dense_norm;
     add->x = dense, add->stores = true;
-    struct op_experts_down *experts = build_experts(b, l, &layer->router_norm, &layer->expert_norm, ACTIVATION_GELU);
+    struct op_experts_down *experts = build_experts(b, l, &layer->router_norm, &layer->expert_norm);
     experts->x = builder_output(b), experts->stores = true;
     build_add_norm(b, &layer->post_expert_norm)->x = dense;
     build_add_norm(b, &layer->post_mlp_norm)->y = dense;

@@ -8,18 +8,9 @@
 #include "model/families/family.h"
 #include "model/families/qwen.h"
 
-/* Experts are chosen from all groups alike where every group may be chosen from. */
-static int check_groups(const cJSON *root) {
-    int32_t groups, chosen;
-    TRY(config_get_int(root, "n_group", 1, 1, EXPERTS_MAX, &groups));
-    TRY(config_get_int(root, "topk_group", groups, 1, EXPERTS_MAX, &chosen));
-    if (chosen >= groups) return 0;
-    return err_set(ERR_UNSUPPORTED, "experts in groups (topk_group %d of %d) are not supported", chosen, groups);
-}
-
 static int read_experts(struct model_config *c, const cJSON *root) {
     int32_t dense, shared;
-    TRY(check_groups(root));
+    TRY(config_check_groups(root));
     TRY(config_read_experts_as(c, root, json_get(root, "n_routed_experts") ? "n_routed_experts" : "num_local_experts",
                                "num_experts_per_tok", "moe_intermediate_size"));
     TRY(config_get_int(root, "first_k_dense_replace", 1, 0, LAYERS_MAX, &dense));

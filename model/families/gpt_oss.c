@@ -27,6 +27,7 @@ static int configure(struct model_config *c, const cJSON *root) {
     if (limit != 7) return err_set(ERR_UNSUPPORTED, "swiglu_limit %g is not supported, only 7", limit);
     TRY(json_get_number(root, "swiglu_alpha", 1.702, &alpha));
     if (alpha != 1.702) return err_set(ERR_UNSUPPORTED, "swiglu_alpha %g is not supported, only 1.702", alpha);
+    c->activation = ACTIVATION_CLAMPED;
     TRY(json_get_bool(root, "attention_bias", true, &c->qkv_bias));
     TRY(config_read_experts(c, root, "num_experts_per_tok", "intermediate_size"));
     for (int l = 0; l < c->layers; l++) slides[l] = l % 2 == 0;
@@ -85,7 +86,7 @@ static void build(struct builder *b) {
     for (int l = 0; l < b->c->layers; l++) {
         const struct norm *norm = &b->m->layers[l].mlp_norm;
         build_attention_block(b, l);
-        build_experts(b, l, norm, norm, ACTIVATION_CLAMPED);
+        build_experts(b, l, norm, norm);
     }
     build_head(b);
 }

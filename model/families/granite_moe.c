@@ -44,12 +44,20 @@ static bool has_recurrent_layers(const struct model_config *c) {
     return false;
 }
 
+static const struct mamba_members mamba = {.heads = {"mamba_n_heads", 128},
+                                           .groups = {"mamba_n_groups", 1},
+                                           .state = {"mamba_d_state", 256},
+                                           .taps = {"mamba_d_conv", 4},
+                                           .head_dim = {"mamba_d_head", 0},
+                                           .conv_bias = "mamba_conv_bias",
+                                           .expand = "mamba_expand"};
+
 /* Without "rope" as the type of its positions it has none. */
 static int read_granite4(struct model_config *c, const cJSON *root) {
     int32_t experts;
     bool still[LAYERS_MAX];
     TRY(read_layers(c, root));
-    if (has_recurrent_layers(c)) TRY(mamba_read(c, root));
+    if (has_recurrent_layers(c)) TRY(mamba_read(c, root, &mamba));
     TRY(config_get_int(root, "num_local_experts", 8, 0, INT32_MAX, &experts));
     TRY(config_need_int(root, "shared_intermediate_size", INT32_MAX, &c->hidden));
     for (int l = 0; l < c->layers; l++) c->layer[l].hidden = c->hidden, c->layer[l].has_experts = experts > 0;

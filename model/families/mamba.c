@@ -8,25 +8,31 @@
 #include "model/binder.h"
 #include "model/config_read.h"
 
+static int get_member(const cJSON *root, const struct mamba_member *m, int32_t otherwise, int32_t max, int32_t *out) {
+    return config_get_int(root, m->name, otherwise, 1, max, out);
+}
+
 /* "auto" shares what expand makes of the width among the heads. */
-static int read_head_dim(const struct model_config *c, const cJSON *root, struct recurrent_config *r) {
+static int read_head_dim(const struct model_config *c, const cJSON *root, const struct mamba_members *m,
+                         struct recurrent_config *r) {
     int32_t expand;
-    TRY(config_get_int(root, "mamba_expand", 2, 1, 64, &expand));
+    if (!m->expand) return get_member(root, &m->head_dim, m->head_dim.otherwise, INT32_MAX, &r->value_dim);
+    TRY(config_get_int(root, m->expand, 2, 1, 64, &expand));
     const int64_t inner = (int64_t)expand * c->width;
     const int32_t shared = (int32_t)(inner / r->value_heads);
-    if (config_is_text(json_get(root, "mamba_d_head"), "auto"))
+    if (config_is_text(json_get(root, m->head_dim.name), "auto"))
         r->value_dim = shared;
     else
-        TRY(config_get_int(root, "mamba_d_head", shared, 1, INT32_MAX, &r->value_dim));
+        TRY(get_member(root, &m->head_dim, shared, INT32_MAX, &r->value_dim));
     if ((int64_t)r->value_heads * r->value_dim != inner)
-        return err_set(ERR_FORMAT, "mamba_n_heads %d times mamba_d_head %d is not mamba_expand %d times the width %d",
-                       r->value_heads, r->value_dim, expand, c->width);
+        return err_set(ERR_FORMAT, "%s %d times %s %d is not %s %d times the width %d", m->heads.name, r->value_heads,
+                       m->head_dim.name, r->value_dim, m->expand, expand, c->width);
     return 0;
 }
 
-static int check_shape(const struct recurrent_config *r) {
+static int check_shape(const struct recurrent_config *r, const struct mamba_members *m) {
     if (r->value_heads % r->key_heads != 0)
-        return err_set(ERR_FORMAT, "mamba_n_heads %d is no multiple of mamba_n_groups %d", r->value_heads,
+        return err_set(ERR_FORMAT, "%s %d is no multiple of %s %d", m->heads.name, r->value_heads, m->groups.name,
                        r->key_heads);
     if (r->key_dim % 8 == 0 && r->value_dim % 8 == 0 && r->key_dim <= RECURRENT_DIM_MAX &&
         r->value_dim <= RECURRENT_DIM_MAX)
@@ -52,17 +58,17 @@ static int check_step_limit(const cJSON *root) {
     return err_set(ERR_UNSUPPORTED, "a time_step_limit other than 0 and Infinity is not supported");
 }
 
-int mamba_read(struct model_config *c, const cJSON *root) {
+int mamba_read(struct model_config *c, const cJSON *root, const struct mamba_members *m) {
     struct recurrent_config *r = &c->recurrent;
     r->rule = RULE_DECAY;
-    TRY(config_get_int(root, "mamba_n_heads", 128, 1, 1024, &r->value_heads));
-    TRY(config_get_int(root, "mamba_n_groups", 1, 1, 1024, &r->key_heads));
-    TRY(config_get_int(root, "mamba_d_state", 256, 1, INT32_MAX, &r->key_dim));
-    TRY(config_get_int(root, "mamba_d_conv", 4, 1, RECURRENT_TAPS_MAX, &r->taps));
-    TRY(json_get_bool(root, "mamba_conv_bias", true, &r->conv_has_bias));
+    TRY(get_member(root, &m->heads, m->heads.otherwise, 1024, &r->value_heads));
+    TRY(get_member(root, &m->groups, m->groups.otherwise, 1024, &r->key_heads));
+    TRY(get_member(root, &m->state, m->state.otherwise, INT32_MAX, &r->key_dim));
+    TRY(get_member(root, &m->taps, m->taps.otherwise, RECURRENT_TAPS_MAX, &r->taps));
+    TRY(json_get_bool(root, m->conv_bias, true, &r->conv_has_bias));
     TRY(config_refuse_true(root, "mamba_proj_bias", "duet's recurrent layers have no bias there"));
-    TRY(read_head_dim(c, root, r));
-    TRY(check_shape(r));
+    TRY(read_head_dim(c, root, m, r));
+    TRY(check_shape(r, m));
     return check_step_limit(root);
 }
 

@@ -7,8 +7,16 @@
 
 struct binder;
 
-/* The heads, groups and taps of members mamba_*, as Granite 4 has them. */
-int mamba_read(struct model_config *, const cJSON *root);
+/* What a family's configuration calls these, and what they are where it says nothing. */
+struct mamba_members {
+    struct mamba_member {
+        const char *name;
+        int32_t otherwise;
+    } heads, groups, state, taps, head_dim;
+    const char *conv_bias;
+    const char *expand; /* heads are together so many times as wide as the model; NULL: as their number and size say */
+};
+int mamba_read(struct model_config *, const cJSON *root, const struct mamba_members *);
 /* A layer's tensors, under "layers.L.mamba.". */
 void mamba_bind(struct binder *, int layer);
 

@@ -17,6 +17,7 @@ static const struct family *const families[] = {
     &family_hunyuan,     &family_qwen_next,
     &family_eagle3,      &family_gemma4_assistant,
     &family_dflash,      &family_lfm2,
+    &family_nemotron_h,
 };
 
 const struct family *family_at(int index) {

@@ -120,12 +120,11 @@ static int put_rope(struct writer *w, int64_t head_dim) {
 static int put_head_dim(struct writer *w, int64_t *head_dim) {
     int64_t width, heads, value_dim;
     TRY(get_int(w, "embedding_length", 0, &width));
-    TRY(copy_int(w, "num_attention_heads", "attention.head_count"));
+    if (!w->a->is_nemotron) TRY(copy_int(w, "num_attention_heads", "attention.head_count"));
     const bool has_own = has(w, "attention.head_count_kv");
     if (!w->a->is_gemma4 && !w->a->is_mamba && !w->a->is_lfm2) /* which say it of each layer */
         TRY(copy_int(w, "num_key_value_heads", has_own ? "attention.head_count_kv" : "attention.head_count"));
-    const struct gguf_value *v = gguf_value(w->g, key_of(w, "attention.head_count"));
-    heads = v && v->count > 0 ? gguf_int_at(v, 0) : 0;
+    heads = int_of_some_layer(w, "attention.head_count");
     if (heads < 1) return err_set(ERR_FORMAT, "%s: key '%s' is missing or no number of heads", gguf_path(w->g), w->key);
     TRY(get_int(w, "attention.key_length", width / heads, head_dim));
     TRY(get_int(w, "attention.value_length", *head_dim, &value_dim));
@@ -174,7 +173,7 @@ static int put_config(struct writer *w) {
     put_number(w, "vocab_size", (double)embedding->shape[0]);
     put_bool(w, "tie_word_embeddings", !gguf_find(w->g, "output.weight"));
     TRY(need_int(w, "hidden_size", "embedding_length"));
-    if (!w->a->is_gemma4) TRY(need_int(w, "intermediate_size", hidden));
+    if (!w->a->is_gemma4 && !w->a->is_nemotron) TRY(need_int(w, "intermediate_size", hidden));
     TRY(put_layers(w));
     TRY(need_int(w, "max_position_embeddings", "context_length"));
     TRY(need(w, "attention.layer_norm_rms_epsilon"));

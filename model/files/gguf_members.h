@@ -82,6 +82,22 @@ static inline int copy_number(struct writer *w, const char *member, const char *
     return 0;
 }
 
+/* A number of each layer, or one for all. */
+static inline int64_t int_of_layer(const struct gguf_value *v, int64_t layer) {
+    if (!v || v->type == GGUF_STRING || v->type == GGUF_ARRAY || v->count == 0) return 0;
+    const uint64_t at = v->is_array ? (uint64_t)layer : 0;
+    if (at >= v->count) return 0;
+    return v->type == GGUF_BOOL ? v->data[at] != 0 : gguf_int_at(v, at);
+}
+
+/* Of the first layer that has some; 0: none has. */
+static inline int64_t int_of_some_layer(struct writer *w, const char *name) {
+    const struct gguf_value *v = gguf_value(w->g, key_of(w, name));
+    int64_t value = 0;
+    for (int64_t l = 0; l < LAYERS_MAX && value == 0; l++) value = int_of_layer(v, l);
+    return value;
+}
+
 /* gguf_own.c: what a family has of its own; head_dim: of the largest heads. */
 int gguf_put_own(struct writer *, int64_t head_dim);
 

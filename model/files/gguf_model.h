@@ -25,6 +25,7 @@ struct gguf_architecture {
     bool is_hybrid;       /* some layers have linear attention, whose a_log is stored as -exp(a_log) */
     bool is_mamba;        /* some layers are Mamba 2's, likewise */
     bool is_lfm2;         /* some layers are short convolutions */
+    bool is_nemotron;     /* some layers are Mamba 2's, and each layer is one sublayer */
     bool ba_by_head;      /* of linear attention, b and a of each key head are together */
     bool is_tiled;        /* value heads of a key head are not side by side */
     bool is_assistant;    /* of Gemma 4: all its layers attend to another model's keys */

@@ -91,18 +91,16 @@ static int put_glm_experts(struct writer *w) {
     return copy_int(w, "num_nextn_predict_layers", "nextn_predict_layers");
 }
 
-/* A number of each layer, or one for all. */
-static int64_t int_of_layer(const struct gguf_value *v, int64_t layer) {
-    if (!v || v->type == GGUF_STRING || v->type == GGUF_ARRAY || v->count == 0) return 0;
-    const uint64_t at = v->is_array ? (uint64_t)layer : 0;
-    if (at >= v->count) return 0;
-    return v->type == GGUF_BOOL ? v->data[at] != 0 : gguf_int_at(v, at);
-}
-
 static bool has_in_layer(const struct writer *w, int64_t layer, const char *tensor) {
     char name[64];
     snprintf(name, sizeof name, "blk.%lld.%s", (long long)layer, tensor);
     return gguf_find(w->g, name) != NULL;
+}
+
+static bool has_in_some_layer(const struct writer *w, const char *tensor) {
+    for (int64_t l = 0; l < LAYERS_MAX; l++)
+        if (has_in_layer(w, l, tensor)) return true;
+    return false;
 }
 
 /* Of each layer, by its tensors: whether it is of this kind, by one of them, or has attention; and whether it has experts. */
@@ -158,20 +156,15 @@ static int put_hybrid(struct writer *w) {
 }
 
 /* Layers without attention have none. */
-static int put_kv_heads(struct writer *w) {
-    const struct gguf_value *kv_heads = gguf_value(w->g, key_of(w, "attention.head_count_kv"));
-    int64_t layers, heads = 0;
-    TRY(get_int(w, "block_count", 0, &layers));
-    for (int64_t l = 0; l < layers && l < LAYERS_MAX && heads == 0; l++) heads = int_of_layer(kv_heads, l);
-    put_number(w, "num_key_value_heads", (double)heads);
-    return 0;
+static void put_kv_heads(struct writer *w) {
+    put_number(w, "num_key_value_heads", (double)int_of_some_layer(w, "attention.head_count_kv"));
 }
 
 static int put_lfm2(struct writer *w) {
     int64_t window;
     double scale;
     TRY(put_layer_types(w, "shortconv.out_proj.weight", "conv"));
-    TRY(put_kv_heads(w));
+    put_kv_heads(w);
     TRY(need_int(w, "conv_L_cache", "shortconv.l_cache"));
     TRY(get_int(w, "attention.sliding_window", 0, &window));
     if (window > 0)
@@ -190,12 +183,10 @@ static int put_lfm2(struct writer *w) {
 
 /* Without rope its files say that a rope's scaling is not finetuned. */
 static int put_granite_hybrid(struct writer *w) {
-    int64_t layers, dim, inner, width, shared, hidden;
-    bool turns, has_bias = false;
+    int64_t dim, inner, width, shared, hidden;
+    bool turns;
     TRY(put_layer_types(w, "ssm_out.weight", "linear_attention"));
-    TRY(put_kv_heads(w));
-    TRY(get_int(w, "block_count", 0, &layers));
-    for (int64_t l = 0; l < layers && l < LAYERS_MAX; l++) has_bias |= has_in_layer(w, l, "ssm_conv1d.bias");
+    put_kv_heads(w);
     TRY(need_int(w, "mamba_d_conv", "ssm.conv_kernel"));
     TRY(need_int(w, "mamba_d_state", "ssm.state_size"));
     TRY(need_int(w, "mamba_n_groups", "ssm.group_count"));
@@ -205,7 +196,7 @@ static int put_granite_hybrid(struct writer *w) {
     TRY(get_int(w, "ssm.inner_size", 0, &inner));
     put_number(w, "mamba_d_head", (double)dim);
     put_number(w, "mamba_expand", (double)(width > 0 ? inner / width : 0));
-    put_bool(w, "mamba_conv_bias", has_bias);
+    put_bool(w, "mamba_conv_bias", has_in_some_layer(w, "ssm_conv1d.bias"));
     TRY(get_int(w, "feed_forward_length", 0, &hidden));
     TRY(get_int(w, "expert_shared_feed_forward_length", hidden, &shared));
     put_number(w, "shared_intermediate_size", (double)shared);
@@ -215,6 +206,51 @@ static int put_granite_hybrid(struct writer *w) {
     TRY(gguf_get_bool(w->g, key_of(w, "rope.scaling.finetuned"), true, &turns));
     put_text(w, "position_embedding_type", turns ? "rope" : "nope");
     return put_granite(w);
+}
+
+/* Each layer is what its tensors say. */
+static int put_nemotron_layers(struct writer *w) {
+    int64_t layers, next;
+    TRY(get_int(w, "block_count", 0, &layers));
+    TRY(get_int(w, "nextn_predict_layers", 0, &next));
+    json_put_name(&w->json, "layers_block_type");
+    buf_putc(&w->json, '[');
+    for (int64_t l = 0; l < layers - next && l <= LAYERS_MAX; l++) {
+        json_put_element(&w->json);
+        buf_printf(&w->json, "\"%s\"",
+                   has_in_layer(w, l, "ssm_out.weight")        ? "mamba"
+                   : has_in_layer(w, l, "attn_output.weight")  ? "attention"
+                   : has_in_layer(w, l, "ffn_gate_inp.weight") ? "moe"
+                                                               : "mlp");
+    }
+    buf_putc(&w->json, ']');
+    return 0;
+}
+
+static int put_nemotron(struct writer *w) {
+    int64_t dim;
+    bool norms;
+    TRY(put_nemotron_layers(w));
+    put_number(w, "num_attention_heads", (double)int_of_some_layer(w, "attention.head_count"));
+    put_kv_heads(w);
+    const int64_t hidden = int_of_some_layer(w, "feed_forward_length");
+    if (hidden > 0) put_number(w, "intermediate_size", (double)hidden);
+    TRY(need_int(w, "conv_kernel", "ssm.conv_kernel"));
+    TRY(need_int(w, "ssm_state_size", "ssm.state_size"));
+    TRY(need_int(w, "n_groups", "ssm.group_count"));
+    TRY(need_int(w, "mamba_num_heads", "ssm.time_step_rank"));
+    TRY(get_value_dim(w, &dim));
+    put_number(w, "mamba_head_dim", (double)dim);
+    put_bool(w, "use_conv_bias", has_in_some_layer(w, "ssm_conv1d.bias"));
+    if (!w->a->experts) return 0;
+    TRY(check_gating(w));
+    TRY(need_int(w, "n_routed_experts", "expert_count"));
+    TRY(need_int(w, "num_experts_per_tok", "expert_used_count"));
+    TRY(need_int(w, "moe_intermediate_size", "expert_feed_forward_length"));
+    TRY(need_int(w, "moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length"));
+    TRY(gguf_get_bool(w->g, key_of(w, "expert_weights_norm"), true, &norms));
+    put_bool(w, "norm_topk_prob", norms);
+    return copy_number(w, "routed_scaling_factor", "expert_weights_scale");
 }
 
 static int put_qwen2_experts(struct writer *w) {
@@ -385,6 +421,7 @@ int gguf_put_own(struct writer *w, int64_t head_dim) {
     const char *name = w->a->name;
     if (w->a->is_gemma4) return put_gemma4(w, head_dim);
     if (w->a->is_hybrid) return put_hybrid(w);
+    if (w->a->is_nemotron) return put_nemotron(w);
     if (w->a->is_mamba) return put_granite_hybrid(w);
     if (w->a->is_lfm2) return put_lfm2(w);
     if (w->a->experts) return put_experts(w);

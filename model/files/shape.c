@@ -86,6 +86,17 @@ static const struct shape {
      "{\"architectures\": [\"GraniteMoeHybridForCausalLM\"], \"vocab_size\": 100352, \"hidden_size\": 1536, "
      "\"intermediate_size\": 4096, \"shared_intermediate_size\": 4096, \"num_local_experts\": 0, "
      "\"num_attention_heads\": 12, \"num_key_value_heads\": 4, \"mamba_n_heads\": 48, " GRANITE4 "}"},
+    {"nemotron-3-nano-30b-a3b",
+     "{\"architectures\": [\"NemotronHForCausalLM\"], \"hidden_size\": 2688, \"hybrid_override_pattern\": "
+     "\"MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME\", \"num_key_value_heads\": 2, "
+     "\"mamba_num_heads\": 64, \"n_routed_experts\": 128, \"num_experts_per_tok\": 6, "
+     "\"moe_intermediate_size\": 1856, \"moe_shared_expert_intermediate_size\": 3712, "
+     "\"routed_scaling_factor\": 2.5, \"max_position_embeddings\": 262144}"},
+    {"nemotron-nano-9b-v2",
+     "{\"architectures\": [\"NemotronHForCausalLM\"], \"hidden_size\": 4480, \"hybrid_override_pattern\": "
+     "\"M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-\", \"num_attention_heads\": 40, "
+     "\"mamba_num_heads\": 128, \"mamba_head_dim\": 80, \"intermediate_size\": 15680, "
+     "\"max_position_embeddings\": 131072}"},
     {"lfm2-8b-a1b", "{\"architectures\": [\"Lfm2MoeForCausalLM\"], \"hidden_size\": 2048, \"num_hidden_layers\": 24, "
                     "\"full_attn_idxs\": [2, 6, 10, 14, 18, 21], \"num_dense_layers\": 2, \"num_experts\": 32, "
                     "\"num_experts_per_tok\": 4, \"moe_intermediate_size\": 1792, \"intermediate_size\": 7168}"},

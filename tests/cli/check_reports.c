@@ -184,12 +184,31 @@ static const struct model_shape {
     const char *name;
     double gb; /* bf16 weights, the head of llama-3.2-1b of its own unless tied */
 } known_shapes[] = {
-    {"llama-3.1-8b", 16.06},    {"llama-3.2-1b", 3.0},    {"llama-3.2-1b-tied", 2.472}, {"llama-3.1-70b", 141.1},
-    {"qwen2.5-7b", 15.23},      {"qwen2.5-0.5b", 0.988},  {"qwen3-32b", 65.5},          {"qwen3-0.6b", 1.19},
-    {"qwen3.5-27b", 53.79},     {"qwen3.5-4b", 8.41},     {"qwen3.5-0.8b", 1.5},        {"granite-4.0-h-small", 64.41},
-    {"granite-4.0-h-1b", 2.92}, {"lfm2-8b-a1b", 16.68},   {"lfm2-2.6b", 5.14},          {"lfm2-350m", 0.709},
-    {"smollm2-135m", 0.269},    {"gemma-3-12b", 23.53},   {"gemma-4-31b", 61.4},        {"phi-4", 29.32},
-    {"mixtral-8x7b", 93.41},    {"qwen3-30b-a3b", 61.06}, {"gpt-oss-20b", 41.83},
+    {"llama-3.1-8b", 16.06},
+    {"llama-3.2-1b", 3.0},
+    {"llama-3.2-1b-tied", 2.472},
+    {"llama-3.1-70b", 141.1},
+    {"qwen2.5-7b", 15.23},
+    {"qwen2.5-0.5b", 0.988},
+    {"qwen3-32b", 65.5},
+    {"qwen3-0.6b", 1.19},
+    {"qwen3.5-27b", 53.79},
+    {"qwen3.5-4b", 8.41},
+    {"qwen3.5-0.8b", 1.5},
+    {"granite-4.0-h-small", 64.41},
+    {"granite-4.0-h-1b", 2.92},
+    {"nemotron-3-nano-30b-a3b", 63.15},
+    {"nemotron-nano-9b-v2", 17.77},
+    {"lfm2-8b-a1b", 16.68},
+    {"lfm2-2.6b", 5.14},
+    {"lfm2-350m", 0.709},
+    {"smollm2-135m", 0.269},
+    {"gemma-3-12b", 23.53},
+    {"gemma-4-31b", 61.4},
+    {"phi-4", 29.32},
+    {"mixtral-8x7b", 93.41},
+    {"qwen3-30b-a3b", 61.06},
+    {"gpt-oss-20b", 41.83},
 };
 enum { KNOWN_SHAPES = sizeof known_shapes / sizeof *known_shapes };
 

@@ -36,10 +36,12 @@ static const struct models {
              {"granite4-h", "granite4-h-moe"},
              {"granite4-h-moe", "qwen3-next"},
              {"lfm2", "lfm2-moe"},
-             {"lfm2-moe", "granite4-h"}};
+             {"lfm2-moe", "granite4-h"},
+             {"nemotron-h", "lfm2"},
+             {"nemotron-h", "nemotron-h"}};
 static const int of_numbers[] = {
-    2,  8,  10, 13,
-    16, 17, 19}; /* those that are tried in other numbers: hybrids, an own head, three with files of their own, Mamba 2, LFM2 */
+    2,  8,  10, 13, 16,
+    17, 19, 22}; /* those that are tried in other numbers: hybrids, an own head, three with files of their own, Mamba 2, LFM2, Nemotron-H */
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
 struct dirs {

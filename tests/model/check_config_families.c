@@ -180,6 +180,47 @@ START_TEST(short_convolutions_of_lfm2_stand_where_no_attention_does)
 }
 END_TEST
 
+#define NEMOTRON(members) OF("NemotronHForCausalLM", "nemotron_h") members "}"
+#define NEMOTRON_EXPERTS                                                                  \
+    "\"num_experts_per_tok\": 2, \"n_routed_experts\": 4, \"moe_intermediate_size\": 8, " \
+    "\"moe_shared_expert_intermediate_size\": 24, \"routed_scaling_factor\": 2.5"
+
+START_TEST(layers_of_nemotron_h_are_one_sublayer_each)
+{
+    struct model_config c;
+    const struct layer_config *l = c.layer;
+    ck_ok(load_config(
+        &c, NEMOTRON("\"hybrid_override_pattern\": \"M*-E\", \"sliding_window\": null, " NEMOTRON_EXPERTS), NULL));
+    ck_assert(c.layers == 4 && c.activation == ACTIVATION_RELU && c.ropes == 1);
+    ck_assert(l[0].is_recurrent && !l[0].has_no_mixer && l[0].has_no_mlp);
+    ck_assert(!l[1].is_recurrent && !l[1].has_no_mixer && l[1].has_no_mlp);
+    ck_assert(l[2].has_no_mixer && !l[2].has_no_mlp && !l[2].has_experts && l[2].hidden == c.hidden);
+    ck_assert(l[3].has_no_mixer && !l[3].has_no_mlp && l[3].has_experts && l[3].hidden == 24);
+    ck_assert(c.recurrent.rule == RULE_DECAY && c.recurrent.value_heads == 128 && c.recurrent.key_heads == 8);
+    ck_assert(c.recurrent.value_dim == 64 && c.recurrent.key_dim == 128 && c.recurrent.taps == 4);
+    ck_assert(c.experts_scale == 2.5f && c.router_scores == SCORES_SIGMOID);
+    ck_ok(load_config(&c,
+                      NEMOTRON("\"layers_block_type\": [\"mamba\", \"full_attention\", \"mlp\", \"linear_attention\", "
+                               "\"attention\"]"),
+                      NULL));
+    ck_assert(c.layers == 5 && l[0].is_recurrent && l[2].has_no_mixer && l[3].is_recurrent && !l[4].is_recurrent);
+    refuse_config(NEMOTRON("\"mlp_hidden_act\": \"relu2\""), ERR_FORMAT, "hybrid_override_pattern");
+    refuse_config(NEMOTRON("\"hybrid_override_pattern\": \"M?\""), ERR_UNSUPPORTED, "'?'");
+    refuse_config(NEMOTRON("\"hybrid_override_pattern\": \"\""), ERR_FORMAT, "no layer");
+    refuse_config(NEMOTRON("\"hybrid_override_pattern\": \"ME\""), ERR_FORMAT, "num_local_experts");
+    refuse_config(NEMOTRON("\"layers_block_type\": [\"conv\"]"), ERR_UNSUPPORTED, "layers of type 'conv'");
+    refuse_config(NEMOTRON("\"layers_block_type\": [4]"), ERR_FORMAT, "layers_block_type");
+    refuse_config(NEMOTRON("\"hybrid_override_pattern\": \"M\", \"mlp_hidden_act\": \"silu\""), ERR_UNSUPPORTED,
+                  "mlp_hidden_act");
+    refuse_config(NEMOTRON("\"hybrid_override_pattern\": \"E\", \"moe_latent_size\": 16, " NEMOTRON_EXPERTS),
+                  ERR_UNSUPPORTED, "moe_latent_size");
+    refuse_config(NEMOTRON("\"hybrid_override_pattern\": \"E\", \"n_group\": 4, \"topk_group\": 1, " NEMOTRON_EXPERTS),
+                  ERR_UNSUPPORTED, "topk_group 1 of 4");
+    refuse_config(NEMOTRON("\"hybrid_override_pattern\": \"M\", \"use_bias\": true"), ERR_UNSUPPORTED, "use_bias");
+    refuse_config(NEMOTRON("\"hybrid_override_pattern\": \"M\", \"n_groups\": 3"), ERR_FORMAT, "n_groups 3");
+}
+END_TEST
+
 START_TEST(layers_that_turn_no_heads_have_a_rope_of_their_own)
 {
     struct model_config c;
@@ -206,6 +247,7 @@ Suite *check_config_families(void) {
     tcase_add_test(tc, what_newer_families_may_have_and_duet_has_not_is_refused_by_name);
     tcase_add_test(tc, recurrent_layers_of_granite_4_are_of_the_shapes_that_duet_has);
     tcase_add_test(tc, short_convolutions_of_lfm2_stand_where_no_attention_does);
+    tcase_add_test(tc, layers_of_nemotron_h_are_one_sublayer_each);
     tcase_add_test(tc, layers_that_turn_no_heads_have_a_rope_of_their_own);
     suite_add_tcase(suite, tc);
     return suite;

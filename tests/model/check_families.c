@@ -13,8 +13,8 @@ static const char *const cases[] = {
     "ernie4_5-moe",   "exaone",         "exaone4",        "exaone4-full",    "gemma",       "glm",
     "glm4-moe",       "glm4-moe-norms", "olmo3",          "olmoe",           "granite-moe", "granite4",
     "granite4-still", "granite4-h",     "granite4-h-moe", "qwen2-moe",       "qwen3-next",  "qwen3_5",
-    "lfm2",           "lfm2-moe",       "qwen3_5-moe",    "gemma4",          "gemma4-e",    "gemma4-moe",
-    "minicpm",
+    "nemotron-h",     "lfm2",           "lfm2-moe",       "qwen3_5-moe",     "gemma4",      "gemma4-e",
+    "gemma4-moe",     "minicpm",
 };
 enum { CASES = sizeof cases / sizeof *cases };
 

@@ -35,6 +35,7 @@ static const struct kind kinds[] = {
     {"granitemoe", "granitemoe", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"ministral3", "mistral3", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"lfm2", "lfm2", false, false, {NULL}},
+    {"nemotron_h", "nemotron_h_moe", false, false, {NULL}},
     {"lfm2_moe", "lfm2moe", false, false, {NULL}},
     {"smollm3", "smollm3", true, false, {"post_attention_layernorm", "ffn_norm"}},
     {"hunyuan_v1_dense", "hunyuan-dense", false, false, {"post_attention_layernorm", "ffn_norm"}},
@@ -119,6 +120,22 @@ static const char *const names[][2] = {
     {"shared_mlp.output_linear", "ffn_down"},
     {"model.embedding_norm.weight", "token_embd_norm.weight"},
     {"operator_norm", "attn_norm"},
+    {"backbone.embeddings.weight", "token_embd.weight"},
+    {"backbone.norm_f.weight", "output_norm.weight"},
+    {"norm", "attn_norm"},
+    {"mixer.in_proj", "ssm_in"},
+    {"mixer.conv1d", "ssm_conv1d"},
+    {"mixer.norm", "ssm_norm"},
+    {"mixer.out_proj", "ssm_out"},
+    {"mixer.q_proj", "attn_q"},
+    {"mixer.k_proj", "attn_k"},
+    {"mixer.v_proj", "attn_v"},
+    {"mixer.o_proj", "attn_output"},
+    {"mixer.up_proj", "ffn_up"},
+    {"mixer.down_proj", "ffn_down"},
+    {"mixer.gate", "ffn_gate_inp"},
+    {"mixer.shared_experts.up_proj", "ffn_up_shexp"},
+    {"mixer.shared_experts.down_proj", "ffn_down_shexp"},
     {"ffn_norm", "ffn_norm"},
     {"self_attn.out_proj", "attn_output"},
     {"self_attn.q_layernorm", "attn_q_norm"},
@@ -214,6 +231,17 @@ static const char *renamed(const struct conversion *c, const char *name) {
     return is_hybrid(c) ? gguf_hybrid_name(c->config, name) : name;
 }
 
+static bool is_nemotron(const struct conversion *c) {
+    return strcmp(c->kind->model_type, "nemotron_h") == 0;
+}
+
+/* This tensor of a layer of Mamba 2, as Granite 4 and Nemotron-H call it? */
+static bool is_of_mamba(const char *name, const char *what) {
+    char ends[2][32];
+    snprintf(ends[0], sizeof ends[0], ".mamba.%s", what), snprintf(ends[1], sizeof ends[1], ".mixer.%s", what);
+    return text_ends_with(name, ends[0]) || text_ends_with(name, ends[1]);
+}
+
 static void change(const struct conversion *c, const struct tensor *t, float *data, size_t count) {
     const int64_t cols = t->dims > 1 ? t->shape[1] : 1;
     if (c->kind->permutes && strstr(t->name, ".q_proj.")) permute(data, t->shape[0], cols, c->heads);
@@ -221,7 +249,7 @@ static void change(const struct conversion *c, const struct tensor *t, float *da
     const bool is_norm = text_ends_with(renamed(c, t->name), "norm.weight") && !strstr(t->name, "linear_attn");
     for (size_t i = 0; i < count && c->kind->adds_one && is_norm; i++) data[i] += 1;
     if (is_hybrid(c)) gguf_hybrid_change(c->config, t, data, count);
-    for (size_t i = 0; i < count && strstr(t->name, ".mamba.A_log"); i++) data[i] = -expf(data[i]);
+    for (size_t i = 0; i < count && is_of_mamba(t->name, "A_log"); i++) data[i] = -expf(data[i]);
     /* The file says nothing of the scale of scores, which is by the size of a head. */
     const double scalar = number(c, "query_pre_attn_scalar", c->head_dim);
     for (size_t i = 0; i < count && strstr(t->name, ".q_proj."); i++)
@@ -271,7 +299,8 @@ static void convert_tensor(struct conversion *c, const struct tensor *t) {
     size_t count;
     const char *from = renamed(c, t->name);
     if ((sscanf(from, "model.layers.%d.%n", &layer, &used) == 1 ||
-         sscanf(from, "transformer.h.%d.%n", &layer, &used) == 1) &&
+         sscanf(from, "transformer.h.%d.%n", &layer, &used) == 1 ||
+         sscanf(from, "backbone.layers.%d.%n", &layer, &used) == 1) &&
         used > 0) {
         const char *part = from + used, *end = strrchr(part, '.');
         if (!end) end = part + strlen(part);
@@ -292,7 +321,7 @@ static void convert_tensor(struct conversion *c, const struct tensor *t) {
             to = "exp_probs_b", end = ".bias";
         if (text_ends_with(part, ".dt_bias")) to = "ssm_dt", end = ".bias";
         if (text_ends_with(part, ".A_log")) to = "ssm_a", end = "";
-        if (strcmp(part, "mamba.D") == 0) to = "ssm_d", end = "";
+        if (is_of_mamba(t->name, "D")) to = "ssm_d", end = "";
         if (strstr(part, "shared_mlp.output") && number(c, "num_local_experts", 0) > 0) to = "ffn_down_shexp";
         if (whole) to = whole, end = "";
         if (!to) to = part_of(c, part, strlen(part)); /* sinks have no ".weight" */
@@ -308,13 +337,13 @@ static void convert_tensor(struct conversion *c, const struct tensor *t) {
     change(c, t, data, count);
     const int skipped = strstr(name, "exp_probs_b") ? t->dims - 1 : 0; /* [1, E] is [E] */
     const int64_t squeezed[] = {t->shape[0], t->shape[t->dims - 1]};
-    const int64_t groups = (int64_t)number(c, "mamba_n_groups", 1), by_group[] = {groups, (int64_t)count / groups},
-                  each[] = {(int64_t)count, 1};
+    const int64_t groups = (int64_t)number(c, "mamba_n_groups", number(c, "n_groups", 1)),
+                  by_group[] = {groups, (int64_t)count / groups}, each[] = {(int64_t)count, 1};
     if (strstr(name, "ssm_conv1d.weight") || strstr(name, "shortconv.conv"))
         put(c, name, 2, squeezed, data, count);
-    else if (strstr(t->name, ".mamba.norm."))
+    else if (is_of_mamba(t->name, "norm.weight"))
         put(c, name, 2, by_group, data, count);
-    else if (strstr(t->name, ".mamba.A_log") || strstr(t->name, ".mamba.D"))
+    else if (is_of_mamba(t->name, "A_log") || is_of_mamba(t->name, "D"))
         put(c, name, 2, each, data, count);
     else
         put(c, name, t->dims - skipped, t->shape + skipped, data, count);
@@ -335,17 +364,17 @@ static void stack_experts(struct conversion *c, int layer, int experts) {
     static const char *const matrices[][3] = {
         {"w1", "gate", "gate_proj"}, {"w2", "down", "down_proj"}, {"w3", "up", "up_proj"}};
     const bool is_mixtral = c->kind->permutes, is_lfm2 = strcmp(c->kind->name, "lfm2moe") == 0;
-    const char *module = is_mixtral ? "block_sparse_moe" : is_lfm2 ? "feed_forward" : "mlp";
+    const char *module = is_mixtral ? "block_sparse_moe" : is_lfm2 ? "feed_forward" : is_nemotron(c) ? "mixer" : "mlp";
     for (int m = 0; m < 3; m++) {
         char name[128];
         float *all = NULL;
         int64_t shape[3] = {experts, 0, 0};
         size_t count = 0;
         for (int e = 0; e < experts; e++) {
-            snprintf(name, sizeof name, "model.layers.%d.%s.experts.%d.%s.weight", layer, module, e,
-                     matrices[m][is_mixtral || is_lfm2 ? 0 : 2]);
+            snprintf(name, sizeof name, "%s.layers.%d.%s.experts.%d.%s.weight", is_nemotron(c) ? "backbone" : "model",
+                     layer, module, e, matrices[m][is_mixtral || is_lfm2 ? 0 : 2]);
             const struct tensor *t = find_renamed(c, name);
-            if (!t) return; /* a layer without */
+            if (!t) break; /* a layer without, or experts without a gate */
             float *one = widen(t, &count);
             shape[1] = t->shape[0], shape[2] = t->shape[1];
             all = realloc(all, (size_t)experts * count * sizeof *all);
@@ -353,7 +382,7 @@ static void stack_experts(struct conversion *c, int layer, int experts) {
             free(one);
         }
         snprintf(name, sizeof name, "blk.%d.ffn_%s_exps.weight", layer, matrices[m][1]);
-        put(c, name, 3, shape, all, (size_t)experts * count);
+        if (all) put(c, name, 3, shape, all, (size_t)experts * count);
         free(all);
     }
 }
@@ -542,16 +571,33 @@ static void put_hybrid(struct conversion *c) {
     put_int(c, "expert_shared_feed_forward_length", number(c, "shared_expert_intermediate_size", -1));
 }
 
-/* Of each layer: none where there is no attention, as its tensors tell. */
-static void put_kv_heads(struct conversion *c) {
-    int32_t heads[64];
+/* A number of each layer: none where it lacks this tensor. */
+static void put_by_layer(struct conversion *c, const char *name, const char *tensor, int value) {
+    int32_t values[64];
     const int layers = (int)number(c, "num_hidden_layers", 0);
     for (int l = 0; l < layers; l++) {
-        char name[64];
-        snprintf(name, sizeof name, "model.layers.%d.self_attn.k_proj.weight", l);
-        heads[l] = safetensors_find(c->tensors, name) ? c->kv_heads : 0;
+        char full[96];
+        snprintf(full, sizeof full, "%s.layers.%d.%s", is_nemotron(c) ? "backbone" : "model", l, tensor);
+        values[l] = safetensors_find(c->tensors, full) ? value : 0;
     }
-    gguf_put_array(c->files, key(c, "attention.head_count_kv"), GGUF_I32, heads, (uint64_t)layers);
+    gguf_put_array(c->files, key(c, name), GGUF_I32, values, (uint64_t)layers);
+}
+
+static void put_kv_heads(struct conversion *c) {
+    put_by_layer(c, "attention.head_count_kv", is_nemotron(c) ? "mixer.k_proj.weight" : "self_attn.k_proj.weight",
+                 c->kv_heads);
+}
+
+static void put_nemotron(struct conversion *c) {
+    put_kv_heads(c);
+    put_by_layer(c, "feed_forward_length", "mixer.up_proj.weight", (int)number(c, "intermediate_size", 0));
+    put_int(c, "ssm.conv_kernel", number(c, "conv_kernel", 0));
+    put_int(c, "ssm.state_size", number(c, "ssm_state_size", 0));
+    put_int(c, "ssm.group_count", number(c, "n_groups", 0));
+    put_int(c, "ssm.time_step_rank", number(c, "mamba_num_heads", 0));
+    put_int(c, "ssm.inner_size", number(c, "mamba_num_heads", 0) * number(c, "mamba_head_dim", 0));
+    put_int(c, "expert_shared_feed_forward_length", number(c, "moe_shared_expert_intermediate_size", 0));
+    gguf_put_bool(c->files, key(c, "expert_weights_norm"), true);
 }
 
 static bool is_lfm2(const struct conversion *c) {
@@ -594,11 +640,14 @@ static void put_values(struct conversion *c) {
     if (is_gemma4(c)) {
         gguf_gemma4_put(c->config, c->kind->name, c->files);
     } else {
-        if (!is_lfm2(c)) put_int(c, is_gpt_oss ? "expert_feed_forward_length" : "feed_forward_length", hidden);
+        if (!is_lfm2(c) && !is_nemotron(c))
+            put_int(c, is_gpt_oss ? "expert_feed_forward_length" : "feed_forward_length", hidden);
         if (is_mamba(c->config))
             put_mamba(c);
         else if (is_lfm2(c))
             put_lfm2(c);
+        else if (is_nemotron(c))
+            put_nemotron(c);
         else
             put_int(c, "attention.head_count_kv", c->kv_heads);
         put_int(c, "attention.key_length", c->head_dim);

@@ -74,6 +74,7 @@ __device__ __forceinline__ float times_sigmoid(float g, float z) {
 }
 /* enum activation, by the formulas of the host (kernels/host/kernel_product.h). */
 __device__ __forceinline__ float activate(enum activation activation, float gate, float up) {
+    if (activation == ACTIVATION_RELU) return (gate < 0.0f ? 0.0f : gate) * up; /* NaN stays */
     float z = gate;
     if (activation == ACTIVATION_GELU) z = 1.5957691216f * fmaf(gate * gate * gate, 0.044715f, gate);
     if (activation == ACTIVATION_CLAMPED) {

@@ -143,20 +143,21 @@ template <typename T> static int experts_up(struct stream *s, const struct op_ex
                                  op->activation};
     const entry_rows<T> in = {(const T *)op->normed.data, listing.lists, op->chosen, op->width};
     const row_entries<T> row = row_entries_of<T>(*op, nullptr, op->width, rows_to_norm<T>(op->x, op->norm));
+    const struct experts &up = op->up.each ? op->up : op->gate; /* as in gate_up.cu */
     const paired_map map = {op->hidden, true};
     if (!is_single) {
         if (is_route_left(&op->rows, &op->route)) TRY(cuda_route(s, &op->rows, &op->route));
         TRY(norm_and_list<T>(s, op, listing));
     }
     if (are_packed(op->gate) && is_single)
-        return with_packed_experts<T>("experts_up", op->gate, &op->up, map, [&](auto rows) {
+        return with_packed_experts<T>("experts_up", op->gate, &up, map, [&](auto rows) {
             return row_experts_product(s, "experts_up", groups, row, rows, out);
         });
     if (are_packed(op->gate))
-        return packed_experts_product<T>(s, "experts_up", groups, tiles, columns, op->width, in, op->gate, &op->up, map,
+        return packed_experts_product<T>(s, "experts_up", groups, tiles, columns, op->width, in, op->gate, &up, map,
                                          out);
     const plain_expert_rows<T, paired_map> rows = {
-        {map, {first_expert<T>(op->gate), first_expert<T>(op->up)}, op->width, false}, {op->gate.apart, op->up.apart}};
+        {map, {first_expert<T>(op->gate), first_expert<T>(up)}, op->width, false}, {op->gate.apart, up.apart}};
     if (is_single) return row_experts_product(s, "experts_up", groups, row, rows, out);
     return experts_product<T>(s, "experts_up", groups, tiles, columns, op->width, in, rows, out);
 }

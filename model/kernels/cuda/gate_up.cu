@@ -30,6 +30,8 @@ template <typename T> struct gated_store {
             all(ACTIVATION_SILU);
         else if (activation == ACTIVATION_GELU)
             all(ACTIVATION_GELU);
+        else if (activation == ACTIVATION_RELU)
+            all(ACTIVATION_RELU);
         else
             all(ACTIVATION_CLAMPED);
     }
@@ -55,10 +57,11 @@ template <typename T> struct gated_store {
 
 int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
     if (prefill_takes(s, &op->rows, &op->gate)) return cuda_prefill_gate_up(s, op);
-    const bool has_up = op->up.data != NULL;
-    if (has_up == (op->times != NULL)) return err_set(ERR_INTERNAL, "gate_up: expected either `up` or `times`");
-    if (!are_read_alike({&op->gate, &op->up}))
-        return err_set(ERR_INTERNAL, "gate_up: matrices that are not packed alike");
+    /* Gate itself in the place of up: its rows are asked for twice, and come from memory once. */
+    const struct weight *up = op->up.data || op->times ? &op->up : &op->gate;
+    const bool has_up = up->data != NULL;
+    if (op->up.data && op->times) return err_set(ERR_INTERNAL, "gate_up: expected `up` or `times`, not both");
+    if (!are_read_alike({&op->gate, up})) return err_set(ERR_INTERNAL, "gate_up: matrices that are not packed alike");
     return with_type("gate_up", {op->gate, op->up, op->norm, op->normed, op->h}, [&](auto type) {
         typedef decltype(type) T;
         const int groups = ceil_div(op->hidden, PRODUCT_HALF), tokens = rows_count(&op->rows), k = op->width;
@@ -70,9 +73,9 @@ int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
         /* Those that add in order store rows by eights, made of sums alone (makes_rows). */
         const bool in_order = is_long(s->device, groups, k) && has_up && op->hidden % 8 == 0;
         if (op->gate.packed)
-            return product_of_packed<T>(s, "gate_up", groups, tokens, k, &norm_of, normed, false, {&op->gate, &op->up},
-                                        map, in_order, store);
-        const plain_rows<T, paired_map> rows = {map, {(const T *)op->gate.data, (const T *)op->up.data}, k, in_order};
+            return product_of_packed<T>(s, "gate_up", groups, tokens, k, &norm_of, normed, false, {&op->gate, up}, map,
+                                        in_order, store);
+        const plain_rows<T, paired_map> rows = {map, {(const T *)op->gate.data, (const T *)up->data}, k, in_order};
         return product_of_norm<T>(s, "gate_up", groups, tokens, k, norm_of, normed, rows, store);
     });
 }

@@ -38,7 +38,7 @@ template <typename T> static void combine(struct stream *s, const struct op_gate
     }
     const size_t fours = apart / 4;
     combine_kernel<T><<<(unsigned)((fours + BLOCK_THREADS - 1) / BLOCK_THREADS), BLOCK_THREADS, 0, cuda_native(s)>>>(
-        (const float4 *)op->gated, (const float4 *)(op->gated + apart), h, fours, op->activation);
+        (const float4 *)op->gated, (const float4 *)(op->gated + (op->up.data ? apart : 0)), h, fours, op->activation);
 }
 
 int cuda_prefill_gate_up(struct stream *s, const struct op_gate_up *op) {
