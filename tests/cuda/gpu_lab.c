@@ -128,7 +128,7 @@ static void pack_one(struct gpu *g, int form, struct weight *host, struct weight
 static void pack_experts(struct gpu *g, int form, struct mini_experts *host, struct mini_experts *twin, int count) {
     struct packed *p = lab_alloc(&g->lab, sizeof *p);
     char *block = NULL;
-    for (int e = 0; e < count; e++) {
+    for (int e = 0; e < count && host->each; e++) {
         size_t bytes;
         void *memory = make_packed(g, form, host->each[e].rows, host->each[e].cols, p, &host->each[e], &bytes);
         if (!memory) return;

@@ -89,8 +89,9 @@ static void row_reference(const struct mini *m, const double *y, const int32_t *
         for (int f = 0; f < s->hidden; f++) {
             const struct weight *gate_bias = has_bias ? &m->expert_gate_bias.each[e] : NULL,
                                 *up_bias = has_bias ? &m->expert_up_bias.each[e] : NULL;
-            h[f] = reference_activation(s->activation, reference_product(&m->expert_gate.each[e], gate_bias, f, y),
-                                        reference_product(&m->expert_up.each[e], up_bias, f, y));
+            const double gate = reference_product(&m->expert_gate.each[e], gate_bias, f, y);
+            h[f] = reference_activation(s->activation, gate,
+                                        s->lacks_up ? gate : reference_product(&m->expert_up.each[e], up_bias, f, y));
         }
         const struct weight *bias = has_bias ? &m->expert_down_bias.each[e] : NULL;
         for (int i = 0; i < s->width; i++)

@@ -196,6 +196,31 @@ const struct mini_shape mini_families[] = {
      .chosen = 8,
      .scores = SCORES_OF_ALL,
      .renormalises = true},
+    {.name = "nemotron_h",
+     .width = 72,
+     .hidden = 98,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 32,
+     .vocab = 67,
+     .lacks_rope = true,
+     .activation = ACTIVATION_RELU,
+     .lacks_up = true},
+    {.name = "nemotron_h with experts",
+     .width = 72,
+     .hidden = 40,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 32,
+     .vocab = 67,
+     .lacks_rope = true,
+     .activation = ACTIVATION_RELU,
+     .lacks_up = true,
+     .experts = 40,
+     .chosen = 6,
+     .has_choice_bias = true,
+     .scores = SCORES_SIGMOID,
+     .renormalises = true},
 };
 const int mini_family_count = sizeof mini_families / sizeof *mini_families;
 
@@ -222,13 +247,14 @@ void mini_add_features(struct lab *lab, struct mini_shape *s) {
     s->embedding_scale = scales[lab_pick(lab, 0, 4)], s->residual_scale = scales[lab_pick(lab, 0, 4)];
     s->logits_scale = scales[lab_pick(lab, 0, 4)];
     if (by_chance(lab)) s->logits_cap = 1.25f;
-    s->activation = (enum activation)lab_pick(lab, 0, 3);
+    s->activation = (enum activation)lab_pick(lab, 0, ACTIVATION_RELU + 1);
     s->layer_inputs = lab_pick(lab, 1, 50);
     s->experts = lab_pick(lab, 1, 12), s->chosen = lab_pick(lab, 1, s->experts + 1);
     s->has_expert_bias = by_chance(lab), s->has_expert_scale = by_chance(lab);
     s->scores = (enum router_scores)lab_pick(lab, 0, 3), s->renormalises = by_chance(lab);
     s->has_choice_bias = s->scores != SCORES_OF_CHOSEN && by_chance(lab);
     s->experts_beside = by_chance(lab);
+    s->lacks_up = by_chance(lab) && s->hidden % 2 == 0 && !s->has_expert_bias;
 }
 
 static const float eps = 1e-5f;
@@ -283,7 +309,7 @@ static void make_all_experts(struct lab *lab, struct mini *m) {
     m->expert_scale = lab_weight(lab, s->has_expert_scale, s->experts, s->type, 1);
     m->choice_bias = lab_weight(lab, s->has_choice_bias, s->experts, s->type, 1);
     make_experts(lab, &m->expert_gate, s, s->hidden, s->width, 2 * in);
-    make_experts(lab, &m->expert_up, s, s->hidden, s->width, in);
+    if (!s->lacks_up) make_experts(lab, &m->expert_up, s, s->hidden, s->width, in);
     make_experts(lab, &m->expert_down, s, s->width, s->hidden, 1.7f / sqrtf((float)s->hidden));
     if (!s->has_expert_bias) return;
     make_experts(lab, &m->expert_gate_bias, s, 1, s->hidden, 1);
@@ -307,7 +333,7 @@ static void make_weights(struct lab *lab, struct mini *m) {
     m->bo = lab_weight(lab, s->has_output_bias, s->width, type, 1);
     m->sinks = lab_weight(lab, s->has_sinks, s->heads, type, 2);
     m->gate = lab_weight(lab, s->hidden, s->width, type, 2 * in);
-    m->up = lab_weight(lab, s->hidden, s->width, type, in);
+    m->up = lab_weight(lab, s->lacks_up ? 0 : s->hidden, s->width, type, in);
     m->down = lab_weight(lab, s->width, s->hidden, type, from_hidden);
     m->head = lab_weight(lab, s->vocab, s->width, type, in);
     m->head_bias = lab_weight(lab, s->has_head_bias, s->vocab, type, 1);

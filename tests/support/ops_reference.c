@@ -53,6 +53,7 @@ double reference_activation(enum activation activation, double gate, double up) 
     if (activation == ACTIVATION_SILU) return gate / (1 + exp(-gate)) * up;
     if (activation == ACTIVATION_GELU)
         return gate * (1 + tanh(sqrt(2 / acos(-1)) * (gate + 0.044715 * gate * gate * gate))) / 2 * up;
+    if (activation == ACTIVATION_RELU) return fmax(gate, 0) * up;
     gate = fmin(gate, 7), up = fmax(fmin(up, 7), -7);
     return (up + 1) * gate / (1 + exp(-1.702 * gate));
 }
