@@ -279,7 +279,7 @@ START_TEST(weights_that_the_kernels_cannot_read_are_refused)
     struct stream *stream = b.gpu.lab.stream;
     bench_set_pass(&b, 1, 1);
     struct op_gate_up gate_up = mini_gate_up(&b.twin, bench_gpu_rows(&b));
-    gate_up.up.stride = 2 * gate_up.up.cols;
+    gate_up.gate.stride = 2 * gate_up.gate.cols;
     ck_assert_int_eq(ops->gate_up(stream, &gate_up), ERR_INTERNAL);
     struct op_project project = mini_project(&b.twin, bench_gpu_rows(&b));
     project.w.format = DTYPE_F32;
