@@ -18,11 +18,13 @@ static int blas_product(struct stream *s, const struct prefill_product *p, const
     return cuda_launched(s, "prefill product", 0);
 }
 
-/* As many rows at a time as there is room for. */
+/* As many rows at a time as there is room for, but whole lines of `out`: cuBLAS is several times slower where that is not 16 bytes aligned. */
 static int packed_product(struct stream *s, const struct prefill_product *p) {
+    enum { LINE = 32 };
     const struct packed *packed = p->w->packed;
-    const int most = (int)(packed->room_numbers / p->w->cols);
+    int most = (int)(packed->room_numbers / p->w->cols);
     if (most < 1) return err_set(ERR_INTERNAL, "prefill: no room to unpack weights");
+    if (most > LINE && most < p->w->rows) most -= most % LINE;
     for (int first = 0; first < p->w->rows; first += most) {
         const int rows = min(most, p->w->rows - first);
         TRY(cuda_unpack(s, p->w, first, rows, {packed->room, p->x.type}));
