@@ -121,6 +121,7 @@ static int configure(struct model_config *c, const cJSON *root) {
     };
     TRY(config_read_dimensions(c, root, &defaults));
     TRY(check_rest(root));
+    TRY(config_get_int(root, "num_nextn_predict_layers", 0, 0, LAYERS_MAX, &c->next_layers));
     c->activation = ACTIVATION_RELU;
     return read_parts(c, root, &layers);
 }

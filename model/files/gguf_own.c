@@ -242,6 +242,7 @@ static int put_nemotron(struct writer *w) {
     TRY(get_value_dim(w, &dim));
     put_number(w, "mamba_head_dim", (double)dim);
     put_bool(w, "use_conv_bias", has_in_some_layer(w, "ssm_conv1d.bias"));
+    TRY(copy_int(w, "num_nextn_predict_layers", "nextn_predict_layers"));
     if (!w->a->experts) return 0;
     TRY(check_gating(w));
     TRY(need_int(w, "n_routed_experts", "expert_count"));

@@ -201,8 +201,9 @@ START_TEST(layers_of_nemotron_h_are_one_sublayer_each)
     ck_assert(c.experts_scale == 2.5f && c.router_scores == SCORES_SIGMOID);
     ck_ok(load_config(&c,
                       NEMOTRON("\"layers_block_type\": [\"mamba\", \"full_attention\", \"mlp\", \"linear_attention\", "
-                               "\"attention\"]"),
+                               "\"attention\"], \"num_nextn_predict_layers\": 1"),
                       NULL));
+    ck_assert(c.next_layers == 1 && c.mtp_heads == 0);
     ck_assert(c.layers == 5 && l[0].is_recurrent && l[2].has_no_mixer && l[3].is_recurrent && !l[4].is_recurrent);
     refuse_config(NEMOTRON("\"mlp_hidden_act\": \"relu2\""), ERR_FORMAT, "hybrid_override_pattern");
     refuse_config(NEMOTRON("\"hybrid_override_pattern\": \"M?\""), ERR_UNSUPPORTED, "'?'");
