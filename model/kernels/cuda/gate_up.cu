@@ -30,10 +30,8 @@ template <typename T> struct gated_store {
             all(ACTIVATION_SILU);
         else if (activation == ACTIVATION_GELU)
             all(ACTIVATION_GELU);
-        else if (activation == ACTIVATION_RELU)
-            all(ACTIVATION_RELU);
         else
-            all(ACTIVATION_CLAMPED);
+            all(activation);
     }
     struct place {
         int f, at;
