@@ -166,6 +166,7 @@ static void bind_layer(struct binder *b, int l) {
 }
 
 static void bind_model(struct binder *b) {
+    /* The norm of a recurrent layer stands aside while the last one is renamed. */
     static const struct renaming names[] = {{".mamba.norm.", ".mixer.gated_norm."},
                                             {".norm.", ".norm_f."},
                                             {".gated_norm.", ".norm."},

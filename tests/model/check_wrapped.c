@@ -15,6 +15,7 @@
 #include "tests/support/logits.h"
 #include "tests/support/support.h"
 #include "tests/support/tensor_file.h"
+#include "tests/support/tiny_model.h"
 
 enum { TOWERS = 2, POSITIONS = 128, GREEDY = 24 };
 
@@ -22,9 +23,10 @@ enum { TOWERS = 2, POSITIONS = 128, GREEDY = 24 };
 enum expert_form { ONE_BY_ONE, STACKED, STACKED_TRANSPOSED };
 
 static const struct wrapping {
-    const char *fixture, *architecture, *type, *text_type; /* text_type: NULL: the members lie in the whole */
-    const char *body, *outer, *towers[TOWERS];             /* what names begin with */
-    const char *text, *whole; /* members in place of the fixture's, and outside; null: there is none */
+    const char *fixture, *architecture, *type,
+        *text_type; /* text_type: NULL: the members lie in the whole; fixture: or a tiny model */
+    const char *body, *outer, *towers[TOWERS]; /* what names begin with */
+    const char *text, *whole;                  /* members in place of the fixture's, and outside; null: there is none */
     enum expert_form experts;
 } wrappings[] = {
 #define NO_ROPE  "\"rope_parameters\": null, \"rope_theta\": 1000000"
@@ -85,6 +87,16 @@ static const struct wrapping {
     {"formats/fp8-block", MISTRAL3, MISTRAL3_BODY, "{\"sliding_window\": null}",
      "{\"modules_to_not_convert\": [\"lm_head\", \"vision_tower\", \"multi_modal_projector\"]}", ONE_BY_ONE},
     {"formats/awq-moe", QWEN3_MOE, "{}", "{\"modules_to_not_convert\": [\"visual\"]}", ONE_BY_ONE},
+    {"tiny/lfm2",
+     "Lfm2VlForConditionalGeneration",
+     "lfm2_vl",
+     "lfm2",
+     "model.language_model.",
+     "",
+     {"model.vision_tower.", "model.multi_modal_projector."},
+     "{}",
+     "{}",
+     ONE_BY_ONE},
 };
 enum { WRAPPINGS = sizeof wrappings / sizeof *wrappings };
 
@@ -199,17 +211,35 @@ static void write_config(const struct wrapping *w, const char *from, const char 
     cJSON_Delete(whole);
 }
 
+/* One of tests/model/families, by what it is called there; NULL: the fixture lies beside the checkout. */
+static const char *tiny_name(const struct wrapping *w) {
+    return strncmp(w->fixture, "tiny/", 5) == 0 ? w->fixture + 5 : NULL;
+}
+
+/* The directory of a fixture; false without test data. */
+static bool find_fixture(const struct wrapping *w, char out[4096]) {
+    char path[320];
+    if (tiny_name(w)) {
+        cJSON *all = tiny_model_load(tiny_name(w));
+        tiny_model_write(all, "config", path);
+        cJSON_Delete(all);
+        snprintf(out, 4096, "%s", path);
+        return true;
+    }
+    snprintf(path, sizeof path, "fixtures/%s", w->fixture);
+    const char *found = shared_path(path);
+    if (found) snprintf(out, 4096, "%s", found);
+    return found != NULL;
+}
+
 /* Into `dir`; false without test data. `from`: the fixture's directory. `more`: a tensor that no part has. */
 static bool write_wrapped(const struct wrapping *w, char from[4096], char dir[256], const char *more) {
     static int written;
     char path[320];
-    snprintf(path, sizeof path, "fixtures/%s", w->fixture);
-    const char *found = shared_path(path);
-    if (!found) {
+    if (!find_fixture(w, from)) {
         skip("no test data beside the checkout");
         return false;
     }
-    snprintf(from, 4096, "%s", found);
     snprintf(dir, 256, "%s/wrapped-%d", temp_dir(), written++);
     ck_assert_int_eq(mkdir(dir, 0700), 0);
     snprintf(path, sizeof path, "%s/config.json", dir);
@@ -221,11 +251,12 @@ static bool write_wrapped(const struct wrapping *w, char from[4096], char dir[25
 
 /* --- claims --------------------------------------------------------------------------------------------------------- */
 
-static struct ids longest_prompt(const char *fixture, int *vocab) {
+static struct ids longest_prompt(const struct wrapping *w, int *vocab) {
     char path[128];
     struct ids longest = {0};
-    snprintf(path, sizeof path, "fixtures/%s/reference.json", fixture);
-    cJSON *references = must_load_json(shared_path(path)), *r;
+    snprintf(path, sizeof path, "fixtures/%s/reference.json", w->fixture);
+    cJSON *file = tiny_name(w) ? tiny_model_load(tiny_name(w)) : must_load_json(shared_path(path)), *r;
+    const cJSON *references = tiny_name(w) ? json_get(file, "references") : file;
     cJSON_ArrayForEach(r, references) {
         struct ids prompt = json_ids(r, "prompt");
         const bool is_longer = prompt.len > longest.len;
@@ -233,14 +264,14 @@ static struct ids longest_prompt(const char *fixture, int *vocab) {
         if (is_longer) longest = prompt;
         *vocab = cJSON_GetArraySize(json_get(r, "logits_last"));
     }
-    cJSON_Delete(references);
+    cJSON_Delete(file);
     ck_assert_int_gt((int)longest.len, 16);
     return longest;
 }
 
 static void must_have_the_logits_of(const struct wrapping *w, const char *from, const char *checkpoint) {
     int vocab;
-    struct ids prompt = longest_prompt(w->fixture, &vocab);
+    struct ids prompt = longest_prompt(w, &vocab);
     const size_t bytes = (size_t)vocab * sizeof(float);
     float *got = malloc(bytes), *expected = malloc(bytes);
     compute_logits_with(KV_AUTO, from, &prompt, POSITIONS, expected, vocab);
@@ -276,7 +307,7 @@ START_TEST(the_text_of_a_wrapper_gives_the_tokens_of_the_text_alone)
     char from[4096], dir[256];
     int vocab;
     if (!write_wrapped(w, from, dir, NULL)) return;
-    struct ids prompt = longest_prompt(w->fixture, &vocab);
+    struct ids prompt = longest_prompt(w, &vocab);
     struct answer expected, plain, drafted;
     answer(&prompt, from, NULL, 0, &expected);
     answer(&prompt, dir, NULL, 0, &plain);

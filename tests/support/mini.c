@@ -198,7 +198,7 @@ const struct mini_shape mini_families[] = {
      .renormalises = true},
     {.name = "nemotron_h",
      .width = 72,
-     .hidden = 98,
+     .hidden = 97,
      .heads = 4,
      .kv_heads = 2,
      .head_dim = 32,
@@ -254,7 +254,7 @@ void mini_add_features(struct lab *lab, struct mini_shape *s) {
     s->scores = (enum router_scores)lab_pick(lab, 0, 3), s->renormalises = by_chance(lab);
     s->has_choice_bias = s->scores != SCORES_OF_CHOSEN && by_chance(lab);
     s->experts_beside = by_chance(lab);
-    s->lacks_up = by_chance(lab) && s->hidden % 2 == 0 && !s->has_expert_bias;
+    s->lacks_up = by_chance(lab) && !s->has_expert_bias;
 }
 
 static const float eps = 1e-5f;

@@ -31,7 +31,7 @@ struct mini_shape {
     float embedding_scale, residual_scale, logits_scale; /* 0: 1 */
     float logits_cap;
     enum activation activation;
-    bool lacks_up;       /* of the MLP, and of experts: no biases then, and `hidden` is even */
+    bool lacks_up;       /* of the MLP, and of experts, which have no biases then */
     int layer_inputs;    /* P: an input of the layer besides the residual stream, behind the MLP; 0: none */
     int experts, chosen; /* in place of the MLP; 0: none */
     bool experts_beside; /* beside it */

@@ -55,7 +55,7 @@ template <typename T> struct gated_store {
 
 int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
     if (prefill_takes(s, &op->rows, &op->gate)) return cuda_prefill_gate_up(s, op);
-    /* Gate itself in the place of up: its rows are asked for twice, and come from memory once. */
+    /* Where there is neither up nor what stands for it, gate itself: its rows are asked for twice. */
     const struct weight *up = op->up.data || op->times ? &op->up : &op->gate;
     const bool has_up = up->data != NULL;
     if (op->up.data && op->times) return err_set(ERR_INTERNAL, "gate_up: expected `up` or `times`, not both");

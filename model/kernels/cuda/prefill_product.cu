@@ -18,7 +18,7 @@ static int blas_product(struct stream *s, const struct prefill_product *p, const
     return cuda_launched(s, "prefill product", 0);
 }
 
-/* As many rows at a time as there is room for, but whole lines of `out`: cuBLAS is several times slower where that is not 16 bytes aligned. */
+/* As many rows at a time as there is room for, but whole lines of `out`: cuBLAS is slower where that is not 16 bytes aligned. */
 static int packed_product(struct stream *s, const struct prefill_product *p) {
     enum { LINE = 32 };
     const struct packed *packed = p->w->packed;
