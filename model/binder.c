@@ -115,12 +115,19 @@ void bind_conv(struct binder *b, struct weight *weight, int64_t channels, int64_
 void bind_norm(struct binder *b, struct norm *norm, float offset, int64_t cols, const char *format, ...) {
     va_list args;
     const float held = b->c->norms_hold_one ? offset : 0;
-    *norm = (struct norm){.kind = NORM_RMS, .offset = offset - held, .eps = b->c->norm_eps};
+    const enum norm_kind kind = b->c->norms_centre ? NORM_LAYER : NORM_RMS;
+    *norm = (struct norm){.kind = kind, .offset = offset - held, .eps = b->c->norm_eps};
     struct binding *binding = add(b, &norm->weight, 1, cols);
     binding->norm = norm;
     binding->held = held;
     va_start(args, format);
     name_binding(b, binding, format, args);
+    va_end(args);
+    if (!b->c->norms_have_bias) return;
+    char of_bias[112]; /* "bias" where the format ends with "weight" */
+    snprintf(of_bias, sizeof of_bias, "%.*sbias", (int)(strlen(format) - strlen("weight")), format);
+    va_start(args, format);
+    name_binding(b, add(b, &norm->bias, 1, cols), of_bias, args);
     va_end(args);
 }
 
@@ -246,7 +253,8 @@ void bind_head_behind(struct binder *b, float norm_offset) {
 void bind_norms_before(struct binder *b, float offset, int layer) {
     struct layer *l = &b->m->layers[layer];
     bind_norm(b, &l->attn_norm, offset, b->c->width, "layers.%d.input_layernorm.weight", layer);
-    bind_norm(b, &l->mlp_norm, offset, b->c->width, "layers.%d.post_attention_layernorm.weight", layer);
+    if (!b->c->sublayers_are_parallel)
+        bind_norm(b, &l->mlp_norm, offset, b->c->width, "layers.%d.post_attention_layernorm.weight", layer);
 }
 
 void bind_norms_behind(struct binder *b, int layer) {
@@ -278,6 +286,21 @@ void bind_attention(struct binder *b, int layer) {
     bind_weight(b, &l->bq, 1, q, "layers.%d.self_attn.q_proj.bias", layer);
     bind_weight(b, &l->bk, 1, kv, "layers.%d.self_attn.k_proj.bias", layer);
     bind_weight(b, &l->bv, 1, kv, "layers.%d.self_attn.v_proj.bias", layer);
+}
+
+void bind_output_bias(struct binder *b, int layer) {
+    if (b->c->qkv_bias)
+        bind_weight(b, &b->m->layers[layer].bo, 1, b->c->width, "layers.%d.self_attn.o_proj.bias", layer);
+}
+
+void bind_ungated_mlp(struct binder *b, int layer, const char *module, bool has_bias) {
+    struct layer *l = &b->m->layers[layer];
+    int64_t f = b->c->layer[layer].hidden, d = b->c->width;
+    bind_weight(b, &l->gate, f, d, "layers.%d.%s.up_proj.weight", layer, module);
+    bind_weight(b, &l->down, d, f, "layers.%d.%s.down_proj.weight", layer, module);
+    if (!has_bias) return;
+    bind_weight(b, &l->gate_bias, 1, f, "layers.%d.%s.up_proj.bias", layer, module);
+    bind_weight(b, &l->down_bias, 1, d, "layers.%d.%s.down_proj.bias", layer, module);
 }
 
 static void bind_mlp_under(struct binder *b, int layer, const char *module) {

@@ -38,7 +38,8 @@ void bind_row(struct binder *, struct weight *, int64_t cols, const char *format
 /* A convolution of each channel by itself, [channels, 1, taps] in the file, which keeps every bit. */
 void bind_conv(struct binder *, struct weight *, int64_t channels, int64_t taps, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
-/* A norm of `cols` dimensions whose factor is weight + offset, with the configuration's eps. */
+/* A norm of `cols` dimensions whose factor is weight + offset, with the configuration's eps; of the kind, and with the bias beside the weight,
+ * that it says. */
 void bind_norm(struct binder *, struct norm *, float offset, int64_t cols, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 /* Rows first, first + step, ... of a tensor [all, cols]: fused projections. */
@@ -62,7 +63,7 @@ void bind_ends(struct binder *, float norm_offset);
 void bind_head_ends(struct binder *);
 /* The same and what joins them, of one that lies behind its model's last layer, all but that layer's own tensors. */
 void bind_head_behind(struct binder *, float norm_offset);
-/* The norms before attention and MLP, as a Llama's files call them; those behind, as an OLMo 2's do; and those of q and k, of each head or,
+/* The norms before attention and MLP, or the one of both, as a Llama's files call them; those behind, as an OLMo 2's do; and those of q and k, of each head or,
  * where the configuration says so, of all at once. */
 void bind_norms_before(struct binder *, float offset, int layer);
 void bind_norms_behind(struct binder *, int layer);
@@ -70,6 +71,10 @@ void bind_qk_norms(struct binder *, float offset, int layer);
 /* What most layers have: q, k, v, o under self_attn, gate, up and down under mlp; biases of q, k, v by the configuration. */
 void bind_attention(struct binder *, int layer);
 void bind_mlp(struct binder *, int layer);
+/* The bias of o, where q, k and v have theirs. */
+void bind_output_bias(struct binder *, int layer);
+/* An MLP without a gate, under `module`: what its activation is of, up_proj, stands where others have theirs. */
+void bind_ungated_mlp(struct binder *, int layer, const char *module, bool has_bias);
 /* The MLP beside experts, under mlp and this name. */
 void bind_shared_mlp(struct binder *, int layer, const char *name);
 void bind_fused_mlp(struct binder *, int layer); /* gate_up_proj: rows of gate, then of up */

@@ -199,7 +199,7 @@ struct op_gate_up *build_gate_up(struct builder *b, int layer) {
     struct op_gate_up *op = &pass_add(b->pass, OP_GATE_UP)->gate_up;
     op->x = residual(b);
     op->norm = l->mlp_norm;
-    op->gate = l->gate, op->up = l->up;
+    op->gate = l->gate, op->up = l->up, op->bias = l->gate_bias;
     op->activation = b->c->activation;
     op->width = b->c->width, op->hidden = b->c->layer[layer].hidden;
     op->normed = normed(b);
@@ -209,9 +209,9 @@ struct op_gate_up *build_gate_up(struct builder *b, int layer) {
 }
 
 struct op_project *build_down(struct builder *b, int layer) {
-    static const struct weight none;
+    const struct layer *l = &b->m->layers[layer];
     size_t hidden = (size_t)b->c->layer[layer].hidden;
-    return build_project(b, builder_feed(b, SCRATCH_MLP, hidden), &b->m->layers[layer].down, &none);
+    return build_project(b, builder_feed(b, SCRATCH_MLP, hidden), &l->down, &l->down_bias);
 }
 
 struct op_add_norm *build_add_norm(struct builder *b, const struct norm *norm) {
@@ -458,9 +458,22 @@ void build_mlp_block(struct builder *b, int layer) {
     build_down(b, layer);
 }
 
+/* Both read the rows before either adds to them. */
+static void build_parallel_blocks(struct builder *b, int layer) {
+    build_qkv(b, layer);
+    build_gate_up(b, layer)->norm = b->m->layers[layer].attn_norm;
+    build_attention(b, layer);
+    build_output(b, layer);
+    build_down(b, layer);
+}
+
 void build_dense_layers(struct builder *b) {
     build_embed(b);
     for (int l = 0; l < b->c->layers; l++) {
+        if (b->c->sublayers_are_parallel) {
+            build_parallel_blocks(b, l);
+            continue;
+        }
         build_attention_block(b, l);
         build_mlp_block(b, l);
     }

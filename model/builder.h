@@ -41,7 +41,7 @@ struct op_experts_down *build_experts(struct builder *, int layer, const struct 
 struct op_logits *build_head(struct builder *);
 
 /* A layer's attention, norm before it, onto the residual stream; its MLP likewise; and the whole list of a family that consists of
- * these: embedding, layers, head. */
+ * these, one behind the other or side by side: embedding, layers, head. */
 void build_attention_block(struct builder *, int layer);
 void build_mlp_block(struct builder *, int layer);
 void build_dense_layers(struct builder *);

@@ -103,12 +103,14 @@ struct model_config {
     bool tied;         /* lm_head is the embedding */
     bool tied_outside; /* a wrapper alone says so, and not of its text: a head in the files is one of its own */
     bool qkv_bias, qk_norm;
-    bool norms_behind_rope;     /* the norms of heads of q and k are behind their rotation */
-    bool norms_all_heads;       /* the norm of q and of k is over all heads at once */
-    bool norms_hold_one;        /* where the family's norms are 1 + weight, the files hold that sum (GGUF) */
-    enum activation activation; /* of MLPs and experts */
-    bool queries_gated;         /* a head of q has DH numbers more, whose sigmoid its attention is multiplied with */
-    bool shared_is_gated;       /* so is the MLP beside experts, with one number */
+    bool norms_behind_rope;      /* the norms of heads of q and k are behind their rotation */
+    bool norms_all_heads;        /* the norm of q and of k is over all heads at once */
+    bool sublayers_are_parallel; /* attention and MLP read the same rows, behind one norm (Wang & Komatsuzaki 2021) */
+    bool norms_centre, norms_have_bias; /* those before attention, MLP and head are of kind NORM_LAYER */
+    bool norms_hold_one;                /* where the family's norms are 1 + weight, the files hold that sum (GGUF) */
+    enum activation activation;         /* of MLPs and experts */
+    bool queries_gated;   /* a head of q has DH numbers more, whose sigmoid its attention is multiplied with */
+    bool shared_is_gated; /* so is the MLP beside experts, with one number */
     float embedding_scale, attention_scale, residual_scale, logits_scale;
     float attention_cap, logits_cap;                /* 0: none */
     int32_t experts, experts_chosen, expert_hidden; /* 0: none */

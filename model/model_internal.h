@@ -14,11 +14,12 @@ struct layer {
     struct weight wq, wk, wv, wo; /* [H*DH, D], [HKV*DH, D] twice, [D, H*DH] */
     struct weight bq, bk, bv, bo; /* [1, rows of wq, wk, wv, wo] */
     struct norm q_norm, k_norm, v_norm;
-    struct weight sinks;               /* [1, H] */
-    struct weight gate, up, down;      /* [F, D] twice, [D, F] */
-    struct weight router, router_bias; /* [E, D], [1, E] */
-    struct weight expert_scale;        /* [1, E] */
-    struct weight choice_bias;         /* [1, E] */
+    struct weight sinks;                /* [1, H] */
+    struct weight gate, up, down;       /* [F, D] twice, [D, F] */
+    struct weight gate_bias, down_bias; /* [1, F] of an MLP without up, [1, D] */
+    struct weight router, router_bias;  /* [E, D], [1, E] */
+    struct weight expert_scale;         /* [1, E] */
+    struct weight choice_bias;          /* [1, E] */
     struct norm router_norm, expert_norm, post_dense_norm, post_expert_norm;
     struct experts expert_gate, expert_up, expert_down; /* [F, D] twice, [D, F] of each */
     struct experts expert_gate_bias, expert_up_bias, expert_down_bias;

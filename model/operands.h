@@ -74,14 +74,16 @@ struct experts {
 };
 
 /* The gate of an MLP: silu(g) u with silu(g) = g / (1 + exp(-g)); gelu(g) u in its tanh form (Hendrycks & Gimpel 2016); gpt-oss's
- * (u + 1) g / (1 + exp(-1.702 g)) with g <= 7 and -7 <= u <= 7; max(g, 0) u, which is max(g, 0)^2 where u is g. */
-enum activation { ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_CLAMPED, ACTIVATION_RELU };
+ * (u + 1) g / (1 + exp(-1.702 g)) with g <= 7 and -7 <= u <= 7; max(g, 0)^2 u (So et al. 2021). Without a second matrix u is 1. */
+enum activation { ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_CLAMPED, ACTIVATION_RELU2 };
 
-/* y = x / sqrt(mean(x^2) + eps) * (weight + offset) (Zhang & Sennrich 2019); a weight that is absent counts as 1 - offset. */
-enum norm_kind { NORM_NONE, NORM_RMS }; /* NONE: y = x */
+/* RMS: y = x / sqrt(mean(x^2) + eps) * (weight + offset) (Zhang & Sennrich 2019); a weight that is absent counts as 1 - offset.
+ * LAYER: the same of x - mean(x), plus bias (Ba et al. 2016); for rows that products or a head read, not those of heads, groups and add_norm. */
+enum norm_kind { NORM_NONE, NORM_RMS, NORM_LAYER }; /* NONE: y = x */
 struct norm {
     enum norm_kind kind;
     struct weight weight; /* [1, D] */
+    struct weight bias;   /* [1, D], of LAYER; may be absent */
     float offset, eps;
 };
 

@@ -90,18 +90,19 @@ struct op_add_norm {
     float *x; /* [T * parts, D]; may be y */
 };
 
-/* h = activation(Wg y, Wu y), y = norm(x); where Wu is absent, u = times[t, :], or without these g itself */
+/* h = activation(Wg y + bias, Wu y), y = norm(x); where Wu is absent, u = times[t, :], or without these 1 */
 struct op_gate_up {
     struct rows rows;
     const float *x; /* [T, D] */
     struct norm norm;
     struct weight gate, up; /* [F, D] */
+    struct weight bias;     /* [1, F], where neither up nor `times` is there; may be absent */
     const float *times;     /* [T, times_stride], the first F of a row */
     int32_t times_stride;
     enum activation activation;
     int32_t width, hidden;
     struct buffer normed; /* [T, D] scratch */
-    float *gated;         /* [2, T, F] scratch of prefill on CUDA, else NULL */
+    float *gated;         /* [2, T, F] scratch on CUDA, of prefill and of one matrix; else NULL */
     struct buffer h;      /* [T, F] out */
     struct weight reader; /* as op_attention's */
 };
@@ -142,7 +143,7 @@ struct op_route {
 /* Numbers that the lists of E experts and so many chosen pairs of row and expert take. */
 #define EXPERT_LISTS(experts, entries) (2 + (experts) + 2 * ((entries) > (experts) ? (entries) : (experts)))
 
-/* h[t, j, :] = activation(Wg_e y, Wu_e y) with biases, e = ids[t, j], y = norm(x[t, :]); nothing where e < 0. Where Wu is absent, u is g. */
+/* h[t, j, :] = activation(Wg_e y, Wu_e y) with biases, e = ids[t, j], y = norm(x[t, :]); nothing where e < 0. Where Wu is absent, u is 1. */
 struct op_experts_up {
     struct rows rows;
     const float *x; /* [T, D] */

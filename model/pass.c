@@ -45,17 +45,24 @@ void pass_copy_last_only(struct pass *out, const struct pass *p) {
     if (head->kind == OP_LOGITS) head->logits.last_only = true;
 }
 
-static void tell_of_product(struct op *writer, struct op_project *reader) {
+static bool tell_of_product(struct op *writer, struct op_project *reader) {
     if (writer->kind == OP_ATTENTION && writer->attention.out.data == reader->h.data)
         writer->attention.reader = reader->w, reader->h_is_for_w = true;
     if (writer->kind == OP_GATE_UP && writer->gate_up.h.data == reader->h.data)
         writer->gate_up.reader = reader->w, reader->h_is_for_w = true;
+    return reader->h_is_for_w;
+}
+
+/* Between who writes rows and who reads them may lie attention and its projection, which read others. */
+static void tell_writer(struct op *reader, int before) {
+    for (int i = 1; i <= before && !tell_of_product(reader - i, &reader->project); i++)
+        if (reader[-i].kind != OP_ATTENTION && reader[-i].kind != OP_PROJECT) return;
 }
 
 void pass_tell_neighbours(struct pass *p) {
     for (int i = 1; i < p->count; i++) {
         struct op *before = &p->ops[i - 1], *op = &p->ops[i];
-        if (op->kind == OP_PROJECT) tell_of_product(before, &op->project);
+        if (op->kind == OP_PROJECT) tell_writer(op, i);
         if (op->kind == OP_EXPERTS_UP && before->kind == OP_ROUTE && before->route.ids == op->experts_up.ids)
             before->route.is_told = true, op->experts_up.route = before->route;
         if (op->kind == OP_EXPERTS_DOWN && before->kind == OP_EXPERTS_UP &&

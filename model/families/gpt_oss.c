@@ -70,7 +70,7 @@ static void bind_model(struct binder *b) {
         struct layer *layer = &b->m->layers[l];
         bind_norms_before(b, 0, l);
         bind_attention(b, l);
-        if (b->c->qkv_bias) bind_weight(b, &layer->bo, 1, d, "layers.%d.self_attn.o_proj.bias", l);
+        bind_output_bias(b, l);
         bind_weight(b, &layer->sinks, 1, b->c->heads, "layers.%d.self_attn.sinks", l);
         bind_weight(b, &layer->router, b->c->experts, d, "layers.%d.mlp.router.weight", l);
         bind_weight(b, &layer->router_bias, 1, b->c->experts, "layers.%d.mlp.router.bias", l);

@@ -122,7 +122,7 @@ static int configure(struct model_config *c, const cJSON *root) {
     TRY(config_read_dimensions(c, root, &defaults));
     TRY(check_rest(root));
     TRY(config_get_int(root, "num_nextn_predict_layers", 0, 0, LAYERS_MAX, &c->next_layers));
-    c->activation = ACTIVATION_RELU;
+    c->activation = ACTIVATION_RELU2;
     return read_parts(c, root, &layers);
 }
 
@@ -141,15 +141,10 @@ static void bind_experts_and_mlp(struct binder *b, int l) {
     bind_experts(b, &layer->expert_down, d, f, l, "layers.%d.mlp.experts.%d.down_proj.weight");
 }
 
-/* What the activation is of stands where others have a gate, and nothing where these have up. */
 static void bind_mlp_of(struct binder *b, int l) {
     const bool has_experts = b->c->layer[l].has_experts;
-    const char *module = has_experts ? "mlp.shared_experts" : "mlp";
-    struct layer *layer = &b->m->layers[l];
-    const int64_t f = b->c->layer[l].hidden, d = b->c->width;
-    bind_norm(b, &layer->mlp_norm, 0, d, "layers.%d.input_layernorm.weight", l);
-    bind_weight(b, &layer->gate, f, d, "layers.%d.%s.up_proj.weight", l, module);
-    bind_weight(b, &layer->down, d, f, "layers.%d.%s.down_proj.weight", l, module);
+    bind_norm(b, &b->m->layers[l].mlp_norm, 0, b->c->width, "layers.%d.input_layernorm.weight", l);
+    bind_ungated_mlp(b, l, has_experts ? "mlp.shared_experts" : "mlp", false);
     if (has_experts) bind_experts_and_mlp(b, l);
 }
 

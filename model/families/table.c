@@ -17,7 +17,9 @@ static const struct family *const families[] = {
     &family_hunyuan,     &family_qwen_next,
     &family_eagle3,      &family_gemma4_assistant,
     &family_dflash,      &family_lfm2,
-    &family_nemotron_h,
+    &family_nemotron_h,  &family_cohere,
+    &family_starcoder2,  &family_nemotron,
+    &family_stablelm,
 };
 
 const struct family *family_at(int index) {

@@ -176,8 +176,9 @@ static int put_config(struct writer *w) {
     if (!w->a->is_gemma4 && !w->a->is_nemotron) TRY(need_int(w, "intermediate_size", hidden));
     TRY(put_layers(w));
     TRY(need_int(w, "max_position_embeddings", "context_length"));
-    TRY(need(w, "attention.layer_norm_rms_epsilon"));
-    TRY(copy_number(w, "rms_norm_eps", "attention.layer_norm_rms_epsilon"));
+    const char *eps = w->a->eps_member ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    TRY(need(w, eps));
+    TRY(copy_number(w, w->a->eps_member ? w->a->eps_member : "rms_norm_eps", eps));
     TRY(put_head_dim(w, &head_dim));
     if (!w->a->is_gemma4) TRY(put_rope(w, head_dim));
     TRY(gguf_put_own(w, head_dim));

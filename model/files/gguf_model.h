@@ -18,6 +18,7 @@ struct gguf_architecture {
     const char *ffn_norm, *post_attention_norm, *post_ffw_norm, *ffn_up;
     const char *router, *experts, *gate, *up, *down; /* of experts; NULL: it has none */
     const char *choice_bias;                         /* the whole name, of the bias of its router's choice */
+    const char *eps_member; /* of norms that take the mean away, in its configuration; NULL: they do not */
     bool
         pairs_neighbours; /* rows of q and k are stored so that neighbours turn together: llama.cpp's order for Llamas */
     bool norms_hold_one;  /* norms are stored as 1 + weight */

@@ -301,6 +301,16 @@ static int put_windows(struct writer *w) {
     return 0;
 }
 
+/* Of those whose norms take the mean away: which biases and norms there are, their tensors say. */
+static int put_centred(struct writer *w) {
+    const bool has_bias = gguf_find(w->g, "blk.0.attn_q.bias") != NULL;
+    put_bool(w, "attention_bias", has_bias), put_bool(w, "use_bias", has_bias), put_bool(w, "use_qkv_bias", has_bias);
+    put_bool(w, "use_parallel_residual", !gguf_find(w->g, "blk.0.ffn_norm.weight"));
+    put_bool(w, "use_qk_norm", gguf_find(w->g, "blk.0.attn_q_norm.weight") != NULL);
+    TRY(copy_number(w, "logit_scale", "logit_scale"));
+    return put_windows(w);
+}
+
 /* --- Gemma 4 ------------------------------------------------------------------------------------------------------- */
 
 /* Heads of each layer, which its kind decides, and where the MLP is twice as wide. */
@@ -426,6 +436,7 @@ int gguf_put_own(struct writer *w, int64_t head_dim) {
     if (w->a->is_mamba) return put_granite_hybrid(w);
     if (w->a->is_lfm2) return put_lfm2(w);
     if (w->a->experts) return put_experts(w);
+    if (w->a->eps_member) return put_centred(w);
     if (strncmp(name, "gemma", 5) == 0 && name[5]) return put_gemma(w, head_dim);
     if (strcmp(name, "granite") == 0) return put_granite(w);
     if (strcmp(name, "minicpm") == 0) return put_minicpm(w);

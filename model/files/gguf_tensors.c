@@ -87,6 +87,7 @@ static const struct {
 } body_names[] = {
     {"token_embd.weight", "model.embed_tokens.weight"},
     {"output_norm.weight", "model.norm.weight"},
+    {"output_norm.bias", "model.norm.bias"},
     {"token_embd_norm.weight", "model.norm.weight"}, /* LFM2's last one, whatever it is called */
     {"output.weight", "lm_head.weight"},
     {"per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"},

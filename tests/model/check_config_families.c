@@ -191,7 +191,7 @@ START_TEST(layers_of_nemotron_h_are_one_sublayer_each)
     const struct layer_config *l = c.layer;
     ck_ok(load_config(
         &c, NEMOTRON("\"hybrid_override_pattern\": \"M*-E\", \"sliding_window\": null, " NEMOTRON_EXPERTS), NULL));
-    ck_assert(c.layers == 4 && c.activation == ACTIVATION_RELU && c.ropes == 1);
+    ck_assert(c.layers == 4 && c.activation == ACTIVATION_RELU2 && c.ropes == 1);
     ck_assert(l[0].is_recurrent && !l[0].has_no_mixer && l[0].has_no_mlp);
     ck_assert(!l[1].is_recurrent && !l[1].has_no_mixer && l[1].has_no_mlp);
     ck_assert(l[2].has_no_mixer && !l[2].has_no_mlp && !l[2].has_experts && l[2].hidden == c.hidden);
@@ -222,6 +222,36 @@ START_TEST(layers_of_nemotron_h_are_one_sublayer_each)
 }
 END_TEST
 
+START_TEST(norms_that_take_the_mean_away_are_those_of_their_families)
+{
+    struct model_config c;
+    ck_ok(load_config(&c, OF("CohereForCausalLM", "cohere") "\"layer_norm_eps\": 1e-3}", NULL));
+    ck_assert(c.norms_centre && !c.norms_have_bias && c.sublayers_are_parallel && c.rope[0].pairs_neighbours);
+    ck_assert(c.logits_scale == 0.0625f && c.norm_eps == 1e-3f && c.ropes == 1 && c.layer[0].window == 0);
+    ck_ok(load_config(&c,
+                      OF("Cohere2ForCausalLM", "cohere2") "\"sliding_window_pattern\": 3, \"logit_scale\": 0.5, "
+                                                          "\"attention_bias\": true}",
+                      NULL));
+    ck_assert(c.layer[0].window == 4096 && c.layer[1].window == 4096 && c.layer[2].window == 0);
+    ck_assert(c.layer[0].rope == 0 && c.layer[2].rope == 1 && c.qkv_bias && c.logits_scale == 0.5f);
+    refuse_config(OF("CohereForCausalLM", "cohere") "\"use_qk_norm\": true}", ERR_UNSUPPORTED, "use_qk_norm");
+    ck_ok(load_config(&c,
+                      OF("Starcoder2ForCausalLM", "starcoder2") "\"sliding_window\": 8, \"hidden_act\": "
+                                                                "\"gelu_pytorch_tanh\"}",
+                      NULL));
+    ck_assert(c.norms_centre && c.norms_have_bias && c.qkv_bias && c.tied && c.layer[2].window == 8);
+    ck_assert(c.activation == ACTIVATION_GELU && !c.sublayers_are_parallel);
+    refuse_config(OF("Starcoder2ForCausalLM", "starcoder2") "\"hidden_act\": \"gelu\"}", ERR_UNSUPPORTED, "hidden_act");
+    ck_ok(load_config(&c, OF("NemotronForCausalLM", "nemotron") "\"hidden_act\": \"relu2\"}", NULL));
+    ck_assert(c.norms_centre && c.activation == ACTIVATION_RELU2 && c.rope[0].dims * 2 == c.head_dim);
+    refuse_config(OF("NemotronForCausalLM", "nemotron") "\"hidden_act\": \"relu2\", \"mlp_bias\": true}",
+                  ERR_UNSUPPORTED, "mlp_bias");
+    ck_ok(load_config(&c, OF("StableLmForCausalLM", "stablelm") "\"use_parallel_residual\": true}", NULL));
+    ck_assert(c.norms_have_bias && c.sublayers_are_parallel && !c.qkv_bias);
+    refuse_config(OF("StableLmForCausalLM", "stablelm") "\"qk_layernorm\": true}", ERR_UNSUPPORTED, "qk_layernorm");
+}
+END_TEST
+
 START_TEST(layers_that_turn_no_heads_have_a_rope_of_their_own)
 {
     struct model_config c;
@@ -249,6 +279,7 @@ Suite *check_config_families(void) {
     tcase_add_test(tc, recurrent_layers_of_granite_4_are_of_the_shapes_that_duet_has);
     tcase_add_test(tc, short_convolutions_of_lfm2_stand_where_no_attention_does);
     tcase_add_test(tc, layers_of_nemotron_h_are_one_sublayer_each);
+    tcase_add_test(tc, norms_that_take_the_mean_away_are_those_of_their_families);
     tcase_add_test(tc, layers_that_turn_no_heads_have_a_rope_of_their_own);
     suite_add_tcase(suite, tc);
     return suite;

@@ -9,12 +9,25 @@
 #include "tests/support/tiny_model.h"
 
 static const char *const cases[] = {
-    "ministral3",     "hunyuan",        "smollm3",        "smollm3-windows", "seed-oss",    "ernie4_5",
-    "ernie4_5-moe",   "exaone",         "exaone4",        "exaone4-full",    "gemma",       "glm",
-    "glm4-moe",       "glm4-moe-norms", "olmo3",          "olmoe",           "granite-moe", "granite4",
-    "granite4-still", "granite4-h",     "granite4-h-moe", "qwen2-moe",       "qwen3-next",  "qwen3_5",
-    "nemotron-h",     "lfm2",           "lfm2-moe",       "qwen3_5-moe",     "gemma4",      "gemma4-e",
+    "ministral3",     "hunyuan",
+    "smollm3",        "smollm3-windows",
+    "seed-oss",       "ernie4_5",
+    "ernie4_5-moe",   "exaone",
+    "exaone4",        "exaone4-full",
+    "gemma",          "glm",
+    "glm4-moe",       "glm4-moe-norms",
+    "olmo3",          "olmoe",
+    "granite-moe",    "granite4",
+    "granite4-still", "granite4-h",
+    "granite4-h-moe", "qwen2-moe",
+    "qwen3-next",     "qwen3_5",
+    "nemotron-h",     "lfm2",
+    "lfm2-moe",       "qwen3_5-moe",
+    "gemma4",         "gemma4-e",
     "gemma4-moe",     "minicpm",
+    "cohere",         "cohere2",
+    "starcoder2",     "nemotron",
+    "stablelm",       "stablelm-parallel",
 };
 enum { CASES = sizeof cases / sizeof *cases };
 

@@ -91,7 +91,7 @@ static void row_reference(const struct mini *m, const double *y, const int32_t *
                                 *up_bias = has_bias ? &m->expert_up_bias.each[e] : NULL;
             const double gate = reference_product(&m->expert_gate.each[e], gate_bias, f, y);
             h[f] = reference_activation(s->activation, gate,
-                                        s->lacks_up ? gate : reference_product(&m->expert_up.each[e], up_bias, f, y));
+                                        s->lacks_up ? 1 : reference_product(&m->expert_up.each[e], up_bias, f, y));
         }
         const struct weight *bias = has_bias ? &m->expert_down_bias.each[e] : NULL;
         for (int i = 0; i < s->width; i++)

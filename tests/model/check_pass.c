@@ -40,6 +40,26 @@ START_TEST(a_product_of_something_else_is_nobodys_reader)
 }
 END_TEST
 
+/* Where attention and MLP lie side by side others stand between; not where what stands there reads the rows, too. */
+START_TEST(a_writer_is_told_of_its_reader_past_those_that_read_others)
+{
+    float attended, h;
+    struct pass p = {0};
+    pass_add(&p, OP_GATE_UP)->gate_up.h.data = &h;
+    pass_add(&p, OP_ATTENTION)->attention.out.data = &attended;
+    pass_add(&p, OP_PROJECT)->project = (struct op_project){.h.data = &attended, .w.rows = 3};
+    pass_add(&p, OP_PROJECT)->project = (struct op_project){.h.data = &h, .w.rows = 5};
+    pass_add(&p, OP_ATTENTION)->attention.out.data = &attended;
+    pass_add(&p, OP_GATE)->gate.h.data = &attended;
+    pass_add(&p, OP_PROJECT)->project = (struct op_project){.h.data = &attended, .w.rows = 7};
+    pass_tell_neighbours(&p);
+    ck_assert(p.ops[0].gate_up.reader.rows == 5 && p.ops[3].project.h_is_for_w);
+    ck_assert(p.ops[1].attention.reader.rows == 3 && p.ops[2].project.h_is_for_w);
+    ck_assert(p.ops[4].attention.reader.rows == 0 && !p.ops[6].project.h_is_for_w);
+    pass_free(&p);
+}
+END_TEST
+
 START_TEST(what_is_told_is_in_copies_too)
 {
     float attended, h, other;
@@ -79,6 +99,7 @@ Suite *check_pass(void) {
     tcase_add_test(tc, writers_are_told_of_the_product_that_reads_next);
     tcase_add_test(tc, ops_are_told_of_the_one_whose_work_they_may_do);
     tcase_add_test(tc, a_product_of_something_else_is_nobodys_reader);
+    tcase_add_test(tc, a_writer_is_told_of_its_reader_past_those_that_read_others);
     tcase_add_test(tc, what_is_told_is_in_copies_too);
     suite_add_tcase(suite, tc);
     return suite;

@@ -56,6 +56,8 @@ const char *family_members(const char *architecture) {
     if (strstr(architecture, "Qwen3Next") || strstr(architecture, "Qwen3_5Moe"))
         return ", \"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 8, "
                "\"shared_expert_intermediate_size\": 8";
+    if (strstr(architecture, "Starcoder2")) return ", \"hidden_act\": \"gelu_pytorch_tanh\"";
+    if (strstr(architecture, "NemotronForCausalLM")) return ", \"hidden_act\": \"relu2\"";
     if (strstr(architecture, "NemotronH")) return ", \"hybrid_override_pattern\": \"M-*\"";
     if (strstr(architecture, "Eagle3")) return ", \"num_hidden_layers\": 1, \"draft_vocab_size\": 16";
     if (strstr(architecture, "DFlash")) return ", \"dflash_config\": {\"mask_token_id\": 1, \"target_layer_ids\": [0]}";

@@ -110,8 +110,12 @@ static void put_pattern(struct conversion *c, const cJSON *types) {
     uint8_t slides[64];
     int count = 0;
     const cJSON *type;
-    if (strcmp(c->kind->model_type, "olmo3") != 0 && strcmp(c->kind->model_type, "exaone4") != 0) return;
+    if (strcmp(c->kind->model_type, "olmo3") != 0 && strcmp(c->kind->model_type, "exaone4") != 0 &&
+        strcmp(c->kind->model_type, "cohere2") != 0)
+        return;
+    const int every = (int)number(c, "sliding_window_pattern", 0), layers = (int)number(c, "num_hidden_layers", 0);
     cJSON_ArrayForEach(type, types) slides[count++] = type->valuestring[0] == 's';
+    while (!types && every > 0 && count < layers) slides[count] = (count + 1) % every != 0, count++;
     gguf_put_array(c->files, key(c, "attention.sliding_window_pattern"), GGUF_BOOL, slides, (uint64_t)count);
 }
 
@@ -210,6 +214,8 @@ void gguf_conversion_put_values(struct conversion *c) {
     }
     put_number(c, "attention.layer_norm_rms_epsilon",
                number(c, "rms_norm_eps", number(c, "layer_norm_epsilon", number(c, "norm_eps", 1e-6))));
+    put_number(c, "attention.layer_norm_epsilon",
+               number(c, "layer_norm_eps", number(c, "norm_epsilon", number(c, "norm_eps", NAN))));
     put_int(c, "attention.sliding_window", window);
     put_pattern(c, json_get(c->config, "layer_types"));
     put_int(c, "expert_count", experts_of(c));
@@ -227,6 +233,6 @@ void gguf_conversion_put_values(struct conversion *c) {
                  base = number(c, "hidden_size", NAN) / number(c, "dim_model_base", NAN);
     put_number(c, "embedding_scale", number(c, "embedding_multiplier", number(c, "scale_emb", NAN)));
     put_number(c, "residual_scale", number(c, "residual_multiplier", depth));
-    put_number(c, "logit_scale", number(c, "logits_scaling", base));
+    put_number(c, "logit_scale", number(c, "logit_scale", number(c, "logits_scaling", base)));
     gguf_put_int(c->files, "tokenizer.ggml.eos_token_id", (int64_t)number(c, "eos_token_id", 2));
 }

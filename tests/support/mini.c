@@ -204,8 +204,32 @@ const struct mini_shape mini_families[] = {
      .head_dim = 32,
      .vocab = 67,
      .lacks_rope = true,
-     .activation = ACTIVATION_RELU,
+     .activation = ACTIVATION_RELU2,
      .lacks_up = true},
+    {.name = "starcoder2",
+     .width = 96,
+     .hidden = 160,
+     .heads = 6,
+     .kv_heads = 2,
+     .head_dim = 16,
+     .vocab = 71,
+     .has_bias = true,
+     .has_output_bias = true,
+     .centres = true,
+     .has_norm_bias = true,
+     .activation = ACTIVATION_GELU,
+     .lacks_up = true,
+     .has_mlp_bias = true},
+    {.name = "cohere",
+     .width = 64,
+     .hidden = 112,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 16,
+     .vocab = 83,
+     .centres = true,
+     .pairs_neighbours = true,
+     .logits_scale = 0.25f},
     {.name = "nemotron_h with experts",
      .width = 72,
      .hidden = 40,
@@ -214,7 +238,7 @@ const struct mini_shape mini_families[] = {
      .head_dim = 32,
      .vocab = 67,
      .lacks_rope = true,
-     .activation = ACTIVATION_RELU,
+     .activation = ACTIVATION_RELU2,
      .lacks_up = true,
      .experts = 40,
      .chosen = 6,
@@ -235,6 +259,7 @@ void mini_add_features(struct lab *lab, struct mini_shape *s) {
     s->norms = (enum mini_norms)lab_pick(lab, 0, 3);
     s->norm_offset = by_chance(lab) ? 1 : 0;
     s->lacks_norm_weights = by_chance(lab);
+    s->centres = by_chance(lab), s->has_norm_bias = s->centres && by_chance(lab);
     s->norms_all_heads = by_chance(lab), s->has_v_norm = by_chance(lab);
     s->pairs_neighbours = by_chance(lab), s->has_rope_choice = by_chance(lab), s->lacks_rope = by_chance(lab);
     s->has_query_rope = by_chance(lab), s->norms_behind_rope = by_chance(lab);
@@ -247,14 +272,14 @@ void mini_add_features(struct lab *lab, struct mini_shape *s) {
     s->embedding_scale = scales[lab_pick(lab, 0, 4)], s->residual_scale = scales[lab_pick(lab, 0, 4)];
     s->logits_scale = scales[lab_pick(lab, 0, 4)];
     if (by_chance(lab)) s->logits_cap = 1.25f;
-    s->activation = (enum activation)lab_pick(lab, 0, ACTIVATION_RELU + 1);
+    s->activation = (enum activation)lab_pick(lab, 0, ACTIVATION_RELU2 + 1);
     s->layer_inputs = lab_pick(lab, 1, 50);
     s->experts = lab_pick(lab, 1, 12), s->chosen = lab_pick(lab, 1, s->experts + 1);
     s->has_expert_bias = by_chance(lab), s->has_expert_scale = by_chance(lab);
     s->scores = (enum router_scores)lab_pick(lab, 0, 3), s->renormalises = by_chance(lab);
     s->has_choice_bias = s->scores != SCORES_OF_CHOSEN && by_chance(lab);
     s->experts_beside = by_chance(lab);
-    s->lacks_up = by_chance(lab) && !s->has_expert_bias;
+    s->lacks_up = by_chance(lab) && !s->has_expert_bias, s->has_mlp_bias = s->lacks_up && by_chance(lab);
 }
 
 static const float eps = 1e-5f;
@@ -268,6 +293,15 @@ static struct norm make_norm(struct lab *lab, const struct mini_shape *s, bool i
     return norm;
 }
 
+/* Of rows that products read. */
+static struct norm make_row_norm(struct lab *lab, const struct mini_shape *s, bool is_there, bool has_weight) {
+    struct norm norm = make_norm(lab, s, is_there, has_weight, s->width);
+    if (!is_there || !s->centres) return norm;
+    norm.kind = NORM_LAYER;
+    norm.bias = lab_weight(lab, s->has_norm_bias, s->width, s->type, 0.5f);
+    return norm;
+}
+
 static void make_norms(struct lab *lab, struct mini *m) {
     const struct mini_shape *s = &m->shape;
     const bool before = s->norms != NORMS_BEHIND, behind = s->norms != NORMS_BEFORE, weighs = !s->lacks_norm_weights;
@@ -275,10 +309,10 @@ static void make_norms(struct lab *lab, struct mini *m) {
     struct norm *const first[] = {&m->norm, &m->mlp_norm, &m->router_norm};
     struct norm *const second[] = {&m->post_attn_norm, &m->post_mlp_norm, &m->post_dense_norm, &m->post_expert_norm,
                                    &m->post_input_norm};
-    for (size_t i = 0; i < sizeof first / sizeof *first; i++) *first[i] = make_norm(lab, s, before, weighs, s->width);
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++) *first[i] = make_row_norm(lab, s, before, weighs);
     for (size_t i = 0; i < sizeof second / sizeof *second; i++)
         *second[i] = make_norm(lab, s, behind, weighs, s->width);
-    m->head_norm = make_norm(lab, s, true, true, s->width);
+    m->head_norm = make_row_norm(lab, s, true, true);
     m->input_norm = make_norm(lab, s, s->layer_inputs > 0, true, s->layer_inputs);
     m->q_norm = make_norm(lab, s, s->has_qk_norm, true, heads * s->head_dim);
     m->k_norm = make_norm(lab, s, s->has_qk_norm && !s->lacks_k, true, kv_heads * s->head_dim);
@@ -334,6 +368,8 @@ static void make_weights(struct lab *lab, struct mini *m) {
     m->sinks = lab_weight(lab, s->has_sinks, s->heads, type, 2);
     m->gate = lab_weight(lab, s->hidden, s->width, type, 2 * in);
     m->up = lab_weight(lab, s->lacks_up ? 0 : s->hidden, s->width, type, in);
+    m->gate_bias = lab_weight(lab, s->has_mlp_bias, s->hidden, type, 1);
+    m->down_bias = lab_weight(lab, s->has_mlp_bias, s->width, type, 1);
     m->down = lab_weight(lab, s->width, s->hidden, type, from_hidden);
     m->head = lab_weight(lab, s->vocab, s->width, type, in);
     m->head_bias = lab_weight(lab, s->has_head_bias, s->vocab, type, 1);
@@ -363,6 +399,8 @@ int mini_weights(struct mini *m, struct weight *out[MINI_WEIGHTS_MAX]) {
         &m->gate,
         &m->up,
         &m->down,
+        &m->gate_bias,
+        &m->down_bias,
         &m->head,
         &m->head_bias,
         &m->layer_embedding,
@@ -375,6 +413,10 @@ int mini_weights(struct mini *m, struct weight *out[MINI_WEIGHTS_MAX]) {
         &m->expert_scale,
         &m->choice_bias,
         &m->norm.weight,
+        &m->norm.bias,
+        &m->mlp_norm.bias,
+        &m->head_norm.bias,
+        &m->router_norm.bias,
         &m->q_norm.weight,
         &m->k_norm.weight,
         &m->v_norm.weight,

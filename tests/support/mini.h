@@ -18,7 +18,8 @@ struct mini_shape {
     bool has_bias, has_qk_norm;
     enum mini_norms norms;
     float norm_offset;
-    bool lacks_norm_weights; /* those of the residual stream */
+    bool lacks_norm_weights;     /* those of the residual stream */
+    bool centres, has_norm_bias; /* norms before products are of kind LAYER */
     bool norms_all_heads, has_v_norm;
     int rope_dims; /* 0: all */
     bool pairs_neighbours, has_rope_choice, lacks_rope;
@@ -32,6 +33,7 @@ struct mini_shape {
     float logits_cap;
     enum activation activation;
     bool lacks_up;       /* of the MLP, and of experts, which have no biases then */
+    bool has_mlp_bias;   /* where it lacks up */
     int layer_inputs;    /* P: an input of the layer besides the residual stream, behind the MLP; 0: none */
     int experts, chosen; /* in place of the MLP; 0: none */
     bool experts_beside; /* beside it */
@@ -59,7 +61,8 @@ enum { MINI_WEIGHTS_MAX = 64, MINI_EXPERTS_MAX = 8 };
 
 struct mini {
     struct mini_shape shape;
-    struct weight embedding, wq, wk, wv, bq, bk, bv, wo, bo, sinks, gate, up, down, head, head_bias;
+    struct weight embedding, wq, wk, wv, bq, bk, bv, wo, bo, sinks, gate, gate_bias, up, down, down_bias, head,
+        head_bias;
     struct weight layer_embedding, layer_projection, input_gate, input_projection, layer_scale;
     struct weight router, router_bias, expert_scale, choice_bias;
     struct norm norm, q_norm, k_norm, v_norm, post_attn_norm, mlp_norm, post_mlp_norm, head_norm;

@@ -83,7 +83,7 @@ struct op_project mini_project(const struct mini *m, struct rows rows) {
 }
 
 struct op_project mini_down(const struct mini *m, struct rows rows) {
-    return project(m, rows, m->h, m->down, (struct weight){0});
+    return project(m, rows, m->h, m->down, m->down_bias);
 }
 
 struct op_add_norm mini_add_norm(const struct mini *m, struct rows rows, const struct norm *norm) {
@@ -103,6 +103,7 @@ struct op_gate_up mini_gate_up(const struct mini *m, struct rows rows) {
                                .norm = m->mlp_norm,
                                .gate = m->gate,
                                .up = m->up,
+                               .bias = m->gate_bias,
                                .activation = m->shape.activation,
                                .width = m->shape.width,
                                .hidden = m->shape.hidden,
@@ -114,7 +115,7 @@ struct op_gate_up mini_gate_up(const struct mini *m, struct rows rows) {
 struct op_gate_up mini_input_gate(const struct mini *m, struct rows rows) {
     struct op_gate_up op = mini_gate_up(m, rows);
     op.norm = (struct norm){0};
-    op.gate = m->input_gate, op.up = (struct weight){0};
+    op.gate = m->input_gate, op.up = op.bias = (struct weight){0};
     op.times = m->inputs ? m->inputs + m->shape.layer_inputs : NULL; /* of the second of two layers */
     op.times_stride = 2 * m->shape.layer_inputs;
     op.hidden = m->shape.layer_inputs;

@@ -35,12 +35,16 @@ void reference_widen(double *out, const float *in, int n) {
 }
 
 void reference_norm(double *y, const double *x, const struct norm *norm, int n) {
-    double squares = 0;
-    for (int i = 0; i < n; i++) squares += x[i] * x[i];
-    const double factor = norm->kind == NORM_RMS ? 1 / sqrt(squares / n + (double)norm->eps) : 1;
-    const bool weighs = norm->kind == NORM_RMS && norm->weight.data;
+    double sum = 0, squares = 0;
+    for (int i = 0; i < n; i++) sum += x[i];
+    const double mean = norm->kind == NORM_LAYER ? sum / n : 0;
+    for (int i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
+    const double factor = norm->kind != NORM_NONE ? 1 / sqrt(squares / n + (double)norm->eps) : 1;
+    const bool weighs = norm->kind != NORM_NONE && norm->weight.data,
+               adds = norm->kind == NORM_LAYER && norm->bias.data;
     for (int i = 0; i < n; i++)
-        y[i] = x[i] * factor * (weighs ? lab_weight_at(&norm->weight, 0, i) + (double)norm->offset : 1);
+        y[i] = (x[i] - mean) * factor * (weighs ? lab_weight_at(&norm->weight, 0, i) + (double)norm->offset : 1) +
+               (adds ? lab_weight_at(&norm->bias, 0, i) : 0);
 }
 
 double reference_product(const struct weight *w, const struct weight *bias, int row, const double *x) {
@@ -53,7 +57,7 @@ double reference_activation(enum activation activation, double gate, double up) 
     if (activation == ACTIVATION_SILU) return gate / (1 + exp(-gate)) * up;
     if (activation == ACTIVATION_GELU)
         return gate * (1 + tanh(sqrt(2 / acos(-1)) * (gate + 0.044715 * gate * gate * gate))) / 2 * up;
-    if (activation == ACTIVATION_RELU) return fmax(gate, 0) * up;
+    if (activation == ACTIVATION_RELU2) return fmax(gate, 0) * fmax(gate, 0) * up;
     gate = fmin(gate, 7), up = fmax(fmin(up, 7), -7);
     return (up + 1) * gate / (1 + exp(-1.702 * gate));
 }

@@ -75,7 +75,10 @@ __device__ __forceinline__ float times_sigmoid(float g, float z) {
 /* enum activation, by the formulas of the host (kernels/host/kernel_product.h). */
 __device__ __forceinline__ float activate(enum activation activation, float gate, float up) {
     float z = gate;
-    if (activation == ACTIVATION_RELU) z = gate > 0.0f ? 1e4f : -1e4f; /* gate / 1, or / infinity; NaN stays */
+    if (activation == ACTIVATION_RELU2) {
+        z = gate > 0.0f ? 1e4f : -1e4f; /* gate / 1, or / infinity; NaN stays */
+        up *= gate;
+    }
     if (activation == ACTIVATION_GELU) z = 1.5957691216f * fmaf(gate * gate * gate, 0.044715f, gate);
     if (activation == ACTIVATION_CLAMPED) {
         gate = gate > 7.0f ? 7.0f : gate; /* NaN stays */

@@ -89,6 +89,7 @@ template <typename T> struct expert_gates {
     int64_t gate_apart, up_apart;
     int hidden;
     enum activation activation;
+    bool has_up; /* else ones: the other half of the sums is for nobody */
     __device__ __forceinline__ expert_gates of(int expert) const {
         expert_gates its = *this;
         its.gate_bias = of_expert(gate_bias, gate_apart, expert);
@@ -109,8 +110,8 @@ template <typename T> struct expert_gates {
     __device__ __forceinline__ bool has(const place &at) const { return at.f < hidden; }
     template <bool LATE> __device__ __forceinline__ held fetch(const place &, int) const { return {}; }
     __device__ __forceinline__ void finish_entry(const place &at, int entry, const float (&sums)[2]) const {
-        h[(size_t)entry * hidden + at.f] =
-            from_float<T>(activate(activation, sums[0] + at.gate_bias, sums[1] + at.up_bias));
+        const float up = has_up ? sums[1] + at.up_bias : 1.0f;
+        h[(size_t)entry * hidden + at.f] = from_float<T>(activate(activation, sums[0] + at.gate_bias, up));
     }
     __device__ __forceinline__ void finish(held, const place &at, int token, const float (&sums)[2]) const {
         finish_entry(at, sorted[token], sums);
@@ -140,10 +141,11 @@ template <typename T> static int experts_up(struct stream *s, const struct op_ex
                                  op->gate_bias.apart,
                                  op->up_bias.apart,
                                  op->hidden,
-                                 op->activation};
+                                 op->activation,
+                                 op->up.each != nullptr};
     const entry_rows<T> in = {(const T *)op->normed.data, listing.lists, op->chosen, op->width};
     const row_entries<T> row = row_entries_of<T>(*op, nullptr, op->width, rows_to_norm<T>(op->x, op->norm));
-    const struct experts &up = op->up.each ? op->up : op->gate; /* as in gate_up.cu */
+    const struct experts &up = op->up.each ? op->up : op->gate; /* whose rows are asked for twice */
     const paired_map map = {op->hidden, true};
     if (!is_single) {
         if (is_route_left(&op->rows, &op->route)) TRY(cuda_route(s, &op->rows, &op->route));
@@ -172,6 +174,7 @@ int cuda_op_experts_up(struct stream *s, const struct op_experts_up *op) {
                       {op->up_bias, n},
                       op->route.expert_scale,
                       op->norm,
+                      op->norm.bias,
                       op->normed,
                       op->h},
                      [&](auto type) { return experts_up<decltype(type)>(s, op); });

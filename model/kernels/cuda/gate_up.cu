@@ -1,5 +1,5 @@
 /* h = activation(Wg y, Wu y), y = norm(x): one product of the norm (product.cuh) whose groups of 16 rows are 8 of gate and 8 of
- * up, so that both halves of an output meet in the epilogue. h is 16 bit. */
+ * up, so that both halves of an output meet in the epilogue. h is 16 bit. Without up or `times`: gate_alone.cu. */
 #include "model/kernels/cuda/prefill.cuh"
 #include "model/kernels/cuda/product.cuh"
 #include "model/kernels/cuda/product_matrix.h"
@@ -55,12 +55,13 @@ template <typename T> struct gated_store {
 
 int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
     if (prefill_takes(s, &op->rows, &op->gate)) return cuda_prefill_gate_up(s, op);
-    /* Where there is neither up nor what stands for it, gate itself: its rows are asked for twice. */
-    const struct weight *up = op->up.data || op->times ? &op->up : &op->gate;
-    const bool has_up = up->data != NULL;
-    if (op->up.data && op->times) return err_set(ERR_INTERNAL, "gate_up: expected `up` or `times`, not both");
-    if (!are_read_alike({&op->gate, up})) return err_set(ERR_INTERNAL, "gate_up: matrices that are not packed alike");
-    return with_type("gate_up", {op->gate, op->up, op->norm, op->normed, op->h}, [&](auto type) {
+    const bool has_up = op->up.data;
+    if (!has_up && !op->times) return cuda_gate_alone(s, op);
+    if (has_up && op->times) return err_set(ERR_INTERNAL, "gate_up: expected `up` or `times`, not both");
+    if (op->bias.data) return err_set(ERR_INTERNAL, "gate_up: a bias of two matrices");
+    if (!are_read_alike({&op->gate, &op->up}))
+        return err_set(ERR_INTERNAL, "gate_up: matrices that are not packed alike");
+    return with_type("gate_up", {op->gate, op->up, op->norm, op->norm.bias, op->normed, op->h}, [&](auto type) {
         typedef decltype(type) T;
         const int groups = ceil_div(op->hidden, PRODUCT_HALF), tokens = rows_count(&op->rows), k = op->width;
         const norm_rows<T> norm_of = rows_to_norm<T>(op->x, op->norm);
@@ -71,9 +72,9 @@ int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
         /* Those that add in order store rows by eights, made of sums alone (makes_rows). */
         const bool in_order = is_long(s->device, groups, k) && has_up && op->hidden % 8 == 0;
         if (op->gate.packed)
-            return product_of_packed<T>(s, "gate_up", groups, tokens, k, &norm_of, normed, false, {&op->gate, up}, map,
-                                        in_order, store);
-        const plain_rows<T, paired_map> rows = {map, {(const T *)op->gate.data, (const T *)up->data}, k, in_order};
+            return product_of_packed<T>(s, "gate_up", groups, tokens, k, &norm_of, normed, false, {&op->gate, &op->up},
+                                        map, in_order, store);
+        const plain_rows<T, paired_map> rows = {map, {(const T *)op->gate.data, (const T *)op->up.data}, k, in_order};
         return product_of_norm<T>(s, "gate_up", groups, tokens, k, norm_of, normed, rows, store);
     });
 }

@@ -1,6 +1,6 @@
 /* The norm of rows of the residual stream into a product's 16-bit input: y[t, :] = x[t, :] / sqrt(mean(x^2) + eps) * factor,
- * factor = weight + offset, or 1 where there is no weight; or x as it is. A block normalises a row; sums in f32 in a fixed tree
- * of BLOCK_THREADS threads. Bytes: T D (4 + 2). */
+ * factor = weight + offset, or 1 where there is no weight; or the same of x - mean(x), plus a bias; or x as it is. A block normalises a
+ * row; sums in f32 in a fixed tree of BLOCK_THREADS threads. Bytes: T D (4 + 2). */
 #ifndef DUET_MODEL_KERNELS_CUDA_NORM_CUH
 #define DUET_MODEL_KERNELS_CUDA_NORM_CUH
 
@@ -11,20 +11,24 @@
 template <typename T> struct norm_rows {
     const float *x;
     const T *weight; /* NULL: every factor is 1 */
+    const T *bias;   /* may be NULL */
     float offset, eps;
     int step, first;
     bool is_plain; /* y = x */
+    bool centres;
 };
 template <typename T>
 static norm_rows<T> rows_to_norm(const float *x, const struct norm &norm, int step = 1, int first = 0) {
     const bool is_plain = norm.kind == NORM_NONE, has_weight = !is_plain && norm.weight.data;
     return {x,
             has_weight ? (const T *)norm.weight.data : nullptr,
+            norm.kind == NORM_LAYER ? (const T *)norm.bias.data : nullptr,
             has_weight ? norm.offset : 0.0f,
             norm.eps,
             step,
             first,
-            is_plain};
+            is_plain,
+            norm.kind == NORM_LAYER};
 }
 
 /* Shared memory of a block that normalises: a row before, and the weight, which no kernel writes and so may be fetched early. Both are
@@ -61,11 +65,38 @@ __device__ __forceinline__ void hold_row(const float *in, int width, float *held
         for (int at = threadIdx.x; at < width; at += BLOCK_THREADS) held[at] = in[at];
 }
 
-/* What the values of a row that is held are to be multiplied with before their factors. What any thread fetched and held is there for all. */
-template <typename T> __device__ float scale_of_held(const norm_rows<T> &rows, int width, const float *held) {
-    __shared__ __align__(16) float partial[BLOCK_THREADS / 32];
+/* Of each warp's sum. Ends with a barrier. */
+__device__ __forceinline__ float sum_of_warps(float sum, float (&partial)[BLOCK_THREADS / 32]) {
     static_assert(BLOCK_THREADS == 256, "8 sums are added");
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = sum;
+    __syncthreads();
+    const float4 p = *(const float4 *)partial, q = *(const float4 *)(partial + 4);
+    return ((p.x + q.x) + (p.z + q.z)) + ((p.y + q.y) + (p.w + q.w));
+}
+
+/* Takes its mean from a row that is held; each thread of the numbers that it holds. */
+__device__ __forceinline__ void centre_held(int width, float *held) {
+    __shared__ __align__(16) float partial[BLOCK_THREADS / 32];
+    const int together = width % 4 == 0 ? 4 : 1; /* as hold_row has it */
+    float sum = 0;
+#pragma unroll 1
+    for (int at = threadIdx.x * together; at < width; at += BLOCK_THREADS * together)
+#pragma unroll 1
+        for (int i = 0; i < together; i++) sum += held[at + i];
+    const float mean = sum_of_warps(sum, partial) * (1.0f / (float)width);
+#pragma unroll 1
+    for (int at = threadIdx.x * together; at < width; at += BLOCK_THREADS * together)
+#pragma unroll 1
+        for (int i = 0; i < together; i++) held[at + i] -= mean;
+}
+
+/* What the values of a row that is held are to be multiplied with before their factors; without their mean, where that goes. What any thread
+ * fetched and held is there for all. */
+template <typename T> __device__ float scale_of_held(const norm_rows<T> &rows, int width, float *held) {
+    __shared__ __align__(16) float partial[BLOCK_THREADS / 32];
     const float share = 1.0f / (float)width;
+    if (rows.centres) centre_held(width, held);
     float sum = 0;
     auto add = [&](float x) { sum = fmaf(x, x, sum); };
     if (width % 4 == 0) {
@@ -78,12 +109,13 @@ template <typename T> __device__ float scale_of_held(const norm_rows<T> &rows, i
 #pragma unroll 1
         for (int at = threadIdx.x; at < width; at += BLOCK_THREADS) add(held[at]);
     }
-    sum = warp_sum(sum);
-    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = sum;
-    __syncthreads();
-    const float4 p = *(const float4 *)partial, q = *(const float4 *)(partial + 4);
-    const float total = ((p.x + q.x) + (p.z + q.z)) + ((p.y + q.y) + (p.w + q.w));
+    const float total = sum_of_warps(sum, partial);
     return rows.is_plain ? 1.0f : inverse_rms(total, share, rows.eps);
+}
+
+/* The bias is added to what is rounded to f32, whichever kernel does it. */
+template <typename T> __device__ __forceinline__ float with_bias(const norm_rows<T> &rows, int at, float y) {
+    return rows.bias ? __fadd_rn(y, to_float(rows.bias[at])) : y;
 }
 
 struct store_in_own_order {
@@ -102,16 +134,17 @@ __device__ void norm_held_row(const norm_rows<T> &rows, int width, norm_memory<T
             alignas(8) T y[4];
             T w[4];
             *(uint2 *)w = *(const uint2 *)(memory.weight + at);
-            y[0] = from_float<T>(x.x * scale * (to_float(w[0]) + offset));
-            y[1] = from_float<T>(x.y * scale * (to_float(w[1]) + offset));
-            y[2] = from_float<T>(x.z * scale * (to_float(w[2]) + offset));
-            y[3] = from_float<T>(x.w * scale * (to_float(w[3]) + offset));
+            y[0] = from_float<T>(with_bias(rows, at, x.x * scale * (to_float(w[0]) + offset)));
+            y[1] = from_float<T>(with_bias(rows, at + 1, x.y * scale * (to_float(w[1]) + offset)));
+            y[2] = from_float<T>(with_bias(rows, at + 2, x.z * scale * (to_float(w[2]) + offset)));
+            y[3] = from_float<T>(with_bias(rows, at + 3, x.w * scale * (to_float(w[3]) + offset)));
             store(out, at, y);
         }
     } else {
 #pragma unroll 1
         for (int at = threadIdx.x; at < width; at += BLOCK_THREADS)
-            out[at] = from_float<T>(memory.held[at] * scale * (to_float(memory.weight[at]) + offset));
+            out[at] =
+                from_float<T>(with_bias(rows, at, memory.held[at] * scale * (to_float(memory.weight[at]) + offset)));
     }
     __syncthreads();
 }

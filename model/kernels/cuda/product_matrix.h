@@ -35,5 +35,7 @@ enum token_order cuda_order_for(const struct stream *, const struct rows *, cons
 int cuda_matrix_product(struct stream *, const struct matrix_product *);
 /* Of so many that are of one kind: in one launch. A single one is packed, and its tokens are many. */
 int cuda_product_of_several(struct stream *, const struct matrix_product *, int matrices);
+/* op_gate_up of one matrix, with neither up nor `times`. */
+int cuda_gate_alone(struct stream *, const struct op_gate_up *);
 
 #endif

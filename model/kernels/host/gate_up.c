@@ -1,4 +1,4 @@
-/* h = activation(Wg y, Wu y), y = norm(x). One part is a range of hidden columns, gate and up
+/* h = activation(Wg y + bias, Wu y), y = norm(x). One part is a range of hidden columns, gate and up
  * together, so that neither sum goes through memory. */
 #include "base/err.h"
 #include "base/parallel.h"
@@ -19,6 +19,7 @@ static int run(const void *args) {
     struct product product = {
         .w = op->gate,
         .up = op->up,
+        .bias = op->bias,
         .x = op->normed.data,
         .out = op->h.data,
         .out_stride = op->hidden,

@@ -17,7 +17,7 @@
 enum product_end {
     PRODUCT_STORE, /* out[t, o] = scale s, or cap * tanh(scale s / cap) */
     PRODUCT_ADD,   /* out[t, o] += scale s */
-    PRODUCT_GATE,  /* out[t, o] = activation(s, u), u the sum of `up`; where that is absent times[t, o], or else s */
+    PRODUCT_GATE,  /* out[t, o] = activation(s, u), u the sum of `up`; where that is absent times[t, o], or else 1 */
 };
 
 /* out[t, o] from sum_k w[o, k] * x[t, k] */

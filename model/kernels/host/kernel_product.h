@@ -209,17 +209,19 @@ VEC vec activate(const enum activation activation, vec g, vec u) {
         g = vec_min(vec_set(7.0f), g);
         u = vec_max(vec_set(-7.0f), vec_min(vec_set(7.0f), u));
         return vec_mul(vec_add(u, vec_set(1.0f)), times_sigmoid(g, vec_mul(vec_set(1.702f), g)));
-    case ACTIVATION_RELU:
-        return vec_mul(vec_max(vec_set(0.0f), g), u);
+    case ACTIVATION_RELU2:
+        return vec_mul(vec_mul(vec_max(vec_set(0.0f), g), g), u);
     default:
         return vec_mul(times_sigmoid(g, g), u);
     }
 }
 
+/* ups NULL: ones. */
 static void gate(enum activation activation, float *out, const float *gates, const float *ups, int count) {
-    for (int i = 0; i < count; i += LANES)
-        store_part(out + i, activate(activation, load_part(gates + i, count - i), load_part(ups + i, count - i)),
-                   count - i);
+    for (int i = 0; i < count; i += LANES) {
+        const vec u = ups ? load_part(ups + i, count - i) : vec_set(1.0f);
+        store_part(out + i, activate(activation, load_part(gates + i, count - i), u), count - i);
+    }
 }
 
 /* sums += bias */
@@ -234,7 +236,7 @@ static void add_bias(float *sums, const struct weight *bias, int first, int coun
 /* The sums of output rows [first, first + count) of token t. */
 static void finish(const struct product *p, int t, float *sums, float *up_sums, int first, int count) {
     float *out = p->out + (p->out_row ? p->out_row[t] : t) * p->out_stride + first;
-    const float *ups = p->up.data ? up_sums : p->times ? p->times + (size_t)t * (size_t)p->times_stride + first : sums;
+    const float *ups = p->up.data ? up_sums : p->times ? p->times + (size_t)t * (size_t)p->times_stride + first : NULL;
     add_bias(sums, &p->bias, first, count);
     switch (p->end) {
     case PRODUCT_STORE:

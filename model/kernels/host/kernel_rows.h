@@ -1,4 +1,4 @@
-/* Loops over one row: widening, RMSNorm, RoPE, exp. Included by kernels.h alone. */
+/* Loops over one row: widening, norms, RoPE, exp. Included by kernels.h alone. */
 
 /* Up to 16 weights as f32; lanes past `count` are 0 and are not read. */
 VEC vec widen_part(const unsigned char *p, const enum dtype type, int count) {
@@ -42,20 +42,36 @@ static void widen(float *out, const void *values, enum dtype type, int count) {
         store_part(out + k, widen_part(p + k * dtype_bytes(type), type, count - k), count - k);
 }
 
-/* x * factor * (weight + offset); without a weight, x * factor. */
+/* x * factor * (weight + offset) + bias; without a weight, x * factor + bias. */
 VEC vec norm_part(vec x, vec factor, const struct norm *norm, int k, int count) {
-    const struct weight *w = &norm->weight;
+    const struct weight *w = &norm->weight, *bias = &norm->bias;
     vec v = vec_mul(x, factor);
-    if (!w->data) return v;
-    vec scale = widen_part((const unsigned char *)w->data + k * dtype_bytes(w->format), w->format, count);
-    if (norm->offset != 0) scale = vec_add(scale, vec_set(norm->offset));
-    return vec_mul(v, scale);
+    if (w->data) {
+        vec scale = widen_part((const unsigned char *)w->data + k * dtype_bytes(w->format), w->format, count);
+        if (norm->offset != 0) scale = vec_add(scale, vec_set(norm->offset));
+        v = vec_mul(v, scale);
+    }
+    if (!bias->data) return v;
+    return vec_add(v,
+                   widen_part((const unsigned char *)bias->data + k * dtype_bytes(bias->format), bias->format, count));
+}
+
+/* y = x - mean(x) */
+static void centre(float *y, const float *x, int count) {
+    vec sum = vec_zero();
+    for (int k = 0; k < count; k += LANES) sum = vec_add(sum, load_part(x + k, count - k));
+    const vec mean = vec_set(vec_sum(sum) / (float)count);
+    for (int k = 0; k < count; k += LANES) store_part(y + k, vec_sub(load_part(x + k, count - k), mean), count - k);
 }
 
 static void norm(float *y, const float *x, const struct norm *norm, int count) {
     if (norm->kind == NORM_NONE) {
         if (y != x) memcpy(y, x, (size_t)count * sizeof *y);
         return;
+    }
+    if (norm->kind == NORM_LAYER) {
+        centre(y, x, count);
+        x = y;
     }
     vec squares = vec_zero();
     for (int k = 0; k < count; k += LANES) {

@@ -149,6 +149,20 @@ CASES = {
                        topk_group=1, n_shared_experts=1, moe_intermediate_size=24,
                        moe_shared_expert_intermediate_size=40, norm_topk_prob=True, routed_scaling_factor=2.5,
                        tie_word_embeddings=False),
+    "cohere": case("CohereForCausalLM", "cohere", layer_norm_eps=1e-5, rope_theta=8000000.0, logit_scale=0.8,
+                   use_qk_norm=False, attention_bias=True),
+    "cohere2": case("Cohere2ForCausalLM", "cohere2", layer_norm_eps=1e-5, rope_theta=50000.0, logit_scale=0.25, head_dim=16,
+                    sliding_window=8, sliding_window_pattern=2, rotary_pct=1.0, position_embedding_type="rope_gptj",
+                    order_of_interleaved_layers="local_attn_first"),
+    "starcoder2": case("Starcoder2ForCausalLM", "starcoder2", norm_epsilon=1e-5, rope_theta=100000.0, use_bias=True,
+                       hidden_act="gelu_pytorch_tanh", mlp_type="default", norm_type="layer_norm", sliding_window=8),
+    "nemotron": case("NemotronForCausalLM", "nemotron", norm_eps=1e-5, rope_theta=10000.0, hidden_act="relu2", head_dim=16,
+                     partial_rotary_factor=0.5, attention_bias=False, mlp_bias=False, tie_word_embeddings=False),
+    "stablelm": case("StableLmForCausalLM", "stablelm", layer_norm_eps=1e-5, rope_theta=10000.0, use_qkv_bias=True,
+                     partial_rotary_factor=0.5, qk_layernorm=False, use_parallel_residual=False,
+                     tie_word_embeddings=False),
+    "stablelm-parallel": case("StableLmForCausalLM", "stablelm", layer_norm_eps=1e-5, rope_theta=10000.0,
+                              partial_rotary_factor=0.25, use_parallel_residual=True, tie_word_embeddings=False),
     "qwen2-moe": case("Qwen2MoeForCausalLM", "qwen2_moe", rms_norm_eps=1e-6, rope_theta=1000000.0, use_sliding_window=False,
                       sliding_window=4096, max_window_layers=28, decoder_sparse_step=1, mlp_only_layers=[],
                       norm_topk_prob=False, moe_intermediate_size=16, num_experts=8, num_experts_per_tok=3,
@@ -229,14 +243,17 @@ def number_of(seed, i):
     return ((mix((seed + 0x9E3779B97F4A7C15 * (i + 1)) & MASK) >> 56) - 128) / 128
 
 
+TIED = ("gemma", "smollm3", "gemma4_assistant", "cohere", "cohere2", "starcoder2")
+
+
 def embedding_spread(config):
     """Small where the head is the embedding too, lest every token is followed by itself."""
-    tied = config.get("tie_embedding", False) or config.get("tie_word_embeddings", config["model_type"] in ("gemma", "smollm3", "gemma4_assistant"))
+    tied = config.get("tie_embedding", False) or config.get("tie_word_embeddings", config["model_type"] in TIED)
     return (0.25 if tied else 1.0) / (16 if "embedding_multiplier" in config or config["model_type"] == "gemma" else 1)
 
 
 # Norms multiply by 1 + weight, but for that of linear attention.
-ADD_ONE = ("gemma", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+ADD_ONE = ("gemma", "nemotron", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 
 
 def range_of(name, config, factor):
@@ -248,6 +265,8 @@ def range_of(name, config, factor):
         return (factor - 1, 0.0) if adds_one else (factor, factor)
     if config["model_type"] == "gemma4_text" and ("q_norm" in name or "k_norm" in name):
         return 0.25, 0.25  # nothing else scales its scores
+    if name.endswith("norm.bias"):
+        return 0.0, 0.5
     if "norm" in name:
         return (0.0, 0.5) if adds_one and "linear_attn" not in name else (1.0, 1.0)
     if "layer_scalar" in name:
