@@ -15,7 +15,7 @@ template <typename T> struct gated_store {
     enum token_order order; /* of h */
     static constexpr int each = PRODUCT_HALF;
     static constexpr enum narrow_reads reads = READS_INPUTS;
-    static constexpr bool makes_rows = true, finds_tokens = false;
+    static constexpr bool makes_rows = true, finds_tokens = false, may_share = false;
     /* Eight numbers of a token that lie in this order already, from `first` on. */
     __device__ __forceinline__ T *eight(int token, int first) const {
         return h + token_start(order, width, token) + place_start(order, first);

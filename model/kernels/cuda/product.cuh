@@ -60,6 +60,28 @@ template <int N> struct matrix_map {
     }
 };
 
+/* Those of one matrix that blocks take in turns, where the groups of the last turn are at most half as many as blocks: 2, 4 or 8 blocks share
+ * each of these, with a row of a half in so many, and all end sooner, and at about the same time. Groups from `whole` on are such shares. */
+struct shared_map {
+    static constexpr int matrices = 1, step = 0;
+    static constexpr bool may_be_long = false, takes_many_packed = false;
+    int rows, whole, share_log;
+    int groups; /* shares included; 0: nothing is shared */
+    shared_map(int rows, int groups, int blocks)
+        : rows(rows), whole(groups / blocks * blocks), share_log(0), groups(0) {
+        const int left = groups - whole;
+        while (whole > 0 && left > 0 && share_log < 3 && left << (share_log + 1) <= blocks) share_log++;
+        if (share_log > 0) this->groups = whole + (left << share_log);
+    }
+    __device__ __forceinline__ row_place at(int group, int i) const {
+        const int share = group - whole, parts = (1 << share_log) - 1;
+        if (share >= 0 && (i % PRODUCT_HALF) >> (3 - share_log) != (share & parts)) return {-1, 0};
+        const int row = (share < 0 ? group : whole + (share >> share_log)) * PRODUCT_ROWS + i;
+        return {row < rows ? 0 : -1, row};
+    }
+};
+static_assert(PRODUCT_HALF == 8, "of which a share is a part");
+
 /* Groups of 8 rows of one matrix of so many and the same 8 of another, where it is there: what an activation takes of both meets in the
  * epilogue. */
 struct paired_map {
@@ -155,6 +177,20 @@ static int launch_many(struct stream *s, int groups, int tokens, int k, const T 
     return launch_wide<T, 24>(s, groups, tokens, k, x, rows, out);
 }
 
+/* The narrow product of rows that nobody normalises; what may be shared is, where blocks have all of k. */
+template <typename T, int TILES, typename Rows, typename Out>
+static int launch_narrow_rows(struct stream *s, int groups, int tokens, int k, const T *x, Rows rows, Out out) {
+    if constexpr (Out::may_share) {
+        const dim3 grid = narrow_grid<plain_stream<T>, TILES>(s, groups, tokens, TILES * 8, k);
+        const shared_map map(rows.map.rows[0], groups, grid.y);
+        const bool has_all = plain_stream<T>::cut(map.groups, k, narrow_at_once<TILES>).ways == PRODUCT_SPLITS;
+        const plain_rows<T, shared_map> shares = {map, {rows.weights[0]}, k, false};
+        if (map.groups > 0 && has_all && !rows.in_order)
+            return launch_narrow<T, TILES>(s, map.groups, tokens, k, nullptr, x, shares, out.by(map));
+    }
+    return launch_narrow<T, TILES>(s, groups, tokens, k, nullptr, x, rows, out);
+}
+
 /* `Rows` is a plain_rows, `Out` as in product_out.cuh. x may be left transposed (product_order.cuh); TOKENS_MADE: where is_bulk takes it, it
  * comes so. */
 template <typename T, typename Rows, typename Out>
@@ -168,9 +204,9 @@ static int product(struct stream *s, const char *name, int groups, int tokens, i
         launch_dependent(s, product_plain_kernel<T, Rows, Out>, dim3(groups, tokens), 512, 0, 1, rows, (const T *)x, k,
                          out);
     else if (tokens <= 8)
-        TRY((launch_narrow<T, 1>(s, groups, tokens, k, nullptr, x, rows, out)));
+        TRY((launch_narrow_rows<T, 1>(s, groups, tokens, k, (const T *)x, rows, out)));
     else if (!cuda_takes_clusters(s->device) || is_narrow_plain(s, groups, tokens, k))
-        TRY((launch_narrow<T, 2>(s, groups, tokens, k, nullptr, x, rows, out)));
+        TRY((launch_narrow_rows<T, 2>(s, groups, tokens, k, (const T *)x, rows, out)));
     else
         TRY((launch_many(s, groups, tokens, k, (const T *)x, rows, out)));
     return cuda_launched(s, name, sizeof rows + sizeof out + 24);

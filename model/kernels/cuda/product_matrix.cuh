@@ -7,8 +7,8 @@
 
 enum { MATRICES = sizeof(matrix_product::of) / sizeof(product_matrix) };
 
-template <typename T, int N> struct matrix_sums {
-    matrix_map<N> map;
+template <typename T, int N, typename Map = matrix_map<N>> struct matrix_sums {
+    Map map;
     float *out[N];
     const T *bias[N]; /* may be NULL */
     int stride[N];
@@ -16,7 +16,12 @@ template <typename T, int N> struct matrix_sums {
     float scale, cap;
     static constexpr int each = PRODUCT_ROWS;
     static constexpr enum narrow_reads reads = READS_INPUTS;
-    static constexpr bool makes_rows = false, finds_tokens = false;
+    static constexpr bool makes_rows = false, finds_tokens = false, may_share = N == 1 && Map::step != 0;
+    template <typename Other> matrix_sums<T, N, Other> by(const Other &other) const {
+        matrix_sums<T, N, Other> its = {other, {}, {}, {}, adds, scale, cap};
+        for (int i = 0; i < N; i++) its.out[i] = out[i], its.bias[i] = bias[i], its.stride[i] = stride[i];
+        return its;
+    }
     struct place {
         float *out; /* of token 0; NULL: there is no such row */
         int stride;

@@ -10,6 +10,8 @@
  *   of_token find<LATE>(token)
  *   held fetch_of(place, of_token)       reads nothing that a kernel of the pass writes
  *
+ * may_share: blocks may share groups of a narrow product: by(map) is the same of another map, and rows are a plain_rows of matrix_map<1>
+ *
  * makes_rows: of two rows it makes a `number` of 16 bits, and those of a token lie side by side. For products that add in order it also has
  *   numbers_of(sums, sums, numbers)      several at once, each number group * PRODUCT_HALF + i of some token, whatever the token
  *   eight(token, first), width, order    where those from `first` on lie, how many a token has, both multiples of 8, and in which order

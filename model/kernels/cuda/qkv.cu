@@ -53,7 +53,7 @@ template <typename T> struct rotated_store {
     int heads, kv_heads, head_dim;
     static constexpr int each = PRODUCT_HALF;
     static constexpr enum narrow_reads reads = READS_FIXED;
-    static constexpr bool makes_rows = false, finds_tokens = true;
+    static constexpr bool makes_rows = false, finds_tokens = true, may_share = false;
     /* Of a pair of dims. */
     struct place {
         bool is_there, is_q, is_v;
