@@ -63,8 +63,8 @@ void bind_ends(struct binder *, float norm_offset);
 void bind_head_ends(struct binder *);
 /* The same and what joins them, of one that lies behind its model's last layer, all but that layer's own tensors. */
 void bind_head_behind(struct binder *, float norm_offset);
-/* The norms before attention and MLP, or the one of both, as a Llama's files call them; those behind, as an OLMo 2's do; and those of q and k, of each head or,
- * where the configuration says so, of all at once. */
+/* The norms before attention and MLP, or the one of both, as a Llama's files call them; those behind, as an OLMo 2's do; and those of q and k,
+ * of each head or, where the configuration says so, of all at once. */
 void bind_norms_before(struct binder *, float offset, int layer);
 void bind_norms_behind(struct binder *, int layer);
 void bind_qk_norms(struct binder *, float offset, int layer);

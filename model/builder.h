@@ -35,6 +35,9 @@ struct op_add_norm *build_normed_down(struct builder *, int layer);
 struct op_project *build_project(struct builder *, struct buffer h, const struct weight *w, const struct weight *bias);
 struct op_products *build_products(struct builder *, const struct weight *w, int count, const struct norm *,
                                    enum scratch out);
+/* From where recurrent states go on, once a pass; a recurrent layer's part in place of attention, norm before it, onto the residual stream. */
+void build_steps(struct builder *);
+void build_recurrent_block(struct builder *, int layer);
 /* Router, choice, and the experts' sum onto the residual stream; `norm` is that of their input. Returns the last. */
 struct op_experts_down *build_experts(struct builder *, int layer, const struct norm *router_norm,
                                       const struct norm *norm);

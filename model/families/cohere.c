@@ -36,14 +36,8 @@ static int configure(struct model_config *c, const cJSON *root) {
 }
 
 static void bind_model(struct binder *b) {
-    binder_find_text(b, false);
-    bind_ends(b, 0);
-    for (int l = 0; l < b->c->layers; l++) {
-        bind_norms_before(b, 0, l);
-        bind_attention(b, l);
-        bind_output_bias(b, l);
-        bind_mlp(b, l);
-    }
+    family_llama.bind(b);
+    for (int l = 0; l < b->c->layers; l++) bind_output_bias(b, l);
 }
 
 const struct family family_cohere = {

@@ -10,7 +10,6 @@ static int configure(struct model_config *c, const cJSON *root) {
     TRY(config_read_dimensions(c, root, &defaults));
     TRY(config_check_activation(root, "silu"));
     TRY(config_refuse_true(root, "qk_layernorm", "duet's norms of heads take no mean away"));
-    TRY(config_refuse_true(root, "use_qk_norm", "duet's norms of heads take no mean away")); /* of a GGUF file */
     TRY(json_get_bool(root, "use_qkv_bias", false, &c->qkv_bias));
     TRY(json_get_bool(root, "use_parallel_residual", false, &c->sublayers_are_parallel));
     c->norms_centre = c->norms_have_bias = true;
@@ -18,13 +17,7 @@ static int configure(struct model_config *c, const cJSON *root) {
 }
 
 static void bind_model(struct binder *b) {
-    binder_find_text(b, false);
-    bind_ends(b, 0);
-    for (int l = 0; l < b->c->layers; l++) {
-        bind_norms_before(b, 0, l);
-        bind_attention(b, l);
-        bind_mlp(b, l);
-    }
+    family_llama.bind(b);
 }
 
 const struct family family_stablelm = {

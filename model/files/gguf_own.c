@@ -306,7 +306,8 @@ static int put_centred(struct writer *w) {
     const bool has_bias = gguf_find(w->g, "blk.0.attn_q.bias") != NULL;
     put_bool(w, "attention_bias", has_bias), put_bool(w, "use_bias", has_bias), put_bool(w, "use_qkv_bias", has_bias);
     put_bool(w, "use_parallel_residual", !gguf_find(w->g, "blk.0.ffn_norm.weight"));
-    put_bool(w, "use_qk_norm", gguf_find(w->g, "blk.0.attn_q_norm.weight") != NULL);
+    const bool has_qk_norm = gguf_find(w->g, "blk.0.attn_q_norm.weight") != NULL;
+    put_bool(w, "use_qk_norm", has_qk_norm), put_bool(w, "qk_layernorm", has_qk_norm);
     TRY(copy_number(w, "logit_scale", "logit_scale"));
     return put_windows(w);
 }

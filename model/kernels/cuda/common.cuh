@@ -203,7 +203,9 @@ struct operand {
     bool is_readable;
     operand(const struct weight &w) /* packed ones have no type */
         : data(w.packed ? nullptr : w.data), type(w.format), is_readable(weight_stride(&w) == w.cols && !w.scales) {}
-    operand(const struct norm &n) : operand(n.weight) {}
+    operand(const struct norm &n) : operand(n.weight.data ? n.weight : n.bias) {
+        if (n.weight.data && n.bias.data && n.bias.format != n.weight.format) is_readable = false;
+    }
     operand(const struct buffer &b) : data(b.data), type(b.type), is_readable(true) {}
     operand(const struct kv_layer &kv) : data(kv.k), type(kv.type), is_readable(true) {}
     operand(const struct experts &e, int count) : operand(e.each ? e.each[0] : weight()) {

@@ -174,7 +174,6 @@ int cuda_op_experts_up(struct stream *s, const struct op_experts_up *op) {
                       {op->up_bias, n},
                       op->route.expert_scale,
                       op->norm,
-                      op->norm.bias,
                       op->normed,
                       op->h},
                      [&](auto type) { return experts_up<decltype(type)>(s, op); });

@@ -61,7 +61,7 @@ int cuda_op_gate_up(struct stream *s, const struct op_gate_up *op) {
     if (op->bias.data) return err_set(ERR_INTERNAL, "gate_up: a bias of two matrices");
     if (!are_read_alike({&op->gate, &op->up}))
         return err_set(ERR_INTERNAL, "gate_up: matrices that are not packed alike");
-    return with_type("gate_up", {op->gate, op->up, op->norm, op->norm.bias, op->normed, op->h}, [&](auto type) {
+    return with_type("gate_up", {op->gate, op->up, op->norm, op->normed, op->h}, [&](auto type) {
         typedef decltype(type) T;
         const int groups = ceil_div(op->hidden, PRODUCT_HALF), tokens = rows_count(&op->rows), k = op->width;
         const norm_rows<T> norm_of = rows_to_norm<T>(op->x, op->norm);

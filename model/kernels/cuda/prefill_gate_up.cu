@@ -44,16 +44,15 @@ template <typename T> static void combine(struct stream *s, const struct op_gate
 
 int cuda_prefill_gate_up(struct stream *s, const struct op_gate_up *op) {
     const size_t apart = ((size_t)rows_count(&op->rows) * (size_t)op->hidden + 3) & ~(size_t)3;
-    return with_type(
-        "gate_up", {op->gate, op->up, op->bias, op->norm, op->norm.bias, op->normed, op->h}, [&](auto type) {
-            typedef decltype(type) T;
-            TRY(norm(s, rows_to_norm<T>(op->x, op->norm), (T *)op->normed.data, rows_count(&op->rows), op->width));
-            struct prefill_product product = {};
-            product.rows = &op->rows, product.w = &op->gate, product.second = op->up.data ? &op->up : nullptr;
-            product.x = op->normed, product.scale = 1;
-            product.out = op->gated, product.stride = op->hidden, product.apart = apart;
-            TRY(prefill_product(s, &product));
-            combine<T>(s, op, apart);
-            return cuda_launched(s, "prefill gate_up", 40);
-        });
+    return with_type("gate_up", {op->gate, op->up, op->bias, op->norm, op->normed, op->h}, [&](auto type) {
+        typedef decltype(type) T;
+        TRY(norm(s, rows_to_norm<T>(op->x, op->norm), (T *)op->normed.data, rows_count(&op->rows), op->width));
+        struct prefill_product product = {};
+        product.rows = &op->rows, product.w = &op->gate, product.second = op->up.data ? &op->up : nullptr;
+        product.x = op->normed, product.scale = 1;
+        product.out = op->gated, product.stride = op->hidden, product.apart = apart;
+        TRY(prefill_product(s, &product));
+        combine<T>(s, op, apart);
+        return cuda_launched(s, "prefill gate_up", 40);
+    });
 }

@@ -8,7 +8,7 @@
 
 int cuda_prefill_qkv(struct stream *s, const struct op_qkv *op) {
     const int kv = op->kv_heads * op->head_dim;
-    TRY(with_type("qkv", {op->wq, op->wk, op->wv, op->norm, op->norm.bias, op->normed}, [&](auto type) {
+    TRY(with_type("qkv", {op->wq, op->wk, op->wv, op->norm, op->normed}, [&](auto type) {
         typedef decltype(type) T;
         return norm(s, rows_to_norm<T>(op->x, op->norm), (T *)op->normed.data, rows_count(&op->rows), op->width);
     }));

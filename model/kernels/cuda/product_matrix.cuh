@@ -51,35 +51,34 @@ template <int N> static int product_of_matrices(struct stream *s, const struct m
     const struct weight *w[MATRICES] = {&none, &none, &none}, *bias[MATRICES] = {&none, &none, &none};
     for (int i = 0; i < matrices; i++) w[i] = p->of[i].w, bias[i] = p->of[i].bias;
     const struct norm norm = p->norm ? *p->norm : (struct norm){};
-    return with_type(
-        p->name, {*w[0], *w[1], *w[2], *bias[0], *bias[1], *bias[2], norm, norm.bias, p->x}, [&](auto type) {
-            typedef decltype(type) T;
-            matrix_map<N> map = {};
-            matrix_sums<T, N> sums = {};
-            sums.adds = p->adds, sums.scale = p->scale, sums.cap = p->cap;
-            plain_rows<T, matrix_map<N>> rows = {};
-            int all = 0;
-            for (int i = 0; i < matrices; i++) {
-                all += map.rows[i] = w[i]->rows;
-                rows.weights[i] = (const T *)w[i]->data, sums.bias[i] = (const T *)bias[i]->data;
-                sums.out[i] = p->of[i].out, sums.stride[i] = p->of[i].stride ? p->of[i].stride : w[i]->rows;
-            }
-            const int groups = ceil_div(all, PRODUCT_ROWS), k = w[0]->cols;
-            const bool is_packed = w[0]->packed,
-                       in_order = matrices == 1 && (is_packed || p->rows) && is_long(s->device, groups, k);
-            T *x = (T *)p->x.data;
-            norm_rows<T> norm_of = {};
-            if (p->rows) norm_of = rows_to_norm<T>(p->rows, norm, p->step, p->first);
-            sums.map = map;
-            if (is_packed)
-                return product_of_packed<T>(s, p->name, groups, p->tokens, k, p->rows ? &norm_of : nullptr, x,
-                                            p->x_is_for_it, {w[0], w[1], w[2]}, map, in_order, sums);
-            rows.map = map, rows.k = k, rows.in_order = in_order;
-            if (!p->rows)
-                return product<T>(s, p->name, groups, p->tokens, k, x, p->x_is_for_it ? TOKENS_MADE : TOKENS_PLAIN,
-                                  rows, sums);
-            return product_of_norm<T>(s, p->name, groups, p->tokens, k, norm_of, x, rows, sums);
-        });
+    return with_type(p->name, {*w[0], *w[1], *w[2], *bias[0], *bias[1], *bias[2], norm, p->x}, [&](auto type) {
+        typedef decltype(type) T;
+        matrix_map<N> map = {};
+        matrix_sums<T, N> sums = {};
+        sums.adds = p->adds, sums.scale = p->scale, sums.cap = p->cap;
+        plain_rows<T, matrix_map<N>> rows = {};
+        int all = 0;
+        for (int i = 0; i < matrices; i++) {
+            all += map.rows[i] = w[i]->rows;
+            rows.weights[i] = (const T *)w[i]->data, sums.bias[i] = (const T *)bias[i]->data;
+            sums.out[i] = p->of[i].out, sums.stride[i] = p->of[i].stride ? p->of[i].stride : w[i]->rows;
+        }
+        const int groups = ceil_div(all, PRODUCT_ROWS), k = w[0]->cols;
+        const bool is_packed = w[0]->packed,
+                   in_order = matrices == 1 && (is_packed || p->rows) && is_long(s->device, groups, k);
+        T *x = (T *)p->x.data;
+        norm_rows<T> norm_of = {};
+        if (p->rows) norm_of = rows_to_norm<T>(p->rows, norm, p->step, p->first);
+        sums.map = map;
+        if (is_packed)
+            return product_of_packed<T>(s, p->name, groups, p->tokens, k, p->rows ? &norm_of : nullptr, x,
+                                        p->x_is_for_it, {w[0], w[1], w[2]}, map, in_order, sums);
+        rows.map = map, rows.k = k, rows.in_order = in_order;
+        if (!p->rows)
+            return product<T>(s, p->name, groups, p->tokens, k, x, p->x_is_for_it ? TOKENS_MADE : TOKENS_PLAIN, rows,
+                              sums);
+        return product_of_norm<T>(s, p->name, groups, p->tokens, k, norm_of, x, rows, sums);
+    });
 }
 
 #endif

@@ -392,8 +392,8 @@ template <typename T, typename Kind, bool EVEN> struct packed_stream {
             return {ways, padded(ways)};
         }
         if (groups > MANY_GROUPS && ways * padded(ways) == ways / 2 * padded(ways / 2)) ways /= 2;
-        if constexpr (Kind::minima &&
-                      GRAIN != 0) { /* these take the most instructions: as many blocks stay as fill the GPU */
+        /* Those that take the most instructions stay spread over as many blocks as fill the GPU. */
+        if constexpr (Kind::minima && GRAIN != 0) {
             if (groups > NARROW_FEW_GROUPS && 8 * padded(8) > 4 * padded(4) && ways == 8) ways = 4;
             if (groups > 2 * NARROW_FEW_GROUPS && 4 * padded(4) > 2 * padded(2) && ways == 4) ways = 2;
         } else {

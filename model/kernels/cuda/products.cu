@@ -26,7 +26,7 @@ static struct product_list list_products(const struct op_products *op) {
 }
 
 static int prefill_products(struct stream *s, const struct op_products *op, const struct product_list *list) {
-    TRY(with_type("products", {op->norm, op->norm.bias, op->normed}, [&](auto type) {
+    TRY(with_type("products", {op->norm, op->normed}, [&](auto type) {
         typedef decltype(type) T;
         return norm(s, rows_to_norm<T>(op->x, op->norm), (T *)op->normed.data, rows_count(&op->rows), op->width);
     }));

@@ -158,6 +158,6 @@ int cuda_op_qkv(struct stream *s, const struct op_qkv *op) {
     if (!op->wk.data && op->wv.data) return err_set(ERR_INTERNAL, "qkv: values without keys");
     if (prefill_takes(s, &op->rows, &op->wq) && !(op->norms_all_heads && has_bias)) return cuda_prefill_qkv(s, op);
     if (!is_rotated_by_product(s, op)) return product_then_heads(s, op);
-    return with_type("qkv", {op->wq, op->wk, op->wv, op->bq, op->bk, op->bv, op->norm, op->norm.bias, op->normed},
+    return with_type("qkv", {op->wq, op->wk, op->wv, op->bq, op->bk, op->bv, op->norm, op->normed},
                      [&](auto type) { return rotated_product<decltype(type)>(s, op); });
 }
